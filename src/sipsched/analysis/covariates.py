@@ -1,9 +1,9 @@
-"""Adjustment of windows for unequal disturbances within a block, such as stolen time.
+"""Adjustment of windows for disturbances, such as stolen time, that differ between the windows of a block.
 
 The order of the windows in a block is random, so a disturbance affects every mode equally on average. In a single run,
 one mode may be affected more than the others by chance. A regression within blocks over all windows estimates the
-effect of a disturbance on a window, and subtracts it. Disturbed blocks scatter more even after the adjustment, so they
-have less weight.
+effect of a disturbance on a window. The adjustment subtracts this effect. Disturbed blocks scatter more even after the
+adjustment, so they have less weight.
 
 SEE Deng, Xu, Kohavi and Walker, Improving the Sensitivity of Online Controlled Experiments (CUPED; WSDM 2013)
 """
@@ -21,34 +21,34 @@ from sipsched.records.windows import laid_out
 
 Flags = npt.NDArray[np.bool_]
 COVARIATES = ("steal_share", "competitor_share")
-"""Variables of `windows.nc` per window: shares of the SPS's CPU time that others took.
+"""Variables of `windows.nc`: per window, the shares of the SPS's CPU time that the hypervisor and other programs took.
 
-A mode must not change these variables. So `competitor_share` excludes the idle class, which uses the time that a mode
-leaves.
+A mode must not change these variables. So `competitor_share` excludes tasks of class SCHED_IDLE, which use the time
+that a mode leaves.
 """
 KNEES = (0.01, 0.03, 0.1)
-"""Thresholds of a disturbance. Above a threshold, the queue grows with the square of the excess.
+"""Thresholds for the size of a disturbance. Above its threshold, the effect grows with the square of the excess.
 
-The regression uses the threshold with the best fit, or a straight line if the line fits better.
+The regression uses the threshold with the best fit, or a straight line if a line fits better.
 """
 
 
 KEPT = (COUNTS, STOLEN)
-"""Windows that comparisons of modes use, by their code in `left_out`."""
+"""Codes in `left_out` of the windows that comparisons of modes use."""
 FEWEST_CALM = 3
-"""Smallest number of undisturbed blocks whose scatter is precise enough to weight disturbed blocks."""
+"""Smallest number of undisturbed blocks that determines the weight of disturbed blocks precisely enough."""
 
 
 @dataclass(frozen=True)
 class Adjusted:
-    """A statistic of windows, adjusted for disturbances.
+    """A statistic of windows after the adjustment for disturbances.
 
     Attributes
     ----------
     table
         Shape (block, arm); NaN for invalid windows.
     weights
-        Shape (block,): 1 for undisturbed blocks, less for disturbed blocks.
+        Shape (block,): 1 for undisturbed blocks, smaller for disturbed blocks.
     """
 
     table: Values
@@ -56,7 +56,7 @@ class Adjusted:
 
 
 def adjusted(run: xr.Dataset, name: str, washout: int = 0, *, ratio: bool) -> Adjusted:
-    """Arrange a statistic of windows by block and arm, adjusted for disturbances.
+    """Arrange a statistic of windows in a table of blocks and arms, and adjust it for disturbances.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def adjusted(run: xr.Dataset, name: str, washout: int = 0, *, ratio: bool) -> Ad
     washout
         Index of the washout.
     ratio
-        Whether the statistic is compared by its ratio. A disturbance then has a multiplicative effect.
+        Whether modes are compared by the ratio of the statistic. A disturbance then has a multiplicative effect.
     """
     table = laid_out(run, run[name].isel(washout=washout).to_numpy(), KEPT)
     disturbed = laid_out(run, run["left_out"].to_numpy() == STOLEN, KEPT) == 1
@@ -75,7 +75,7 @@ def adjusted(run: xr.Dataset, name: str, washout: int = 0, *, ratio: bool) -> Ad
 
 
 def _covariates(run: xr.Dataset) -> list[Values]:
-    """Arrange the covariates of each window and of the previous window, which leaves its queue behind."""
+    """Return the disturbances in each window and in the previous window, whose queue continues into this window."""
     covariates = []
     for name in filter(run.variables.__contains__, COVARIATES):
         shares = np.nan_to_num(run[name].to_numpy())
@@ -89,7 +89,7 @@ def _covariates(run: xr.Dataset) -> list[Values]:
 def adjust(
     table: Values, covariates: Sequence[Values], disturbed: Flags, *, ratio: bool
 ) -> Adjusted:
-    """Subtract the effect of covariates within blocks, and weight the blocks.
+    """Subtract the effect of disturbances within blocks, and weight the blocks.
 
     Parameters
     ----------
@@ -98,13 +98,13 @@ def adjust(
     covariates
         Disturbances as shares, shape (block, arm) each.
     disturbed
-        Shape (block,): whether a block is expected to scatter more.
+        Shape (block,): whether the block is expected to scatter more.
     ratio
         See `adjusted`.
     """
     weights = np.ones(len(table))
     usable = np.isfinite(table) & ((table > 0) | (not ratio))
-    # a covariate without effect would only add scatter
+    # A disturbance without effect is excluded, because its coefficient would only add scatter.
     used = [shares for shares in covariates if (shares[usable] >= KNEES[0]).any()]
     free = usable.sum() - usable.any(axis=1).sum() - table.shape[1] - len(used)
     if free < 1:
@@ -117,7 +117,7 @@ def adjust(
     shapes = [used]
     if ratio:
         shapes += [[np.log1p((covariate / knee) ** 2) for covariate in used] for knee in KNEES]
-    # alternate between weights and fit, because each depends on the other
+    # The weights depend on the fit and the fit depends on the weights, so the computation alternates between both.
     for _ in range(2):
         fits = [_fit(response, shape, usable, weights) for shape in shapes]
         effect, left = min(fits, key=lambda fit: float((weights * fit[1]).sum()))
@@ -129,14 +129,14 @@ def adjust(
 def _fit(
     response: Values, shapes: Sequence[Values], usable: Flags, weights: Values
 ) -> tuple[Values, Values]:
-    """Regress within blocks, with a mean per arm.
+    """Fit a linear regression within blocks, with weights and with a mean per arm.
 
     Returns
     -------
     effect
-        Effect of the covariates, shape (block, arm).
+        Effect of the disturbances, shape (block, arm).
     left
-        Squared residuals, summed per block.
+        Sum of the squared residuals per block.
     """
     arms = np.broadcast_to(
         np.eye(response.shape[1])[1:, None], (response.shape[1] - 1, *response.shape)
@@ -154,14 +154,14 @@ def _fit(
 
 
 def _within(values: Values, usable: Flags) -> Values:
-    """Subtract the mean over the valid windows of each block; invalid windows become 0."""
+    """Subtract the mean of each block's valid windows from its windows. Invalid windows become 0."""
     count = np.maximum(usable.sum(axis=1, keepdims=True), 1)
     mean = np.where(usable, values, 0).sum(axis=1, keepdims=True) / count
     return np.where(usable, values - mean, 0)
 
 
 def _weigh(left: Values, usable: Flags, disturbed: Flags) -> Values:
-    """Weight disturbed blocks by the ratio of their scatter to the scatter of undisturbed blocks."""
+    """Return the weights of disturbed blocks, from their scatter and the scatter of undisturbed blocks."""
     compared = usable.sum(axis=1) > 1
     calm, others = left[compared & ~disturbed], left[compared & disturbed]
     weights = np.ones(len(left))

@@ -24,33 +24,33 @@ from sipsched.errors import StableError
 from sipsched.plan.loads import WIDEST_BRACKET
 
 PDR_LIMIT = 0.01
-"""The share of messages dropped at which capacity ends. Every parameter `limit` or `pdr_limit` is such a share."""
+"""The packet drop rate that defines the capacity. Every parameter `limit` or `pdr_limit` is such a rate."""
 RESAMPLES = 9999
 SEED = 1
 MIN_CROSSING_RUNS = 3
-"""Smallest number of runs at the loads around a crossing. With two runs, the interval would span the whole sweep."""
+"""Smallest number of runs at the loads around the limit. With two runs, the interval would span all loads."""
 STEEPEST = 20
-"""Largest factor between the limit and the PDR at the loads around a crossing.
+"""Largest factor between the limit and the PDR at a load next to it.
 
-Beyond this factor, only the bracket is known.
+Beyond this factor, the two loads around the limit are the only result, without interpolation.
 """
 RATE_RANGE = 100
-"""Drop rates below the limit divided by this factor are indistinguishable. They are raised to this minimum."""
+"""Range of distinguishable drop rates. Rates below the limit divided by this factor are raised to this minimum."""
 
 
 @dataclass(frozen=True)
 class CrossingLoad:
-    """The load at which the packet drop rate of a typical run passes a limit.
+    """The load at which the packet drop rate of a typical run passes its limit.
 
     Attributes
     ----------
     interval
-        Crossing in cps. -inf means below the lowest measured load, inf means above the highest. The interval is not
-        resolved if the bracket is the only information about the crossing.
+        The load in cps. -inf means below the lowest measured load, inf means above the highest. The interval is marked
+        as unresolved if only the two loads around the limit are known.
     bracket_cps
-        The loads below and above the crossing; -inf or inf if no such load was measured. NaN if nothing was measured.
+        The two loads around the limit; -inf or inf if no such load was measured. NaN if nothing was measured.
     bracket_pdr
-        The typical drop rates at these two loads, as a share; NaN for a missing load.
+        The typical drop rates at these two loads, as a share; NaN if the load was not measured.
     """
 
     interval: Interval
@@ -61,29 +61,29 @@ class CrossingLoad:
 
     @property
     def bracketed(self) -> bool:
-        """True if loads were measured on both sides of the crossing."""
+        """True if loads below and above the limit were measured."""
         return bool(np.isfinite(self.bracket_cps).all())
 
     @property
     def narrow(self) -> bool:
-        """True if the two loads are close enough to each other to interpolate the crossing."""
+        """True if the two loads around the limit are close enough to each other to interpolate between them."""
         low, high = self.bracket_cps
         return self.bracketed and high <= WIDEST_BRACKET * low
 
 
 @dataclass(frozen=True)
 class SweepCapacity:
-    """The largest load whose packet drop rate stays at or under the limit, by two definitions.
+    """The largest load whose packet drop rate is at most the limit, by two definitions.
 
     Attributes
     ----------
     grid_cps
-        The papers' definition: the last measured load before the first load whose mean PDR is above the limit. -inf if
-        even the lowest load is above the limit; NaN if nothing was measured.
+        The definition of the papers: the last measured load before the first load whose mean PDR is above the limit.
+        -inf if even the lowest load is above the limit; NaN if nothing was measured.
     next_cps
-        The first load above the limit. inf if no load is above the limit; the capacity is then at least `grid_cps`.
+        The first load above the limit. inf if no load is above the limit; then the capacity is at least `grid_cps`.
     crossing
-        Crossing interpolated between loads, with its interval.
+        Load at the limit, interpolated between two measured loads, with its interval.
     """
 
     grid_cps: float
@@ -92,9 +92,9 @@ class SweepCapacity:
 
     @property
     def safe_cps(self) -> float:
-        """The reliable load: the lower end of the interval, or the papers' grid load if the crossing has no interval.
+        """The load that is reliably handled: the lower end of the interval, or else the papers' grid load.
 
-        The reliable load never exceeds the highest measured load.
+        The result never exceeds the highest measured load.
         """
         low = self.crossing.interval.low
         if not self.crossing.interval.known:
@@ -105,23 +105,23 @@ class SweepCapacity:
 def typical_drop_rates(
     pdr: Values, limit: float = PDR_LIMIT, level: float = LEVEL, whole: float = 1.0
 ) -> Estimates:
-    """Estimate the packet drop rate of a typical run over the last axis, the repetitions.
+    """Estimate the packet drop rate of a typical run, over the repetitions in the last axis.
 
-    The estimate is the estimate of `typical_intervals` with a floor. Rates below 1 / `RATE_RANGE` of the limit are
-    raised to this floor, and a result at the floor becomes 0. No interval exceeds the number of all messages.
+    The function applies `typical_intervals` to rates that are at least the limit divided by `RATE_RANGE`. Smaller rates
+    are raised to this minimum. A result at the minimum becomes 0. No interval exceeds the number of all messages.
 
     Parameters
     ----------
     pdr
-        Shape (…, rep); NaN without a run.
+        Shape (…, rep); NaN where no run exists.
     limit
-        Limit in the unit of `pdr`.
+        Limit of the drop rate, in the unit of `pdr`.
     whole
         Number of all messages, in the unit of `pdr`.
     """
     least = limit / RATE_RANGE
     typical = typical_intervals(np.maximum(pdr, least), level)
-    # above the least rate by more than rounding
+    # The tolerance excludes rates that exceed the minimum only by rounding.
     estimate, low, high = (
         np.where(end <= 1.0001 * least, 0, end)
         for end in (typical.estimate, typical.low, typical.high)
@@ -137,34 +137,34 @@ def crossing(
     resamples: int = RESAMPLES,
     seed: int = SEED,
 ) -> CrossingLoad:
-    """Find the load at which the packet drop rate of a typical run passes the limit.
+    """Estimate the load at which the packet drop rate of a typical run passes the limit.
 
-    The scale is log PDR, with PDR at least 1 / `RATE_RANGE` of the limit. PDR grows almost exponentially at the knee
-    and varies by factors between runs. Isotonic regression, weighted by the numbers of runs, makes the typical runs of
-    the loads (`typical_drop_rates`) non-decreasing.
+    The computation uses log PDR, with PDR at least the limit divided by `RATE_RANGE`, because PDR grows almost
+    exponentially near the capacity and varies by factors between runs. Isotonic regression, weighted by the numbers of
+    runs, makes the typical runs of the loads (`typical_drop_rates`) non-decreasing.
 
-    A straight line of PDR between the two loads around the limit passes the limit at one bound of the crossing. A
-    straight line of log PDR passes the limit at the other bound, which is the estimate. If the two loads are more than
-    `WIDEST_BRACKET` apart, only these loads bound the crossing. The same holds if a drop rate there differs from the
-    limit by more than the factor `STEEPEST`.
+    A straight line of PDR between the two loads around the limit reaches the limit at one bound. A straight line of log
+    PDR reaches the limit at the other bound, which is the estimate. If the two loads are more than `WIDEST_BRACKET`
+    apart, they are the only bounds. They are also the only bounds if a drop rate there differs from the limit by more
+    than the factor `STEEPEST`.
 
-    For the interval, the typical run of each load is sampled `resamples` times from the distribution behind its own
-    interval: Student's t about the mean of the logs, or the means of pairs by their signed ranks. Each sample yields a
-    range for the crossing. Resampling three to ten runs directly has lower coverage (docs/methodology/statistics.md). A
-    load with one run is not varied.
+    For the interval, the typical run of each load is sampled `resamples` times. Its distribution is the distribution
+    behind its own interval: Student's t around the mean of the logs, or the means of pairs by their signed ranks. Each
+    sample yields a range of loads. Resampling three to ten runs directly has lower coverage
+    (docs/methodology/statistics.md). A load with one run is not varied.
 
     Parameters
     ----------
     cps
         Shape (load,), in any order.
     pdr
-        Shape (load, rep), or (load,) for one number per load; NaN without a run.
+        Shape (load, rep), or (load,) for one number per load; NaN where no run exists.
     limit
         Packet drop rate, as a share.
     level
-        Confidence.
+        Confidence level of the interval.
     resamples, seed
-        Number and seed of the samples; the same seed gives the same interval.
+        Number and seed of the samples. The same seed leads to the same interval.
 
     Raises
     ------
@@ -210,9 +210,9 @@ def crossing_ratio(
     resamples: int = RESAMPLES,
     seed: int = SEED,
 ) -> Interval:
-    """Divide the crossing of another mode by the crossing of the reference.
+    """Divide the load at the limit in another mode by the load at the limit in the reference mode.
 
-    The two crossings are sampled independently. If equal arrivals correlate them, the interval is wider than necessary.
+    The two loads are sampled independently. If equal arrivals correlate the loads, the interval is too wide.
 
     Parameters
     ----------
@@ -237,7 +237,8 @@ def crossing_ratio(
     if not (first.known and second.known):
         return Interval.without(estimate, n, level)
     resolved = first.resolved and second.resolved
-    # a sample outside the loads has only one bound, so the ratio uses the less favourable bound of each crossing
+    # A sample outside the measured loads has only one bound. So the ratio uses the less favourable bound of each
+    # load.
     ends = []
     for i, pdr in enumerate((reference_pdr, other_pdr)):
         drawn = _draw_crossings(_by_load(cps, pdr, limit), resamples, seed + i)
@@ -254,20 +255,20 @@ def crossing_ratio(
 def grid_capacity(
     cps: npt.ArrayLike, mean_pdr: npt.ArrayLike, limit: float = PDR_LIMIT
 ) -> tuple[float, float]:
-    """Find the last load before the first load whose mean packet drop rate is above the limit.
+    """Return the last load before the first load whose mean packet drop rate is above the limit.
 
     Parameters
     ----------
     cps, mean_pdr
-        Shape (load,), in any order; loads without a mean (NaN) are excluded.
+        Shape (load,), in any order. Loads without a mean (NaN) are excluded.
     limit
-        Packet drop rate, as a share. A rate equal to the limit is not above the limit.
+        Limit of the packet drop rate, as a share. A rate equal to the limit is not above the limit.
 
     Returns
     -------
     capacity, next
         Both in cps. `capacity` is -inf if the lowest load is above the limit. `next` is the first load above the limit,
-        or inf if no load is. Both are NaN if nothing was measured.
+        or inf if no load is above the limit. Both are NaN if nothing was measured.
     """
     loads, rates = np.asarray(cps, float), np.asarray(mean_pdr, float)
     order = np.argsort(loads)
@@ -287,9 +288,9 @@ def capacity(
     level: float = LEVEL,
     seed: int = SEED,
 ) -> SweepCapacity:
-    """Find the largest load whose packet drop rate stays at or under the limit.
+    """Return the largest load whose packet drop rate is at most the limit, by two definitions.
 
-    All code uses this definition of capacity. The parameters and errors are those of `crossing`.
+    All code of the project uses this function for capacities. Its parameters and errors equal the ones of `crossing`.
     """
     found = crossing(cps, pdr, limit, level, seed=seed)
     means, *_ = mean_intervals(_rows(cps, pdr)[1])
@@ -297,7 +298,7 @@ def capacity(
 
 
 class _Rates(NamedTuple):
-    """Logs of drop rate over limit by ascending load: of a typical run and of all runs, and the number of runs."""
+    """Logs of drop rate over limit, by ascending load: of a typical run, of all runs, and the number of runs."""
 
     loads: Values
     typical: Values
@@ -306,10 +307,10 @@ class _Rates(NamedTuple):
 
 
 class _Crossed(NamedTuple):
-    """Crossings of rows, shape (row,): lower bound, estimate, upper bound; ±inf outside the loads.
+    """The load at which each row passes the limit, shape (row,): lower bound, estimate and upper bound.
 
-    `resolved` is false if the two loads around the crossing are the only information about it. `under` is the number of
-    loads at or under the limit.
+    The loads are ±inf outside the measured loads. `resolved` is false if only the two loads around the limit are known.
+    `under` is the number of loads at or below the limit.
     """
 
     low: Values
@@ -324,7 +325,7 @@ class _Crossed(NamedTuple):
 
 
 def _rows(cps: npt.ArrayLike, pdr: npt.ArrayLike) -> tuple[Values, Values]:
-    """Return the loads, and the drop rates with one row of runs per load."""
+    """Return the loads, and the drop rates as a table with one row of runs per load."""
     loads, rates = np.asarray(cps, float), np.asarray(pdr, float)
     if rates.ndim == 1:
         rates = rates[:, None]
@@ -337,7 +338,7 @@ def _rows(cps: npt.ArrayLike, pdr: npt.ArrayLike) -> tuple[Values, Values]:
 
 
 def _by_load(cps: npt.ArrayLike, pdr: npt.ArrayLike, limit: float) -> _Rates:
-    """Compute the typical run of each load with runs."""
+    """Compute the typical run of each load that has runs."""
     loads, rates = _rows(cps, pdr)
     order = np.argsort(loads)
     order = order[~np.isnan(rates[order]).all(axis=1)]
@@ -354,9 +355,9 @@ def _draw_crossings(rates: _Rates, resamples: int, seed: int) -> _Crossed:
 
 
 def _isotonic(rows: Values, weights: npt.NDArray[Any]) -> Values:
-    """Fit each row by non-decreasing values with weighted least squares (max-min formula).
+    """Fit non-decreasing values to each row by weighted least squares (max-min formula).
 
-    scipy.optimize.isotonic_regression takes one row at a time: 0.3 s for 9999 samples instead of 10 ms.
+    scipy.optimize.isotonic_regression takes one row per call, and needs 0.3 s for 9999 samples instead of 10 ms.
 
     Source: Robertson, Wright and Dykstra, Order Restricted Statistical Inference, 1988.
     """
@@ -372,7 +373,7 @@ def _isotonic(rows: Values, weights: npt.NDArray[Any]) -> Values:
 
 
 def _cross(loads: Values, rows: Values) -> _Crossed:
-    """Find the load at which each non-decreasing row of log PDR / limit passes 0."""
+    """Return the load at which each non-decreasing row of log PDR / limit passes 0."""
     under = np.count_nonzero(rows <= 0, axis=1)
     last = len(loads) - 1
     left, right = np.clip(under - 1, 0, last), np.clip(under, 0, last)
@@ -380,7 +381,7 @@ def _cross(loads: Values, rows: Values) -> _Crossed:
     high = np.take_along_axis(rows, right[:, None], axis=1)[:, 0]
     start, step = loads[left], loads[right] - loads[left]
     apart = low < high
-    # limit the rates to the range of distinguishable rates
+    # The rates are clipped to the range of distinguishable rates.
     low, high = (np.clip(rate, *np.log((1 / RATE_RANGE, RATE_RANGE))) for rate in (low, high))
     straight = start + step * _share(1 - np.exp(low), np.exp(high) - np.exp(low), apart)
     estimate = start + step * _share(-low, high - low, apart)

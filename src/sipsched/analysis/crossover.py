@@ -1,8 +1,8 @@
-"""The effect of a mode on a quantity, from the windows of runs that compare modes.
+"""The effect of a mode on a quantity, computed from the windows of runs that compare modes.
 
-The replicate is the block: one window of every mode, in random order, over the same arrivals. Each block yields one
-difference, and all results come from these differences. docs/methodology/crossover-intervals.md gives the reasons and
-the measured coverage.
+The replicate is the block: one window of every mode, in random order, with the same calls. Each block yields one
+difference between modes. All results follow from these differences. docs/methodology/crossover-intervals.md gives the
+reasons and the measured coverage.
 """
 
 from collections.abc import Sequence
@@ -26,35 +26,35 @@ from sipsched.analysis.intervals import NOT_MEASURED, TOO_FEW, Interval, Values,
 from sipsched.errors import StableError
 
 RUNS_AS_SAMPLE = 6
-"""Smallest number of runs that count as a sample of all possible runs."""
+"""Smallest number of runs that can be considered a sample of all possible runs."""
 FEWEST_APART = 2
-"""Largest number of differing runs that are too few for a sample: Student's t for two runs has a factor of 12.7."""
+"""Number of differing runs that is too small for a sample. For two runs, Student's t multiplies the error by 12.7."""
 MIN_BLOCKS = 10
 """Smallest number of blocks in which heavy tails and dependence are detectable."""
 MIN_CHANGED = 10
 """Smallest number of blocks with a nonzero difference, for a quantity that is 0 in most windows."""
 ROUNDING = 1e-13
 TINY = 1e-150
-"""Squares of smaller numbers underflow to 0."""
+"""Numbers below this limit count as 0, because their squares underflow."""
 LOPSIDED = 0.25
-"""Largest skewness over the root of the number of blocks.
+"""Largest skewness of the blocks, divided by the square root of their number.
 
-Above this limit, the interval understates the uncertainty of the mean.
+Above this limit, the interval is too narrow for the mean.
 """
 NO_LOGARITHM = "a ratio was asked of a value that is not above 0"
 NOT_FINITE = "a value is infinite"
 NO_SPREAD = "no interval, since all blocks are equal"
 
 Tables = Sequence[npt.NDArray[np.float64]]
-"""A table per run, shape (block, arm), with blocks in the order of time; NaN for excluded windows."""
+"""One table per run, shape (block, arm), with blocks in the order of time; NaN for excluded windows."""
 Weights = Sequence[Values] | None
-"""Weights per run, shape (block,), above 0."""
+"""Weights of the blocks per run, shape (block,), above 0."""
 Arms = int | tuple[int, ...]
-"""An arm of a table, or several arms of the same mode. The windows of several arms are averaged per block."""
+"""One arm of a table (a mode or the sham), or several arms of one mode, whose windows are averaged per block."""
 
 
 class Scale(StrEnum):
-    """The scale on which two windows are compared."""
+    """The scale on which two windows are compared: ratio or difference."""
 
     RATIO = "ratio"
     """The logarithm of other / reference, for positive quantities such as times."""
@@ -63,46 +63,46 @@ class Scale(StrEnum):
 
 
 class Doubt(StrEnum):
-    """A property of the data for which an interval may cover less than its level."""
+    """A property of the data that may make an interval too narrow for its confidence level."""
 
     FEW_BLOCKS = "few blocks"
-    """Fewer than MIN_BLOCKS."""
+    """The runs have fewer than MIN_BLOCKS blocks."""
     FEW_CHANGED = "few changed"
     """Fewer than MIN_CHANGED blocks have a nonzero difference."""
     ONE_BLOCK = "one block"
-    """One block contributes more than half of the spread."""
+    """One block contributes more than half of the variance."""
     SKEWED = "skewed"
-    """One tail is longer, and the interval may end too early on this side."""
+    """One tail is longer than the other, so the interval may end too early on this side."""
     AUTOCORRELATED = "autocorrelated"
-    """Neighbouring blocks are correlated; the interval is widened."""
+    """Neighbouring blocks are correlated, so the interval is widened."""
     RUNS_DIFFER = "runs differ"
     """Runs differ by more than the scatter of their blocks explains."""
 
 
 @dataclass(frozen=True)
 class Effect:
-    """The effect of an arm, compared with the reference.
+    """The effect of a mode or of the sham, compared with the reference.
 
-    Numbers are in the unit of the scale: natural logarithms of a ratio, or the quantity's own unit. `percent` converts
-    an interval of a log ratio to percent.
+    Numbers are in the unit of the scale: the natural logarithm of a ratio, or the quantity's own unit. `percent`
+    converts an interval of a log ratio into percent.
 
     Attributes
     ----------
     interval
-        The mean over blocks, with an interval at the simultaneous level of its family.
+        The mean over blocks. Its interval holds simultaneously with all intervals of its family.
     robust
-        Hodges and Lehmann's estimate, which is robust against outlying blocks.
+        Estimate by Hodges and Lehmann, on which outlying blocks have little influence.
     p_value
-        P-value of no effect, multiplied by the number of comparisons in the family. The p-value is at most 0.05 exactly
-        if `interval` excludes 0. NaN without a test.
+        P-value of the hypothesis of no effect, multiplied by the number of comparisons in the family. It is at most
+        0.05 exactly if `interval` excludes 0. NaN without a test.
     detectable
         The smallest positive effect that the interval would detect with a power of 80 %; NaN without an interval.
     blocks
         Number of valid blocks per run. A run with fewer than two blocks is excluded if other runs exist.
     conditional
-        Whether `interval` describes only these runs and says nothing about other runs of the setting.
+        Whether `interval` is only about these runs, and not about other runs with the same setting.
     lag_one
-        Correlation of the differences of neighbouring blocks; NaN with fewer than 8 blocks per run.
+        Correlation of the differences of neighbouring blocks; NaN for fewer than 8 blocks per run.
     doubts
         Properties of the data that may make the interval too narrow.
     """
@@ -119,7 +119,7 @@ class Effect:
 
     @property
     def runs(self) -> int:
-        """Number of runs behind the interval."""
+        """Number of runs from which the interval was computed."""
         return len(combined(self.blocks))
 
 
@@ -132,7 +132,7 @@ class Change:
     first, second
         The effect in each evaluation.
     moved
-        Second minus first, paired by block over the blocks that are valid in both evaluations.
+        Second effect minus first effect, paired over the blocks that are valid in both evaluations.
     """
 
     first: Effect
@@ -141,17 +141,17 @@ class Change:
 
 
 def to_percent(log_ratio: float) -> float:
-    """Convert the logarithm of a ratio to percent; negative numbers mean lower."""
+    """Convert the logarithm of a ratio into percent. A negative number means that the other value is lower."""
     return float(100 * np.expm1(log_ratio))
 
 
 def percent(interval: Interval) -> Interval:
-    """Convert an interval of the logarithm of a ratio to percent; negative numbers mean lower."""
+    """Convert an interval of the logarithm of a ratio into percent. Negative numbers mean that the value is lower."""
     return interval.map(to_percent)
 
 
 def combined(blocks: Sequence[int]) -> list[int]:
-    """Return the runs for the estimate: runs with two blocks or more, or else the only run."""
+    """Return the indices of the runs for the estimate: runs with two blocks or more, or else the only run."""
     several = [run for run, count in enumerate(blocks) if count > 1]
     return several or [run for run, count in enumerate(blocks) if count][:1]
 
@@ -159,27 +159,28 @@ def combined(blocks: Sequence[int]) -> list[int]:
 def block_differences(
     table: npt.ArrayLike, reference: Arms, other: Arms, scale: Scale = Scale.RATIO
 ) -> Values:
-    """Return the differences of two arms of one run, per block.
+    """Return the difference between two modes for each block of one run.
 
     Parameters
     ----------
     table
         Shape (block, arm); NaN for excluded windows.
     reference, other
-        Indices of the arms. Several arms on one side are averaged per block, as logarithms for a ratio.
+        Indices of the arms. If one side has several arms, their windows are averaged per block, as logarithms for a
+        ratio.
     scale
-        How.
+        Whether modes are compared by ratio or by difference.
 
     Returns
     -------
     ndarray
-        Shape (block,). NaN for excluded windows. Infinite for the ratio of a value of 0 or less, or for an infinite
+        Shape (block,). NaN for excluded windows. Infinite for the ratio of a value of 0 or less, and for an infinite
         value.
 
     Raises
     ------
     StableError
-        The table has another shape or lacks the arm.
+        The table has another shape, or lacks an arm.
     """
     values = np.asarray(table, np.float64)
     first, second = ((side,) if isinstance(side, int) else side for side in (reference, other))
@@ -193,7 +194,7 @@ def block_differences(
 
 
 def _side(windows: Values, scale: Scale) -> Values:
-    """Average the windows of a side per block; infinite if a value does not exist on the scale."""
+    """Return the mean of one side's windows per block. It is infinite if a value has no logarithm."""
     counts = ~np.isnan(windows)
     usable = np.isfinite(windows) & ((windows > 0) | (scale is Scale.DIFFERENCE))
     values = np.zeros_like(windows)
@@ -216,27 +217,27 @@ def effect(
     tests: int = 1,
     weights: Weights = None,
 ) -> Effect:
-    """Compute the effect of an arm on a quantity, compared with another arm.
+    """Compute the effect of a mode on a quantity, compared with another mode.
 
-    The A/A comparison of the sham with the reference is computed in the same way.
+    The comparison of the sham with the reference uses this function, too.
 
     Parameters
     ----------
     tables
-        A table per run, shape (block, arm); NaN for excluded windows.
+        One table per run, shape (block, arm); NaN for excluded windows.
     reference, other
         See `block_differences`.
     scale
         Ratio, or difference for a quantity that may be 0.
     tests
-        Number of comparisons in the family. Their intervals are simultaneous at 95 % (Bonferroni).
+        Number of comparisons in the family. Their intervals hold simultaneously at 95 % (Bonferroni).
     weights
         Weights of the blocks of each table; None for equal weights.
 
     Raises
     ------
     StableError
-        A table has another shape or lacks the arm.
+        A table has another shape, or lacks an arm.
     """
     series = [block_differences(table, reference, other, scale) for table in tables]
     return _judge(series, scale, tests, weights)
@@ -256,7 +257,7 @@ def change(
     Parameters
     ----------
     first, second
-        Tables of the same runs and blocks, for example with a short and a long washout.
+        Tables of the same runs and blocks, for example with a short washout and with a long washout.
     reference, other, scale, tests, weights
         See `effect`.
 
@@ -276,7 +277,7 @@ def change(
 
 
 def _less(late: Values, early: Values, scale: Scale) -> Values:
-    """Subtract values of blocks. An infinite value stays infinite if the other value is valid."""
+    """Subtract the early from the late values of blocks. An infinite value minus a valid value stays infinite."""
     difference: Values = np.where(np.isnan(late) | np.isnan(early), np.nan, np.inf)
     finite = np.isfinite(late) & np.isfinite(early)
     difference[finite] = _subtract(late[finite], early[finite], scale)
@@ -284,7 +285,7 @@ def _less(late: Values, early: Values, scale: Scale) -> Values:
 
 
 def _subtract(late: Values, early: Values, scale: Scale) -> Values:
-    """Subtract, and set rounding errors of equal values to 0, so that the test ignores them."""
+    """Subtract two arrays. Rounding errors of equal values become 0, so that the test ignores them."""
     difference = late - early
     magnitude = np.maximum(np.abs(late), np.abs(early))
     if scale is Scale.RATIO:
@@ -349,7 +350,7 @@ def _without(
 
 
 def _interval(means: Sequence[Splits | Student], n: int, level: float) -> Interval:
-    """Return the interval of all values that at least one of several tests of a mean accepts."""
+    """Return an interval that contains every value which at least one of several tests accepts."""
     estimate = means[0].estimate
     lows, highs = zip(*(mean.ends(level) for mean in means), strict=True)
     if not np.isfinite([*lows, *highs]).all():
@@ -368,9 +369,10 @@ def _detectable(means: Sequence[Splits | Student], level: float) -> float:
 
 
 def _of_runs(runs: Sequence[Values], weighed: Sequence[Values]) -> Student:
-    """Test the mean with runs as the sample, weighted by the weights of their blocks.
+    """Test the mean with runs as the sample. The weight of a run is the sum of its blocks' weights.
 
-    A few runs can agree by chance more closely than their blocks suggest, so the test of blocks is applied too.
+    A few runs can agree by chance more closely than their blocks suggest. So the caller also applies the test of
+    blocks.
     """
     weights = np.array([weight.sum() for weight in weighed])
     weights /= weights.sum()
@@ -401,7 +403,7 @@ def _doubts(runs: list[Values], differ: bool) -> frozenset[Doubt]:
 def _differ(runs: list[Values]) -> bool:
     """Test whether all runs have the same mean, by Welch's analysis of variance with the errors of blocks."""
     runs = [run for run in runs if len(run) > 2]
-    # a run whose blocks are all equal has no known error
+    # If all blocks of a run are equal, the error of the run is unknown.
     if len(runs) < 2 or not all(map(np.ptp, runs)):
         return False
     errors = np.array([widening([run]) * run.std(ddof=1) / np.sqrt(len(run)) for run in runs])

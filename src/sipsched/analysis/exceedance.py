@@ -1,4 +1,4 @@
-"""The share of a run's messages that take longer than a time (CCDF)."""
+"""The share of a run's messages that take longer than a given time (CCDF)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,19 +8,19 @@ import numpy.typing as npt
 
 Values = npt.NDArray[np.float64]
 LEVELS = 200
-"""Number of times at which the share is computed, at equal distances on a logarithmic scale."""
+"""Number of times for which the share is computed. The times have equal distances on a logarithmic scale."""
 
 
 @dataclass(frozen=True)
 class Exceedance:
-    """The shares of messages of equal runs that take longer than given times.
+    """Shares of messages that take longer than given times, for runs with equal settings.
 
     Attributes
     ----------
     at
         Shape (time,), ascending, all above 0.
     shares
-        Shape (run, time): share of the run's messages that take longer. The replicate is the run.
+        Shape (run, time): share of the run's messages that take longer than the time. The replicate is the run.
     """
 
     at: Values
@@ -28,7 +28,7 @@ class Exceedance:
 
     @property
     def mean(self) -> Values:
-        """The mean over runs, shape (time,)."""
+        """The mean share over runs, shape (time,)."""
         return np.asarray(self.shares.mean(axis=0))
 
     @property
@@ -48,7 +48,7 @@ def exceedance(runs: Sequence[Values]) -> Exceedance | None:
     Parameters
     ----------
     runs
-        Times of the messages per run; NaN for missing times.
+        Times of the messages per run; NaN where a time is missing.
     """
     known = [values[~np.isnan(values)] for values in runs]
     known = [np.sort(values) for values in known if len(values)]
@@ -58,7 +58,7 @@ def exceedance(runs: Sequence[Values]) -> Exceedance | None:
     shortest = min(values[0] for values in above_0 if len(values))
     longest = max(values[-1] for values in known)
     at = np.geomspace(shortest, longest, LEVELS)
-    # rounding up would exclude the longest time
+    # The last time is set exactly, because rounding up would exclude the longest message.
     at[-1] = longest
     shares = [1 - np.searchsorted(values, at, side="right") / len(values) for values in known]
     return Exceedance(at, np.array(shares))

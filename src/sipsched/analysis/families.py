@@ -1,8 +1,8 @@
-"""Families of comparisons that a reader sees together, and the correction for the number of comparisons.
+"""Families of comparisons that a reader sees together, with a correction for the number of comparisons.
 
-One of twenty differences exceeds its 95 % limit by chance. The intervals of a family are simultaneous (Bonferroni).
-P-values are adjusted by Bonferroni within runs, like the intervals, and by Holm between separate runs.
-docs/methodology/statistics.md gives the reasons.
+By chance, one of twenty differences exceeds its 95 % limit. The intervals of a family hold simultaneously (Bonferroni).
+P-values within runs are adjusted by Bonferroni, like the intervals. P-values between separate runs are adjusted by
+Holm. docs/methodology/statistics.md gives the reasons.
 """
 
 from collections.abc import Hashable, Mapping
@@ -16,28 +16,28 @@ from sipsched.analysis.intervals import Interval, Values, simultaneous_level, ty
 from sipsched.analysis.pairs import Comparison, compare, holm
 
 SIGNIFICANT = 0.05
-"""Limit of a p-value after the adjustment for the family.
+"""Limit of a p-value after the adjustment for the number of comparisons.
 
 A difference is significant if its p-value is at most this limit.
 """
 
 Pair = tuple[Values, Values]
-"""Runs of the reference and of the other side, shape (rep,) each, paired by arrivals; NaN for no run."""
+"""Values of the reference's runs and of the other runs, shape (rep,) each, paired by arrivals; NaN for no run."""
 Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One comparison of a family: two modes, or two other sides.
+    """One comparison of a family, such as the comparison of two modes.
 
     Attributes
     ----------
     reference, other
         Means over runs, each with its own 95 % interval.
     comparison
-        Difference over pairs of runs with the same arrivals, at the simultaneous level of the family.
+        Difference over pairs of runs with the same arrivals, with a simultaneous interval.
     p_value
-        P-value of the paired t test, adjusted by Holm over the family; NaN with fewer than two pairs.
+        P-value of the paired t test, adjusted by Holm's method over the family; NaN for fewer than two pairs.
     """
 
     reference: Interval
@@ -53,16 +53,16 @@ class Cell:
 
 @dataclass(frozen=True)
 class Family(Generic[Key]):
-    """Comparisons with simultaneous intervals, because a reader sees them together.
+    """Comparisons with simultaneous intervals, because a reader sees these comparisons together.
 
     Attributes
     ----------
     cells
-        Comparisons by key, in the order of the request.
+        Comparisons by key, in the order of the arguments.
     tests
-        Number of cells with two pairs or more.
+        Number of comparisons with two or more pairs.
     level
-        Level of each interval.
+        Confidence level of each interval.
     """
 
     cells: Mapping[Key, Cell]
@@ -71,13 +71,13 @@ class Family(Generic[Key]):
 
 
 def compare_together(pairs: Mapping[Key, Pair]) -> Family[Key]:
-    """Compare the two sides of each pair, corrected for the number of pairs.
+    """Compare the two sides of each pair of runs, and correct for the number of comparisons.
 
     Parameters
     ----------
     pairs
-        Runs of both sides by key, not negative. A comparison of fewer than two pairs has no interval and no test. The
-        correction ignores such a comparison.
+        Values of both sides by key, 0 or more. A comparison of fewer than two pairs has no interval and no test. The
+        correction does not count such a comparison.
 
     Raises
     ------
@@ -105,16 +105,16 @@ def compare_together(pairs: Mapping[Key, Pair]) -> Family[Key]:
 
 @dataclass(frozen=True)
 class ArmsToCompare:
-    """A requested comparison within runs.
+    """A comparison of modes within runs that `effects_together` computes.
 
     Attributes
     ----------
     tables
-        A table per run, shape (block, arm); NaN for excluded windows.
+        One table per run, shape (block, arm); NaN for excluded windows.
     reference, other
-        Indices of the arms; several if a side has several arms.
+        Indices of the arms. A side can have several arms.
     scale
-        Scale of the comparison.
+        Whether modes are compared by ratio or by difference.
     weights
         Weights of the blocks of each table; None for equal weights.
     """
@@ -128,12 +128,12 @@ class ArmsToCompare:
 
 @dataclass(frozen=True)
 class Effects(Generic[Key]):
-    """Effects with simultaneous intervals, because a reader sees them together.
+    """Effects with simultaneous intervals, because a reader sees these effects together.
 
     Attributes
     ----------
     effects
-        Effects by key, in the order of the request.
+        Effects by key, in the order of the arguments.
     tests
         Number of comparisons with a p-value.
     """
@@ -143,20 +143,21 @@ class Effects(Generic[Key]):
 
 
 def effects_together(asked: Mapping[Key, ArmsToCompare]) -> Effects[Key]:
-    """Compute the effect of each comparison, corrected for the number of comparisons.
+    """Compute the effect of each comparison, and correct for the number of comparisons.
 
-    The interval and the p-value of an effect have the same Bonferroni correction, so that they never disagree.
+    The interval and the p-value of an effect have the same Bonferroni correction, so that they never contradict each
+    other.
 
     Parameters
     ----------
     asked
-        Comparisons by key. The correction ignores a comparison without a p-value, such as a comparison over a single
+        Comparisons by key. The correction does not count a comparison without a p-value, such as a comparison over one
         block.
 
     Raises
     ------
     StableError
-        A table has another shape or lacks an arm.
+        A table has another shape, or lacks an arm.
     """
     alone = [_effect(question) for question in asked.values()]
     tests = sum(not np.isnan(each.p_value) for each in alone)

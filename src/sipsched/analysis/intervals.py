@@ -1,6 +1,6 @@
-"""Numbers of several runs with their confidence intervals.
+"""Estimates over several runs, with their confidence intervals.
 
-The run is the replicate. The messages of one run share one queue and are dependent, so a run counts as one value.
+The run is the replicate. The messages of one run share one queue and depend on each other, so a run is one value.
 docs/methodology/statistics.md has the sources and the measured coverage.
 """
 
@@ -16,11 +16,11 @@ from sipsched.errors import StableError
 
 LEVEL = 0.95
 RANKS_FROM = 6
-"""Smallest number of runs for which signed ranks reach 95 %. With fewer runs, the t interval of logs is used."""
+"""Smallest number of runs for which signed ranks reach a level of 95 %. Fewer runs need a t interval of the logs."""
 FEWEST = 4
 """Smallest number of runs for which pages show an interval.
 
-The width of an interval from three runs is mostly chance.
+The width of an interval from three runs is mostly random.
 """
 TOO_FEW = "too few for an interval"
 NOT_MEASURED = "not measured"
@@ -29,23 +29,23 @@ Values = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Interval:
-    """A number with its confidence interval.
+    """An estimate with its confidence interval.
 
     Attributes
     ----------
     estimate
-        The number; NaN for a missing number, with the reason in `why`.
+        The estimated number; NaN if it is missing. `why` contains the reason.
     low, high
-        Ends of the interval; NaN without an interval. An end may be infinite.
+        Ends of the interval; NaN if no interval exists. An end may be infinite.
     n
-        Number of runs, or pairs of runs, behind the estimate.
+        Number of runs, or of pairs of runs, from which the estimate was computed.
     why
-        Reason for a missing interval; empty with an interval.
+        Reason why no interval exists; empty if an interval exists.
     resolved
-        Whether the data determine the number within the ends. If not, pages print only the ends, which then exist even
-        if `why` gives a reason for a missing interval.
+        Whether the data determine the number within the interval. If not, pages show only the ends. The ends then exist
+        even if `why` gives a reason for a missing interval.
     least, most
-        The smallest and the largest run; NaN if unknown.
+        The smallest and the largest value of the runs; NaN if unknown.
     """
 
     estimate: float
@@ -63,7 +63,7 @@ class Interval:
     def without(
         cls, estimate: float, n: int, level: float = LEVEL, why: str = TOO_FEW
     ) -> "Interval":
-        """Make a number without an interval, with the reason."""
+        """Return a number without an interval, with the reason for the missing interval."""
         return cls(estimate, np.nan, np.nan, n, level, why=why)
 
     @property
@@ -72,7 +72,7 @@ class Interval:
         return not self.why
 
     def map(self, function: Callable[[float], float]) -> "Interval":
-        """Apply a monotone function to the number and its ends; a decreasing function swaps the ends."""
+        """Apply a monotone function to the number and to the ends. A decreasing function swaps the ends."""
         low, high = sorted((function(self.low), function(self.high)))
         least, most = sorted((function(self.least), function(self.most)))
         return replace(
@@ -82,9 +82,9 @@ class Interval:
 
 @dataclass(frozen=True)
 class Estimates:
-    """Numbers with their intervals and numbers of runs, shape (…). The ends are NaN without an interval.
+    """Estimates with their intervals and numbers of runs, shape (…). The ends are NaN without an interval.
 
-    `least` and `most` are the smallest and the largest of these runs.
+    `least` and `most` are the smallest and the largest value of the runs.
     """
 
     estimate: Values
@@ -96,7 +96,7 @@ class Estimates:
 
     @classmethod
     def of(cls, intervals: Sequence[Interval]) -> "Estimates":
-        """Collect intervals, shape (interval,). An estimate without runs counts as one run, so that figures draw it."""
+        """Convert intervals into arrays of shape (interval,). An estimate without runs counts as one run in figures."""
         ends = [(each.estimate, each.low, each.high) for each in intervals]
         estimate, low, high = np.array(ends, float).reshape(-1, 3).T
         count = np.array([max(each.n, 1) for each in intervals], int)
@@ -104,12 +104,12 @@ class Estimates:
 
     @property
     def bars(self) -> Values:
-        """Distances from the estimate to the lower and upper end, shape (2, …); 0 for hidden intervals."""
+        """Distances from the estimate to the lower and the upper end, shape (2, …); 0 for hidden intervals."""
         reach = np.array([self.estimate - self.low, self.high - self.estimate])
         return np.asarray(np.where(self.n < FEWEST, 0, np.maximum(np.nan_to_num(reach), 0)))
 
     def at(self, i: int) -> Interval:
-        """Return the i-th interval of a row."""
+        """Return the interval with an index, from a one-dimensional array."""
         n, estimate = int(self.n[i]), float(self.estimate[i])
         if np.isnan(self.low[i]):
             return Interval.without(estimate, n, why=TOO_FEW if n else NOT_MEASURED)
@@ -121,18 +121,18 @@ class Estimates:
 
 
 def typical_intervals(values: Values, level: float = LEVEL) -> Estimates:
-    """Estimate the value of a typical run over the last axis, the repetitions.
+    """Estimate the value of a typical run, over the repetitions in the last axis.
 
-    The estimate is the median under symmetric logs. It is the Hodges-Lehmann estimate of the logs: the median of the
-    means of all pairs and of each run with itself. The interval comes from Wilcoxon's signed ranks for `RANKS_FROM`
-    runs or more, if the ranks reach the level. Otherwise the interval is Student's t of the logs. No interval of a mean
-    is valid if one run in five is five times as large (docs/methodology/statistics.md). A run of 0 has no logarithm;
-    the estimate is then the mean with Student's t interval, cut off at 0.
+    The estimate is the median, under the assumption that the logs are symmetric. It is the Hodges-Lehmann estimate of
+    the logs: the median of the means of all pairs, including each run with itself. For `RANKS_FROM` runs or more, the
+    interval comes from Wilcoxon's signed ranks, if the ranks reach the level. Otherwise the interval is Student's t of
+    the logs. No interval of a mean is valid if one run in five is five times as large (docs/methodology/statistics.md).
+    A run of 0 has no logarithm. Then the estimate is the mean with Student's t interval, cut off at 0.
 
     Parameters
     ----------
     values
-        Shape (…, rep), not negative; NaN without a run.
+        Shape (…, rep), 0 or more; NaN where no run exists.
     """
     rows = values.reshape(-1, values.shape[-1])
     rows_typical = [_typical_of(row[~np.isnan(row)], level) for row in rows]
@@ -144,7 +144,7 @@ def typical_intervals(values: Values, level: float = LEVEL) -> Estimates:
 
 
 def extremes(values: Values) -> tuple[Values, Values]:
-    """Return the smallest and the largest run over the last axis; NaN without a run."""
+    """Return the smallest and the largest value over the last axis; NaN if no run exists."""
     none = np.isnan(values).all(axis=-1)
     least = np.min(values, axis=-1, initial=np.inf, where=~np.isnan(values))
     most = np.max(values, axis=-1, initial=-np.inf, where=~np.isnan(values))
@@ -152,14 +152,14 @@ def extremes(values: Values) -> tuple[Values, Values]:
 
 
 def typical_interval(values: npt.ArrayLike, level: float = LEVEL) -> Interval:
-    """Estimate the value of a typical run, as `typical_intervals` does.
+    """Estimate the value of a typical run by the method of `typical_intervals`.
 
     Pages show this estimate for times, counts and shares.
 
     Parameters
     ----------
     values
-        Shape (rep,), one number per run, not negative; NaN without a run.
+        Shape (rep,), one number per run, 0 or more; NaN where no run exists.
 
     Raises
     ------
@@ -184,17 +184,17 @@ def typical_interval(values: npt.ArrayLike, level: float = LEVEL) -> Interval:
 def mean_intervals(
     values: Values, level: float = LEVEL
 ) -> tuple[Values, Values, npt.NDArray[np.int64]]:
-    """Average over the last axis, the repetitions, with a t interval.
+    """Return the mean over the repetitions in the last axis, with a t interval.
 
     Parameters
     ----------
     values
-        Shape (…, rep); NaN without a run.
+        Shape (…, rep); NaN where no run exists.
 
     Returns
     -------
     mean, half, n
-        Shape (…). The mean, half the width of the interval (NaN with fewer than two runs), and the number of runs.
+        Shape (…). The mean, half the width of the interval (NaN for fewer than two runs), and the number of runs.
     """
     n = np.count_nonzero(~np.isnan(values), axis=-1)
     total = np.nansum(values, axis=-1)
@@ -206,14 +206,14 @@ def mean_intervals(
 
 
 def mean_interval(values: npt.ArrayLike, level: float = LEVEL, least: float = -np.inf) -> Interval:
-    """Average runs, with Student's t interval.
+    """Return the mean of several runs, with Student's t interval.
 
     Parameters
     ----------
     values
-        Shape (rep,), one number per run; NaN without a run.
+        Shape (rep,), one number per run; NaN where no run exists.
     least
-        Lower bound of the values and of the interval: 0 for times, counts and shares.
+        Lower bound of the values and of the interval, such as 0 for times, counts and shares.
     """
     means, halves, counts = mean_intervals(as_runs(values), level)
     mean, half, n = float(means), float(halves), int(counts)
@@ -227,20 +227,20 @@ def mean_interval(values: npt.ArrayLike, level: float = LEVEL, least: float = -n
 
 
 def simultaneous_level(cells: int, level: float = LEVEL) -> float:
-    """Return the level of each interval at which a number of intervals is simultaneous (Bonferroni)."""
+    """Return the level of each of several intervals, so that all intervals hold simultaneously (Bonferroni)."""
     return 1 - (1 - level) / max(cells, 1)
 
 
 def percentiles(drawn: Values, level: float) -> tuple[float, float]:
-    """Return the two percentiles of bootstrap samples that enclose the level; samples may be infinite."""
-    # An infinite sample allows no interpolation.
+    """Return the two percentiles of bootstrap samples between which a given share lies. Samples may be infinite."""
+    # Interpolation between two samples is impossible if one of them is infinite.
     tails = ((1 - level) / 2, (1 + level) / 2)
     low, high = np.quantile(drawn, tails, method="inverted_cdf")
     return float(low), float(high)
 
 
 def as_runs(values: npt.ArrayLike) -> Values:
-    """Convert one number per run to an array of shape (rep,), and reject any other shape."""
+    """Convert one number per run to an array of shape (rep,). Raise an error for any other shape."""
     runs = np.asarray(values, float)
     if runs.ndim != 1:
         raise StableError(f"statistics: expected one number a run, found shape {runs.shape}")
@@ -248,13 +248,13 @@ def as_runs(values: npt.ArrayLike) -> Values:
 
 
 def means_of_pairs(values: Values) -> Values:
-    """Return the sorted means of all pairs of values, including each value with itself."""
+    """Return the means of all pairs of values in ascending order, including each value with itself."""
     first, second = np.triu_indices(values.size)
     return np.sort((values[first] + values[second]) / 2)
 
 
 def _typical_of(runs: Values, level: float) -> tuple[float, float, float, str]:
-    """Return a typical run, the ends of its interval (NaN without an interval), and the method."""
+    """Return the value of a typical run, the ends of its interval (NaN without an interval), and the method."""
     if not runs.size:
         return np.nan, np.nan, np.nan, ""
     if (runs > 0).all():
@@ -280,12 +280,12 @@ def _typical(logs: Values, level: float) -> tuple[float, float, float, str]:
 
 
 def draw_typical(rng: np.random.Generator, logs: Values, draws: int) -> Values:
-    """Sample typical runs from the distribution whose percentiles `_typical` returns."""
+    """Sample values of a typical run, from the distribution whose percentiles `_typical` returns."""
     n = logs.size
     if n < RANKS_FROM:
         error = logs.std(ddof=1) / np.sqrt(n) if n > 1 else 0.0
         return np.asarray(logs.mean() + error * rng.standard_t(max(n - 1, 1), draws))
-    # If a signed rank statistic is k, then k means of pairs lie below the median.
+    # If the signed rank statistic is k, then k means of pairs are below the median.
     means = np.pad(means_of_pairs(logs), 1, mode="edge")
     ranks = rng.integers(2, size=(draws, n)) @ np.arange(1, n + 1)
     return np.asarray((means[ranks] + means[ranks + 1]) / 2)
@@ -293,7 +293,7 @@ def draw_typical(rng: np.random.Generator, logs: Values, draws: int) -> Values:
 
 @cache
 def _signed_ranks(n: int) -> Values:
-    """Return the cumulative distribution of Wilcoxon's signed rank statistic of n values without ties."""
+    """Return the cumulative distribution of Wilcoxon's signed rank statistic for n values without ties."""
     ways = np.ones(1)
     for rank in range(1, n + 1):
         ways = np.pad(ways, (0, rank)) + np.pad(ways, (rank, 0))

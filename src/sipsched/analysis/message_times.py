@@ -1,4 +1,4 @@
-"""Times per message, computed from the summaries of runs."""
+"""Times per message, which are computed from the summaries of runs."""
 
 import operator
 from collections.abc import Iterable
@@ -16,17 +16,17 @@ from sipsched.records.summary_variables import ALL, HISTOGRAM
 
 
 def overall_service_time(ds: xr.Dataset) -> xr.DataArray:
-    """Compute the single-core paper's overall service time E[x] from means over all messages of runs.
+    """Return the overall service time E[x] of the single-core paper, from the means over all messages of runs.
 
-    E[x] = K_stack + K_sockq^s + K_copy + T_sip + K_snd: all parts except waiting. K_sockq^s, waking the worker and
-    dequeuing, is `k_sockq_alone`.
+    E[x] = K_stack + K_sockq^s + K_copy + T_sip + K_snd, which is all parts except waiting. K_sockq^s is the time to
+    wake the worker and to dequeue the message (`k_sockq_alone`).
 
     Source: Krishnamurthy and Rouskas 2015, section III.
 
     Parameters
     ----------
     ds
-        Summary of one run or of several runs, over message types or for type `all`.
+        Summary of one run or of several runs, over all message types or for the type `all`.
 
     Returns
     -------
@@ -42,10 +42,11 @@ def overall_service_time(ds: xr.Dataset) -> xr.DataArray:
 
 
 def cpu_time(ds: xr.Dataset) -> xr.DataArray:
-    """Compute the CPU time per message between the timestamps, from means over all messages of runs.
+    """Return the CPU time per message between the timestamps, from the means over all messages of runs.
 
-    The CPU time is K_stack + K_copy + (T_sip - its time off CPU) + K_snd. This sum is a lower bound, because the cost
-    of waking the worker lies in K_sockq and is excluded. Parameters and result have the form of `overall_service_time`.
+    The CPU time is K_stack + K_copy + (T_sip - its time off CPU) + K_snd. This sum is a lower bound, because it
+    excludes the cost of waking the worker, which is in K_sockq. Parameters and result have the form of
+    `overall_service_time`.
     """
     on_and_off = _sum_of_means(ds, "k_stack", "k_copy", "t_sip", "k_snd")
     total = on_and_off - _sum_of_means(ds, "t_sip_off")
@@ -63,7 +64,7 @@ def _sum_of_means(ds: xr.Dataset, *parts: str) -> xr.DataArray:
 
 
 def pooled_quantile(ds: xr.Dataset, quantity: str, share: float) -> xr.DataArray:
-    """Compute a quantile over the pooled messages of all repetitions of a point.
+    """Return a quantile over the pooled messages of all repetitions of a point.
 
     Parameters
     ----------
@@ -77,7 +78,7 @@ def pooled_quantile(ds: xr.Dataset, quantity: str, share: float) -> xr.DataArray
     Returns
     -------
     DataArray
-        Quantile in µs over the remaining dimensions, within `histogram.RELATIVE_ERROR`; NaN without a message, or if a
+        Quantile in µs over the remaining dimensions, within `histogram.RELATIVE_ERROR`; NaN if no message exists or a
         measured run has no histogram.
     """
     counts = ds[HISTOGRAM].sel(quantity=quantity, drop=True)
@@ -100,7 +101,7 @@ class LoadTimes(NamedTuple):
     Attributes
     ----------
     counts
-        Number of messages by time, shape (`histogram.BINS`,).
+        Number of messages per histogram bin, shape (`histogram.BINS`,).
     """
 
     cps: int
@@ -108,7 +109,7 @@ class LoadTimes(NamedTuple):
     runs: int
 
     def quantile_us(self, share: float) -> float:
-        """Return the time in µs that a share of the messages does not exceed."""
+        """Return the time in µs that a given share of the messages does not exceed."""
         return float(histogram.quantile_ns(self.counts, share)) / 1000
 
     @property
@@ -120,14 +121,14 @@ class LoadTimes(NamedTuple):
 def times_by_load(
     summaries: Iterable[xr.Dataset], system: Configuration, quantity: str
 ) -> list[LoadTimes]:
-    """Collect the times of a system's messages, by ascending load.
+    """Return the times of a system's messages, by ascending load.
 
     Parameters
     ----------
     summaries
-        Summaries of studies, which may share runs. Each load comes from the study with the most runs at this load.
+        Summaries of studies. The studies may share runs. Each load comes from the study with most runs at this load.
     system
-        The system. A system without histograms has no entry.
+        The system. The result has no entry for a system without histograms.
     quantity
         One of `COUNTED`.
     """

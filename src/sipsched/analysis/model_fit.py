@@ -1,8 +1,8 @@
-"""The fit of a simulator model to recorded runs on one core, and to recorded noise of the idle CPU.
+"""The fit of the simulator's parameters to recorded runs on one core, and to the noise of the idle CPU.
 
-The cost of a message depends on earlier events. A worker finds the caches filled by another worker, an arrival
-interrupts the worker, or the worker must be woken. Each cost is estimated from timestamps in mode `default` that show
-this cost. docs/simulator/numbers.md has the table.
+The cost of a message depends on earlier events. Another worker may have filled the caches, an arrival may interrupt the
+worker, or the worker must be woken. Each cost is estimated from timestamps in the default mode that show this cost.
+docs/simulator/numbers.md has the table.
 """
 
 import json
@@ -26,21 +26,21 @@ from sipsched.records.record import TRACE_FILE, read_record
 from sipsched.records.trace import RECORD, Event, read_trace
 
 TAIL = 0.001
-"""Share of the longest services of a type.
+"""Share of the longest services of a message type.
 
-The fit excludes these services as stalls, which the model has separately.
+The fit excludes these services as stalls, because the model has separate parameters for stalls.
 """
 EARLY = 0.05
-"""Quantile of the services of a type.
+"""Quantile of the services of a message type.
 
-The fit counts early arrivals until this time, because few services end before it.
+The fit counts arrivals until this time of a service, because few services end before.
 """
 SHORTEST_STALL_NS = 5_000
 NEIGHBOURS, TURNS = 65, 10
-"""Messages per estimate of a CPU's speed (5 ms at 2000 cps), and iterations until changes are below 1 %."""
+"""Number of messages per estimate of a CPU's speed (5 ms at 2000 cps), and iterations until changes are below 1 %."""
 RUNS_A_LOAD = 3
 DRAWS = 8
-"""Number of fits to samples of the runs, which show the uncertainty of the fit."""
+"""Number of fits to bootstrap samples of the runs, which show the uncertainty of the fit."""
 SEED = 1
 
 Nanoseconds = npt.NDArray[np.int64]
@@ -49,7 +49,7 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Service:
-    """Mean CPU time of a message type between recv and send with warm caches, and its squared variation."""
+    """Mean CPU time of a message type between recv and send with warm caches, and the squared variation."""
 
     mean_ns: float
     scv: float
@@ -57,16 +57,16 @@ class Service:
 
 @dataclass(frozen=True)
 class Fit:
-    """Parameters of a model that are estimated from records.
+    """The parameters of the simulator that are estimated from records.
 
     Attributes
     ----------
     service, lengths
-        By message type.
+        Service times and lengths, by message type.
     numbers
-        By the parameter names of a model's file.
+        Other parameters, by their names in a model's file.
     messages
-        Number of messages in the fit.
+        Number of messages from which the parameters were estimated.
     """
 
     service: dict[str, Service]
@@ -75,7 +75,7 @@ class Fit:
     messages: int
 
     def simulator_numbers(self) -> dict[str, Any]:
-        """Return the parameters by the simulator's names."""
+        """Return the parameters under the simulator's names."""
         mean_ns = {kind: service.mean_ns for kind, service in self.service.items()}
         scv = {kind: service.scv for kind, service in self.service.items()}
         return fitted_numbers(self.numbers, self.lengths, mean_ns, scv)
@@ -83,12 +83,12 @@ class Fit:
 
 @dataclass(frozen=True)
 class ReceivedMessages:
-    """Messages of runs on one core, in the order in which workers received them; times in ns.
+    """Messages of runs on one core, in the order in which workers received them. Times are in ns.
 
     Attributes
     ----------
     kind, length
-        Number of the message type; bytes of payload.
+        Number of the message type, and bytes of payload.
     served
         T_sip without the time off CPU and without the work of the probe.
     whole
@@ -96,23 +96,23 @@ class ReceivedMessages:
     cold
         Whether another worker received the previous message.
     woke, met
-        Number of arrivals during the service that woke a worker, and number of arrivals without a waiting worker.
+        Number of arrivals during the service that woke a worker, and number of arrivals when no worker was waiting.
     woke_early, met_early
-        The same numbers of arrivals within the early time, which nearly all services of the type exceed. These numbers
-        are independent of the length of this service.
+        The same numbers for arrivals within the early time, which nearly all services of the type exceed. These numbers
+        do not depend on the length of this service.
     stack
         K_stack.
     first
-        Whether no other datagram was on its way to the socket when the message arrived.
+        Whether no other datagram was between the driver and the socket when the message arrived.
     alone
-        Whether the SPS held no other message when the message arrived.
+        Whether the SPS had no other message when the message arrived.
     start
         Time from the socket to the worker, K_sockq + K_copy, of messages with `alone`.
     loop
-        Time from a worker's departure to its next t_sip_in, of messages that already waited in the queue and met no
-        arrival. NaN for all other messages.
+        Time from a worker's departure to its next t_sip_in, of messages that already waited in the queue and during
+        whose service no message arrived. NaN for all other messages.
     copy, send
-        K_copy, K_snd.
+        K_copy and K_snd.
     rmem
         Bytes that the kernel charged to the socket.
     """
@@ -137,12 +137,12 @@ class ReceivedMessages:
 
 
 def read_messages(folder: Path) -> ReceivedMessages:
-    """Read the messages that the fit needs from a run's record.
+    """Read the messages that the fit needs from the record of a run.
 
     Raises
     ------
     StableError
-        The record is missing or damaged, has no trace, or is from more than one core.
+        The record is missing or damaged, has no trace, or is about more than one core.
     """
     run = read_record(folder).run
     if run.cores != 1:
@@ -153,7 +153,7 @@ def read_messages(folder: Path) -> ReceivedMessages:
     records = records[np.argsort(records["t_sip_in"], kind="stable")]
     at = {name: records[name].astype("i8") for name in RECORD.fields or ()}
     departed = np.sort(at["t_dep"])
-    # number of other datagrams in the SPS when each datagram reached the socket
+    # This is the number of other datagrams in the SPS when each datagram reached the socket.
     held = np.arange(len(stacked)) - np.searchsorted(departed, stacked)
     waking = np.concatenate(([0], np.cumsum(held < run.threads)))
     within = [
@@ -192,7 +192,7 @@ def read_messages(folder: Path) -> ReceivedMessages:
 
 
 def _early_ns(records: npt.NDArray[Any]) -> Nanoseconds:
-    """Return the time that nearly all services of each message's type exceed."""
+    """Return, for the type of each message, the time that nearly all services exceed."""
     t_sip = (records["t_sip_out"] - records["t_sip_in"]).astype("i8")
     early = np.zeros(len(records), "i8")
     for kind in np.unique(records["kind"]):
@@ -202,18 +202,18 @@ def _early_ns(records: npt.NDArray[Any]) -> Nanoseconds:
 
 
 def fit(runs: Iterable[ReceivedMessages], noise: Path | None) -> Fit:
-    """Fit a model to the pooled messages of runs.
+    """Estimate the simulator's parameters from the pooled messages of runs.
 
     Parameters
     ----------
     noise
-        A `noise.json` of the machine; None: the model has no stalls.
+        Path of a `noise.json` of the machine. None: the model has no stalls.
 
     Raises
     ------
     StableError
-        No run exists, a message type is missing, no load separates the costs, or a time between two instants is
-        negative.
+        No run exists, a message type is missing, no load allows to separate the costs, or a time between two timestamps
+        is negative.
     """
     pooled = _pool(list(runs))
     lengths = {}
@@ -224,7 +224,7 @@ def fit(runs: Iterable[ReceivedMessages], noise: Path | None) -> Fit:
         lengths[kind] = int(np.median(of_kind))
     every_ns, stall_ns = _stalls(noise)
     service, cold_ns, woke_ns, met_ns = _services(pooled)
-    # the service times contain stalls, which the model has separately
+    # The measured service times contain stalls, which are separate parameters of the model.
     unstalled = 1 - stall_ns / every_ns if every_ns else 1.0
     copy_ns = float(np.median(pooled.copy))
     idle, busy = pooled.first & pooled.alone, pooled.first & ~pooled.alone
@@ -252,14 +252,14 @@ def fit(runs: Iterable[ReceivedMessages], noise: Path | None) -> Fit:
             kind: Service(each.mean_ns * unstalled, each.scv) for kind, each in service.items()
         },
         lengths=lengths,
-        # a cost is a difference of two means and may be negative if the cost is small
+        # A cost is a difference of two means, so the estimate of a small cost may be negative.
         numbers={name: max(round(value), 0) for name, value in numbers.items()},
         messages=len(pooled.kind),
     )
 
 
 def _chosen(runs: Mapping[Path, Run]) -> list[Path]:
-    """Choose the number of threads with the most measured loads, and some runs per load."""
+    """Return some runs per load, for the number of threads that was measured at most loads."""
     loads: dict[int, set[int]] = {}
     for run in runs.values():
         loads.setdefault(run.threads, set()).add(run.cps)
@@ -279,20 +279,21 @@ def _pool(runs: list[ReceivedMessages]) -> ReceivedMessages:
 
 
 def _services(messages: ReceivedMessages) -> tuple[dict[str, Service], float, float, float]:
-    """Regress the CPU time within T_sip on earlier and simultaneous events, by least squares in two stages.
+    """Estimate the service times, from a regression of the CPU time within T_sip on simultaneous and earlier events.
 
-    A longer service has more arrivals. So the early arrivals, whose number is independent of the service's length, are
-    the instruments for all arrivals. SEE Angrist and Pischke, Mostly Harmless Econometrics, 2009, 4.1
+    The regression uses least squares in two stages. A longer service has more arrivals. So the instruments for all
+    arrivals are the early arrivals, whose number does not depend on the service's length. SEE Angrist and Pischke,
+    Mostly Harmless Econometrics, 2009, 4.1
 
-    If another program uses a CPU's hyper-thread, the CPU is slower for seconds. Queues are then longer, and no worker
-    waits for arrivals. So each service is divided by the local speed, alternating with the regression. The local speed
-    is the median ratio of measured to expected service among neighbouring messages. Speeds are 1 on average.
+    If another program uses the hyper-thread of a CPU, the CPU is slower for seconds. Queues are then longer, and no
+    worker waits for arrivals. So each service is divided by the local speed, alternating with the regression. The local
+    speed is the median ratio of measured to expected service among neighbouring messages. The mean of all speeds is 1.
 
     Returns
     -------
     service, cold_ns, woke_ns, met_ns
-        Service with warm caches and without interruption, and three additional costs: after another worker, per arrival
-        that woke a worker, and per arrival that woke none.
+        Service with warm caches and without interruption, and three additional costs: of a service after another
+        worker's service, per arrival that woke a worker, and per arrival that woke no worker.
     """
     types = messages.kind[:, None] == np.arange(1, len(KINDS) + 1)
     used = messages.whole & types.any(axis=1)
@@ -326,7 +327,7 @@ def _without_tail(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 
 def _stalls(noise: Path | None) -> tuple[float, float]:
-    """Return the mean time between stalls and their mean length; 0 without a stall."""
+    """Return the mean time between two stalls, and the mean length of a stall; 0 if no stall occurred."""
     if noise is None:
         return 0.0, 0.0
     cpus = json.loads(noise.read_text())["cpus"]
@@ -340,16 +341,16 @@ def _stalls(noise: Path | None) -> tuple[float, float]:
 def fit_campaign(
     records: Iterable[Path], noise: Path | None, suts: Mapping[str, Sut], draws: int = DRAWS
 ) -> Fitted:
-    """Fit the simulator to a campaign's runs of mode `default` on one core.
+    """Fit the simulator to a campaign's runs in the default mode on one core.
 
     Parameters
     ----------
     records
-        Folders of runs. The fit excludes runs of other modes, on more cores, of SUTs without a model, and without a
-        trace. The fit uses the first SUT and the number of threads with the most loads, because all other settings are
-        predicted.
+        Folders of runs. The fit excludes runs in other modes, on more cores, of SUTs without a model, and without a
+        trace. The fit uses the first SUT and the number of threads with the most loads, because the simulator predicts
+        all other settings.
     draws
-        Number of bootstrap samples of the runs that are fitted in addition.
+        Number of bootstrap samples of the runs to which the simulator is also fitted.
     """
     documents = {folder: read_record(folder) for folder in records}
     usable = {
@@ -395,7 +396,7 @@ def fit_campaign(
 def _fits_of_samples(
     runs: Sequence[ReceivedMessages], noise: Path | None, draws: int
 ) -> Iterator[Fit]:
-    """Fit bootstrap samples of the runs; skip a sample that cannot separate the costs."""
+    """Fit the simulator to bootstrap samples of the runs. Skip samples that do not allow to separate the costs."""
     rng = np.random.default_rng(SEED)
     for _ in range(draws):
         with suppress(StableError):

@@ -1,4 +1,4 @@
-"""Comparisons of two modes over pairs of runs with the same arrivals."""
+"""The comparison of two modes over pairs of runs with the same arrivals."""
 
 from dataclasses import dataclass, replace
 
@@ -21,19 +21,19 @@ UNBOUNDED = "the reference is too near 0 for a percentage"
 
 @dataclass(frozen=True)
 class Comparison:
-    """The effect of a mode on one quantity, over pairs of runs with the same arrivals.
+    """The effect of a mode on one quantity, from pairs of runs with the same arrivals.
 
     Attributes
     ----------
     difference
         Other minus reference, in the unit of the quantity.
     ratio
-        Other divided by reference, from `ratio_interval`.
+        Other divided by reference, as `ratio_interval` computes it.
     percent_lower
-        100 (1 - ratio): the papers' "% lower".
+        100 (1 - ratio), which the papers call "% lower".
     p_value
-        P-value of the paired t test of a log ratio of 0, or of a difference of 0 if a run is 0; NaN with fewer than two
-        pairs.
+        P-value of the paired t test of the hypothesis that the mean log ratio is 0. If a run is 0, the hypothesis is a
+        mean difference of 0. NaN for fewer than two pairs.
     """
 
     difference: Interval
@@ -45,12 +45,12 @@ class Comparison:
 def paired_difference(
     reference: npt.ArrayLike, other: npt.ArrayLike, level: float = LEVEL
 ) -> Interval:
-    """Average other - reference over pairs of runs with the same arrivals, with a t interval.
+    """Return the mean of other - reference over pairs of runs with the same arrivals, with a t interval.
 
     Parameters
     ----------
     reference, other
-        Shape (rep,), in the same order; incomplete pairs (NaN) are excluded.
+        Shape (rep,), in the same order. Incomplete pairs (NaN) are excluded.
     """
     first, second = _pairs(reference, other)
     return mean_interval(second - first, level)
@@ -59,18 +59,18 @@ def paired_difference(
 def ratio_interval(
     reference: npt.ArrayLike, other: npt.ArrayLike, level: float = LEVEL
 ) -> Interval:
-    """Divide other by reference, over pairs of runs with the same arrivals.
+    """Return the ratio of other to reference over pairs of runs with the same arrivals, with an interval.
 
     The papers' "% lower" follows from this ratio. The ratio is the geometric mean of the pairs' ratios, with the t
     interval of their logs. If a run is 0, the ratio is the ratio of the means with Fieller's interval. Fieller's
     interval contains each r for which the paired t test cannot distinguish other from r × reference. Both intervals
-    exclude 1 exactly if the test of `compare` finds a difference. SEE Fieller, Some Problems in Interval Estimation
+    exclude 1 exactly if the test of `compare` detects a difference. SEE Fieller, Some Problems in Interval Estimation
     (JRSS B 16, 1954)
 
     Parameters
     ----------
     reference, other
-        Shape (rep,), not negative, in the same order; incomplete pairs (NaN) are excluded.
+        Shape (rep,), 0 or more, in the same order. Incomplete pairs (NaN) are excluded.
 
     Raises
     ------
@@ -99,24 +99,24 @@ def ratio_interval(
     middle, spread = x * y - xy, (x * y - xy) ** 2 - (x**2 - xx) * (y**2 - yy)
     half = np.sqrt(max(spread, 0.0))
     low, high = ((middle + end) / (x**2 - xx) for end in (-half, half))
-    # if all pairs have the same ratio, the ends equal it except for rounding
+    # If all pairs have the same ratio, the ends of the interval can differ from it by rounding.
     return Interval(y / x, max(min(low, y / x), 0.0), max(high, y / x), n, level, "Fieller")
 
 
 def percent_lower(ratio: Interval) -> Interval:
-    """Convert a ratio of other to reference to percent lower."""
+    """Convert a ratio of other to reference into "% lower"."""
     return ratio.map(lambda value: 100 * (1 - value))
 
 
 def compare(reference: npt.ArrayLike, other: npt.ArrayLike, level: float = LEVEL) -> Comparison:
-    """Compare a mode with the reference over runs with the same arrivals.
+    """Compare a mode with the reference over pairs of runs with the same arrivals.
 
     Parameters
     ----------
     reference, other
-        Shape (rep,), not negative, in the same order; incomplete pairs (NaN) are excluded.
+        Shape (rep,), 0 or more, in the same order. Incomplete pairs (NaN) are excluded.
     level
-        Confidence; for one cell of many, the result of `simultaneous_level`.
+        Confidence level. For one of many comparisons, use the result of `simultaneous_level`.
 
     Raises
     ------
@@ -138,7 +138,7 @@ def _paired_t_test(first: Values, second: Values) -> float:
     n, difference = first.size, second - first
     if n < 2:
         return np.nan
-    # The t statistic of equal values is 0/0.
+    # If all values are equal, the t statistic would be 0/0.
     if not difference.any():
         return 1.0
     with np.errstate(divide="ignore"):
@@ -147,17 +147,17 @@ def _paired_t_test(first: Values, second: Values) -> float:
 
 
 def holm(p_values: npt.ArrayLike) -> Values:
-    """Adjust the p-values of several tests for their number (Holm, 1979).
+    """Adjust the p-values of several tests for the number of tests (Holm, 1979).
 
     Parameters
     ----------
     p_values
-        Shape (m,); NaN for a missing test, which does not count.
+        Shape (m,). NaN means that a test is missing. The adjustment does not count missing tests.
 
     Returns
     -------
     ndarray
-        Shape (m,). A value is at most α exactly if Holm's procedure rejects at a familywise α.
+        Shape (m,). A value is at most α exactly if Holm's procedure rejects the hypothesis at the familywise level α.
     """
     given = np.asarray(p_values, float)
     adjusted = np.full(given.shape, np.nan)

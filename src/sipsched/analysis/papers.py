@@ -1,6 +1,6 @@
-"""The published numbers of the two papers, and a check of their consistency.
+"""The published numbers of the two papers, and checks of their consistency.
 
-This project measured none of these numbers. `config/published/README.md` cites the papers and lists the illegible parts
+The project did not measure these numbers. `config/published/README.md` cites the papers and lists the illegible parts
 of the scans.
 """
 
@@ -36,22 +36,22 @@ METRIC_NAMES = {
     "total_messages": ("Total messages", ""),
     "pdr": ("PDR", ""),
 }
-"""Metrics in the order of the tables, with the papers' names and units."""
+"""Metrics in the order of the papers' tables, with the papers' names and units."""
 METRICS = {
     metric: f"{name} ({unit})" if unit else name for metric, (name, unit) in METRIC_NAMES.items()
 }
-"""Metrics with the name and the unit in one text."""
+"""Per metric, its name and its unit in one text."""
 NEEDED = {"arrival_rate_pps", "t_sip_us", "k_rcv_us", "total_messages", "pdr"}
-"""Rows of each table of measurements."""
+"""Metrics that each table of measurements must have."""
 PAPER_QUANTITIES = (
     *("pdr_baseline", "pdr_enhanced", "pdr_lower_pct"),
     *("k_rcv_baseline_us", "k_rcv_enhanced_us", "k_rcv_lower_pct"),
 )
 COLUMN = ["study", "table", "cores", "threads", "mode", "cps"]
-"""Keys that identify a column of a table of measurements."""
+"""Keys that identify a column of the papers' tables of measurements."""
 MESSAGES_PER_CALL = 6
 CALLS = {"multicore": 100_000, "singlecore": 200_000}
-"""Calls per experiment: section II of one paper, section III of the other paper."""
+"""Number of calls per experiment, from section II of one paper and section III of the other paper."""
 LOAD_STEP_CPS = 200
 CUT_OFF = "cut off, not rounded"
 NOT_MEASURED = "Published numbers, not measured here"
@@ -69,7 +69,7 @@ SHORT = {
 
 Count = Annotated[str, Meta(pattern="^[1-9][0-9]*$")]
 Printed = Annotated[str, Meta(pattern=r"^[0-9]+(\.[0-9]+)?$")]
-"""A number as printed. The columns of tables have this type, `Count`, or a few allowed words."""
+"""A number as the paper prints it. The columns of tables have this type, `Count`, or a few allowed words."""
 _PLACE: dict[str, Any] = {
     "study": Literal[STUDIES],
     "table": Literal[TABLES],
@@ -79,12 +79,12 @@ _PLACE: dict[str, Any] = {
 
 
 def provenance(*studies: str) -> str:
-    """Name the publication of the numbers in a figure or table."""
+    """Return the name of the publication from which the numbers of a figure or table come."""
     return f"{NOT_MEASURED}: {' and '.join(SHORT[study] for study in dict.fromkeys(studies))}."
 
 
 def load_points(folder: Path = FOLDER) -> pd.DataFrame:
-    """Read every number of the tables of measurements.
+    """Read all numbers in the papers' tables of measurements.
 
     Returns
     -------
@@ -96,8 +96,8 @@ def load_points(folder: Path = FOLDER) -> pd.DataFrame:
     Raises
     ------
     StableError
-        The file has unknown columns, a missing or invalid value, or a repeated cell, and the message names the file and
-        the line. Or a cell is missing, and the message names the cell.
+        The file has unknown columns, a missing or invalid value, or a repeated cell. The message names the file and the
+        line. Or a cell is missing, and the message names the cell.
     """
     columns = _PLACE | {
         "mode": Literal[MODES],
@@ -121,13 +121,13 @@ def load_points(folder: Path = FOLDER) -> pd.DataFrame:
 
 
 def load_comparison(folder: Path = FOLDER) -> pd.DataFrame:
-    """Read the tables that compare the modes.
+    """Read the papers' tables that compare the modes.
 
     Returns
     -------
     DataFrame
-        One row per row of the tables: study, table, cores, threads, cps, and each of `PAPER_QUANTITIES` (float; a
-        share, µs, or %) with its text as `<quantity>_printed`.
+        One row per row of the papers' tables: study, table, cores, threads, cps, and each of `PAPER_QUANTITIES` (float;
+        a share, µs, or %) with its text as `<quantity>_printed`.
 
     Raises
     ------
@@ -139,7 +139,7 @@ def load_comparison(folder: Path = FOLDER) -> pd.DataFrame:
 
 
 def load_capacity(folder: Path = FOLDER) -> pd.DataFrame:
-    """Read the predictions of the multi-core paper's capacity model (section V).
+    """Read the capacities that the multi-core paper's model predicts (section V).
 
     Returns
     -------
@@ -158,7 +158,7 @@ def load_capacity(folder: Path = FOLDER) -> pd.DataFrame:
 
 
 def load_audit(folder: Path = FOLDER) -> pd.DataFrame:
-    """Read the checks of the printed numbers against each other, which `tests/published_audit.py` makes.
+    """Read the checks of the printed numbers for consistency. `tests/published_audit.py` makes these checks.
 
     Returns
     -------
@@ -181,7 +181,7 @@ def load_audit(folder: Path = FOLDER) -> pd.DataFrame:
 
 
 def read_table(path: Path, columns: Mapping[str, Any], key: list[str]) -> pd.DataFrame:
-    """Read a CSV file whose columns have these types; printed numbers keep their text in `<name>_printed`.
+    """Read a CSV file with given types of columns. Printed numbers keep their text in `<name>_printed`.
 
     Raises
     ------
@@ -215,7 +215,7 @@ def read_table(path: Path, columns: Mapping[str, Any], key: list[str]) -> pd.Dat
 
 
 def wide(points: pd.DataFrame) -> pd.DataFrame:
-    """Arrange the metrics as columns.
+    """Convert a table with one row per number to a table with one column per metric.
 
     Returns
     -------
@@ -228,14 +228,14 @@ def wide(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def crossings(points: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> pd.DataFrame:
-    """Find the loads around the limit of the packet drop rate in the published numbers.
+    """Return the published loads just below and just above the limit of the packet drop rate.
 
     Returns
     -------
     DataFrame
-        One row per study, cores, threads and mode. The column `table` names the table. `last_cps` is the last load at
-        or below the limit before the first load above it, and `first_cps` is the first load above (both Int64; missing
-        if no load qualifies). `last_pdr`, `last_k_rcv_us`, `first_pdr` and `first_k_rcv_us` are the values at these
+        One row per study, cores, threads and mode. The column `table` names the table. `first_cps` is the first load
+        above the limit, and `last_cps` is the last load before it that is at or below the limit (both Int64; missing if
+        no such load exists). `last_pdr`, `last_k_rcv_us`, `first_pdr` and `first_k_rcv_us` are the values at these
         loads (float, NaN where missing).
     """
     by = ["study", "cores", "threads", "mode"]
@@ -257,7 +257,7 @@ def crossings(points: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> pd.DataFram
 
 
 def errors_not_shown(points: pd.DataFrame) -> pd.DataFrame:
-    """Compute bounds for the RCV errors that are illegible in the scan.
+    """Compute bounds for the numbers of RCV errors that are illegible in the scans.
 
     Returns
     -------
@@ -276,7 +276,7 @@ def errors_not_shown(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def errors_allowed(cells: Mapping[str, str]) -> tuple[int, int]:
-    """Return the smallest and the largest number of RCV errors that PDR and total messages of a column allow."""
+    """Return the smallest and the largest number of RCV errors that agree with the PDR and the total of a column."""
     share, half = Fraction(cells["pdr"]), half_unit(cells["pdr"])
     total = Fraction(cells["total_messages"])
     return math.ceil((share - half) * total), math.floor((share + 2 * half) * total)
@@ -285,14 +285,14 @@ def errors_allowed(cells: Mapping[str, str]) -> tuple[int, int]:
 def predictions(
     points: pd.DataFrame, capacity: pd.DataFrame, pdr_limit: float = PDR_LIMIT
 ) -> pd.DataFrame:
-    """Compare the predicted capacities with the capacities of the tables.
+    """Compare the capacities that the paper predicts with the capacities in its tables.
 
     Returns
     -------
     DataFrame
-        The rows of `capacity` with four more columns. `best_cps` is the highest last load at or below the limit under
-        enhanced mode, and `best_threads` is its number of threads (Int64; the smallest such number). `difference_cps`
-        and `difference_pct` are predicted - best.
+        The rows of `capacity` with four more columns. `best_cps` is the highest load at or below the limit in enhanced
+        mode, and `best_threads` is its number of threads (Int64; the smallest such number). `difference_cps` and
+        `difference_pct` are predicted - best.
     """
     by_limit = crossings(points, pdr_limit).dropna(subset="last_cps")
     by_limit = by_limit[by_limit["mode"] == "enhanced"].sort_values(
@@ -308,7 +308,7 @@ def predictions(
 
 
 def texts(points: pd.DataFrame) -> dict[tuple[Any, ...], dict[str, str]]:
-    """Return the printed texts by metric, per column of the tables."""
+    """Return the printed texts by metric, for each column of the papers' tables."""
     texts: dict[tuple[Any, ...], dict[str, str]] = {}
     for row in points.to_dict("records"):
         place = tuple(row[name] for name in COLUMN)
@@ -317,5 +317,5 @@ def texts(points: pd.DataFrame) -> dict[tuple[Any, ...], dict[str, str]]:
 
 
 def half_unit(printed: str) -> Fraction:
-    """Return half a unit of the last printed digit."""
+    """Return half a unit of the last digit of a printed number."""
     return Fraction(1, 2 * 10 ** len(printed.partition(".")[2]))

@@ -1,4 +1,4 @@
-"""The fit of a model of the papers' proxy and machine to half of their tables for one and two cores."""
+"""The fit of the simulator to the papers' tables for one and two cores in baseline mode."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,26 +14,26 @@ from sipsched.plan.simulated import KINDS
 
 METRICS = ("t_sip_us", "k_rcv_us", "pdr")
 FITTED_MODE, FITTED_CORES = "baseline", (1, 2)
-"""The fitted half: Table I of each paper. The model predicts the difference between modes, and more cores."""
+"""The numbers for the fit: Table I of each paper. The simulator then predicts the other mode, and more cores."""
 FLOOR = {"t_sip_us": 0.0, "k_rcv_us": 0.0, "pdr": 0.001}
-"""Constant in both terms of a ratio, because a drop rate may be 0."""
+"""Constants that are added to both sides of a ratio, because a drop rate may be 0."""
 FAR = 5
-"""ASSUME a refill from another processor's cache takes five times as long, as in kamailio-qm."""
+"""ASSUME fetching data from another processor's cache takes five times as long, as in kamailio-qm."""
 RECEIVE_BUFFER_BYTES = 524_288
-"""Receive buffer of the SUT opensips-udp, doubled by the kernel."""
+"""Receive buffer in bytes of the SUT opensips-udp, after the kernel has doubled its size."""
 FAILED = 1e3
-"""Loss of parameters for which a run does not finish."""
+"""Loss value for parameters with which a simulated run does not finish."""
 SEARCHED, POLISHED = 1, 5
 """Number of arrivals per predicted column: in the global search, and in the local search after it."""
 RACED = 8
-"""Number of candidates of the last generation that are predicted again with the larger number of arrivals."""
+"""Number of best candidates that the search predicts again with the larger number of arrivals."""
 
 Values = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Free:
-    """A free parameter with its bounds; the search uses its logarithm."""
+    """A parameter that the search varies, with its bounds. The search uses its logarithm."""
 
     name: str
     low: float
@@ -54,14 +54,14 @@ FREE = (
 
 
 def numbers(values: npt.ArrayLike, model: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert values of `FREE` to parameters of hardware/simulator/model.h.
+    """Convert values of `FREE` into parameters of hardware/simulator/model.h.
 
     Parameters
     ----------
     values
         Shape (free,).
     model
-        Parameters of the model's file. The ratios of service times between message types stay as in the file.
+        Parameters of the model's file. The ratios of service times between message types stay unchanged.
     """
     free_numbers = dict(zip((free.name for free in FREE), np.asarray(values).tolist(), strict=True))
     whole = {
@@ -79,7 +79,7 @@ def numbers(values: npt.ArrayLike, model: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def values_of(model: Mapping[str, Any]) -> Values:
-    """Read the values of `FREE` from a model's parameters; shape (free,)."""
+    """Return the values of `FREE` in a model's parameters; shape (free,)."""
     service = float(np.mean(model["service_ns"][1:]))
     special = {
         "service_ns": service,
@@ -89,14 +89,14 @@ def values_of(model: Mapping[str, Any]) -> Values:
 
 
 def fitted_half(points: pd.DataFrame) -> pd.DataFrame:
-    """Return the columns to which the model is fitted, in the form of `sipsched.analysis.papers.wide`."""
+    """Return the columns of the papers' tables to which the simulator is fitted, in the form of `papers.wide`."""
     columns = wide(points)
     half = (columns["mode"] == FITTED_MODE) & columns["cores"].isin(FITTED_CORES)
     return columns[half].reset_index(drop=True)
 
 
 def log_ratios(predicted: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
-    """Return the logarithm of predicted over published values per row, with the columns `METRICS`."""
+    """Return the logarithms of predicted over published values, one row per row and one column per metric."""
     return pd.DataFrame(
         {
             name: np.log(
@@ -110,20 +110,20 @@ def log_ratios(predicted: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame
 
 
 def loss(predicted: pd.DataFrame, published: pd.DataFrame) -> float:
-    """Return the mean square of `log_ratios`, with equal weight for each metric of each column."""
+    """Return the mean square of `log_ratios`. Each metric of each column has the same weight."""
     return float((log_ratios(predicted, published).to_numpy() ** 2).mean())
 
 
 @dataclass(frozen=True)
 class PapersFit:
-    """The result of the search.
+    """The result of the search for the best parameters.
 
     Attributes
     ----------
     values
         Best values, shape (free,), in the order of `FREE`.
     points
-        Number of published numbers in the fit.
+        Number of published numbers to which the simulator is fitted.
     columns
         Number of simulated columns of the papers' tables.
     """
@@ -146,16 +146,16 @@ def fit(
 
     The global search is differential evolution (Storn and Price 1997) with few arrivals per column. Its first
     generation contains the model's own parameters. The best candidates of the last generation are compared again with
-    more arrivals, and the best of them starts Nelder and Mead's simplex. All evaluations have the same arrivals and
-    services, so differences come from the parameters.
+    more arrivals. The best candidate is the start of Nelder and Mead's simplex. All evaluations have the same arrivals
+    and services, so all differences come from the parameters.
 
     Parameters
     ----------
     predict
-        Function from a model's parameters and a number of arrivals to the means `METRICS`, one row per row of
-        published; None if a run does not finish.
+        Function that simulates. Its arguments are a model's parameters and a number of arrivals. It returns the means
+        `METRICS` with one row per row of `published`, or None if a run does not finish.
     generations, polish
-        Number of generations of the global search, and of evaluations of the local search.
+        Number of generations of the global search, and number of evaluations of the local search.
     """
     spent = 0
 

@@ -1,6 +1,6 @@
-"""The simulator's predictions for the papers' testbed, compared with the published numbers.
+"""The simulator's predictions for the papers' testbed, and their comparison with the published numbers.
 
-No number here was measured. The predictions are simulated runs of `sipsched.measure.simulated_means`, one row per run.
+These predictions are no measurements. They are simulated runs of `sipsched.measure.simulated_means`, one row per run.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,33 +25,33 @@ from sipsched.plan.simulated import CASE, CELL, MEANS
 
 COLUMNS = ["part", *CASE, "calls", *MEANS]
 TABLES, NEAR_LIMIT = "tables", "near limit"
-"""Parts of the simulated runs: the runs from `wanted`, and the grid."""
+"""Names of the two sets of simulated runs: the runs from `wanted`, and the runs of the grid."""
 CALLS = 20_000
 REPETITIONS = 8
 ABLATION_REPETITIONS = 16
 ABLATED = (4, 8, 4400)
-"""Cores, threads and cps of the ablation, as in a row of Table VI of the multi-core paper."""
+"""Cores, threads and cps of a row of Table VI in the multi-core paper, which is explained by switching parts off."""
 MECHANISMS = ("lock", "switches", "refills", "stalls", "receive", "placement", "migration_cost")
-"""Mechanisms of `sipsched.measure.simulated_point.WITHOUT` in the papers' model, which has no thundering herd."""
+"""Mechanisms of `sipsched.measure.simulated_point.WITHOUT` that the papers' model has."""
 COSTS_NS = (0, 500_000, 5_000_000)
-"""Migration costs in the paper's text on figure 2."""
+"""Migration costs in ns that the paper mentions in its text about figure 2."""
 FIGURE_2 = {(2, 4, 4200): 0, (4, 6, 5400): 0, (6, 8, 6200): 500_000}
-"""The best cost according to the paper's text, by cores, threads and cps of figure 2 of the multi-core paper."""
+"""By cores, threads and cps of figure 2 in the multi-core paper: the best migration cost in ns, says the paper."""
 GRID = (
     *product((1, 2, 4, 6), (1, 2, 4, 6, 8, 16)),
     *product((8,), (2, 4, 6, 8, 16)),
 )
-"""Cores and threads of the papers' grid, with one thread and all eight cores of the papers' machine in addition."""
+"""Cores and threads of the papers' grid. One thread and all eight cores of the papers' machine are added."""
 GRID_REPETITIONS = 3
 MOST_CPS = 25_600
-"""Highest load in the search for a cell's loads."""
+"""Highest load in cps of the search for the loads near the limit."""
 POWER = 0.8
 EFFECTS = ("pdr", "k_rcv_us")
-"""Quantities of the papers' comparison tables."""
+"""Quantities that the papers' comparison tables contain."""
 
 
 def wanted(points: pd.DataFrame, compared: pd.DataFrame) -> pd.DataFrame:
-    """List the runs for the papers' tables, their figure 2 and the ablation, with the columns `CASE`."""
+    """List the runs to simulate for the papers' tables, their figure 2 and the ablation, with the columns `CASE`."""
     printed = wide(points)[[*CELL, "cps"]]
     both = pd.concat([compared[["cores", "threads", "cps"]].assign(mode=mode) for mode in MODES])
     tables = pd.concat([printed, both[[*CELL, "cps"]]]).drop_duplicates()
@@ -70,18 +70,18 @@ def wanted(points: pd.DataFrame, compared: pd.DataFrame) -> pd.DataFrame:
 
 
 def grid() -> pd.DataFrame:
-    """List the cells of the papers' grid in both modes, with the columns `CELL`."""
+    """List the combinations of the papers' grid in both modes, with the columns `CELL`."""
     rows = [(mode, *cell) for cell, mode in product(GRID, MODES)]
     return pd.DataFrame(rows, columns=CELL)
 
 
 def cost_mode(cost_ns: int) -> str:
-    """Name enhanced mode with a migration cost."""
+    """Return the name of enhanced mode with another migration cost."""
     return f"enhanced+{Setting.MIGRATION_COST}={cost_ns}"
 
 
 def settings_put_back() -> dict[Setting, str]:
-    """Name enhanced mode with one baseline setting, for each setting in which the modes of the ablation differ."""
+    """Return the names of enhanced mode with one baseline setting, for each setting that differs between the modes."""
     counts, declared = Counts(*ABLATED[:2], processors=1), load_modes()
     baseline, enhanced = (find_mode(mode, declared).settings(counts) for mode in MODES)
     return {
@@ -92,7 +92,7 @@ def settings_put_back() -> dict[Setting, str]:
 
 
 def load_predictions(path: Path) -> pd.DataFrame:
-    """Read simulated runs: one row per run, with the columns `COLUMNS`.
+    """Read simulated runs as a table with one row per run and the columns `COLUMNS`.
 
     Raises
     ------
@@ -112,7 +112,7 @@ def load_predictions(path: Path) -> pd.DataFrame:
 
 
 def repeated(runs: pd.DataFrame, recorded: pd.DataFrame) -> tuple[int, int]:
-    """Count the runs of the grid that equal the recorded runs to the last digit, and all runs of the grid."""
+    """Count the runs of the grid that are identical to recorded runs, and count all runs of the grid."""
     near, before = (
         table[table["part"] == NEAR_LIMIT].set_index([*CASE, "calls"])[MEANS].sort_index()
         for table in (runs, recorded)
@@ -122,7 +122,7 @@ def repeated(runs: pd.DataFrame, recorded: pd.DataFrame) -> tuple[int, int]:
 
 
 class Group(StrEnum):
-    """Groups of published numbers: inside or outside the fit."""
+    """Groups of published numbers: numbers that were used for the fit, and groups of other numbers."""
 
     FITTED = "fitted: baseline, 1 and 2 cores"
     OTHER_HALF = "not seen: enhanced, 1 and 2 cores"
@@ -131,7 +131,7 @@ class Group(StrEnum):
 
 
 def group_of(mode: str, cores: int) -> Group:
-    """Return the group of a column of the papers' tables."""
+    """Return the group to which a column of the papers' tables belongs."""
     if cores in FITTED_CORES:
         return Group.FITTED if mode == FITTED_MODE else Group.OTHER_HALF
     return Group.FOUR if cores == 4 else Group.SIX
@@ -144,9 +144,9 @@ def against_published(runs: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
     -------
     DataFrame
         One row per simulated number: study, mode, cores, threads, cps, metric (one of `METRICS`), group (`Group`),
-        published, predicted (mean over runs), and two naive predictions. `mean` is the geometric mean of the fitted
-        half. `same_threads` is the geometric mean of the fitted columns with as many threads: from one core for one
-        core, and from two cores for more.
+        published, predicted (mean over runs), and two naive predictions. `mean` is the geometric mean of the numbers in
+        the fit. `same_threads` is the geometric mean of the numbers in the fit with as many threads, from one core for
+        one core, and from two cores for more cores.
     """
     columns = wide(points)
     printed = runs[(runs["part"] == TABLES) & (runs["without"] == "")]
@@ -166,14 +166,15 @@ def against_published(runs: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
 def capacities(
     runs: pd.DataFrame, points: pd.DataFrame, pdr_limit: float = PDR_LIMIT
 ) -> pd.DataFrame:
-    """Compare the simulated load at the limit of each cell with the published load.
+    """Compare the simulated load at the limit with the published load, for each combination of the grid.
 
     Returns
     -------
     DataFrame
-        One row per cell of the grid: mode, cores, threads, predicted, published, group, and the naive predictions of
-        `against_published`. `predicted` is the last simulated load at or under the limit, if the next load, 200 cps
-        more, is above the limit; else NaN. `published` is the same load in the tables; NaN if the tables lack the cell.
+        One row per combination of the grid: mode, cores, threads, predicted, published, group, and the naive
+        predictions of `against_published`. `predicted` is the last simulated load at or below the limit, if the next
+        load, 200 cps higher, is above the limit; otherwise NaN. `published` is the same load in the tables; NaN if the
+        tables lack the combination.
     """
     near = runs[runs["part"] == NEAR_LIMIT]
     means = near.groupby([*CELL, "cps"], as_index=False)["pdr"].mean()
@@ -191,14 +192,14 @@ def capacities(
 
 @dataclass(frozen=True)
 class Error:
-    """Root mean squares of the log ratios of predictions, for one quantity in one group.
+    """Root mean squares of the log ratios of predictions to published numbers, for one quantity and one group.
 
     Attributes
     ----------
     n
-        Number of printed numbers.
+        Number of published numbers.
     simulator, mean, same_threads
-        Error of the simulator, and of each naive prediction of `against_published`.
+        Error of the simulator, and error of each naive prediction of `against_published`.
     """
 
     group: Group
@@ -210,14 +211,14 @@ class Error:
 
     @property
     def best(self) -> bool:
-        """True if the simulator's error is smaller than both naive errors."""
+        """True if the simulator's error is smaller than the errors of both naive predictions."""
         return self.simulator < min(self.mean, self.same_threads)
 
 
 def errors(table: pd.DataFrame) -> list[Error]:
-    """Summarise `against_published` or `capacities` by group and metric; `FLOOR` is added to drop rates.
+    """Compute the prediction errors of `against_published` or `capacities`, by group and metric.
 
-    Cells without a published or a predicted number are excluded.
+    `FLOOR` is added to drop rates. Rows without a published or a predicted number are excluded.
     """
     known = table.dropna(subset=["published", "predicted"])
     all_errors = []
@@ -235,7 +236,7 @@ def errors(table: pd.DataFrame) -> list[Error]:
 
 
 class Direction(StrEnum):
-    """The simulator's agreement with a published effect."""
+    """Whether the simulator's effect agrees with the published effect."""
 
     REPRODUCED = "reproduced"
     OPPOSITE = "opposite"
@@ -245,18 +246,18 @@ class Direction(StrEnum):
 
 @dataclass(frozen=True)
 class PublishedEffect:
-    """Baseline compared with enhanced mode at one row of the papers' comparison tables.
+    """The comparison of baseline with enhanced mode for one row of the papers' comparison tables.
 
     Attributes
     ----------
     metric
         One of `EFFECTS`.
     published
-        Decrease under enhanced mode in percent, from the papers' tables.
+        Published decrease in enhanced mode, in percent.
     predicted
-        Decrease over pairs of simulated runs with the same arrivals. The intervals are simultaneous.
+        Predicted decrease over pairs of simulated runs with the same arrivals. The intervals are simultaneous.
     detectable
-        The smallest decrease in percent that would be detected with a power of 80 %.
+        The smallest decrease in percent that the simulated runs detect with a power of 80 %.
     """
 
     study: str
@@ -272,12 +273,12 @@ class PublishedEffect:
 
     @property
     def holds(self) -> bool:
-        """True if the published decrease lies in the predicted interval."""
+        """True if the published decrease is inside the predicted interval."""
         return self.predicted.known and self.predicted.low <= self.published <= self.predicted.high
 
 
 def effects(runs: pd.DataFrame, compared: pd.DataFrame) -> list[PublishedEffect]:
-    """Compare the modes at each row of the papers' comparison tables."""
+    """Compare baseline with enhanced mode for each row of the papers' comparison tables."""
     rows = {
         (row.study, row.table, row.cores, row.threads, row.cps, metric): getattr(
             row, f"{metric.removesuffix('_us')}_lower_pct"
@@ -299,17 +300,17 @@ def effects(runs: pd.DataFrame, compared: pd.DataFrame) -> list[PublishedEffect]
 
 @dataclass(frozen=True)
 class MigrationCost:
-    """Figure 2 at one number of cores: means by migration cost, and the comparison with the published best cost.
+    """Figure 2 of the multi-core paper for one number of cores, with simulated means by migration cost.
 
     Attributes
     ----------
     best_ns
-        The best migration cost according to the paper's text.
+        The best migration cost in ns according to the paper's text.
     values
-        Mean with interval by migration cost in ns; PDR as a share, K_rcv in µs.
+        Mean with interval, by migration cost in ns. PDR is a share, K_rcv is in µs.
     lower
-        Decrease under the published best cost in percent, by other cost, over pairs of runs. All intervals of the
-        figure are simultaneous.
+        By other migration cost, the decrease in percent with the published best cost, over pairs of runs. All intervals
+        of the figure are simultaneous.
     directions, detectable
         Directions of these decreases, and their detectable sizes as in `PublishedEffect`.
     """
@@ -326,7 +327,7 @@ class MigrationCost:
 
 
 def migration_costs(runs: pd.DataFrame) -> list[MigrationCost]:
-    """Summarise figure 2 of the multi-core paper: enhanced mode with other migration costs."""
+    """Compare migration costs in enhanced mode, as figure 2 of the multi-core paper does."""
     pairs: dict[tuple[tuple[int, int, int], str, int], Pair] = {}
     for (place, best), metric in product(FIGURE_2.items(), EFFECTS):
         for cost in COSTS_NS:
@@ -356,17 +357,17 @@ def migration_costs(runs: pd.DataFrame) -> list[MigrationCost]:
 
 @dataclass(frozen=True)
 class Contribution:
-    """The contribution of one mechanism or setting to the difference between the modes.
+    """The contribution of one mechanism or of one setting to the difference between the modes.
 
     Attributes
     ----------
     name
-        Name of the mechanism or setting.
+        Name of the mechanism or of the setting.
     left
         Baseline minus enhanced mode without the mechanism, or with the baseline value of the setting.
     part
-        Whole difference minus the remaining difference, over the same arrivals. The intervals of all parts of a metric
-        are simultaneous.
+        Whole difference minus the difference in `left`, over the same arrivals. The intervals of all contributions to a
+        metric are simultaneous.
     """
 
     name: str
@@ -376,19 +377,19 @@ class Contribution:
 
 @dataclass(frozen=True)
 class Ablation:
-    """The contributions to the difference between the modes in one metric.
+    """The difference between the modes in one metric, and the contributions to this difference.
 
     Attributes
     ----------
     whole
-        Baseline minus enhanced mode: K_rcv in µs, PDR as a share.
+        Baseline minus enhanced mode. K_rcv is in µs, PDR is a share.
     baseline, enhanced
-        Means.
+        Means of the metric in the two modes.
     detectable
-        The smallest whole difference that would be detected with a power of 80 %.
+        The smallest whole difference that the simulated runs detect with a power of 80 %.
     mechanisms, settings
-        Contributions in the order of `MECHANISMS`, and contributions of the differing settings. The parts need not add
-        up to the whole, because mechanisms can interact.
+        Contributions of mechanisms in the order of `MECHANISMS`, and contributions of the differing settings. Their sum
+        can differ from the whole, because mechanisms can interact.
     """
 
     metric: str
@@ -406,7 +407,9 @@ class Ablation:
 
 
 def ablation(runs: pd.DataFrame, metric: str) -> Ablation | None:
-    """Decompose the difference between the modes at `ABLATED`; return None if its runs were not simulated.
+    """Return how much mechanisms and settings contribute to the difference between the modes at `ABLATED`.
+
+    Return None if the runs at `ABLATED` were not simulated.
 
     Parameters
     ----------
@@ -454,7 +457,7 @@ def _detectable(differences: npt.NDArray[np.float64], level: float = LEVEL) -> f
 
 
 def _least_lower(pair: Pair, level: float) -> float:
-    """Return the smallest detectable decrease in percent; NaN if the first mean is 0."""
+    """Return the smallest detectable decrease in percent; NaN if the mean of the first side is 0."""
     first, second = pair
     return 100 * _detectable(first - second, level) / first.mean() if first.any() else np.nan
 
@@ -473,7 +476,7 @@ def _repeated(cases: pd.DataFrame, repetitions: int) -> pd.DataFrame:
 
 
 def _series(runs: pd.DataFrame, mode: str, place: Sequence[int], without: str = "") -> pd.DataFrame:
-    """Return the runs of a point by repetition."""
+    """Return the runs of a point, with the repetition as the index."""
     cores, threads, cps = place
     here = (runs["part"] == TABLES) & (runs["mode"] == mode) & (runs["without"] == without)
     here &= (runs["cores"] == cores) & (runs["threads"] == threads) & (runs["cps"] == cps)
@@ -493,7 +496,7 @@ def _pair(
 
 
 def _with_naive(table: pd.DataFrame) -> pd.DataFrame:
-    """Add the group, and the naive predictions from the fitted half."""
+    """Add the group of each row, and the two naive predictions from the numbers in the fit."""
     table["group"] = [
         group_of(mode, cores) for mode, cores in zip(table["mode"], table["cores"], strict=True)
     ]

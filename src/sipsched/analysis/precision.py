@@ -1,4 +1,4 @@
-"""The decision whether the repetitions suffice, by intervals that allow several looks."""
+"""The decision whether a group of runs has enough repetitions for a narrow confidence interval."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from sipsched.records.summary_variables import ALL, RUN_DIMS
 
 @dataclass(frozen=True)
 class Known:
-    """The interval of a group's runs in one SUT and mode."""
+    """The confidence interval of a group's runs in one SUT and mode."""
 
     sut: str
     mode: str
@@ -25,7 +25,7 @@ class Known:
 
     @property
     def half_width(self) -> float:
-        """Half the width of the interval divided by the estimate; inf without an interval."""
+        """Half the width of the interval, divided by the estimate; infinity if no interval exists."""
         interval = self.interval
         if not interval.known or not interval.estimate > 0:
             return np.inf
@@ -33,17 +33,17 @@ class Known:
 
 
 def level_of_a_look(precision: Precision, level: float = LEVEL) -> float:
-    """Return the level of the interval at each look.
+    """Return the confidence level of the interval at each decision about more repetitions.
 
-    A rule that repeats runs until an interval is narrow tends to stop where runs agree by chance. Bonferroni's
-    correction divides the error probability among all planned looks. All intervals are then simultaneous at `level`,
-    including the last interval, whatever the reason for stopping.
+    A rule that repeats runs until an interval is narrow tends to stop when runs agree by chance. So Bonferroni's
+    correction divides the error probability among all planned decisions. Then all intervals hold simultaneously at
+    `level`, including the last interval, whatever the reason for stopping.
     """
     return 1 - (1 - level) / len(precision.looks)
 
 
 def look(summary: xr.Dataset, precision: Precision) -> list[Known]:
-    """Compute the intervals of all groups of a study per SUT and mode, with the widest interval first."""
+    """Compute the interval of each group of a study in each SUT and mode. The widest interval comes first."""
     level = level_of_a_look(precision)
     values = counted(summary)[precision.of].sel(message_type=ALL).transpose(*RUN_DIMS)
     planned = (summary["status"] != NOT_PLANNED).any("rep")
@@ -59,9 +59,9 @@ def look(summary: xr.Dataset, precision: Precision) -> list[Known]:
 
 
 def still_wide(found: Sequence[Known], precision: Precision) -> list[Group]:
-    """Name the groups with a wider interval than requested, with the widest first.
+    """Return the groups with a wider interval than requested. The group with the widest interval comes first.
 
-    All SUTs and modes of a group are repeated together, because they are compared in pairs.
+    All SUTs and modes of a group get more repetitions together, because they are compared in pairs.
     """
     return list(
         dict.fromkeys(known.group for known in found if known.half_width > precision.relative)

@@ -1,7 +1,7 @@
-"""Predicted and measured effects of modes and of numbers of threads, side by side.
+"""The comparison of predicted with measured effects of modes and of numbers of threads.
 
-Predictions use only mode `default` (`sipsched.analysis.model_fit`, `sipsched.measure.prediction`). Only this module
-compares predictions with measured effects.
+Predictions use only measurements in the default mode (`sipsched.analysis.model_fit`, `sipsched.measure.prediction`).
+Only this module compares predictions with measured effects.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,9 +28,9 @@ OF_RUNS = {
     "off_share": "off_share",
     "cpu_per_message": "cpu_per_message",
 }
-"""Columns of a campaign for separate runs, by quantity. The summaries of separate runs have other percentiles."""
+"""Per quantity, its column in a campaign's table of runs. The summary of a run has other percentiles."""
 DIFFERENCES = ("off_share",)
-"""Quantities compared by their difference, in percentage points.
+"""Quantities that are compared by their difference, in percentage points.
 
 All other quantities are compared by their ratio, in percent.
 """
@@ -38,20 +38,20 @@ All other quantities are compared by their ratio, in percent.
 
 @dataclass(frozen=True)
 class Contrast:
-    """A quantity of a setting compared with a reference, measured and predicted.
+    """The measured and the predicted effect on a quantity, when one setting replaces a reference setting.
 
     Attributes
     ----------
     reference, other
-        Settings with different modes or different numbers of threads.
+        Settings that differ in the mode or in the number of threads.
     quantity
         One of `UNITS`.
     measured
-        Measured effect in percent or in points, with its own 95 % interval.
+        Measured effect in percent or in percentage points, with its own 95 % interval.
     p_value
-        P-value of no change, adjusted by Holm over all contrasts of the page; NaN without a test.
+        P-value of the hypothesis of no change, adjusted by Holm over all effects of the page; NaN without a test.
     predicted
-        Predicted effect in percent or in points. The interval contains 95 % of replicates.
+        Predicted effect in percent or in percentage points. The interval contains 95 % of the simulated replicates.
     """
 
     reference: PredictedSetting
@@ -68,7 +68,7 @@ class Contrast:
 
     @property
     def inside(self) -> bool:
-        """True if the prediction lies in the measured interval."""
+        """True if the prediction is inside the measured interval."""
         return (
             self.comparable and self.measured.low <= self.predicted.estimate <= self.measured.high
         )
@@ -80,12 +80,12 @@ class Contrast:
 
     @property
     def sign_right(self) -> bool:
-        """True if both effects have the same sign."""
+        """True if the measured and the predicted effect have the same sign."""
         return self.measured.estimate * self.predicted.estimate > 0
 
     @property
     def overlaps(self) -> bool:
-        """True if the two intervals overlap."""
+        """True if the measured interval and the predicted interval overlap."""
         return (
             self.comparable
             and self.predicted.known
@@ -96,7 +96,7 @@ class Contrast:
 
 @dataclass(frozen=True)
 class Level:
-    """A measured and simulated quantity of a setting in mode `default`, to which the model was fitted."""
+    """A measured and a simulated quantity in the default mode, to which the simulator was fitted."""
 
     setting: PredictedSetting
     quantity: str
@@ -106,14 +106,14 @@ class Level:
 
 @dataclass(frozen=True)
 class Check:
-    """Predictions for a campaign, and their measured counterparts.
+    """The predictions for a campaign, and the measurements to compare them with.
 
     Attributes
     ----------
     contrasts
-        Measured contrasts, with contrasts of modes first.
+        Effects of modes and of numbers of threads. The effects of modes come first.
     levels
-        Levels of mode `default` in separate runs.
+        Quantities in the default mode, from separate runs.
     """
 
     predictions: Predictions
@@ -122,21 +122,21 @@ class Check:
 
     @property
     def comparable(self) -> tuple[Contrast, ...]:
-        """Contrasts with an interval and a prediction."""
+        """The effects with a measured interval and a prediction."""
         return tuple(contrast for contrast in self.contrasts if contrast.comparable)
 
 
 def check(
     predictions: Predictions, loads: Iterable[ComparedLoad], campaigns: Iterable[Campaign]
 ) -> Check:
-    """Compare predictions with measurements.
+    """Compare the predictions for a campaign with its measurements.
 
     Parameters
     ----------
     loads
-        Comparisons of modes within runs, from `advice.read_loads`.
+        Runs that compare modes, from `advice.read_loads`.
     campaigns
-        Summaries, for separate runs of mode `default`.
+        Summaries of separate runs in the default mode.
     """
     known = {prediction.setting: prediction for prediction in predictions.predicted}
     runs = [_default_runs(campaign, predictions.fitted.sut) for campaign in campaigns]
@@ -202,10 +202,10 @@ def _of_run(sut: str, cores: int, threads: int, cps: int) -> PredictedSetting:
 
 
 def _threads(runs: pd.DataFrame, known: Mapping[PredictedSetting, Predicted]) -> Iterable[_Found]:
-    """Compare numbers of threads with the number that has most runs, over runs with the same arrivals."""
+    """Compare numbers of threads with the number that has the most runs, over runs with the same arrivals."""
     for (sut, cores, cps), group in runs.groupby(["sut", "cores", "cps"]):
         counts = group["threads"].value_counts()
-        # the reference is the number of threads with the most runs at any load
+        # The reference is the number of threads with the most runs at any load.
         elsewhere = runs["threads"].value_counts()
         order = sorted(counts.index, key=lambda n: (-elsewhere[n], n))
         reference = _of_run(sut, int(cores), int(order[0]), int(cps))
@@ -229,9 +229,9 @@ def _points(interval: Interval) -> Interval:
 
 
 def _predicted(reference: Predicted, other: Predicted, quantity: str) -> Interval:
-    """Return the effect over replicates, from windows or from whole runs."""
+    """Return the predicted effect over the replicates, from windows or from whole runs."""
     column = list(UNITS).index(quantity)
-    # each run has only one number for CPU time
+    # The CPU time is a single number per run, so it has no value per window.
     whole = not reference.setting.compared or quantity == "cpu_per_message"
     if whole:
         first, second = (prediction.whole[:, None, column] for prediction in (reference, other))
@@ -245,9 +245,9 @@ def _predicted(reference: Predicted, other: Predicted, quantity: str) -> Interva
 
 
 def replicates(values: Values) -> Interval:
-    """Return the mean of replicates and their 95 % prediction interval by Student's t.
+    """Return the mean of replicates, and their 95 % prediction interval by Student's t distribution.
 
-    Each replicate has its own arrivals, and parameters from a fit to its own sample of the runs.
+    Each replicate has its own arrivals, and its own parameters from a fit to a sample of the runs.
     """
     values = values[np.isfinite(values)]
     if not values.size:
@@ -273,7 +273,7 @@ def _levels(runs: pd.DataFrame, known: Mapping[PredictedSetting, Predicted]) -> 
 
 
 def by_quantity(contrasts: Sequence[Contrast]) -> dict[str, tuple[Contrast, ...]]:
-    """Sort contrasts by their quantity, in the order of `UNITS`."""
+    """Group effects by their quantity, in the order of `UNITS`."""
     return {
         name: found
         for name in UNITS

@@ -1,4 +1,4 @@
-"""The probe's cost for the proxy, from windows with and without recording in the same runs."""
+"""The probe's cost for the proxy, from windows with and without recording in the same run."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -12,21 +12,21 @@ from sipsched.plan.modes import Setting
 from sipsched.records.windows import by_arm, open_windows
 
 STILLED = f"+{Setting.RECORDING}=off"
-"""Suffix of a mode's name in windows without recording."""
+"""Suffix in the name of a mode without recording."""
 
 
 @dataclass(frozen=True)
 class ProbeCost:
-    """The proxy's CPU time per message with and without the probe, in one setting at one load.
+    """The proxy's CPU time per message with and without the probe, for one setting and one load.
 
     Attributes
     ----------
     testbed, sut, mode, cores, threads, cps
-        The setting and its load; `mode` is the mode with recording.
+        The setting and its load. `mode` is the mode with recording.
     without_us
-        Mean CPU time over the windows without the probe.
+        Mean CPU time over the windows without recording.
     effect
-        Ratio of the CPU time with the probe to the CPU time without it.
+        CPU time with the probe, divided by CPU time without the probe.
     sham
         Effect of the sham, which compares the reference with itself in the same runs.
     """
@@ -43,12 +43,12 @@ class ProbeCost:
 
 
 def probe_costs(paths: Iterable[Path]) -> list[ProbeCost]:
-    """Compare the windows with and without the probe; other runs are ignored.
+    """Compare the windows with and without recording. Runs without such windows are ignored.
 
     Raises
     ------
     StableError
-        A file is damaged or has another version.
+        A file is damaged or has another format version.
     """
     runs = defaultdict(list)
     for path in paths:

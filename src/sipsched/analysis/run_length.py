@@ -1,4 +1,4 @@
-"""The check that runs contain enough busy periods for their load."""
+"""The check that runs are long enough, by their number of busy periods."""
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
@@ -10,28 +10,28 @@ import xarray as xr
 
 Values = npt.NDArray[np.float64]
 LEAST_PERIODS = 20
-"""Smallest effective number of busy periods in a run."""
+"""Smallest effective number of busy periods in a run that is long enough."""
 LONGEST_SHARE = 0.1
-"""Largest share of a run that one busy period may fill."""
+"""Largest share of a run that one busy period may fill in a run that is long enough."""
 FULL_PDR = 0.05
-"""PDR above which the SPS is always saturated. One busy period then suffices."""
+"""PDR above which the SPS is always saturated. Then a run needs only one busy period."""
 
 
 @dataclass(frozen=True)
 class BusyPeriods:
-    """The busy periods of the runs at one point.
+    """The busy periods of all runs at one point and load.
 
     Attributes
     ----------
     runs
         Number of valid runs with a probe.
     short
-        Number of these runs that are too short. A run below a PDR of `FULL_PDR` is too short if it has fewer than
-        `LEAST_PERIODS` busy periods, or if one busy period exceeds `LONGEST_SHARE` of the run.
+        Number of these runs that are too short. A run whose PDR is below `FULL_PDR` is too short if it has fewer than
+        `LEAST_PERIODS` busy periods, or if one busy period fills more than `LONGEST_SHARE` of the run.
     least
-        The smallest `busy_periods_effective`.
+        The smallest `busy_periods_effective` of a run.
     longest_s, longest_share
-        Length of the longest busy period in seconds, and the largest share of a run.
+        Length of the longest busy period in seconds, and the largest share of a run that one busy period fills.
     """
 
     runs: int
@@ -42,12 +42,12 @@ class BusyPeriods:
 
 
 def busy_periods(runs: xr.Dataset, at: Mapping[Hashable, Any]) -> BusyPeriods | None:
-    """Summarise the busy periods of one point; return None if no run has busy periods.
+    """Return the busy periods of all runs at one point and load, or None if no run has busy periods.
 
     Parameters
     ----------
     at
-        Coordinates (sut, mode, cores, threads, cps) of the point.
+        Coordinates (sut, mode, cores, threads, cps) of the runs.
     """
     names = ("busy_periods_effective", "busy_longest_share", "busy_longest_s", "pdr")
     effective, share, longest_s, pdr = (runs[name].sel(at).to_numpy() for name in names)
@@ -69,8 +69,8 @@ def too_short(effective: Values, longest_share: Values, pdr: Values) -> npt.NDAr
     Parameters
     ----------
     effective, longest_share, pdr
-        `busy_periods_effective`, `busy_longest_share` and PDR of the runs, shape (run,). A run with NaN counts as long
-        enough.
+        `busy_periods_effective`, `busy_longest_share` and PDR of the runs, shape (run,). A run with NaN is considered
+        long enough.
     """
     few_or_long = (effective < LEAST_PERIODS) | (longest_share > LONGEST_SHARE)
     return np.asarray(few_or_long & (pdr <= FULL_PDR))

@@ -1,4 +1,4 @@
-"""A table of all runs on a testbed, from all studies."""
+"""Tables of all runs on a testbed, from the summaries of all studies."""
 
 import json
 from collections import Counter
@@ -29,13 +29,13 @@ IMPOSSIBLE = "impossible"
 STATUSES = (MEASURED, INVALID, MISSING, IMPOSSIBLE)
 SettingKey = tuple[Any, ...]
 Facet = tuple[str, str, int]
-"""SUT, mode and cores of a row of panels."""
+"""SUT, mode and number of cores, to which one row of panels in a figure belongs."""
 POINT = ("sut", "mode", "cores", "threads", "cps")
 OF_ALL_MESSAGES = tuple(f"{name}_{statistic}" for name in SUMMARY_TIMES for statistic in STATISTICS)
 
 
 def provenance(summary: xr.Dataset) -> str:
-    """Describe the origin of simulated numbers; empty for measured numbers, whose origin the page states once."""
+    """Describe the source of simulated numbers; empty for measured numbers, whose source the page states once."""
     return _provenance(summary.attrs["kind"], summary.attrs["fidelity"])
 
 
@@ -44,9 +44,9 @@ def _provenance(kind: str, fidelity: str) -> str:
 
 
 def facets(summary: xr.Dataset) -> list[Facet]:
-    """List all planned (sut, mode, cores) except comparisons of modes.
+    """Return all planned combinations of SUT, mode and cores, except runs that compare modes.
 
-    A run that switches between modes describes no single mode; only its windows do.
+    A run that compares modes has no numbers for a single mode. Only its windows have.
     """
     planned = (summary["status"] != NOT_PLANNED).any(("threads", "cps", "rep"))
     return [
@@ -60,7 +60,7 @@ def facets(summary: xr.Dataset) -> list[Facet]:
 
 
 def facet_name(facet: Facet) -> str:
-    """Name a facet in ordinary words."""
+    """Return the name of a combination of SUT, mode and cores for texts."""
     sut, mode, cores = facet
     return f"{sut}, {mode}, {cores} {'core' if cores == 1 else 'cores'}"
 
@@ -68,8 +68,8 @@ def facet_name(facet: Facet) -> str:
 def counted(summary: xr.Dataset) -> xr.Dataset:
     """Return the summary with NaN for every number of an invalid or missing run.
 
-    Pages show results from this function, or from `Campaign.counted` for several studies. Texts are kept, because the
-    settings of a mode are known for invalid runs too.
+    Pages show only results of this function, or of `Campaign.counted` for several studies. Texts are kept, because the
+    settings of a mode are also known for invalid runs.
     """
     numbers = [
         name
@@ -80,7 +80,7 @@ def counted(summary: xr.Dataset) -> xr.Dataset:
 
 
 def iterate_runs(summary: xr.Dataset) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield the tuple and the status of each planned run."""
+    """Yield the settings and the status of each planned run."""
     status = summary["status"]
     for place in np.ndindex(status.shape):
         word = str(status.to_numpy()[place])
@@ -93,34 +93,34 @@ def iterate_runs(summary: xr.Dataset) -> Iterator[tuple[dict[str, Any], str]]:
 
 
 CPU_SHARES = ("competitor_share", "idle_class_share")
-"""Variables of a summary about other programs on the SPS's CPUs."""
+"""Variables of a summary with the CPU time of other programs on the SPS's CPUs."""
 
 
 @dataclass(frozen=True)
 class Campaign:
-    """The results of all studies on one testbed.
+    """The runs of all studies on one testbed.
 
     Attributes
     ----------
     testbed, kind, fidelity, description, kernels
-        Labels from the records; several values are joined by semicolons.
+        Descriptions from the records. If records differ, the descriptions are joined by semicolons.
     studies
         Names of the studies, or the folders of their summaries if the names are unknown.
     runs
         One row per planned run, in the order of the configuration. A run that several studies share has one row. The
-        columns are the tuple, `status` (`STATUSES`), the run-level variables of a summary, and `OF_ALL_MESSAGES` in µs;
-        NaN for invalid and missing runs. The status is also `invalid` if all attempts were invalid; `reasons` then has
-        the reasons of the last attempt. The status is `impossible` if the run needs more cores than the SPS has.
+        columns are the settings, `status` (`STATUSES`), the run-level variables of a summary, and `OF_ALL_MESSAGES` in
+        µs; NaN for invalid and missing runs. The status is also `invalid` if all attempts were invalid; then `reasons`
+        has the reasons of the last attempt. The status is `impossible` if the run needs more cores than the SPS has.
     attempts
-        Invalid attempts.
+        Invalid attempts to measure runs.
     columns_missing
-        Columns: missing column of messages.nc, reason, number of runs.
+        Table of missing columns of messages.nc, with the columns: name, reason, number of runs.
     hosts, settings, load
         Hosts, settings and load of the first run.
     summaries
         The summaries of the studies, in the order of `studies`.
     capacities
-        Capacity of each system that was offered several loads.
+        Capacity of each system that was measured at several loads.
     """
 
     testbed: str
@@ -140,12 +140,12 @@ class Campaign:
 
     @property
     def first(self) -> xr.Dataset:
-        """The summary of the first study with runs, for tables that show the host of one run."""
+        """The summary of the first study that has runs, for tables that show the host of one run."""
         return _with_runs(self.summaries)[0]
 
     @property
     def provenance(self) -> str:
-        """Description of the numbers' origin, as on figures."""
+        """Description of the numbers' source, as figures show it."""
         return _provenance(self.kind, self.fidelity)
 
     @property
@@ -155,18 +155,18 @@ class Campaign:
 
     @property
     def cpu_shares(self) -> dict[str, Values]:
-        """Shares of the SPS's CPU time that other programs used, per valid run; NaN where not recorded."""
+        """Shares of the SPS's CPU time that other programs used, per valid run; NaN if not recorded."""
         return {name: self.counted[name].to_numpy(float) for name in CPU_SHARES}
 
     @property
     def single(self) -> pd.DataFrame:
-        """The valid runs of a single mode."""
+        """The valid runs of a single mode, which do not compare modes."""
         counted = self.counted
         return counted[~counted["mode"].map(is_comparison).astype(bool)]
 
     @property
     def traced(self) -> pd.DataFrame:
-        """The valid runs of a single mode with a probe."""
+        """The valid runs of a single mode whose messages a probe recorded."""
         single = self.single
         return single[single["probe_mode"] != "off"]
 
@@ -183,17 +183,17 @@ class Campaign:
 
 
 def find_summaries(testbed: str | None = None) -> list[Path]:
-    """List the existing combined summaries under results/, of one testbed or of all."""
+    """Return the paths of the study summaries under results/, of one testbed or of all testbeds."""
     return sorted(locate("results").glob(f"*/{testbed or '*'}/summary.nc"))
 
 
 def known_capacities(paths: Iterable[str | Path] | None = None) -> tuple[SystemCapacity, ...]:
-    """Read the capacity of each system.
+    """Read the estimated capacity of each system.
 
     Parameters
     ----------
     paths
-        Files `results/capacity/<testbed>.json`; None: all such files under results/.
+        Paths `results/capacity/<testbed>.json`. None: all such files under results/.
     """
     files = sorted(locate("results").glob("capacity/*.json")) if paths is None else paths
     return tuple(system for path in files for system in read_capacities(locate(path)))
@@ -202,17 +202,17 @@ def known_capacities(paths: Iterable[str | Path] | None = None) -> tuple[SystemC
 def read_campaigns(
     summaries: Iterable[str | Path], capacities: Iterable[SystemCapacity] = ()
 ) -> list[Campaign]:
-    """Read the combined summaries of all studies, and merge them per testbed.
+    """Read the summaries of all studies, and merge the studies of each testbed.
 
     Parameters
     ----------
     summaries
-        Files `results/<study>/<testbed>/summary.nc`.
+        Paths `results/<study>/<testbed>/summary.nc`.
 
     Raises
     ------
     StableError
-        No summary is given, or a file is missing or has another version.
+        The argument is empty, or a file is missing or has another format version.
     """
     studies = ((path.parent.parent.name, open_summary(path)) for path in map(Path, summaries))
     campaigns = campaigns_of(studies, capacities)
@@ -227,7 +227,7 @@ def read_campaigns(
 def campaigns_of(
     studies: Iterable[tuple[str, xr.Dataset]], capacities: Iterable[SystemCapacity] = ()
 ) -> list[Campaign]:
-    """Merge studies per testbed, from names with combined summaries in any order, and from capacities."""
+    """Merge the studies of each testbed. The arguments are study summaries by name, and capacities."""
     by_testbed: dict[str, list[tuple[str, xr.Dataset]]] = {}
     for name, ds in studies:
         by_testbed.setdefault(ds.attrs["testbed"], []).append((name, ds))
@@ -249,18 +249,18 @@ def _campaign(testbed: str, studies: Sequence[tuple[str, xr.Dataset]]) -> Campai
     def said(key: str) -> str:
         return "; ".join(dict.fromkeys(ds.attrs[key] for ds in with_runs))
 
-    # a study with more cores lists more CPUs of the SPS
+    # A study with more cores lists more CPUs of the SPS.
     hosts = max(
         (json.loads(ds.attrs["hosts"]) for ds in with_runs or data),
         key=lambda hosts: len(hosts.get("sps", {}).get("cpus", ())),
     )
-    # studies that share a run list the same attempts, and equal attempts within a study are distinct
+    # Studies that share a run list the same attempts. Equal attempts within one study are different attempts.
     tallies: Counter[Attempt] = Counter()
     for ds in data:
         tallies |= Counter(attempts_of(ds))
     attempts = tuple(tallies.elements())
     runs = pd.concat([_rows(ds) for ds in data], ignore_index=True)
-    # a run may be missing in one study's summary and measured in a later one
+    # A run can be missing in the summary of one study and measured in a later summary.
     ranks = runs["status"].map(STATUSES.index).to_numpy()
     runs = runs.iloc[ranks.argsort(kind="stable")]
     runs = runs.drop_duplicates(list(RUN_DIMS)).sort_index().reset_index(drop=True)
@@ -287,23 +287,23 @@ def _campaign(testbed: str, studies: Sequence[tuple[str, xr.Dataset]]) -> Campai
 
 
 def _with_runs(summaries: Sequence[xr.Dataset]) -> Sequence[xr.Dataset]:
-    """Choose the summaries of studies with a run; all summaries if no study has a run."""
+    """Return the summaries of studies with at least one run, or all summaries if no study has a run."""
     return [ds for ds in summaries if ds.attrs["hosts"] != "{}"] or summaries
 
 
 def attempts_of(ds: xr.Dataset) -> list[Attempt]:
-    """List the invalid attempts in a study's summary."""
+    """Return the invalid attempts that the summary of a study lists."""
     listed = json.loads(ds.attrs.get("failed_attempts", "[]"))
     return as_part(list[Attempt], listed, "summary: failed_attempts")
 
 
 def findings_of(text: str) -> list[Finding]:
-    """Read the violated rules of a run from a summary; an empty text means no violation."""
+    """Return the broken rules of a run, from the text in a summary. An empty text means that no rule was broken."""
     return as_part(list[Finding], json.loads(text or "[]"), "summary: findings")
 
 
 def _rows(ds: xr.Dataset) -> pd.DataFrame:
-    """Return a study's planned runs as rows."""
+    """Return the planned runs of a study as rows of a table."""
     planned = ds["status"].to_numpy().ravel() != NOT_PLANNED
     columns: dict[str, Any] = {}
     for dim, values in zip(
@@ -321,7 +321,7 @@ def _rows(ds: xr.Dataset) -> pd.DataFrame:
 def _refined(
     runs: pd.DataFrame, testbed: str, attempts: Sequence[Attempt], hosts: Mapping[str, Any]
 ) -> pd.DataFrame:
-    """Classify missing runs: tried without a valid attempt, impossible on the testbed, or not yet tried."""
+    """Return the status of missing runs: all attempts invalid, impossible on the testbed, or not yet tried."""
     cpus = hosts.get("sps", {}).get("cpus")
     status = runs["status"].to_numpy(object)
     reasons = np.array([in_words(findings_of(text)) for text in runs["findings"]], object)
@@ -339,12 +339,12 @@ def _refined(
 
 
 def lost(runs: pd.DataFrame) -> pd.Series:
-    """Return the rate that the limit applies to: the packet drop rate, or over TCP the share of lost calls."""
+    """Return the rate to which the limit applies: the packet drop rate, or over TCP the share of lost calls."""
     return runs["call_loss"].where(runs["transport"] == "tcp", runs["pdr"])
 
 
 class Configuration(NamedTuple):
-    """A setting under load."""
+    """The settings of runs without mode, load and repetition."""
 
     sut: str
     mode: str
@@ -353,12 +353,12 @@ class Configuration(NamedTuple):
 
 
 def configurations(runs: pd.DataFrame) -> dict[Configuration, pd.DataFrame]:
-    """Group runs by their setting.
+    """Group the rows of runs by their settings.
 
     Returns
     -------
     dict
-        Rows by setting. SUTs and modes have the order of the rows; cores and threads ascend.
+        Rows by settings. SUTs and modes have the order of the rows; cores and threads ascend.
     """
     groups = {
         Configuration(str(sut), str(mode), int(cores), int(threads)): group
@@ -373,14 +373,14 @@ def configurations(runs: pd.DataFrame) -> dict[Configuration, pd.DataFrame]:
 
 
 def by_load(runs: pd.DataFrame, columns: Iterable[str]) -> xr.Dataset:
-    """Arrange the runs of one setting over (cps, rep), both ascending; NaN for missing runs."""
+    """Return a dataset of the runs of one setting over (cps, rep), both ascending; NaN for missing runs."""
     table: xr.Dataset = runs.set_index(["cps", "rep"])[list(columns)].to_xarray()
     return table.sortby(["cps", "rep"])
 
 
 @dataclass(frozen=True)
 class Buffers:
-    """The effective receive buffers of groups of runs.
+    """The actual sizes of the receive buffers, for groups of runs.
 
     Attributes
     ----------
@@ -393,26 +393,26 @@ class Buffers:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """All sizes, ascending."""
+        """All sizes of receive buffers, in ascending order."""
         return tuple(sorted({size for sizes in self.groups.values() for size in sizes}))
 
     @property
     def differ(self) -> bool:
-        """True if the runs have different buffers."""
+        """True if the runs have receive buffers of different sizes."""
         return len(self.sizes) > 1
 
     def with_size(self, size: int) -> list[tuple[str, ...]]:
-        """List the groups that have a run with this size."""
+        """Return the groups that have a run with this size of the receive buffer."""
         return [group for group, sizes in self.groups.items() if size in sizes]
 
 
 def receive_buffers(runs: pd.DataFrame, *by: str) -> Buffers:
-    """Collect the receive buffers of groups of runs.
+    """Return the sizes of the receive buffers of groups of runs.
 
     Parameters
     ----------
     runs
-        Rows with `so_rcvbuf` in bytes, NaN where it was not recorded.
+        Rows with `so_rcvbuf` in bytes; NaN if the size was not recorded.
     """
     recorded = runs.dropna(subset=["so_rcvbuf"])
     return Buffers(
@@ -426,19 +426,20 @@ def receive_buffers(runs: pd.DataFrame, *by: str) -> Buffers:
 def pairs(
     runs: pd.DataFrame, column: str, by: str, reference: str, other: str
 ) -> dict[SettingKey, Pair]:
-    """Pair runs with the same arrivals: of two modes, or of a SUT and its control.
+    """Return pairs of runs with the same arrivals, which differ only in their mode or in their SUT.
 
     Parameters
     ----------
     by
-        Key in which the two sides differ: `sut` or `mode`.
+        Name of the setting in which the two runs of a pair differ: `sut` or `mode`.
     reference, other
-        The two values of the key `by`.
+        The two values of this setting.
 
     Returns
     -------
     dict
-        Two arrays of shape (pair,) per point in the order of `POINT` without `by`. Unpaired runs are excluded.
+        Two arrays of shape (pair,) per point, in the order of `POINT` without `by`. Runs without a partner are
+        excluded.
     """
     rest = [name for name in POINT if name != by]
     chosen = runs[runs[by].isin((reference, other))]

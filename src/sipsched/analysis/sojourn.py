@@ -1,8 +1,8 @@
-"""Theoretical values of the mean time of a message in a proxy on one core, for two service disciplines.
+"""The mean time of a message in a proxy on one core, according to queueing theory for two service disciplines.
 
 Short slices approximate processor sharing, and SCHED_FIFO approximates first come first served. For both disciplines,
-M/G/1 has known mean sojourn times. First come first served is faster exactly if the service varies less than an
-exponential service.
+the mean sojourn times of M/G/1 are known. First come first served is faster exactly if the service time varies less
+than an exponential service time.
 
 SEE Kleinrock, Queueing Systems, volume 1 (1975), section 5.6, and volume 2 (1976), section 4.4.
 """
@@ -18,19 +18,19 @@ from sipsched.analysis.papers import MESSAGES_PER_CALL
 
 @dataclass(frozen=True)
 class Sojourn:
-    """The two theoretical mean sojourns at a load, with their parameters.
+    """The theoretical mean sojourn times with both disciplines at a load, and their parameters.
 
     Attributes
     ----------
     service_us
-        CPU time of a message under the reference.
+        CPU time of a message in the reference mode.
     utilisation
         Messages per second times the CPU time per message.
     scv
-        Squared coefficient of variation of the proxy's own work per message; NaN if the probe cannot measure it.
+        Squared coefficient of variation of the proxy's own work per message; NaN if the probe cannot measure this work.
     sharing_us, fcfs_us
-        Mean sojourn under processor sharing and under first come first served. Infinite for a utilisation of 1 or more;
-        NaN if a parameter is unknown.
+        Mean sojourn time with processor sharing, and with first come first served. Infinite for a utilisation of 1 or
+        more; NaN if a parameter is unknown.
     """
 
     service_us: float
@@ -41,7 +41,7 @@ class Sojourn:
 
 
 def sojourn(load: ComparedLoad) -> Sojourn | None:
-    """Compute the two mean sojourns at a load on one core; None if no window of the reference has a CPU time."""
+    """Return the theoretical mean sojourn times at a load on one core; None if the reference has no CPU time."""
     service: Interval = load.mean(load.place.reference, "cpu_per_message")
     if load.place.cores != 1 or np.isnan(service.estimate):
         return None
@@ -61,10 +61,10 @@ def sojourn(load: ComparedLoad) -> Sojourn | None:
 
 
 def sharing(service_us: float, utilisation: float) -> float:
-    """Return the mean sojourn of M/G/1 under processor sharing, which depends only on the mean service time."""
+    """Return the mean sojourn time of M/G/1 with processor sharing. It depends only on the mean service time."""
     return service_us / (1 - utilisation)
 
 
 def fcfs(service_us: float, utilisation: float, scv: float) -> float:
-    """Return the mean sojourn of M/G/1 under first come first served (Pollaczek and Khinchine)."""
+    """Return the mean sojourn time of M/G/1 with first come first served (Pollaczek and Khinchine)."""
     return service_us * (1 + utilisation * (1 + scv) / (2 * (1 - utilisation)))

@@ -1,4 +1,4 @@
-"""Capacity, cost per message and interference of workers, for deployments on several cores."""
+"""The capacity, the cost per message and the waiting of workers for each other, on one and on several cores."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,11 +19,11 @@ from sipsched.records.crossing import SearchRecord
 from sipsched.records.system_capacity import capacity_of
 
 SHARED = "shared"
-"""The deployment without a remedy against the interference of workers."""
+"""The deployment in which all workers share the sockets, so that workers wait for each other."""
 REMEDIES = {"udp": ("partitioned",), "tcp": ("dispatcher", "listeners")}
-"""Deployments with a remedy against the interference, by transport, with the most similar deployment first."""
+"""Deployments in which workers wait less for each other, by transport. The most similar deployment comes first."""
 NEAR = 1.1
-"""Largest ratio of loads at which a run may confirm the bound of a bracket."""
+"""Largest ratio between the load of a run and the bound of a search that the run may confirm."""
 COLUMNS = ("study", "platform", "operating_system", "transport", "remedies", "speedup", "place")
 FACTORS = {
     "wake_ups": ("wake-ups", 1.0),
@@ -35,11 +35,11 @@ FACTORS = {
     "own_locks_ns": ("in the proxy's locks (µs)", 1e-3),
     "descriptors": ("descriptors passed", 1.0),
 }
-"""Run-level numbers that pages show per message, with their names and scales."""
+"""Variables of a run that pages show per message, with their names and scales."""
 
 
 class WorkerSetting(NamedTuple):
-    """A setting under load; `threads` is the total number of workers."""
+    """A setting and its load. `threads` is the total number of workers."""
 
     proxy: str
     transport: str
@@ -50,7 +50,7 @@ class WorkerSetting(NamedTuple):
 
 
 class SystemKind(NamedTuple):
-    """A SUT with its number of workers, for a comparison over cores."""
+    """A SUT with its number of workers, which is compared over numbers of cores."""
 
     transport: str
     sut: str
@@ -59,20 +59,20 @@ class SystemKind(NamedTuple):
 
 @dataclass(frozen=True)
 class Cost:
-    """Costs per message in a run; NaN where not counted.
+    """The costs per message in a run; NaN where nothing counted them.
 
     Attributes
     ----------
     cps
         Load of the run.
     cpu_us, user_us, system_us
-        CPU time of the proxy's processes per message: total, in user mode, and in the kernel.
+        CPU time of the proxy's processes per message: in total, in user mode, and in the kernel.
     factors
         Counts per message, by the names in `FACTORS`.
     generator_us
         CPU time of the load generators per call.
     probed
-        Whether the probe recorded the run. Recording costs CPU time too.
+        Whether the probe recorded the run. Recording also costs CPU time.
     """
 
     cps: int
@@ -86,19 +86,20 @@ class Cost:
 
 @dataclass(frozen=True)
 class MeasuredSetting:
-    """A setting with its capacity.
+    """A setting with its measured capacity.
 
     Attributes
     ----------
     capacity
-        Calls per second at the crossing of the limit: refused datagrams over UDP, lost calls over TCP.
+        Load in calls per second at the limit of the share of refused datagrams (UDP) or lost calls (TCP).
     by_calls
-        Capacity by failed and late calls, over UDP and TCP.
+        Capacity with a limit for the share of failed and late calls, over UDP and TCP.
     confirmed
-        Three numbers: runs just under the lower load of the bracket that kept the limit, runs just over the upper load
-        that exceeded it, and all such runs.
+        Three numbers: runs just below the lower load of the search that stayed below the limit, runs just above the
+        upper load that exceeded the limit, and all such runs.
     cost
-        Cost at a load that kept the limit. The load is equal on all cores if possible. None without such a run.
+        Cost at a load below the limit. If possible, the load is equal for all numbers of cores. None without such a
+        run.
     """
 
     place: WorkerSetting
@@ -109,23 +110,23 @@ class MeasuredSetting:
 
     @property
     def kind(self) -> SystemKind:
-        """Key of the system with the same SUT and workers on any number of cores."""
+        """The SUT and its number of workers, without the number of cores."""
         return SystemKind(self.place.transport, self.place.sut, self.place.threads)
 
 
 @dataclass(frozen=True)
 class SpeedUp:
-    """The speed-up on several cores.
+    """The speed-up of the capacity with several cores.
 
     Attributes
     ----------
     measured
-        C(c) / C(1).
+        C(c) / C(1), the ratio of measured capacities.
     bound
-        c x cost(1) / cost(c), the speed-up that the CPU time of a message allows; NaN if the CPU time was not counted.
+        c x cost(1) / cost(c), the speed-up that the CPU time of a message allows; NaN if the CPU time is unknown.
     room
-        CPUs that the proxy had at its capacity: c minus the generators' share of a common CPU. The run on one core
-        determines this share.
+        Number of CPUs that the proxy had at its capacity: c minus the generators' share of a common CPU. The run on one
+        core determines this share.
     """
 
     one: MeasuredSetting
@@ -142,7 +143,7 @@ class SpeedUp:
 
 @dataclass(frozen=True)
 class Herd:
-    """Wake-ups per message of a proxy by number of workers, at one load on one core."""
+    """Number of wake-ups per message, by number of workers, at one load on one core."""
 
     sut: str
     cps: int
@@ -151,7 +152,7 @@ class Herd:
 
 @dataclass(frozen=True)
 class Published:
-    """A published speed-up from the report."""
+    """A published speed-up from the report (config/published/README.md)."""
 
     platform: str
     operating_system: str
@@ -161,25 +162,25 @@ class Published:
 
     @property
     def gain(self) -> float:
-        """The factor by which the remedies multiply the speed-up."""
+        """The factor by which the better deployments multiply the speed-up."""
         return self.after / self.before
 
 
 def carried(
     campaign: Campaign, crossings: Iterable[SearchRecord], limit: float = PDR_LIMIT
 ) -> list[MeasuredSetting]:
-    """List the capacity of each searched system in the default mode, with the runs that confirm the bracket.
+    """Return the capacity of each searched system in the default mode, with the runs that confirm the search.
 
     Parameters
     ----------
     crossings
-        Searches; searches on other testbeds are ignored.
+        Records of searches. Searches on other testbeds are ignored.
 
     Returns
     -------
     list
-        Settings in the order of transport, SUT, threads and cores. A crossing without any valid run is excluded,
-        because its criterion is unknown.
+        Settings in the order of transport, SUT, threads and cores. A search is excluded if its system has no valid run,
+        because the criterion of the limit is then unknown.
     """
     systems = []
     settings = configurations(campaign.single)
@@ -250,21 +251,21 @@ def _confirmed(runs: pd.DataFrame, crossing: SearchRecord, limit: float) -> tupl
 
 
 def costs(runs: pd.DataFrame, limit: float = PDR_LIMIT) -> dict[Configuration, Cost]:
-    """Return the costs per message in the default mode, for all settings with recorded task waits.
+    """Return the costs per message in the default mode, for all settings whose records have the tasks' waits.
 
     Returns
     -------
     dict
-        Costs by SUT, cores and workers, at the load of `_compared`.
+        Costs by SUT, cores and workers, at the load that `_compared` chooses.
     """
     return _compared(runs[runs["wake_ups"].notna()], limit)
 
 
 def _compared(runs: pd.DataFrame, limit: float) -> dict[Configuration, Cost]:
-    """Return the costs at loads that kept the limit.
+    """Return the costs per message at a load below the limit.
 
-    The cost of a message depends on the load. So a SUT with one number of workers is compared over cores at the highest
-    common load. Without a common load, each number of cores has its own highest load.
+    The cost of a message depends on the load. So a SUT with one number of workers is compared over numbers of cores at
+    the highest common load. Without a common load, each number of cores has its own highest load.
     """
     kept = runs[(runs["mode"] == DEFAULT) & (lost(runs) <= limit) & (runs["messages"] > 0)]
     settings = configurations(kept)
@@ -280,7 +281,7 @@ def _compared(runs: pd.DataFrame, limit: float) -> dict[Configuration, Cost]:
 
 
 def cost(run: pd.Series) -> Cost:
-    """Return the costs per message of a run."""
+    """Return the costs per message in one run."""
     messages = float(run["messages"])
     return Cost(
         cps=int(run["cps"]),
@@ -294,7 +295,7 @@ def cost(run: pd.Series) -> Cost:
 
 
 def speed_ups(systems: Sequence[MeasuredSetting], campaign: Campaign) -> list[SpeedUp]:
-    """Compute the speed-up of each SUT on several cores over one core."""
+    """Compute the speed-up of each SUT from one core to several cores."""
     ones = {system.kind: system for system in systems if system.place.cores == 1}
     return [
         SpeedUp(
@@ -310,12 +311,12 @@ def speed_ups(systems: Sequence[MeasuredSetting], campaign: Campaign) -> list[Sp
 
 
 def ratio(more: Interval, one: Interval) -> Interval:
-    """Divide two estimates with independent errors, on a log scale.
+    """Divide two estimates with independent errors, and return the ratio with an interval.
 
     Returns
     -------
     Interval
-        On the log scale, the half-width is the root of the summed squares of the two half-widths.
+        On the log scale, the half-width is the square root of the sum of the two squared half-widths.
     """
     estimate = more.estimate / one.estimate
     ends = (more.low, more.high, one.low, one.high)
@@ -341,7 +342,7 @@ def _bound(one: MeasuredSetting, more: MeasuredSetting) -> float:
 
 
 def _room(one: MeasuredSetting, more: MeasuredSetting, campaign: Campaign) -> float:
-    """Estimate the proxy's number of CPUs from the generators' CPU time per call on a separate CPU."""
+    """Estimate the number of CPUs that the proxy had, from the generators' CPU time per call on a separate CPU."""
     cores = more.place.cores
     if not shares_cpus(campaign, cores):
         return float(cores)
@@ -349,12 +350,12 @@ def _room(one: MeasuredSetting, more: MeasuredSetting, campaign: Campaign) -> fl
         return float("nan")
     # ASSUME the CPU time of the generators is proportional to the number of calls
     taken = one.cost.generator_us / 1e6 * more.capacity.estimate
-    # Python's min would treat an unknown value as a whole CPU
+    # Python's min would return 1.0 for an unknown value (NaN).
     return float(cores - np.minimum(1.0, taken))
 
 
 def shares_cpus(campaign: Campaign, cores: int) -> bool:
-    """Report whether the SPS shares a CPU with the generators, which is possible only on a single machine."""
+    """Report whether the SPS shares a CPU with the load generators, which is possible only on a single machine."""
     if campaign.kind != "local" or "sps" not in campaign.hosts:
         return False
     cpus = {role: list(campaign.hosts[role].get("cpus", ())) for role in ("uac", "sps", "uas")}
@@ -362,13 +363,13 @@ def shares_cpus(campaign: Campaign, cores: int) -> bool:
 
 
 def herds(runs: pd.DataFrame) -> list[Herd]:
-    """Gather the wake-ups per message of shared UDP sockets with measurements at two numbers of workers or more.
+    """Return the wake-ups per message of SUTs with shared UDP sockets, measured with two or more numbers of workers.
 
     Returns
     -------
     list
-        One entry per SUT, at the load on one core with the most measured numbers of workers; among equals, the lowest
-        load.
+        One entry per SUT, at the load on one core with the most measured numbers of workers. Among equal loads, the
+        lowest load is used.
     """
     among = runs[
         (runs["deployment"] == SHARED)
@@ -394,12 +395,12 @@ def herds(runs: pd.DataFrame) -> list[Herd]:
 
 
 def load_published(path: Path) -> list[Published]:
-    """Read the published speed-ups of the report.
+    """Read the published speed-ups of the report from a CSV file.
 
     Raises
     ------
     StableError
-        A row differs from the description in config/published/README.md, or lacks its counterpart.
+        A row differs from the description in config/published/README.md, or lacks the row of its counterpart.
     """
     columns: dict[str, Any] = dict.fromkeys(COLUMNS, str) | {
         "transport": Literal[tuple(REMEDIES)],

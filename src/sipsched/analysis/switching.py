@@ -1,4 +1,4 @@
-"""Summary of the switches between modes within a run: valid windows, switch times, disturbances."""
+"""Statistics of the switches between modes within a run: valid windows, durations of switches, disturbances."""
 
 import json
 from collections.abc import Mapping
@@ -14,30 +14,30 @@ from sipsched.records.window_time import COUNTS, SWITCH
 
 @dataclass(frozen=True)
 class Switching:
-    """The switches of a run that compares modes.
+    """The switches of one run that compares modes.
 
     Attributes
     ----------
     window_s, washout_s
-        Mean lengths of window and washout. The lengths vary about these means.
+        Mean lengths of the windows and of their washouts. The lengths vary from block to block.
     utilisation, relaxation_s
-        Basis for the choice of the lengths; NaN for configured lengths.
+        Utilisation and relaxation time from which the lengths were computed; NaN if the configuration sets the lengths.
     blocks, whole_blocks
-        Number of blocks, and number of blocks with only valid windows.
+        Number of blocks, and number of blocks in which all windows are valid.
     left_out
-        Number of windows by reason (`records.windows.LEFT_OUT`).
+        Number of excluded windows by reason (`records.windows.LEFT_OUT`).
     switch_median_us, switch_max_us
         Median and maximum duration of a switch; NaN without a switch.
     late_max_us
-        Largest delay of a switch.
+        Largest delay between the planned time and the start of a switch.
     failed
-        Number of switches that failed or whose settings did not read back.
+        Number of switches that failed, or after which a setting had another value than the written value.
     tasks
-        Number of switched processes.
+        Number of processes that were switched.
     steal_mean, steal_max
         Mean and largest share of the SPS's CPU time that the hypervisor took in a window.
     speed_before, speed_after
-        Speed of a CPU in a fixed piece of work, per CPU microsecond; NaN if not measured.
+        Speed of a CPU: a fixed amount of work per microsecond of CPU time; NaN if it was not measured.
     """
 
     mode: str
@@ -63,16 +63,16 @@ class Switching:
 
 @dataclass(frozen=True)
 class Aligned:
-    """The mean response by time since the switch, over all runs of a load.
+    """The mean time of messages by the time since the last switch, over all runs of a load.
 
     Attributes
     ----------
     since_s
         Middle of each bin, in seconds since the switch; shape (bin,).
     by_arm
-        Mean of K_rcv + T_sip and its standard error by arm in µs, shape (bin,) each.
+        Mean of K_rcv + T_sip and its standard error in µs, per mode and for the sham; shape (bin,) each.
     washout_s
-        The longest first washout of the runs.
+        The longest washout of the runs.
     """
 
     since_s: Values
@@ -81,7 +81,7 @@ class Aligned:
 
 
 def switching(run: xr.Dataset) -> Switching:
-    """Summarise the windows and switches of a run."""
+    """Return statistics of the windows and switches of a run."""
     attrs = run.attrs
     left_out, blocks = run["left_out"].to_numpy(), run["block"].to_numpy()
     reasons, counts = np.unique(left_out[left_out != COUNTS], return_counts=True)
@@ -117,14 +117,14 @@ def _any(values: Values) -> bool:
 
 
 def aligned(load: ComparedLoad) -> Aligned | None:
-    """Average the response by the time since the switch over the runs of a load.
+    """Return the mean time of messages by the time since the last switch, over all runs of a load.
 
-    Runs have windows of different lengths, so all responses are read at the bins of the shortest windows.
+    Runs have windows of different lengths. So the bins of the shortest windows are used for all runs.
 
     Returns
     -------
     Aligned or None
-        None if no run has a valid window.
+        The means; None if no run has a valid window.
     """
     if not load.runs:
         return None

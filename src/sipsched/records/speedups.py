@@ -74,7 +74,7 @@ class Deployed:
 
 
 def write_speedups(rows: Iterable[Speedup], path: Path) -> None:
-    """Write `speedups.csv` atomically."""
+    """Write `speedups.csv`, in one atomic step."""
     table = pd.DataFrame(list(rows), columns=[field.name for field in fields(Speedup)])
     with whole(path) as partial, partial.open("w", newline="") as file:
         file.write(HEADER)
