@@ -207,7 +207,7 @@ def without_receive_steering(sps: Host) -> Iterator[None]:
 
 
 def unclean(done: CallCounts, cps: int) -> str:
-    """Return the reason why a load was not clean, or an empty text for a clean load."""
+    """Return the errors that occurred at a load as text, or an empty text if none occurred."""
     connections = done.connections
     reasons = {
         "calls not completed": done.calls_offered - done.calls_completed,
@@ -224,7 +224,7 @@ def unclean(done: CallCounts, cps: int) -> str:
 def highest_clean_rate(
     hosts: Hosts, load: Load, generator: Sipload | Sipp, transport: SipTransport = UDP
 ) -> tuple[int, str]:
-    """Return the highest rate of `CLEAN_RATES` up to which all rates were clean, and the fault of the next rate."""
+    """Return the highest rate of `CLEAN_RATES` that is reached without an error, and the error at the next rate."""
     best = 0
     for cps in CLEAN_RATES:
         arrivals = Arrivals(cps, cps * CLEAN_SECONDS, seed=1)

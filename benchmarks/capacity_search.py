@@ -27,7 +27,7 @@ AROUND_TRIAL_S = 3.0
 
 
 def offered(rng: np.random.Generator, spread: float, cps: int, duration_s: float) -> Trial:
-    """Offer a load to a machine, and sample its capacity for this trial."""
+    """Simulate a trial at a load, on a machine whose capacity is sampled for this trial."""
     capacity_cps = CAPACITY_CPS * np.exp(spread * rng.standard_normal())
     messages = round(6 * cps * duration_s)
     refused = round(messages * max(0.0, 1 - capacity_cps / cps))

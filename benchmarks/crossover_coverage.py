@@ -125,7 +125,7 @@ def poisson(rng, per_s, length):
 
 
 def play(rng, queue, offsets, starts, lengths, modes, slowness):
-    """Serve the arrivals. Return their windows, times since the window's start, times spent, and stolen shares."""
+    """Simulate the queue. Return each message's window, time in the window and time spent, and the stolen shares."""
     times = np.concatenate([start + times for start, times in zip(starts, offsets, strict=True)])
     window = np.repeat(np.arange(len(starts)), [len(times) for times in offsets])
     stolen = poisson(rng, queue.bursts_per_s, starts[-1] + lengths[-1])
@@ -186,7 +186,7 @@ def crossed(rng, queue, blocks):
 
 
 def apart(rng, queue, blocks):
-    """Simulate PAIRS of separate runs. They have as many seconds of load as two modes of a crossover run."""
+    """Simulate PAIRS pairs of separate runs, with as many seconds of load as two modes of a crossover run."""
     length = np.array([blocks * WINDOW_S / PAIRS])
     slowness = wander(rng, int(2 * PAIRS * (length[0] + SETUP_S)) + 1)
     slowness *= 1 + queue.slower * np.linspace(0, 1, len(slowness))
@@ -342,7 +342,7 @@ def moving(rng, n):
 
 
 def shares(rng, n, chance):
-    """Sample drop rates. They are 0 in windows without an episode of drops."""
+    """Sample drop rates. A window without an episode of drops has the rate 0."""
     episodes = rng.random((n, ARMS)) < chance
     return 0.002 * episodes * rng.lognormal(0, 1, (n, ARMS))
 

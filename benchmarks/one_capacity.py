@@ -46,7 +46,7 @@ def observe_records(raw: Path) -> dict[System, Observations]:
 
 
 def of_run(document: RunDocument) -> Observations:
-    """Return the observation that one run over UDP provides."""
+    """Return the load, the drop rate and the conditions of one run over UDP."""
     ledger = document.ledger.to_sps
     stolen = [
         finding.value for finding in document.verdict.findings if finding.rule == "steal_share"

@@ -1,4 +1,4 @@
-"""Count the runs that a study needs until its intervals are narrow enough, and test these intervals.
+"""Count the runs until a study's intervals are narrow enough, and test how many contain the median.
 
 The numbers are the table of docs/methodology/precision.md. A study looks at its runs repeatedly, and stops when the
 interval has the wanted precision. For several noises of runs and several precisions, the benchmark prints the mean

@@ -41,7 +41,7 @@ PREDICTOR = GridPredictor(load_config(), load_testbed("simulated-papers"), "open
 def predict(
     change: Mapping[str, Any], arrivals: int, first: int = FIRST_REP
 ) -> pd.DataFrame | None:
-    """Simulate the fitted half of the columns with changed parameters. Return the means, or None if a run fails."""
+    """Simulate the table columns of the fit with changed parameters. Return the means, or None if a run fails."""
     predictor = replace(PREDICTOR, change=change)
     columns = PUBLISHED[[*CELL, "cps"]].assign(column=PUBLISHED.index, without="")
     cases = pd.concat([columns.assign(rep=rep) for rep in range(first, first + arrivals)])

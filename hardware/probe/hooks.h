@@ -27,7 +27,7 @@ enum hook_use {
 	USE_EVERY
 };
 
-/* A hook and its programs. Older kernels pass another number of arguments, which needs another program. */
+/* A hook and its programs. On older kernels, the target may have other arguments, so the hook needs another program. */
 struct hook {
 	enum hook_type type;
 	const char *target;

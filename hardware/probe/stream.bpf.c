@@ -250,7 +250,7 @@ int BPF_PROG(on_stream_call, struct pt_regs *regs, long id)
 	return 0;
 }
 
-/* Send the bytes of a call to user space. All members of its record except seq, length and data are already set. */
+/* Send the bytes of a system call to user space. Of its record, only seq, length and data are not set yet. */
 static __always_inline void emit_transfer(struct probe_transfer *transfer, struct pt_regs *regs, long id,
 					  __u32 seq, __u64 length)
 {

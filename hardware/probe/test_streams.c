@@ -222,10 +222,10 @@ static void test_lost_events(void)
 		size_t from = at[number - 1], size = at[number] - from;
 		uint64_t t = 1000000000ULL * number;
 
-		/* the arrival of the fourth message is lost; it is too late to have arrived before the recording */
+		/* the probe misses the arrival of the fourth message, which arrives long after the recording began */
 		if (number != 4)
 			arrive((uint32_t)from, size, t);
-		/* the end of the second message is lost */
+		/* the probe misses the end of the second message */
 		if (number == 2)
 			size -= 30;
 		read_at((uint32_t)from, text + from, size, t + 10);

@@ -37,9 +37,9 @@ struct switches {
 	int probe; /* socket, -errno, or NO_PROBE */
 	unsigned n_tasks;
 	const pid_t *tasks;
-	struct attributes *wanted; /* one entry per mode and task */
-	int *set_errors;           /* one entry per task, for the current switch */
-	pid_t model;               /* a child process that shows the effect of slice 0 */
+	struct attributes *wanted; /* attributes for each mode and task */
+	int *set_errors; /* result of setting each task in the current switch: 0 or an errno value */
+	pid_t model;     /* a child process that shows the effect of slice 0 */
 };
 
 /*

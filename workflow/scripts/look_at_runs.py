@@ -1,4 +1,4 @@
-"""List the groups of runs that need more repetitions for the study's precision, for one testbed."""
+"""List the groups of runs on one testbed that need more repetitions to reach the study's precision."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Predict the capacity for numbers of cores and threads with the fitted simulator."""
+"""Predict the capacity for other numbers of cores and threads with the fitted simulator."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Simulate the papers' tables and figure 2, the papers' modes without single mechanisms, and a grid of cells."""
+"""Simulate the papers' tables and figure 2, their modes with one mechanism switched off, and a grid of cells."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Bundle reports, summaries, configuration and versions."""
+"""Write an archive with the reports, summaries, configuration and versions of a campaign."""
 
 import json
 from pathlib import Path
