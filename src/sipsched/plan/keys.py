@@ -87,7 +87,8 @@ def read_file(hint: Any, path: Path) -> Any:
     StableError
         The file is not strict YAML, or a key has no value. For other reasons, see `read`.
     """
-    return _value(hint, tidy(read_yaml(path), str(path), empty=False), str(path))
+    content = tidy(read_yaml(path), str(path), empty=False)
+    return (read if is_dataclass(hint) else _value)(hint, content, str(path))
 
 
 def read_value(hint: Any, value: Any, where: str) -> Any:
@@ -191,6 +192,9 @@ def _value(hint: Any, value: Any, where: str) -> Any:
                 _converted(name, key, where, "name"): _value(entry, body, place(where, key))
                 for key, body in value.items()
             }
+        if is_mapping(option) and len(options(hint)) == 1:
+            # msgspec applies no bound on the number of entries to a type that also allows null.
+            raise StableError(f"{where}: expected keys and values, found {shorten(value)}")
         entry = next(iter(get_args(bare(option))), None)
         if is_dataclass(entry) and isinstance(value, list) and value:
             return tuple(_value(entry, item, f"{where}[{i}]") for i, item in enumerate(value))

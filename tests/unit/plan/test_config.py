@@ -467,6 +467,7 @@ def test_every_key_is_described() -> None:
         ({"tuning": {"quite": []}}, "tuning: unknown key 'quite'; did you mean 'quiet'"),
         ({"hosts": {"uac": {}}}, "hosts: expected 3 or more entries, found 1"),
         ({"lock_wait": 1}, "unknown key 'lock_wait'; did you mean 'lock_wait_s'"),
+        ({"hosts": "sps"}, "hosts: expected keys and values, found 'sps'"),
     ],
 )
 def test_a_wrong_testbed_file_names_the_key(
@@ -555,9 +556,16 @@ def test_more_cores_than_the_sps_has() -> None:
         load_testbed("local").check_cores(runs)
 
 
-def test_testbed_file_that_is_not_yaml(tmp_path: Any) -> None:
-    (tmp_path / "bad.yaml").write_text("name: bad\nhosts: [")
-    with pytest.raises(StableError, match=r"bad\.yaml: line \d+ is not YAML"):
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("name: bad\nhosts: [", r"line \d+ is not YAML"),
+        ("local", "expected keys and values, found 'local'"),
+    ],
+)
+def test_testbed_file_without_keys(tmp_path: Any, text: str, expected: str) -> None:
+    (tmp_path / "bad.yaml").write_text(text)
+    with pytest.raises(StableError, match=rf"bad\.yaml: {expected}"):
         load_testbed("bad", tmp_path)
 
 
