@@ -62,7 +62,7 @@ def down(_):
 @task(name="up")
 @one_line_errors
 def vm_up(_, testbed="vm"):
-    """Boot the guest of a testbed of kind vm. Build its image if none exists. The guest runs until `fab vm.down`."""
+    """Boot the guest of a testbed of kind vm, which then runs until `fab vm.down`. Build its image if none exists."""
     bed = load_testbed(testbed)
     prepare_machine(bed)
     vm.bring_up(bed)
@@ -83,7 +83,7 @@ def vm_down(_):
 @task(name="check")
 @one_line_errors
 def virtual_check(_, kernel="6.1", cores="4", mips="2000", quantum_ns="5000"):
-    """Test the virtual time of an emulated guest: loop count, equal speed, waits in a queue. Exit code 1: wrong."""
+    """Test the virtual time of an emulated guest by loop counts and waits. The exit code is 1 if a test fails."""
     clock = VirtualClock(
         cores=count("cores", cores),
         mips=count("mips", mips),
@@ -133,7 +133,7 @@ def count(option, text):
 @task
 @one_line_errors
 def doctor(_, testbed="local"):
-    """List what a testbed can measure, and how to fix the rest. Exit code 1: the testbed can measure nothing."""
+    """List what a testbed can measure, and how to fix the rest. The exit code is 1 if it can measure nothing."""
     lines, possible = look.doctor(load_testbed(testbed), load_config(Path("config/config.yaml")))
     for line in lines:
         print(line)
@@ -163,7 +163,7 @@ def check(_, testbed="local"):
 @task
 @one_line_errors
 def verify(_, raw="raw"):
-    """Compare every record with the sizes and SHA-256 in its run.json. Exit code 1: a record is damaged."""
+    """Compare all records with the sizes and SHA-256 in run.json. The exit code is 1 if a record is damaged."""
     verification = verify_records(Path(raw))
     for line in verification.lines:
         print(line)
@@ -174,7 +174,7 @@ def verify(_, raw="raw"):
 @task
 @one_line_errors
 def reduce(_, raw="raw", results="results/runs", to="reduced/raw"):
-    """Copy every record with its summaries, without its single messages."""
+    """Copy every record with its summaries, but without its single messages."""
     for document in sorted(Path(raw).rglob("rep~*/run.json")):
         run = document.parent.relative_to(raw)
         if ".failed-" not in run.name:
