@@ -18,7 +18,7 @@ SENT_BY_UAC, SENT_BY_UAS = ("INVITE", "ACK", "BYE"), ("180", "200_INVITE", "200_
 
 
 def build(part: str, program: str, folder: Path) -> Path:
-    """Build a program of a folder of hardware/, with sanitizers."""
+    """Build a program of one folder of hardware/ with sanitizers, and return its path."""
     return build_native(part, folder, program, cflags=SANITIZED) / program
 
 

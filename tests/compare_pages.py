@@ -15,11 +15,11 @@ from urllib.parse import unquote
 
 VERSIONS = re.compile(r"sipsched [0-9]|SHA-256|[0-9a-f]{40}|-g[0-9a-f]{7}")
 SILENT = {"script", "style", "pre"}
-"""Elements whose text is not compared: `pre` contains the code of the page."""
+"""Elements whose text the program ignores. `pre` contains the code of the page."""
 
 
 class Reader(HTMLParser):
-    """Collects the lines of a page: text, alternative texts, and embedded files."""
+    """A parser that collects the lines of a page: text, alternative texts, and embedded files."""
 
     def __init__(self) -> None:
         super().__init__()

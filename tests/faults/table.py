@@ -129,7 +129,7 @@ def proxy_main() -> int:
 
 
 def proxy_worker() -> int:
-    """Return the process id of a worker that receives SIP. The proxy forks these workers first."""
+    """Return the process id of a worker that receives SIP. The proxy forks its receiving workers first."""
     return children(proxy_main())[0]
 
 
@@ -460,7 +460,7 @@ def cut_connections(target: Target) -> Iterator[None]:
 
 
 SPS_LINK = ("sipsched-sps", "uas0")
-"""The SPS's end of the UAS's link."""
+"""The interface of the SPS on the link to the UAS."""
 CASES = (
     # These faults kill processes.
     Case("snakemake killed", kill_target, None, through_snakemake=True),

@@ -71,7 +71,7 @@ def started(folder, *options, before=()):
         yield address
     finally:
         with suppress(ProcessLookupError):
-            # the processes of make and of JupyterLab
+            # stop the whole process group, which contains make and JupyterLab
             os.killpg(server.pid, signal.SIGTERM)
         server.wait(timeout=TIMEOUT_S)
 
@@ -169,7 +169,7 @@ def test_runs_and_an_interval_are_chosen_down_to_single_messages(lab, browser):
 
 
 def test_jupyterlab_starts_without_root_too(nobody):
-    """The other test starts JupyterLab as root."""
+    """Start JupyterLab as an ordinary user, because the other test starts it as root."""
     with tempfile.TemporaryDirectory() as home:
         Path(home).chmod(0o777)
         with started(Path(home), before=nobody):

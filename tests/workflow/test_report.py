@@ -73,7 +73,7 @@ def check_page(browser, page, path):
     for scheme in ("light", "dark"):
         assert findings(browser, scheme) == []
     widths = {}
-    # Paper does not scroll: A4 without its margins is 186 mm, 703 px wide.
+    # Test the width of paper, which does not scroll: A4 without its margins is 186 mm or 703 px wide.
     for width, media in ((390, ""), (768, ""), (1200, ""), (703, "print")):
         metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
         browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)

@@ -446,7 +446,7 @@ def test_loads_around_a_crossing_are_planned_once_it_is_found(project: Path) -> 
     jobs = planned_jobs(project)
     assert "find_crossing" not in jobs
     runs = study.runs("local", {point: (1900, 2000)})
-    # half and four fifths of the load that the search found
+    # the loads are half and four fifths of the load that the search found
     assert {run.cps for run in runs} == {950, 1520}
     assert jobs["measure_run"] == jobs["summarise_run"] == jobs["reduce_windows"] == len(runs)
     # without a search or its record, the plan is empty, and the page says so

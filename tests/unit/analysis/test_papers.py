@@ -12,8 +12,8 @@ from published_audit import audit
 from sipsched.analysis import papers
 from sipsched.errors import StableError
 
-# Loads × metrics: five numbers of threads (six cores: four) with two loads each. Table I of the multi-core paper lacks
-# a row, and the single-core paper does not count call set-up separately.
+# The numbers are loads × metrics: five numbers of threads (four on six cores) with two loads each. Table I of the
+# multi-core paper lacks a row, and the single-core paper does not count call set-up separately.
 CELLS = {
     ("multicore", "I"): 10 * 7,
     ("multicore", "II"): 10 * 8,

@@ -22,7 +22,7 @@ def test_first_come_first_served_agrees_with_a_simulated_queue() -> None:
     n, mean, sigma = 400_000, 50.0, 0.8
     service = rng.lognormal(np.log(mean) - sigma**2 / 2, sigma, n)
     gaps = rng.exponential(mean / 0.6, n)
-    # Lindley's recursion, computed by running minima
+    # compute Lindley's recursion by running minima
     walk = np.concatenate(([0], np.cumsum(service[:-1] - gaps[1:])))
     waits = walk - np.minimum.accumulate(walk)
     assert fcfs(mean, 0.6, np.expm1(sigma**2)) == pytest.approx(

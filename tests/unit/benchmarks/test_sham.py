@@ -26,7 +26,7 @@ def results(folder: Path, raw: Path, **options: object) -> Path:
 
 
 def test_sham_and_reference_come_from_valid_blocks(tmp_path: Path) -> None:
-    # the first block's switch failed
+    # the switch in the first block failed
     folder = results(tmp_path / "results", tmp_path / "raw", broken=[0, 1, 2])
     (ds,) = sham.find([folder])
     found = sham.pairs(ds)
@@ -71,7 +71,7 @@ def test_a_missing_measurement_is_not_a_test() -> None:
 
 
 def test_the_interval_of_a_rate_is_that_of_a_binomial() -> None:
-    # expected values by hand: 5 of 100 at 95 %, Clopper and Pearson 1934
+    # these values for 5 of 100 were computed by hand (Clopper and Pearson 1934)
     low, high = sham.Rate(5, 100, 100).interval
     assert (low, high) == pytest.approx((0.0164, 0.1128), abs=1e-4)
     assert sham.Rate(0, 10, 10).interval == pytest.approx((0, 0.3085), abs=1e-4)

@@ -5,7 +5,7 @@ import pytest
 from sipsched.errors import StableError
 from sipsched.measure.cpu_layout import cpu_mask, parse_cpu_list, parse_lscpu
 
-# lscpu --parse=CPU,CORE,SOCKET,NODE,CACHE on two sockets of four cores, CPU 3 offline
+# the output of lscpu --parse=CPU,CORE,SOCKET,NODE,CACHE on two sockets of four cores; CPU 3 is offline
 TWO_SOCKETS = """\
 # The following is the parsable format, which can be fed to other
 # programs. Each different item in every column has an unique ID
@@ -34,7 +34,7 @@ DEBIAN_12 = """\
 6,6,1,0,,6,6,6,4
 7,7,1,0,,7,7,7,4
 """
-# with SMT: CPUs 0 and 2 are one core
+# on this machine with SMT, CPUs 0 and 2 are one core
 SIBLINGS = "# CPU,Core,Socket,Node\n0,0,0,,\n1,1,0,,\n2,0,0,,\n3,1,0,,\n"
 
 

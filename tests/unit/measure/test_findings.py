@@ -101,7 +101,7 @@ def test_every_rule_has_a_number() -> None:
     ("load", "grade", "rules"),
     [
         (observed(), VALID, set()),
-        # no call came back: the link to the UAS was down
+        # no call completed, because the link to the UAS was down
         (observed(completed=0), INVALID, {"calls_failed_unexplained"}),
         # the UAS was killed two seconds into the load
         (
@@ -219,7 +219,7 @@ def with_connections(
     ("load", "grade", "rules"),
     [
         (over_tcp(0, 0), VALID, set()),
-        # an overload: calls wait, with their messages in buffers
+        # in an overload, calls wait, and their messages are in buffers
         (over_tcp(1000, 1000, residual=7000), VALID, set()),
         (with_connections(over_tcp(1000, 1000, residual=7000)), VALID, set()),
         (over_tcp(1000, 1000, residual=7001), INVALID, {"ledger_residual"}),
@@ -248,7 +248,7 @@ def test_a_load_over_tcp_is_graded(load: Observed, grade: str, rules: set[str]) 
     ("told", "grade", "rules"),
     [
         ({"clients": 16}, VALID, set()),
-        # connections that instances opened to answer a client that had left
+        # instances opened four connections to answer clients that had disconnected
         ({"clients": 20, "answering": 4}, VALID, set()),
         ({"clients": 20}, SUSPECT, {"foreign_connections"}),
         ({"clients": 616, "broken": 208}, INVALID, {"foreign_connections", "broken_streams"}),

@@ -24,7 +24,7 @@ from sipsched.testbed.inventory import load_testbed
 from sipsched.validity.ledger import Tally
 
 CAMPAIGN = load_config()
-# Kamailio 5.6.3 with too little shared memory
+# the log of Kamailio 5.6.3 with too little shared memory
 KAMAILIO_LOG = """\
  5(4242) ERROR: <core> [core/mem/q_malloc.c:297]: qm_find_free(): qm_find_free(0x7f, 4480); Free fragment not found!
  5(4242) ERROR: tm [h_table.c:424]: build_cell(): could not allocate shared memory from shm pool

@@ -114,7 +114,7 @@ def test_a_full_disk_leaves_no_record_of_a_search(campaign: Config, small_disk: 
 @pytest.mark.parametrize(
     ("bed", "mode", "expected", "label"),
     [
-        # config/modes.yaml, enhanced, 2 cores, 8 threads, one processor
+        # the settings of mode enhanced in config/modes.yaml for 2 cores, 8 threads and one processor
         (
             CFS,
             "enhanced",
@@ -398,7 +398,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-# libraries ask for the platform as they are loaded, and would find Linux without its calls
+# import these libraries first, because they look for calls of Linux when they are loaded
 import dask.array, numba, xarray
 
 for module, starts in ((os, ("sched_", "memfd_", "pidfd_", "eventfd", "posix_f")), (select, "epoll"),

@@ -22,7 +22,7 @@ ONE_CORE = {
     ("enhanced", 1, 8): 78.0,
 }
 LOADS = (1000, 1400, 1800, 1900, 2000, 2100, 2200, 2400)
-# Amdahl's law with a serial share of 10 %, by cores
+# the capacities follow Amdahl's law with a serial share of 10 %
 SERIAL = 0.1
 MANY_CORES = {
     ("enhanced", cores, scaling.paper_threads(1, cores)): 80.0 * (1 + SERIAL * (cores - 1))

@@ -265,7 +265,7 @@ def test_the_comparison_of_the_reference_with_itself_is_the_first_row() -> None:
     (figure,) = effects.figures(found).parts
     assert effects.ordered_modes(found[0]) == ["fifo", "batch"]
     assert "The A/A is within chance" in figure.seen[0]
-    # a point with a title for each of three rows and two quantities
+    # the figure has one point with a title for each of three rows and two quantities
     assert figure.wide.count("<title>") == 6
     rows = effects.tables(found).parts[0].rows
     assert [row[0] for row in rows] == ["default", AA, "fifo", "batch"]
@@ -409,7 +409,7 @@ def test_rows_of_words_and_rows_of_loads_are_shown() -> None:
 def test_printed_numbers_are_shown_only_beside_the_same_comparison() -> None:
     run = Run(mode="baseline,enhanced", cps=1000)
     _, found = of(synthetic.windows(run, {"baseline": {}, "enhanced": FIFO}, steps=STEPS))
-    # Table III of the single-core paper, 8 threads
+    # these numbers are in Table III of the single-core paper, for 8 threads
     published = effects.printed(found[0])
     assert "Table III" in published
     assert "33.1 %" in published

@@ -40,7 +40,7 @@ def test_the_load_nearest_to_eighty_percent_of_capacity_is_shown(tmp_path):
     identities = [part.identity for part in figures if isinstance(part, Figure)]
     assert identities == ["figure-waterfall", "figure-lanes", "figure-heat"]
     assert "SHA-256" in text(page.versions(found))
-    # 2000 cps of a capacity of 4000 cps
+    # the load of 2000 cps is half of the capacity of 4000 cps
     far = page.answer(read(tmp_path, synthetic.capacity(4000.0, **system))).line
     assert "30 points below 80 %, and no recorded load is nearer" in far
 

@@ -59,7 +59,7 @@ def test_the_best_cost_is_found_and_compared_with_the_default():
     assert free.comparison.percent_lower.estimate == pytest.approx(63.0, abs=0.1)
     assert free.p_value < 0.001
     text = " ".join(migration_cost.best(found).lines)
-    # PDR and K_rcv, each on 2, 4 and 6 cores
+    # the text names the best cost for PDR and for K_rcv, each on 2, 4 and 6 cores
     lowest = re.findall("lowest at ([^,;:]+)", text)
     assert lowest == [*["0"] * 4, *["500\u00a0µs"] * 2]
     table = migration_cost.costs(found)

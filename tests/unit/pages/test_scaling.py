@@ -139,7 +139,7 @@ def test_the_room_on_a_shared_cpu_follows_from_the_control_runs() -> None:
     gained = {
         each.one.place.sut: each for each in speed_ups(carried(campaign, crossings), campaign)
     }
-    # 0.3 of a CPU per 1000 cps, at 2400 cps on two cores
+    # the generators use 0.3 of a CPU per 1000 cps, so at 2400 cps the rest of two cores is left
     assert gained["kamailio-udp"].room == pytest.approx(2 - BUSY * 2.4, rel=0.02)
     # the proxy never has more than the existing CPUs
     assert gained["kamailio-udp-partitioned"].room == pytest.approx(1.0)

@@ -86,7 +86,7 @@ def test_nearer_to_the_knee_windows_are_longer() -> None:
     windows = [window_s for window_s, _, _ in found]
     assert windows == sorted(windows)
     assert windows[0] == 0.5
-    # E[S] / (1 - sqrt(0.95))^2
+    # the third value is E[S] / (1 - sqrt(0.95))^2
     assert found[3][2] == pytest.approx(0.0936, rel=0.01)
     assert all(window_s >= 5 * washout_s for window_s, washout_s, _ in found)
 

@@ -11,7 +11,7 @@ from sipsched.plan.modes import Counts, Policy, Setting, find_mode, load_modes, 
 
 DECLARED = load_modes()
 THREADS = (2, 4, 6, 8, 16)
-# Krishnamurthy and Rouskas 2015, sections III-A and III-B: latency, min granularity, wake-up granularity
+# latency, min granularity and wake-up granularity of Krishnamurthy and Rouskas 2015, sections III-A and III-B
 SINGLE_CORE = {
     ("baseline", 2): (1_000_000, 100_000, 25_000),
     ("baseline", 4): (1_000_000, 100_000, 25_000),

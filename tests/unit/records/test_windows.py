@@ -60,7 +60,7 @@ def test_cpu_time_per_message_is_computed_per_window(quiet: xr.Dataset) -> None:
 
 
 def test_the_service_of_a_message_is_its_time_on_cpu(quiet: xr.Dataset) -> None:
-    # lognormal with a median of 90 us and sigma 0.5, without the time off CPU
+    # service times are lognormal with a median of 90 us and sigma 0.5, and exclude the time off the CPU
     assert float(quiet["service"].mean()) == pytest.approx(90 * np.exp(0.125), rel=0.03)
     assert float(quiet["service_scv"].mean()) == pytest.approx(np.expm1(0.25), rel=0.1)
 

@@ -17,7 +17,7 @@ def poisson(seed: int) -> np.ndarray:
 
 
 def bursts_of_a_tick() -> np.ndarray:
-    """Make calls as SIPp starts them: 8 calls back to back every 4 ms."""
+    """Make calls as SIPp starts them: 8 calls at once every 4 ms."""
     return np.repeat(np.arange(CALLS // 8) * 4_000_000, 8) + np.tile(
         np.arange(8) * 5_000, CALLS // 8
     )

@@ -55,7 +55,7 @@ def test_refused_datagrams_are_accounted_for() -> None:
 
 @pytest.mark.parametrize("refused", [0, 40])
 def test_messages_between_front_and_instances_stay_within_the_sps(refused: int) -> None:
-    # 3,000 requests in one direction over the loopback interface, and 4,000 answers in the other, some of which were
+    # 3,000 requests pass in one direction over the loopback interface, and 4,000 answers in the other; some were
     # refused
     sps = host((13000 - refused, 0, refused, 14000, refused, 0, 0))
     sps["after"]["/proc/net/dev"] = sps["after"]["/proc/net/dev"].replace(

@@ -11,7 +11,7 @@ LIMIT = 0.01
 def observations(
     cps: list[float], loss: list[float], cpu_us: list[float] | None = None, gap_s: float = 10
 ) -> Observations:
-    """Make consecutive trials."""
+    """Return trials that follow each other without a gap."""
     n = len(cps)
     return Observations(
         np.arange(n) * gap_s,

@@ -54,7 +54,7 @@ def test_queue_is_stable_with_much_room():
 def test_queue_with_much_room_waits_as_allen_and_cunneen_say(scv):
     wait = queues.endless_wait_us(24_000, 75, 2, scv)
     assert queues.queue(24_000, 75, 2, 20_000, scv).waiting_us == pytest.approx(wait)
-    # Pollaczek and Khinchine's formula, which is exact for one server
+    # compare with the formula of Pollaczek and Khinchine, which is exact for one server
     one = queues.endless_wait_us(12_000, 75, 1, scv)
     assert one == pytest.approx((1 + scv) / 2 * 0.9 / 0.1 * 75)
     assert queues.endless_wait_us(30_000, 75, 2) == np.inf
@@ -62,7 +62,7 @@ def test_queue_with_much_room_waits_as_allen_and_cunneen_say(scv):
 
 @pytest.mark.parametrize("scv", [0, 0.3, 4])
 def test_queue_without_waiting_places_is_erlangs_for_any_service(scv):
-    # Erlang's loss formula by its recursion
+    # compute Erlang's loss formula by its recursion
     loss = 1.0
     for servers in range(1, 6):
         loss = 3 * loss / (servers + 3 * loss)
@@ -80,7 +80,7 @@ def test_the_queue_capacity_refuses_one_percent():
     for scv in (0.0, 1.0, 2.5):
         cps = queues.queue_capacity_cps(75, 2, 229, scv)
         assert queues.queue(6 * cps, 75, 2, 229, scv).blocking == pytest.approx(0.01)
-    # Erlang's loss formula of one server: ρ / (1 + ρ)
+    # Erlang's loss formula for one server is ρ / (1 + ρ)
     assert queues.queue_capacity_cps(75, 1, 1) == pytest.approx(1 / 99 / 75e-6 / 6)
     # with unlimited places, the upper bound is the rate of the servers plus 1 %
     endless = queues.queue_capacity_cps(75, 2, 1_000_000)

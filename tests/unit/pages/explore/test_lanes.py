@@ -46,7 +46,7 @@ def test_recorded_work_during_the_wait_is_drawn_and_described(one_behind_another
     assert "For 2 µs (0 %) of the wait" in seen
     assert "For 808 µs (100 %), a worker held a message" in seen
     assert "nothing is recorded:" not in seen
-    # one bar for the wait, and one mark in the legend
+    # the figure has one bar for the wait, and one mark in the legend
     assert figure.wide.count("fill: var(--series5)") == 1 + 1
 
 

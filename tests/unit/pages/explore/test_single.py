@@ -23,7 +23,7 @@ def test_each_message_of_an_interval_has_a_line_with_its_kind_and_worker(message
     count = 12
     length_s = float(messages.at_s[count] - messages.at_s[0]) - 1e-9
     figure = single(messages, 0.0, length_s)
-    # one bar per message, and one in the legend
+    # the figure has one bar per message, and one bar in the legend
     assert figure.wide.count(f"fill: {WAITS}") == count + 1
     workers = len(set(messages.worker[:count].tolist()))
     longest = number(messages.wait_us[:count].max())

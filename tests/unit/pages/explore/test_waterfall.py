@@ -40,7 +40,7 @@ def test_the_longest_stage_is_named(tmp_path):
     assert "is spent with a worker that holds it and is off its CPU." in figure.seen[0]
     assert figure.seen[0].startswith("A usual ")
     assert figure.seen[1].startswith("A slow ")
-    # each stage has one bar per type in both panels, and one in the legend
+    # each stage has one bar per type in each of the two panels, and one bar in the legend
     for color in range(len(STAGES)):
         assert figure.wide.count(f"fill: var(--series{color})") == 2 * 6 + 1
     assert figure.narrow != figure.wide
