@@ -290,7 +290,7 @@ def followed(rng, coefficient, shape):
 
 
 def in_random_order(rng, series):
-    """Assign the windows of a series to the three arms, in random order within each block."""
+    """Assign the windows of each block at random to the reference, the other mode and the sham."""
     return rng.permuted(series.reshape(-1, ARMS), axis=1)
 
 

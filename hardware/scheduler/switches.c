@@ -15,7 +15,7 @@
 #include "probe_control.h"
 #include "switches.h"
 
-#define NO_PROBE    (-4096) /* differs from every negative errno value */
+#define NO_PROBE    (-4096) /* a value that no negative errno has */
 #define CONTENT_MAX 4096
 
 static bool is_fair(const struct attributes *task)

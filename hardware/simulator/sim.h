@@ -123,7 +123,7 @@ struct cpu {
 	uint64_t irq_ns; /* time that no task was charged for, including the whole current entry */
 	uint64_t next_tick;
 	uint64_t next_stall;
-	/* Datagrams whose interrupt comes at `at`, or with the first datagram's interrupt. */
+	/* Datagrams that wait for their interrupt. It comes at the time `at`, or with the first datagram's interrupt. */
 	struct fifo raised;
 	struct fifo backlog; /* softirqs and stalls; the first has begun and ends at `at` */
 	struct fair_rq fair;

@@ -304,7 +304,7 @@ static void test_switches_eevdf(void)
 	other = m;
 	other.slice_ns = 4 * MS;
 	expect_switch("longer slices", &m, &other, 1, BOTH, LENGTH(BOTH), "0:A 2:B 4:A 8:B 12:-");
-	/* The switch changes no setting: workers leave the queue and return to the same place. */
+	/* The switch changes no setting: workers leave the queue and return to the same position. */
 	expect_switch("sham", &m, &m, 3.3, BOTH, LENGTH(BOTH), "0:A 2:B 4:A 6:B 8:A 10:B 12:-");
 }
 
@@ -325,7 +325,7 @@ static void test_switches_cfs(void)
 	other = m;
 	other.policy = POLICY_RR;
 	expect_switch("CFS to RR", &m, &other, 3, script, LENGTH(script), "0:A 20:B 21:-");
-	/* B is again placed half a latency before A, and preempts A. */
+	/* B's virtual runtime is again set half a latency below A's, so B preempts A. */
 	expect_switch("CFS from RR", &other, &m, 3, script, LENGTH(script), "0:A 5.5:B 6.5:A 21:-");
 }
 
