@@ -267,7 +267,7 @@ def draw_queue(case, seed):
 
 
 def stationary(case, seed):
-    """Return the difference of log means between two modes if the mode never changes during a run."""
+    """Return the difference of log means between a run in one mode and a run in the other mode."""
     name, blocks = case
     rng = np.random.default_rng([seed, 77, list(QUEUES).index(name)])
     queue, lengths = QUEUES[name], np.full(blocks, WINDOW_S)

@@ -37,9 +37,9 @@ struct call_record {
 	uint64_t t_intended; /* scheduled start: t0 + the schedule's offset */
 	/* Time of the first send of INVITE. With one connection per call, it is the time of connect(). */
 	uint64_t t_invite;
-	uint64_t t_first_response; /* first answer to INVITE, often 100 */
-	uint64_t t_ringing;        /* first 180 */
-	uint64_t t_ok_invite;      /* first 2xx to INVITE */
+	uint64_t t_first_response; /* first answer to INVITE, often with code 100 */
+	uint64_t t_ringing;        /* first answer with code 180 */
+	uint64_t t_ok_invite;      /* first 2xx answer to INVITE */
 	uint64_t t_ack;            /* first send of ACK */
 	uint64_t t_bye;            /* first send of BYE */
 	uint64_t t_ok_bye;         /* first final answer to BYE */

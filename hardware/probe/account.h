@@ -88,7 +88,7 @@ struct account_gap {
 };
 
 struct account_stop {
-	__u64 ns; /* longest time that one task was stopped */
+	__u64 ns; /* longest time that a task of the proxy was stopped */
 	__s32 pid;
 	__u32 traced; /* how often a tracer stopped a task */
 };

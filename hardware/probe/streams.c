@@ -25,7 +25,7 @@ struct mark {
 	uint32_t rmem;
 };
 
-/* The marks of one hook, in the order in which the bytes passed. */
+/* The segments that passed one hook, in the order in which they passed. */
 struct marks {
 	struct mark *at;
 	size_t first;
@@ -95,7 +95,7 @@ static void *must(void *memory)
 static void add_mark(struct marks *marks, const struct probe_segment *segment)
 {
 	if (marks->n == MARKS_MAX) {
-		/* drop the oldest mark, because no worker reads the data of this connection */
+		/* forget the oldest segment, because no worker reads the data of this connection */
 		marks->first++;
 		marks->n--;
 	}
@@ -117,7 +117,7 @@ static void add_mark(struct marks *marks, const struct probe_segment *segment)
 	marks->n++;
 }
 
-/* Return the first mark of a byte, or NULL if the probe did not see the byte pass. */
+/* Return the segment with which a byte first passed the hook, or NULL if the probe did not see the byte. */
 static const struct mark *find_mark(const struct marks *marks, uint32_t seq)
 {
 	for (size_t i = marks->first; i < marks->first + marks->n; i++) {
