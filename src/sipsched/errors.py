@@ -1,39 +1,39 @@
-"""Errors, classified by their remedy."""
+"""The errors of this package. The class of an error says whether another attempt can help."""
 
 from pathlib import Path
 
 
 class SipschedError(Exception):
-    """Base of all errors of this package. The message is one line."""
+    """The base class of all errors of this package. Its message is one line."""
 
     def __str__(self) -> str:
-        """Return the message in one line. A name from another program can contain line breaks."""
+        """Return the message in one line, although a name from another program can contain line breaks."""
         return " ".join(super().__str__().splitlines())
 
     def _render_traceback_(self) -> list[str]:
-        """Return the error as one line, which a notebook shows instead of a traceback."""
+        """Return the error as one line. A notebook shows this line instead of a traceback."""
         return [f"{type(self).__name__}: {self}"]
 
 
 class StableError(SipschedError):
-    """A wrong configuration or a missing feature. Another attempt cannot help."""
+    """The error for a wrong configuration or a missing feature. Another attempt cannot help."""
 
 
 class ComputedFileError(StableError):
-    """A computed file that is damaged or has another version.
+    """The error for a computed file that is damaged or has another version.
 
-    After its deletion, the workflow can compute the file again.
+    If the file is deleted, the workflow can compute it again.
     """
 
     def __init__(self, message: str, path: Path) -> None:
-        """Store the message and the path of the file."""
+        """Store the error message and the path of the file."""
         super().__init__(message)
         self.path = path
 
 
 class TransientError(SipschedError):
-    """A lost connection, a time-out or a disturbed run. Another attempt can help."""
+    """The error for a lost connection, a time-out or a disturbed run. Another attempt can help."""
 
 
 class LostError(TransientError):
-    """An unreachable host. Other jobs on its testbed may fail, too."""
+    """The error for an unreachable host. Other jobs on the testbed of this host may also fail."""

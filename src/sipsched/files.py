@@ -1,4 +1,4 @@
-"""Atomically written files, and readers of JSON and zstd files with clear errors."""
+"""Functions that write files in one atomic step, and functions that read JSON and zstd files with clear errors."""
 
 import hashlib
 import json
@@ -15,9 +15,9 @@ import msgspec
 from sipsched.errors import StableError
 
 PACKED_BYTES, UNPACKED_BYTES = 1 << 16, 1 << 20
-"""Sizes of the pieces in which a zstd file is read. These pieces fit into the processor's cache."""
+"""Sizes in bytes of the pieces in which a zstd file is read. A piece fits into the processor's cache."""
 SEAL = "sha256"
-"""The last key of a sealed JSON file: the SHA-256 of every byte of the file before this key's line."""
+"""The last key of a sealed JSON file. Its value is the SHA-256 of all bytes before the line of this key."""
 _SEAL_LINE = ' "{}": "{}"\n}}\n'
 SEAL_BYTES = len(_SEAL_LINE.format(SEAL, hashlib.sha256().hexdigest()))
 _SEALED = re.compile(rf' "{SEAL}": "([0-9a-f]{{64}})"\n}}\n'.encode())
@@ -25,12 +25,12 @@ _SEALED = re.compile(rf' "{SEAL}": "([0-9a-f]{{64}})"\n}}\n'.encode())
 
 @contextmanager
 def whole(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside a file. At the end of the block, the temporary file replaces the file.
+    """Yield a temporary path beside a file. At the end of the `with` block, the temporary file replaces the file.
 
     Parameters
     ----------
     path
-        The file; its folder is created. After an error in the block, the file is unchanged.
+        Path of the file. Its folder is created. After an error in the `with` block, the file is unchanged.
 
     Raises
     ------
@@ -42,7 +42,7 @@ def whole(path: Path) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield partial
         partial.replace(path)
-    # on a full disk, netCDF's library only raises RuntimeError: NetCDF: HDF error
+    # If the disk is full, the netCDF library only raises RuntimeError: NetCDF: HDF error.
     except (OSError, RuntimeError) as error:
         raise StableError(
             f"{path}: cannot write: {error}; {free_bytes(path) >> 20} MiB are free there; "
@@ -53,7 +53,7 @@ def whole(path: Path) -> Iterator[Path]:
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a JSON file atomically, indented by a space per level.
+    """Write a JSON file in one atomic step. Each level is indented by one space.
 
     Raises
     ------
@@ -65,20 +65,20 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def free_bytes(path: Path) -> int:
-    """Return the number of free bytes on the disk of a file or folder. The file or folder need not exist."""
+    """Return the number of free bytes on the disk of a file or folder, even if the file does not exist."""
     folder = next(place for place in (path, *path.absolute().parents) if place.exists())
     return shutil.disk_usage(folder).free
 
 
 def read_json(path: Path, schema_version: int | None, remedy: str) -> dict[str, Any]:
-    """Read a JSON file of sipsched.
+    """Read a JSON file that sipsched has written.
 
     Parameters
     ----------
     schema_version
-        Required value of the file's `schema_version`; None for a file without this key.
+        Required value of the key `schema_version`; None for a file without this key.
     remedy
-        Advice for an unexpected file, for the error's text.
+        Advice for the error message, if the file is not as expected.
 
     Raises
     ------
@@ -89,25 +89,25 @@ def read_json(path: Path, schema_version: int | None, remedy: str) -> dict[str, 
 
 
 def seal(text: str) -> str:
-    """Add the key `sha256` to the text of a JSON object.
+    """Add the key `sha256` to the text of a JSON object, so that later changes are detectable.
 
     Parameters
     ----------
     text
-        The object, with at least one key and without `sha256`.
+        The text of the object, with at least one key and without the key `sha256`.
 
     Returns
     -------
     str
-        The same object with `sha256` as its last key. Its value is the SHA-256 of all bytes before the last two lines,
-        so `head -c -80 run.json | sha256sum` prints the same value.
+        The text of the object with `sha256` as its last key. The value is the SHA-256 of all bytes before the last two
+        lines. So `head -c -80 run.json | sha256sum` prints the same value.
     """
     rest = text.rstrip().removesuffix("}").rstrip() + ",\n"
     return rest + _SEAL_LINE.format(SEAL, hashlib.sha256(rest.encode()).hexdigest())
 
 
 def read_sealed(path: Path, schema_version: int | None, remedy: str) -> dict[str, Any]:
-    """Read a JSON file that `seal` made, including the key `sha256`, and check that no byte of it has changed.
+    """Read a JSON file that `seal` made, including the key `sha256`, and check that no byte has changed.
 
     Raises
     ------
@@ -127,12 +127,12 @@ def read_sealed(path: Path, schema_version: int | None, remedy: str) -> dict[str
 
 
 def read_seal(path: str) -> str | None:
-    """Read only the last key of a sealed file, which identifies the file's content; None without this key.
+    """Read only the SHA-256 at the end of a sealed file, which identifies the content; None for other files.
 
-    `read_sealed` checks that the content is unchanged.
+    This function does not check the content. `read_sealed` does.
     """
     try:
-        # a Path per record would double the time for 36,000 records
+        # The argument is a text, because a Path object per record would double the time for 36,000 records.
         descriptor = os.open(path, os.O_RDONLY)
     except OSError:
         return None
@@ -172,12 +172,12 @@ def _parsed(data: bytes, path: Path, schema_version: int | None, remedy: str) ->
 
 
 def parse_json(text: str) -> Any:
-    """Parse JSON strictly.
+    """Parse JSON, and raise an error for everything that RFC 8259 does not allow.
 
     Raises
     ------
     ValueError
-        The text does not follow RFC 8259, or a number is beyond the range of a float.
+        The text does not follow RFC 8259, or a number is outside the range of a float.
     """
     try:
         return msgspec.json.decode(text)
@@ -188,28 +188,28 @@ def parse_json(text: str) -> Any:
 
 
 def read_zstd(path: Path, what: str, remedy: str) -> bytes:
-    """Read a complete zstd file: see `zstd_pieces`."""
+    """Read the whole content of a zstd file. See `zstd_pieces` for the arguments and errors."""
     return b"".join(zstd_pieces(path, what, remedy))
 
 
 def zstd_pieces(path: Path, what: str, remedy: str) -> Iterator[bytes]:
-    """Read a zstd file piece by piece.
+    """Yield the content of a zstd file in pieces.
 
     Parameters
     ----------
     path
         The file.
     what
-        Kind of the content, such as `trace`, for the error's text.
+        Kind of the content, such as `trace`, for error messages.
     remedy
-        Advice for an unexpected file, for the error's text.
+        Advice for the error message, if the file is not as expected.
 
     Raises
     ------
     StableError
         The file is missing, is not zstd, is damaged, or ends inside a frame.
     """
-    # Imported here, because it takes 35 ms that the start of the workflow does not need.
+    # The import is here because it takes 35 ms, and the start of the workflow does not need zstandard.
     import zstandard
 
     try:
@@ -222,7 +222,7 @@ def zstd_pieces(path: Path, what: str, remedy: str) -> Iterator[bytes]:
         raise StableError(f"{path}: not a zstd file: expected {expected}, {found}; {remedy}")
     length, view = 0, memoryview(rest)
     while view:
-        # Some frames do not state their size. Only a decompressobj reports that such a frame ends early;
+        # Some frames do not state their size. If such a frame ends early, only a decompressobj reports this.
         # ZstdDecompressor.decompress and stream_reader do not.
         frame = zstandard.ZstdDecompressor().decompressobj(write_size=UNPACKED_BYTES)
         while view and not frame.eof:

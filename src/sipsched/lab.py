@@ -1,4 +1,4 @@
-"""The interface of `import sipsched`: runs, their messages in xarray, figures, controls (docs/api.md)."""
+"""The functions and classes of `import sipsched`: runs, their messages in xarray, figures, controls (docs/api.md)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -31,72 +31,72 @@ from sipsched.words import plural
 
 __all__ = ["Plots", "Runs", "open", "open_messages", "quantiles"]
 RECORDS = ("raw", "recorded/raw", "recorded/fit")
-"""Folders of records in search order: the user's own records, the recorded campaign, and runs with messages."""
+"""Folders of records in the order of search: the user's own records, then the project's published records."""
 RECORDS_WITH_MESSAGES = ("raw", "recorded/fit", "recorded/raw")
-"""Folders in search order for single messages. Few runs of the recorded campaign have single messages."""
+"""Folders in the order of search if single messages are needed, which few runs of `recorded/raw` have."""
 MOST_LISTED = 8
-"""Number of values of a key that `repr` lists."""
+"""Largest number of values that `repr` lists for a setting."""
 
 
 @dataclass(frozen=True, repr=False)
 class Runs(Catalogue):
-    """Recorded runs of one testbed; Jupyter shows them as a table.
+    """Recorded runs of one testbed. Jupyter shows them as a table.
 
-    `sel` selects runs, `messages` opens their messages, `summary` their numbers, and `windows` the windows of a run
-    that compares modes. `plot` draws figures, and `explore` returns controls.
+    `sel` selects runs, `messages` returns their messages, `summary` returns their numbers, and `windows` returns the
+    windows of a run that compares modes. `plot` draws figures, and `explore` returns controls.
     """
 
     @property
     def plot(self) -> "Plots":
-        """Figures of these runs."""
+        """The functions that draw figures of these runs."""
         return Plots(self)
 
     @property
     def with_messages(self) -> "Runs":
-        """The runs whose single messages are kept."""
+        """The runs whose single messages are available."""
         return replace(self, runs=tuple(filter(self.has_messages, self.runs)))
 
     @property
     def pair(self) -> "Runs":
-        """Two runs of one setting, at the lowest and the highest load; in mode `default` if such runs exist."""
+        """Two runs that differ in the load: the lowest and the highest load, if possible in the default mode."""
         return replace(self, runs=default_pair(self.runs))
 
     def versions(self) -> Several:
-        """Describe the versions of the programs behind numbers and figures, and the hashes of the messages."""
+        """Return the versions of the programs that measured and evaluated the runs, and the hashes of the messages."""
         return tables.versions(*map(self.messages_file, self.runs))
 
     def perfetto(self, path: str | Path) -> Path:
-        """Write the only run as a trace for https://ui.perfetto.dev: workers, waiting messages, drops.
+        """Write the only selected run as a trace file for the viewer Perfetto (https://ui.perfetto.dev).
 
         Parameters
         ----------
         path
-            The file, usually `.json.gz`. The file stays on this machine.
+            Path of the file, usually with the ending `.json.gz`. The viewer does not upload the file.
 
         Raises
         ------
         StableError
-            The selection has several runs, or the messages of the run are not kept.
+            The selection contains several runs, or the single messages of the run are not available.
         """
         write_trace(messages.open_messages(self.messages_file(self.one)), Path(path))
         return Path(path)
 
     def explore(self) -> Any:
-        """Return controls for JupyterLab that select two of these runs, a stretch of time and messages."""
+        """Return controls for JupyterLab, with which a user selects two of these runs, a time span and messages."""
         return controls(self)
 
     def slowest(self, count: int = 10) -> pd.DataFrame:
-        """List the messages with the largest K_rcv + T_sip, with an explanation for each message.
+        """Return a table of the messages with the largest K_rcv + T_sip, with an explanation per message.
 
         Returns
         -------
         DataFrame
-            See `sipsched.pages.explore.slowest.slowest`. `plot.lanes(message)` draws a message by its number.
+            See `sipsched.pages.explore.slowest.slowest`. `plot.lanes(message)` draws the message with a number.
 
         Raises
         ------
         StableError
-            The single messages of a run are not kept.
+            The single messages of a run are not available.
         """
         opened = ((run, messages.open_messages(self.messages_file(run))) for run in self.runs)
         placed = (
@@ -106,13 +106,13 @@ class Runs(Catalogue):
         return slowest(placed, self.modes, count)
 
     def to_dataframe(self, rows: Literal["runs", "windows", "messages"] = "runs") -> pd.DataFrame:
-        """Return a pandas table with names instead of codes and times in µs.
+        """Return the runs, windows or messages as a pandas table, with names instead of codes and with times in µs.
 
         Parameters
         ----------
         rows
-            One row per run, per window of runs that compare modes, or per message: see `run_frame`, `window_frame`
-            and `message_frame` of `sipsched.records.frames`.
+            One row per run, one row per window of runs that compare modes, or one row per message. See `run_frame`,
+            `window_frame` and `message_frame` of `sipsched.records.frames`.
         """
         frames = {"runs": run_frame, "windows": window_frame, "messages": message_frame}
         if rows not in frames:
@@ -120,7 +120,7 @@ class Runs(Catalogue):
         return frames[rows](self)
 
     def __repr__(self) -> str:
-        """Describe the selection in a few lines: the number of runs, then the values of each key."""
+        """Describe the selected runs in a few lines: their number, and the values of each setting."""
         lines = [
             f"{plural(len(self), 'run')} of testbed {self.runs[0].testbed} in {_shown(self.records)}"
         ]
@@ -158,27 +158,27 @@ class Runs(Catalogue):
 
 @dataclass(frozen=True)
 class Plots:
-    """Figures of runs for JupyterLab. Every figure needs single messages."""
+    """The functions that draw figures of runs in JupyterLab. Every figure needs single messages."""
 
     runs: Runs
 
     def ccdf(self, by: str | Sequence[str] | None = None) -> Figure:
-        """Draw the share of messages that take longer than a time, for K_rcv, T_sip and their sum.
+        """Draw the share of messages that take longer than a given time, for K_rcv, T_sip and their sum.
 
-        Each mode of a run that compares modes counts as a separate run, with the messages of its valid windows after
-        the washout. A line is the mean over the runs of a group. A band around the line spans from the lowest run to
-        the highest.
+        Each mode of a run that compares modes is drawn as a separate run. This run has the messages after the washout
+        in the valid windows of the mode. A line is the mean over the runs of a group. A band around the line reaches
+        from the lowest to the highest run.
 
         Parameters
         ----------
         by
-            One or several keys of the tuple, such as `mode`: the figure has one line per value. None: one line per
-            setting, so that only repetitions are joined.
+            Names of one or several settings, such as `mode`. The figure has one line per value. None: one line per
+            combination of settings, so that only repetitions are averaged.
 
         Raises
         ------
         StableError
-            The messages of a run are not kept, a key is unknown, or the figure would have too many lines.
+            The single messages of a run are not available, a name is unknown, or the figure would have too many lines.
         """
         keys = (by,) if isinstance(by, str) else by
         for key in keys or ():
@@ -187,23 +187,24 @@ class Plots:
         return ccdf(self._by_mode(), keys)
 
     def _by_mode(self) -> list[Messages]:
-        """Read the evaluated messages per run and mode."""
+        """Return the evaluated messages of each run and mode."""
         return [
             place_in_time(ds, part) for run in self.runs.runs for part, ds in self.runs.by_mode(run)
         ]
 
     def timeline(self, start_s: float = 0.0, length_s: float | None = None) -> Figure:
-        """Draw waits, queue and drops over time, for one run or for two runs side by side.
+        """Draw waiting times, queue length and drops over time, for one run or for two runs side by side.
 
         Parameters
         ----------
         start_s, length_s
-            Start since the first arrival, and length of the stretch. Without a length, the stretch extends to the end.
+            Start of the time span, counted from the first arrival, and its length. None: the span extends to the end of
+            the run.
 
         Raises
         ------
         StableError
-            The selection has more than two runs, or the messages of a run are not kept.
+            The selection contains more than two runs, or the single messages of a run are not available.
         """
         if len(self.runs) > 2:
             raise self.runs.several()
@@ -211,13 +212,13 @@ class Plots:
         return timeline(runs, start_s, length_s)
 
     def waterfall(self) -> Figure:
-        """Draw the parts of a usual and of a slow message's time, by message type.
+        """Draw the parts of the time that a typical message and a slow message take, by message type.
 
         Raises
         ------
         StableError
-            The runs differ in more than the repetition, the messages of a run are not kept, or no message has all
-            timestamps.
+            The runs differ in more than the repetition, the single messages of a run are not available, or no message
+            has all timestamps.
         """
         if any(key != "rep" for key in self.runs.varied):
             raise self.runs.several()
@@ -230,38 +231,38 @@ class Plots:
         return _drawn(waterfall(parts))
 
     def lanes(self, message: int | None = None) -> Figure:
-        """Draw the activity of the workers while a message of the only run waited and was served.
+        """Draw the activity of the workers while one message waited and was served.
 
         Parameters
         ----------
         message
-            Number of the message in order of arrival, as `Runs.slowest` lists it. None: the message whose wait is
-            nearest to the 99th percentile.
+            Number of the message in order of arrival, as `Runs.slowest` lists it. None: the message whose waiting time
+            is nearest to the 99th percentile.
 
         Raises
         ------
         StableError
-            There are several runs, or no message has wait and service.
+            The selection contains several runs, or no message has a waiting time and a service time.
         """
         return _drawn(lanes(read_messages(self.runs, self.runs.one), message))
 
     def heat_map(self) -> Figure:
-        """Draw the distribution of message times over time, for the only run.
+        """Draw how the distribution of message times changes over time, for one run.
 
         Raises
         ------
         StableError
-            There are several runs, or no message has wait and service.
+            The selection contains several runs, or no message has a waiting time and a service time.
         """
         return _drawn(heat_map(read_messages(self.runs, self.runs.one)))
 
     def single(self, start_s: float, length_s: float) -> Figure:
-        """Draw each message of the only run that arrives in a stretch of time, in s since the first arrival.
+        """Draw each message of one run that arrives in a time span, given in seconds since the first arrival.
 
         Raises
         ------
         StableError
-            The selection has several runs, or the stretch has no message or too many messages.
+            The selection contains several runs, or the time span contains no message or too many messages.
         """
         messages_of_run = read_messages(self.runs, self.runs.one)
         figure = single(messages_of_run, start_s, length_s)
@@ -275,24 +276,25 @@ class Plots:
 
 
 def open_messages(study: str, testbed: str = "local", **where: Any) -> xr.Dataset:
-    """Open all messages of a study as one lazy dataset.
+    """Return all messages of a study as one dataset that is read only when needed.
 
     Parameters
     ----------
     study
         Name of the study. The workflow must have made `results/STUDY/TESTBED/summary.nc`.
     where
-        Values by key (`sut`, `mode`, `cores`, `threads`, `cps`, `rep`): a value or a list of values, to select runs.
+        Settings of the runs to select (`sut`, `mode`, `cores`, `threads`, `cps`, `rep`): a value or a list of values.
 
     Returns
     -------
     Dataset
-        Dask arrays with one chunk per run: see `sipsched.records.pooled.open_study`. `quantiles` reduces the dataset.
+        Dask arrays with one chunk per run; see `sipsched.records.pooled.open_study`. `quantiles` computes quantiles of
+        it.
 
     Raises
     ------
     StableError
-        The study or run does not exist, or a run lacks its `messages.nc`.
+        The study or the run does not exist, or a run has no `messages.nc`.
     """
     folder = PROJECT_ROOT / "results"
     return open_study(open_summary(folder / study / testbed / "summary.nc"), folder / "runs", where)
@@ -301,23 +303,23 @@ def open_messages(study: str, testbed: str = "local", **where: Any) -> xr.Datase
 def open(
     testbed: str = "local", records: str | Path | None = None, *, messages: bool = False
 ) -> Runs:
-    """Open the recorded runs of a testbed.
+    """Return the recorded runs of a testbed.
 
     Parameters
     ----------
     testbed
-        Name of the testbed, as in hardware/testbeds/.
+        Name of the testbed, which is the name of its file in hardware/testbeds/.
     records
-        Folder of the records; a relative path starts at the project's root. None: the first folder of `RECORDS` with
-        runs of this testbed, so the user's own runs come first.
+        Folder of the records. A relative path starts at the project's root. None: the first folder of `RECORDS` with
+        runs of this testbed.
     messages
-        Select only runs with single messages. Without `records`, the first folder of `RECORDS_WITH_MESSAGES` with such
-        runs is used.
+        Whether to select only runs with single messages. Without `records`, the first folder of `RECORDS_WITH_MESSAGES`
+        with such runs is used.
 
     Raises
     ------
     StableError
-        No such run exists. The message describes the remedy.
+        No run exists that fits the arguments. The message describes the remedy.
     """
     searched = RECORDS_WITH_MESSAGES if messages else RECORDS
     folders = [PROJECT_ROOT / folder for folder in ((records,) if records else searched)]

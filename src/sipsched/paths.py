@@ -4,19 +4,19 @@ from pathlib import Path
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 TESTBEDS = Path("hardware", "testbeds")
-"""Folder relative to the workflow's working directory, which can be a copy of the project."""
+"""Folder of the testbeds' files, relative to the workflow's working directory, which can be a copy of the project."""
 RECORDED_PAPERS = Path("recorded", "predicted", "papers.csv")
-"""Simulated runs of the papers' testbed, in the folder of results (workflow/rules/predict_papers.smk)."""
+"""Recorded file with simulated runs of the papers' testbed (workflow/rules/predict_papers.smk)."""
 RUN_FILE = "run.json"
-"""The file that every complete record has."""
+"""Name of the file that every complete record contains."""
 RECORDED = {"results": "results/recorded/raw", "raw": "recorded/raw"}
 
 
 def locate(path: str | Path) -> Path:
-    """Resolve a path from a notebook's parameters. Relative paths start at the project's root.
+    """Return the absolute path of a file that a notebook's parameters name. Relative paths start at the project's root.
 
-    JupyterLab and the workflow run a notebook in different working directories. If no study of the project has a
-    summary, paths below `results/` and `raw/` resolve to the recorded campaign, which `make reports` computes.
+    JupyterLab and the workflow run a notebook in different working directories. If no study has a summary, paths below
+    `results/` and `raw/` lead to the recorded campaign, which `make reports` computes.
     """
     path = Path(path)
     first, *rest = path.parts or ("",)

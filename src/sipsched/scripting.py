@@ -1,4 +1,4 @@
-"""Functions that the workflow's scripts share: one-line errors, further attempts, and a clean end after signals."""
+"""Functions that the workflow's scripts share: errors in one line, repeated attempts, and a clean end on signals."""
 
 import fcntl
 import os
@@ -14,39 +14,39 @@ from typing import TextIO
 from sipsched.errors import ComputedFileError, LostError, SipschedError, TransientError
 
 ATTEMPTS = 3
-"""Largest number of attempts of a measurement."""
+"""Largest number of attempts to make a measurement."""
 
 DISTURBED, LOST, REFUSED = "disturbed: ", "lost: ", "error: "
-"""First words of the log of a failed job.
+"""First words in the log of a failed job.
 
-They classify the error: another attempt can help, a host was unreachable, or another attempt cannot help.
+They say that another attempt can help, that a host was unreachable, or that another attempt cannot help.
 """
 CONTROLLERS = Path(".snakemake") / "controllers"
-"""Folder with one file per process that works on the files of the project."""
+"""Folder with one file for each process that works on the files of the project."""
 STDERR = 2
 INTERRUPTED = "interrupted: nothing measured before is lost; the same command goes on from here"
 SAID = (DISTURBED, LOST, REFUSED, INTERRUPTED)
-"""First words of the log of a job that ended by a signal or by an error of sipsched."""
+"""First words in the log of a job that was ended by a signal or by an error of sipsched."""
 
 
 @contextmanager
 def one_line_errors(
     log: str | None = None, attempt: int | None = None, computed: Sequence[str] = ()
 ) -> Iterator[None]:
-    """Report an error of sipsched, or an interrupt, as one line with exit code 1.
+    """Report an error of sipsched, or an interrupt, as one line, and exit with code 1.
 
     Parameters
     ----------
     log
-        Log of this job. The line becomes its first line, and the executor shows it. For a defect of the program, the
-        log has the traceback. None: the line goes to stderr.
+        Log of this job. The error line becomes its first line, which the executor shows. For a defect of the program,
+        the log contains the traceback. None: the line is written to stderr.
     attempt
-        Number of this attempt, for jobs that are repeated after a `TransientError`. None for other jobs.
+        Number of this attempt, for jobs that are repeated after a `TransientError`. None for all other jobs.
     computed
-        Input files that earlier jobs computed. A damaged file is removed, so that Snakemake computes the file again.
+        Input files that earlier jobs have computed. A damaged file is removed, so that Snakemake computes it again.
     """
     if log is not None:
-        # the log of an earlier attempt
+        # The file can be the log of an earlier attempt.
         Path(log).unlink(missing_ok=True)
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
@@ -72,14 +72,14 @@ def one_line_errors(
         return
     if log is None:
         sys.exit(line)
-    # A name from another program can contain bytes that are not UTF-8.
+    # The message can contain a name from another program with bytes that are not UTF-8.
     Path(log).write_text(f"{line}\n{read_log(Path(log))}", errors="backslashreplace")
     sys.exit(1)
 
 
 @contextmanager
 def stderr_into(log: str) -> Iterator[None]:
-    """Redirect stderr of this process and of its children into a job's log."""
+    """Redirect stderr of this process and of its children into the log of a job."""
     sys.stderr.flush()
     with Path(log).open("ab") as file:
         terminal = os.dup(STDERR)
@@ -123,14 +123,14 @@ def hold_interrupts() -> None:
 
 
 def attempted(action: Callable[[], object]) -> None:
-    """Call a function, and repeat it immediately after a transient error. Other jobs wait for its result.
+    """Call a function, and call it again at once after a transient error, because other jobs wait for its result.
 
     Raises
     ------
     StableError
-        The error of any attempt, because another attempt cannot help.
+        Any attempt raised this error, so another attempt cannot help.
     TransientError
-        The error of the last attempt.
+        The last attempt raised this error.
     """
     for attempt in range(2, ATTEMPTS + 2):
         try:
@@ -143,18 +143,18 @@ def attempted(action: Callable[[], object]) -> None:
 
 
 def end_in_order(*signals: signal.Signals) -> None:
-    """Stop the program cleanly at the first of some signals, and ignore further signals.
+    """Stop the program cleanly at the first of some signals, and ignore all further signals.
 
     Parameters
     ----------
     signals
-        Signals such as SIGINT. Default: SIGINT and SIGTERM.
+        Signals such as SIGINT. If there are none, SIGINT and SIGTERM.
     """
     chosen = signals or (signal.SIGINT, signal.SIGTERM)
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         for chosen_signal in chosen:
-            # Child processes would inherit SIG_IGN.
+            # SIG_IGN is not used, because child processes would inherit it.
             signal.signal(chosen_signal, lambda number, frame: None)
         raise KeyboardInterrupt
 
@@ -163,7 +163,7 @@ def end_in_order(*signals: signal.Signals) -> None:
 
 
 def tell_interrupts() -> None:
-    """Report Ctrl-C in one line instead of a traceback, and unblock it."""
+    """Unblock Ctrl-C, and make it print one line instead of a traceback."""
 
     def tell(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         if issubclass(kind, KeyboardInterrupt):
@@ -176,12 +176,12 @@ def tell_interrupts() -> None:
 
 
 def clear_dead_locks(folder: Path = Path(".snakemake")) -> TextIO:
-    """Remove the locks of a Snakemake that was killed, or whose machine went down.
+    """Remove the lock files of a Snakemake that was killed, or whose machine went down.
 
     Returns
     -------
     file
-        An open file with a lock. While a process holds this lock, no other process removes locks.
+        An open file with a lock. While a process holds the lock, no other process removes lock files.
     """
     folder.mkdir(exist_ok=True)
     alive = (folder / "alive").open("a")
@@ -197,12 +197,12 @@ def clear_dead_locks(folder: Path = Path(".snakemake")) -> TextIO:
 
 
 def announce(who: str, folder: Path = CONTROLLERS) -> TextIO:
-    """Announce that this process works on the files of the project, while the returned file is open.
+    """Announce to other processes that this process works on the project's files, until the returned file is closed.
 
     Parameters
     ----------
     who
-        One line about this process, for the error message of another process.
+        One line about this process. Other processes show it in their error messages.
     folder
         Folder of the announcements. The folder is created if it does not exist.
     """
@@ -215,7 +215,7 @@ def announce(who: str, folder: Path = CONTROLLERS) -> TextIO:
 
 
 def announced(folder: Path = CONTROLLERS) -> list[str]:
-    """Return the announcements of running processes, and remove the announcements of ended processes."""
+    """Return the announcements of running processes, and delete the announcements of ended processes."""
     announcements = []
     for path in sorted(folder.glob("*")):
         with suppress(FileNotFoundError), path.open() as announcement:
@@ -229,5 +229,5 @@ def announced(folder: Path = CONTROLLERS) -> list[str]:
 
 
 def say(text: str) -> None:
-    """Print a line to stderr, where Snakemake prints its lines."""
+    """Print a line to stderr, to which Snakemake also prints."""
     print(text, file=sys.stderr, flush=True)

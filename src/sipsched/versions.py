@@ -1,6 +1,6 @@
-"""Versions of the datasets' formats (docs/data-format.md) and of the code.
+"""Version numbers of the datasets' formats (docs/data-format.md), and the version of the code.
 
-The versions are in a separate module, because the workflow needs them at each start without importing xarray.
+The versions are a separate module, because each start of the workflow needs them but does not need xarray.
 """
 
 import subprocess
@@ -10,25 +10,25 @@ from pathlib import Path
 from sipsched.paths import PROJECT_ROOT
 
 MESSAGES_VERSION = 3
-"""Version of `messages.nc`. A change of its numbers raises the version, and every run is parsed again."""
+"""Version of `messages.nc`. If its numbers change, the version is raised and the workflow makes every file again."""
 SUMMARY_VERSION = 12
-"""Version of `summary.nc` and `summary.nc.zst`. A change of their numbers raises the version."""
+"""Version of `summary.nc` and `summary.nc.zst`. The version is raised if their numbers change."""
 WINDOWS_VERSION = 3
-"""Version of `windows.nc`. A change of its numbers raises the version."""
+"""Version of `windows.nc`. The version is raised if its numbers change."""
 CAPACITY_VERSION = 1
-"""Version of each testbed's `capacity.json`. A change of its numbers raises the version."""
+"""Version of each testbed's `capacity.json`. The version is raised if its numbers change."""
 PREDICTION_VERSION = 1
-"""Version of the simulator's predictions and fits. A change of their numbers raises the version."""
+"""Version of the simulator's predictions and fits. The version is raised if their numbers change."""
 
 
 def code_version(root: Path = PROJECT_ROOT) -> str:
-    """Return the version of the code: the version of the package, and the commit.
+    """Return the version of the code, which consists of the package's version and the commit.
 
     Returns
     -------
     str
         Version such as `0.1.0-g5898eb6`, with the suffix `-dirty` if files differ from the commit. Without a git
-        repository, only the version of the package.
+        repository, the result is only the version of the package.
     """
     package = package_version("sipsched")
     if not (root / ".git").exists():

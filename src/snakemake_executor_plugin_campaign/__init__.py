@@ -1,13 +1,13 @@
-"""Snakemake's local executor with additions for measurements.
+"""Snakemake's executor for jobs on this machine, with additions for measurements.
 
 - Snakemake repeats every failed job. This executor repeats a job only if the job's log shows that another attempt can
   help (`sipsched.scripting.one_line_errors`).
-- The executor knows all runs of the invocation. When a run starts, the executor prints the progress. Every few minutes,
-  between two runs, it renews the progress page.
-- On Linux, jobs of runs are forked from a process that has already imported their modules (`.forked`). If nothing is
-  measured, jobs of pages are forked as well.
-- The terminal sends SIGINT (Ctrl-C) to all processes at once. A job would print a traceback during its imports, so a
-  job blocks SIGINT until it can end cleanly. A job that starts at this moment misses the SIGINT, so the executor also
+- The executor knows all runs of the campaign. When a run starts, the executor prints the progress. Every few minutes,
+  between two runs, the executor makes the progress page again.
+- On Linux, jobs of runs are forked from a process that has already imported their modules (`.forked`). If no job
+  measures, jobs that make pages are also forked.
+- The terminal sends SIGINT (Ctrl-C) to all processes at once. During its imports, a job would print a traceback. So a
+  job blocks SIGINT until it can end cleanly. A job that starts at this moment misses the SIGINT. So the executor also
   sends SIGTERM to all jobs.
 """
 
@@ -40,7 +40,7 @@ from snakemake_executor_plugin_campaign.internals import left_to_measure, measur
 from snakemake_logger_plugin_campaign import OURS
 
 PAGE = "progress.html"
-"""Name of the progress page in the folder of the pages."""
+"""File name of the progress page in the folder of the pages."""
 
 common_settings = local.common_settings
 
@@ -53,7 +53,7 @@ class Executor(local.Executor):  # type: ignore[misc]
         super().__post_init__()
         # A process inherits the signal mask of the thread that starts it.
         self.pool = ThreadPoolExecutor(self.workers, initializer=scripting.hold_interrupts)
-        # workflow/rules/common.smk defines PLAN.
+        # The rule file workflow/rules/common.smk defines PLAN.
         self._plan: Plan = self.workflow.globals["PLAN"]
         self._progress = Progress(self._plan.lanes)
         self._given_up: set[Any] = set()
@@ -61,15 +61,15 @@ class Executor(local.Executor):  # type: ignore[misc]
         self._measuring: dict[Run, datetime] = {}
         self._page_made: float | None = None
         self._forks = forked.Forks(self._plan.config.only_measured)
-        # Snakemake has locked the output files now. Its lock does not name this process, so another file has the name.
+        # Snakemake's lock on the output files does not name this process. So another file announces this process.
         self._announcement = scripting.announce(holder("snakemake"))
 
     def run_job(self, job: Any) -> None:
-        """Remove the log of an earlier attempt, and start a job. For a measurement, print the progress."""
+        """Start a job, after removing the log of an earlier attempt. For a measurement, print the progress."""
         for log in job.log:
             Path(log).unlink(missing_ok=True)
         if measures(job) and self._aside.is_given_up(_testbed(job)):
-            # The job was not started, so it has no error to print.
+            # The job was not started, so no error has to be printed.
             self.workflow.scheduler.error_callback(job)
             return
         if measures_run(job):
@@ -82,12 +82,12 @@ class Executor(local.Executor):  # type: ignore[misc]
             self._make_page()
 
     def run_single_job(self, job: Any) -> Any:
-        """Start the process of a job and return its future."""
+        """Start the process of a job, and return a future for its end."""
         if not self._forks.takes(job.rule.resources) or sys.platform != "linux":
             return super().run_single_job(job)
         rule, *arguments = self.job_args_and_prepare(job)[:8]
-        # The object `snakemake` of the rule's script. It gets None for the repeated benchmark, because no rule repeats
-        # benchmarks.
+        # This is the object `snakemake` of the rule's script. The last argument is the repetition of a benchmark,
+        # which no rule uses.
         snakemake = Snakemake(*arguments, self.workflow.globals["config"], job.name, None)
         return self.pool.submit(self._run_forked, rule, snakemake)
 
@@ -96,7 +96,7 @@ class Executor(local.Executor):  # type: ignore[misc]
         try:
             self._forks.run(Path(script).resolve(), snakemake)
         except TransientError as error:
-            # If the job still runs, it overwrites this line.
+            # If the job is still running, it later overwrites this line.
             for log in snakemake.log:
                 Path(log).write_text(f"{scripting.DISTURBED}{error}\n")
             raise RuleException(str(error), rule.lineno, snakefile=rule.snakefile) from error
@@ -106,7 +106,7 @@ class Executor(local.Executor):  # type: ignore[misc]
             ) from error
 
     def handle_job_success(self, job: Any) -> None:
-        """Record the end of a successful measurement."""
+        """Record that a measurement has ended successfully."""
         super().handle_job_success(job)
         if measures(job) and self._aside.reached(_testbed(job)):
             self.logger.info(f"{_testbed(job)} is reachable again", extra=OURS)
@@ -114,7 +114,7 @@ class Executor(local.Executor):  # type: ignore[misc]
             self._end(job)
 
     def handle_job_error(self, job: Any) -> None:
-        """Set a failed job to its last attempt if another attempt cannot help. Snakemake then does not repeat it."""
+        """Make the failed attempt the last attempt of the job, unless the log shows that another attempt can help."""
         super().handle_job_error(job)
         if measures(job) and not self._aside.is_given_up(_testbed(job)):
             self._note_reach(job)
@@ -152,23 +152,24 @@ class Executor(local.Executor):  # type: ignore[misc]
             self.logger.info(line, extra=OURS)
 
     def print_job_error(self, job_info: Any, msg: str | None = None, **kwargs: Any) -> None:
-        """Pass the log of a failed job to the logger plugin, because another attempt may soon delete the log."""
+        """Pass the log of a failed job to the logger plugin now, because another attempt may soon delete the log."""
         log = next(iter(job_info.job.log), None)
         text = scripting.read_log(Path(log)) if log else ""
         marks = {"log_text": text, "measures": measures(job_info.job)}
         super().print_job_error(job_info, msg, **marks, **kwargs)
 
     def shutdown(self) -> None:
-        """End the executor. If something was measured, renew the progress page."""
+        """End the executor. If a job has measured, make the progress page again."""
         super().shutdown()
         self._end_page()
 
     def cancel(self) -> None:
-        """Stop the running jobs cleanly and wait for them."""
+        """Stop the running jobs cleanly, and wait for their ends."""
         self.pool.shutdown(wait=False)
         self._forks.end()
         for shell in _children("self"):
-            # Stop the job instead of its shell. Snakemake waits for the shell, which waits for the job.
+            # The signal goes to the job and not to its shell, because Snakemake waits for the shell and the shell
+            # waits for the job.
             for process in _children(shell) or [shell]:
                 with suppress(ProcessLookupError):
                     os.kill(int(process), signal.SIGTERM)
@@ -176,20 +177,20 @@ class Executor(local.Executor):  # type: ignore[misc]
         self._end_page()
 
     def _end(self, job: Any) -> None:
-        """Record the end of an attempt."""
+        """Record the end of an attempt to measure a run."""
         self._progress.end(_run(job), time.monotonic())
         self._measuring.pop(_run(job), None)
         if self._page_made is not None and time.monotonic() - self._page_made > page.EVERY_S:
             self._make_page()
 
     def _end_page(self) -> None:
-        """Renew the progress page for the last time, if something was measured."""
+        """Make the progress page for the last time, if a job has measured."""
         self._measuring.clear()
         if self._page_made is not None:
             self._make_page()
 
     def _make_page(self) -> None:
-        """Renew the progress page. An error does not stop the measurement."""
+        """Make the progress page again. An error does not stop the measurement."""
         self._page_made = time.monotonic()
         with suppress(StableError, OSError):
             path, outlooks = self._plan.reports / PAGE, self._plan.outlooks()
@@ -208,7 +209,7 @@ def _testbed(job: Any) -> str:
 
 
 def _children(process: str) -> list[str]:
-    """Return the process ids of the children of a process; an empty list without /proc."""
+    """Return the process ids of the children of a process; empty if the system has no /proc."""
     numbers = []
     for children in Path(f"/proc/{process}/task").glob("*/children"):
         with suppress(OSError):

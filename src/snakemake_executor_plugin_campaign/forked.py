@@ -1,7 +1,7 @@
-"""Jobs in processes that are forked from a server process, which has already imported the modules of the scripts.
+"""Jobs in processes that a server process forks. The server has already imported the modules of the scripts.
 
-The imports of a job take at least half a second of CPU time. The testbed idles during this time, so the imports of
-36,000 runs would take hours.
+Without the server, the imports of a job take at least half a second of CPU time, during which the testbed is idle. For
+36,000 runs, the imports would take hours.
 """
 
 import multiprocessing
@@ -29,64 +29,65 @@ DRAWN = (
     *("sipsched.pages.engine", "sipsched.pages.render"),
 )
 FORKED, FORKED_FOR_PAGES = "forked", "forked_for_pages"
-"""Resources of rules with forked jobs: jobs are always forked, or only if nothing is measured. They have one thread."""
+"""Resources that mark rules whose jobs are forked: always, or only if no job measures. Such jobs have one thread."""
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 NAME_LENGTH = 15
 ATTEMPTS, PAUSE_S = 20, 0.1
 NOT_KNOWN = 255
-"""The exit code that multiprocessing reports if the fork server was killed and the real exit code is lost."""
+"""The exit code that multiprocessing reports if the fork server was killed and the actual exit code is lost."""
 KILLED = (
     "the process that starts the jobs of Snakemake was killed; the same command repeats this job"
 )
 
 
 class Forks:
-    """The fork server of an invocation. It starts with the first job."""
+    """The fork server of one start of the workflow. The first job starts the server."""
 
     def __init__(self, pages: bool = False) -> None:
-        """Prepare the server; `pages` is true if jobs of pages are forked, too."""
+        """Prepare the server. `pages` is true if jobs that make pages are also forked."""
         self._marks = {FORKED, FORKED_FOR_PAGES} if pages else {FORKED}
         self._context = multiprocessing.get_context("forkserver")
-        # A child imports the main module of this program (snakemake.cli), and this module.
+        # A child process imports the main module of this program (snakemake.cli), and this module.
         own = ["snakemake.cli", __name__]
         self._context.set_forkserver_preload([*own, *MEASURED, *REDUCED, *(DRAWN if pages else ())])
-        # Starting a process collects the exit codes of all finished processes. Each exit code can be read only once.
+        # Starting a process collects the exit codes of all ended processes, and each exit code can be read only once.
         self._lock = threading.Lock()
         self._ended = False
 
     def takes(self, resources: Container[str]) -> bool:
-        """Return whether the jobs of a rule with these resources are forked."""
+        """Return whether the jobs of a rule are forked. `resources` are the names of the rule's resources."""
         return any(mark in resources for mark in self._marks)
 
     def end(self) -> None:
-        """Prevent further starts. When this returns, every script that was about to start has its process."""
+        """Prevent further starts of scripts. After return, every script that was about to start has its process."""
         with self._lock:
             self._ended = True
 
     def run(self, script: Path, job: object) -> None:
-        """Run a script to its end.
+        """Run a script in a forked process, and wait for its end.
 
         Parameters
         ----------
         script
-            A Python file.
+            Path of a Python file.
         job
-            The script's object `snakemake`.
+            The object `snakemake` of the script.
 
         Raises
         ------
         CalledProcessError
-            The exit code is not 0, or `end` was called before the start.
+            The exit code is not 0, or `end` was called before the start of the script.
         TransientError
-            The fork server was killed. The next script starts another one.
+            The fork server was killed. The next script starts another server.
         """
         with self._lock:
             if self._ended:
                 raise subprocess.CalledProcessError(-signal.SIGTERM, [str(script)])
-            # Snakemake sets the same variables for a job of one thread. Libraries read them at their import.
+            # Snakemake sets the same variables for a job with one thread. Libraries read the variables when they are
+            # imported.
             os.environ.update(dict.fromkeys(THREADS, "1"))
-            # ensure_running() unblocks SIGINT in this thread. SIGINT is blocked again, so that a new process prints no
-            # traceback.
+            # ensure_running() unblocks SIGINT in this thread. SIGINT is then blocked again, so that a new process
+            # prints no traceback.
             resource_tracker.ensure_running()
             hold_interrupts()
             process = self._start(script, job)
@@ -104,7 +105,7 @@ class Forks:
             try:
                 process.start()
             except (EOFError, ConnectionError):
-                # A killed server may still exist for a moment. After its end, the next attempt starts another server.
+                # A killed server may exist for another moment. After its end, the next attempt starts a new server.
                 time.sleep(PAUSE_S)
             else:
                 return process
@@ -112,6 +113,6 @@ class Forks:
 
 
 def _run(script: Path, job: Any) -> None:
-    # This sets the name that `ps` shows.
+    # The file comm contains the name of the process that `ps` shows.
     Path("/proc/self/comm").write_text(script.stem[:NAME_LENGTH])
     runpy.run_path(str(script), {"snakemake": job}, "__main__")

@@ -1,6 +1,6 @@
-"""All uses of Snakemake's internals.
+"""All code that uses internals of Snakemake, which a new version of Snakemake may change.
 
-tests/workflow/test_internals.py fails when a new Snakemake behaves differently.
+tests/workflow/test_internals.py fails if a new version of Snakemake behaves differently.
 """
 
 from collections.abc import Mapping
@@ -16,47 +16,47 @@ from sipsched.records.missing import Missing
 from sipsched.records.reduced import SUMMARY_FILE
 
 AS_IT_IS = "before_update"
-"""The flag of an input file that `before_update` sets."""
+"""Name of the flag that `before_update` sets on an input file."""
 
 
 class CurrentWorkflow:
-    """Snakemake's current workflow, as the planner uses it (`sipsched.planner.needs.Workflow`)."""
+    """Snakemake's current workflow, with the functions that the planner uses (`sipsched.planner.needs.Workflow`)."""
 
     def __init__(self, workflow: Any, checkpoints: Any) -> None:
         self._workflow, self._checkpoints = workflow, checkpoints
 
     @property
     def forces_jobs(self) -> bool:
-        """Whether the user repeats jobs that are up to date (`--forceall`, `--forcerun`)."""
+        """Whether the user asked to repeat jobs whose files are up to date (`--forceall`, `--forcerun`)."""
         settings = self._workflow.dag_settings
         return bool(settings.forceall or settings.forcerun)
 
     def wait_for(self, checkpoint: str, wildcards: Mapping[str, str]) -> None:
-        """Make Snakemake run a checkpoint before it plans the current job further."""
+        """Make Snakemake run a checkpoint before Snakemake plans the current job further."""
         getattr(self._checkpoints, checkpoint).get(**wildcards)
 
     def as_it_is(self, path: str) -> str:
-        """Return an input file without a job that makes it."""
+        """Return an input file. Snakemake then schedules no job that makes this file."""
         flagged: str = before_update(path)
         return flagged
 
     def make_again(self, path: str) -> None:
-        """Make Snakemake renew a file although its modification time says that it is up to date."""
+        """Make Snakemake renew a file, although the modification time of the file looks up to date."""
         self._workflow.dag.forcefiles.add(path)
 
 
 def measures(job: Any) -> bool:
-    """Return whether a job measures on a testbed, because its rule has the resource `measures`."""
+    """Return whether a job measures on a testbed. Then its rule has the resource `measures`."""
     return not job.is_group() and "measures" in job.rule.resources
 
 
 def measures_run(job: Any) -> bool:
-    """Return whether a job measures a run, because its rule also has the resource `expected_s`."""
+    """Return whether a job measures a run. Then its rule also has the resource `expected_s`."""
     return measures(job) and "expected_s" in job.rule.resources
 
 
 def searches(job: Any) -> bool:
-    """Return whether a job searches loads, because it measures and its rule is a checkpoint."""
+    """Return whether a job searches for a load. Then it measures, and its rule is a checkpoint."""
     return measures(job) and bool(job.is_checkpoint)
 
 
@@ -66,7 +66,7 @@ def left_to_measure(dag: Any) -> list[Any]:
 
 
 def start_jobs_without_limit(workflow: Any) -> None:
-    """Let Snakemake start any number of jobs per second. Call this before Snakemake creates its job scheduler.
+    """Let Snakemake start any number of jobs per second. Call this function before Snakemake creates its job scheduler.
 
     With a limit (`--max-jobs-per-timespan`, by default 100 per second), each search for new jobs starts a timer for
     another search. Each finished job starts such a timer, too. After 40 jobs, Snakemake searches 40 times per second,
@@ -76,25 +76,25 @@ def start_jobs_without_limit(workflow: Any) -> None:
 
 
 def look_for_jobs(scheduler: Any) -> None:
-    """Have Snakemake look for jobs that it can start."""
+    """Make Snakemake look for jobs that it can start now."""
     scheduler._open_jobs.release()
 
 
 def missing_lines(workflow: Any, index: str) -> list[str]:
-    """Describe the requested runs that this invocation has not measured.
+    """Describe the requested runs that have not been measured.
 
     Parameters
     ----------
     workflow
         Snakemake's workflow.
     index
-        File of the overview. If the overview was requested, a line explains how to make the pages without the missing
-        runs.
+        Path of the overview page. If the overview was requested, a line explains how to make the pages without the
+        missing runs.
     """
     dag = workflow.dag
     jobs = [job for job in dag.jobs if measures_run(job) or searches(job)]
     left = [job for job in jobs if dag.needrun(job) and not dag.finished(job)]
-    # A settled run has no job. Its summary is an input with the flag AS_IT_IS.
+    # A run that is already in a study summary has no job. Its summary is an input with the flag AS_IT_IS.
     settled = {
         path
         for job in dag.jobs

@@ -1,9 +1,9 @@
-"""Snakemake's executor for Slurm, with measurements on this machine.
+"""Snakemake's executor for Slurm clusters. It starts measurements on this machine instead of the cluster.
 
-- Measurements run on this machine by sipsched's own executor, because this machine can reach the hosts of a testbed.
-- A cluster job is one Snakemake that runs its jobs itself. The plugin would start a Slurm step with another Snakemake
-  per job. Such steps are meant for programs of many processes, and take some seconds of CPU time.
-- A job that the cluster stopped is repeated. A job that failed according to its log is not repeated.
+- sipsched's own executor runs the measurements on this machine, because this machine can reach a testbed's hosts.
+- In a cluster job, one Snakemake runs the jobs itself. Snakemake's Slurm plugin would start a Slurm step with another
+  Snakemake per job. Slurm steps are meant for programs with many processes, and take some seconds of CPU time.
+- If the cluster stopped a job, the job is repeated. If a job failed according to its log, it is not repeated.
 - This executor works around two defects of the plugin (2.8.0). The plugin calls sacct forever on a cluster without
   accounting, and it guesses an account even if the user wants no account.
 """
@@ -25,32 +25,32 @@ common_settings = slurm.common_settings
 
 
 class Executor(slurm.Executor):  # type: ignore[misc]
-    """The executor of measurements on this machine, and of all other jobs on Slurm."""
+    """The executor that runs measurements on this machine and all other jobs on Slurm."""
 
     def __post_init__(self, test_mode: bool = False) -> None:
-        """Start both executors, and ask Slurm for its accounting."""
+        """Start both executors, and ask Slurm whether it has accounting."""
         super().__post_init__(test_mode)
         self._here = Here(self.workflow, self.logger)
         asked = subprocess.run(["sacct", "--noheader"], check=False, capture_output=True)
         self._has_accounting = asked.returncode == 0
 
     def get_status_command(self) -> str:
-        """Return the command that reports the state of jobs."""
+        """Return the command that reports the states of jobs."""
         return str(super().get_status_command()) if self._has_accounting else "squeue"
 
     def get_account_arg(self, job: Any) -> Iterator[str]:
-        """Return sbatch's argument for a job's account."""
+        """Return the argument of sbatch for a job's account, if the job has an account."""
         if self.workflow.executor_settings.no_account:
             return iter([""])
         return iter(super().get_account_arg(job))
 
     def run_jobs(self, jobs: Sequence[Any]) -> None:
-        """Start measurements on this machine, and other jobs on Slurm."""
+        """Start measurements on this machine, and start all other jobs on Slurm."""
         self._here.run_jobs([job for job in jobs if measures(job)])
         super().run_jobs([job for job in jobs if not measures(job)])
 
     def additional_general_args(self) -> str:
-        """Return the arguments by which Snakemake in a cluster job runs its jobs itself."""
+        """Return the arguments that make the Snakemake of a cluster job run its jobs itself."""
         return "--executor local"
 
     def handle_job_success(self, job: Any) -> None:
@@ -59,14 +59,14 @@ class Executor(slurm.Executor):  # type: ignore[misc]
             self._here.handle_job_success(job)
 
     def handle_job_error(self, job: Any) -> None:
-        """Set a failed job to its last attempt if another attempt cannot help. Snakemake then does not repeat it."""
+        """Make the failed attempt the last attempt of the job, unless another attempt can help."""
         if measures(job):
             self._here.handle_job_error(job)
         elif any(map(_has_log, _parts(job))):
             job.attempt = job.restart_times + 1
 
     def print_job_error(self, job_info: Any, msg: str | None = None, **kwargs: Any) -> None:
-        """Report a failed job by its log. For a job without a log, report that the cluster stopped the job."""
+        """Report a failed job with its log. If the job wrote no log, report that the cluster stopped it."""
         job = job_info.job
         failed = [part for part in _parts(job) if _has_log(part)]
         for part in failed:
@@ -102,5 +102,5 @@ def _parts(job: Any) -> list[Any]:
 
 
 def _has_log(job: Any) -> bool:
-    """Return whether a failed job wrote a log."""
+    """Return whether a failed job has written a log."""
     return any(scripting.read_log(Path(log)) for log in job.log)

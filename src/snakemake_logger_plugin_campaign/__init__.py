@@ -1,9 +1,9 @@
-"""The logger plugin, which limits the terminal to progress and errors.
+"""Snakemake's logger plugin, which makes the terminal show only progress and errors.
 
-Snakemake's own messages help to debug a workflow. For a disturbed run, Snakemake prints an exception, the files of the
-rule, and a warning about missing backups. All messages are in Snakemake's log in .snakemake/log. The options `-p`,
-`--verbose` and `--debug-dag` show them on the terminal. `-n` shows the number of jobs per rule, and `-n -p` shows each
-job.
+Snakemake's own messages help to debug a workflow. For a disturbed run, for example, Snakemake prints an exception, the
+files of the rule, and a warning about missing backups. Snakemake's log in .snakemake/log contains all messages. The
+options `-p`, `--verbose` and `--debug-dag` show them on the terminal. `-n` shows the number of jobs per rule, and `-n
+-p` shows each job.
 """
 
 import sys
@@ -30,26 +30,26 @@ from snakemake_logger_plugin_campaign.sentences import (
 )
 
 OURS = {"campaign": True}
-"""Mark of a record for the terminal."""
+"""Mark of log records that the terminal shows."""
 MEASURES = "measures"
-"""Mark of the rules that print their own progress, and whose errors name the measurement."""
+"""Resource of the rules that print their own progress, and whose errors name the measurement."""
 LAST_LINES = 12
 """Number of lines of a job's log that the terminal shows after a defect of the program."""
 EVERY_S = 10.0
-"""Seconds between two lines about finished steps."""
+"""Seconds between two lines about the number of finished jobs."""
 
 
 def outlook(lines: Callable[[], list[str]]) -> dict[str, Any]:
-    """Return the mark of a log record that carries the function for the last lines of a dry run."""
+    """Return the mark of a log record. The record contains a function that returns the last lines of a dry run."""
     return {"outlook": lines}
 
 
 class LogHandler(LogHandlerBase):
-    """The handler that writes to the terminal instead of Snakemake's own handler."""
+    """The log handler that writes to the terminal instead of Snakemake's own handler."""
 
     def __post_init__(self) -> None:
-        """Prepare the terminal, and Snakemake's own handler for the options that show all messages."""
-        # Snakemake handles no Ctrl-C until it schedules jobs.
+        """Prepare the terminal, and prepare Snakemake's own handler for the options that show all messages."""
+        # Snakemake does not handle Ctrl-C before it schedules jobs.
         scripting.tell_interrupts()
         settings = self.common_settings
         self._quiet = frozenset(settings.quiet or ())
@@ -80,31 +80,31 @@ class LogHandler(LogHandlerBase):
 
     @property
     def writes_to_stream(self) -> bool:
-        """True: Snakemake does not add its own handler for the terminal."""
+        """True, so that Snakemake does not add its own handler for the terminal."""
         return True
 
     @property
     def writes_to_file(self) -> bool:
-        """False: Snakemake writes its log file itself."""
+        """False, because Snakemake writes its log file itself."""
         return False
 
     @property
     def has_filter(self) -> bool:
-        """True: this handler selects the records."""
+        """True, because this handler selects the records."""
         return True
 
     @property
     def has_formatter(self) -> bool:
-        """True: this handler formats the records."""
+        """True, because this handler formats the records."""
         return True
 
     @property
     def needs_rulegraph(self) -> bool:
-        """False: this handler draws no graph."""
+        """False, because this handler does not draw a graph."""
         return False
 
     def emit(self, record: LogRecord) -> None:
-        """Write a record to the terminal if it is progress or an error."""
+        """Write a record to the terminal if it is about progress or an error."""
         try:
             if hasattr(record, "outlook"):
                 self._outlook = vars(record)["outlook"]
@@ -115,7 +115,7 @@ class LogHandler(LogHandlerBase):
             elif Quietness.ALL not in self._quiet and not self._interrupted:
                 self._tell(record)
         except BrokenPipeError:
-            # The program that reads the output has ended. The jobs continue.
+            # The program that reads the output has ended, but the jobs continue.
             self._own, self._interrupted = None, True
         except Exception:
             self.handleError(record)
@@ -144,7 +144,7 @@ class LogHandler(LogHandlerBase):
         elif event == LogEvent.PROGRESS:
             self._tell_steps(record)
         elif is_process_error(record):
-            # The same thread then writes the record of the failed job.
+            # Later, the same thread writes the record about the failed job.
             self._processes[record.thread] = text
         elif hasattr(record, "campaign") or text.startswith(NOTHING_TO_DO):
             if Quietness.PROGRESS not in self._quiet:
@@ -153,7 +153,7 @@ class LogHandler(LogHandlerBase):
             self._say(text)
 
     def _tell_error(self, record: LogRecord) -> None:
-        """Write the reason for the failure of a job: from its log, or from the error of its process."""
+        """Write the reason why a job failed, from its log or from the error of its process."""
         rule, logs = vars(record)["rule_name"], vars(record)["log"]
         process = self._processes.pop(record.thread, "")
         aux = vars(record)["aux"]
@@ -183,7 +183,7 @@ class LogHandler(LogHandlerBase):
             self._steps_said = now
 
     def _end(self, line: str) -> None:
-        """Report that the user interrupted Snakemake. The same signal ends all jobs, so their errors are omitted."""
+        """Report that the user interrupted Snakemake. The same signal ends all jobs, so their errors are not shown."""
         self._say(line)
         self._interrupted = True
 

@@ -1,8 +1,8 @@
-"""Snakemake's greedy scheduler with an order for measurements.
+"""Snakemake's greedy scheduler, extended by an order of measurements.
 
 - Measurements start in the order of the plan (`sipsched.plan.study.Study.runs`). Snakemake alone would start equal jobs
-  in any order. The resource `order` of a job is its position.
-- A disturbed measurement is repeated after all other jobs, when the machine may be quiet.
+  in any order. The resource `order` of a job is its position in the plan.
+- A disturbed measurement is repeated after all other jobs, because the machine may then be quiet.
 - Measurements on an unreachable testbed wait for the next attempt to reach the testbed (`sipsched.measure.aside`). The
   last attempt follows after all other jobs.
 """
@@ -24,13 +24,13 @@ from snakemake_executor_plugin_campaign.internals import (
 LAST = 1 << 30
 LOOK_AGAIN_S = 1.0
 AFTER_ALL = -1
-"""Priority of another attempt. Snakemake's lowest priority is 0."""
+"""Priority of a repeated measurement. Snakemake's lowest priority is 0, so it starts after all other jobs."""
 
 SchedulerSettings = greedy.SchedulerSettings
 
 
 class Scheduler(greedy.Scheduler):  # type: ignore[misc]
-    """The scheduler, which prefers first attempts, then priority, then order."""
+    """The scheduler, which prefers first attempts, then a high priority, then the position in the plan."""
 
     def __post_init__(self) -> None:  # noqa: D105
         super().__post_init__()
@@ -44,7 +44,7 @@ class Scheduler(greedy.Scheduler):  # type: ignore[misc]
         available_resources: Mapping[str, Any],
         input_sizes: Mapping[Any, int],
     ) -> Sequence[Any]:
-        """Return the jobs to start now."""
+        """Return the jobs that Snakemake has to start now."""
         workflow = self.dag.workflow
         aside: Aside = workflow.globals["PLAN"].aside
         waiting = _by_testbed(selectable_jobs, aside)
@@ -59,7 +59,7 @@ class Scheduler(greedy.Scheduler):  # type: ignore[misc]
             return chosen
         given_up = [job for name in waiting if aside.is_given_up(name) for job in waiting[name]]
         if given_up:
-            # The executor starts none of these jobs, so they occupy no resources.
+            # The executor does not start these jobs, so they occupy no resources.
             return given_up
         for name in waiting:
             aside.try_for_the_last_time(name)
@@ -71,7 +71,7 @@ class Scheduler(greedy.Scheduler):  # type: ignore[misc]
         return chosen
 
     def _look_again(self, scheduler: Any) -> None:
-        """Have Snakemake look for jobs again in a second, because runs wait for a testbed; start one timer at most."""
+        """Make Snakemake look for jobs again after a second, because runs wait for a testbed. Use one timer only."""
         if not self._timer.is_alive():
             self._timer = threading.Timer(LOOK_AGAIN_S, look_for_jobs, [scheduler])
             self._timer.daemon = True
@@ -84,7 +84,7 @@ class Scheduler(greedy.Scheduler):  # type: ignore[misc]
 
 
 def _by_testbed(jobs: Sequence[Any], aside: Aside) -> dict[str, list[Any]]:
-    """Return the measurements that must wait for their testbed, by testbed."""
+    """Return the measurements that must wait because their testbed is unreachable, by testbed."""
     now, waiting = time.monotonic(), dict[str, list[Any]]()
     for job in jobs:
         name = job.wildcards_dict["testbed"] if measures(job) else ""

@@ -1,4 +1,4 @@
-"""The SSH connection to a host: commands with a time limit and a log, scripts, and files."""
+"""The SSH connection to a host, which runs commands with a time limit and a log, and copies files."""
 
 import io
 import select
@@ -17,7 +17,7 @@ from sipsched.errors import LostError, StableError, TransientError
 from sipsched.testbed.inventory import HostSpec
 
 HANDSHAKE_TIMEOUT_S = 30
-"""Seconds to connect and exchange keys. An emulated guest under load took more than 10 s."""
+"""Seconds for the connection and the exchange of keys. An emulated guest under load took more than 10 s."""
 CONNECT_TIMEOUT_S = 10
 ANSWER_TIMEOUT_S = 3
 CHUNK_BYTES = 65536
@@ -30,7 +30,7 @@ class CommandResult:
     host: str
     argv: tuple[str, ...]
     started: float
-    """CLOCK_REALTIME of the controller, seconds since the epoch."""
+    """Start time in seconds since the epoch, on the CLOCK_REALTIME of the machine that controls the run."""
     duration_s: float
     exit_code: int
     stdout: str
@@ -38,13 +38,13 @@ class CommandResult:
 
 
 def remote_command(argv: Sequence[str]) -> str:
-    """Return the text that a host's login shell runs. This is the only place where values become shell text."""
-    # the PATH of sshd lacks the folders of start-stop-daemon and of the proxies
+    """Return the text that a host's login shell runs. Only this function turns values into shell text."""
+    # The PATH that sshd sets lacks the folders of start-stop-daemon and of the proxies.
     return f'PATH="$PATH:/usr/sbin:/sbin" {shlex.join(argv)}'
 
 
 def shown(argv: Sequence[str]) -> str:
-    """Return a command as one line, for messages. A script is cut after its first line."""
+    """Return a command as one line for messages. Of a script, the line contains only the first line."""
     return shlex.join(arg if "\n" not in arg else f"{arg.splitlines()[0]} ..." for arg in argv)
 
 
@@ -55,7 +55,7 @@ def _lines(answers: Iterable[str], said: list[str]) -> Iterator[str]:
 
 
 class Connection:
-    """The commands and files of a host, over one SSH connection.
+    """The SSH connection to a host, and the commands and files that use it.
 
     Parameters
     ----------
@@ -65,14 +65,14 @@ class Connection:
     Attributes
     ----------
     history
-        Every finished command, in the order of the ends.
+        Every finished command, in the order of the commands' ends.
 
     Raises
     ------
     TransientError
-        The host does not answer, or a command exceeded its time-out.
+        The host does not answer, or a command exceeded its time limit.
     StableError
-        The host refuses the key, the host's own key is unknown, or a command failed that had to succeed.
+        The host refuses the login key, the host's own key is unknown, or a required command failed.
     """
 
     def __init__(self, spec: HostSpec) -> None:
@@ -91,7 +91,7 @@ class Connection:
         )
 
     def connect(self) -> None:
-        """Connect with the key of `spec`, to a host whose own key is known."""
+        """Connect with the login key in `spec`. The host's own key must be known."""
         known_hosts = Path(self.spec.known_hosts)
         client = self._connection.client
         client.set_missing_host_key_policy(paramiko.RejectPolicy())
@@ -115,7 +115,7 @@ class Connection:
             raise LostError(
                 f"host {self.spec} is unreachable: {error}; is it up? (fab check)"
             ) from error
-        # without Nagle's algorithm, a command takes 12 ms instead of 44
+        # Nagle's algorithm is switched off. Then a command takes 12 ms instead of 44 ms.
         transport = self._connection.transport
         transport.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
@@ -126,16 +126,16 @@ class Connection:
         timeout_s: float = 20,
         check: bool = True,
     ) -> CommandResult:
-        """Run a command to its end.
+        """Run a command, and wait for its end.
 
         Parameters
         ----------
         argv
-            Program and arguments. This method quotes them for the remote shell.
+            Program and arguments. This method quotes them for the shell of the host.
         timeout_s
-            Longest time of the command.
+            Longest duration of the command in seconds.
         check
-            Whether an exit code other than 0 is an error.
+            Whether an exit code other than 0 raises an error.
         """
         started = time.time()
         command = shown(argv)
@@ -159,7 +159,7 @@ class Connection:
         return done
 
     def _exchange(self, argv: Sequence[str], timeout_s: float) -> tuple[int, str, str]:
-        """Run a command; return its exit code, standard output and standard error.
+        """Run a command, and return its exit code, standard output and standard error.
 
         Fabric's own method is not used, because after Ctrl-C it would wait for the end of the command.
         """
@@ -173,13 +173,13 @@ class Connection:
                 left_s = max(0.0, deadline - time.monotonic())
                 if not select.select([channel], [], [], left_s)[0]:
                     raise TimeoutError
-                # this state must be read before the last bytes are received
+                # This state must be read before the last bytes are received.
                 ended = channel.eof_received or channel.closed
                 while channel.recv_ready():
                     output += channel.recv(CHUNK_BYTES)
                 while channel.recv_stderr_ready():
                     complaints += channel.recv_stderr(CHUNK_BYTES)
-            # a program can continue after it closes its output
+            # A program can continue to run after it has closed its output.
             if not channel.status_event.wait(max(0.0, deadline - time.monotonic())):
                 raise TimeoutError
             if channel.exit_status == -1 and not transport.is_active():
@@ -191,7 +191,7 @@ class Connection:
             )
 
     def _answers(self) -> bool:
-        """Return whether the host still opens a channel on this connection."""
+        """Return whether the host still accepts commands on this connection."""
         try:
             self._connection.transport.open_session(timeout=ANSWER_TIMEOUT_S).close()
         except (paramiko.SSHException, EOFError, OSError):
@@ -199,7 +199,7 @@ class Connection:
         return True
 
     def close(self) -> None:
-        """Close the connection. Later commands then fail at once, instead of waiting for a lost host."""
+        """Close the connection, so that later commands fail at once and do not wait for a lost host."""
         self._connection.close()
 
     def _note(
@@ -220,12 +220,12 @@ class Connection:
     def shell(
         self, script: str, *arguments: object, timeout_s: float = 20, check: bool = True
     ) -> CommandResult:
-        """Run a few lines of POSIX shell.
+        """Run a few lines of POSIX shell on the host.
 
         Parameters
         ----------
         script
-            The text of the script, a literal without values.
+            The text of the script. It must be a literal and contain no values.
         arguments
             The values of "$1", "$2" and so on in the script.
         """
@@ -233,7 +233,7 @@ class Connection:
         return self.run(argv, timeout_s=timeout_s, check=check)
 
     def put_text(self, text: str, path: PurePosixPath) -> None:
-        """Write a text file."""
+        """Write a text to a file on the host."""
         self._transfer(lambda: self._connection.put(io.StringIO(text), str(path)), path)
 
     def put_file(self, local: Path, path: PurePosixPath) -> None:
@@ -255,7 +255,7 @@ class Connection:
             raise TransientError(f"host {self.spec}: copying {path} failed: {error}") from error
 
     def failed(self, done: CommandResult) -> StableError:
-        """Return the error for a command that failed but had to succeed."""
+        """Return the error for a required command that failed."""
         said = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
         return StableError(
             f"host {self.spec}: exit code {done.exit_code} from: {shown(done.argv)}: {said}"
@@ -269,14 +269,14 @@ class Connection:
         ready: Callable[[Iterator[str]], object],
         timeout_s: float,
     ) -> Iterator[None]:
-        """Run a script while the block lasts. The end of the block closes the script's standard input.
+        """Run a script while the `with` block runs. At the end of the block, close the script's standard input.
 
         Parameters
         ----------
         ready
-            The function that reads the lines which the script must print before the block begins.
+            The function that reads the lines that the script prints before the block begins.
         timeout_s
-            Longest time between two lines.
+            Longest time in seconds between two lines.
         """
         argv = ["sh", "-c", script, "sh", *map(str, arguments)]
         said: list[str] = []
@@ -303,7 +303,7 @@ class Connection:
         try:
             yield
         finally:
-            # the script finishes its work, such as releasing a lock, before this method returns
+            # The script then finishes its work, such as releasing a lock, before this method returns.
             channel.shutdown_write()
             if self._connection.transport.is_active():
                 channel.status_event.wait(CONNECT_TIMEOUT_S)

@@ -1,8 +1,9 @@
-"""Control groups (cgroup v2). They find every process that a host started, because no process can leave its group.
+"""Shell scripts that use control groups (cgroup v2) to find every process that sipsched started on a host.
 
-Each process that a host starts has a group `sipsched-<role>/<name>` below the group of the SSH session. The groups
-have no controller. With the controller `cpu`, the scheduler would treat the proxy as one entity. The measured proxy
-would then be scheduled in another way than a user's proxy.
+A process cannot leave its group, so a group contains all descendants of a process. Each started process has a group
+`sipsched-<role>/<name>` below the group of the SSH session. The groups have no controller. With the controller `cpu`,
+the scheduler would treat the proxy as one entity, and the measured proxy would be scheduled in another way than a
+user's proxy.
 """
 
 FIND = """\
@@ -26,9 +27,9 @@ if [ -w "$group/cgroup.procs" ] && ! grep -qw cpu "$group/cgroup.controllers"; t
 fi
 [ "$there" ] || rmdir "$group"
 """
-"""Prints the folder for a group "$1", or nothing if the host has no control groups.
+"""Shell script that prints the folder for a group "$1", or nothing if the host has no control groups.
 
-If this host or namespace has not mounted control groups, the script mounts them on the folder "$2".
+If control groups are not mounted in this host or namespace, the script mounts them on the folder "$2".
 """
 
 START = """\
@@ -40,7 +41,7 @@ if [ "$group" ]; then
 fi
 exec "$@"
 """
-"""Executes a command in the group "$1", after it removes the old log "$2". An empty "$1" means no group."""
+"""Shell script that removes the old log "$2" and runs a command in the group "$1". An empty "$1" means no group."""
 
 END = """\
 if [ "$3" ]; then
@@ -90,9 +91,10 @@ for file in "$2"/${3:-*}.pid; do
     [ "$3" ] || basename "$file" .pid
 done
 """
-"""Stops the process "$3" in the group "$1", or all its processes if "$3" is empty; "$2" has the pid files.
+"""Shell script that stops the process "$3" in the group "$1", or all its processes if "$3" is empty.
 
-"$4" is the number of seconds between SIGTERM and SIGKILL. If the script stops all processes, it prints their names.
+"$2" is the folder of the pid files. "$4" is the number of seconds between SIGTERM and SIGKILL. If the script stops all
+processes, it prints their names.
 """
 
 WATCH = """\
@@ -104,7 +106,7 @@ sh -c "$1" sh "$2" "$3" '' 0
 # whoever holds the lock brings the settings back, or has done so
 exec flock --timeout 5 "$5" sh -c '[ ! -e "$1" ] || { sh "$1" && rm "$1"; }' sh "$4"
 """
-"""Waits until the connection is closed, then stops all processes by the script "$1".
+"""Shell script that waits until the connection is closed, and then stops all processes by the script "$1".
 
-Then it runs the script "$4", if the file still exists, under the lock "$5". An empty "$4" means no script.
+Afterwards, it runs the script "$4" under the lock "$5", if the file "$4" still exists. An empty "$4" means no script.
 """

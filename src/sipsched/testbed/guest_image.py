@@ -1,4 +1,4 @@
-"""The image of the guest of a testbed of kind `vm`: a Debian kernel, a root file system, and the native parts."""
+"""The disk image of a testbed's virtual machine: a Debian kernel, a root file system, and the native parts."""
 
 import fcntl
 import hashlib
@@ -21,20 +21,20 @@ from sipsched.testbed.requirements import NATIVE_PARTS, PACKAGES, native_sources
 
 IMAGES = Path(places.DATA_FOLDER / "vm")
 RECIPE_VERSION = 2
-"""Version of the build. An image of another version is built again."""
+"""Version of the way in which images are built. An image with another version is built again."""
 SUITE = "bookworm"
 KERNEL_SUITES = {"6.1": "bookworm", "5.10": "bullseye"}
 KERNEL_PACKAGE = "linux-image-cloud-amd64"
-"""Debian's kernel flavour with built-in disk drivers, so that the guest boots without an initial RAM disk."""
+"""Package of a Debian kernel with built-in disk drivers, so that the guest boots without an initial RAM disk."""
 PARTS = NATIVE_PARTS["sps"]
 GUEST_PACKAGES = ("kmod", "openssh-server")
 INIT = PROJECT_ROOT / "hardware" / "guest" / "init"
 SPARE_MIB = 1024
-"""Free space for the files of runs, in addition to the installed files."""
+"""Free space in the image for the files of runs, in addition to the installed files."""
 KEEP_IMAGES = 3
 BUILD_LOG = "build.log"
 
-# SEE Documentation/arch/x86/boot.rst: the header of a bzImage
+# SEE Documentation/arch/x86/boot.rst for the header of a bzImage.
 SETUP_SECTORS = 0x1F1
 MAGIC = 0x202
 VERSION_STRING = 0x20E
@@ -49,12 +49,12 @@ DECOMPRESSORS: Mapping[bytes, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class GuestImage:
-    """The image of a guest. It is never changed: the changes of a guest are lost when the guest ends.
+    """The disk image of a guest. Guests do not change the image: their changes are lost when they end.
 
     Attributes
     ----------
     folder
-        Folder with `vmlinuz`, `root.ext4`, and `packages.txt`, which lists every package with its version.
+        Folder that contains `vmlinuz`, `root.ext4`, and `packages.txt`, which lists every package with its version.
     """
 
     folder: Path
@@ -73,21 +73,22 @@ class GuestImage:
 def ensure_image(
     kernel: str, say: Callable[[str], None] = print, folder: Path = IMAGES
 ) -> GuestImage:
-    """Return the image for a kernel, and build it if needed.
+    """Return the image for a kernel, and build the image if necessary.
 
     Parameters
     ----------
     kernel
-        `6.1`, `5.10`, or the path of a bzImage.
+        `6.1`, `5.10`, or the path of a bzImage file.
     say
-        The function that shows a line before each long step.
+        Function that shows a line before each long step.
     folder
-        Folder of all images.
+        Folder that contains all images.
 
     Raises
     ------
     StableError
-        The kernel does not exist, or the build failed. The message has the last line of the log and the log's path.
+        The kernel does not exist, or the build failed. The message contains the last line of the log, and the log's
+        path.
     """
     name = image_name(kernel)
     image = GuestImage(folder / name)
@@ -103,9 +104,9 @@ def ensure_image(
 
 
 def image_name(kernel: str) -> str:
-    """Return the name of an image: its kernel, and a hash of everything that this project adds.
+    """Return the name of an image: its kernel, and a hash of everything that this project adds to Debian.
 
-    New versions of Debian's packages do not change the name, so an image stays until it is removed.
+    New versions of Debian's packages do not change the name. So an image is used until somebody removes it.
     """
     if kernel in KERNEL_SUITES:
         label, identity = kernel, f"{KERNEL_SUITES[kernel]} {KERNEL_PACKAGE}"
@@ -131,7 +132,7 @@ def image_name(kernel: str) -> str:
 
 
 def kernel_release(content: bytes, name: str) -> str:
-    """Return the release of a bzImage, as `uname -r` prints it.
+    """Return the release of the kernel in a bzImage, as `uname -r` would print it.
 
     Raises
     ------
@@ -151,14 +152,14 @@ def debian_sources(index_targets: str, suite: str) -> list[str]:
     Parameters
     ----------
     index_targets
-        Output of `apt-get indextargets`.
+        Output of the command `apt-get indextargets`.
     suite
-        Code name of the release, which can differ from this machine's release.
+        Code name of the release, which can differ from the release of this machine.
 
     Returns
     -------
     list of str
-        Lines of a sources.list; empty if apt knows no Debian source.
+        Lines of a sources.list file; empty if apt knows no Debian source.
     """
     lines: dict[str, None] = {}
     for stanza in index_targets.split("\n\n"):
@@ -168,7 +169,7 @@ def debian_sources(index_targets: str, suite: str) -> list[str]:
         uri, signed_by = fields.get("Repo-URI", ""), fields.get("Signed-By", "")
         options = f"[signed-by={signed_by}] " if signed_by.startswith("/") else ""
         ending = {"Debian": "", "Debian-Security": "-security"}.get(fields.get("Label", ""))
-        # the suites -updates and -backports also have the label Debian, so the code name must exclude them
+        # The suites -updates and -backports also have the label Debian. So they are excluded by their code names.
         plain = "-" not in fields.get("Codename", "-").removesuffix("-security")
         if fields.get("Origin") == "Debian" and ending is not None and plain:
             lines[f"deb {options}{uri} {suite}{ending} main"] = None
@@ -176,13 +177,14 @@ def debian_sources(index_targets: str, suite: str) -> list[str]:
 
 
 def unpack_kernel(content: bytes) -> bytes | None:
-    """Return the decompressed vmlinux of a bzImage; None if the compression is unknown."""
+    """Return the decompressed kernel (vmlinux) in a bzImage, or None if the compression is unknown."""
     start, length = struct.unpack_from("<II", content, PAYLOAD)
     start += (content[SETUP_SECTORS] + 1) * 512
     payload = content[start : start + length]
     for magic, argv in DECOMPRESSORS.items():
         if payload.startswith(magic):
-            # some of these programs report an error, because the length of the payload is stored after the payload
+            # Some of these programs report an error although they succeed, because the length of the payload follows
+            # the payload.
             done = subprocess.run(argv, input=payload, capture_output=True, check=False)
             return done.stdout if done.stdout.startswith(b"\x7fELF") else None
     return None
@@ -213,7 +215,7 @@ def _build(kernel: str, image: GuestImage, folder: Path) -> None:
 
 
 def _discard(partial: Path) -> None:
-    """Remove the files of a build, unless something is mounted in their folder: mounted files belong to this machine.
+    """Remove the files of an incomplete build, unless something is mounted in their folder.
 
     Raises
     ------

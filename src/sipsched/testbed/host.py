@@ -1,4 +1,4 @@
-"""A host of a testbed: its folders, its lock, and processes that end with the connection."""
+"""A host of a testbed: its folders, its lock, and its processes, which end with the SSH connection."""
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,38 +13,38 @@ from sipsched.testbed.inventory import HostSpec, native_folder
 from sipsched.testbed.lock import await_lock, holder
 
 LATE = 124
-"""Exit code of `timeout` after the time limit."""
+"""Exit code of the program `timeout` after its time limit."""
 KILLED = -1
-"""Exit code in SSH of a command that was killed by a signal."""
+"""Exit code over SSH of a command that a signal killed."""
 STOP_GRACE_S = 5
 LOCK_SPARE_S = 30
 
 
 @dataclass(frozen=True)
 class Process:
-    """A supervised process on a host, known by its control group and its pid file."""
+    """A process that sipsched started on a host. Its control group and its pid file identify it."""
 
     name: str
     pid_file: PurePosixPath
     log_file: PurePosixPath
     group: str
-    """Folder of the control group; empty on hosts without control groups."""
+    """Folder of the control group; empty for a host without control groups."""
 
 
 class Host(Connection):
-    """A host of a testbed, open during a `with` block.
+    """A host of a testbed, with an SSH connection that is open during a `with` block.
 
     Parameters
     ----------
     spec
         The host: its address, user and key.
     workdir
-        Folder on the host for native parts, logs and results. It is created on entry.
+        Folder on the host for native parts, logs and results. It is created when the `with` block begins.
 
     Raises
     ------
     StableError
-        See `Connection`; or another user can change a folder of the host.
+        The reasons of `Connection`. Or another user can change a folder of the host.
     """
 
     def __init__(self, spec: HostSpec, workdir: PurePosixPath) -> None:
@@ -56,7 +56,7 @@ class Host(Connection):
         self._group = ""
 
     def __enter__(self) -> "Host":
-        """Connect, create the folders, and check whether the host has control groups."""
+        """Connect, create the folders, and find out whether the host has control groups."""
         self.connect()
         try:
             self._claim()
@@ -68,12 +68,12 @@ class Host(Connection):
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        """Close the connection."""
+        """Close the SSH connection."""
         self.close()
 
     @property
     def undo_file(self) -> PurePosixPath:
-        """Path of the script that restores the settings of the SPS; it exists while they are changed."""
+        """Path of the script that restores the settings of the SPS. The script exists while settings are changed."""
         return self.run_folder / places.UNDO_FILE.name
 
     @property
@@ -97,18 +97,18 @@ class Host(Connection):
         limit_s: float,
         environment: Mapping[str, str] | None = None,
     ) -> Process:
-        """Start a process that continues after this call, at most until its time limit.
+        """Start a process that continues to run after this call, until its time limit at the latest.
 
         Parameters
         ----------
         name
-            Name of the process, and of its pid file and log.
+            Name of the process, from which the names of its pid file and log are made.
         argv
             Program and arguments.
         cpus
             CPUs on which the process may run.
         limit_s
-            Seconds after which the host stops the process, so that no process stays if the controller is lost.
+            Seconds after which the host stops the process, so that it ends even if the connection is lost.
         environment
             Variables to add to the environment.
         """
@@ -136,7 +136,7 @@ class Host(Connection):
         limit_s: float,
         accept: Sequence[int] = (0,),
     ) -> CommandResult:
-        """Run a supervised process and wait for its end.
+        """Run a process, and wait for its end.
 
         Raises
         ------
@@ -149,7 +149,7 @@ class Host(Connection):
         try:
             done = self.run(command, timeout_s=limit_s + 2 * STOP_GRACE_S, check=False)
         except BaseException:
-            # after an error, no caller waits for the process
+            # After an error, no caller waits for the process, so the process is stopped.
             self._end(name, grace_s=0)
             raise
         if done.exit_code == KILLED:
@@ -161,7 +161,7 @@ class Host(Connection):
         return done
 
     def free_bytes(self, folder: PurePosixPath) -> int:
-        """Return the free bytes on the disk of a folder."""
+        """Return the number of free bytes on the disk of a folder."""
         said = self.run(["df", "--output=avail", "-B1", str(folder)]).stdout
         return int(said.split()[-1])
 
@@ -174,7 +174,7 @@ class Host(Connection):
         options: Sequence[str],
         log: str = "",
     ) -> list[str]:
-        # the process joins its group before it executes the program
+        # The process joins its group before it runs the program. So every descendant is in the group.
         group = f"{self._group}/{name}" if self._group else ""
         return [
             *("sh", "-c", groups.START, "sh", group, log),
@@ -205,7 +205,7 @@ class Host(Connection):
         )
 
     def stop(self, process: Process) -> None:
-        """Stop a process and all its descendants, first by SIGTERM. A process that has already ended is no error."""
+        """Stop a process and all its descendants, first by SIGTERM. If the process has already ended, do nothing."""
         self._end(process.name, grace_s=STOP_GRACE_S)
 
     def _end(self, name: str, *, grace_s: int) -> list[str]:
@@ -214,11 +214,11 @@ class Host(Connection):
         return self.shell(groups.END, *arguments, timeout_s=3 * STOP_GRACE_S).stdout.split()
 
     def signal(self, process: Process, name: str) -> None:
-        """Send a signal to a process itself instead of the `timeout` that supervises it."""
+        """Send a signal to a process itself, and not to the program `timeout` that supervises it."""
         self.shell('pkill "-$1" --parent "$(cat "$2")"', name, process.pid_file)
 
     def cpu_time_ns(self, process: Process) -> int:
-        """Return the CPU time of a process and its children in ns, from /proc/PID/schedstat."""
+        """Return the CPU time in ns of a process and its children, from /proc/PID/schedstat."""
         done = self.shell(
             """{ cat "$1/cgroup.procs" 2>/dev/null || pgrep --pgroup "$(cat "$2")"; } |
             sed 's|.*|/proc/&/schedstat|' | xargs cat""",
@@ -228,7 +228,7 @@ class Host(Connection):
         return sum(int(line.split()[0]) for line in done.stdout.splitlines())
 
     def processes(self, process: Process) -> Mapping[int, str]:
-        """Return the names of a process and its children by process id, without zombies."""
+        """Return the names of a process and its children, by process id. Zombies are excluded."""
         done = self.shell(
             """{ cat "$1/cgroup.procs" 2>/dev/null || pgrep --pgroup "$(cat "$2")"; } |
             xargs -r ps -o pid=,state=,comm= -p""",
@@ -240,27 +240,27 @@ class Host(Connection):
         return {int(pid): name for pid, state, name in listed if state != "Z"}
 
     def is_running(self, process: Process) -> bool:
-        """Return whether a process runs; a zombie does not."""
+        """Return whether a process is running. A zombie is not running."""
         script = 'ps -o state= -p "$(cat "$1")" | grep -qv Z'
         return self.shell(script, process.pid_file, check=False).exit_code == 0
 
     def stop_strays(self) -> list[str]:
-        """Stop processes that an earlier, interrupted run left on this host.
+        """Stop the processes that an earlier, interrupted run left on this host.
 
         Returns
         -------
         list of str
-            Names of the processes.
+            Names of the stopped processes.
         """
         return sorted(set(self._end("", grace_s=0)))
 
     def wait_until(self, condition: str, *arguments: object, what: str, timeout_s: float) -> None:
-        """Wait on the host until a shell condition holds. The condition is a literal, as in `shell`.
+        """Wait until a shell condition is true on the host. The condition is a literal, as for `shell`.
 
         Raises
         ------
         TransientError
-            The condition did not hold in time. The message begins with `what`.
+            The condition did not become true in time. The message begins with `what`.
         """
         loop = f"until {condition}; do sleep 0.01; done"
         if not self._wait(loop, *arguments, what=what, timeout_s=timeout_s):
@@ -269,12 +269,12 @@ class Host(Connection):
     def wait_while_running(
         self, process: Process, condition: str, *arguments: object, what: str, timeout_s: float
     ) -> bool:
-        """Wait on the host until a shell condition holds or a process ended; return whether the condition holds.
+        """Wait until a shell condition is true or a process has ended. Return whether the condition is true.
 
         Raises
         ------
         TransientError
-            The condition did not hold in time, and the process still runs. The message begins with `what`.
+            The condition did not become true in time, and the process is still running. The message begins with `what`.
         """
         loop = f"""\
 pid=$1
@@ -297,21 +297,21 @@ done"""
     def exclusive_lock(
         self, purpose: str, wait_s: float, say: Callable[[str], None]
     ) -> Iterator[None]:
-        """Hold this host's lock while the block runs. A lost connection releases the lock.
+        """Hold the lock of this host while a `with` block runs. If the connection is lost, the host releases the lock.
 
         Parameters
         ----------
         purpose
-            Reason for holding the lock, shown to users who wait for it.
+            Reason for holding the lock. Users who wait for the lock see it.
         wait_s
-            Seconds to wait while another user holds the lock.
+            Seconds to wait if another user holds the lock.
         say
-            The function that shows a line with the holder's name.
+            Function that shows a line with the name of the other user.
 
         Raises
         ------
         TransientError
-            Another user still holds the lock after that time.
+            Another user still holds the lock after `wait_s`.
         """
         arguments = (self.run_folder / places.LOCK_FILE, holder(purpose), f"{wait_s:g}")
 
@@ -323,12 +323,12 @@ done"""
 
     @contextmanager
     def ended_with_connection(self, *, undone: bool = False) -> Iterator[None]:
-        """Let the host stop all its processes at the end of the block, or if the connection is lost.
+        """Make the host stop all its processes at the end of the `with` block, or when the connection is lost.
 
         Parameters
         ----------
         undone
-            Whether the host then also restores changed settings. Only the host with the lock restores settings.
+            Whether the host then also restores changed settings. Only the host with the lock does this.
         """
         undo = self.undo_file if undone else ""
         lock = self.run_folder / places.LOCK_FILE
@@ -337,7 +337,7 @@ done"""
             yield
 
     def require_programs(self, programs: Sequence[str]) -> None:
-        """Check that programs are installed.
+        """Check that programs are installed on the host.
 
         Raises
         ------
@@ -353,7 +353,7 @@ done"""
             )
 
     def require_built(self, part: str, programs: Sequence[str]) -> None:
-        """Check that a native part has these programs, and that its files are unchanged since they were built.
+        """Check that a native part has these programs, and that no file of the part has changed since the build.
 
         Raises
         ------

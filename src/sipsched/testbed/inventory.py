@@ -1,4 +1,4 @@
-"""Testbed files: the hosts of a testbed and their properties."""
+"""The files that describe testbeds: the hosts of a testbed and their properties."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,9 +21,9 @@ NEEDED = {
     "vm": ("workdir", "hosts", "vm"),
     "simulated": ("simulated",),
 }
-"""Required keys of each kind of testbed, beside name and fidelity."""
+"""Per kind of testbed, the keys that its file must have in addition to name and fidelity."""
 OF_HOSTS = ("tuning", "lock_wait_s")
-"""Optional keys of testbeds that have hosts."""
+"""Optional keys for testbeds that have hosts. Simulated testbeds have none."""
 
 Cpus = Annotated[
     tuple[Annotated[int, Meta(ge=0)], ...], Meta(min_length=1, description="CPU numbers.")
@@ -39,7 +39,7 @@ MECHANISMS = [
     "herd",
     "migration_cost",
 ]
-"""Mechanisms of the simulator that can be switched off."""
+"""Mechanisms of the simulator that a testbed's file can switch off."""
 
 
 def native_folder(workdir: PurePosixPath, part: str) -> PurePosixPath:
@@ -49,7 +49,7 @@ def native_folder(workdir: PurePosixPath, part: str) -> PurePosixPath:
 
 @dataclass(frozen=True)
 class HostSpec:
-    """A host: its SSH access, its SIP address, and its CPUs."""
+    """A host of a testbed: its SSH access, its SIP address and its CPUs."""
 
     role: str
     address: Annotated[
@@ -77,13 +77,13 @@ class HostSpec:
     port: Annotated[Port, Meta(description="Port of its sshd.")] = 22
 
     def __str__(self) -> str:
-        """Return role and address."""
+        """Return the role and the address of the host."""
         return f"{self.role} ({self.user}@{self.address}:{self.port})"
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """The settings that a run may change on the SPS, and restores at its end."""
+    """The settings that a run may change on the SPS. The run restores them at its end."""
 
     cores_by: Annotated[
         Literal["cpuset", "hotplug"],
@@ -103,7 +103,7 @@ class Tuning:
         Cpus, Meta(description="CPUs for system services. Without this key, they are unchanged.")
     ] = ()
     receive_interfaces: Annotated[
-        # SEE net/core/dev.c: dev_valid_name(), which allows more characters
+        # The kernel allows more characters in the name of an interface. SEE net/core/dev.c: dev_valid_name()
         tuple[Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_][A-Za-z0-9._-]{0,14}\Z")], ...],
         Meta(description="Interfaces whose receive work is steered (RPS)."),
     ] = ()
@@ -111,13 +111,13 @@ class Tuning:
 
     @property
     def changes(self) -> bool:
-        """Whether a run may change any setting beside the cores."""
+        """Whether a run may change any setting in addition to the number of cores."""
         return bool(self.quiet or self.interrupt_cpus or self.receive_interfaces)
 
 
 @dataclass(frozen=True)
 class Guest:
-    """The virtual machine that is the SPS of a testbed of kind `vm`."""
+    """The virtual machine that is the SPS in a testbed of kind `vm`."""
 
     kernel: Annotated[
         str,
@@ -149,13 +149,13 @@ class Guest:
 
     @property
     def cpus(self) -> int:
-        """Number of CPUs."""
+        """Number of CPUs of the virtual machine."""
         return self.sockets * self.cores_per_socket
 
 
 @dataclass(frozen=True)
 class SimulatedMachine:
-    """The simulated machine of a testbed of kind `simulated`."""
+    """The machine that the simulator simulates in a testbed of kind `simulated`."""
 
     kernel: Annotated[
         str,
@@ -196,12 +196,12 @@ class SimulatedMachine:
 
     @property
     def is_eevdf(self) -> bool:
-        """Whether the kernel schedules by EEVDF instead of CFS."""
+        """Whether the simulated kernel uses the scheduler EEVDF instead of CFS."""
         return self.kernel == "6.18"
 
     @property
     def cpus(self) -> int:
-        """Number of CPUs."""
+        """Number of CPUs of the simulated machine."""
         return self.processors * self.cores_per_processor
 
 
@@ -245,41 +245,41 @@ class DeclaredTestbed:
 
 @dataclass(frozen=True)
 class Testbed:
-    """Three hosts, and the words that label every figure measured on them."""
+    """A testbed: three hosts, and the description that every figure of their measurements shows."""
 
     name: str
     kind: str
     fidelity: str
     workdir: PurePosixPath
-    """Folder on each host that belongs to the user of the SSH login alone."""
+    """Folder on each host that only the user of the SSH login can access."""
     uac: HostSpec
     sps: HostSpec
     uas: HostSpec
     tuning: Tuning = Tuning()
     remark: str = ""
-    """Free text of the file, such as machines, switches and links."""
+    """Free text from the testbed's file, such as the names of machines, switches and links."""
     lock_wait_s: float = LOCK_WAIT_S
-    """Seconds that a run waits while another user holds the testbed."""
+    """Seconds that a run waits if another user uses the testbed."""
     guest: Guest | None = None
-    """The guest of a testbed of kind `vm`; None for other kinds."""
+    """The virtual machine of a testbed of kind `vm`; None for other kinds."""
     accelerator: str | None = None
-    """`kvm` or `tcg`, known once the guest is up; None without a guest."""
+    """`kvm` or `tcg`, which is known when the virtual machine runs; None without a virtual machine."""
     simulated: SimulatedMachine | None = None
-    """The machine of a testbed of kind `simulated`, whose three hosts do not exist; None for other kinds."""
+    """The simulated machine of a testbed of kind `simulated`; None for other kinds."""
 
     @property
     def is_on_this_machine(self) -> bool:
-        """Whether this machine creates the hosts itself and runs the load generators."""
+        """Whether this machine creates the hosts and runs the load generators."""
         return self.kind in ("local", "vm")
 
     @property
     def hosts(self) -> tuple[HostSpec, HostSpec, HostSpec]:
-        """The hosts in the order of a request's path: uac, sps, uas."""
+        """The hosts in the order in which a request passes them: UAC, SPS, UAS."""
         return (self.uac, self.sps, self.uas)
 
     @property
     def description(self) -> str:
-        """Description from the settings in the file, so that a changed copy of a file has another description."""
+        """Description of the testbed, from the settings in its file. Other settings lead to another description."""
         if self.simulated is not None:
             return f"{_describe_simulated(self.simulated)}{self._remark}"
         hosts = "; ".join(f"{host.role.upper()} on {_name_cpus(host.cpus)}" for host in self.hosts)
@@ -304,18 +304,18 @@ class Testbed:
 
     @property
     def labels(self) -> TestbedLabels:
-        """The labels of this testbed in a record."""
+        """The description of this testbed for records."""
         return TestbedLabels(
             self.name, self.kind, self.description, self.fidelity, self.accelerator
         )
 
     def check_cores(self, asked: Iterable[Point | Run]) -> None:
-        """Refuse points and runs that need more cores than the SPS has.
+        """Raise an error for points and runs that need more cores than the SPS has.
 
         Raises
         ------
         StableError
-            The SPS has too few cores. The message lists the points that cannot run, and the SPS's CPUs in the testbed's
+            The SPS has too few cores. The message lists the impossible points, and the SPS's CPUs in the testbed's
             file.
         """
         points = dict.fromkeys(
@@ -333,13 +333,12 @@ class Testbed:
 
 
 def load_testbed(name: str, folder: Path = PROJECT_ROOT / TESTBEDS) -> Testbed:
-    """Read `<folder>/<name>.yaml`.
+    """Read the testbed in `<folder>/<name>.yaml`.
 
     Raises
     ------
     StableError
-        The file does not exist, or a key is missing, unknown or out of range. For a missing file, the message lists the
-        existing files.
+        The file does not exist, and the message lists the existing files. Or a key is missing, unknown or out of range.
     """
     where = str(folder / f"{name}.yaml")
     file = read_named(DeclaredTestbed, "testbed", name, folder)
@@ -367,7 +366,7 @@ def load_testbed(name: str, folder: Path = PROJECT_ROOT / TESTBEDS) -> Testbed:
 
 
 def _check_kind(file: DeclaredTestbed, where: str) -> None:
-    """Check that the file has exactly the keys of its kind."""
+    """Check that a file has exactly the keys of its kind of testbed."""
     needed = NEEDED[file.kind]
     allowed = (*needed, *OF_HOSTS) if "hosts" in needed else needed
     for key in (*NEEDED["vm"], *NEEDED["simulated"], *OF_HOSTS):
@@ -386,7 +385,7 @@ def _check_kind(file: DeclaredTestbed, where: str) -> None:
 
 
 def _host(role: str, file: DeclaredTestbed, where: str) -> HostSpec:
-    """Return a host of a file. For a host that does not exist, return a stand-in, of which only the CPUs are used."""
+    """Return a host from a testbed's file. For a simulated host, return a placeholder with the host's CPUs."""
     if file.simulated:
         cpus = tuple(range(file.simulated.cpus)) if role == "sps" else ()
         return HostSpec(role, "simulated", "", "", "", "", 0, cpus=cpus, helper_cpus=())
@@ -399,12 +398,12 @@ def _host(role: str, file: DeclaredTestbed, where: str) -> HostSpec:
 
 
 def _kernel_file(kernel: str) -> str:
-    """Return the path of a kernel file relative to the project; return a kernel's name unchanged."""
+    """Return the path of a kernel's file relative to the project. Return the name of a Debian kernel unchanged."""
     return str(PROJECT_ROOT / Path(kernel).expanduser()) if "/" in kernel else kernel
 
 
 def _name_cpus(cpus: Sequence[int]) -> str:
-    """Return the CPUs in their order, with consecutive numbers as a range."""
+    """Return the numbers of some CPUs as text, in their order, with consecutive numbers as a range."""
     parts: list[list[int]] = []
     for cpu in cpus:
         if parts and cpu == parts[-1][-1] + 1:
@@ -416,7 +415,7 @@ def _name_cpus(cpus: Sequence[int]) -> str:
 
 
 def _describe_simulated(simulated: SimulatedMachine) -> str:
-    """Describe the simulated machine, and the parts that are not simulated."""
+    """Describe the simulated machine, and the mechanisms that are not simulated."""
     scheduler = "EEVDF" if simulated.is_eevdf else "CFS"
     without = f", without {', '.join(simulated.without)}" if simulated.without else ""
     return (

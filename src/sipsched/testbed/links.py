@@ -1,4 +1,4 @@
-"""The check of the links between hosts: every link has a carrier, and a datagram arrives in each direction."""
+"""The check of the network links between hosts: carriers are present, and datagrams arrive in both directions."""
 
 import secrets
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from sipsched.testbed.session import Hosts
 
 PATIENCE_S = 3
 EMULATED_PATIENCE_S = 30
-"""Seconds for a guest. Under TCG, a program takes seconds to start for the first time."""
+"""Seconds for the check on a guest. Without KVM, a program takes seconds to start for the first time."""
 SPARE_S = 20
 
 LOOK = """\
@@ -29,13 +29,13 @@ for path in /sys/class/net/*; do
     [ "$(cat "$path/carrier" 2>/dev/null)" = 1 ] || echo "down ${path##*/}"
 done
 """
-"""Prints `way PEER LINK` for each peer, `down LINK` for links without a carrier, then the output of TALK.
+"""Shell script that prints `way PEER LINK` per peer, `down LINK` per link without a carrier, and TALK's output.
 
-"$1" is TALK, "$2" and "$3" are this host's address and port for SIP, "$4" is a secret word, "$5" is the time limit in
-seconds. The peers follow, each as address:port.
+"$1" is the script TALK, "$2" and "$3" are this host's SIP address and port, "$4" is a secret word, and "$5" is the time
+limit in seconds. The remaining arguments are the peers as address:port.
 """
 
-# the script is in Perl, because every Debian has perl-base, and a host can lack Python
+# The script is in Perl, because a host can lack Python, while every Debian has perl-base.
 TALK = """\
 use strict; use warnings; use Socket;
 my ($own, $port, $nonce, $patience, @peers) = @ARGV;
@@ -64,12 +64,12 @@ while (time < $end and keys %done < keys %peer) {
 }
 print map { "heard $_\\n" } keys %heard;
 """
-"""Exchanges datagrams with the peers, from the port for SIP. Prints `heard PEER` per peer whose datagram arrived."""
+"""Perl script that exchanges datagrams with the peers from the SIP port. It prints `heard PEER` per heard peer."""
 
 
 @dataclass(frozen=True)
 class _Seen:
-    """The observations of a host: the link to each peer, links without a carrier, and peers whose datagrams arrived."""
+    """The result of the check on a host: the link to each peer, links without a carrier, and the heard peers."""
 
     links: Mapping[str, str]
     down: Sequence[str]
@@ -77,16 +77,16 @@ class _Seen:
 
 
 def check_links(hosts: Hosts) -> None:
-    """Check the links between agents and SPS from inside the hosts, and send a datagram in each direction.
+    """Check the network links between the agents and the SPS, and send a datagram in each direction.
 
-    The port for SIP must be free on all three hosts.
+    The SIP port must be free on all three hosts.
 
     Raises
     ------
     TransientError
-        The message names each host and link with a fault.
+        The message names each faulty link and its host.
     StableError
-        A host's address or port for SIP cannot be used.
+        The SIP address or the SIP port of a host cannot be used.
     """
     nonce = secrets.token_hex(8)
     patience_s = EMULATED_PATIENCE_S if hosts.testbed.kind == "vm" else PATIENCE_S
@@ -95,7 +95,7 @@ def check_links(hosts: Hosts) -> None:
     with ThreadPoolExecutor(len(ways)) as pool:
         seen = list(pool.map(lambda way: _look(way[0], way[1], nonce, patience_s), ways))
     looked = [(host, peers, found) for (host, peers), found in zip(ways, seen, strict=True)]
-    # hosts with a link that is down send no datagrams
+    # If a link of a host has no carrier, the host sends no datagrams.
     faults = [fault for one in looked for fault in _link_faults(*one)]
     faults = faults or [fault for one in looked for fault in _datagram_faults(*one)]
     if faults:

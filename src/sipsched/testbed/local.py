@@ -1,4 +1,4 @@
-"""The embedded testbed: three network namespaces of this machine, each with its own sshd.
+"""The testbed on this machine: three network namespaces, each with its own sshd.
 
 Layout (addresses of RFC 2544's benchmarking range)::
 
@@ -23,18 +23,18 @@ NAMESPACES = (
 
 
 class LocalTestbed(MachineTestbed):
-    """The testbed of three namespaces and the links between them."""
+    """The testbed that consists of three network namespaces and the links between them."""
 
     def __init__(self) -> None:
         super().__init__("local", NAMESPACES, __name__, "fab up")
 
     def check_machine(self, testbed: Testbed) -> None:
-        """Refuse a machine on which the embedded testbed cannot run.
+        """Raise an error if this machine cannot run the testbed of network namespaces.
 
         Raises
         ------
         StableError
-            The message names the first missing part and the remedy.
+            The message names the first missing part, and the remedy.
         """
         self.check_platform()
         self.check_programs(("ip", "sshd", "ssh-keygen", "taskset"))
@@ -59,15 +59,15 @@ class LocalTestbed(MachineTestbed):
 
     def _remove(self) -> None:
         super()._remove()
-        # the SPS uses this machine's kernel, whose settings stay changed after an interrupted run
+        # The SPS uses the kernel of this machine, whose settings stay changed after an interrupted run.
         if Path(UNDO_FILE).exists():
             self._run(["sh", str(UNDO_FILE)])
             Path(UNDO_FILE).unlink()
 
     def _steer_receive_work(self, testbed: Testbed) -> None:
-        # veth runs the receive softirq on the sender's CPU, but the papers' SPS receives on its own CPUs. Only the
-        # first CPU of the SPS receives here: with several receiving CPUs, each of the two flows would go to a random
-        # CPU
+        # A veth link runs the receive softirq on the sender's CPU, but the SPS of the papers receives on its own
+        # CPUs. Here, only the first CPU of the SPS receives. With several receiving CPUs, each of the two flows would
+        # go to a random CPU.
         mask = 1 << testbed.sps.cpus[0]
         for role in AGENT_NETS:
             rps = f"/sys/class/net/{role}0/queues/rx-0/rps_cpus"

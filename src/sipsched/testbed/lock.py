@@ -1,4 +1,4 @@
-"""The lock of a testbed, which allows one user at a time."""
+"""The lock of a testbed, which allows only one user at a time."""
 
 import getpass
 import os
@@ -20,7 +20,7 @@ def say_here(line: str) -> None:
 
 
 def holder(purpose: str) -> str:
-    """Return a description of this process as a holder: purpose, process, user, machine, and time."""
+    """Describe this process for users who wait for its lock: purpose, process, user, machine and time."""
     since = datetime.now(UTC).isoformat(timespec="seconds")
     return (
         f"{purpose} (pid {os.getpid()} of {getpass.getuser()} on {platform.node()}, since {since})"
@@ -30,30 +30,30 @@ def holder(purpose: str) -> str:
 def await_lock(
     answers: Iterator[str], what: str, wait_s: float, say: Callable[[str], None]
 ) -> None:
-    """Read the output of `places.LOCK` until the lock is held.
+    """Read the output of the script `places.LOCK`, and return when the script holds the lock.
 
     Parameters
     ----------
     answers
-        Lines of the output.
+        Lines of the script's output.
     what
-        Name of the locked object, for messages.
+        Name of the locked thing, for error messages.
     wait_s
-        Seconds that the script waits.
+        Seconds that the script waits for the lock.
     say
-        The function that shows a line with the holder's name, if another user holds the lock.
+        Function that shows a line with the name of another user who holds the lock.
 
     Raises
     ------
     TransientError
-        Another user still held the lock after that time. The message names the last holder.
+        Another user still holds the lock after `wait_s`. The message names the last holder.
     StableError
-        The lock cannot be taken.
+        The lock file cannot be locked.
     """
     said = ""
     for line in answers:
         word, _, by = line.partition(" ")
-        # the description is empty for a moment, since a holder writes it after taking the lock
+        # A process takes the lock and then writes its description, so the description is empty for a moment.
         by = by or "a user who has not said who"
         if word == "held":
             return
@@ -73,17 +73,17 @@ def await_lock(
 def locked_here(
     lock_file: Path, what: str, purpose: str, wait_s: float, say: Callable[[str], None] = say_here
 ) -> Iterator[None]:
-    """Hold a lock of this machine while the block runs. The end of this process releases the lock.
+    """Hold a lock of this machine while the `with` block runs. The end of this process releases the lock.
 
     Raises
     ------
     TransientError
-        Another user still holds the lock after that time.
+        Another user still holds the lock after the waiting time.
     StableError
-        The lock cannot be taken.
+        The lock file cannot be locked.
     """
     argv = ["sh", "-c", places.LOCK, "sh", str(lock_file), holder(purpose), f"{wait_s:g}"]
-    # a separate session, so that Ctrl-C does not release the lock before settings are restored
+    # The script has its own session, so that Ctrl-C does not release the lock before the settings are restored.
     with subprocess.Popen(
         argv,
         stdin=subprocess.PIPE,
@@ -99,7 +99,7 @@ def locked_here(
         finally:
             keeper.stdin.close()
             if keeper.poll() is None and wait_s > 0:
-                # a script that still waits for the lock ignores the end of its standard input
+                # A script that still waits for the lock ignores the end of its standard input, so it is stopped.
                 _end_waiting(keeper)
 
 

@@ -1,4 +1,4 @@
-"""The base class of testbeds on this machine: network namespaces with one sshd each, a lock, and a guardian."""
+"""The base class of testbeds that this machine creates from network namespaces, each with its own sshd."""
 
 import fcntl
 import os
@@ -23,14 +23,14 @@ from sipsched.testbed.lock import locked_here, say_here
 STATE_ROOT = Path(places.RUN_FOLDER)
 LOCK_FILE = STATE_ROOT / places.LOCK_FILE
 LOCK_PATIENCE_S = 5.0
-"""Seconds that `take_down` waits for the lock, so that it does not wait for a run."""
+"""Seconds that `take_down` waits for the lock. The time is short, so that `take_down` does not wait for a run."""
 STOP_GRACE_S = 3.0
 START_PATIENCE_S = 10.0
 SPS_SIP_ADDRESS = "198.18.0.1"
 AGENT_NETS = {"uac": "198.18.1", "uas": "198.18.2"}
-"""First three octets of each agent's link: .1 is the SPS's end, .2 the agent's."""
+"""First three octets of the addresses on each agent's link. The SPS has .1, and the agent has .2."""
 
-# with SHLVL set, bash does not read ~/.bashrc for each command, which can take 100 ms
+# If SHLVL is set, bash does not read ~/.bashrc for each command, which can take 100 ms.
 SSHD_CONFIG = """\
 ListenAddress {address}:22
 HostKey {state}/host_key
@@ -53,13 +53,13 @@ Subsystem sftp internal-sftp
 
 @dataclass(frozen=True)
 class Namespace:
-    """A network namespace that is a host of a testbed."""
+    """A network namespace of this machine, which is a host of a testbed."""
 
     role: str
     name: str
     """Name of the namespace, and of the machine's end of its management link (at most 15 characters)."""
     management: str
-    """Address of the namespace's sshd."""
+    """Address at which the namespace's sshd listens."""
     gateway: str
     """Address of the machine's end of the management link."""
 
@@ -70,18 +70,18 @@ class Namespace:
 
 
 class MachineTestbed(ABC):
-    """A testbed that this machine creates and removes.
+    """A testbed that this machine creates and removes, with a lock and a guardian.
 
     Parameters
     ----------
     kind
-        Name of the testbed in messages. Its keys and sshd files are in `/run/sipsched/<kind>`.
+        Name of the testbed for messages. Its keys and the files of its sshds are in `/run/sipsched/<kind>`.
     namespaces
         The hosts that are namespaces.
     module
-        Name of the module from which the guardian, a separate process, imports `guard`.
+        Name of the module with the function `guard`. The guardian is a separate process that imports it.
     command_up
-        The command that creates the testbed.
+        The command that a user types to create the testbed, for messages.
     """
 
     def __init__(
@@ -95,11 +95,11 @@ class MachineTestbed(ABC):
 
     @abstractmethod
     def check_machine(self, testbed: Testbed) -> None:
-        """Refuse a machine on which this testbed cannot run. The StableError names the missing part."""
+        """Raise a StableError if this machine cannot run the testbed. The message names the missing part."""
 
     @abstractmethod
     def _create(self, testbed: Testbed) -> None:
-        """Create the testbed; no part of it exists yet."""
+        """Create all parts of the testbed. None of them may exist."""
 
     def is_up(self) -> bool:
         """Return whether all namespaces and their sshds exist."""
@@ -109,7 +109,7 @@ class MachineTestbed(ABC):
         )
 
     def _serves(self, testbed: Testbed) -> bool:
-        """Return whether the existing testbed is the one that the file describes."""
+        """Return whether the existing testbed is the testbed that the file describes."""
         return self.is_up()
 
     def ensure_up(
@@ -118,17 +118,17 @@ class MachineTestbed(ABC):
         idle_s: float | None = None,
         say: Callable[[str], None] = say_here,
     ) -> None:
-        """Create the testbed unless it exists. Wait up to `lock_wait_s` while another user holds its lock.
+        """Create the testbed if it does not exist. If another user holds its lock, wait up to `lock_wait_s`.
 
         Parameters
         ----------
         testbed
-            The testbed, whose file has the CPUs of each host.
+            The testbed. Its file lists the CPUs of each host.
         idle_s
-            Seconds without a run after which a guardian removes the testbed, even if the controller was killed. With
-            None, the testbed stays until `take_down`.
+            Seconds without a run after which the guardian removes the testbed, even if the process that controls the
+            runs was killed. None: the testbed exists until `take_down`.
         say
-            The function that shows a line if another user holds the lock.
+            Function that shows a line if another user holds the lock.
         """
         self.check_machine(testbed)
         with self._machine_lock(f"bringing up testbed {testbed.name}", testbed.lock_wait_s, say):
@@ -145,7 +145,7 @@ class MachineTestbed(ABC):
                 self._kept.touch()
 
     def take_down(self) -> None:
-        """Stop every process of the testbed and remove its parts. A testbed that does not exist is no error."""
+        """Stop every process of the testbed, and remove its parts. If the testbed does not exist, do nothing."""
         self.check_platform()
         with self._machine_lock(f"taking down testbed {self.kind}", LOCK_PATIENCE_S, say_here):
             self._remove()
@@ -153,23 +153,24 @@ class MachineTestbed(ABC):
             self._forget_machine()
 
     def guard(self, idle_s: float) -> None:
-        """Remove the testbed after it was idle for `idle_s` seconds, unless the user asked to keep it.
+        """Remove the testbed after `idle_s` seconds without a run, unless the user asked to keep it.
 
-        The guardian waits for a run in progress.
+        While a run is in progress, the guardian waits.
         """
         while self.state.exists() and not self._kept.exists():
             with self._guarded(fcntl.LOCK_EX) as last_used_ns:
                 pass
             time.sleep(idle_s)
             with suppress(BlockingIOError), self._guarded(fcntl.LOCK_EX | fcntl.LOCK_NB) as now_ns:
-                # without a lock file (None), another process has removed the testbed together with its lock
+                # If the lock file does not exist (None), another process has removed the testbed together with its
+                # lock.
                 if last_used_ns == now_ns and now_ns is not None and not self._kept.exists():
                     self._remove()
                     self._forget_machine()
 
     @contextmanager
     def _guarded(self, operation: int) -> Iterator[int | None]:
-        """Hold the lock without a holder's name, and yield the time of its last use; None without a lock file."""
+        """Hold the lock without writing a holder's name. Yield the time of its last use; None without a lock file."""
         try:
             lock = LOCK_FILE.open()
         except FileNotFoundError:
@@ -181,7 +182,7 @@ class MachineTestbed(ABC):
             yield os.fstat(lock.fileno()).st_mtime_ns if there else None
 
     def check_platform(self) -> None:
-        """Refuse a system that is not Linux, and a user who is not root.
+        """Raise an error if the system is not Linux or the user is not root.
 
         Raises
         ------
@@ -201,7 +202,7 @@ class MachineTestbed(ABC):
             )
 
     def check_programs(self, programs: Sequence[str]) -> None:
-        """Refuse a machine that lacks a program."""
+        """Raise an error if this machine lacks a program."""
         for program in programs:
             if shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is None:
                 raise StableError(
@@ -211,11 +212,11 @@ class MachineTestbed(ABC):
 
     @property
     def command_install(self) -> str:
-        """The command that installs the packages and programs of this testbed."""
+        """The command that installs the packages and programs that this testbed needs."""
         return "fab provision" if self.kind == "local" else f"fab provision --testbed={self.kind}"
 
     def check_cpus(self, testbed: Testbed, specs: Sequence[HostSpec]) -> None:
-        """Refuse a machine that lacks a CPU of one of these hosts."""
+        """Raise an error if this machine lacks a CPU of one of these hosts."""
         wanted = {cpu for spec in specs for cpu in spec.cpus + spec.helper_cpus}
         missing = wanted - os.sched_getaffinity(0)
         if missing:
@@ -253,7 +254,7 @@ class MachineTestbed(ABC):
         self._guardian_file.write_text(f"{guardian.pid}\n")
 
     def _guardian(self) -> int | None:
-        """Return the process id of the guardian; None if no guardian runs."""
+        """Return the process id of the guardian, or None if no guardian is running."""
         if not self._guardian_file.exists():
             return None
         pid = int(self._guardian_file.read_text())
@@ -286,16 +287,16 @@ class MachineTestbed(ABC):
             self._ip(namespace.role, "link set ssh0 up")
 
     def _address_agent(self, role: str) -> None:
-        """Set the address of an agent's link sip0, and the route to the SPS."""
+        """Set the address of an agent's link sip0, and its route to the SPS."""
         net = AGENT_NETS[role]
         self._ip(role, f"address add {net}.2/30 dev sip0")
         self._ip(role, "link set sip0 up")
         self._ip(role, f"route add {SPS_SIP_ADDRESS}/32 via {net}.1")
-        # with a connection per call, ports must be reused before they have been in TIME_WAIT for a minute
+        # With a connection per call, the kernel would otherwise block each used port for a minute (TIME_WAIT).
         self._in_namespace(role, ["sh", "-c", "echo 1 > /proc/sys/net/ipv4/tcp_tw_reuse"])
 
     def _wait_for_carrier(self, role: str, link: str) -> None:
-        # after the carrier is up, the kernel takes up to 1 s to activate the link's queue, and earlier packets are lost
+        # When the carrier is up, the kernel takes up to 1 s to activate the link's queue. Earlier packets are lost.
         loop = 'until grep -q up "$1"; do sleep 0.02; done'
         state = f"/sys/class/net/{link}/operstate"
         self._in_namespace(role, ["timeout", "5", "sh", "-c", loop, "sh", state])
@@ -314,7 +315,7 @@ class MachineTestbed(ABC):
             sshd = ["/usr/sbin/sshd", "-f", str(config)]
             held = ["taskset", "--cpu-list", cpus, *sshd]
             self._in_group(namespace.role, ["ip", "netns", "exec", namespace.name, *held])
-        # sshd writes its process id only after its parent has returned
+        # sshd writes its process id only after its parent process has returned.
         deadline = time.monotonic() + START_PATIENCE_S
         while not all(self._sshd_runs(namespace.role) for namespace in self.namespaces):
             if time.monotonic() > deadline:
@@ -328,7 +329,7 @@ class MachineTestbed(ABC):
         return self._process_runs(self.state / f"{role}.sshd.pid", "sshd")
 
     def _process_runs(self, pid_file: Path, comm: str) -> bool:
-        """Return whether the process in a pid file runs and has this name."""
+        """Return whether the process in a pid file is running and has a given name."""
         if not pid_file.exists():
             return False
         pid = pid_file.read_text().strip()
@@ -342,12 +343,12 @@ class MachineTestbed(ABC):
         self._end_guardian()
         for role in ROLES:
             self._run(["sh", "-c", groups.END, "sh", self._group_name(role), "", "", "0"])
-        # machines without control groups need this search
+        # This search is necessary on machines without control groups.
         self._end_processes(present)
         for namespace in present:
             self._run(["ip", "netns", "delete", namespace.name])
         for namespace in self.namespaces:
-            # the kernel may have removed the link with its namespace meanwhile
+            # The kernel may already have removed the link together with its namespace.
             if Path("/sys/class/net", namespace.link).exists():
                 delete = ["ip", "link", "delete", namespace.link]
                 subprocess.run(delete, check=False, capture_output=True)
@@ -360,7 +361,7 @@ class MachineTestbed(ABC):
                 os.kill(pid, signal.SIGKILL)
 
     def _forget_machine(self) -> None:
-        """Remove the shared parts if no other testbed of this machine exists. The caller holds the lock."""
+        """Remove the parts that all testbeds of this machine share, if no testbed exists. The caller holds the lock."""
         if any(
             path.is_dir() and path.name not in (*ROLES, "cgroup") for path in STATE_ROOT.iterdir()
         ):
@@ -372,11 +373,11 @@ class MachineTestbed(ABC):
             self._run(["umount", str(mount)])
         if mount.exists():
             mount.rmdir()
-        # a process that waits for the lock notices that the lock file is gone, and creates a new one
+        # A process that waits for the lock notices that the lock file is gone, and creates a new lock file.
         LOCK_FILE.unlink(missing_ok=True)
 
     def _end_processes(self, present: Sequence[Namespace]) -> None:
-        """Stop all processes inside namespaces, and sshds of the testbed whose namespace has lost its name."""
+        """Stop all processes inside namespaces, and the sshds of this testbed whose namespace no longer has a name."""
         while pids := [*self._pids(present), *self._stray_sshds()]:
             subprocess.run(["kill", "-KILL", *pids], check=False, capture_output=True)
             time.sleep(0.05)
@@ -386,10 +387,10 @@ class MachineTestbed(ABC):
         return "".join(listings).split()
 
     def _stray_sshds(self) -> list[str]:
-        """Return the testbed's sshds, known by their configuration file, and all processes in their namespaces."""
+        """Return the sshds of this testbed, found by their configuration file, and all processes in its namespaces."""
         files = [str(self.state / f"{namespace.role}.sshd_config") for namespace in self.namespaces]
         processes = [path for path in Path("/proc").iterdir() if path.name.isdigit()]
-        # sshd changes its process title, so both forms of the title are recognised
+        # sshd changes its process title, so the search covers the original and the changed title.
         sshds = [
             process
             for process in processes
@@ -418,7 +419,7 @@ class MachineTestbed(ABC):
         return f"sipsched-{self.kind}-{role}"
 
     def _in_group(self, role: str, argv: Sequence[str]) -> None:
-        """Run a command in a control group, through which all its processes can be found later."""
+        """Run a command in a control group, with which all its processes can be found later."""
         name, mount = self._group_name(role), str(places.CGROUP_MOUNT)
         group = self._run(["sh", "-c", groups.FIND, "sh", name, mount]).strip()
         self._run(["sh", "-c", groups.START, "sh", group, "", *argv])
@@ -428,7 +429,7 @@ class MachineTestbed(ABC):
 
 
 def _title(process: Path) -> str:
-    # a process may end during the search
+    # A process may end during the search.
     with suppress(OSError):
         return (process / "cmdline").read_text(errors="replace").replace("\0", " ")
     return ""
@@ -441,12 +442,12 @@ def _network(process: Path) -> str | None:
 
 
 def run_here(argv: Sequence[str], what: str) -> str:
-    """Run a command on this machine and return its output.
+    """Run a command on this machine, and return its output.
 
     Raises
     ------
     StableError
-        The command failed. The message has `what`, the command, and the last line of its output.
+        The command failed. The message contains `what`, the command, and the last line of its output.
     """
     done = subprocess.run(
         argv, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL

@@ -1,4 +1,4 @@
-"""The folders of sipsched on a host: their protection from other users, the programs built in them, and the lock."""
+"""The folders of sipsched on a host: their protection from other users, the programs in them, and the lock."""
 
 import subprocess
 from collections.abc import Sequence
@@ -7,17 +7,17 @@ from pathlib import Path, PurePosixPath
 from sipsched.errors import StableError
 
 DATA_FOLDER = PurePosixPath("/var/lib/sipsched")
-"""Folder for files that survive a reboot: native parts, files of runs, and guest images."""
+"""Folder for files that must survive a reboot: native parts, files of runs, and images of virtual machines."""
 RUN_FOLDER = PurePosixPath("/run/sipsched")
-"""Folder for files that a reboot removes: lock, undo file, pid files, and keys of this machine's testbeds."""
+"""Folder for files that a reboot removes: lock, undo script, pid files, and keys of this machine's testbeds."""
 LOCK_FILE = "lock"
 UNDO_FILE = RUN_FOLDER / "undo.sh"
-"""Script that restores the settings of the SPS; it exists while they are changed."""
+"""Script that restores the settings of the SPS. The script exists while settings are changed."""
 CGROUP_MOUNT = RUN_FOLDER / "cgroup"
-"""Folder to mount control groups on, for hosts and namespaces that have none mounted."""
+"""Folder on which control groups are mounted, if a host or namespace has not mounted them."""
 
 NOT_OURS = 77
-"""Exit code of `CLAIM` for a folder that another user can change."""
+"""Exit code of the script `CLAIM` for a folder that another user can change."""
 CLAIM = """\
 umask 077
 inside=$1
@@ -48,15 +48,16 @@ for folder; do
     mkdir -p "$folder/$inside" && chmod 700 "$folder" "$folder/$inside" || exit
 done
 """
-"""Creates folders with mode 0700, and a folder "$1" in each of them.
+"""Shell script that creates folders with mode 0700, and a folder "$1" in each of them.
 
-Exits with 77 and a line if another user can change one of the folders, its content, or a folder above.
+The script exits with 77 and prints a line if another user can change one of the folders, its content, or a folder above
+it.
 """
 
 RECORD_BUILD = """\
 cd "$1" && find . -type f ! -name built.sha256 -exec sha256sum {} + | sort -k 2 > built.sha256
 """
-"""Records the SHA-256 of every file of a native part after the build."""
+"""Shell script that records the SHA-256 of every file of a native part after the build."""
 
 CHECK_BUILD = """\
 cd "$1" 2>/dev/null && [ -s built.sha256 ] || { echo "missing $1"; exit; }
@@ -68,7 +69,7 @@ sha256sum --check --quiet --strict built.sha256 2>/dev/null | sed -n "s|^\\./\\(
 { cut -c67- built.sha256; cut -c67- built.sha256; find . -type f ! -name built.sha256; } |
     sort | uniq -u | sed 's|^\\./|changed |'
 """
-"""Prints `missing NAME` for programs that were not built, and `changed NAME` for files changed since the build."""
+"""Shell script that prints `missing NAME` per program that was not built, and `changed NAME` per changed file."""
 
 LOCK = """\
 umask 077
@@ -88,14 +89,14 @@ echo held
 cat > /dev/null
 [ ! "$1" -ef "/proc/$$/fd/9" ] || : > "$1"
 """
-"""Holds the lock "$1" until standard input ends, and waits up to "$3" seconds for it; "$2" describes the holder.
+"""Shell script that holds the lock "$1" until its standard input ends. "$2" describes the holder.
 
-Lines on standard output: `busy HOLDER` while it waits, then `held`, or `late HOLDER`.
+The script waits up to "$3" seconds for the lock. It prints `busy HOLDER` while it waits, then `held` or `late HOLDER`.
 """
 
 
 def not_ours(where: str, user: str, path: str) -> str:
-    """Return the error message for a folder that `CLAIM` refused."""
+    """Return the error message for a folder that another user can change."""
     return (
         f"{where}: {path.strip()}: it must be {user}'s alone and no link, so that no other user can change what is "
         f"run or written there; find out who created it, then remove it"
@@ -103,7 +104,7 @@ def not_ours(where: str, user: str, path: str) -> str:
 
 
 def claim_here(folders: Sequence[Path | PurePosixPath]) -> None:
-    """Create folders on this machine with mode 0700, and refuse folders that another user can change.
+    """Create folders with mode 0700 on this machine. Raise an error for a folder that another user can change.
 
     Raises
     ------
@@ -121,7 +122,7 @@ def claim_here(folders: Sequence[Path | PurePosixPath]) -> None:
 
 
 def build_problem(folder: PurePosixPath, findings: Sequence[str]) -> str | None:
-    """Return the findings of `CHECK_BUILD` as one line; None without findings."""
+    """Return the output of the script `CHECK_BUILD` as one line, or None if it has no output."""
     words = {"missing": "missing program", "changed": "not what was built"}
     parts = [
         f"{text}: {', '.join(names)}"

@@ -1,4 +1,4 @@
-"""Provisioning: the installation of Debian packages and native parts on a testbed's hosts."""
+"""Provisioning, which installs Debian packages and native parts on the hosts of a testbed."""
 
 import hashlib
 import subprocess
@@ -20,8 +20,8 @@ from sipsched.testbed.session import Hosts, open_hosts
 
 INSTALL_TIMEOUT_S = 900
 BUILD_TIMEOUT_S = 300
-# Debian starts services when it installs them. The script prevents these starts, since the proxy's port must stay free,
-# and the machine's owner has not asked for an sshd.
+# Debian starts services when it installs them. The script prevents this, because the port of the proxy must stay free
+# and the owner of the machine has not asked for an sshd.
 INSTALL_SCRIPT = """\
 set -eu
 missing=
@@ -54,21 +54,21 @@ echo "installed:$missing"
 
 
 def provision(testbed: Testbed, *, tests: bool = False, say: Callable[[str], None] = print) -> None:
-    """Install missing packages on the hosts of a testbed, and build the native parts there.
+    """Install missing packages on the hosts of a testbed, and build the native parts on these hosts.
 
     Parameters
     ----------
     testbed
-        A testbed of any kind. For hosts that are namespaces of this machine, packages are installed here.
+        A testbed of any kind. If its hosts are namespaces of this machine, the packages are installed on this machine.
     tests
-        Whether to install the packages for tests on this machine, too.
+        Whether to install also the packages for tests on this machine.
     say
-        The function that shows a line per finished step.
+        Function that shows a line per finished step.
 
     Raises
     ------
     StableError
-        A package must be installed without root or cannot be installed, or a build fails.
+        A package is missing and the user is not root, a package cannot be installed, or a build fails.
     """
     if testbed.is_on_this_machine:
         prepare_machine(testbed, tests=tests, say=say)
@@ -84,7 +84,7 @@ def provision(testbed: Testbed, *, tests: bool = False, say: Callable[[str], Non
 def prepare_machine(
     testbed: Testbed, *, tests: bool = False, say: Callable[[str], None] = print
 ) -> None:
-    """Install on this machine the packages without which it cannot create a testbed."""
+    """Install the packages on this machine that it needs to create a testbed."""
     roles = ("uac", "uas", *(("sps",) if testbed.kind == "local" else ()))
     packages = {name for role in roles for name in PACKAGES[role]} | set(CONTROLLER_PACKAGES)
     packages |= set(GUEST_BUILD_PACKAGES if testbed.kind == "vm" else ())
@@ -92,7 +92,7 @@ def prepare_machine(
 
 
 def install_here(packages: Iterable[str], say: Callable[[str], None] = print) -> None:
-    """Install missing Debian packages on this machine, without starting or enabling a service.
+    """Install missing Debian packages on this machine, without starting or enabling their services.
 
     Raises
     ------
@@ -126,21 +126,21 @@ def _say_installed(where: str, output: str, say: Callable[[str], None]) -> None:
 
 
 def _build_native(hosts: Hosts, say: Callable[[str], None]) -> None:
-    """Build the native parts of each host: scheduler, dispatcher and probe on the SPS, the generator on the agents."""
+    """Build the native parts of each host: scheduler, dispatcher and probe on the SPS, generator on the agents."""
     wanted = [(host, part) for host in hosts.all for part in NATIVE_PARTS[host.spec.role]]
     for host, part in wanted:
         folder = native_folder(host.base, part)
-        # changed files are removed first, because make keeps a file that is newer than its sources
+        # Changed files are removed first, because make keeps a file that is newer than its sources.
         if host.shell(places.CHECK_BUILD, folder).stdout:
             host.run(["rm", "-rf", str(folder)])
         host.run(["mkdir", "-p", str(folder)])
         there = host.shell('sha256sum "$1"/* 2>/dev/null', folder, check=False).stdout
         for source in native_sources(part):
             digest = hashlib.sha256(source.read_bytes()).hexdigest()
-            # only changed sources are copied, because make builds again after every copy
+            # Only changed sources are copied, because make builds a file again after every copy of its source.
             if f"{digest}  {folder / source.name}\n" not in there:
                 host.put_file(source, folder / source.name)
-        # without this option, make would prefer a GNUmakefile
+        # Without the option --file, make would prefer a file with the name GNUmakefile.
         make = ["make", "--file=Makefile", "--silent", "--directory", str(folder)]
         host.run(make, timeout_s=BUILD_TIMEOUT_S)
         host.shell(places.RECORD_BUILD, folder)

@@ -1,4 +1,4 @@
-"""The requirements of a testbed's hosts: Debian packages, and sources of native parts."""
+"""The Debian packages and the native parts that the hosts of a testbed need."""
 
 from pathlib import Path
 
@@ -20,9 +20,9 @@ GUEST_BUILD_PACKAGES = (
     *("debian-archive-keyring", "e2fsprogs", "lz4", "mmdebstrap", "qemu-system-x86"),
     *("xz-utils", "zstd"),
 )
-"""Packages for the machine that builds and runs the guest of a testbed of kind `vm`."""
+"""Packages for a machine that builds and runs the virtual machine of a testbed of kind `vm`."""
 CLUSTER_PACKAGES = ("munge", "slurm-client", "slurmctld", "slurmd")
-"""Packages of a cluster of one node, on which tests run the analysis."""
+"""Packages of a Slurm cluster with one node, on which tests run the analysis."""
 TEST_PACKAGES = (
     *CLUSTER_PACKAGES,
     "chromium",
@@ -37,14 +37,14 @@ NATIVE_PARTS = {
     "sps": ("common", "scheduler", "dispatcher", "probe"),
     "uas": ("common", "generator"),
 }
-"""Folders of hardware/ that provisioning copies to a host and builds there, in this order.
+"""Folders of hardware/ that provisioning copies to a host and builds on this host, in this order.
 
-The other folders include files of `common`.
+Files in the other folders include files of the folder `common`.
 """
 
 
 def native_sources(part: str) -> list[Path]:
-    """Return the source files of a native part."""
+    """Return the paths of the source files of a native part."""
     folder = PROJECT_ROOT / "hardware" / part
     return sorted(
         path

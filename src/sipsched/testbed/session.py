@@ -1,4 +1,4 @@
-"""Opening a testbed: create it if it is on this machine, connect to its hosts, and take its lock."""
+"""Functions that open a testbed: create it if it is on this machine, connect to its hosts, and take its lock."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,12 +15,12 @@ from sipsched.testbed.lock import say_here
 
 @dataclass(frozen=True)
 class Hosts:
-    """The three open hosts of a testbed.
+    """The three hosts of a testbed, with open connections.
 
     Attributes
     ----------
     testbed
-        The testbed. For kind `vm`, it has the accelerator of the running guest, and the fidelity of this accelerator.
+        The testbed. For the kind `vm`, it has the accelerator of the running guest, and the accelerator's fidelity.
     """
 
     uac: Host
@@ -30,12 +30,12 @@ class Hosts:
 
     @property
     def all(self) -> tuple[Host, Host, Host]:
-        """The hosts in the order of a request's path: UAC, SPS, UAS."""
+        """The hosts in the order in which a request passes them: UAC, SPS, UAS."""
         return (self.uac, self.sps, self.uas)
 
     @property
     def history(self) -> list[CommandResult]:
-        """Every command on any host so far, in the order of the starts."""
+        """Every command on any of the hosts so far, in the order of the commands' starts."""
         return sorted(
             (result for host in self.all for result in host.history), key=lambda r: r.started
         )
@@ -45,25 +45,25 @@ class Hosts:
 def open_hosts(
     testbed: Testbed, purpose: str = "a task", say: Callable[[str], None] = say_here
 ) -> Iterator[Hosts]:
-    """Connect to the hosts of a testbed, and hold its lock while the block lasts.
+    """Connect to the hosts of a testbed, and hold its lock while the `with` block runs.
 
-    A testbed of kind `local` or `vm` is created first if it does not exist, and a guardian removes it once it is idle.
-    The lock is on the SPS, or on this machine if the SPS is a guest. When the connection is lost, the lock is released
-    and all processes on the hosts are stopped. An SPS with a lock of its own then restores its settings, too.
+    If a testbed of kind `local` or `vm` does not exist, it is created first. A guardian removes it when it is idle. The
+    lock is on the SPS, or on this machine if the SPS is a guest. When the connection is lost, the lock is released and
+    all processes on the hosts are stopped. An SPS with its own lock then also restores its settings.
 
     Parameters
     ----------
     testbed
-        The testbed; `lock_wait_s` is the time to wait while another user holds it.
+        The testbed. `lock_wait_s` is the time to wait if another user uses it.
     purpose
-        Reason for holding the lock, shown to users who wait for it.
+        Reason for holding the lock. Users who wait for the lock see it.
     say
-        The function that shows a line if another user holds the lock.
+        Function that shows a line if another user holds the lock.
 
     Raises
     ------
     TransientError
-        A host is unreachable, or another user still held the lock after `lock_wait_s`.
+        A host is unreachable, or another user still uses the testbed after `lock_wait_s`.
     StableError
         A host refuses the login, the testbed cannot be created on this machine, or it is simulated.
     """
@@ -77,7 +77,8 @@ def open_hosts(
     with ExitStack() as stack:
         hosts = [Host(spec, testbed.workdir) for spec in testbed.hosts]
         uac, sps, uas = hosts
-        # a namespace can take the lock of this machine, which all testbeds on this machine share; a guest cannot
+        # All testbeds on this machine share the lock of this machine. A namespace can take this lock, but a guest
+        # cannot.
         keeper = uac if testbed.kind == "vm" else sps
         with ThreadPoolExecutor(len(hosts)) as pool:
             list(pool.map(stack.enter_context, hosts))

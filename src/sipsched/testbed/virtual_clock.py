@@ -22,43 +22,43 @@ from sipsched.testbed.requirements import native_sources
 
 QEMU_VERSION = "7.2"
 NAME = "virtual time"
-"""Name of this part in messages."""
+"""Name of virtual time in messages."""
 PART = "virtual"
 LIBRARY, CHECK = "libsipvirtual.so", "virtualcheck"
 KERNEL_OPTIONS = (
     *("console=ttyS0", "quiet", "mitigations=off", "panic=-1"),
-    # the guest's time stamp counter runs at 1 GHz, so the kernel need not calibrate it by other clocks
+    # The guest's time stamp counter runs at 1 GHz. So the kernel need not measure its rate with other clocks.
     *("tsc=reliable", "tsc_early_khz=1000000", "lpj=4000000", "no_timer_check"),
     "random.trust_cpu=on",
 )
 CPU = "max,-erms,-fsrm"
-"""Without these two features, the kernel copies memory by ordinary instructions, which the clock counts one by one."""
-# SEE hardware/virtual/virtual.h: struct statistics
+"""QEMU's CPU without two features. Then the kernel copies memory by ordinary instructions, which the clock counts."""
+# The layout is struct statistics in hardware/virtual/virtual.h.
 STATISTICS = struct.Struct("=8s8Q")
 STATISTICS_MAGIC = b"sipvirt1"
 MEMORY_MIB = 512
 STANDSTILL_S = 300
-"""Real seconds without progress of the virtual clock after which a guest counts as hung."""
+"""Real seconds without progress of the virtual clock after which a guest is considered hung."""
 LOOP_ERROR, SPEED_ERROR, WAIT_ERROR = 0.005, 0.01, 0.05
-"""Largest relative errors of the self-test."""
+"""Largest allowed relative errors of the self-test."""
 
 
 @dataclass(frozen=True)
 class VirtualClock:
-    """A guest whose clock counts instructions. The library has the same limits."""
+    """The settings of a guest whose clock counts instructions. The library checks the same limits."""
 
     cores: int
     mips: float
     """Million user instructions per second of each core."""
     quantum_ns: int
-    """Virtual time after which all running cores wait for each other."""
+    """Virtual time in ns after which all running cores wait for each other."""
     kernel_weight: float
-    """Time of an instruction of the kernel, in user instructions."""
+    """Duration of a kernel instruction, in units of a user instruction."""
     wake_ns: int
-    """Time that a halted core needs to wake up."""
+    """Time in ns that a halted core needs to wake up."""
 
     def __str__(self) -> str:
-        """Return the settings as text, because every result has to name them."""
+        """Return the settings as text, which every result has to contain."""
         return (
             f"{self.cores} cores, {self.mips:g} MIPS, kernel weight {self.kernel_weight:g}, wake-up time "
             f"{self.wake_ns / 1000:g} µs, quantum {self.quantum_ns / 1000:g} µs"
@@ -80,7 +80,7 @@ class Statistics:
 
 
 class SelfTest(msgspec.Struct, frozen=True):
-    """The result of `virtualcheck` in a guest."""
+    """The result of the program `virtualcheck` in a guest."""
 
     cpus: int
     loop_ns: float
@@ -93,7 +93,7 @@ class SelfTest(msgspec.Struct, frozen=True):
 
     @property
     def errors(self) -> dict[str, tuple[float, float]]:
-        """Relative error and limit of each test."""
+        """Relative error and limit of each part of the self-test."""
         return {
             "loop count": (abs(self.loop_ns / self.loop_exact_ns - 1), LOOP_ERROR),
             "equal speed": (max(self.speeds) / min(self.speeds) - 1, SPEED_ERROR),
@@ -102,13 +102,13 @@ class SelfTest(msgspec.Struct, frozen=True):
 
 
 class _Refusal(msgspec.Struct, frozen=True):
-    """The answer of `virtualcheck` if it cannot do its tests."""
+    """The output of the program `virtualcheck` if it cannot do the self-test."""
 
     error: str
 
 
 def built() -> Path:
-    """Return the folder with the library and the self-test, and build them if needed.
+    """Return the folder with the library and the self-test. Build them if necessary.
 
     Building needs make and a C compiler with a static C library, but not root.
 
@@ -126,18 +126,18 @@ def built() -> Path:
         with tempfile.TemporaryDirectory(dir=cache) as partial:
             source = PROJECT_ROOT / "hardware" / PART
             run_here(["make", "--silent", "-C", str(source), f"OUT={partial}"], NAME)
-            # another process may have built the same files meanwhile
+            # Another process may have built the same files in the meantime.
             shutil.copytree(partial, folder, dirs_exist_ok=True)
     return folder
 
 
 def qemu_version() -> str:
-    """Return the version of this machine's QEMU.
+    """Return the version of QEMU on this machine.
 
     Raises
     ------
     StableError
-        QEMU is missing, or its version is not the version that the library supports.
+        QEMU is missing, or the library does not support its version.
     """
     if shutil.which(vm.QEMU) is None:
         raise StableError(
@@ -153,17 +153,17 @@ def qemu_version() -> str:
 
 
 def find_kernel(kernel: str) -> Path:
-    """Return the file of a guest kernel.
+    """Return the path of the file of a guest kernel.
 
     Parameters
     ----------
     kernel
-        `6.1`, `5.10`, or the path of a bzImage.
+        `6.1`, `5.10`, or the path of a bzImage file.
 
     Raises
     ------
     StableError
-        The file does not exist or is no kernel, or this machine has no guest image of this kernel.
+        The file does not exist or is not a kernel, or this machine has no guest image with this kernel.
     """
     name = guest_image.image_name(kernel)
     if kernel not in guest_image.KERNEL_SUITES:
@@ -178,25 +178,25 @@ def find_kernel(kernel: str) -> Path:
 
 
 def qemu_command(clock: VirtualClock, folder: Path, state: Path, kernel: Path) -> list[str]:
-    """Return the command of a guest in virtual time, whose first RAM disk is `initrd` in its state folder.
+    """Return the command of a guest in virtual time. Its first RAM disk is the file `initrd` in its state folder.
 
     Parameters
     ----------
     folder
-        The folder of the library.
+        Folder of the library.
     state
-        The folder of the guest, which gets its counters.
+        Folder of the guest. The library writes its counters to this folder.
     """
     library = folder / LIBRARY
     settings = (
         f"mips={clock.mips},quantum_ns={clock.quantum_ns},kernel_weight={clock.kernel_weight},"
-        # with an idle rate of 0, virtual time jumps to the next timer as soon as all cores are halted
+        # With an idle rate of 0, virtual time jumps to the next timer as soon as all cores are halted.
         f"wake_ns={clock.wake_ns},idle_rate=0,statistics={statistics_file(state)}"
     )
     return [
-        # the guest ends with this process, even if this process is killed
+        # The guest ends with this process, even if this process is killed.
         *("setpriv", "--pdeathsig", "KILL"),
-        # the guest has the lowest priority, since other work of the machine cannot change the guest's virtual time
+        # The guest has the lowest priority, because other work of the machine cannot change the guest's virtual time.
         *("chrt", "--idle", "0", "env", f"LD_PRELOAD={library}", vm.QEMU),
         *("-plugin", f"{library},{settings}", "-nodefaults", "-no-user-config", "-no-reboot"),
         *("-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", CPU, "-m", str(MEMORY_MIB)),
@@ -207,12 +207,12 @@ def qemu_command(clock: VirtualClock, folder: Path, state: Path, kernel: Path) -
 
 
 def statistics_file(state: Path) -> Path:
-    """Return the path of the counters of a guest."""
+    """Return the path of the file with the counters of a guest."""
     return state / "clock.statistics"
 
 
 def read_statistics(state: Path) -> Statistics | None:
-    """Return the counters of a guest; None while QEMU has not started the guest's clock."""
+    """Return the counters of a guest, or None if QEMU has not started the guest's clock yet."""
     try:
         content = statistics_file(state).read_bytes()
     except FileNotFoundError:
@@ -223,7 +223,7 @@ def read_statistics(state: Path) -> Statistics | None:
 
 
 class Progress:
-    """The check that the virtual clock of a guest still advances."""
+    """A check that the virtual clock of a guest still advances."""
 
     def __init__(self, state: Path) -> None:
         self.state = state
@@ -231,12 +231,12 @@ class Progress:
         self._since = time.monotonic()
 
     def check(self) -> None:
-        """Compare the clock with its value at the previous check.
+        """Compare the virtual clock with its value at the previous check.
 
         Raises
         ------
         TransientError
-            The clock has stood still for a long time.
+            The virtual clock has stood still for `STANDSTILL_S`.
         """
         now = read_statistics(self.state)
         if now != self._seen:
@@ -248,12 +248,12 @@ class Progress:
 
 
 def initial_ram_disk(files: Sequence[tuple[str, int, bytes]]) -> bytes:
-    """Return an archive that the kernel unpacks into its first root file system.
+    """Return an archive that the kernel unpacks as its first root file system.
 
     Parameters
     ----------
     files
-        Name, mode and content of each file. SEE Documentation/driver-api/early-userspace/buffer-format.rst in Linux
+        Name, mode and content of each file. SEE Documentation/driver-api/early-userspace/buffer-format.rst in Linux.
     """
     parts = []
     for number, (name, mode, content) in enumerate([*files, ("TRAILER!!!", 0, b"")], 1):
@@ -264,20 +264,20 @@ def initial_ram_disk(files: Sequence[tuple[str, int, bytes]]) -> bytes:
 
 
 def self_test(clock: VirtualClock, kernel: Path) -> tuple[SelfTest, Statistics | None]:
-    """Boot a kernel with the self-test as its only program.
+    """Boot a kernel in virtual time, with the self-test as its only program.
 
     Returns
     -------
     SelfTest, Statistics
-        The result, and the counters at the end.
+        The result of the self-test, and the counters at its end.
 
     Raises
     ------
     StableError
-        QEMU refuses the clock, the disk is full, or the guest ends without a result. The message has the guest's last
-        line.
+        QEMU refuses the clock, the disk is full, or the guest ends without a result. The message contains the last line
+        of the guest's output.
     TransientError
-        The guest hangs.
+        The virtual clock of the guest stands still.
     """
     qemu_version()
     folder = built()
@@ -312,12 +312,12 @@ def _boot(clock: VirtualClock, folder: Path, kernel: Path) -> tuple[SelfTest, St
 
 
 def parse_result(said: str) -> SelfTest:
-    """Return the result in the output of a guest.
+    """Return the result of the self-test from the output of a guest.
 
     Raises
     ------
     StableError
-        The output has no result, or the result is an error.
+        The output contains no result, or the result is an error.
     """
     found = re.search(rf"^{CHECK}: (.*)$", said, re.MULTILINE)
     if not found:
@@ -334,17 +334,17 @@ def parse_result(said: str) -> SelfTest:
 
 
 def judge(result: SelfTest, counters: Statistics | None) -> tuple[list[str], list[str]]:
-    """Return a line for each passed test, and a line for each failed test.
+    """Return one line per passed test and one line per failed test.
 
     Parameters
     ----------
     counters
-        The counters at the end of the guest. None fails the test, because a clock without counters was not in use.
+        The counters at the end of the guest. If they are None, the test fails, because the virtual clock was not used.
     """
     passed: list[str] = []
     failed: list[str] = []
     for name, (error, limit) in result.errors.items():
-        # an error of NaN counts as larger than every limit
+        # An error of NaN counts as larger than every limit.
         lines = passed if error <= limit else failed
         lines.append(f"{name}: off by {100 * error:.3f} %, at most {100 * limit:g} % are allowed")
     if counters is None or not counters.quanta:

@@ -1,12 +1,12 @@
-"""The testbed `vm`: the SPS is a QEMU guest with a CFS kernel, the agents are namespaces of this machine.
+"""The testbed `vm`: the SPS is a QEMU guest with a CFS kernel, and the agents are namespaces of this machine.
 
 Layout (addresses of RFC 2544's benchmarking range)::
 
     uac 198.18.1.2 ──tap── 198.18.1.1 guest 198.18.2.1 ──tap── 198.18.2.2 uas
                            SIP on 198.18.0.1 (lo of the guest); the guest forwards nothing at the IP layer
 
-SSH uses one veth per agent, and one more tap to the guest. QEMU creates the taps on this machine. Two taps then move
-into the namespaces. All taps disappear with QEMU.
+SSH uses one veth link per agent, and another tap device to the guest. QEMU creates the taps on this machine. Two of the
+taps then move into the namespaces. All taps disappear with QEMU.
 """
 
 import dataclasses
@@ -35,11 +35,11 @@ from sipsched.testbed.namespaces import (
 from sipsched.testbed.places import RUN_FOLDER
 
 IDLE_S = 120.0
-"""Seconds until the guardian removes an idle guest. A boot takes 7 to 20 s under TCG."""
+"""Seconds after which the guardian removes an idle guest. Without KVM, a boot takes 7 to 20 s."""
 KVM_PATIENCE_S = 10.0
-"""Seconds for the first boot with KVM, which takes a second or two where KVM works."""
+"""Seconds for the first boot with KVM. If KVM works, this boot takes a second or two."""
 HUNG_S = 20.0
-"""Seconds without an answer of sshd after which a guest counts as hung. An emulated kernel can be slow."""
+"""Seconds without an answer of sshd after which a guest is considered hung. An emulated kernel can be slow."""
 BOOT_PATIENCE_S = 120.0
 EMULATED = "Emulated CPU (QEMU TCG): functional only, timings are not measurements"
 NAMESPACES = (
@@ -56,7 +56,7 @@ CONSOLE_TAIL = 3
 
 @dataclasses.dataclass(frozen=True)
 class Link:
-    """A network card of the guest, and the tap at the other end of its link."""
+    """A network interface of the guest, and the tap device at the other end of its link."""
 
     name: str
     """Name of the interface in the guest."""
@@ -75,13 +75,13 @@ LINKS = (MANAGEMENT, *AGENT_LINKS.values())
 
 
 class GuestTestbed(MachineTestbed):
-    """The testbed of two namespaces and a guest."""
+    """The testbed that consists of two network namespaces and a guest."""
 
     def __init__(self) -> None:
         super().__init__("vm", NAMESPACES, __name__, "fab vm.up")
 
     def check_machine(self, testbed: Testbed) -> None:
-        """Refuse a machine that cannot run the guest.
+        """Raise an error if this machine cannot run the guest.
 
         Raises
         ------
@@ -99,9 +99,9 @@ class GuestTestbed(MachineTestbed):
         idle_s: float | None = None,
         say: Callable[[str], None] = print,
     ) -> None:
-        """Build the image if needed, then call `ensure_up`."""
+        """Build the image if necessary, and create the testbed by `ensure_up`."""
         self.check_machine(testbed)
-        # the image is built before the machine's lock is taken, since a build takes minutes
+        # The image is built before the lock of the machine is taken, because a build takes minutes.
         ensure_image(_guest(testbed).kernel, say)
         self.ensure_up(testbed, idle_s, say)
 
@@ -110,7 +110,7 @@ class GuestTestbed(MachineTestbed):
         return super().is_up() and self._guest_runs()
 
     def _serves(self, testbed: Testbed) -> bool:
-        # a guest must be booted again if it hangs, or if its testbed file, programs or packages have changed
+        # A guest is booted again if it hangs, or if its testbed file, programs or packages have changed.
         booted = self.is_up() and self._booted_file.read_text() == _identity(_guest(testbed))
         return booted and self._answers()
 
@@ -123,7 +123,7 @@ class GuestTestbed(MachineTestbed):
         return True
 
     def as_booted(self, testbed: Testbed) -> Testbed:
-        """Return the testbed with its accelerator. Under TCG, its fidelity is changed to an emulated machine."""
+        """Return the testbed with its guest's accelerator. Without KVM, the fidelity becomes an emulated machine."""
         accelerator = self._accelerator_file.read_text().strip()
         fidelity = EMULATED if accelerator == "tcg" else testbed.fidelity
         return dataclasses.replace(testbed, accelerator=accelerator, fidelity=fidelity)
@@ -157,7 +157,7 @@ class GuestTestbed(MachineTestbed):
         self._start_sshds(testbed)
 
     def _seed(self, testbed: Testbed) -> bytes:
-        """Return a tar archive with the guest's addresses and keys, which the guest unpacks first."""
+        """Return a tar archive with the addresses and keys of the guest. The guest unpacks it when it boots."""
         config = SSHD_CONFIG.format(
             address=MANAGEMENT.address.split("/")[0], state=GUEST_STATE, role="sps"
         )
@@ -179,12 +179,12 @@ class GuestTestbed(MachineTestbed):
         return buffer.getvalue()
 
     def _boot(self, guest: Guest, image: GuestImage) -> str:
-        """Boot with KVM if KVM works, else with TCG; return the accelerator's name.
+        """Boot the guest with KVM if KVM works, otherwise with TCG. Return the name of the accelerator.
 
-        The existence of /dev/kvm does not prove that KVM works: on some machines, a standard kernel crashes or is very
-        slow with KVM.
+        The file /dev/kvm does not prove that KVM works: on some machines, a standard kernel crashes or is very slow
+        with KVM.
         """
-        # the result is kept in /run, so KVM is tried again after the machine's next boot
+        # The result is stored in /run, so KVM is tried again after the next boot of the machine.
         told = STATE_ROOT / "kvm-works"
         if guest.accelerator != "tcg" and not (
             guest.accelerator == "auto" and told.exists() and told.read_text() != "yes"
@@ -217,12 +217,13 @@ class GuestTestbed(MachineTestbed):
             self._address_agent(role)
 
     def _wait_for_guest(self, patience_s: float) -> None:
-        """Wait until the guest's sshd answers.
+        """Wait until the sshd of the guest answers.
 
         Raises
         ------
         TransientError
-            The guest ended, or its sshd does not answer in time. The message has the end of its console.
+            The guest ended, or its sshd did not answer in time. The message contains the end of the guest's console
+            output.
         """
         deadline = time.monotonic() + patience_s
         while not (READY in self._console_text() and self._sshd_answers()):
@@ -253,7 +254,7 @@ class GuestTestbed(MachineTestbed):
         return self._process_runs(self._pid_file, COMM)
 
     def _end_guest(self) -> None:
-        """Stop QEMU and wait for its end, which removes its taps."""
+        """Stop QEMU and wait for its end. The kernel then removes QEMU's taps."""
         if not self._guest_runs():
             return
         pid = int(self._pid_file.read_text())
@@ -289,12 +290,12 @@ def _identity(guest: Guest) -> str:
 
 
 def network_script(sps_cpus: Sequence[int]) -> str:
-    """Return the shell script that sets up the guest's network.
+    """Return the shell script that sets up the network of the guest.
 
     Parameters
     ----------
     sps_cpus
-        CPUs to which receive work is steered, as in the embedded testbed.
+        CPUs that process received packets, as in the testbed of network namespaces.
     """
     mask = sum(1 << cpu for cpu in sps_cpus)
     lines = [
@@ -302,7 +303,7 @@ def network_script(sps_cpus: Sequence[int]) -> str:
         "ip link set lo up",
         f"ip address add {SPS_SIP_ADDRESS}/32 dev lo",
         "echo 0 > /proc/sys/net/ipv4/ip_forward",
-        # network cards may appear while this script runs, because drivers find them late
+        # Network interfaces may appear while this script runs, because drivers find the network cards late.
         "find_link() {",
         "    for i in $(seq 250); do",
         '        path=$(grep -l "$1" /sys/class/net/*/address) && break',
@@ -310,7 +311,7 @@ def network_script(sps_cpus: Sequence[int]) -> str:
         "    done",
         '    basename "$(dirname "$path")"',
         "}",
-        # packets are lost until the kernel has seen the carrier
+        # Packets are lost until the kernel of the guest has seen the carrier.
         "wait_for_carrier() {",
         "    for i in $(seq 250); do",
         "        grep -q up /sys/class/net/$1/operstate && break",
@@ -331,24 +332,24 @@ def network_script(sps_cpus: Sequence[int]) -> str:
 
 
 def qemu_command(guest: Guest, image: GuestImage, state: Path, accelerator: str) -> list[str]:
-    """Return the command line of the guest. QEMU continues in the background once its devices exist."""
+    """Return the command line of the guest. QEMU continues in the background when its devices exist."""
     held = ["taskset", "--cpu-list", ",".join(map(str, guest.host_cpus))]
-    # Debian's cloud kernels have a built-in NVMe driver; kernels with kvm_guest.config have a built-in virtio driver
+    # Debian's cloud kernels have a built-in NVMe driver. Kernels with kvm_guest.config have a built-in virtio driver.
     nvme = guest.kernel in KERNEL_SUITES
     root, seed = ("/dev/nvme0n1", "/dev/nvme1n1") if nvme else ("/dev/vda", "/dev/vdb")
     device = "nvme" if nvme else "virtio-blk-pci"
     kernel_line = [
-        # the kernel passes unknown parameters such as seed to process 1 as environment variables
+        # The kernel passes unknown parameters, such as seed, to process 1 as environment variables.
         *(f"root={root}", "ro", "init=/sbin/sipsched-init", f"seed={seed}"),
         *("console=ttyS0", "quiet"),
-        # the papers' kernels had no mitigations; panic=-1 stops QEMU after a panic
+        # The kernels of the papers had no mitigations. panic=-1 stops QEMU after a kernel panic.
         *("mitigations=off", "panic=-1"),
     ]
     if accelerator == "tcg":
-        # without this option, the kernel rejects the TSCs (time stamp counters) of emulated CPUs and uses the slow
-        # clock HPET
+        # Without this option, the kernel rejects the TSCs (time stamp counters) of emulated CPUs and uses the slow
+        # clock HPET.
         kernel_line.append("tsc=reliable")
-    # all emulated CPUs share one thread. With a thread per CPU, CPUs that spin with interrupts off (stop_machine) can
+    # All emulated CPUs share one thread. With a thread per CPU, CPUs that spin with interrupts off (stop_machine) can
     # hold QEMU's lock for ever. The CPU for which they wait then never gets the lock. One thread is as fast.
     cpu, options = ("host", "kvm") if accelerator == "kvm" else ("max", "tcg,thread=single")
     argv = [
