@@ -1,4 +1,4 @@
-"""Measure SIP proxy servers message by message: `sipsched.open` returns the existing runs (docs/api.md)."""
+"""Tools to measure SIP proxy servers. `sipsched.open` returns the recorded runs (docs/api.md)."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

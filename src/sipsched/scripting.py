@@ -143,7 +143,7 @@ def attempted(action: Callable[[], object]) -> None:
 
 
 def end_in_order(*signals: signal.Signals) -> None:
-    """Stop the program cleanly at the first of some signals, and ignore all further signals.
+    """Make the program stop cleanly at the first of some signals, and ignore all further signals.
 
     Parameters
     ----------

@@ -179,7 +179,7 @@ class ComparedLoad:
         return effects_together({arm: self.asked(arm, quantity)}).effects[arm]
 
     def change(self, arm: str, quantity: str, tests: int) -> Change:
-        """Return the change of an effect if the washout is twice as long."""
+        """Return how much an effect changes if the washout is twice as long."""
         asked = self.asked(arm, quantity)
         later = self.tables(arm, quantity, washout=1)
         return change(
@@ -419,7 +419,7 @@ def _with_rates(run: xr.Dataset) -> xr.Dataset:
 def _capacity(
     place: ReferenceSystem, capacities: Sequence[SystemCapacity]
 ) -> SystemCapacity | None:
-    """Return the capacity of a system at the lowest limit. The reference mode is preferred, then the first mode."""
+    """Return a system's capacity at the lowest limit, for the reference mode or else for the first known mode."""
     there = [
         capacity
         for capacity in capacities

@@ -312,7 +312,7 @@ class Side:
         return self.case.label(self.mode)
 
     def runs(self, quantity: str, cps: float | None = None) -> Values:
-        """Return a quantity of the valid runs, with shape (rep,) for a load, and shape (load, rep) without a load."""
+        """Return a quantity's values in the valid runs: shape (rep,) for one load, (load, rep) for all loads."""
         return runs_at(self.case.values[quantity], self.place, self.mode, cps)
 
     def mean(self, quantity: str, cps: float) -> Interval:
@@ -462,7 +462,7 @@ def labelled(summary: xr.Dataset) -> xr.Dataset:
 
 
 def runs_at(values: xr.DataArray, place: Place, mode: str, cps: float | None = None) -> Values:
-    """Return a quantity of the valid runs with a mode and a setting.
+    """Return the values of a quantity in the valid runs that have a given mode and setting.
 
     Returns
     -------

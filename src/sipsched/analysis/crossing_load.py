@@ -210,7 +210,7 @@ def crossing_ratio(
     resamples: int = RESAMPLES,
     seed: int = SEED,
 ) -> Interval:
-    """Divide the load at the limit in another mode by the load at the limit in the reference mode.
+    """Return the load at which another mode passes the drop limit, divided by this load in the reference mode.
 
     The two loads are sampled independently. If equal arrivals correlate the loads, the interval is too wide.
 

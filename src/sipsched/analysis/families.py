@@ -47,7 +47,7 @@ class Cell:
 
     @property
     def stands_out(self) -> bool:
-        """True if the difference is significant."""
+        """True if the difference between the two sides is statistically significant."""
         return self.p_value <= SIGNIFICANT
 
 

@@ -109,7 +109,7 @@ class Estimates:
         return np.asarray(np.where(self.n < FEWEST, 0, np.maximum(np.nan_to_num(reach), 0)))
 
     def at(self, i: int) -> Interval:
-        """Return the interval with an index, from a one-dimensional array."""
+        """Return the interval with index `i` from one-dimensional estimates."""
         n, estimate = int(self.n[i]), float(self.estimate[i])
         if np.isnan(self.low[i]):
             return Interval.without(estimate, n, why=TOO_FEW if n else NOT_MEASURED)
@@ -232,7 +232,7 @@ def simultaneous_level(cells: int, level: float = LEVEL) -> float:
 
 
 def percentiles(drawn: Values, level: float) -> tuple[float, float]:
-    """Return the two percentiles of bootstrap samples between which a given share lies. Samples may be infinite."""
+    """Return the two percentiles between which a given share of bootstrap samples lies. Samples may be infinite."""
     # Interpolation between two samples is impossible if one of them is infinite.
     tails = ((1 - level) / 2, (1 + level) / 2)
     low, high = np.quantile(drawn, tails, method="inverted_cdf")

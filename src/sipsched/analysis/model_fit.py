@@ -75,7 +75,7 @@ class Fit:
     messages: int
 
     def simulator_numbers(self) -> dict[str, Any]:
-        """Return the parameters under the simulator's names."""
+        """Convert the parameters to the simulator's parameter names and units."""
         mean_ns = {kind: service.mean_ns for kind, service in self.service.items()}
         scv = {kind: service.scv for kind, service in self.service.items()}
         return fitted_numbers(self.numbers, self.lengths, mean_ns, scv)
@@ -259,7 +259,7 @@ def fit(runs: Iterable[ReceivedMessages], noise: Path | None) -> Fit:
 
 
 def _chosen(runs: Mapping[Path, Run]) -> list[Path]:
-    """Return some runs per load, for the number of threads that was measured at most loads."""
+    """Return some runs per load, all with the number of threads whose runs cover the most loads."""
     loads: dict[int, set[int]] = {}
     for run in runs.values():
         loads.setdefault(run.threads, set()).add(run.cps)

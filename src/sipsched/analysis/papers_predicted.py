@@ -122,7 +122,7 @@ def repeated(runs: pd.DataFrame, recorded: pd.DataFrame) -> tuple[int, int]:
 
 
 class Group(StrEnum):
-    """Groups of published numbers: numbers that were used for the fit, and groups of other numbers."""
+    """Groups of published numbers. One group was used for the fit; the others test the predictions."""
 
     FITTED = "fitted: baseline, 1 and 2 cores"
     OTHER_HALF = "not seen: enhanced, 1 and 2 cores"
@@ -216,7 +216,7 @@ class Error:
 
 
 def errors(table: pd.DataFrame) -> list[Error]:
-    """Compute the prediction errors of `against_published` or `capacities`, by group and metric.
+    """Compute the errors of the predictions in a table from `against_published` or `capacities`, by group and metric.
 
     `FLOOR` is added to drop rates. Rows without a published or a predicted number are excluded.
     """

@@ -160,7 +160,7 @@ class Campaign:
 
     @property
     def single(self) -> pd.DataFrame:
-        """The valid runs of a single mode, which do not compare modes."""
+        """The valid runs of a single mode, without runs that compare modes."""
         counted = self.counted
         return counted[~counted["mode"].map(is_comparison).astype(bool)]
 

@@ -59,7 +59,7 @@ class SystemKind(NamedTuple):
 
 @dataclass(frozen=True)
 class Cost:
-    """The costs per message in a run; NaN where nothing counted them.
+    """The costs of the proxy per message in a run. A cost that was not counted is NaN.
 
     Attributes
     ----------

@@ -60,7 +60,7 @@ class _Task:
 
 
 class CpuAccount:
-    """The account of the SPS's CPU time in one load. The BPF program `sipaccount` counts; the proxy is not changed.
+    """The account of the SPS's CPU time in one load. The BPF program `sipaccount` counts it.
 
     Parameters
     ----------

@@ -28,7 +28,7 @@ class Aside:
         self._states: dict[str, _State] = {}
 
     def lost(self, testbed: str, now: float) -> bool:
-        """Record that an attempt on a testbed did not reach a host. Return whether this changes the testbed's state.
+        """Record that an attempt did not reach a host of the testbed. Return whether the testbed's state changes.
 
         Parameters
         ----------
@@ -48,7 +48,7 @@ class Aside:
         return state.lost == LOST_IN_A_ROW
 
     def reached(self, testbed: str) -> bool:
-        """Record that an attempt reached all hosts of a testbed. Return whether the testbed was set aside before."""
+        """Record that an attempt reached all hosts of a testbed. Return whether its jobs had to wait before."""
         state = self._states.pop(testbed, _State())
         return state.lost >= LOST_IN_A_ROW
 
@@ -64,5 +64,5 @@ class Aside:
         return self._states.get(testbed, _State()).given_up
 
     def try_for_the_last_time(self, testbed: str) -> None:
-        """Allow one last attempt on a testbed that is set aside."""
+        """Allow one last attempt on an unreachable testbed whose jobs wait."""
         self._states[testbed].for_the_last_time = True

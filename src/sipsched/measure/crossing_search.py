@@ -113,7 +113,7 @@ def _look(offer: Offer, point: Point, config: Config, guess_cps: float | None) -
 
 
 def _with_progress(offer: Offer, point: Point, limit: float) -> Offer:
-    """Wrap a function that performs trials: each trial then prints its load, its drop rate and the result so far."""
+    """Wrap a function that performs trials, so that each trial prints its load, its drop rate and the result so far."""
     reached: Counter[int] = Counter()
     refused: Counter[int] = Counter()
 
@@ -167,7 +167,7 @@ def _search_simulated(
 
 
 def _with_own_arrivals(offer: Callable[[int, float, int], Trial]) -> Offer:
-    """Wrap a function that performs trials: repeated trials of a load then have different random arrivals."""
+    """Wrap a function that performs trials, so that repeated trials of a load have different random arrivals."""
     asked: Counter[int] = Counter()
 
     def again(cps: int, duration_s: float) -> Trial:

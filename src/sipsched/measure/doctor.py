@@ -1,4 +1,4 @@
-"""A check of a machine, which lists the possible and impossible measurements and remedies. It changes nothing."""
+"""A check that lists which measurements are possible on a machine, and remedies. It changes nothing."""
 
 import json
 from collections.abc import Iterable, Sequence

@@ -73,7 +73,7 @@ class Evidence:
 
 
 def numbers(evidence: Evidence) -> dict[str, float | None]:
-    """Return the number of every validity rule, by name; None for a number that is unknown for this run."""
+    """Return, per validity rule, the number that the rule compares with its limits; None if it is unknown."""
     observed, cpus = evidence.observed, evidence.settings.sps_cpus
     return {
         **arrival_numbers(evidence.certificate),
@@ -328,7 +328,7 @@ def _beyond(value: float | None, chance: float) -> float | None:
 
 
 def _steal_share(stat: Mapping[str, str], cpus: Sequence[int]) -> float:
-    """Return the stolen share of the time of some CPUs, between two snapshots of /proc/stat."""
+    """Return the share of some CPUs' time that was stolen between two snapshots of /proc/stat."""
     before, after = (parse_stat(stat[phase]) for phase in ("before", "after"))
     names = [f"cpu{cpu}" for cpu in cpus]
     # A single state such as iowait can decrease. Only the sum of all states increases.

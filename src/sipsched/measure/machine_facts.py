@@ -101,7 +101,7 @@ class Facts:
         return cls(values, stat)
 
     def __getitem__(self, key: str) -> str:
-        """Return the value of a name, or an empty text if the script did not find the value."""
+        """Return the value that the script printed for a name, or an empty text if it printed none."""
         return self.values.get(key, "")
 
     @property

@@ -9,7 +9,7 @@ from sipsched.validity.ledger import Ledger, Snapshots
 
 @dataclass(frozen=True)
 class Observed:
-    """The counts of a load on all hosts.
+    """Numbers of calls, messages and drops that all hosts counted during a load.
 
     Attributes
     ----------

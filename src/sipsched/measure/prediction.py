@@ -170,7 +170,7 @@ def _testbed(fitted: Fitted, cores: int) -> Testbed:
 
 
 def _window(setting: PredictedSetting, fitted: Fitted, config: Config) -> tuple[float, float]:
-    """Return, for the setting's load, the length and the washout in seconds of the windows of a comparing run."""
+    """Return the length in seconds of the windows at the setting's load, and the length of their washout."""
     numbers, design = fitted.numbers, config.crossover
     rest = ("copy_ns", "send_ns", "loop_ns", "receive_ns")
     message_ns = sum(numbers["service_ns"]) / MESSAGES + sum(numbers[name] for name in rest)
@@ -195,7 +195,7 @@ def _served(numbers: Numbers) -> tuple[npt.NDArray[Any], float]:
 
 
 def _of(records: npt.NDArray[Any], cpu_us: float) -> Floats:
-    """Return the quantities of `UNITS` over some records, shape (quantity,)."""
+    """Return the value of each quantity of `UNITS` for some messages, shape (quantity,)."""
     if not len(records):
         return np.full(len(UNITS), np.nan)
     k_rcv = (records["t_sip_in"] - records["t_arr"]).astype("f8") / 1000

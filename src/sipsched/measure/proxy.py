@@ -289,7 +289,7 @@ def allocation_failures(log: str) -> list[str]:
 
 
 def shortened_log(sps: Host) -> str:
-    """Read the proxy's log on the SPS. A long log keeps only its two ends and the lines about failed allocations.
+    """Return the proxy's log. For a long log, return only its two ends and the lines about failed allocations.
 
     A log is long if the proxy received many datagrams that are not SIP.
     """

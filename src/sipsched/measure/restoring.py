@@ -42,7 +42,7 @@ class HostService:
 
 
 def repair(sps: Host) -> bool:
-    """Restore the SPS's settings if an interrupted run has left them changed. Return whether any were changed.
+    """Restore the settings of the SPS that an interrupted run has left changed. Return whether any were changed.
 
     Raises
     ------

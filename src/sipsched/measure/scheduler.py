@@ -229,7 +229,7 @@ def same_settings(
 
 
 def _effect(steps: Sequence[Step], kernel: KernelScheduler) -> object:
-    """Return the values that a mode leads to: the tasks' attributes with their slice, and the value of every file."""
+    """Return all values in force with a mode: the tasks' attributes and slice, and the value of every file."""
     files = {path: int(text) for path, text in kernel.files.items() if text is not None}
     files |= dict(writes(steps))
     task = task_attributes(steps)
@@ -276,7 +276,7 @@ def switch_lines(compiled: Sequence[Sequence[Step]], kernel: KernelScheduler) ->
 
 
 def compile_mode(asked: Mapping[Setting, int], kernel: KernelScheduler) -> list[Step]:
-    """Translate a mode for a kernel. Return value and file or attribute of each setting, in the order of writing.
+    """Translate a mode for a kernel. Return each setting's value and its file or attribute, in the order of writing.
 
     Parameters
     ----------
@@ -316,7 +316,7 @@ def is_translation(mode: Mode, kernel: KernelScheduler, steps: list[Step]) -> bo
 
 
 def label(mode: Mode, kernel: KernelScheduler, steps: list[Step]) -> str:
-    """Return the label of a mode on this kernel. It names translated and missing settings."""
+    """Return the label of a mode on this kernel. The label names translated and missing settings."""
     if mode.name == DEFAULT:
         return mode.name
     missing = [str(step.setting) for step in steps if step.asked is not None and step.unavailable]

@@ -62,7 +62,7 @@ Answer = TypeVar("Answer")
 
 
 class Serving:
-    """The SUT of a point on three hosts. `starting` and `start` make its programs run.
+    """The programs of a SUT on the three hosts of a testbed. The method `start` starts them.
 
     Parameters
     ----------

@@ -74,7 +74,7 @@ class GridPredictor:
     def near_limit(
         self, cells: pd.DataFrame, limit: float, step_cps: int, most_cps: int, repetitions: int
     ) -> pd.DataFrame:
-        """Simulate each combination at three or more loads near the load at which the packet drop rate passes a limit.
+        """Simulate each mode, cores and threads at three or more loads near the packet drop rate's limit.
 
         A bisection with one run per trial searches for this load among the multiples of the step. The function then
         simulates the highest load whose packet drop rate is at most the limit, and the loads one step below and above.

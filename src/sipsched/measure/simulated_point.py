@@ -50,7 +50,7 @@ SWITCHED = (
 
 @dataclass(frozen=True)
 class SimulatedPoint:
-    """A point on a simulated testbed. The load is added later.
+    """A point on a simulated testbed, with the simulator's parameters except the load.
 
     Attributes
     ----------
@@ -163,7 +163,7 @@ def plan_point(point: Point, config: Config, testbed: Testbed) -> SimulatedPoint
 
 
 def simulated_kernel(kernel: str, cores: int, base_slice_ns: int | None = None) -> KernelScheduler:
-    """Return the scheduler settings of a simulated kernel, which are its defaults for the number of CPUs.
+    """Return the default scheduler settings of a simulated kernel for a number of CPUs.
 
     Parameters
     ----------

@@ -301,7 +301,7 @@ def _snmp(received: int, refused: int, sent: int) -> str:
 
 
 def _proc_stat(cpus: list[tuple[int, int, int, int]]) -> str:
-    """Return user, idle, softirq and stolen times, whose unit is ns, in the format of /proc/stat."""
+    """Convert the user, idle, softirq and stolen times of CPUs from ns into the format of /proc/stat."""
     rows = [tuple(ns * USER_HZ // 10**9 for ns in cpu) for cpu in cpus]
     total = tuple(map(sum, zip(*rows, strict=True))) or (0, 0, 0, 0)
     named = [("cpu", total), *((f"cpu{i}", row) for i, row in enumerate(rows))]

@@ -56,7 +56,7 @@ class WorkerCounts:
 
 @dataclass(frozen=True)
 class SimulatorReport:
-    """The counts of a simulated run.
+    """Numbers of messages, calls and wake-ups, and CPU times, in a simulated run.
 
     Attributes
     ----------

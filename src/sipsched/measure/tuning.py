@@ -182,7 +182,7 @@ def compile_modes(
 
 
 def compiled_here(sps: Host, state: Tuned, modes: Sequence[Mode], threads: int) -> list[Tuned]:
-    """Translate modes for a host whose settings a run has already changed. The modes are not applied."""
+    """Translate modes for a host that a run has already configured, without applying the modes."""
     compiled = compile_modes(sps, modes, state.layout, state.kernel, threads)
     return [Tuned(mode, state.layout, state.kernel, compiled[mode.name]) for mode in modes]
 

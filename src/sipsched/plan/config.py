@@ -234,7 +234,7 @@ class Config:
         _check_use(self.suts[run.sut], run.mode, what)
 
     def searches(self) -> list[Point]:
-        """List all points for which a search finds the loads. Each point is listed once."""
+        """List all points at which a search finds the loads of a study. Each point is listed once."""
         points = itertools.chain.from_iterable(
             study.searches(name) for name in self.testbeds for study in self.studies.values()
         )

@@ -209,7 +209,7 @@ def choose(
     service_s: float,
     seed: int,
 ) -> Design:
-    """Sample the windows of a run. With the setting `auto`, the load determines the windows' length.
+    """Sample the windows of a run. The configuration or, with `auto`, the load determines the length of the windows.
 
     Parameters
     ----------

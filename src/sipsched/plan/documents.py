@@ -118,7 +118,7 @@ def tidy(instance: Any, what: str, *, empty: bool = True) -> Any:
 
 
 def _with_integers(value: Any, done: dict[int, Any]) -> Any:
-    """Copy a document. A value that occurs several times is copied once."""
+    """Copy a document and turn whole numbers into int. A value that occurs several times is copied once."""
     if isinstance(value, float):
         return int(value) if value.is_integer() and abs(value) < 2**53 else value
     if not isinstance(value, (dict, list)):

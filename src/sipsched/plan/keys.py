@@ -92,7 +92,7 @@ def read_file(hint: Any, path: Path) -> Any:
 
 
 def read_value(hint: Any, value: Any, where: str) -> Any:
-    """Check a plain value against its type, and return it. The errors are the errors of `read`."""
+    """Check a plain value against a type, and return the value. `read` lists the possible errors."""
     return _converted(hint, value, where, "value")
 
 

@@ -255,7 +255,7 @@ RANGES = {
 
 @dataclass(frozen=True)
 class Counts:
-    """The numbers that a setting may depend on: SPS cores, proxy workers, and processors that contain such a core."""
+    """Numbers on which a setting can depend: cores of the SPS, workers of the proxy, processors with such a core."""
 
     cores: int
     threads: int
@@ -391,7 +391,7 @@ def value_name(setting: Setting, value: int) -> str:
 
 
 def label(name: str, translated: bool, missing: Iterable[str]) -> str:
-    """Return the label of a mode in figures. The label names a different scheduler and missing settings.
+    """Return the label of a mode in figures. The label mentions a different scheduler and missing settings.
 
     Parameters
     ----------

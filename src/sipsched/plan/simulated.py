@@ -29,7 +29,7 @@ Source = Annotated[Name, Meta(description="Source of the number.")]
 
 @dataclass(frozen=True)
 class Whole:
-    """A whole number in a model, and the source of the number."""
+    """A whole number in a model's file, and the source of this number."""
 
     value: Annotated[int, Meta(ge=0, le=10**12, description="The number.")]
     source: Source
@@ -37,7 +37,7 @@ class Whole:
 
 @dataclass(frozen=True)
 class Fraction:
-    """A share in a model, and the source of the number."""
+    """A share from 0 to 1 in a model's file, and the source of this number."""
 
     value: Annotated[float, Meta(ge=0, le=1, description="The share.")]
     source: Source
@@ -45,7 +45,7 @@ class Fraction:
 
 @dataclass(frozen=True)
 class YesNo:
-    """A yes-or-no property in a model, and its source."""
+    """A yes-or-no property in a model's file, and the source of this property."""
 
     value: Annotated[bool, Meta(description="Whether the property exists.")]
     source: Source
@@ -324,7 +324,7 @@ def fitted_numbers(
     mean_ns: Mapping[str, float],
     scv: Mapping[str, float],
 ) -> dict[str, Any]:
-    """Return parameters from a fit, under the simulator's names.
+    """Convert fitted parameters to the simulator's parameter names and units.
 
     Parameters
     ----------

@@ -72,7 +72,7 @@ class Study:
         ]
 
     def searches(self, testbed: str) -> list[Point]:
-        """List the points for which a search finds the loads of the study."""
+        """List the points on a testbed at which searches find the loads of the study."""
         return [
             point
             for sut, cores, threads in itertools.product(self.suts, self.cores, self.threads)

@@ -168,7 +168,7 @@ class Plan:
 
     @cached_property
     def searches(self) -> list[Point]:
-        """All points for which the workflow searches a load."""
+        """All points at which the workflow searches for loads."""
         return self.config.searches()
 
     @cached_property
@@ -188,7 +188,7 @@ class Plan:
 
     @cached_property
     def lanes(self) -> forecast.Lanes:
-        """The groups of testbeds, which can measure at the same time."""
+        """The testbeds that can measure at the same time."""
         return forecast.Lanes(
             frozenset(name for name, bed in self.testbeds.items() if bed.is_on_this_machine),
             dict.fromkeys(self.simulated, self.cpus),
@@ -234,7 +234,7 @@ class Plan:
         self._check(run)
 
     def check_search(self, point: Point) -> None:
-        """Raise an error for a search that cannot be measured. The errors are the errors of `check_run`."""
+        """Raise an error for a search that cannot be measured, for the same reasons as `check_run`."""
         self.config.check_search(point)
         self._check(point)
 

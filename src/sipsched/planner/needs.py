@@ -29,7 +29,7 @@ class Wildcards(Protocol):
 
 
 class Workflow(Protocol):
-    """The functions of Snakemake that this module uses."""
+    """The functions of Snakemake that the methods of `Needs` call."""
 
     @property
     def forces_jobs(self) -> bool:
@@ -295,7 +295,7 @@ class Needs:
 
     @cached_property
     def _settled(self) -> frozenset[str]:
-        """Paths of the runs that a study summary contains and whose records have not changed since."""
+        """Paths of the runs that a study summary contains and whose records are unchanged."""
         plan = self._plan
         if self._workflow.forces_jobs:
             return frozenset()
@@ -304,7 +304,7 @@ class Needs:
         return unchanged - {str(run.path) for run in plan.reduced}
 
     def _record_for(self, name: str, wildcards: Mapping[str, str]) -> str:
-        """Return the path of the record from which a rule computes a file of a run."""
+        """Return the path of the record from which a rule of the workflow computes a file of a run."""
         folder = str(Run.from_wildcards(wildcards).path)
         self._make_stale_again(folder, name)
         return f"{self._plan.raw}/{folder}/run.json"

@@ -106,7 +106,7 @@ class Catalogue:
 
     @property
     def one(self) -> Run:
-        """The only run of a selection of one run.
+        """The selected run, if exactly one run is selected.
 
         Raises
         ------

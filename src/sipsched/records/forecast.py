@@ -34,7 +34,7 @@ def kind(run: Run) -> Kind:
 
 @dataclass(frozen=True)
 class Lanes:
-    """The groups of testbeds that can measure at the same time.
+    """The testbeds that can measure at the same time.
 
     Attributes
     ----------
@@ -234,7 +234,7 @@ def _supposed(config: Config) -> dict[Point, tuple[int, int]]:
 
 
 def _recorded_search_s(point: Point, points: Iterable[Point], raw: Path) -> float | None:
-    """Return the median duration of recorded searches for this capacity, or None for another search."""
+    """Return the median duration in seconds of recorded searches for a capacity; None for another kind of search."""
     alike = [
         other
         for other in points

@@ -28,7 +28,7 @@ def count(times_ns: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
 
 
 def quantile_ns(counts: npt.NDArray[np.integer], share: float) -> npt.NDArray[np.float64]:
-    """Return a quantile of the times: a given share of the messages does not take longer.
+    """Return a quantile of message times: the time that a given share of the messages does not exceed.
 
     Parameters
     ----------

@@ -114,7 +114,7 @@ def _fit(value: Any) -> Any:
 
 @numba.njit(cache=True, boundscheck=False)
 def arrivals(records: npt.NDArray[Any], t_arr: npt.NDArray[np.int64]) -> int:
-    """Write the arrival times by which records are sorted, and return the number of drops.
+    """Write the arrival time of each record into `t_arr`, and return the number of drops.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The search for missing records of a campaign, and for studies that lack records for their evaluation."""
+"""The measurements of a campaign that are still missing, and the studies that cannot be evaluated without them."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -62,7 +62,7 @@ class Missing:
     unanswered: tuple[Unanswered, ...] = ()
 
     def line(self, broken: int) -> str:
-        """Describe in one line what is missing and how to measure it; empty if nothing is missing.
+        """Return one line that lists the missing measurements and the command for them; empty if none is missing.
 
         Parameters
         ----------

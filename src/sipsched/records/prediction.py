@@ -171,7 +171,7 @@ class CapacityPrediction:
     cpu_s: float = 0.0
 
     def best(self, cores: int) -> CapacityOfCores | None:
-        """Return the setting with the largest capacity on some cores. Among equals, return the fewest threads."""
+        """Return the setting with the largest capacity for a number of cores. On a tie, return the fewest threads."""
         among = [setting for setting in self.carried if setting.cores == cores]
         return max(among, key=lambda setting: (setting.cps, -setting.threads), default=None)
 

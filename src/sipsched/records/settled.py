@@ -112,7 +112,7 @@ def is_stale(record: Path, results: Path) -> bool:
 
 
 def _made_of(results: Path) -> str:
-    """Return the record's SHA-256 in a summary. Without xarray, 36,000 summaries take 2 s instead of 26 s."""
+    """Return the record's SHA-256 from a run summary. 36,000 summaries take 2 s; with xarray they would take 26 s."""
     try:
         match = _RECORD.search(read_zstd(results / SUMMARY_FILE, "summary", REMEDY))
         return match[1].decode() if match else ""

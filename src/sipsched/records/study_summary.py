@@ -245,7 +245,7 @@ class _Cells:
 def join_again(
     path: Path, paths: Sequence[Path], planned: Sequence[Run], raw: Path, results: Path
 ) -> tuple[xr.Dataset, Settled]:
-    """Combine the summaries of a study's runs. Only runs that the existing study summary lacks are read.
+    """Combine the summaries of a study's runs. Read only the runs that the existing study summary lacks.
 
     Parameters
     ----------

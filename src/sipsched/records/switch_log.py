@@ -20,7 +20,7 @@ Part = TypeVar("Part")
 
 @dataclass(frozen=True)
 class Switch:
-    """The switch to the mode of a window. Times are in ns, CLOCK_MONOTONIC of the SPS.
+    """The change of the scheduler mode at the start of a window. Times are in ns, CLOCK_MONOTONIC of the SPS.
 
     Attributes
     ----------

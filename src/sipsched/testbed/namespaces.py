@@ -153,7 +153,7 @@ class MachineTestbed(ABC):
             self._forget_machine()
 
     def guard(self, idle_s: float) -> None:
-        """Remove the testbed after `idle_s` seconds without a run, unless the user asked to keep it.
+        """Wait until no run has used the testbed for `idle_s` seconds, and remove the testbed unless the user keeps it.
 
         While a run is in progress, the guardian waits.
         """

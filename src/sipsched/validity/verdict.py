@@ -65,7 +65,7 @@ class Verdict:
 
 
 def in_general(rule: str) -> str:
-    """Describe a broken rule, with N instead of the number. For a rule that this version lacks, return its name."""
+    """Describe a broken rule with N instead of the run's number. Return only the name of an unknown rule."""
     return RULES[rule].in_general if rule in RULES else rule
 
 

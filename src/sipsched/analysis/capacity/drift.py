@@ -165,7 +165,7 @@ class _Offset(NamedTuple):
     spread: float
 
     def scaled(self, factor: float) -> "_Offset":
-        """Multiply the difference and its standard deviation by a factor."""
+        """Return this difference and its standard deviation, both multiplied by a factor."""
         return _Offset(factor * self.middle, factor * self.spread)
 
 

@@ -159,7 +159,7 @@ def _searched(search: SearchRecord, observed: Observations, own: slice) -> Searc
 
 
 def interval_of(capacity: SystemCapacity) -> Interval:
-    """Return the estimate with its interval. Above the highest load it is infinity, below the lowest load 0."""
+    """Return the capacity with its interval. Beyond the measured loads, the capacity is infinity or 0."""
     n = capacity.trials + capacity.runs
     if capacity.estimate_cps is None or capacity.low_cps is None or capacity.high_cps is None:
         beyond = 0.0 if capacity.dropped else np.inf

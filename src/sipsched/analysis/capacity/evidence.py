@@ -115,7 +115,7 @@ def collect(
 
 
 def _read(paths: Sequence[Path]) -> tuple[list[Source], list[Campaign]]:
-    """Read the existing summaries, with one campaign per testbed. Return them, and the list of all requested files."""
+    """Return the list of all requested summary files, and the campaigns in existing files, one per testbed."""
     sources: list[Source] = []
     summaries: list[tuple[str, xr.Dataset]] = []
     for path in paths:
@@ -139,7 +139,7 @@ def _any_run(data: xr.Dataset, dim: str) -> npt.NDArray[np.bool_]:
 
 
 def _published(wide: pd.DataFrame, limit: float) -> list[System]:
-    """Return the published capacities from the tables. Both papers together are one system per mode."""
+    """Return the published capacities from the papers' tables. Both papers together are one system per mode."""
     systems = []
     for mode in papers.MODES:
         options = []

@@ -83,7 +83,7 @@ def choose(models: Sequence[CapacityModel]) -> CapacityModel | None:
 
 
 def borrowed(system: System, evidence: CapacityEvidence, cores: int) -> Interval:
-    """Predict a capacity from the best capacity with one core, by the law of the papers' server in enhanced mode.
+    """Predict a capacity from the best capacity with one core, by Amdahl's law with the papers' parameters.
 
     Returns
     -------
@@ -113,7 +113,7 @@ def borrowed(system: System, evidence: CapacityEvidence, cores: int) -> Interval
 def predictor(
     system: System, evidence: CapacityEvidence
 ) -> tuple[str, Callable[[int], Interval]] | None:
-    """Return the law that predicts the capacity with other numbers of cores.
+    """Return the law that predicts a system's capacity for unmeasured numbers of cores.
 
     If capacities with three or more numbers of cores are known, the law with the smallest leave-one-out errors is used.
     Two numbers of cores determine Amdahl's law. With one number of cores, the law of the papers' server is used.

@@ -245,7 +245,7 @@ def _fit_law(
 
 
 def _peak(single_cps: npt.ArrayLike, contention: npt.ArrayLike, coherency: npt.ArrayLike) -> Values:
-    """Return N* = √((1 - σ) / κ); infinity for κ below 1e-6, which a bounded fit cannot distinguish from 0."""
+    """Return N* = √((1 - σ) / κ), the number of cores with the largest capacity; infinity for κ below 1e-6."""
     kappa = np.asarray(coherency, float)
     least = np.where(kappa < 1e-6, np.nan, kappa)
     peak = np.sqrt((1 - np.asarray(contention, float)) / least)

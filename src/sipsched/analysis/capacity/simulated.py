@@ -63,7 +63,7 @@ def read(paths: Iterable[Path]) -> CapacityPrediction:
 
 
 def by_cores(prediction: CapacityPrediction, widening: Sequence[str]) -> tuple[Simulated, ...]:
-    """Return the best number of threads and its capacity with an interval, for each number of cores.
+    """Return, per number of cores, the best number of threads and the capacity with its interval.
 
     Parameters
     ----------
