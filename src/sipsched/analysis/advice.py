@@ -318,9 +318,9 @@ class Ranking:
             candidate.verdict is ModeEffect.ALIKE for candidate in self.candidates
         )
 
-    def detectable(self, quantity: str = DECIDING[0]) -> float:
+    def detectable(self) -> float:
         """Return the smallest effect that is detectable with a power of 80 % for every mode; NaN without intervals."""
-        sizes = [candidate.effects[quantity].detectable for candidate in self.candidates]
+        sizes = [candidate.effects[DECIDING[0]].detectable for candidate in self.candidates]
         return max(sizes) if sizes and not any(map(math.isnan, sizes)) else math.nan
 
 

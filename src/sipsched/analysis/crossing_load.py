@@ -102,9 +102,7 @@ class SweepCapacity:
         return float(min(low, self.crossing.highest_cps))
 
 
-def typical_drop_rates(
-    pdr: Values, limit: float = PDR_LIMIT, level: float = LEVEL, whole: float = 1.0
-) -> Estimates:
+def typical_drop_rates(pdr: Values, limit: float = PDR_LIMIT, whole: float = 1.0) -> Estimates:
     """Estimate the packet drop rate of a typical run, over the repetitions in the last axis.
 
     The function applies `typical_intervals` to rates that are at least the limit divided by `RATE_RANGE`. Smaller rates
@@ -120,7 +118,7 @@ def typical_drop_rates(
         Number of all messages, in the unit of `pdr`.
     """
     least = limit / RATE_RANGE
-    typical = typical_intervals(np.maximum(pdr, least), level)
+    typical = typical_intervals(np.maximum(pdr, least))
     # The tolerance excludes rates that exceed the minimum only by rounding.
     estimate, low, high = (
         np.where(end <= 1.0001 * least, 0, end)

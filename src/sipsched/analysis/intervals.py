@@ -226,9 +226,9 @@ def mean_interval(values: npt.ArrayLike, level: float = LEVEL, least: float = -n
     )
 
 
-def simultaneous_level(cells: int, level: float = LEVEL) -> float:
+def simultaneous_level(cells: int) -> float:
     """Return the level of each of several intervals, so that all intervals hold simultaneously (Bonferroni)."""
-    return 1 - (1 - level) / max(cells, 1)
+    return 1 - (1 - LEVEL) / max(cells, 1)
 
 
 def percentiles(drawn: Values, level: float) -> tuple[float, float]:

@@ -32,14 +32,14 @@ class Known:
         return (interval.high - interval.low) / 2 / interval.estimate
 
 
-def level_of_a_look(precision: Precision, level: float = LEVEL) -> float:
+def level_of_a_look(precision: Precision) -> float:
     """Return the confidence level of the interval at each decision about more repetitions.
 
     A rule that repeats runs until an interval is narrow tends to stop when runs agree by chance. So Bonferroni's
     correction divides the error probability among all planned decisions. Then all intervals hold simultaneously at
-    `level`, including the last interval, whatever the reason for stopping.
+    `LEVEL`, including the last interval, whatever the reason for stopping.
     """
-    return 1 - (1 - level) / len(precision.looks)
+    return 1 - (1 - LEVEL) / len(precision.looks)
 
 
 def look(summary: xr.Dataset, precision: Precision) -> list[Known]:

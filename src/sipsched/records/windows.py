@@ -355,22 +355,20 @@ def open_windows(path: Path) -> xr.Dataset:
     return open_netcdf(path, "sipsched windows", WINDOWS_VERSION)
 
 
-def by_arm(ds: xr.Dataset, name: str, washout: int = 0) -> Floats:
+def by_arm(ds: xr.Dataset, name: str) -> Floats:
     """Arrange a statistic of windows in a table of blocks and arms. An arm is a mode or the sham.
 
     Parameters
     ----------
     name
-        One of `VARIABLES`.
-    washout
-        Index of the washout.
+        One of `VARIABLES`. The values after the declared washout are used.
 
     Returns
     -------
     ndarray
         float64, shape (block, arm), with the sham last; NaN for excluded windows.
     """
-    return laid_out(ds, ds[name].isel(washout=washout).to_numpy(), (COUNTS,))
+    return laid_out(ds, ds[name].isel(washout=0).to_numpy(), (COUNTS,))
 
 
 def laid_out(ds: xr.Dataset, values: npt.NDArray[Any], kept: Sequence[int]) -> Floats:

@@ -150,7 +150,6 @@ def fit_scaling(
     cores: npt.ArrayLike,
     cps: npt.ArrayLike,
     contention_only: bool = False,
-    level: float = LEVEL,
     resamples: int = 499,
     seed: int = SEED,
 ) -> ScalingLaw:
@@ -165,8 +164,6 @@ def fit_scaling(
         Numbers of cores and their capacities, shape (point,). Points with NaN are excluded.
     contention_only
         Fix κ at 0 (Amdahl's law).
-    level
-        Confidence level of the intervals.
     resamples, seed
         Number and seed of the bootstrap samples.
 
@@ -202,12 +199,13 @@ def fit_scaling(
     def interval(value: float, column: Values) -> Interval:
         if not len(column):
             why = f"too few points for an interval, {spare} to spare"
-            return Interval.without(value, n, level, why)
-        return Interval(value, *percentiles(column, level), n, level, "parametric bootstrap")
+            return Interval.without(value, n, why=why)
+        ends = percentiles(column, LEVEL)
+        return Interval(value, *ends, n, method="parametric bootstrap")
 
     single, contention, coherency = map(interval, best, draws[:, :3].T)
     if contention_only:
-        coherency = Interval.without(0.0, n, level, "held at 0")
+        coherency = Interval.without(0.0, n, why="held at 0")
     return ScalingLaw(
         single_cps=single,
         contention=contention,
@@ -252,12 +250,7 @@ def _peak(single_cps: npt.ArrayLike, contention: npt.ArrayLike, coherency: npt.A
     return np.where(np.isnan(peak), np.inf, peak)
 
 
-def fit_rule(
-    cores: npt.ArrayLike,
-    cps: npt.ArrayLike,
-    processors: Mapping[int, int],
-    level: float = LEVEL,
-) -> PapersRule:
+def fit_rule(cores: npt.ArrayLike, cps: npt.ArrayLike, processors: Mapping[int, int]) -> PapersRule:
     """Fit C(1,1) of the papers' rule to capacities by least squares.
 
     The fit assumes equal errors in cps for all numbers of cores.
@@ -268,8 +261,6 @@ def fit_rule(
         Numbers of cores and their capacities, shape (point,).
     processors
         Number of processors, by number of cores; 1 for other numbers of cores.
-    level
-        Confidence level of the intervals.
 
     Raises
     ------
@@ -294,9 +285,9 @@ def fit_rule(
     residual = float(np.sqrt(squares / spare)) if spare else np.nan
     if spare < MIN_SPARE_POINTS:
         why = f"too few points for an interval, {spare} to spare"
-        return PapersRule(Interval.without(single, n, level, why), threads, residual, weight)
-    half = float(special.stdtrit(spare, (1 + level) / 2)) * residual / np.sqrt(weight)
-    interval = Interval(single, single - half, single + half, n, level, "t")
+        return PapersRule(Interval.without(single, n, why=why), threads, residual, weight)
+    half = float(special.stdtrit(spare, (1 + LEVEL) / 2)) * residual / np.sqrt(weight)
+    interval = Interval(single, single - half, single + half, n, method="t")
     return PapersRule(interval, threads, residual, weight)
 
 
