@@ -1,4 +1,4 @@
-"""Test how many crossover intervals contain the true difference between two modes.
+"""Test how many confidence intervals from crossover runs contain the true difference between two modes.
 
 The benchmark prints the tables of docs/methodology/crossover-intervals.md.
 

@@ -1,4 +1,4 @@
-"""Snakemake's executor for Slurm clusters. It starts measurements on this machine instead of the cluster.
+"""Snakemake's executor for Slurm clusters, which runs measurements on this machine and not on the cluster.
 
 - sipsched's own executor runs the measurements on this machine, because this machine can reach a testbed's hosts.
 - In a cluster job, one Snakemake runs the jobs itself. Snakemake's Slurm plugin would start a Slurm step with another

@@ -1,4 +1,4 @@
-"""Simulate the papers' tables and figure 2, their modes with one mechanism switched off, and a grid of cells."""
+"""Simulate the papers' tables and figure 2, their modes with one mechanism switched off, and a grid of settings."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from sipsched.testbed.inventory import load_testbed
 
 
 def simulate(predictor: GridPredictor, published: Path) -> pd.DataFrame:
-    """Simulate the settings of all published tables and figures, and the grid of cells."""
+    """Simulate the settings of all published tables and figures, and the grid of settings."""
     wanted = papers_predicted.wanted(
         papers.load_points(published), papers.load_comparison(published)
     )

@@ -1,4 +1,4 @@
-"""Reduce the messages of a crossover run to its windows."""
+"""Compute statistics per window from the messages of a run that compares modes."""
 
 from pathlib import Path
 

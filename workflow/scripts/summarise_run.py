@@ -1,4 +1,4 @@
-"""Reduce the messages of a run to its summary."""
+"""Compute the summary of a run from its messages."""
 
 from pathlib import Path
 

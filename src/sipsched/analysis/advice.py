@@ -161,7 +161,7 @@ class ComparedLoad:
         ]
 
     def asked(self, arm: str, quantity: str) -> ArmsToCompare:
-        """Describe the comparison of a mode with both windows of the reference, or of the sham with the other one.
+        """Describe the comparison of a mode with both reference windows, or of the sham with the other one of them.
 
         The two windows of the reference have random positions in the block. So their average is an equivalent reference
         with less scatter.

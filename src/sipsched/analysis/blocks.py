@@ -24,7 +24,7 @@ _SEED = 1
 
 @dataclass(frozen=True)
 class Splits:
-    """The randomisation test of a mean, by random signs of the blocks. It also has the confidence interval.
+    """The randomisation test of a mean, by random signs of the blocks, and the confidence interval from this test.
 
     The order of the windows in a block is random. So if every block has the effect θ, its difference from θ could have
     had the other sign with equal probability. A sample of signs splits the blocks into two groups. The mean of the
@@ -48,7 +48,7 @@ class Splits:
     highs: Values
 
     def ends(self, level: float = LEVEL) -> tuple[float, float]:
-        """Return the ends of the confidence interval. They are infinite for a level above 1 - 1 / (1 + splits)."""
+        """Return the ends of the confidence interval. Above the level 1 - 1 / (1 + splits), the ends are infinite."""
         # One split has all blocks in one group and encloses every θ. The factor prevents that rounding misses a tail
         # such as 1/32.
         place = int((1 - level) * (1 + self.lows.size) * (1 + 1e-9))
@@ -57,7 +57,7 @@ class Splits:
         return float(self.lows[place - 1]), float(self.highs[place - 1])
 
     def p_value(self) -> float:
-        """Return the p-value of a mean of 0. It is at most α exactly if the interval at the level 1 - α excludes 0."""
+        """Return the p-value for a mean of 0. The p-value is at most α exactly if the interval at 1 - α excludes 0."""
         if self.estimate > 0:
             enclosing = np.count_nonzero(self.lows <= 0)
         elif self.estimate < 0:
@@ -89,7 +89,7 @@ class Student:
         return self.estimate - half, self.estimate + half
 
     def p_value(self) -> float:
-        """Return the p-value of a mean of 0. It is at most α exactly if the interval at the level 1 - α excludes 0."""
+        """Return the p-value for a mean of 0. The p-value is at most α exactly if the interval at 1 - α excludes 0."""
         # All values are equal to the last digit.
         if not self.error:
             return float(self.estimate == 0)

@@ -154,7 +154,7 @@ class Case:
         }
 
     def name(self, place: Place) -> str:
-        """Return the name of a setting. It includes the SUT only if the study has several SUTs."""
+        """Return the name of a setting. The name includes the SUT only if the study has several SUTs."""
         return str(place) if self.summary.sizes["sut"] == 1 else f"{place.sut}, {place}"
 
     @property

@@ -194,7 +194,7 @@ def block_differences(
 
 
 def _side(windows: Values, scale: Scale) -> Values:
-    """Return the mean of one side's windows per block. It is infinite if a value has no logarithm."""
+    """Return the mean of one side's windows per block. The mean is infinite if a value has no logarithm."""
     counts = ~np.isnan(windows)
     usable = np.isfinite(windows) & ((windows > 0) | (scale is Scale.DIFFERENCE))
     values = np.zeros_like(windows)

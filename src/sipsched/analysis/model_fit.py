@@ -49,7 +49,7 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Service:
-    """Mean CPU time of a message type between recv and send with warm caches, and the squared variation."""
+    """Mean CPU time between recv and send with warm caches, and squared coefficient of variation, of a message type."""
 
     mean_ns: float
     scv: float

@@ -61,7 +61,7 @@ def sojourn(load: ComparedLoad) -> Sojourn | None:
 
 
 def sharing(service_us: float, utilisation: float) -> float:
-    """Return the mean sojourn time of M/G/1 with processor sharing. It depends only on the mean service time."""
+    """Return the mean sojourn time of M/G/1 with processor sharing. Only the mean service time matters."""
     return service_us / (1 - utilisation)
 
 

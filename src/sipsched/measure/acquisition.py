@@ -235,7 +235,7 @@ def _arrivals(run: Run, load: Load) -> Arrivals:
 
 
 def arrival_seed(cps: int, rep: int) -> int:
-    """Return the seed of a run's arrivals. It is equal for all modes, SUTs and numbers of threads.
+    """Return the seed of a run's arrivals. The seed is equal for all modes, SUTs and numbers of threads.
 
     So runs of different modes can be compared in pairs. The lowest bit is 0; the warm-up uses the seed plus 1.
     """

@@ -284,7 +284,7 @@ class _Trials:
 
 
 class _Measurer(AbstractMeasurer):  # type: ignore[misc]
-    """The interface through which the library MLRsearch asks for a trial. Trials of an earlier range are used again."""
+    """The interface through which the library MLRsearch asks for a trial. Earlier trials are used again."""
 
     def __init__(self, trials: _Trials) -> None:
         self._trials = trials

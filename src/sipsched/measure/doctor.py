@@ -1,4 +1,4 @@
-"""A check that lists which measurements are possible on a machine, and remedies. It changes nothing."""
+"""A check that lists the possible measurements on a machine, and remedies, without changing anything."""
 
 import json
 from collections.abc import Iterable, Sequence

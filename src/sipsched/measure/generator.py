@@ -191,7 +191,7 @@ class Starts:
 
 
 class Sipload:
-    """The load generator `sipload`. It starts calls at the times of a seeded schedule, and records each start."""
+    """The load generator `sipload`, which starts calls at the times of a seeded schedule and records each start."""
 
     def version_argv(self, agent: Host) -> list[str]:
         """Return the command that prints the generator's version."""

@@ -239,7 +239,7 @@ def _effect(steps: Sequence[Step], kernel: KernelScheduler) -> object:
 
 
 def records(steps: Sequence[Step]) -> bool:
-    """Return whether the probe records in a mode. It records unless the mode switches the recording off."""
+    """Return whether the probe records in a mode. The probe records unless the mode switches the recording off."""
     return not any(step.setting is Setting.RECORDING and step.value == 0 for step in steps)
 
 

@@ -280,7 +280,7 @@ def task_prefix(state: Tuned, sps: Host) -> list[str]:
 
 
 def read_tasks(state: Tuned, sps: Host, proxy: Process, program: str) -> None:
-    """Read the task attributes that the mode sets back from each process of the proxy."""
+    """Read the task attributes of the mode from each process of the proxy, after they were set."""
     places = task_places(state.steps)
     if not places:
         return

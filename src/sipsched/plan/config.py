@@ -270,7 +270,7 @@ class Config:
 
 
 def _spread(runs: Sequence[Run]) -> list[tuple[float, Run]]:
-    """Pair each run of a study with the share of the study that is then measured; a group's runs have one share."""
+    """Pair each run of a study with the share of the study that is complete after the run's group."""
     groups = [
         list(group)
         for _, group in itertools.groupby(

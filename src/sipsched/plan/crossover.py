@@ -81,7 +81,7 @@ class Crossover:
 
 @dataclass(frozen=True)
 class Window:
-    """A stretch of a run during which the proxy runs in one mode.
+    """A part of a run during which the proxy runs in one scheduler mode.
 
     Attributes
     ----------
@@ -104,7 +104,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Design:
-    """The windows of a run, and the queue's times that determine their lengths.
+    """The windows of a run, and the utilisation and relaxation time that determine their lengths.
 
     Attributes
     ----------

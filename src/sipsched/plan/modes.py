@@ -73,7 +73,7 @@ class Numbered(StrEnum):
 
     @property
     def number(self) -> int:
-        """The position of the word."""
+        """The kernel's number of this word."""
         return list(type(self)).index(self)
 
 

@@ -219,7 +219,7 @@ class Plan:
         return planned_runs(self.config, self.results, study, testbed)
 
     def outlooks(self) -> list[forecast.Outlook]:
-        """Compare the planned runs of each testbed with its recorded runs."""
+        """Return the progress of each testbed, from its planned and its recorded runs."""
         return forecast.outlooks(self.config, self.raw, self.lanes, self.results)
 
     def check_run(self, run: Run) -> None:

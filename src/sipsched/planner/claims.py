@@ -1,4 +1,4 @@
-"""The Snakemake resources of the measuring rules. They decide when a measurement starts."""
+"""The Snakemake resources of the measuring rules, which decide when a measurement starts."""
 
 from collections.abc import Callable, Mapping
 from functools import partial

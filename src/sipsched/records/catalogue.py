@@ -118,7 +118,7 @@ class Catalogue:
         return self.runs[0]
 
     def several(self) -> StableError:
-        """Return the error for a selection of several runs. It names the settings in which the runs differ."""
+        """Return the error for a selection of several runs. The error names the settings in which the runs differ."""
         values = "; ".join(f"{key} {', '.join(map(str, self.values(key)))}" for key in self.varied)
         return StableError(f"{len(self.runs)} runs where one is needed: choose with sel: {values}")
 
@@ -152,7 +152,7 @@ class Catalogue:
         return self._made(run)
 
     def without_messages(self, run: Run) -> StableError:
-        """Return the error for a run without single messages. It names the reason, and runs that have messages."""
+        """Return the error for a run without single messages. The error names the reason, and runs with messages."""
         off = self.document(run).probe.mode == "off"
         return StableError(
             f"{run}: no single messages: {PROBE_OFF if off else reduced.REASON}; its numbers are in "

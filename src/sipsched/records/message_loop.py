@@ -185,7 +185,7 @@ def fill(
 
 @numba.njit(cache=True, boundscheck=False)
 def _kind(record: Any, calls: Calls) -> Any:
-    """Return the type of a datagram. It is a retransmission if the transaction already had a datagram of this type."""
+    """Return the type of a datagram, or its retransmission if the transaction already had a datagram of this type."""
     kind = record["kind"]
     if kind != _OTHER and record["call_id_hash"] != 0:
         place = _slot(calls.table, record["call_id_hash"], record["cseq"])

@@ -151,7 +151,7 @@ def _read(files: npt.NDArray[Any], column: str) -> npt.NDArray[Any]:
 
 
 def _nanoseconds(file: netCDF4.Dataset, column: str) -> npt.NDArray[np.float64]:
-    """Read a column, or compute it as a sum of stored columns. It is NaN where a stored value is missing."""
+    """Read a column, or compute the column as a sum of stored columns; NaN where a stored value is missing."""
     stored = [file[name][:] for name in _stored(file, column)]
     total = np.zeros(len(stored[0]))
     for values in stored:

@@ -1,4 +1,4 @@
-"""The file `settled.json` beside a study summary. It lists the runs in the summary, so that they need no jobs.
+"""The file `settled.json` beside a study summary. The file lists the summary's runs, which then need no jobs.
 
 Snakemake takes 0.65 ms per job even if the outputs of the job are up to date, and a run has three jobs.
 """

@@ -281,7 +281,7 @@ def join_again(
 
 
 def write_again(ds: xr.Dataset, settled: Settled, path: Path) -> None:
-    """Write a study summary and the list of its runs. After an interrupt, the summary never has a wrong list."""
+    """Write a study summary and the list of its runs. An interrupt can leave the list missing, but never wrong."""
     settled_file(path).unlink(missing_ok=True)
     write(ds, path)
     write_settled(path, settled)

@@ -78,7 +78,7 @@ def spans(recorded: WindowsDocument) -> Spans:
 
 @dataclass(frozen=True)
 class ModesInForce:
-    """The windows to which some times belong, in arrays of one shape.
+    """For each of several times, the window to which the time belongs. All arrays have the same shape.
 
     Attributes
     ----------

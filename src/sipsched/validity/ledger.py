@@ -14,7 +14,7 @@ Snapshots = Mapping[str, Mapping[str, Mapping[str, str]]]
 
 @dataclass(frozen=True)
 class Balance:
-    """The account of one direction of the SIP traffic. It counts datagrams, or over TCP messages.
+    """The account of one direction of the SIP traffic: numbers of datagrams, or over TCP of messages.
 
     Attributes
     ----------

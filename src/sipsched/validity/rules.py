@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of a rule. A run above `suspect` is named in the report. A run above `invalid` is measured again."""
+    """The limits of a rule. The report names a run above `suspect`. The workflow repeats a run above `invalid`."""
 
     suspect: float
     invalid: float

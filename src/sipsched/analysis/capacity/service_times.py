@@ -66,7 +66,7 @@ class ServiceTimes:
         return f"{facet_name(self.facet)}, {plural(self.threads, 'thread')}"
 
     def servers(self, by: str) -> int:
-        """Return the number of servers: threads, or for `by` "cores" the cores if they are fewer than the threads."""
+        """Return the number of servers: the number of threads, or with `by="cores"` at most the number of cores."""
         return min(self.facet[2], self.threads) if by == "cores" else self.threads
 
     def predict(self, by: str, general: bool, limit: float = PDR_LIMIT) -> Interval:
