@@ -21,8 +21,9 @@ PROGRAM = "sipaccount"
 MOST_COMPETITORS = 5
 SAMPLE_MS = 50
 """Time between two samples in ms. It is much shorter than a window of a run that compares modes."""
-COMPETITORS = ("realtime", "fair", "idle_class")
-BUSY = ("proxy", "own", "softirq", "irq", "kernel", *COMPETITORS)
+COUNTED, IDLE_CLASS = ("realtime", "fair"), ("idle_class",)
+"""The parts of competitors that the share of competitors counts, and the part that it excludes."""
+BUSY = ("proxy", "own", "softirq", "irq", "kernel", *COUNTED, *IDLE_CLASS)
 # The names are the policies of include/uapi/linux/sched.h.
 POLICIES = {
     **{0: "SCHED_OTHER", 1: "SCHED_FIFO", 2: "SCHED_RR", 3: "SCHED_BATCH"},
@@ -243,14 +244,17 @@ def read_account(
         The content is not a report of `sipaccount`.
     """
     report = as_part(_Report, content, where)
-    others = [task for task in report.tasks if task.part in COMPETITORS]
+    counted, idle_class = (
+        [task for task in report.tasks if task.part in kinds][:MOST_COMPETITORS]
+        for kinds in (COUNTED, IDLE_CLASS)
+    )
     threads = probe.threads if probe else ()
     workers = {thread.tid for thread in threads if thread.messages}
     worker_ns = sum(task.ns for task in report.tasks if task.pid in workers)
     stopped_ns = report.stopped.ns
     return Account(
         parts=add_up(report.cpus, worker_ns),
-        competitors=tuple(task.competitor() for task in others[:MOST_COMPETITORS]),
+        competitors=tuple(task.competitor() for task in (*counted, *idle_class)),
         wait_ns=report.wait.competed_ns if report.wait else 0,
         wait_by=report.wait.by.competitor() if report.wait and report.wait.by else None,
         stopped_ns=stopped_ns,

@@ -183,7 +183,8 @@ class Account:
     parts
         CPU time, by its user.
     competitors
-        At most five competitors. The competitor with the most CPU time comes first.
+        At most five competitors with the most CPU time, in descending order. At most five competitors of class
+        SCHED_IDLE follow, because the share of competitors excludes them.
     wait_ns, wait_by
         During a single wait of a runnable task of the proxy, the longest time that competitors used its CPU, and the
         competitor that ran longest in this wait.

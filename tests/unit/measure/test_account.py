@@ -80,6 +80,16 @@ def test_the_parts_add_up_and_name_the_competitor() -> None:
     assert (without_probe.parts.workers, without_probe.parts.proxy) == (0, 201_000_000)
 
 
+def test_competitors_of_class_idle_follow_those_that_count() -> None:
+    """Otherwise the verdict would blame programs that the broken rule does not count."""
+    tasks = [
+        *(task("hog", 30 + number, "idle_class", 900 - number) for number in range(7)),
+        task("sh", 20, "fair", 3),
+    ]
+    account = read_account(report(cpu(1), tasks=tasks), None, None, "report")
+    assert [competitor.pid for competitor in account.competitors] == [20, 30, 31, 32, 33, 34]
+
+
 def test_stolen_time_never_exceeds_the_time_of_tasks() -> None:
     account = read_account(report(cpu(1, stolen_ns=10**8, fair=10**7)), PROBE, None, "report")
     parts = vars(account.parts)
