@@ -78,8 +78,8 @@ class Declared:
     probe: Annotated[
         ProbeChoice,
         Meta(
-            description="The probe mode, which is the way to timestamp messages. auto uses the best one that the "
-            "SPS's kernel allows: exact (fentry/fexit), tracepoint, or preload (no BPF). off is for control runs "
+            description="The probe mode, which is the way to timestamp messages. auto uses the most exact mode that "
+            "the SPS's kernel allows: exact (fentry/fexit), tracepoint, or preload (no BPF). off is for control runs "
             "without timestamps. SUTs over TCP have one probe mode besides off."
         ),
     ]
@@ -119,15 +119,15 @@ class Declared:
     twins: Annotated[
         tuple[Name, ...],
         Meta(
-            description="At least two of testbeds, with the same hardware. They measure the blocks of each study in "
-            "turn. One testbed measures all runs of a block. One of the twins searches the loads of all twins."
+            description="Two or more of the testbeds, with the same hardware. The twins divide the blocks of each "
+            "study. One twin measures all runs of a block. One twin performs the searches for all twins."
         ),
     ] = ()
     aside: Annotated[
         tuple[Name, ...],
         Meta(
-            description="Twins that measure nothing now. The other twins measure their blocks: snakemake --config "
-            "'aside=[a]'."
+            description="Twins that measure nothing in this invocation. The other twins measure their blocks, for "
+            "example: snakemake --config 'aside=[a]'."
         ),
     ] = ()
     only: Annotated[

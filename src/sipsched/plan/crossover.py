@@ -46,7 +46,7 @@ class Crossover:
             gt=0,
             le=3600,
             description="Seconds of load per mode, and for the sham. A comparison of two modes takes three times as "
-            "long.",
+            "long, because the sham takes as long as a mode.",
         ),
     ]
     window_s: Annotated[
@@ -59,8 +59,8 @@ class Crossover:
     washout_s: Annotated[
         Annotated[float, Meta(ge=0, le=60)] | Literal["auto"],
         Meta(
-            description="Excluded seconds at the start of each window. auto means the time that the queue needs to "
-            "forget the window before."
+            description="Excluded seconds at the start of each window. auto means the time after which calls "
+            "of the previous window no longer affect the queue."
         ),
     ]
     retransmissions: Annotated[
@@ -73,8 +73,8 @@ class Crossover:
     steal_share: Annotated[
         Share,
         Meta(
-            description="Limit of the share of the SPS's CPU time that the hypervisor takes in a window. A block with "
-            "a window above it gets a smaller weight, by the larger scatter of such blocks."
+            description="Limit of the share of the SPS's CPU time that the hypervisor takes in a window. If a "
+            "window exceeds the limit, its block gets a smaller weight, because such blocks scatter more."
         ),
     ]
 

@@ -83,7 +83,7 @@ class Load:
         Meta(
             ge=0,
             le=600,
-            description="Seconds of load before the measurement starts. No figure includes them.",
+            description="Seconds of load before the measurement starts. No figure includes these seconds.",
         ),
     ]
     ring_time_ms: Annotated[
@@ -91,8 +91,8 @@ class Load:
         Meta(
             ge=0,
             le=60_000,
-            description="Milliseconds between 180 and 200 at the UAS. With a short time, more 200 overtake their 180 "
-            "in the SPS.",
+            description="Milliseconds between 180 and 200 at the UAS. If this time is short, more 200 responses "
+            "overtake their 180 in the SPS.",
         ),
     ]
     hold_time_ms: Annotated[
@@ -100,8 +100,8 @@ class Load:
         Meta(
             ge=0,
             le=600_000,
-            description="Milliseconds between ACK and BYE at the UAC. With a short time, more BYE overtake their ACK "
-            "in the SPS.",
+            description="Milliseconds between ACK and BYE at the UAC. If this time is short, more BYE requests "
+            "overtake their ACK in the SPS.",
         ),
     ]
     hold_law: Annotated[
@@ -120,7 +120,11 @@ class Load:
     ]
     drain_s: Annotated[
         float,
-        Meta(gt=0, le=64, description="Seconds after the last start for open calls to finish."),
+        Meta(
+            gt=0,
+            le=64,
+            description="Seconds after the start of the last call, in which open calls can finish.",
+        ),
     ]
     setup_limit_ms: Annotated[
         int,
@@ -146,7 +150,9 @@ class Search:
     trials_s: Annotated[
         float,
         Meta(
-            gt=0, le=600, description="Seconds of trials that make a load a bound of the interval."
+            gt=0,
+            le=600,
+            description="Total seconds of trials that a load needs to become a bound of the interval.",
         ),
     ]
     limit_s: Annotated[
@@ -229,7 +235,7 @@ class Precision:
         ),
     ]
     at_least: Annotated[
-        int, Meta(ge=2, le=1000, description="Repetitions before the first look at the interval.")
+        int, Meta(ge=2, le=1000, description="Repetitions before the first interim analysis.")
     ]
     at_most: Annotated[Repetitions, Meta(description="The largest number of repetitions.")]
 

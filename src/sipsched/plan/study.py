@@ -173,7 +173,8 @@ class Document:
         tuple[Name, ...],
         Meta(
             min_length=1,
-            description="The files that the notebook reads. A change of one of them renews the page.",
+            description="The files that the notebook reads. If one of the files changes, the workflow makes the "
+            "page again.",
         ),
     ]
     studies: Annotated[
@@ -201,9 +202,9 @@ class DeclaredLoads:
     steps: Annotated[
         Annotated[tuple[Annotated[int, Meta(ge=-100, le=100)], ...], Meta(min_length=1)] | None,
         Meta(
-            description="Numbers of loads. 0 is the highest multiple of step_cps that the search found under the "
-            "limit, 1 is the next multiple. The load under the limit, the load above it and the loads between them "
-            "are always measured. If two of them are more than 25 % apart, step_cps is halved for them."
+            description="Which multiples of step_cps are loads. 0 is the highest multiple that the search found "
+            "under the limit, 1 is the next multiple. The load under the limit, the load above it and the loads "
+            "between them are always measured. If two of them are more than 25 % apart, step_cps is halved for them."
         ),
     ] = None
     shares: Annotated[
