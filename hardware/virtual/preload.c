@@ -107,7 +107,7 @@ static int64_t longest_rest(bool idle, int64_t ahead_ns)
 	/* if QEMU's lock is held during the rest, no vCPU runs, and the timer would never be due */
 	if (!idle)
 		return PATIENCE_NS;
-	return settings.idle_rate > 0 ? (int64_t)((double)ahead_ns / settings.idle_rate) : 0;
+	return settings.idle_rate > 0 ? idle_rest_ns(ahead_ns) : 0;
 }
 
 EXPORT int ppoll(struct pollfd *fds, nfds_t count, const struct timespec *limit, const sigset_t *mask)

@@ -11,6 +11,7 @@
 
 #define GIVE_UP_LOOKS 1000
 #define LOOK_NS       5000000
+#define MOST_SAVED_NS 1000000000
 #define EARLIEST_NS   1000000000 /* QEMU treats a clock of 0 as unset */
 
 struct cpu cpus[MAX_CPUS];
@@ -42,6 +43,7 @@ static struct {
 	bool rests;       /* it waits for events */
 	bool sleeps;      /* it waits for vCPUs */
 	int64_t deadline; /* its next timer */
+	int64_t saved_ns; /* virtual time that may pass while all vCPUs are halted */
 	int descriptor;
 	_Atomic bool asked;
 } loop = { .deadline = FOREVER, .descriptor = -1 };
@@ -268,6 +270,31 @@ bool main_is_asked(void)
 	return loop.asked;
 }
 
+/*
+ * Return the virtual time that may pass now while all vCPUs are halted. It is earned by real time, at the idle rate, also while
+ * vCPUs run. On a busy machine, a rest of the main loop lasts longer than asked, and the next rests are shorter. Only the main
+ * loop calls this function.
+ */
+static int64_t earn_idle_time(void)
+{
+	static int64_t earned_until;
+	int64_t now = real_ns(CLOCK_MONOTONIC);
+
+	if (earned_until)
+		loop.saved_ns += (int64_t)((double)(now - earned_until) * settings.idle_rate);
+	earned_until = now;
+	if (loop.saved_ns > MOST_SAVED_NS)
+		loop.saved_ns = MOST_SAVED_NS;
+	return loop.saved_ns;
+}
+
+int64_t idle_rest_ns(int64_t ahead_ns)
+{
+	int64_t missing = ahead_ns - earn_idle_time();
+
+	return missing > 0 ? (int64_t)((double)missing / settings.idle_rate) : 0;
+}
+
 bool main_rests(int64_t deadline_ns)
 {
 	uint64_t rings;
@@ -294,8 +321,10 @@ void main_goes_on(bool was_idle, bool timed_out, int64_t real_ns)
 		statistics->idle_ns += (uint64_t)real_ns;
 		if (to > loop.deadline || (timed_out && loop.deadline != FOREVER))
 			to = loop.deadline;
-		if (to > quantum_start)
+		if (to > quantum_start) {
+			loop.saved_ns -= to - quantum_start;
 			quantum_start = to;
+		}
 		statistics->virtual_ns = (uint64_t)quantum_start;
 		length = full_length;
 	}

@@ -95,6 +95,8 @@ void wake_cpus(pthread_cond_t *condition);
 bool main_rests(int64_t deadline_ns);
 /* Continue the main loop after a rest of `real_ns`. Virtual time has advanced, too, while all vCPUs were halted. */
 void main_goes_on(bool was_idle, bool timed_out, int64_t real_ns);
+/* Return the real time for which the main loop rests before its next timer, while all vCPUs are halted. */
+int64_t idle_rest_ns(int64_t ahead_ns);
 /* Note that a vCPU has a request for the main loop. */
 void ask_main(void);
 /* Clear the requests of vCPUs, because the main loop handles them now. */
