@@ -8,13 +8,16 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import fabric
 import paramiko
 
 from sipsched.errors import LostError, StableError, TransientError
 from sipsched.testbed.inventory import HostSpec
+from sipsched.testbed.patience import REAL_TIME, Patience
 
 HANDSHAKE_TIMEOUT_S = 30
 """Seconds for the connection and the exchange of keys. An emulated guest under load took more than 10 s."""
@@ -48,6 +51,10 @@ def shown(argv: Sequence[str]) -> str:
     return shlex.join(arg if "\n" not in arg else f"{arg.splitlines()[0]} ..." for arg in argv)
 
 
+def _readable(channel: paramiko.Channel, limit_s: float) -> bool:
+    return bool(select.select([channel], [], [], limit_s)[0])
+
+
 def _lines(answers: Iterable[str], said: list[str]) -> Iterator[str]:
     for line in answers:
         said.append(line.rstrip("\n"))
@@ -61,6 +68,8 @@ class Connection:
     ----------
     spec
         The host: its address, user and key.
+    patience
+        Limits of waits for the host.
 
     Attributes
     ----------
@@ -75,8 +84,9 @@ class Connection:
         The host refuses the login key, the host's own key is unknown, or a required command failed.
     """
 
-    def __init__(self, spec: HostSpec) -> None:
+    def __init__(self, spec: HostSpec, patience: Patience = REAL_TIME) -> None:
         self.spec = spec
+        self._patience = patience
         self.history: list[CommandResult] = []
         self._connection = fabric.Connection(
             spec.address,
@@ -84,11 +94,19 @@ class Connection:
             port=spec.port,
             connect_timeout=HANDSHAKE_TIMEOUT_S,
             connect_kwargs={
+                "banner_timeout": patience.real(HANDSHAKE_TIMEOUT_S),
+                "auth_timeout": patience.real(HANDSHAKE_TIMEOUT_S),
+                "transport_factory": self._transport,
                 "key_filename": spec.identity_file,
                 "look_for_keys": False,
                 "allow_agent": False,
             },
         )
+
+    def _transport(self, *args: Any, **kwargs: Any) -> paramiko.Transport:
+        transport = paramiko.Transport(*args, **kwargs)
+        transport.handshake_timeout = self._patience.real(HANDSHAKE_TIMEOUT_S)
+        return transport
 
     def connect(self) -> None:
         """Connect with the login key in `spec`. The host's own key must be known."""
@@ -150,6 +168,10 @@ class Connection:
             raise TransientError(
                 f"host {self.spec}: no end after {timeout_s:g} s: {command}"
             ) from error
+        except LostError:
+            # The clock of the host stands still, and later commands must not wait again.
+            self.close()
+            raise
         except (paramiko.SSHException, EOFError, OSError) as error:
             self.close()
             raise LostError(f"host {self.spec}: connection lost in: {command}: {error}") from error
@@ -163,15 +185,15 @@ class Connection:
 
         Fabric's own method is not used, because after Ctrl-C it would wait for the end of the command.
         """
-        deadline = time.monotonic() + timeout_s
+        patience = self._patience
+        deadline = patience.now() + timeout_s
         output, complaints = bytearray(), bytearray()
         transport = self._connection.transport
-        with transport.open_session(timeout=CONNECT_TIMEOUT_S) as channel:
+        with transport.open_session(timeout=patience.real(CONNECT_TIMEOUT_S)) as channel:
             channel.exec_command(remote_command(argv))
             ended = False
             while not ended:
-                left_s = max(0.0, deadline - time.monotonic())
-                if not select.select([channel], [], [], left_s)[0]:
+                if not patience.wait(partial(_readable, channel), deadline):
                     raise TimeoutError
                 # This state must be read before the last bytes are received.
                 ended = channel.eof_received or channel.closed
@@ -180,7 +202,7 @@ class Connection:
                 while channel.recv_stderr_ready():
                     complaints += channel.recv_stderr(CHUNK_BYTES)
             # A program can continue to run after it has closed its output.
-            if not channel.status_event.wait(max(0.0, deadline - time.monotonic())):
+            if not patience.wait(channel.status_event.wait, deadline):
                 raise TimeoutError
             if channel.exit_status == -1 and not transport.is_active():
                 raise EOFError("the host is gone")
@@ -193,7 +215,8 @@ class Connection:
     def _answers(self) -> bool:
         """Return whether the host still accepts commands on this connection."""
         try:
-            self._connection.transport.open_session(timeout=ANSWER_TIMEOUT_S).close()
+            limit_s = self._patience.real(ANSWER_TIMEOUT_S)
+            self._connection.transport.open_session(timeout=limit_s).close()
         except (paramiko.SSHException, EOFError, OSError):
             return False
         return True
@@ -283,9 +306,10 @@ class Connection:
         started = time.time()
         exit_code = 1
         try:
-            channel = self._connection.transport.open_session(timeout=CONNECT_TIMEOUT_S)
+            limit_s = self._patience.real(CONNECT_TIMEOUT_S)
+            channel = self._connection.transport.open_session(timeout=limit_s)
             try:
-                channel.settimeout(timeout_s)
+                channel.settimeout(self._patience.real(timeout_s))
                 channel.set_combine_stderr(True)
                 channel.exec_command(remote_command(argv))
                 try:
@@ -306,5 +330,5 @@ class Connection:
             # The script then finishes its work, such as releasing a lock, before this method returns.
             channel.shutdown_write()
             if self._connection.transport.is_active():
-                channel.status_event.wait(CONNECT_TIMEOUT_S)
+                channel.status_event.wait(self._patience.real(CONNECT_TIMEOUT_S))
             channel.close()

@@ -11,6 +11,7 @@ from sipsched.testbed import groups, places
 from sipsched.testbed.connection import CONNECT_TIMEOUT_S, CommandResult, Connection
 from sipsched.testbed.inventory import HostSpec, native_folder
 from sipsched.testbed.lock import await_lock, holder
+from sipsched.testbed.patience import REAL_TIME, Patience
 
 LATE = 124
 """Exit code of the program `timeout` after its time limit."""
@@ -40,6 +41,8 @@ class Host(Connection):
         The host: its address, user and key.
     workdir
         Folder on the host for native parts, logs and results. It is created when the `with` block begins.
+    patience
+        Limits of waits for the host.
 
     Raises
     ------
@@ -47,8 +50,10 @@ class Host(Connection):
         The reasons of `Connection`. Or another user can change a folder of the host.
     """
 
-    def __init__(self, spec: HostSpec, workdir: PurePosixPath) -> None:
-        super().__init__(spec)
+    def __init__(
+        self, spec: HostSpec, workdir: PurePosixPath, patience: Patience = REAL_TIME
+    ) -> None:
+        super().__init__(spec, patience)
         self.base = workdir
         self.workdir = workdir / spec.role
         self.run_folder = places.RUN_FOLDER if spec.user == "root" else workdir / "run"

@@ -1,0 +1,46 @@
+"""Limits of waits for a host, in the time of the host."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+STEP_S, LEAST_STEP_S = 1.0, 0.01
+"""Real seconds between two looks at the host's clock."""
+
+
+@dataclass(frozen=True)
+class Patience:
+    """The clock of a host, by which waits for the host end.
+
+    Attributes
+    ----------
+    now
+        The function that returns the host's time in seconds. This machine's time is right for hosts with a real clock.
+    least_s
+        Smallest limit, in real seconds, of waits that cannot follow the host's clock.
+    """
+
+    now: Callable[[], float] = time.monotonic
+    least_s: float = 0.0
+
+    def real(self, limit_s: float) -> float:
+        """Return the limit in real seconds of a wait that cannot follow the host's clock."""
+        return max(limit_s, self.least_s)
+
+    def wait(self, done: Callable[[float], bool], deadline: float) -> bool:
+        """Wait until a condition holds or the host's clock reaches the deadline; return whether the condition holds.
+
+        Parameters
+        ----------
+        done
+            The function that waits for the condition, at most a number of real seconds, and returns whether it holds.
+        """
+        while True:
+            left_s = deadline - self.now()
+            if done(min(STEP_S, max(LEAST_STEP_S, left_s)) if left_s > 0 else 0):
+                return True
+            if left_s <= 0:
+                return False
+
+
+REAL_TIME = Patience()
