@@ -18,13 +18,13 @@ from sipsched.plan.config import load_config
 from sipsched.plan.run import Point
 from sipsched.records.reduced import reduce as reduce_record
 from sipsched.records.verification import verify as verify_records
-from sipsched.testbed import local, vm
-from sipsched.testbed.inventory import load_testbed, native_folder
+from sipsched.testbed import local, virtual, vm
+from sipsched.testbed.inventory import VirtualClock, load_testbed, native_folder
 from sipsched.testbed.links import check_links
 from sipsched.testbed.provision import prepare_machine
 from sipsched.testbed.provision import provision as install
 from sipsched.testbed.session import open_hosts
-from sipsched.testbed.virtual_clock import VirtualClock, find_kernel, judge, self_test
+from sipsched.testbed.virtual_clock import find_kernel, judge, self_test
 
 
 def one_line_errors(action: Callable[..., None]) -> Callable[..., None]:
@@ -80,23 +80,42 @@ def vm_down(_):
     print("testbed vm is down")
 
 
+@task(name="up")
+@one_line_errors
+def virtual_up(_, testbed="virtual"):
+    """Boot the guest of a testbed of kind virtual. Build its image if none exists. It runs until `fab virtual.down`."""
+    bed = load_testbed(testbed)
+    prepare_machine(bed)
+    virtual.bring_up(bed)
+    with open_hosts(bed, "fab virtual.up") as hosts:
+        check_links(hosts)
+    print(f"testbed {bed.name} is up: {bed.fidelity}")
+
+
+@task(name="down")
+@one_line_errors
+def virtual_down(_):
+    """Stop the guest of testbed virtual and remove its keys. Keep its image."""
+    virtual.take_down()
+    print("testbed virtual is down")
+
+
 @task(name="check")
 @one_line_errors
 def virtual_check(_, kernel="6.1", cores="4", mips="2000", quantum_ns="5000"):
     """Test the virtual time of an emulated guest by loop counts and waits. The exit code is 1 if a test fails."""
     clock = VirtualClock(
-        cores=count("cores", cores),
         mips=count("mips", mips),
         quantum_ns=count("quantum-ns", quantum_ns),
         kernel_weight=1,
         wake_ns=0,
     )
-    passed, failed = judge(*self_test(clock, find_kernel(kernel)))
+    passed, failed = judge(*self_test(clock, count("cores", cores), find_kernel(kernel)))
     for line in passed:
         print(line)
     if failed:
         sys.exit("\n".join(f"error: {line}" for line in failed))
-    print(f"virtual time is exact: {clock}")
+    print(f"virtual time is exact: {cores} cores, {clock}")
 
 
 @task
@@ -184,4 +203,4 @@ def reduce(_, raw="raw", results="results/runs", to="reduced/raw"):
 
 ns = Collection(up, down, provision, doctor, modes, check, verify, reduce)
 ns.add_collection(Collection("vm", vm_up, vm_down))
-ns.add_collection(Collection("virtual", virtual_check))
+ns.add_collection(Collection("virtual", virtual_up, virtual_down, virtual_check))

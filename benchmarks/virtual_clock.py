@@ -14,11 +14,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sipsched.testbed.virtual_clock import VirtualClock, find_kernel, judge, self_test
+from sipsched.testbed.inventory import VirtualClock
+from sipsched.testbed.virtual_clock import find_kernel, judge, self_test
 
 BOOTS = 10
 LOOPS_PER_CPU = 3
-CLOCK = VirtualClock(cores=4, mips=2000, quantum_ns=5000, kernel_weight=1, wake_ns=0)
+CORES = 4
+CLOCK = VirtualClock(mips=2000, quantum_ns=5000, kernel_weight=1, wake_ns=0)
 
 
 @contextmanager
@@ -38,12 +40,12 @@ def main() -> None:
     """Boot the guest several times, and print the results."""
     kernel = find_kernel(sys.argv[1] if len(sys.argv) > 1 else "6.1")
     waits: dict[int, list[float]] = {}
-    print(CLOCK)
+    print(f"{CORES} cores, {CLOCK}")
     for loops in (0, LOOPS_PER_CPU * (os.cpu_count() or 1)):
         with busy_loops(loops):
             for boot in range(BOOTS):
                 start = time.monotonic()
-                result, counters = self_test(CLOCK, kernel)
+                result, counters = self_test(CLOCK, CORES, kernel)
                 failed = judge(result, counters)[1]
                 waits.setdefault(loops, []).append(result.wait_ns)
                 errors = ", ".join(

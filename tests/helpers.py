@@ -17,7 +17,7 @@ import cluster
 import pytest
 
 from sipsched.paths import PROJECT_ROOT
-from sipsched.testbed import namespaces
+from sipsched.testbed import namespaces, virtual
 from sipsched.testbed.requirements import native_sources
 
 Measure = Callable[..., Path]
@@ -147,7 +147,7 @@ def leftovers() -> list[str]:
     """Return all processes, namespaces, links, mounts, groups and BPF programs of sipsched on this machine."""
     listing = subprocess.run(["ps", "-eo", "stat,pid,args"], capture_output=True, text=True)
     program = re.compile(
-        r"([^ ]*/)?(kamailio|opensips|sipload|sipprobe|sipshard|sipdispatch|switcher|sipsched-vm) "
+        r"([^ ]*/)?(kamailio|opensips|sipload|sipprobe|sipshard|sipdispatch|switcher|sipsched-v\w+) "
     )
     other = re.compile(
         r"sshd.*/run/sipsched/|/var/lib/sipsched|sipsched\.testbed\.\w+ import guard"
@@ -171,5 +171,6 @@ def leftovers() -> list[str]:
         *map(str, cgroups()),
         *(line for line in loaded.stdout.splitlines() if programs & set(line.split())),
         *(str(path) for path in namespaces.STATE_ROOT.glob("*") if path.name != "kvm-works"),
+        *map(str, virtual.ROOT.glob("*")),
         *(str(path) for path in cluster.STATE.parent.glob(cluster.STATE.name)),
     ]

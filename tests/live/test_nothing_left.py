@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from helpers import LOAD, leftovers, pids, start_run, wait_for
 
-from sipsched.testbed import local, vm
+from sipsched.testbed import local, virtual, vm
 from sipsched.testbed.inventory import Testbed
 
 
@@ -31,4 +31,5 @@ def test_killed_probe_leaves_no_program_in_the_kernel(testbed: Testbed, tmp_path
 def test_nothing_is_left() -> None:
     local.take_down()
     vm.take_down()
+    virtual.take_down()
     assert leftovers() == []

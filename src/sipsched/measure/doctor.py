@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from sipsched.measure.machine_facts import PROXIES, Facts, look_here, look_there
 from sipsched.measure.scheduler import DEBUGFS, KernelFamily
 from sipsched.plan.config import Config
 from sipsched.plan.modes import PAPERS
-from sipsched.testbed import vm
+from sipsched.testbed import virtual, vm
 from sipsched.testbed.inventory import HostSpec, Testbed
 from sipsched.testbed.requirements import PACKAGES
 from sipsched.testbed.virtual_clock import qemu_version
@@ -289,6 +289,10 @@ def _guest(facts: Facts) -> MachineFinding:
     return MachineFinding("virtual machine (fab vm.up)", LESS, text)
 
 
+GUESTS = {"vm": vm.is_up, "virtual": virtual.is_up}
+"""Functions that return whether the guest of a kind of testbed runs."""
+
+
 def virtual_time() -> MachineFinding:
     """Report whether this machine can run a guest in virtual time. The self-test is omitted, because it takes long."""
     subject = "virtual time (fab virtual.check)"
@@ -317,8 +321,8 @@ def doctor(testbed: Testbed, config: Config) -> tuple[list[str], bool]:
     Parameters
     ----------
     testbed
-        The kind of the testbed determines which machines are checked. `local`: this machine. `vm`: this machine, and
-        the guest if it runs. `ssh`: each host. The check starts no host and changes nothing.
+        The kind of the testbed determines which machines are checked. `local`: this machine. `vm`, `virtual`: this
+        machine, and the guest if it runs. `ssh`: each host. The check starts no host and changes nothing.
     config
         The campaign, which determines the size of a run and the limits of the verdict.
 
@@ -331,18 +335,23 @@ def doctor(testbed: Testbed, config: Config) -> tuple[list[str], bool]:
         return [f"testbed {testbed.name} is simulated; it needs a C compiler and no host"], True
     lines: list[str] = []
     blocked: list[str] = []
-    if testbed.is_on_this_machine:
+    if testbed.kind == "virtual":
+        finding = virtual_time()
+        lines += _told("this machine", [finding])
+        # Other testbeds of this machine need no virtual time, but this testbed does.
+        blocked += _blocked("this machine", [replace(finding, state=NO)] * (finding.state != YES))
+    elif testbed.is_on_this_machine:
         here = testbed.hosts if testbed.kind == "local" else (testbed.uac, testbed.uas)
         findings = examine(look_here(testbed, here), _wanted(testbed, here, config))
         findings.append(virtual_time())
         lines += _told("this machine", findings)
         blocked += _blocked("this machine", findings)
     there: tuple[HostSpec, ...] = () if testbed.kind == "local" else testbed.hosts
-    if testbed.kind == "vm":
-        there = (testbed.sps,) if vm.is_up() else ()
+    if testbed.kind in GUESTS:
+        there = (testbed.sps,) if GUESTS[testbed.kind]() else ()
         if not there:
             lines.append(
-                "the guest is not up; fab vm.up boots it, and then its kernel can be checked"
+                f"the guest is not up; fab {testbed.kind}.up boots it, and then its kernel can be checked"
             )
     for spec in there:
         findings = _findings_there(testbed, spec, config)

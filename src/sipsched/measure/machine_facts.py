@@ -12,9 +12,10 @@ from sipsched.measure.hostneeds import HOST_PROGRAMS
 from sipsched.measure.scheduler import FILES, KernelScheduler
 from sipsched.paths import PROJECT_ROOT
 from sipsched.records.cpu_report import Competitor
-from sipsched.testbed import vm
+from sipsched.testbed.guest import QEMU
 from sipsched.testbed.host import Host
 from sipsched.testbed.inventory import HostSpec, Testbed, native_folder
+from sipsched.testbed.session import patience
 from sipsched.validity.counters import parse_stat
 
 LOOK_TIMEOUT_S = 30
@@ -168,7 +169,7 @@ def look_there(testbed: Testbed, spec: HostSpec) -> Facts:
     SipschedError
         SSH does not reach the host, or the script fails.
     """
-    with Host(spec, testbed.workdir) as host:
+    with Host(spec, testbed.workdir, patience(testbed)) as host:
         arguments = _arguments(testbed, [spec], testbed.workdir)
         return Facts.parse(host.shell(PRIVATE, LOOK, *arguments, timeout_s=LOOK_TIMEOUT_S).stdout)
 
@@ -185,5 +186,5 @@ def _arguments(
 def programs_of(testbed: Testbed, specs: Sequence[HostSpec]) -> tuple[str, ...]:
     """Return the names of the programs that a machine with these hosts needs, without the proxies."""
     on_it = MACHINE_PROGRAMS if testbed.is_on_this_machine and len(specs) > 1 else ()
-    qemu = (vm.QEMU, "mmdebstrap", "mke2fs") if testbed.kind == "vm" and len(specs) > 1 else ()
+    qemu = (QEMU, "mmdebstrap", "mke2fs") if testbed.kind == "vm" and len(specs) > 1 else ()
     return tuple(dict.fromkeys((*on_it, *qemu, *HOST_PROGRAMS)))

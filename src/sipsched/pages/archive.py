@@ -27,7 +27,7 @@ LICENSE = "https://spdx.org/licenses/MIT"
 TESTBEDS = Path("hardware", "testbeds")
 TESTBED_KEYS = (
     *("name", "kind", "description", "fidelity", "lock_wait_s"),
-    *("vm", "simulated", "hosts", "tuning"),
+    *("vm", "virtual", "simulated", "hosts", "tuning"),
 )
 HOST_KEYS = ("sip_port", "cpus", "helper_cpus")
 """Published keys of a testbed's file; addresses, logins and paths are private."""
@@ -99,8 +99,9 @@ def _published(file: Path) -> bytes:
     document = {key: whole_file[key] for key in TESTBED_KEYS if key in whole_file}
     for role, host in document.get("hosts", {}).items():
         document["hosts"][role] = {key: host[key] for key in HOST_KEYS if key in host}
-    if "/" in str(document.get("vm", {}).get("kernel", "")):
-        document["vm"]["kernel"] = PurePosixPath(document["vm"]["kernel"]).name
+    for guest in (document.get("vm", {}), document.get("virtual", {})):
+        if "/" in str(guest.get("kernel", "")):
+            guest["kernel"] = PurePosixPath(guest["kernel"]).name
     text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
     return f"# Without addresses, logins, keys and folders of the hosts.\n{text}".encode()
 

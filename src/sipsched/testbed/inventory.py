@@ -19,6 +19,7 @@ NEEDED = {
     "local": ("workdir", "hosts"),
     "ssh": ("workdir", "hosts"),
     "vm": ("workdir", "hosts", "vm"),
+    "virtual": ("workdir", "hosts", "virtual"),
     "simulated": ("simulated",),
 }
 """Per kind of testbed, the keys that its file must have in addition to name and fidelity."""
@@ -116,8 +117,8 @@ class Tuning:
 
 
 @dataclass(frozen=True)
-class Guest:
-    """The virtual machine that is the SPS in a testbed of kind `vm`."""
+class GuestMachine:
+    """The kernel, processors and memory of a virtual machine."""
 
     kernel: Annotated[
         str,
@@ -130,16 +131,6 @@ class Guest:
     sockets: Annotated[int, Meta(ge=1, le=8, description="Number of processors.")]
     cores_per_socket: Annotated[int, Meta(ge=1, le=64, description="Cores per processor.")]
     memory_mib: Annotated[int, Meta(ge=512, description="Memory in MiB.")]
-    accelerator: Annotated[
-        Literal["auto", "kvm", "tcg"],
-        Meta(
-            description="auto boots with KVM, and with TCG if KVM fails. TCG is an emulator whose times are no "
-            "measurements."
-        ),
-    ]
-    host_cpus: Annotated[
-        Cpus, Meta(description="CPUs of this machine for QEMU. Without this key, all CPUs.")
-    ] = ()
 
     @property
     def kernel_name(self) -> str:
@@ -151,6 +142,73 @@ class Guest:
     def cpus(self) -> int:
         """Number of CPUs of the virtual machine."""
         return self.sockets * self.cores_per_socket
+
+    def __str__(self) -> str:
+        """Return the processors and the kernel as text."""
+        return (
+            f"{plural(self.sockets, 'socket')} of {plural(self.cores_per_socket, 'core')}, "
+            f"{self.kernel_name}"
+        )
+
+
+@dataclass(frozen=True)
+class Guest(GuestMachine):
+    """The virtual machine that is the SPS in a testbed of kind `vm`."""
+
+    accelerator: Annotated[
+        Literal["auto", "kvm", "tcg"],
+        Meta(
+            description="auto boots with KVM, and with TCG if KVM fails. TCG is an emulator whose times are no "
+            "measurements."
+        ),
+    ]
+    host_cpus: Annotated[
+        Cpus, Meta(description="CPUs of this machine for QEMU. Without this key, all CPUs.")
+    ] = ()
+
+
+@dataclass(frozen=True)
+class VirtualClock:
+    """A clock that counts a guest's instructions. docs/virtual-time.md explains it."""
+
+    mips: Annotated[
+        float,
+        Meta(ge=1, le=100_000, description="Million user instructions per second of each core."),
+    ]
+    quantum_ns: Annotated[
+        int,
+        Meta(
+            ge=100,
+            le=1_000_000,
+            description="Virtual time in ns after which all running cores wait for each other.",
+        ),
+    ]
+    kernel_weight: Annotated[
+        float,
+        Meta(
+            ge=0.1,
+            le=1000,
+            description="Time of a kernel instruction, in user instructions.",
+        ),
+    ]
+    wake_ns: Annotated[
+        int,
+        Meta(ge=0, le=1_000_000, description="Time in ns that a halted core needs to wake up."),
+    ]
+
+    def __str__(self) -> str:
+        """Return the settings as text, because every result has to name them."""
+        return (
+            f"{self.mips:g} MIPS, kernel weight {self.kernel_weight:g}, wake-up time "
+            f"{self.wake_ns / 1000:g} µs, quantum {self.quantum_ns / 1000:g} µs"
+        )
+
+
+@dataclass(frozen=True)
+class VirtualGuest(GuestMachine):
+    """The virtual machine that contains all hosts of a testbed of kind `virtual`."""
+
+    clock: Annotated[VirtualClock, Meta(description="The clock, which counts instructions.")]
 
 
 @dataclass(frozen=True)
@@ -213,7 +271,7 @@ class DeclaredTestbed:
         str, Meta(pattern=r"\A[A-Za-z0-9_-]+\Z", description="Name of the testbed and of its file.")
     ]
     kind: Annotated[
-        Literal["local", "ssh", "vm", "simulated"],
+        Literal["local", "ssh", "vm", "virtual", "simulated"],
         Meta(description="Kind of the testbed, which decides how its hosts are started."),
     ]
     fidelity: Annotated[str, Meta(description="One line about the fidelity, for every figure.")]
@@ -231,6 +289,10 @@ class DeclaredTestbed:
     vm: Annotated[Guest | None, Meta(description="The guest that is the SPS, for the kind vm.")] = (
         None
     )
+    virtual: Annotated[
+        VirtualGuest | None,
+        Meta(description="The guest that has all three hosts, for the kind virtual."),
+    ] = None
     simulated: Annotated[
         SimulatedMachine | None, Meta(description="The machine, for the kind simulated.")
     ] = None
@@ -262,6 +324,8 @@ class Testbed:
     """Seconds that a run waits if another user uses the testbed."""
     guest: Guest | None = None
     """The virtual machine of a testbed of kind `vm`; None for other kinds."""
+    virtual: VirtualGuest | None = None
+    """The virtual machine of a testbed of kind `virtual`; None for other kinds."""
     accelerator: str | None = None
     """`kvm` or `tcg`, which is known when the virtual machine runs; None without a virtual machine."""
     simulated: SimulatedMachine | None = None
@@ -270,7 +334,7 @@ class Testbed:
     @property
     def is_on_this_machine(self) -> bool:
         """Whether this machine creates the hosts and runs the load generators."""
-        return self.kind in ("local", "vm")
+        return self.kind in ("local", "vm", "virtual")
 
     @property
     def hosts(self) -> tuple[HostSpec, HostSpec, HostSpec]:
@@ -296,9 +360,12 @@ class Testbed:
             return "Three network namespaces on one machine, joined by veth"
         if self.guest is not None:
             return (
-                f"SPS in a QEMU guest ({plural(self.guest.sockets, 'socket')} of "
-                f"{plural(self.guest.cores_per_socket, 'core')}, {self.guest.kernel_name}), UAC and "
-                "UAS in network namespaces outside it"
+                f"SPS in a QEMU guest ({self.guest}), UAC and UAS in network namespaces outside it"
+            )
+        if self.virtual is not None:
+            return (
+                f"SPS, UAC and UAS in network namespaces of one QEMU guest ({self.virtual}), joined "
+                "by veth"
             )
         return "Three hosts reached by SSH"
 
@@ -347,12 +414,16 @@ def load_testbed(name: str, folder: Path = PROJECT_ROOT / TESTBEDS) -> Testbed:
     _check_kind(file, where)
     hosts = {role: _host(role, file, where) for role in ROLES}
     guest = file.vm and replace(file.vm, kernel=_kernel_file(file.vm.kernel))
+    virtual = file.virtual and replace(file.virtual, kernel=_kernel_file(file.virtual.kernel))
     if guest:
-        _check_guest(where, guest, hosts["sps"])
+        _check_guest(where, guest, [hosts["sps"]])
+    if virtual:
+        _check_guest(where, virtual, list(hosts.values()))
     return Testbed(
         name=file.name,
         kind=file.kind,
-        fidelity=file.fidelity,
+        # Every figure has to name the settings of a virtual clock.
+        fidelity=f"{file.fidelity} ({virtual.clock})" if virtual else file.fidelity,
         workdir=PurePosixPath(file.workdir or "/nonexistent"),
         uac=hosts["uac"],
         sps=hosts["sps"],
@@ -360,6 +431,7 @@ def load_testbed(name: str, folder: Path = PROJECT_ROOT / TESTBEDS) -> Testbed:
         tuning=file.tuning or Tuning(),
         remark=file.description,
         guest=guest,
+        virtual=virtual,
         simulated=file.simulated,
         lock_wait_s=LOCK_WAIT_S if file.lock_wait_s is None else file.lock_wait_s,
     )
@@ -369,7 +441,7 @@ def _check_kind(file: DeclaredTestbed, where: str) -> None:
     """Check that a file has exactly the keys of its kind of testbed."""
     needed = NEEDED[file.kind]
     allowed = (*needed, *OF_HOSTS) if "hosts" in needed else needed
-    for key in (*NEEDED["vm"], *NEEDED["simulated"], *OF_HOSTS):
+    for key in (*dict.fromkeys(key for keys in NEEDED.values() for key in keys), *OF_HOSTS):
         is_given = getattr(file, key) is not None
         if key in needed and not is_given:
             raise StableError(f"{where}: {key} is missing: a testbed of kind {file.kind} needs it")
@@ -378,6 +450,11 @@ def _check_kind(file: DeclaredTestbed, where: str) -> None:
                 f"{where}: {key}: a testbed of kind {file.kind} has no such key; remove it"
             )
     tuning = file.tuning or Tuning()
+    if file.virtual and tuning.cores_by == "hotplug":
+        raise StableError(
+            f"{where}: tuning.cores_by: hotplug would take away the agents' cores, which are in the same guest; "
+            "use cpuset"
+        )
     if bool(tuning.receive_interfaces) != bool(tuning.receive_cpus):
         raise StableError(
             f"{where}: tuning: receive_interfaces and receive_cpus belong together; add the other key"
@@ -425,10 +502,12 @@ def _describe_simulated(simulated: SimulatedMachine) -> str:
     )
 
 
-def _check_guest(where: str, guest: Guest, sps: HostSpec) -> None:
-    missing = [cpu for cpu in sps.cpus + sps.helper_cpus if cpu >= guest.cpus]
-    if missing:
-        raise StableError(
-            f"{where}: hosts.sps: the guest has CPUs 0 to {guest.cpus - 1} "
-            f"({guest.sockets} sockets of {guest.cores_per_socket}), found {missing}"
-        )
+def _check_guest(where: str, guest: GuestMachine, inside: Sequence[HostSpec]) -> None:
+    """Check that a guest has the CPUs of the hosts inside it."""
+    for host in inside:
+        missing = [cpu for cpu in host.cpus + host.helper_cpus if cpu >= guest.cpus]
+        if missing:
+            raise StableError(
+                f"{where}: hosts.{host.role}: the guest has CPUs 0 to {guest.cpus - 1} "
+                f"({guest.sockets} sockets of {guest.cores_per_socket}), found {missing}"
+            )

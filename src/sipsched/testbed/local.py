@@ -11,7 +11,13 @@ SSH uses one more veth per namespace, which connects the namespace to the machin
 from pathlib import Path
 
 from sipsched.testbed.inventory import Testbed
-from sipsched.testbed.namespaces import AGENT_NETS, SPS_SIP_ADDRESS, MachineTestbed, Namespace
+from sipsched.testbed.namespaces import (
+    AGENT_NETS,
+    SPS_SIP_ADDRESS,
+    MachineTestbed,
+    Namespace,
+    link_lines,
+)
 from sipsched.testbed.places import UNDO_FILE
 
 IDLE_S = 30.0
@@ -43,12 +49,10 @@ class LocalTestbed(MachineTestbed):
     def _create(self, testbed: Testbed) -> None:
         self._make_keys([namespace.management for namespace in self.namespaces])
         self._create_namespaces()
-        for role, net in AGENT_NETS.items():
-            peer = self._namespace(role).name
-            self._ip("sps", f"link add {role}0 type veth peer name sip0 netns {peer}")
-            self._ip("sps", f"address add {net}.1/30 dev {role}0")
-            self._ip("sps", f"link set {role}0 up")
-            self._address_agent(role)
+        in_sps = f"ip -n {self._namespace('sps').name}"
+        for role in AGENT_NETS:
+            lines = link_lines(role, self._namespace(role).name, in_sps)
+            self._run(["sh", "-ec", "\n".join(lines)])
         self._ip("sps", f"address add {SPS_SIP_ADDRESS}/32 dev lo")
         self._in_namespace("sps", ["sh", "-c", "echo 0 > /proc/sys/net/ipv4/ip_forward"])
         self._steer_receive_work(testbed)

@@ -75,23 +75,35 @@ class MachineTestbed(ABC):
     Parameters
     ----------
     kind
-        Name of the testbed for messages. Its keys and the files of its sshds are in `/run/sipsched/<kind>`.
+        Name of the testbed for messages. Its keys and the files of its sshds are in `<root>/<kind>`.
     namespaces
         The hosts that are namespaces.
     module
         Name of the module with the function `guard`. The guardian is a separate process that imports it.
     command_up
         The command that a user types to create the testbed, for messages.
+    root
+        Folder of the testbed's lock and state. Testbeds with the same folder share the lock.
     """
 
     def __init__(
-        self, kind: str, namespaces: Sequence[Namespace], module: str, command_up: str
+        self,
+        kind: str,
+        namespaces: Sequence[Namespace],
+        module: str,
+        command_up: str,
+        root: Path = STATE_ROOT,
     ) -> None:
         self.kind = kind
         self.namespaces = tuple(namespaces)
-        self.state = STATE_ROOT / kind
+        self.root = root
+        self.state = root / kind
+        self.lock_file = root / places.LOCK_FILE
         self.module = module
         self.command_up = command_up
+
+    root_for = "network namespaces and eBPF"
+    """What needs root, for the message to other users."""
 
     @abstractmethod
     def check_machine(self, testbed: Testbed) -> None:
@@ -131,7 +143,7 @@ class MachineTestbed(ABC):
             Function that shows a line if another user holds the lock.
         """
         self.check_machine(testbed)
-        with self._machine_lock(f"bringing up testbed {testbed.name}", testbed.lock_wait_s, say):
+        with self.held(f"bringing up testbed {testbed.name}", testbed.lock_wait_s, say):
             if not self._serves(testbed):
                 self._remove()
                 try:
@@ -147,7 +159,7 @@ class MachineTestbed(ABC):
     def take_down(self) -> None:
         """Stop every process of the testbed, and remove its parts. If the testbed does not exist, do nothing."""
         self.check_platform()
-        with self._machine_lock(f"taking down testbed {self.kind}", LOCK_PATIENCE_S, say_here):
+        with self.held(f"taking down testbed {self.kind}", LOCK_PATIENCE_S, say_here):
             self._remove()
             self._end_guardian()
             self._forget_machine()
@@ -172,13 +184,15 @@ class MachineTestbed(ABC):
     def _guarded(self, operation: int) -> Iterator[int | None]:
         """Hold the lock without writing a holder's name. Yield the time of its last use; None without a lock file."""
         try:
-            lock = LOCK_FILE.open()
+            lock = self.lock_file.open()
         except FileNotFoundError:
             yield None
             return
         with lock:
             fcntl.flock(lock, operation)
-            there = LOCK_FILE.exists() and LOCK_FILE.samefile(f"/proc/self/fd/{lock.fileno()}")
+            there = self.lock_file.exists() and self.lock_file.samefile(
+                f"/proc/self/fd/{lock.fileno()}"
+            )
             yield os.fstat(lock.fileno()).st_mtime_ns if there else None
 
     def check_platform(self) -> None:
@@ -197,8 +211,8 @@ class MachineTestbed(ABC):
             )
         if os.geteuid() != 0:
             raise StableError(
-                f"testbed {self.kind}: needs root on this machine, for network namespaces and "
-                f"eBPF; run as root, or {elsewhere}"
+                f"testbed {self.kind}: needs root on this machine, for {self.root_for}; "
+                f"run as root, or {elsewhere}"
             )
 
     def check_programs(self, programs: Sequence[str]) -> None:
@@ -230,11 +244,10 @@ class MachineTestbed(ABC):
         return self.state / "kept"
 
     @contextmanager
-    def _machine_lock(
-        self, purpose: str, wait_s: float, say: Callable[[str], None]
-    ) -> Iterator[None]:
-        places.claim_here([STATE_ROOT])
-        with locked_here(LOCK_FILE, f"testbed {self.kind}", purpose, wait_s, say):
+    def held(self, purpose: str, wait_s: float, say: Callable[[str], None]) -> Iterator[None]:
+        """Hold the testbed's lock on this machine while the block runs. SEE `locked_here`."""
+        places.claim_here([self.root])
+        with locked_here(self.lock_file, f"testbed {self.kind}", purpose, wait_s, say):
             yield
 
     @property
@@ -288,12 +301,7 @@ class MachineTestbed(ABC):
 
     def _address_agent(self, role: str) -> None:
         """Set the address of an agent's link sip0, and its route to the SPS."""
-        net = AGENT_NETS[role]
-        self._ip(role, f"address add {net}.2/30 dev sip0")
-        self._ip(role, "link set sip0 up")
-        self._ip(role, f"route add {SPS_SIP_ADDRESS}/32 via {net}.1")
-        # With a connection per call, the kernel would otherwise block each used port for a minute (TIME_WAIT).
-        self._in_namespace(role, ["sh", "-c", "echo 1 > /proc/sys/net/ipv4/tcp_tw_reuse"])
+        self._run(["sh", "-ec", "\n".join(agent_lines(role, self._namespace(role).name))])
 
     def _wait_for_carrier(self, role: str, link: str) -> None:
         # When the carrier is up, the kernel takes up to 1 s to activate the link's queue. Earlier packets are lost.
@@ -363,18 +371,18 @@ class MachineTestbed(ABC):
     def _forget_machine(self) -> None:
         """Remove the parts that all testbeds of this machine share, if no testbed exists. The caller holds the lock."""
         if any(
-            path.is_dir() and path.name not in (*ROLES, "cgroup") for path in STATE_ROOT.iterdir()
+            path.is_dir() and path.name not in (*ROLES, "cgroup") for path in self.root.iterdir()
         ):
             return
         for role in ROLES:
-            shutil.rmtree(STATE_ROOT / role, ignore_errors=True)
-        mount = Path(places.CGROUP_MOUNT)
+            shutil.rmtree(self.root / role, ignore_errors=True)
+        mount = self.root / places.CGROUP_MOUNT.name
         if mount.is_mount():
             self._run(["umount", str(mount)])
         if mount.exists():
             mount.rmdir()
         # A process that waits for the lock notices that the lock file is gone, and creates a new lock file.
-        LOCK_FILE.unlink(missing_ok=True)
+        self.lock_file.unlink(missing_ok=True)
 
     def _end_processes(self, present: Sequence[Namespace]) -> None:
         """Stop all processes inside namespaces, and the sshds of this testbed whose namespace no longer has a name."""
@@ -439,6 +447,36 @@ def _network(process: Path) -> str | None:
     with suppress(OSError):
         return str((process / "ns/net").readlink())
     return None
+
+
+def link_lines(role: str, namespace: str, ip: str = "ip") -> list[str]:
+    """Return shell lines that join an agent's namespace to the SPS by veth.
+
+    Parameters
+    ----------
+    namespace
+        Name of the agent's namespace.
+    ip
+        The command `ip` in the SPS's namespace.
+    """
+    return [
+        f"{ip} link add {role}0 type veth peer name sip0 netns {namespace}",
+        f"{ip} address add {AGENT_NETS[role]}.1/30 dev {role}0",
+        f"{ip} link set {role}0 up",
+        *agent_lines(role, namespace),
+    ]
+
+
+def agent_lines(role: str, namespace: str) -> list[str]:
+    """Return shell lines that set the address of an agent's link sip0, and the route to the SPS."""
+    net = AGENT_NETS[role]
+    return [
+        f"ip -n {namespace} address add {net}.2/30 dev sip0",
+        f"ip -n {namespace} link set sip0 up",
+        f"ip -n {namespace} route add {SPS_SIP_ADDRESS}/32 via {net}.1",
+        # With a connection per call, the kernel would otherwise block each used port for a minute (TIME_WAIT).
+        f"ip netns exec {namespace} sh -c 'echo 1 > /proc/sys/net/ipv4/tcp_tw_reuse'",
+    ]
 
 
 def run_here(argv: Sequence[str], what: str) -> str:

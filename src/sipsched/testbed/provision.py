@@ -87,7 +87,7 @@ def prepare_machine(
     """Install the packages on this machine that it needs to create a testbed."""
     roles = ("uac", "uas", *(("sps",) if testbed.kind == "local" else ()))
     packages = {name for role in roles for name in PACKAGES[role]} | set(CONTROLLER_PACKAGES)
-    packages |= set(GUEST_BUILD_PACKAGES if testbed.kind == "vm" else ())
+    packages |= set(GUEST_BUILD_PACKAGES if testbed.kind in ("vm", "virtual") else ())
     install_here(packages | set(TEST_PACKAGES if tests else ()), say)
 
 

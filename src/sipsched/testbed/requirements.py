@@ -20,7 +20,7 @@ GUEST_BUILD_PACKAGES = (
     *("debian-archive-keyring", "e2fsprogs", "lz4", "mmdebstrap", "qemu-system-x86"),
     *("xz-utils", "zstd"),
 )
-"""Packages for a machine that builds and runs the virtual machine of a testbed of kind `vm`."""
+"""Packages for a machine that builds and runs the virtual machine of a testbed of kind `vm` or `virtual`."""
 CLUSTER_PACKAGES = ("munge", "slurm-client", "slurmctld", "slurmd")
 """Packages of a Slurm cluster with one node, on which tests run the analysis."""
 TEST_PACKAGES = (

@@ -6,11 +6,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from sipsched.errors import StableError
-from sipsched.testbed import local, vm
+from sipsched.testbed import local, virtual, vm
 from sipsched.testbed.connection import CommandResult
 from sipsched.testbed.host import Host
 from sipsched.testbed.inventory import Testbed
 from sipsched.testbed.lock import say_here
+from sipsched.testbed.patience import REAL_TIME, Patience
 
 
 @dataclass(frozen=True)
@@ -47,9 +48,9 @@ def open_hosts(
 ) -> Iterator[Hosts]:
     """Connect to the hosts of a testbed, and hold its lock while the `with` block runs.
 
-    If a testbed of kind `local` or `vm` does not exist, it is created first. A guardian removes it when it is idle. The
-    lock is on the SPS, or on this machine if the SPS is a guest. When the connection is lost, the lock is released and
-    all processes on the hosts are stopped. An SPS with its own lock then also restores its settings.
+    If a testbed of kind `local`, `vm` or `virtual` does not exist, it is created first. A guardian removes it when it
+    is idle. The lock is on the SPS, or on this machine if the SPS is a guest. When the connection is lost, the lock
+    is released and all processes on the hosts are stopped. An SPS with its own lock then also restores its settings.
 
     Parameters
     ----------
@@ -74,15 +75,23 @@ def open_hosts(
     elif testbed.kind == "vm":
         vm.bring_up(testbed, vm.IDLE_S, say)
         testbed = vm.as_booted(testbed)
+    elif testbed.kind == "virtual":
+        virtual.bring_up(testbed, virtual.IDLE_S, say)
     with ExitStack() as stack:
-        hosts = [Host(spec, testbed.workdir) for spec in testbed.hosts]
+        hosts = [Host(spec, testbed.workdir, patience(testbed)) for spec in testbed.hosts]
         uac, sps, uas = hosts
-        # All testbeds on this machine share the lock of this machine. A namespace can take this lock, but a guest
+        # The testbeds `local` and `vm` share a lock of this machine. A namespace can take this lock, but a guest
         # cannot.
-        keeper = uac if testbed.kind == "vm" else sps
+        keeper = uac if testbed.kind == "vm" else None if testbed.kind == "virtual" else sps
         with ThreadPoolExecutor(len(hosts)) as pool:
             list(pool.map(stack.enter_context, hosts))
-            stack.enter_context(keeper.exclusive_lock(purpose, testbed.lock_wait_s, say))
+            lock = keeper.exclusive_lock if keeper else virtual.held
+            stack.enter_context(lock(purpose, testbed.lock_wait_s, say))
             watches = [host.ended_with_connection(undone=host is sps is keeper) for host in hosts]
             list(pool.map(stack.enter_context, watches))
         yield Hosts(uac, sps, uas, testbed)
+
+
+def patience(testbed: Testbed) -> Patience:
+    """Return the limits of waits for the hosts of a testbed."""
+    return virtual.patience() if testbed.kind == "virtual" else REAL_TIME

@@ -14,9 +14,11 @@ from pathlib import Path
 
 import msgspec
 
-from sipsched.errors import StableError, TransientError
+from sipsched.errors import LostError, StableError
 from sipsched.paths import PROJECT_ROOT
-from sipsched.testbed import guest_image, vm
+from sipsched.testbed import guest_image
+from sipsched.testbed.guest import KERNEL_OPTIONS, PLAIN_MACHINE, QEMU
+from sipsched.testbed.inventory import VirtualClock
 from sipsched.testbed.namespaces import run_here
 from sipsched.testbed.requirements import native_sources
 
@@ -25,8 +27,7 @@ NAME = "virtual time"
 """Name of virtual time in messages."""
 PART = "virtual"
 LIBRARY, CHECK = "libsipvirtual.so", "virtualcheck"
-KERNEL_OPTIONS = (
-    *("console=ttyS0", "quiet", "mitigations=off", "panic=-1"),
+CLOCK_OPTIONS = (
     # The guest's time stamp counter runs at 1 GHz. So the kernel need not measure its rate with other clocks.
     *("tsc=reliable", "tsc_early_khz=1000000", "lpj=4000000", "no_timer_check"),
     "random.trust_cpu=on",
@@ -41,28 +42,6 @@ STANDSTILL_S = 300
 """Real seconds without progress of the virtual clock after which a guest is considered hung."""
 LOOP_ERROR, SPEED_ERROR, WAIT_ERROR = 0.005, 0.01, 0.05
 """Largest allowed relative errors of the self-test."""
-
-
-@dataclass(frozen=True)
-class VirtualClock:
-    """The settings of a guest whose clock counts instructions. The library checks the same limits."""
-
-    cores: int
-    mips: float
-    """Million user instructions per second of each core."""
-    quantum_ns: int
-    """Virtual time in ns after which all running cores wait for each other."""
-    kernel_weight: float
-    """Duration of a kernel instruction, in units of a user instruction."""
-    wake_ns: int
-    """Time in ns that a halted core needs to wake up."""
-
-    def __str__(self) -> str:
-        """Return the settings as text, which every result has to contain."""
-        return (
-            f"{self.cores} cores, {self.mips:g} MIPS, kernel weight {self.kernel_weight:g}, wake-up time "
-            f"{self.wake_ns / 1000:g} µs, quantum {self.quantum_ns / 1000:g} µs"
-        )
 
 
 @dataclass(frozen=True)
@@ -139,11 +118,9 @@ def qemu_version() -> str:
     StableError
         QEMU is missing, or the library does not support its version.
     """
-    if shutil.which(vm.QEMU) is None:
-        raise StableError(
-            f"{NAME}: program {vm.QEMU} is missing on this machine; run: fab provision --testbed=vm"
-        )
-    found = re.search(r"version (\S+)", run_here([vm.QEMU, "--version"], NAME))
+    if shutil.which(QEMU) is None:
+        raise StableError(f"{NAME}: program {QEMU} is missing on this machine; run: fab virtual.up")
+    found = re.search(r"version (\S+)", run_here([QEMU, "--version"], NAME))
     version = found[1] if found else "unknown"
     if not version.startswith(f"{QEMU_VERSION}."):
         raise StableError(
@@ -171,14 +148,14 @@ def find_kernel(kernel: str) -> Path:
     image = guest_image.GuestImage(guest_image.IMAGES / name)
     if not image.kernel.is_file():
         raise StableError(
-            f"{NAME}: this machine has no guest image of kernel {kernel}; run: fab vm.up, "
+            f"{NAME}: this machine has no guest image of kernel {kernel}; run: fab virtual.up, "
             "or give the path of a bzImage"
         )
     return image.kernel
 
 
-def qemu_command(clock: VirtualClock, folder: Path, state: Path, kernel: Path) -> list[str]:
-    """Return the command of a guest in virtual time. Its first RAM disk is the file `initrd` in its state folder.
+def qemu_command(clock: VirtualClock, folder: Path, state: Path, idle_rate: float) -> list[str]:
+    """Return the beginning of the command of a guest in virtual time: QEMU, its clock and its processor.
 
     Parameters
     ----------
@@ -186,23 +163,32 @@ def qemu_command(clock: VirtualClock, folder: Path, state: Path, kernel: Path) -
         Folder of the library.
     state
         Folder of the guest. The library writes its counters to this folder.
+    idle_rate
+        Seconds of virtual time per real second while all cores are halted. With 0, virtual time jumps to the next timer
+        as soon as all cores are halted.
     """
     library = folder / LIBRARY
     settings = (
         f"mips={clock.mips},quantum_ns={clock.quantum_ns},kernel_weight={clock.kernel_weight},"
-        # With an idle rate of 0, virtual time jumps to the next timer as soon as all cores are halted.
-        f"wake_ns={clock.wake_ns},idle_rate=0,statistics={statistics_file(state)}"
+        f"wake_ns={clock.wake_ns},idle_rate={idle_rate},statistics={statistics_file(state)}"
     )
     return [
-        # The guest ends with this process, even if this process is killed.
-        *("setpriv", "--pdeathsig", "KILL"),
         # The guest has the lowest priority, because other work of the machine cannot change the guest's virtual time.
-        *("chrt", "--idle", "0", "env", f"LD_PRELOAD={library}", vm.QEMU),
-        *("-plugin", f"{library},{settings}", "-nodefaults", "-no-user-config", "-no-reboot"),
-        *("-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", CPU, "-m", str(MEMORY_MIB)),
-        *("-smp", str(clock.cores), "-display", "none", "-serial", "stdio"),
+        *("chrt", "--idle", "0", "env", f"LD_PRELOAD={library}", QEMU),
+        *("-plugin", f"{library},{settings}"),
+        *("-accel", "tcg,thread=multi", "-cpu", CPU),
+    ]
+
+
+def _self_test_command(clock: VirtualClock, cores: int, state: Path, kernel: Path) -> list[str]:
+    """Return the command of a guest whose first RAM disk is `initrd` in its state folder."""
+    return [
+        # The guest ends with this process, even if this process is killed.
+        *("setpriv", "--pdeathsig", "KILL", *qemu_command(clock, built(), state, idle_rate=0)),
+        *(*PLAIN_MACHINE, "-m", str(MEMORY_MIB), "-smp", str(cores)),
+        *("-display", "none", "-serial", "stdio"),
         *("-kernel", str(kernel), "-initrd", str(state / "initrd")),
-        *("-append", " ".join((*KERNEL_OPTIONS, f"mips={clock.mips}"))),
+        *("-append", " ".join((*KERNEL_OPTIONS, *CLOCK_OPTIONS, f"mips={clock.mips}"))),
     ]
 
 
@@ -235,16 +221,27 @@ class Progress:
 
         Raises
         ------
-        TransientError
+        LostError
             The virtual clock has stood still for `STANDSTILL_S`.
         """
         now = read_statistics(self.state)
         if now != self._seen:
             self._seen, self._since = now, time.monotonic()
         if time.monotonic() - self._since > STANDSTILL_S:
-            raise TransientError(
+            raise LostError(
                 f"{NAME}: the guest's clock has stood still for {STANDSTILL_S} s: {now}"
             )
+
+    def now(self) -> float:
+        """Return the virtual time of the guest in seconds.
+
+        Raises
+        ------
+        LostError
+            The virtual clock has stood still for `STANDSTILL_S`.
+        """
+        self.check()
+        return self._seen.virtual_ns / 1e9 if self._seen else 0.0
 
 
 def initial_ram_disk(files: Sequence[tuple[str, int, bytes]]) -> bytes:
@@ -263,7 +260,7 @@ def initial_ram_disk(files: Sequence[tuple[str, int, bytes]]) -> bytes:
     return b"".join(parts)
 
 
-def self_test(clock: VirtualClock, kernel: Path) -> tuple[SelfTest, Statistics | None]:
+def self_test(clock: VirtualClock, cores: int, kernel: Path) -> tuple[SelfTest, Statistics | None]:
     """Boot a kernel in virtual time, with the self-test as its only program.
 
     Returns
@@ -276,25 +273,24 @@ def self_test(clock: VirtualClock, kernel: Path) -> tuple[SelfTest, Statistics |
     StableError
         QEMU refuses the clock, the disk is full, or the guest ends without a result. The message contains the last line
         of the guest's output.
-    TransientError
+    LostError
         The virtual clock of the guest stands still.
     """
     qemu_version()
-    folder = built()
     try:
-        return _boot(clock, folder, kernel)
+        return _boot(clock, cores, kernel)
     except OSError as error:
         raise StableError(f"{NAME}: {error}") from error
 
 
-def _boot(clock: VirtualClock, folder: Path, kernel: Path) -> tuple[SelfTest, Statistics | None]:
+def _boot(clock: VirtualClock, cores: int, kernel: Path) -> tuple[SelfTest, Statistics | None]:
     with tempfile.TemporaryDirectory() as scratch:
         state = Path(scratch)
-        program = (folder / CHECK).read_bytes()
+        program = (built() / CHECK).read_bytes()
         (state / "initrd").write_bytes(initial_ram_disk([("init", 0o100755, program)]))
         with (state / "output").open("w") as output:
             qemu = subprocess.Popen(
-                qemu_command(clock, folder, state, kernel),
+                _self_test_command(clock, cores, state, kernel),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -453,6 +453,7 @@ def test_every_key_is_described() -> None:
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
+        ({"kind": "virtual"}, "virtual is missing: a testbed of kind virtual needs it"),
         ({"kind": "vm"}, "vm is missing: a testbed of kind vm needs it"),
         ({"simulated": SIMULATED}, "simulated: a testbed of kind local has no such key"),
         (
@@ -521,6 +522,12 @@ def test_a_testbed_says_how_long_to_wait_for_it(tmp_path: Any) -> None:
             "SPS in a QEMU guest (2 sockets of 4 cores, Debian's 6.1 kernel (CFS)), UAC and UAS in "
             "network namespaces outside it: UAC on CPU 0; SPS on CPUs 0–6; UAS on CPU 0, what "
             "watches the SPS on its CPU 7",
+        ),
+        (
+            "virtual",
+            "SPS, UAC and UAS in network namespaces of one QEMU guest (1 socket of 8 cores, Debian's 6.1 "
+            "kernel (CFS)), joined by veth: UAC on CPU 5; SPS on CPUs 0–3; UAS on CPU 6, what watches "
+            "the SPS on its CPU 4",
         ),
         (
             "example-physical",

@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from sipsched.errors import StableError, TransientError
-from sipsched.testbed import virtual_clock, vm
-from sipsched.testbed.virtual_clock import SelfTest, VirtualClock
+from sipsched.testbed import virtual_clock
+from sipsched.testbed.guest import QEMU
+from sipsched.testbed.inventory import VirtualClock
+from sipsched.testbed.virtual_clock import SelfTest
 
-CLOCK = VirtualClock(cores=4, mips=2000, quantum_ns=5000, kernel_weight=1, wake_ns=0)
+CLOCK = VirtualClock(mips=2000, quantum_ns=5000, kernel_weight=1, wake_ns=0)
 EXACT = {
     "cpus": 4,
     "loop_ns": 1_000_000,
@@ -25,13 +27,13 @@ EXACT = {
     "theory_ns": 360_000,
 }
 COUNTERS = virtual_clock.Statistics(10**9, 200_000, 3000, 0, 0, 2000, 60_000, 0)
-needs_qemu = pytest.mark.skipif(shutil.which(vm.QEMU) is None, reason="QEMU is not installed")
+needs_qemu = pytest.mark.skipif(shutil.which(QEMU) is None, reason="QEMU is not installed")
 
 
 def load(settings: str, *, preload: bool = True) -> str:
     """Let QEMU load the library for a machine without a program, and return the lines of its refusal."""
     library = virtual_clock.built() / virtual_clock.LIBRARY
-    argv = [vm.QEMU, "-plugin", f"{library}{settings}", "-machine", "none", "-display", "none"]
+    argv = [QEMU, "-plugin", f"{library}{settings}", "-machine", "none", "-display", "none"]
     done = subprocess.run(
         ["env", *([f"LD_PRELOAD={library}"] if preload else []), *argv, "-monitor", "stdio"],
         input="quit\n",
@@ -126,7 +128,7 @@ def test_output_without_a_result_is_an_error() -> None:
 def test_files_that_cannot_be_written_are_an_error(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
     with pytest.raises(StableError, match=r"virtual time: .*missing"):
-        virtual_clock.self_test(CLOCK, Path("/no/kernel"))
+        virtual_clock.self_test(CLOCK, 4, Path("/no/kernel"))
 
 
 def test_another_qemu_is_refused(monkeypatch: Any) -> None:
@@ -138,7 +140,7 @@ def test_another_qemu_is_refused(monkeypatch: Any) -> None:
         ):
             virtual_clock.qemu_version()
     monkeypatch.setattr("shutil.which", lambda name: None)
-    with pytest.raises(StableError, match=f"program {vm.QEMU} is missing"):
+    with pytest.raises(StableError, match=f"program {QEMU} is missing"):
         virtual_clock.qemu_version()
 
 
@@ -177,10 +179,15 @@ def test_the_command_names_every_setting(tmp_path: Path) -> None:
         dataclasses.replace(CLOCK, kernel_weight=8.5, wake_ns=1200),
         Path("/lib"),
         tmp_path,
-        Path("/k"),
+        idle_rate=0.5,
     )
     (plugin,) = (text for text in argv if text.startswith("/lib/libsipvirtual.so,"))
-    for setting in ("mips=2000", "quantum_ns=5000", "kernel_weight=8.5", "wake_ns=1200"):
+    for setting in (
+        "mips=2000",
+        "quantum_ns=5000",
+        "kernel_weight=8.5",
+        "wake_ns=1200",
+        "idle_rate=0.5",
+    ):
         assert setting in plugin.split(",")
-    assert argv[:6] == ["setpriv", "--pdeathsig", "KILL", "chrt", "--idle", "0"]
-    assert "mips=2000" in argv[-1].split()
+    assert argv[:3] == ["chrt", "--idle", "0"]

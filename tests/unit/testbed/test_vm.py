@@ -15,6 +15,7 @@ import yaml
 from sipsched.errors import StableError
 from sipsched.paths import PROJECT_ROOT
 from sipsched.testbed import guest_image, vm
+from sipsched.testbed.guest import QEMU
 from sipsched.testbed.inventory import load_testbed
 
 TESTBED = load_testbed("vm")
@@ -23,8 +24,8 @@ IMAGE = guest_image.GuestImage(Path("/images/6.1-abc"))
 
 def command(accelerator: str = "tcg", **changes: Any) -> list[str]:
     assert TESTBED.guest is not None
-    guest = dataclasses.replace(TESTBED.guest, **changes)
-    return vm.qemu_command(guest, IMAGE, Path("/state"), accelerator)
+    changed = dataclasses.replace(TESTBED.guest, **changes)
+    return vm.qemu_command(changed, IMAGE, Path("/state"), accelerator)
 
 
 def after(argv: list[str], option: str) -> list[str]:
@@ -33,7 +34,7 @@ def after(argv: list[str], option: str) -> list[str]:
 
 def test_the_command_line_of_the_guest() -> None:
     argv = command()
-    assert argv[0] == vm.QEMU
+    assert argv[0] == QEMU
     assert after(argv, "-smp") == ["8,sockets=2,cores=4,threads=1"]
     assert after(argv, "-kernel") == ["/images/6.1-abc/vmlinuz"]
     assert after(argv, "-accel") == ["tcg,thread=single"]
@@ -49,7 +50,7 @@ def test_the_command_line_of_the_guest() -> None:
     own = command(kernel="/a/bzImage")
     assert "virtio-blk-pci,drive=root,serial=root" in after(own, "-device")
     assert {"root=/dev/vda", "seed=/dev/vdb"} < set(after(own, "-append")[0].split())
-    assert command(host_cpus=(2, 3))[:4] == ["taskset", "--cpu-list", "2,3", vm.QEMU]
+    assert command(host_cpus=(2, 3))[:4] == ["taskset", "--cpu-list", "2,3", QEMU]
 
 
 def test_names_and_addresses_are_unique_and_fit_the_kernel() -> None:
@@ -193,14 +194,14 @@ def test_root_and_qemu_are_needed(monkeypatch: Any) -> None:
     with pytest.raises(StableError, match="testbed vm: needs root"):
         vm.bring_up(TESTBED)
     monkeypatch.setattr("os.geteuid", lambda: 0)
-    monkeypatch.setattr("shutil.which", lambda name, path=None: None if name == vm.QEMU else name)
-    message = f"program {vm.QEMU} is missing on this machine; run: fab provision --testbed=vm"
+    monkeypatch.setattr("shutil.which", lambda name, path=None: None if name == QEMU else name)
+    message = f"program {QEMU} is missing on this machine; run: fab provision --testbed=vm"
     with pytest.raises(StableError, match=message):
         vm.bring_up(TESTBED)
 
 
 def test_emulated_timings_are_labelled(tmp_path: Path) -> None:
-    guest_testbed = vm.GuestTestbed()
+    guest_testbed = vm.VmTestbed()
     guest_testbed.state = tmp_path
     for accelerator, fidelity in (("tcg", vm.EMULATED), ("kvm", TESTBED.fidelity)):
         (tmp_path / "accelerator").write_text(f"{accelerator}\n")
@@ -209,11 +210,11 @@ def test_emulated_timings_are_labelled(tmp_path: Path) -> None:
 
 
 def test_a_failed_boot_quotes_the_console(tmp_path: Path, monkeypatch: Any) -> None:
-    guest_testbed = vm.GuestTestbed()
+    guest_testbed = vm.VmTestbed()
     guest_testbed.state = tmp_path
     (tmp_path / "console.log").write_text("one\ntwo\r\n\nKernel panic: no init\nlast\n")
     with pytest.raises(Exception, match=r"ended while booting: two \| Kernel panic: no init"):
-        guest_testbed._wait_for_guest(0.1)
+        guest_testbed._wait_for_guest(TESTBED, 0.1)
     monkeypatch.setattr(guest_testbed, "_guest_runs", lambda: True)
     with pytest.raises(Exception, match=r"did not come up in 0.1 s: two \| .* \| last"):
-        guest_testbed._wait_for_guest(0.1)
+        guest_testbed._wait_for_guest(TESTBED, 0.1)

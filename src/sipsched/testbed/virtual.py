@@ -1,0 +1,183 @@
+"""The testbed `virtual`: SPS, UAC and UAS are network namespaces of one QEMU guest whose clock counts instructions.
+
+Layout (addresses of RFC 2544's benchmarking range)::
+
+    uac 198.18.1.2 ──veth── 198.18.1.1 sps 198.18.2.1 ──veth── 198.18.2.2 uas
+                            SIP on 198.18.0.1 (lo of the guest); the guest forwards nothing at the IP layer
+
+The SPS is the guest's first namespace. Each host has a network card for SSH. QEMU passes connections to three ports of
+this machine's loopback interface on to these cards, and lets the guest reach nothing else.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from sipsched.errors import StableError
+from sipsched.testbed.guest import (
+    BOOT_PATIENCE_S,
+    GUEST_STATE,
+    KERNEL_OPTIONS,
+    NETWORK_SCRIPT,
+    QEMU,
+    GuestTestbed,
+    guest_options,
+)
+from sipsched.testbed.guest_image import IMAGES, GuestImage, ensure_image, image_name
+from sipsched.testbed.inventory import HostSpec, Testbed, VirtualGuest
+from sipsched.testbed.namespaces import AGENT_NETS, SSHD_CONFIG, link_lines
+from sipsched.testbed.patience import Patience
+from sipsched.testbed.virtual_clock import (
+    CLOCK_OPTIONS,
+    STANDSTILL_S,
+    Progress,
+    built,
+    qemu_command,
+    qemu_version,
+)
+
+IDLE_S = 300.0
+"""Seconds until the guardian removes an idle guest."""
+IDLE_RATE = 1.0
+"""Virtual seconds per real second while all cores are halted. Limits of SSH and of disks then end no wait too early."""
+ROOT = Path("/run/sipsched-virtual")
+"""Folder of lock and state. Other work of the machine cannot disturb this testbed, so it has a lock of its own."""
+COMM = "sipsched-virt"
+"""Name of the QEMU process in /proc."""
+GUEST_ADDRESS = "10.0.2.15"
+"""Address of each card for SSH, to which QEMU passes connections on."""
+RECEIVE_BUFFER_BYTES = 4 << 20
+"""Largest receive buffer that the guest's kernel grants. Its default is too small for the buffers of some SUTs."""
+MACS = {role: f"52:54:00:73:69:2{i}" for i, role in enumerate(("sps", *AGENT_NETS))}
+
+
+class VirtualTestbed(GuestTestbed):
+    """The testbed of three namespaces inside a guest."""
+
+    root_for = "the guest's image"
+
+    def __init__(self) -> None:
+        super().__init__("virtual", (), __name__, "fab virtual.up", COMM, ROOT)
+
+    def check_machine(self, testbed: Testbed) -> None:
+        """Refuse a machine that cannot run the guest.
+
+        Raises
+        ------
+        StableError
+            The message names the first missing part and the remedy.
+        """
+        self.check_platform()
+        self.check_programs(("ssh-keygen", "mmdebstrap", "mke2fs", "make", "gcc", QEMU))
+        qemu_version()
+
+    def patience(self) -> Patience:
+        """Return the limits of waits for the guest's hosts: they count virtual time.
+
+        While the virtual clock stands still for a long time, reading it raises a LostError.
+        """
+        return Patience(self._clock(), 2 * STANDSTILL_S)
+
+    def _clock(self) -> Callable[[], float]:
+        return Progress(self.state).now
+
+    def _machine(self, testbed: Testbed) -> VirtualGuest:
+        if testbed.virtual is None:
+            raise StableError(
+                f"testbed {testbed.name} is of kind {testbed.kind}, not virtual: no virtual clock"
+            )
+        return testbed.virtual
+
+    def _inside(self, testbed: Testbed) -> Sequence[HostSpec]:
+        return testbed.hosts
+
+    def _identity(self, testbed: Testbed) -> str:
+        image = GuestImage(IMAGES / image_name(self._machine(testbed).kernel))
+        command = self._command(testbed, image)
+        return f"{' '.join(command)}\n{network_script(testbed)}"
+
+    def _command(self, testbed: Testbed, image: GuestImage) -> list[str]:
+        return guest_command(testbed, self._machine(testbed), image, built(), self.state)
+
+    def _create(self, testbed: Testbed) -> None:
+        image = ensure_image(self._machine(testbed).kernel)
+        self._make_keys([f"[{spec.address}]:{spec.port}" for spec in testbed.hosts])
+        configs = {
+            f"{role}.sshd_config": SSHD_CONFIG.format(
+                address=GUEST_ADDRESS, state=GUEST_STATE, role=role
+            )
+            for role in MACS
+        }
+        configs["sshd_config"] = configs.pop("sps.sshd_config")
+        self._write_seed({**configs, "network.sh": network_script(testbed)})
+        self._run(self._command(testbed, image))
+        self._wait_for_guest(testbed, BOOT_PATIENCE_S)
+        self._booted_file.write_text(self._identity(testbed))
+
+
+def network_script(testbed: Testbed) -> str:
+    """Return the shell script that sets up the namespaces, cards and links, and starts the sshds of the agents."""
+
+    def card(role: str, ip: str) -> list[str]:
+        return [f"{ip} address add {GUEST_ADDRESS}/24 dev ssh0", f"{ip} link set ssh0 up"]
+
+    lines = [*NETWORK_SCRIPT, f'ip link set "$(find_link {MACS["sps"]})" name ssh0']
+    lines += card("sps", "ip")
+    for agent in (testbed.uac, testbed.uas):
+        role, ip = agent.role, f"ip -n {agent.role}"
+        lines += [
+            f"ip netns add {role}",
+            f"{ip} link set lo up",
+            f'ip link set "$(find_link {MACS[role]})" netns {role} name ssh0',
+            *card(role, ip),
+            *link_lines(role, role),
+            f"wait_for_carrier {role}0",
+            f"ip netns exec {role} taskset --cpu-list {_listed(agent.helper_cpus)} "
+            f"/usr/sbin/sshd -f {GUEST_STATE}/{role}.sshd_config",
+        ]
+    lines += [
+        f"echo {RECEIVE_BUFFER_BYTES} > /proc/sys/net/core/rmem_max",
+        # Process 1 starts the sshd of the SPS after this script. The sshd gets the CPUs of process 1.
+        f"taskset --cpu-list --pid {_listed(testbed.sps.helper_cpus)} 1 > /dev/null",
+    ]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _listed(cpus: Sequence[int]) -> str:
+    return ",".join(map(str, cpus))
+
+
+def guest_command(
+    testbed: Testbed, guest: VirtualGuest, image: GuestImage, library: Path, state: Path
+) -> list[str]:
+    """Return the command line of the guest. QEMU continues in the background once its devices exist.
+
+    Parameters
+    ----------
+    library
+        The folder of the virtual clock's library.
+    state
+        The folder of the guest, which gets its console and its counters.
+    """
+    argv = [
+        *qemu_command(guest.clock, library, state, IDLE_RATE),
+        *("-name", f"{COMM},process={COMM}"),
+        *guest_options(guest, image, state, (*KERNEL_OPTIONS, *CLOCK_OPTIONS)),
+    ]
+    for host in testbed.hosts:
+        forward = f"hostfwd=tcp:{host.address}:{host.port}-{GUEST_ADDRESS}:22"
+        argv += [
+            *("-netdev", f"user,id={host.role},ipv6=off,restrict=on,{forward}"),
+            *("-device", f"virtio-net-pci,netdev={host.role},mac={MACS[host.role]},romfile="),
+        ]
+    return argv
+
+
+_VIRTUAL = VirtualTestbed()
+STATE = _VIRTUAL.state
+check_machine = _VIRTUAL.check_machine
+bring_up = _VIRTUAL.bring_up
+take_down = _VIRTUAL.take_down
+is_up = _VIRTUAL.is_up
+held = _VIRTUAL.held
+patience = _VIRTUAL.patience
+guard = _VIRTUAL.guard

@@ -1,0 +1,79 @@
+"""Test the testbed in virtual time, whose three hosts are inside one guest."""
+
+import itertools
+import socket
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+from helpers import Measure, run_json
+
+from sipsched.records.trace import read_trace
+from sipsched.testbed import provision, virtual
+from sipsched.testbed.inventory import Testbed, load_testbed
+from sipsched.testbed.session import open_hosts
+
+pytestmark = pytest.mark.guest
+STAMPS = ("t_arr", "t_stack", "t_sockq", "t_sip_in", "t_sip_out", "t_dep")
+
+
+@pytest.fixture(scope="module")
+def bed(live_machine: None) -> Iterator[Testbed]:
+    """Boot one guest for all tests. Build its image the first time."""
+    virtual_bed = load_testbed("virtual")
+    provision.prepare_machine(virtual_bed, say=lambda line: None)
+    virtual.bring_up(virtual_bed, say=lambda line: None)
+    yield virtual_bed
+    virtual.take_down()
+
+
+def leftovers() -> list[str]:
+    """Return the files and processes of the testbed."""
+    found = subprocess.run(
+        ["pgrep", "-a", "-x", "-r", "R,S,D,T", virtual.COMM], capture_output=True, text=True
+    )
+    return [*map(str, virtual.ROOT.rglob("*")), *found.stdout.splitlines()]
+
+
+def test_run_is_valid_on_a_shared_machine_and_names_its_clock(
+    bed: Testbed, measure: Measure
+) -> None:
+    # The rules on timing apply, because other work of the machine cannot change virtual time.
+    folder = measure(
+        bed=bed, mode="baseline", cores=2, threads=4, cps=100, duration_s=1.0, timing=True
+    )
+    run = run_json(folder)
+    assert run["verdict"]["grade"] == "valid", run["verdict"]
+    assert run["generator"]["calls_completed"] == run["load"]["calls"] == 100
+    assert run["settings"]["sps_cpus"] == [0, 1]
+    assert run["scheduler"]["family"].startswith("CFS")
+    assert run["testbed"]["kind"] == "virtual"
+    clock = "7000 MIPS, kernel weight 1, wake-up time 0 µs, quantum 5 µs"
+    assert run["testbed"]["fidelity"] == (
+        f"Real kernel and proxy, virtual time: instructions counted, no caches ({clock})"
+    )
+    records = read_trace(folder / "trace.bin.zst").records
+    assert len(records) == run["probe"]["records"] == 600
+    for earlier, later in itertools.pairwise(STAMPS):
+        assert (records[earlier] <= records[later]).all(), (earlier, later)
+    assert not (records["flags"] != 0).any()
+    # A processor at 7000 MIPS needs less than 1 ms of its own time per message.
+    service_ns = records["t_sip_out"] - records["t_sip_in"]
+    assert 10_000 < service_ns.mean() < 1_000_000
+
+
+def test_the_guest_reaches_nothing_but_its_controller(bed: Testbed) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, open_hosts(bed) as hosts:
+        port = server.getsockname()[1]
+        # 10.0.2.2 is this machine in QEMU's network.
+        connect = 'timeout 2 bash -c "exec 3<> /dev/tcp/10.0.2.2/$1"'
+        for host in hosts.all:
+            assert host.shell(connect, port, check=False).exit_code != 0
+        assert hosts.uac.run(["ip", "route", "get", "198.18.2.2"], check=False).exit_code != 0
+
+
+def test_down_leaves_nothing(bed: Testbed) -> None:
+    assert leftovers() != []
+    virtual.take_down()
+    assert leftovers() == []
+    virtual.take_down()

@@ -1,0 +1,155 @@
+"""Tests of the testbed `virtual` without a guest: command line, network, label, and limits in the guest's time."""
+
+import dataclasses
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from sipsched.errors import LostError, StableError
+from sipsched.paths import TESTBEDS
+from sipsched.testbed import guest_image, virtual, virtual_clock
+from sipsched.testbed.inventory import Testbed, VirtualGuest, load_testbed
+from sipsched.testbed.patience import Patience
+
+TESTBED = load_testbed("virtual")
+
+
+def command() -> list[str]:
+    assert TESTBED.virtual is not None
+    image = guest_image.GuestImage(Path("/images/6.1-abc"))
+    return virtual.guest_command(TESTBED, TESTBED.virtual, image, Path("/lib"), Path("/state"))
+
+
+def after(argv: list[str], option: str) -> list[str]:
+    return [value for name, value in itertools.pairwise(argv) if name == option]
+
+
+def copied(folder: Path, **changes: Any) -> Testbed:
+    """Load a copy of the testbed's file with other keys of its guest."""
+    document = yaml.safe_load((TESTBEDS / "virtual.yaml").read_text())
+    document["virtual"] |= changes
+    (folder / "virtual.yaml").write_text(yaml.safe_dump(document))
+    return load_testbed("virtual", folder)
+
+
+def test_the_command_line_has_the_clock_and_one_closed_card_per_host() -> None:
+    argv = command()
+    assert argv[:5] == ["chrt", "--idle", "0", "env", "LD_PRELOAD=/lib/libsipvirtual.so"]
+    (plugin,) = after(argv, "-plugin")
+    assert {"mips=7000.0", "quantum_ns=5000", "idle_rate=1.0"} < set(plugin.split(","))
+    assert after(argv, "-smp") == ["8,sockets=1,cores=8,threads=1"]
+    assert "tsc_early_khz=1000000" in after(argv, "-append")[0].split()
+    cards = after(argv, "-netdev")
+    assert len(cards) == 3
+    for card, host in zip(cards, TESTBED.hosts, strict=True):
+        assert f"hostfwd=tcp:127.0.0.1:{host.port}-10.0.2.15:22" in card.split(",")
+        assert "restrict=on" in card.split(",")
+    assert sum("virtio-net-pci" in device for device in after(argv, "-device")) == 3
+
+
+def test_each_role_has_its_own_port_and_cpus() -> None:
+    assert len({host.port for host in TESTBED.hosts}) == 3
+    cpus = [cpu for host in TESTBED.hosts for cpu in host.cpus]
+    helpers = {cpu for host in TESTBED.hosts for cpu in host.helper_cpus}
+    assert len(set(cpus)) == len(cpus)
+    assert not helpers & set(cpus)
+    for host in TESTBED.hosts:
+        assert Path(host.identity_file).parent == virtual.STATE
+        assert Path(host.known_hosts).parent == virtual.STATE
+
+
+def test_the_network_script_makes_the_agents_namespaces() -> None:
+    lines = virtual.network_script(TESTBED).splitlines()
+    for role, net in (("uac", "198.18.1"), ("uas", "198.18.2")):
+        assert f"ip link add {role}0 type veth peer name sip0 netns {role}" in lines
+        assert f"ip address add {net}.1/30 dev {role}0" in lines
+        assert f"ip -n {role} address add {net}.2/30 dev sip0" in lines
+        assert f"ip -n {role} route add 198.18.0.1/32 via {net}.1" in lines
+        assert any(line.startswith(f"ip netns exec {role} taskset --cpu-list 7 ") for line in lines)
+    assert "taskset --cpu-list --pid 4 1 > /dev/null" in lines
+
+
+def test_the_label_names_every_setting_of_the_clock(tmp_path: Path) -> None:
+    clock = {"mips": 2500, "quantum_ns": 1000, "kernel_weight": 8.5, "wake_ns": 1200}
+    testbed = copied(tmp_path, clock=clock, sockets=2, cores_per_socket=4)
+    labels = testbed.labels
+    assert labels.fidelity == (
+        "Real kernel and proxy, virtual time: instructions counted, no caches "
+        "(2500 MIPS, kernel weight 8.5, wake-up time 1.2 µs, quantum 1 µs)"
+    )
+    assert "2 sockets of 4 cores, Debian's 6.1 kernel (CFS)" in labels.description
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"cores_per_socket": 7}, r"hosts\.uac: the guest has CPUs 0 to 6 .*found \[7\]"),
+        ({"clock": {"mips": 0}}, r"virtual\.clock"),
+        ({"speed": 1}, r"virtual: unknown key 'speed'"),
+        ({"kernel": "6.9"}, r"virtual\.kernel"),
+    ],
+)
+def test_a_wrong_key_is_named(tmp_path: Path, changes: dict[str, Any], expected: str) -> None:
+    with pytest.raises(StableError, match=expected):
+        copied(tmp_path, **changes)
+
+
+def test_hotplug_is_refused_because_the_agents_share_the_guest(tmp_path: Path) -> None:
+    text = (TESTBEDS / "virtual.yaml").read_text()
+    (tmp_path / "virtual.yaml").write_text(text.replace("cpuset", "hotplug"))
+    with pytest.raises(StableError, match="use cpuset"):
+        load_testbed("virtual", tmp_path)
+
+
+def test_a_changed_file_or_library_needs_another_boot(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    bed = virtual.VirtualTestbed()
+    monkeypatch.setattr(virtual, "image_name", lambda kernel: kernel)
+    monkeypatch.setattr(virtual, "built", lambda: Path("/lib-1"))
+    assert TESTBED.virtual is not None
+    guest: VirtualGuest = dataclasses.replace(
+        TESTBED.virtual, clock=dataclasses.replace(TESTBED.virtual.clock, mips=2000)
+    )
+    sps = dataclasses.replace(TESTBED.sps, helper_cpus=(7,))
+    beds = [
+        TESTBED,
+        dataclasses.replace(TESTBED, virtual=guest),
+        dataclasses.replace(TESTBED, sps=sps),
+    ]
+    identities = {bed._identity(testbed) for testbed in beds}
+    monkeypatch.setattr(virtual, "built", lambda: Path("/lib-2"))
+    assert len(identities | {bed._identity(TESTBED)}) == 4
+
+
+def test_a_limit_counts_the_guests_time() -> None:
+    times: Iterator[float] = itertools.chain([0.0, 1.0, 4.9], itertools.repeat(5.0))
+    patience = Patience(lambda: next(times), 600)
+    steps: list[float] = []
+
+    def never(step_s: float) -> bool:
+        steps.append(step_s)
+        return False
+
+    assert not patience.wait(never, 5.0)
+    assert steps == pytest.approx([1, 1, 0.1, 0])
+    assert Patience(lambda: 0.0).wait(lambda step_s: True, 5.0)
+    # A wait that cannot follow the clock has a real limit.
+    assert (patience.real(20), Patience().real(20)) == (600, 20)
+
+
+def test_a_wait_for_a_guest_that_hangs_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real_s = itertools.count()
+    monkeypatch.setattr("time.monotonic", lambda: float(next(real_s)))
+    counters = virtual_clock.STATISTICS.pack(virtual_clock.STATISTICS_MAGIC, 7 * 10**9, *[0] * 7)
+    virtual_clock.statistics_file(tmp_path).write_bytes(counters)
+    clock = virtual_clock.Progress(tmp_path)
+    assert clock.now() == 7.0
+    with pytest.raises(LostError, match="stood still"):
+        Patience(clock.now).wait(lambda step_s: False, 8.0)
