@@ -1,7 +1,7 @@
 """The check that all records under raw/ are unchanged."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -79,9 +79,9 @@ class Verification:
                 yield f"not named in run.json: {each.place}{attempt}: {names}"
         if not self.intact:
             yield f"what to do about a damaged record: {DAMAGED}"
-        yield _sum("record", [run for run in self.runs if run.counts])
+        yield _sum([run for run in self.runs if run.counts])
         if self.singles:
-            yield _sum("record", self.singles) + " (searches and noise)"
+            yield _sum(self.singles) + " (searches and noise)"
         attempts = [run for run in self.runs if not run.counts]
         if attempts:
             yield (
@@ -91,8 +91,8 @@ class Verification:
             )
 
 
-def _sum(what: str, checked: list[Checked] | tuple[Checked, ...]) -> str:
-    return f"{plural(len(checked), what)}, {sum(bool(each.damage) for each in checked)} damaged"
+def _sum(checked: Sequence[Checked]) -> str:
+    return f"{plural(len(checked), 'record')}, {sum(bool(each.damage) for each in checked)} damaged"
 
 
 def verify(raw: Path) -> Verification:

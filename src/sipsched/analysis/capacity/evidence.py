@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import xarray as xr
 
@@ -125,17 +124,14 @@ def _read(paths: Sequence[Path]) -> tuple[list[Source], list[Campaign]]:
             sources.append(Source(name, found=False))
             continue
         data = open_summary(path)
-        runs = int((data["status"] == RUN_MEASURED).sum())
-        cores = np.unique(data["cores"].to_numpy()[_any_run(data, "cores")])
+        measured = data["status"] == RUN_MEASURED
+        runs = int(measured.sum())
+        others = [dim for dim in measured.dims if dim != "cores"]
+        cores = np.unique(data["cores"].to_numpy()[measured.any(others)])
         sources.append(Source(name, True, runs, tuple(cores.tolist())))
         if runs:
             summaries.append((path.parent.parent.name, data))
     return sources, campaigns_of(summaries)
-
-
-def _any_run(data: xr.Dataset, dim: str) -> npt.NDArray[np.bool_]:
-    others = [other for other in data["status"].dims if other != dim]
-    return (data["status"] == RUN_MEASURED).any(others).to_numpy()
 
 
 def _published(wide: pd.DataFrame, limit: float) -> list[System]:
