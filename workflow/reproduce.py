@@ -35,7 +35,7 @@ def snakemake(*arguments: str) -> bool:
 
 
 def answers(limit: float) -> list[str]:
-    """Return the overview's answers to the three questions about each testbed.
+    """Return the sentences with which the overview page answers its three questions about each testbed.
 
     Parameters
     ----------

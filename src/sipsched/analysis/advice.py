@@ -216,7 +216,7 @@ def modes_of(run: xr.Dataset) -> tuple[str, ...]:
 
 
 def arms_of(run: xr.Dataset) -> list[str]:
-    """Return the arms of a run, which are its modes and the sham."""
+    """Return the names of a run's arms, which are its modes and the sham."""
     return [str(arm) for arm in run["arm"].to_numpy()]
 
 
@@ -313,7 +313,7 @@ class Ranking:
 
     @property
     def alike(self) -> bool:
-        """True if the effects of all modes are within ± 5 %."""
+        """True if the confidence intervals of all modes' effects are within ± 5 %."""
         return bool(self.candidates) and all(
             candidate.verdict is ModeEffect.ALIKE for candidate in self.candidates
         )
@@ -530,7 +530,7 @@ def _candidate(mode: str, effects: Mapping[str, Effect], floors: Mapping[str, fl
 
 
 def _within(interval: Interval) -> bool:
-    """Report whether an effect is within ± 5 %. Equal windows have the effect 0."""
+    """Report whether the confidence interval of an effect is within ± 5 %. Equal windows have the effect 0."""
     if not interval.known:
         return interval.estimate == 0
     return interval.low >= -ALIKE and interval.high <= ALIKE

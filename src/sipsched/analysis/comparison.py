@@ -69,7 +69,7 @@ class Place(NamedTuple):
         return self.sut, self.cores
 
     def __str__(self) -> str:
-        """Return the name of the setting for texts."""
+        """Return text that names the setting."""
         return f"{plural(self.cores, 'core')}, {plural(self.threads, 'thread')}"
 
 
@@ -169,7 +169,7 @@ class Case:
         ]
 
     def places(self, system: System | None = None, published: bool = False) -> list[Place]:
-        """Return all planned settings. If `published` is true, add the settings of the papers."""
+        """Return all settings that the study plans. If `published` is true, add the settings of the papers."""
         planned = (self.summary["status"] != NOT_PLANNED).any(("mode", "cps", "rep"))
         listed = []
         for sut, cores in self.systems if system is None else [system]:
@@ -324,7 +324,7 @@ class Side:
 
     @property
     def loads_met(self) -> list[int]:
-        """The loads that have a valid run."""
+        """The loads at which a valid run in this mode and setting exists."""
         there = ~np.isnan(self.runs("pdr")).all(axis=1)
         return [int(cps) for cps in self.case.loads_cps[there]]
 

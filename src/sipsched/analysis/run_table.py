@@ -60,7 +60,7 @@ def facets(summary: xr.Dataset) -> list[Facet]:
 
 
 def facet_name(facet: Facet) -> str:
-    """Return the name of a combination of SUT, mode and cores for texts."""
+    """Return text that names a combination of SUT, mode and cores."""
     sut, mode, cores = facet
     return f"{sut}, {mode}, {cores} {'core' if cores == 1 else 'cores'}"
 
@@ -150,7 +150,7 @@ class Campaign:
 
     @property
     def counted(self) -> pd.DataFrame:
-        """The valid runs."""
+        """The rows of the valid runs."""
         return self.runs[self.runs["status"] == MEASURED]
 
     @property
@@ -160,13 +160,13 @@ class Campaign:
 
     @property
     def single(self) -> pd.DataFrame:
-        """The valid runs of a single mode, without runs that compare modes."""
+        """The rows of the valid runs of a single mode, without runs that compare modes."""
         counted = self.counted
         return counted[~counted["mode"].map(is_comparison).astype(bool)]
 
     @property
     def traced(self) -> pd.DataFrame:
-        """The valid runs of a single mode whose messages a probe recorded."""
+        """The rows of the valid runs of a single mode whose messages a probe recorded."""
         single = self.single
         return single[single["probe_mode"] != "off"]
 

@@ -88,7 +88,7 @@ class CpuAccount:
 
     @contextmanager
     def counting(self) -> Iterator[None]:
-        """Count while the `with` block runs. If counting fails, the load continues; `report` contains the reason."""
+        """Count while the `with` block runs. If counting fails, the load continues and `report` contains the reason."""
         before = self._tasks()
         reason = self._start()
         try:

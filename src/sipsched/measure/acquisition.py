@@ -147,8 +147,8 @@ class _Acquisition:
             self._mark("warmup_started")
             warm_up = serving.warm_up(run.cps, self.arrivals.seed + 1)
             switcher = self._switcher(serving, modes, warm_up) if modes else None
-            # In a run that compares modes, the counts mix the waiting of all modes. They would describe no mode, so
-            # none exist.
+            # In a run that compares modes, the counts mix the waiting of all modes, so
+            # they are not taken.
             factors = None if switcher else FactorCounts(sps, serving.processes, self.limit_s)
             account = serving.account(sampled=switcher is not None)
             during = [account.counting()]
@@ -193,7 +193,7 @@ class _Acquisition:
         return playable(self.run.mode, here)
 
     def _switcher(self, serving: Serving, modes: Playable, warm_up: WarmUp) -> Switcher:
-        """Sample the windows, and make the calls of a block repeat in each window of the block."""
+        """Sample the windows of the run, in which all windows of a block repeat the same calls."""
         seed = self.arrivals.seed
         total_s = duration_s(self.run.mode, self.config.crossover)
         busy = (warm_up.utilisation, warm_up.service_s)

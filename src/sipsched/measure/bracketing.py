@@ -193,7 +193,7 @@ def find_capacity(
 
 
 def _bounds_of(trials: Iterable[Trial], limit: float) -> tuple[int | None, int | None]:
-    """Return the lower and the upper bound that follow from some trials.
+    """Return the lower and the upper bound of the capacity that follow from some trials.
 
     The upper bound is the lowest load at which at least half of the trials exceed the limit. The lower bound is the
     highest load below the upper bound.
@@ -271,7 +271,7 @@ def _tried_again(
 
 
 class _Trials:
-    """The trials of one search."""
+    """The trials that one search has performed."""
 
     def __init__(self, offer: Offer) -> None:
         self._offer = offer

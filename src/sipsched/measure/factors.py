@@ -38,7 +38,7 @@ class FactorCounts:
 
     @contextmanager
     def counting(self) -> Iterator[None]:
-        """Count while the `with` block runs. If counting fails, the load continues; `report` contains the reason."""
+        """Count while the `with` block runs. If counting fails, the load continues and `report` contains the reason."""
         reason = self._program.start((), self._proxy)
         before = self._count_tasks()
         try:

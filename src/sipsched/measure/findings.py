@@ -115,7 +115,7 @@ def mean_rise_us(wait_ns: float, load_ns: float) -> float:
 
 
 def account_numbers(report: AccountReport | None, cpus: int) -> dict[str, float | None]:
-    """Return the numbers about other programs on the SPS's CPUs, and about a proxy that was stopped or moved.
+    """Return the validity rules' numbers about other programs on the SPS's CPUs, and about a stopped or moved proxy.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ def arrival_numbers(certificate: Certificate) -> dict[str, float | None]:
 
 
 def load_numbers(observed: Observed, cpus: Sequence[int]) -> dict[str, float | None]:
-    """Return the numbers about lost messages in the generators, links and SPS, and about stolen CPU time."""
+    """Return the validity rules' numbers about messages lost in generators, links and SPS, and stolen CPU time."""
     statistics, balanced = observed.statistics, observed.ledger
     agents, created = balanced.from_sps, statistics.calls_created
     stat = {phase: files["/proc/stat"] for phase, files in observed.counters["sps"].items()}
@@ -222,7 +222,7 @@ def _connections(observed: Observed) -> list[Connections]:
 
 
 def stream_numbers(observed: Observed) -> dict[str, float | None]:
-    """Return the numbers about broken TCP connections, and about foreign clients of sipdispatch.
+    """Return the numbers of the validity rules about broken TCP connections and foreign clients of sipdispatch.
 
     The numbers are None over UDP. The number of clients is also None for deployments without sipdispatch.
     """
@@ -244,7 +244,7 @@ def stream_numbers(observed: Observed) -> dict[str, float | None]:
 def probe_numbers(
     probe: ProbeReport, balanced: Ledger, recording_off: bool
 ) -> dict[str, float | None]:
-    """Return the numbers about messages that the probe missed.
+    """Return the numbers of the validity rules about messages that the probe missed.
 
     The kernel skips a BPF program that would interrupt itself. Then a timestamp or a record can be missing. The number
     of missing records is the difference to the kernel's count of datagrams, or over TCP to the proxy's count of
@@ -268,7 +268,7 @@ def probe_numbers(
 def spread_numbers(
     trace: Trace | None, served: Served | None, sut: Sut, threads: int
 ) -> dict[str, float | None]:
-    """Return the numbers about the distribution of calls over workers; None if the workers share a socket.
+    """Return the validity rules' numbers about the distribution of calls over workers; None for a shared socket.
 
     If the kernel distributes a few connections by a hash of their addresses, the shares are random. No rule limits
     these shares, but the record contains them.
@@ -313,7 +313,7 @@ def _share_excess(of_worker: Sequence[int], calls: int, threads: int) -> float |
 
 
 def window_numbers(windows: WindowsDocument | None) -> dict[str, float | None]:
-    """Return the numbers about the windows of a run that compares modes; None for other runs.
+    """Return the numbers of the validity rules about windows of a run that compares modes; None for other runs.
 
     CPU time that was stolen in excluded windows is not counted.
     """

@@ -80,7 +80,7 @@ class CallStatistics(CallCounts):
 
     @property
     def counts(self) -> dict[str, Any]:
-        """The counts of the calls without the counts of messages, by name."""
+        """The numbers of calls by name, without the numbers of messages."""
         return {field.name: getattr(self, field.name) for field in fields(CallCounts)}
 
 
@@ -152,7 +152,7 @@ class Arrivals:
 
     @classmethod
     def in_blocks(cls, cps: int, seed: int, blocks: Sequence[tuple[int, int]]) -> "Arrivals":
-        """Return calls that repeat in each window of a block."""
+        """Return a load that is cut into windows. All windows of a block repeat the same calls."""
         length_s = sum(length_ns for _, length_ns in blocks) / 1e9
         return cls(cps, max(1, round(cps * length_s)), seed, tuple(blocks))
 

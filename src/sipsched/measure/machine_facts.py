@@ -121,7 +121,7 @@ class Facts:
         files |= {
             key.removeprefix("refused "): None for key in self.values if key.startswith("refused ")
         }
-        # Before Linux 5.13, the settings are in a folder that every user can list. Then existing files are enough.
+        # Before Linux 5.13, the settings are in a folder that every user can list. Then their values are known.
         return KernelScheduler(files, task_slices=False) if files or self["listed"] else None
 
     @property

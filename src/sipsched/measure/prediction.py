@@ -195,7 +195,7 @@ def _served(numbers: Numbers) -> tuple[npt.NDArray[Any], float]:
 
 
 def _of(records: npt.NDArray[Any], cpu_us: float) -> Floats:
-    """Return the value of each quantity of `UNITS` for some messages, shape (quantity,)."""
+    """Compute each quantity of `UNITS` from the records of some messages, shape (quantity,)."""
     if not len(records):
         return np.full(len(UNITS), np.nan)
     k_rcv = (records["t_sip_in"] - records["t_arr"]).astype("f8") / 1000

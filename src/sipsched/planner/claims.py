@@ -40,7 +40,7 @@ class Claims:
         return int(self._turns[name] == turn and name not in self._plan.simulated)
 
     def machine(self, wildcards: Wildcards) -> int:
-        """Return the amount of this machine's resource that a measurement occupies."""
+        """Return the amount of the resource for this machine that a measurement occupies."""
         return SHARES if self._plan.testbeds[wildcards.testbed].is_on_this_machine else 1
 
     def threads(self, wildcards: Wildcards) -> int:
@@ -57,5 +57,5 @@ class Claims:
 
     @staticmethod
     def attempt(wildcards: object, attempt: int) -> int:
-        """Return the number of the attempt. The script of the job reads this number."""
+        """Return the attempt number of a job, which the job's script reads."""
         return attempt

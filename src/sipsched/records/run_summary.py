@@ -121,7 +121,7 @@ def _attrs(ds: xr.Dataset, document: RunDocument) -> dict[str, Any]:
 
 
 def _of_reduced(stored: Path, document: RunDocument, record: Path) -> xr.Dataset:
-    """Return the summary in a reduced record, with the SHA-256 of this record."""
+    """Return the summary from a reduced record, with the SHA-256 of this record as its source."""
     summary = open_run(stored)
     if summary["record"].item() != document.sha256:
         raise StableError(f"{stored}: made of another record than {record}; restore it from a copy")

@@ -281,7 +281,7 @@ def join_again(
 
 
 def write_again(ds: xr.Dataset, settled: Settled, path: Path) -> None:
-    """Write a study summary and the list of its runs. An interrupt can leave the list missing, but never wrong."""
+    """Write a study summary, and then the list of its runs, so that an interrupt never leaves an outdated list."""
     settled_file(path).unlink(missing_ok=True)
     write(ds, path)
     write_settled(path, settled)

@@ -157,7 +157,7 @@ def windows_from_record(messages: Path, record: Path) -> xr.Dataset:
 
 
 def _of_reduced(stored: Path, document: RunDocument, record: Path) -> xr.Dataset:
-    """Return the windows in a reduced record, with the SHA-256 of this record."""
+    """Return the windows from a reduced record, with the SHA-256 of this record as their source."""
     with tempfile.TemporaryDirectory(prefix="sipsched-reduced-") as scratch:
         path = Path(scratch) / WINDOWS_FILE
         path.write_bytes(read_zstd(stored, WINDOWS_FILE, "take it from the whole campaign"))

@@ -47,7 +47,7 @@ class Balance:
 
 @dataclass(frozen=True)
 class Ledger:
-    """The accounts of both directions, and the packets that the interfaces of all hosts dropped.
+    """The account of all messages of a run in both directions, and of all packets that interfaces dropped.
 
     Attributes
     ----------

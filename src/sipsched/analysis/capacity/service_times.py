@@ -62,7 +62,7 @@ class ServiceTimes:
 
     @property
     def name(self) -> str:
-        """Return the name of the setting for texts."""
+        """Return text that names the setting."""
         return f"{facet_name(self.facet)}, {plural(self.threads, 'thread')}"
 
     def servers(self, by: str) -> int:

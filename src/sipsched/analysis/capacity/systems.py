@@ -76,7 +76,7 @@ class System:
 
     @property
     def name(self) -> str:
-        """Return the name of the system for texts."""
+        """Return text that names the system."""
         return f"{self.sut}, {self.mode}"
 
     @property
