@@ -374,7 +374,7 @@ class Side:
         )
 
     def printed_values(self, cps: int | None) -> Mapping[str, str]:
-        """Return the published texts at a load, by metric; empty if the papers do not have the load."""
+        """Return the text that the papers print for each metric at a load; empty if the papers lack the load."""
         among = self._printed[self._printed["cps"] == (-1 if cps is None else cps)]
         return dict(zip(among["metric"], among["printed"], strict=True))
 

@@ -476,7 +476,7 @@ def _repeated(cases: pd.DataFrame, repetitions: int) -> pd.DataFrame:
 
 
 def _series(runs: pd.DataFrame, mode: str, place: Sequence[int], without: str = "") -> pd.DataFrame:
-    """Return the runs of a point, with the repetition as the index."""
+    """Return the simulated runs of a point in a mode, as a table with the repetition as its index."""
     cores, threads, cps = place
     here = (runs["part"] == TABLES) & (runs["mode"] == mode) & (runs["without"] == without)
     here &= (runs["cores"] == cores) & (runs["threads"] == threads) & (runs["cps"] == cps)

@@ -43,7 +43,7 @@ class ProbeCost:
 
 
 def probe_costs(paths: Iterable[Path]) -> list[ProbeCost]:
-    """Compare the windows with and without recording. Runs without such windows are ignored.
+    """Compare windows in which the probe records with windows in which it does not. Ignore other runs.
 
     Raises
     ------

@@ -251,7 +251,7 @@ def _confirmed(runs: pd.DataFrame, crossing: SearchRecord, limit: float) -> tupl
 
 
 def costs(runs: pd.DataFrame, limit: float = PDR_LIMIT) -> dict[Configuration, Cost]:
-    """Return the costs per message in the default mode, for all settings whose records have the tasks' waits.
+    """Return the costs per message in the default mode, for all settings whose runs counted the waits of tasks.
 
     Returns
     -------

@@ -86,7 +86,7 @@ class Plan:
     def results(self) -> Path:
         """Folder of all files that the workflow computes from the records in `raw`."""
         # Snakemake cannot distinguish files of two folders of records. So a second folder of records has its own
-        # folder of # computed files.
+        # folder of computed files.
         return Path("results") if self.raw == RAW else Path("results", self.raw)
 
     @property
@@ -276,7 +276,7 @@ class Order:
     def position(self, run: Run) -> int:
         """Return the position of a run in the order of measuring, counted from 1; 0 for a run of no study."""
         # Snakemake asks for the position of every ready run before it starts a run. To be fast, only an unknown run
-        # makes # this method read files.
+        # makes this method read files.
         if run not in self._positions:
             self._update()
         return self._positions.get(run, 0)

@@ -135,7 +135,7 @@ def _read(paths: Sequence[Path]) -> tuple[list[Source], list[Campaign]]:
 
 
 def _published(wide: pd.DataFrame, limit: float) -> list[System]:
-    """Return the published capacities from the papers' tables. Both papers together are one system per mode."""
+    """Return the published capacities from the papers' tables. The numbers of both papers form one system per mode."""
     systems = []
     for mode in papers.MODES:
         options = []
