@@ -67,7 +67,7 @@ def answers(limit: float) -> list[str]:
 
 def main() -> int:
     """Run the campaign and return the exit code."""
-    # import here instead of at the top, so that Ctrl-C during these imports is recorded and prints no traceback
+    # These imports are not at the top, so that Ctrl-C during the imports is recorded and prints no traceback.
     from sipsched import scripting
     from sipsched.measure.progress import in_minutes
     from sipsched.plan.config import load_config
@@ -79,7 +79,7 @@ def main() -> int:
         began = time.time()
         whole = not ended and snakemake()
         jobs_ran = any(log.stat().st_mtime >= began for log in Path("logs").rglob("*.log"))
-        # if no job ran, Snakemake has already printed the reason
+        # If no job ran, Snakemake has already printed the reason.
         pages = whole or (not ended and jobs_ran and snakemake("--config", "only_measured=True"))
         if ended or not (pages or jobs_ran):
             return 1

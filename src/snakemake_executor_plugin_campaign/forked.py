@@ -59,7 +59,7 @@ class Forks:
         return any(mark in resources for mark in self._marks)
 
     def end(self) -> None:
-        """Prevent further starts of scripts. Wait until each script whose start has begun runs in its process."""
+        """Prevent further starts of scripts, and wait for starts that have already begun."""
         with self._lock:
             self._ended = True
 

@@ -103,7 +103,7 @@ class SweepCapacity:
 
 
 def typical_drop_rates(pdr: Values, limit: float = PDR_LIMIT, whole: float = 1.0) -> Estimates:
-    """Estimate the packet drop rate of a typical run, over the repetitions in the last axis.
+    """Estimate the packet drop rate of a typical run from several repetitions, which are the last axis.
 
     The function applies `typical_intervals` to rates that are at least the limit divided by `RATE_RANGE`. Smaller rates
     are raised to this minimum. A result at the minimum becomes 0. No interval exceeds the number of all messages.

@@ -121,7 +121,7 @@ class Estimates:
 
 
 def typical_intervals(values: Values, level: float = LEVEL) -> Estimates:
-    """Estimate the value of a typical run, over the repetitions in the last axis.
+    """Estimate the value of a typical run from several repetitions, which are the last axis.
 
     The estimate is the median, under the assumption that the logs are symmetric. It is the Hodges-Lehmann estimate of
     the logs: the median of the means of all pairs, including each run with itself. For `RANKS_FROM` runs or more, the

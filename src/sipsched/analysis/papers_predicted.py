@@ -327,7 +327,7 @@ class MigrationCost:
 
 
 def migration_costs(runs: pd.DataFrame) -> list[MigrationCost]:
-    """Compare migration costs in enhanced mode, as figure 2 of the multi-core paper does."""
+    """Compare simulated migration costs in enhanced mode, as in figure 2 of the multi-core paper."""
     pairs: dict[tuple[tuple[int, int, int], str, int], Pair] = {}
     for (place, best), metric in product(FIGURE_2.items(), EFFECTS):
         for cost in COSTS_NS:

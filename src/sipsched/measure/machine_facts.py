@@ -25,7 +25,7 @@ MACHINE_PROGRAMS = ("ip", "sshd", "ssh-keygen", "taskset")
 PRIVATE = """\
 look=$1
 shift
-# what is mounted to look at it is gone with the namespace
+# The script mounts things to look at them. These mounts end together with the mount namespace.
 if unshare --mount true 2> /dev/null; then
     exec unshare --mount sh -c "$look" sh "$@"
 fi

@@ -1,4 +1,4 @@
-"""The file `settled.json` beside a study summary. The file lists the summary's runs, which then need no jobs.
+"""The file `settled.json`, which lists the runs in a study summary. Snakemake needs no jobs for these runs.
 
 Snakemake takes 0.65 ms per job even if the outputs of the job are up to date, and a run has three jobs.
 """

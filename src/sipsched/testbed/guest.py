@@ -61,7 +61,7 @@ NETWORK_SCRIPT = (
 
 
 class GuestTestbed(MachineTestbed):
-    """A testbed with a guest on this machine.
+    """A testbed that has a QEMU guest on this machine.
 
     Parameters
     ----------
@@ -85,14 +85,14 @@ class GuestTestbed(MachineTestbed):
 
     @abstractmethod
     def _machine(self, testbed: Testbed) -> GuestMachine:
-        """Return the guest in the testbed's file. A StableError refuses a testbed of another kind."""
+        """Return the guest from the testbed's file. Raise a StableError for a testbed of another kind."""
 
     @abstractmethod
     def _inside(self, testbed: Testbed) -> Sequence[HostSpec]:
-        """Return the hosts inside the guest."""
+        """Return the hosts of the testbed that run inside the guest."""
 
     def _clock(self) -> Callable[[], float]:
-        """Return the clock by which waits for the guest end, in seconds."""
+        """Return the function that reads the clock for time limits of waits for the guest, in seconds."""
         return time.monotonic
 
     def bring_up(
@@ -145,7 +145,7 @@ class GuestTestbed(MachineTestbed):
         return self.state / "qemu.pid"
 
     def _write_seed(self, files: Mapping[str, str]) -> None:
-        """Write the disk that the guest unpacks first: a tar archive with its keys and these files."""
+        """Write the keys of the guest and some files to a tar archive, which the guest unpacks when it boots."""
         keys = ("host_key", "host_key.pub", "id_ed25519.pub")
         whole = {**files, **{name: (self.state / name).read_text() for name in keys}}
         buffer = io.BytesIO()
@@ -205,7 +205,7 @@ class GuestTestbed(MachineTestbed):
         self._pid_file.unlink(missing_ok=True)
 
     def _is_gone(self) -> bool:
-        """Return whether nothing is left of a guest whose QEMU has ended."""
+        """Return whether QEMU and everything that it created for the guest are gone."""
         return True
 
     def _remove(self) -> None:

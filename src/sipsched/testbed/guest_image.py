@@ -305,7 +305,7 @@ class _Builder:
         excluded = ("man", "locale", "doc", "info")
         self._run(
             [
-                # in a mount namespace, the mounts of /proc, /sys and /dev disappear when mmdebstrap is killed
+                # In a mount namespace, the mounts of /proc, /sys and /dev disappear when mmdebstrap is killed.
                 *("unshare", "--mount"),
                 *("mmdebstrap", "--quiet", "--mode=root", "--variant=minbase"),
                 f"--include={','.join(_packages())}",
@@ -315,7 +315,7 @@ class _Builder:
                 *(SUITE, str(self.root), str(sources)),
             ]
         )
-        # the guest has no network, so the image contains every package
+        # The guest has no network, so the image contains every package.
         (self.root / "etc/apt/sources.list").unlink(missing_ok=True)
         (self.root / "etc/apt/apt.conf.d/99mmdebstrap").unlink(missing_ok=True)
         shutil.copy(INIT, self.root / "sbin/sipsched-init")
@@ -375,7 +375,7 @@ class _Builder:
         used = int(self._run(["du", "-sm", str(self.root)]).split()[0])
         size = f"{used + used // 10 + SPARE_MIB}M"
         self._run(["truncate", "-s", size, str(self.image.root)])
-        # the file system has no journal, since all changes of a guest are lost at its end
+        # The file system has no journal, because all changes of a guest are lost at its end.
         options = ["-q", "-F", "-t", "ext4", "-O", "^has_journal", "-m", "0"]
         self._run(["mke2fs", *options, "-d", str(self.root), str(self.image.root)])
 

@@ -285,7 +285,7 @@ class Host(Connection):
 pid=$1
 shift
 until {condition}; do
-    # what it did last it may have done since
+    # The process may have made the condition true just before its end, so the condition is checked again.
     kill -0 "$(cat "$pid")" 2>/dev/null || {{ {condition}; exit; }}
     sleep 0.01
 done"""

@@ -21,7 +21,7 @@ fault=
 for peer; do
     link=$(ip -o route get "${peer%:*}" 2>/dev/null | sed -n 's/.* dev \\([^ ]*\\).*/\\1/p')
     echo "way ${peer%:*} $link"
-    # reading it fails while the link is set down
+    # Reading the file carrier fails while the link is switched off.
     [ "$(cat "/sys/class/net/$link/carrier" 2>/dev/null)" = 1 ] || { echo "down $link"; fault=1; }
 done
 [ "$fault" ] || exec perl -e "$talk" "$own" "$port" "$nonce" "$patience" "$@"
@@ -45,7 +45,7 @@ my %peer = map { my ($address, $port) = split /:/; ($address => pack_sockaddr_in
 my (%heard, %answer, %enough, %done);
 my $end = time + $patience;
 while (time < $end and keys %done < keys %peer) {
-    # both ends ask and answer: each asks until it was answered, and goes when the other one was, too
+    # Both ends send questions and answers. An end stops when both ends have received an answer.
     for my $address (grep { !$answer{$_} } keys %peer) { send($socket, "$nonce ask", 0, $peer{$address}); }
     my $bits = '';
     vec($bits, fileno($socket), 1) = 1;

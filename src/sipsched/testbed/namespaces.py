@@ -111,7 +111,7 @@ class MachineTestbed(ABC):
 
     @abstractmethod
     def _create(self, testbed: Testbed) -> None:
-        """Create all parts of the testbed. None of them may exist."""
+        """Create all parts of the testbed. The caller guarantees that no part exists yet."""
 
     def is_up(self) -> bool:
         """Return whether all namespaces and their sshds exist."""

@@ -1,16 +1,16 @@
-"""Limits of waits for a host, in the time of the host."""
+"""Time limits for waiting on a host, measured by the clock of the host."""
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 STEP_S, LEAST_STEP_S = 1.0, 0.01
-"""Real seconds between two looks at the host's clock."""
+"""Largest and smallest real seconds between two readings of the host's clock."""
 
 
 @dataclass(frozen=True)
 class Patience:
-    """The clock of a host, by which waits for the host end.
+    """The clock of a host, by which the time limits of waits for the host are measured.
 
     Attributes
     ----------
@@ -24,11 +24,11 @@ class Patience:
     least_s: float = 0.0
 
     def real(self, limit_s: float) -> float:
-        """Return the limit in real seconds of a wait that cannot follow the host's clock."""
+        """Return the time limit in real seconds for a wait that cannot read the host's clock."""
         return max(limit_s, self.least_s)
 
     def wait(self, done: Callable[[float], bool], deadline: float) -> bool:
-        """Wait until a condition holds or the host's clock reaches the deadline; return whether the condition holds.
+        """Wait until a condition is true or the host's clock reaches a deadline. Return whether the condition is true.
 
         Parameters
         ----------

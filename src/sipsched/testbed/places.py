@@ -33,7 +33,7 @@ for folder; do
         [ ! -e "$above" ] || set -- "$@" "$above"
         above=${above%/*}
     done
-    # who may rename a folder above ours can put another one in its place; in a sticky one only its owner can
+    # A user who can rename a parent folder could replace this folder. In a sticky parent, only the owner can rename.
     for follow in -P -L; do
         refuse "$(find $follow "$@" -maxdepth 0 \\( ! -uid 0 ! -uid "$me" \\
             -o ! -type l -perm /022 ! -perm -1000 \\) -printf '%p is %M of %u' -quit)"
@@ -42,7 +42,7 @@ for folder; do
         refuse "$(find "$folder" -maxdepth 0 -printf '%p is %M of %u')"
     fi
     mkdir -p "$folder" || exit
-    # an image that is being built holds a whole system; nothing is run from it
+    # Skip images that are being built. They contain a whole system, and no program is run from them.
     refuse "$(find "$folder" -xdev -name '*.partial' -prune -o \\
         \\( -type l -o ! -uid "$me" -o -perm /022 \\) -printf '%p is %M of %u' -quit)"
     mkdir -p "$folder/$inside" && chmod 700 "$folder" "$folder/$inside" || exit
@@ -65,7 +65,7 @@ for program; do
     [ "$program" = "$1" ] || cut -c67- built.sha256 | grep -qxF "./$program" || echo "missing $1/$program"
 done
 sha256sum --check --quiet --strict built.sha256 2>/dev/null | sed -n "s|^\\./\\(.*\\): FAILED.*|changed \\1|p"
-# listed twice what was built: only what was not is there once
+# Built files are listed twice, so uniq -u prints only files that were not built.
 { cut -c67- built.sha256; cut -c67- built.sha256; find . -type f ! -name built.sha256; } |
     sort | uniq -u | sed 's|^\\./|changed |'
 """
@@ -81,7 +81,7 @@ while :; do
         echo "busy $(cat "$1")"
         flock "$wait" 9 || { echo "late $(cat "$1")"; exit 1; }
     fi
-    # who takes a testbed down removes the file: a lock on it is then worth nothing
+    # A process that removes the testbed deletes the lock file. A lock on a deleted file protects nothing, so try again.
     [ "$1" -ef "/proc/$$/fd/9" ] && break
 done
 echo "$2" > "$1"

@@ -51,7 +51,7 @@ MACS = {role: f"52:54:00:73:69:2{i}" for i, role in enumerate(("sps", *AGENT_NET
 
 
 class VirtualTestbed(GuestTestbed):
-    """The testbed of three namespaces inside a guest."""
+    """The testbed that consists of three network namespaces inside a guest."""
 
     root_for = "the guest's image"
 
@@ -59,7 +59,7 @@ class VirtualTestbed(GuestTestbed):
         super().__init__("virtual", (), __name__, "fab virtual.up", COMM, ROOT)
 
     def check_machine(self, testbed: Testbed) -> None:
-        """Refuse a machine that cannot run the guest.
+        """Raise an error if this machine cannot run the guest.
 
         Raises
         ------
@@ -71,9 +71,9 @@ class VirtualTestbed(GuestTestbed):
         qemu_version()
 
     def patience(self) -> Patience:
-        """Return the limits of waits for the guest's hosts: they count virtual time.
+        """Return the clock for time limits of waits for the guest's hosts, which is virtual time.
 
-        While the virtual clock stands still for a long time, reading it raises a LostError.
+        If the virtual clock has stood still for a long time, reading the clock raises a LostError.
         """
         return Patience(self._clock(), 2 * STANDSTILL_S)
 

@@ -155,7 +155,7 @@ def find_kernel(kernel: str) -> Path:
 
 
 def qemu_command(clock: VirtualClock, folder: Path, state: Path, idle_rate: float) -> list[str]:
-    """Return the beginning of the command of a guest in virtual time: QEMU, its clock and its processor.
+    """Return the first arguments of the command of a guest in virtual time: QEMU, its clock and its processor.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ def qemu_command(clock: VirtualClock, folder: Path, state: Path, idle_rate: floa
 
 
 def _self_test_command(clock: VirtualClock, cores: int, state: Path, kernel: Path) -> list[str]:
-    """Return the command of a guest whose first RAM disk is `initrd` in its state folder."""
+    """Return the command of a guest that boots the file `initrd` in its state folder as its first RAM disk."""
     return [
         # The guest ends with this process, even if this process is killed.
         *("setpriv", "--pdeathsig", "KILL", *qemu_command(clock, built(), state, idle_rate=0)),
