@@ -232,7 +232,7 @@ def bca(differences):
 
 
 def flips(differences):
-    """Return estimate and interval of the inverted randomisation test, with each block as an independent run."""
+    """Return the mean of differences, and its interval from a randomisation test that treats blocks as independent."""
     if not np.ptp(differences):
         return differences.mean(), np.nan, np.nan
     mean = mean_of_blocks([np.array([difference]) for difference in differences])

@@ -211,7 +211,7 @@ class ComparedLoad:
 
 
 def modes_of(run: xr.Dataset) -> tuple[str, ...]:
-    """Return the modes of a run, with the reference first."""
+    """Return the scheduler modes that a run compares, with the reference first."""
     return tuple(json.loads(run.attrs["modes"]))
 
 

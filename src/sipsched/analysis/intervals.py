@@ -104,7 +104,7 @@ class Estimates:
 
     @property
     def bars(self) -> Values:
-        """Distances from the estimate to the lower and the upper end, shape (2, …); 0 for hidden intervals."""
+        """Distances from the estimate to the ends of its interval, shape (2, …); 0 for intervals that pages hide."""
         reach = np.array([self.estimate - self.low, self.high - self.estimate])
         return np.asarray(np.where(self.n < FEWEST, 0, np.maximum(np.nan_to_num(reach), 0)))
 

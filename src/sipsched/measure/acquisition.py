@@ -193,7 +193,7 @@ class _Acquisition:
         return playable(self.run.mode, here)
 
     def _switcher(self, serving: Serving, modes: Playable, warm_up: WarmUp) -> Switcher:
-        """Sample the windows of the run, in which all windows of a block repeat the same calls."""
+        """Sample the windows in which the run switches modes. All windows of a block repeat the same calls."""
         seed = self.arrivals.seed
         total_s = duration_s(self.run.mode, self.config.crossover)
         busy = (warm_up.utilisation, warm_up.service_s)

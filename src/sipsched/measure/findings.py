@@ -73,7 +73,7 @@ class Evidence:
 
 
 def numbers(evidence: Evidence) -> dict[str, float | None]:
-    """Return, per validity rule, the number that the rule compares with its limits; None if it is unknown."""
+    """Return, per validity rule, the number that the rule compares with its limits; None for an unknown number."""
     observed, cpus = evidence.observed, evidence.settings.sps_cpus
     return {
         **arrival_numbers(evidence.certificate),

@@ -91,7 +91,7 @@ class Facts:
 
     @classmethod
     def parse(cls, text: str) -> "Facts":
-        """Parse the output of the script, and ignore lines of other programs."""
+        """Parse the output of the script `LOOK`, and ignore lines of other programs."""
         values, stat = {}, {"before": "", "after": ""}
         for line in text.splitlines():
             key, separator, value = line.partition("\t")

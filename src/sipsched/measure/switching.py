@@ -208,7 +208,7 @@ class Switcher:
         self.log = parse_log(text, f"host {sps.spec}: {log_file.name}")
 
     def record(self, steal_share: float, competed: Competed | None) -> WindowsDocument:
-        """Return the windows and the log of the switches for the record. Call `running` first.
+        """Return the windows and the log of the mode switches, for the record. Call `running` first.
 
         Parameters
         ----------

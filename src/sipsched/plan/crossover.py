@@ -209,7 +209,7 @@ def choose(
     service_s: float,
     seed: int,
 ) -> Design:
-    """Sample the windows of a run. The configuration or, with `auto`, the load determines the length of the windows.
+    """Sample the windows of a run, each with one mode. Their length follows from the configuration or the load.
 
     Parameters
     ----------
@@ -234,7 +234,7 @@ def choose(
 def draw(
     modes: Sequence[str], total_s: float, window_s: float, washout_s: float, seed: int
 ) -> Design:
-    """Sample the windows of a run: their random order in each block, and the random length of each block's windows.
+    """Sample the windows of a run: the random order of modes in each block, and the random length of windows.
 
     Parameters
     ----------

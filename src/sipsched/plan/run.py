@@ -58,7 +58,7 @@ class Point:
         return Run(self.testbed, self.sut, self.mode, self.cores, self.threads, cps, rep)
 
     def __str__(self) -> str:
-        """Describe the point for messages."""
+        """Return text that names the point in messages to the user."""
         return f"{self.sut} {self.mode} cores={self.cores} threads={self.threads} on {self.testbed}"
 
     @classmethod
@@ -109,7 +109,7 @@ class Run:
         return Path(RUN_LOG.format(**vars(self)))
 
     def __str__(self) -> str:
-        """Describe the run for messages."""
+        """Return text that names the run in messages to the user."""
         return (
             f"{self.sut} {self.mode} cores={self.cores} threads={self.threads} "
             f"cps={self.cps} rep={self.rep} on {self.testbed}"

@@ -83,7 +83,7 @@ class Needs:
         return [self._computed(run, SUMMARY) for run in runs]
 
     def record_of_messages(self, wildcards: Mapping[str, str]) -> str:
-        """Return the path of the record from which the workflow makes a run's messages."""
+        """Return the path of the record from which the workflow makes a run's `messages.nc`."""
         return self._record_for(MESSAGES, wildcards)
 
     def record_of_summary(self, wildcards: Mapping[str, str]) -> str:
@@ -91,7 +91,7 @@ class Needs:
         return self._record_for(SUMMARY, wildcards)
 
     def record_of_windows(self, wildcards: Mapping[str, str]) -> str:
-        """Return the path of the record from which the workflow makes a run's windows."""
+        """Return the path of the record from which the workflow makes a run's `windows.nc`."""
         return self._record_for(WINDOWS, wildcards)
 
     def reduced_records(self, wildcards: object) -> list[str]:
@@ -102,7 +102,7 @@ class Needs:
         return [f"{self._plan.raw}/{folder}/run.json" for folder in folders]
 
     def study_windows(self, wildcards: Wildcards) -> list[str]:
-        """Return the paths of the windows of all runs of a study that compare modes."""
+        """Return the paths of the `windows.nc` files of all runs of a study that compare modes."""
         return self._windows(self._study(wildcards), wildcards.testbed)
 
     def looked_at(self, wildcards: Wildcards) -> list[str]:
@@ -145,7 +145,7 @@ class Needs:
         ]
 
     def document_windows(self, wildcards: Wildcards) -> list[str]:
-        """Return the paths of the windows that a page about several studies reads."""
+        """Return the paths of the `windows.nc` files that a page about several studies reads."""
         return _joined(self._windows(*pair) for pair in self._of_document(wildcards))
 
     def document_crossings(self, wildcards: Wildcards) -> list[str]:
@@ -210,7 +210,7 @@ class Needs:
         return [self._computed(run, SUMMARY) for run in runs if run.cores == 1]
 
     def _whole_messages(self, wildcards: Wildcards) -> list[str]:
-        """Return the paths of the messages of the default mode's runs, except runs with reduced records."""
+        """Return the paths of the `messages.nc` files of the default mode's runs, except runs with reduced records."""
         reduced_runs = set(self._plan.reduced)
         runs = self._runs_of_default(wildcards.testbed)
         return [self._computed(run, MESSAGES) for run in runs if run not in reduced_runs]

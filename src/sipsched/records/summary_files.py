@@ -69,7 +69,7 @@ def _packed(ds: xr.Dataset) -> xr.Dataset:
 def _unpacked(
     arrays: Mapping[str, Any], attrs: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the numbers that `_packed` moved, by name, and all other attributes."""
+    """Reverse `_packed`: return all numbers by name, and all other attributes."""
     rest = dict(attrs)
     names, texts = json.loads(rest.pop("names")), json.loads(rest.pop("texts"))
     values = dict(texts)

@@ -14,7 +14,7 @@ Snapshots = Mapping[str, Mapping[str, Mapping[str, str]]]
 
 @dataclass(frozen=True)
 class Balance:
-    """The account of one direction of the SIP traffic: numbers of datagrams, or over TCP of messages.
+    """Sent, received and dropped datagrams in one direction of the SIP traffic, or over TCP messages.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Balance:
 
 @dataclass(frozen=True)
 class Ledger:
-    """The account of all messages of a run in both directions, and of all packets that interfaces dropped.
+    """Sent, received and dropped messages of a run in both directions, and packets that interfaces dropped.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class Ledger:
 
 
 def balance(snapshots: Snapshots, *, fronted: bool = False) -> Ledger:
-    """Make the account of all datagrams of a run from the kernels' counters.
+    """Compare sent with received and dropped datagrams of a run, from the kernels' counters.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ class Tally:
 
 
 def balance_messages(snapshots: Snapshots, agents: Tally, proxy: Tally) -> Ledger:
-    """Make the account of a run over TCP from the programs' counters, because the kernel does not count messages.
+    """Compare sent with received SIP messages over TCP, from the programs' counters: the kernel counts no messages.
 
     Parameters
     ----------

@@ -56,7 +56,7 @@ class Option:
 
     @property
     def capacity(self) -> Interval:
-        """The capacity for comparisons with models: the interpolated capacity, or else the capacity on the grid."""
+        """The capacity to compare with models: interpolated between loads, or else the highest load below the limit."""
         if self.interval.known or not self.settled or np.isnan(self.grid_cps):
             return self.interval
         return replace(self.interval, estimate=self.grid_cps)
