@@ -175,7 +175,7 @@ class ComparedLoad:
         return ArmsToCompare(tables, reference, 2, scale_of(quantity), weights)
 
     def effect(self, arm: str, quantity: str) -> Effect:
-        """Return the effect of a mode or of the sham on a quantity, compared with the reference."""
+        """Return the effect of an arm (a mode or the sham) on a quantity, compared with the reference mode."""
         return effects_together({arm: self.asked(arm, quantity)}).effects[arm]
 
     def change(self, arm: str, quantity: str, tests: int) -> Change:
@@ -188,7 +188,7 @@ class ComparedLoad:
         )
 
     def mean(self, arm: str, quantity: str) -> Interval:
-        """Return the mean of a quantity over the valid windows of a mode or of the sham."""
+        """Return the mean of a quantity over the valid windows of an arm, which is a mode or the sham."""
         columns = [
             by_arm(run, quantity)[:, arms_of(run).index(arm)]
             for run in self.runs
@@ -216,7 +216,7 @@ def modes_of(run: xr.Dataset) -> tuple[str, ...]:
 
 
 def arms_of(run: xr.Dataset) -> list[str]:
-    """Return the names of a run's arms, which are its modes and the sham."""
+    """Return the names of a run's arms: its modes, and the sham, which repeats the reference mode."""
     return [str(arm) for arm in run["arm"].to_numpy()]
 
 
@@ -258,7 +258,7 @@ class Candidate:
 
     @property
     def beats(self) -> bool:
-        """True if the mode lowers the sum K_rcv + T_sip without a cost."""
+        """True if the mode lowers the sum K_rcv + T_sip and raises no other quantity, such as the drop rate."""
         return self.verdict is ModeEffect.BETTER
 
 
@@ -301,7 +301,7 @@ class Ranking:
 
     @property
     def trades(self) -> tuple[Candidate, ...]:
-        """The modes that lower the sum K_rcv + T_sip at a cost."""
+        """The modes that lower the sum K_rcv + T_sip but raise another quantity, such as the drop rate."""
         return tuple(
             candidate for candidate in self.candidates if candidate.verdict is ModeEffect.TRADE
         )

@@ -81,7 +81,7 @@ class Doubt(StrEnum):
 
 @dataclass(frozen=True)
 class Effect:
-    """The effect of a mode or of the sham, compared with the reference.
+    """The effect of a scheduler mode on one quantity, compared with the reference mode.
 
     Numbers are in the unit of the scale: the natural logarithm of a ratio, or the quantity's own unit. `percent`
     converts an interval of a log ratio into percent.

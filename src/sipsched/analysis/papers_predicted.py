@@ -51,7 +51,7 @@ EFFECTS = ("pdr", "k_rcv_us")
 
 
 def wanted(points: pd.DataFrame, compared: pd.DataFrame) -> pd.DataFrame:
-    """List the runs to simulate for the papers' tables, their figure 2 and the ablation, with the columns `CASE`."""
+    """Return a table of the runs to simulate for the papers' tables, figure 2 and the switched-off mechanisms."""
     printed = wide(points)[[*CELL, "cps"]]
     both = pd.concat([compared[["cores", "threads", "cps"]].assign(mode=mode) for mode in MODES])
     tables = pd.concat([printed, both[[*CELL, "cps"]]]).drop_duplicates()

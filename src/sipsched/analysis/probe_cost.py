@@ -1,4 +1,4 @@
-"""The probe's cost for the proxy, from windows with and without recording in the same run."""
+"""The cost of the probe: the proxy's CPU time with and without recording, in windows of the same run."""
 
 from collections import defaultdict
 from collections.abc import Iterable

@@ -105,7 +105,7 @@ class CpuAccount:
             self._program.stop()
 
     def report(self, probe: ProbeReport | None = None, trace: Trace | None = None) -> AccountReport:
-        """Return the account, or the reason why no account exists.
+        """Return the account of the SPS's CPU time, or the reason why no account exists.
 
         Parameters
         ----------
@@ -227,7 +227,7 @@ class _Report:
 def read_account(
     content: Any, probe: ProbeReport | None, trace: Trace | None, where: str
 ) -> Account:
-    """Convert the report of `sipaccount` into the account of a run.
+    """Convert the report of the program `sipaccount` into an account of the SPS's CPU time.
 
     Parameters
     ----------

@@ -313,7 +313,7 @@ def _share_excess(of_worker: Sequence[int], calls: int, threads: int) -> float |
 
 
 def window_numbers(windows: WindowsDocument | None) -> dict[str, float | None]:
-    """Return the numbers of the validity rules about windows of a run that compares modes; None for other runs.
+    """Return the validity rules' numbers about the windows of a run that compares modes; None for other runs.
 
     CPU time that was stolen in excluded windows is not counted.
     """

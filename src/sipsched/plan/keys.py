@@ -154,7 +154,7 @@ def place(where: str, key: str) -> str:
 
 @cache
 def key_types(kind: Hashable) -> dict[str, Any]:
-    """Return the type of each key, with its bounds and its description."""
+    """Return the type of each key of a dataclass, with the bounds and the description of the key."""
     return get_type_hints(kind, include_extras=True)
 
 

@@ -201,7 +201,7 @@ class Plan:
 
     @cached_property
     def looks(self) -> list[Path]:
-        """Paths of all possible decisions about more repetitions, which only studies with a precision make."""
+        """Paths of the files with decisions about more repetitions. Only studies with a precision have such files."""
         return [
             look.look_path(self.results, study.name, testbed, repetitions)
             for study in self.config.studies.values()

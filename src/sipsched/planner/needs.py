@@ -154,7 +154,7 @@ class Needs:
         return self._crossing_files(points)
 
     def document_predictions(self, wildcards: Wildcards) -> list[str]:
-        """Return the paths of the predictions that a page about several studies shows."""
+        """Return the paths of the simulator's predictions that a page about several studies shows."""
         kind = self._document(wildcards).predictions
         if kind is None:
             return []

@@ -19,7 +19,7 @@ REMEDY = "delete it and run snakemake"
 
 
 def look_path(results: Path, study: str, testbed: str, repetitions: int) -> Path:
-    """Return the path of the file with the decision after a number of repetitions."""
+    """Return the path of the file that decides, after a number of repetitions, which runs need more."""
     return results / study / testbed / f"look~{repetitions}.json"
 
 

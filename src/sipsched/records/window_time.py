@@ -43,7 +43,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Usable:
-    """The valid part of a run, according to the log of its switches.
+    """The share of a run that is valid, according to the log of its mode switches.
 
     Attributes
     ----------
@@ -175,7 +175,7 @@ def left_out(recorded: WindowsDocument, steal_share: Floats) -> npt.NDArray[np.u
 
 
 def usable(recorded: WindowsDocument) -> Usable:
-    """Compute the valid part of a run from the log of its switches."""
+    """Compute the share of a run that is valid, from the log of its mode switches."""
     steal_share = machine(recorded, spans(recorded)).steal_share
     reasons = left_out(recorded, steal_share)
     blocks = np.array([window.block for window in recorded.design.windows])

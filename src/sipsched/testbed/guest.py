@@ -205,7 +205,7 @@ class GuestTestbed(MachineTestbed):
         self._pid_file.unlink(missing_ok=True)
 
     def _is_gone(self) -> bool:
-        """Return whether QEMU and everything that it created for the guest are gone."""
+        """Return whether QEMU has ended and everything that it created for the guest is removed."""
         return True
 
     def _remove(self) -> None:
