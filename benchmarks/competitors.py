@@ -6,6 +6,7 @@ same round. A round contains each behaviour once. The verdict's limits on compet
 (docs/methodology/competitors.md).
 
     python benchmarks/competitors.py --cps 800 --seconds 90
+    python benchmarks/competitors.py --cps 600 --seconds 90 --sut kamailio-tcp
 """
 
 import argparse
@@ -162,7 +163,7 @@ def loads() -> bool:
 
 
 def perform(
-    campaign: Config, testbed: Testbed, cps: int, folder: Path
+    campaign: Config, testbed: Testbed, sut: str, cps: int, folder: Path
 ) -> tuple[Path, list[Segment]]:
     """Perform the run while the test program competes for the proxy's CPU."""
     ended, received = multiprocessing.Event(), multiprocessing.Queue()
@@ -170,7 +171,7 @@ def perform(
     planted = multiprocessing.Process(target=compete, args=(cpu, ended, received))
     planted.start()
     try:
-        run = Run(testbed.name, "kamailio-udp", "default", 1, 8, cps, 1)
+        run = Run(testbed.name, sut, "default", 1, 8, cps, 1)
         record = acquisition.measure(run, campaign, testbed, folder / "raw")
     finally:
         ended.set()
@@ -229,6 +230,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
+    parser.add_argument("--sut", default="kamailio-udp")
     parser.add_argument("--cps", type=int, default=800)
     parser.add_argument("--seconds", type=float, default=90)
     options = parser.parse_args()
@@ -239,7 +241,9 @@ def main() -> None:
         validity=dict.fromkeys(RULES, Limits(math.inf, math.inf)),
     )
     with tempfile.TemporaryDirectory() as scratch:
-        record, segments = perform(campaign, load_testbed("local"), options.cps, Path(scratch))
+        record, segments = perform(
+            campaign, load_testbed("local"), options.sut, options.cps, Path(scratch)
+        )
         account = read_run(record).account
         print(account)
         print_table(segments, means(record, segments))

@@ -13,11 +13,12 @@ from matplotlib.axes import Axes
 from sipsched.analysis.advice import read_loads
 from sipsched.analysis.intervals import Estimates, Interval
 from sipsched.analysis.predicted import DIFFERENCES, Check, Contrast, Level, by_quantity, check
-from sipsched.analysis.run_table import campaigns_of
+from sipsched.analysis.run_table import Campaign, campaigns_of
 from sipsched.pages.drawing import INK, PAPER, SERIES
 from sipsched.pages.numbers import Number, rounded, told
 from sipsched.pages.parts import Answer, Figure, Heading, Table, Words
 from sipsched.pages.plots import wrapped
+from sipsched.pages.tables import competitors
 from sipsched.records.fitted import Fitted
 from sipsched.records.prediction import PredictedSetting, Predictions, open_predictions
 from sipsched.records.summary_files import open_summary
@@ -39,11 +40,20 @@ MODEL = "Predicted by simulation, not measured"
 
 @dataclass(frozen=True)
 class Found:
-    """The data of the page: the check of the predictions, and the origin of the measurements."""
+    """The data of the page: the check of the predictions, and the campaigns that were measured."""
 
     check: Check
-    provenance: str
-    description: str
+    campaigns: tuple[Campaign, ...] = ()
+
+    @property
+    def provenance(self) -> str:
+        """Return the origin of the measurements."""
+        return "; ".join(dict.fromkeys(campaign.provenance for campaign in self.campaigns))
+
+    @property
+    def description(self) -> str:
+        """Return the descriptions of the measured testbeds."""
+        return "; ".join(dict.fromkeys(campaign.description for campaign in self.campaigns))
 
     @property
     def why_not(self) -> str:
@@ -72,9 +82,7 @@ def read(predictions: Iterable[Path], summaries: Iterable[Path], windows: Iterab
     there = [Path(path) for path in summaries if Path(path).is_file()]
     campaigns = campaigns_of((path.parent.parent.name, open_summary(path)) for path in there)
     loads = read_loads([Path(path) for path in windows if Path(path).is_file()])
-    said = "; ".join(dict.fromkeys(each.provenance for each in campaigns))
-    descriptions = "; ".join(dict.fromkeys(each.description for each in campaigns))
-    return Found(check(chosen, loads, campaigns), said, descriptions)
+    return Found(check(chosen, loads, campaigns), tuple(campaigns))
 
 
 def answer(found: Found) -> Answer:
@@ -110,6 +118,11 @@ def fitted_to(found: Found) -> Words:
             f"({grouped(fitted.messages)} messages) and to nothing else.",
         )
     )
+
+
+def conditions(found: Found) -> Words:
+    """Describe the share of the SPS's CPU time that other programs used in the measured runs."""
+    return competitors(found.campaigns)
 
 
 def heading(found: Found) -> Heading:
