@@ -87,7 +87,7 @@ def main() -> int:
             took = in_minutes(time.time() - began)
             print(*answers(config.pdr_limit), f"This took {took}.", sep="\n")
             print(f"Open: {page.resolve()}", flush=True)
-        missing = find_missing(config, config.records)
+        missing = find_missing(config, config.records, Path("results"))
         wanted = (*missing.runs, *missing.searches)
         line = missing.line(sum(not scripting.may_pass(asked.log) for asked in wanted))
         for text in filter(None, (line, *map(str, missing.unanswered))):

@@ -7,6 +7,7 @@ from pathlib import Path
 from sipsched.plan.config import Config
 from sipsched.plan.run import Point, Run
 from sipsched.records.crossing import read_crossings
+from sipsched.records.look import all_repeats
 from sipsched.records.record import is_recorded
 from sipsched.words import plural
 
@@ -86,15 +87,22 @@ class Missing:
         return f"{what}: snakemake measures {it}"
 
 
-def find_missing(config: Config, raw: Path) -> Missing:
-    """Return the planned measurements of a campaign that have no record."""
+def find_missing(config: Config, raw: Path, results: Path) -> Missing:
+    """Return the planned measurements of a campaign that have no record.
+
+    Parameters
+    ----------
+    results
+        Folder of the decisions about more repetitions (`look`).
+    """
     crossings = read_crossings(raw, config.searches())
-    planned = config.runs(crossings)
+    planned = config.runs(crossings, all_repeats(results, config))
     recorded = {run for run in planned if is_recorded(raw, run)}
     unanswered = []
     for study in config.studies.values():
         for testbed in config.testbeds:
             lost = [point for point in study.searches(testbed) if point not in crossings]
+            # A study has an answer without the added repetitions, which only make intervals narrower.
             lacks = _without(study.runs(testbed, crossings), recorded)
             if lost or lacks:
                 unanswered.append(Unanswered(study.name, testbed, lost[0] if lost else lacks[0]))

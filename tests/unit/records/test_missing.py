@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from sipsched.plan.config import Config, load_config
-from sipsched.plan.loads import AroundCrossing
+from sipsched.plan.loads import AroundCrossing, Precision
+from sipsched.records import look
 from sipsched.records.missing import Missing, find_missing
 
 
@@ -29,7 +30,7 @@ def record(raw: Path, config: Config, *left_out: int) -> None:
 def test_a_complete_campaign_reports_nothing(tmp_path: Path) -> None:
     config = campaign()
     record(tmp_path, config)
-    missing = find_missing(config, tmp_path)
+    missing = find_missing(config, tmp_path, tmp_path / "results")
     assert missing.line(0) == ""
     assert missing.unanswered == ()
 
@@ -37,8 +38,20 @@ def test_a_complete_campaign_reports_nothing(tmp_path: Path) -> None:
 def test_a_study_with_a_run_at_every_point_has_an_answer(tmp_path: Path) -> None:
     config = campaign()
     record(tmp_path, config, 1)
-    missing = find_missing(config, tmp_path)
+    missing = find_missing(config, tmp_path, tmp_path / "results")
     assert missing.line(0) == "1 of 4 runs is missing: snakemake measures it"
+    assert missing.unanswered == ()
+
+
+def test_repetitions_that_a_precision_adds_are_counted(tmp_path: Path) -> None:
+    config = campaign(precision=Precision("k_rcv_mean", 0.05, 2, 6))
+    record(tmp_path, config)
+    decision = look.look_path(tmp_path / "results", "load_sweep", "local", 2)
+    decision.parent.mkdir(parents=True)
+    look.write_look(decision, [(1, 2, 500)])
+    missing = find_missing(config, tmp_path, tmp_path / "results")
+    assert missing.planned == 5
+    assert [(run.cps, run.rep) for run in missing.runs] == [(500, 3)]
     assert missing.unanswered == ()
 
 
@@ -46,7 +59,7 @@ def test_a_study_without_a_run_at_one_point_has_no_answer(tmp_path: Path) -> Non
     config = campaign(modes=("default", "baseline"), cps=(500,))
     runs = config.runs()
     record(tmp_path, config, *(n for n, run in enumerate(runs) if run.mode == "baseline"))
-    missing = find_missing(config, tmp_path)
+    missing = find_missing(config, tmp_path, tmp_path / "results")
     assert missing.line(0) == "2 of 4 runs are missing: snakemake measures them"
     (unanswered,) = missing.unanswered
     assert str(unanswered) == (
@@ -57,7 +70,7 @@ def test_a_study_without_a_run_at_one_point_has_no_answer(tmp_path: Path) -> Non
 
 def test_a_study_without_its_crossing_has_no_answer(tmp_path: Path) -> None:
     config = campaign(cps=AroundCrossing("default", 200, (0,)))
-    missing = find_missing(config, tmp_path)
+    missing = find_missing(config, tmp_path, tmp_path / "results")
     assert missing.line(0) == (
         "1 crossing was not found, and the loads around it not measured: snakemake measures it"
     )
@@ -66,7 +79,7 @@ def test_a_study_without_its_crossing_has_no_answer(tmp_path: Path) -> None:
 
 
 def test_the_line_on_missing_runs_names_the_errors_first(tmp_path: Path) -> None:
-    missing = find_missing(campaign(), tmp_path)
+    missing = find_missing(campaign(), tmp_path, tmp_path / "results")
     assert missing.line(4) == (
         "4 of 4 runs are missing: snakemake measures them once the errors above are put right"
     )
@@ -77,5 +90,8 @@ def test_the_line_on_missing_runs_names_the_errors_first(tmp_path: Path) -> None
 def test_each_testbed_is_checked_separately(tmp_path: Path, left: tuple[int, ...]) -> None:
     config = replace(campaign(), testbeds=("local", "vm"))
     record(tmp_path, campaign(), *left)
-    names = [unanswered.testbed for unanswered in find_missing(config, tmp_path).unanswered]
+    names = [
+        unanswered.testbed
+        for unanswered in find_missing(config, tmp_path, tmp_path / "results").unanswered
+    ]
     assert names == (["local", "vm"] if len(left) == 4 else ["vm"])
