@@ -13,6 +13,7 @@ char LICENSE[] SEC("license") = "GPL";
 
 const volatile __s32 cfg_groups[ACCOUNT_GROUPS] = { 0 }; /* process groups of the proxy */
 const volatile __s32 cfg_own[ACCOUNT_OWN] = { 0 };       /* processes whose descendants belong to sipsched */
+const volatile bool cfg_bursts = false;                  /* whether bursts are written into the ring buffer */
 
 #define PF_KTHREAD     0x00200000
 #define TASK_STOPS     0x00008004 /* __TASK_STOPPED and TASK_FROZEN of the kernel */
@@ -31,6 +32,11 @@ struct {
 	__type(value, struct account_task);
 } tasks SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, ACCOUNT_RING_BYTES);
+} kept SEC(".maps");
+
 struct account_cpu cpus[ACCOUNT_CPUS];
 struct account_wait worst_wait;
 struct account_stop worst_stop;
@@ -38,6 +44,7 @@ struct account_gap gaps[ACCOUNT_GAPS];
 __s64 proxy_running; /* number of the proxy's tasks that are on a CPU */
 __u64 gap_since_ns;  /* time since which no task of the proxy has been on a CPU */
 __u64 tasks_lost;    /* how often the table had no room for a task */
+__u64 bursts_lost;   /* how often the ring buffer had no room for a burst */
 bool ending;         /* whether `settle` ends (true) or begins (false) the account */
 
 static const struct account_task no_task = { 0 };
@@ -279,6 +286,42 @@ static __always_inline void proxy_ends(struct account_task *entry, __u32 cpu, __
 		gap_since_ns = now;
 }
 
+/*
+ * Write a burst into the ring buffer. BPF_RB_NO_WAKEUP is necessary, because a wakeup inside a context switch would change
+ * the schedule. sipaccount reads the ring buffer periodically instead.
+ */
+static __always_inline void keep_burst(struct task_struct *task, __s32 pid, __u32 number, __u32 part,
+				       __u64 from, __u64 to)
+{
+	struct account_kept *burst;
+
+	if (!cfg_bursts || to - from < ACCOUNT_BURST_NS)
+		return;
+	burst = bpf_ringbuf_reserve(&kept, sizeof(*burst), 0);
+	if (!burst) {
+		__sync_fetch_and_add(&bursts_lost, 1);
+		return;
+	}
+	burst->from_ns = from;
+	burst->to_ns = to;
+	burst->pid = pid;
+	burst->cpu = number;
+	burst->part = part;
+	if (task)
+		bpf_probe_read_kernel(burst->comm, sizeof(burst->comm), task->comm);
+	else
+		burst->comm[0] = '\0';
+	bpf_ringbuf_submit(burst, BPF_RB_NO_WAKEUP);
+}
+
+/* Keep the burst of the task that ran until now, unless the CPU was idle or the task belongs to the proxy. */
+static __always_inline void keep_task(const struct account_cpu *cpu, __u32 number, struct task_struct *task,
+				      __u64 now)
+{
+	if (cpu->part != PART_idle && cpu->part != PART_proxy)
+		keep_burst(task, task->pid, number, cpu->part, cpu->since_ns, now);
+}
+
 /* Add the time and the burst of the task that ran until now. */
 static __always_inline void end_burst(struct account_cpu *cpu, __u32 number, struct account_task *entry,
 				      struct task_struct *task, __u64 now)
@@ -327,6 +370,7 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 		return 0;
 	now = bpf_ktime_get_ns();
 	charge(cpu, now);
+	keep_task(cpu, number, prev, now);
 	key = cpu->key;
 	entry = key ? bpf_map_lookup_elem(&tasks, &key) : NULL;
 	if (entry) {
@@ -365,38 +409,58 @@ int BPF_PROG(on_wakeup_new, struct task_struct *task)
 	return woken(task);
 }
 
-#define ON_INTERRUPT(what, change)                                       \
-	struct account_cpu *cpu = cpu_state(bpf_get_smp_processor_id()); \
-                                                                         \
-	if (cpu) {                                                       \
-		charge(cpu, bpf_ktime_get_ns());                         \
-		if ((change) > 0 || cpu->what)                           \
-			cpu->what += (change);                           \
-	}                                                                \
-	return 0
-
 SEC("tp_btf/irq_handler_entry")
 int BPF_PROG(on_irq, int irq, struct irqaction *action)
 {
-	ON_INTERRUPT(irqs, 1);
+	struct account_cpu *cpu = cpu_state(bpf_get_smp_processor_id());
+
+	if (cpu) {
+		charge(cpu, bpf_ktime_get_ns());
+		cpu->irqs++;
+	}
+	return 0;
 }
 
 SEC("tp_btf/irq_handler_exit")
 int BPF_PROG(on_irq_end, int irq, struct irqaction *action, int result)
 {
-	ON_INTERRUPT(irqs, -1);
+	struct account_cpu *cpu = cpu_state(bpf_get_smp_processor_id());
+
+	if (cpu) {
+		charge(cpu, bpf_ktime_get_ns());
+		if (cpu->irqs)
+			cpu->irqs--;
+	}
+	return 0;
 }
 
 SEC("tp_btf/softirq_entry")
 int BPF_PROG(on_softirq, unsigned int vector)
 {
-	ON_INTERRUPT(softirqs, 1);
+	struct account_cpu *cpu = cpu_state(bpf_get_smp_processor_id());
+
+	if (cpu) {
+		charge(cpu, bpf_ktime_get_ns());
+		if (!cpu->softirqs++)
+			cpu->softirq_ns = cpu->charged_ns;
+	}
+	return 0;
 }
 
 SEC("tp_btf/softirq_exit")
 int BPF_PROG(on_softirq_end, unsigned int vector)
 {
-	ON_INTERRUPT(softirqs, -1);
+	__u32 number = bpf_get_smp_processor_id();
+	struct account_cpu *cpu = cpu_state(number);
+
+	if (!cpu)
+		return 0;
+	charge(cpu, bpf_ktime_get_ns());
+	if (!cpu->softirqs)
+		return 0; /* the softirq began before the account */
+	if (!--cpu->softirqs)
+		keep_burst(NULL, vector, number, PART_softirq, cpu->softirq_ns, cpu->charged_ns);
+	return 0;
 }
 
 /*
@@ -426,6 +490,7 @@ int settle(void *context)
 	if (!cpu_state(number))
 		return 0;
 	charge(cpu, now);
+	keep_task(cpu, number, task, now);
 	key = cpu->key;
 	entry = key ? bpf_map_lookup_elem(&tasks, &key) : NULL;
 	if (entry)

@@ -13,6 +13,8 @@
 #define ACCOUNT_BURSTS 8  /* number of the latest bursts of competitors that are kept per CPU */
 #define ACCOUNT_GAPS   64 /* number of the longest gaps that are kept; in a gap, no task of the proxy ran */
 #define ACCOUNT_COMM   16
+/* Size of the ring buffer for kept bursts, a power of two. Each burst needs 48 bytes, so 87,381 bursts have room. */
+#define ACCOUNT_RING_BYTES (4 * 1024 * 1024)
 
 #define ACCOUNT_GAP_NS   10000000 /* shorter gaps are discarded */
 #define ACCOUNT_BURST_NS 20000    /* a shorter burst is discarded, because it cannot explain a long wait */
@@ -61,6 +63,15 @@ struct account_burst {
 	__u64 from_ns, to_ns;
 };
 
+/* A burst of a task outside the proxy, or of a softirq, in the ring buffer. */
+struct account_kept {
+	__u64 from_ns, to_ns;
+	char comm[ACCOUNT_COMM]; /* empty for a softirq */
+	__s32 pid;               /* number of the softirq if `part` is PART_softirq */
+	__u16 cpu;
+	__u16 part;
+};
+
 struct account_cpu {
 	__u64 started_ns, ended_ns; /* times of the first and last event; 0 before this event */
 	__u64 charged_ns;           /* `ns` contains the time until this instant */
@@ -70,6 +81,7 @@ struct account_cpu {
 	__u64 key, since_ns, net_ns;
 	__u32 part;
 	__u32 irqs, softirqs; /* nesting depth of interrupts and softirqs */
+	__u64 softirq_ns;     /* time at which the current softirq began */
 	__u32 next_burst;
 	struct account_burst bursts[ACCOUNT_BURSTS];
 };

@@ -3,7 +3,8 @@
  * sipaccount assigns all time of some CPUs to its users, and reports which programs kept a proxy from running.
  *
  * USAGE
- *   sipaccount --cpu N [--cpu N ...] [--group PGID ...] [--own PID ...] [--sample MS] --report FILE --ready FILE
+ *   sipaccount --cpu N [--cpu N ...] [--group PGID ...] [--own PID ...] [--sample MS] [--bursts FILE]
+ *              --report FILE --ready FILE
  *
  * WHAT IT DOES
  *   sipaccount attaches the programs of account.bpf.c, starts counting, and creates the file of --ready. At SIGTERM or
@@ -19,6 +20,12 @@
  *               realtime and fair competitors had used on all the CPUs until then. Both are empty without --sample
  *     tasks_lost     how often the table had no room for a task
  *     runs, run_ns   number and total time of the BPF programs' runs, if the kernel counts them (kernel.bpf_stats_enabled)
+ *   With --bursts, sipaccount also writes every burst of at least 20 us of a softirq, and of a task that is not of the proxy.
+ *   The file is one JSON object with one line per burst:
+ *     bursts    entries `[cpu, from, to, owner, name, pid]`, per CPU in the order of their ends (CLOCK_MONOTONIC in ns). `owner`
+ *               is a name of account.h. A softirq has its kernel name and the pid 0. A burst of a task includes the interrupts
+ *               and softirqs during the burst
+ *     lost      the number of bursts for which the ring buffer had no room
  *   Descendants of --own and tasks in sipsched's control groups count as sipsched's programs. sipaccount pins nothing.
  *   The exit code is 0 on success, 1 with one line on stderr for an error, and 2 for wrong usage.
  *
@@ -46,15 +53,20 @@
 #define STEAL_FIELD   8 /* position of the steal time in a line of /proc/stat; the CPU's name has position 1 */
 #define LINE_BYTES    512
 #define SAMPLES_MORE  1024 /* number of entries that are allocated together */
+#define DRAIN_MS      100  /* time between two reads of the ring buffer without --sample */
 
+#define SOFTIRQS        (sizeof(softirq_names) / sizeof(*softirq_names))
 #define PART_NAME(name) #name,
 static const char *const part_names[] = { ACCOUNT_PARTS(PART_NAME) };
+/* The softirqs in the order of include/linux/interrupt.h, as /proc/softirqs names them. */
+static const char *const softirq_names[] = { "HI",       "TIMER",   "NET_TX", "NET_RX",  "BLOCK",
+					     "IRQ_POLL", "TASKLET", "SCHED",  "HRTIMER", "RCU" };
 
 struct settings {
 	bool cpu[ACCOUNT_CPUS];
 	int groups[ACCOUNT_GROUPS], own[ACCOUNT_OWN];
 	int cpu_count, group_count, own_count, sample_ms;
-	const char *report, *ready;
+	const char *report, *ready, *bursts;
 };
 
 struct seen {
@@ -65,6 +77,13 @@ struct seen {
 struct samples {
 	__u64 *t_ns, *competed_ns;
 	size_t count, room;
+};
+
+/* The file of bursts, and the ring buffer from which they come. Both are NULL without --bursts. */
+struct burst_file {
+	FILE *file;
+	struct ring_buffer *ring;
+	unsigned long long count;
 };
 
 /* Read the stolen time of each CPU in ticks. */
@@ -127,20 +146,75 @@ static bool add_sample(struct samples *samples, __u64 now, __u64 competed)
 	return true;
 }
 
-/* Wait for a signal. Take samples while waiting. */
-static int wait_and_sample(const struct settings *settings, const struct account_bpf *object,
-			   const sigset_t *signals, struct samples *samples)
+static int write_burst(void *context, void *data, size_t size)
 {
-	const struct timespec pause = { .tv_sec = settings->sample_ms / 1000,
-					.tv_nsec = settings->sample_ms % 1000 * 1000000L };
+	struct burst_file *bursts = context;
+	const struct account_kept *burst = data;
+	bool is_softirq = burst->part == PART_softirq;
+	char comm[ACCOUNT_COMM + 1] = { 0 };
+
+	(void)size;
+	memcpy(comm, burst->comm, ACCOUNT_COMM);
+	if (is_softirq)
+		snprintf(comm, sizeof(comm), "%s",
+			 (size_t)burst->pid < SOFTIRQS ? softirq_names[burst->pid] : "?");
+	fprintf(bursts->file, "%s\n[%u, %llu, %llu, \"%s\", ", bursts->count++ ? "," : "", burst->cpu,
+		(unsigned long long)burst->from_ns, (unsigned long long)burst->to_ns,
+		part_names[burst->part]);
+	write_json_string(bursts->file, comm);
+	fprintf(bursts->file, ", %d]", is_softirq ? 0 : burst->pid);
+	return 0;
+}
+
+/* Open the file of bursts and the ring buffer. Return 0, or an error number. */
+static int open_bursts(const struct settings *settings, const struct account_bpf *object,
+		       struct burst_file *bursts)
+{
+	if (!settings->bursts)
+		return 0;
+	bursts->file = fopen(settings->bursts, "we");
+	if (!bursts->file)
+		return errno;
+	fprintf(bursts->file, "{\"version\": 1, \"bursts\": [");
+	bursts->ring = ring_buffer__new(bpf_map__fd(object->maps.kept), write_burst, bursts, NULL);
+	return bursts->ring ? 0 : errno;
+}
+
+static void drain_bursts(struct burst_file *bursts)
+{
+	if (bursts->ring)
+		ring_buffer__consume(bursts->ring);
+}
+
+/* Complete the file of bursts. Return 0, or an error number. */
+static int close_bursts(const struct account_bpf *object, struct burst_file *bursts)
+{
+	bool failed;
+
+	drain_bursts(bursts);
+	ring_buffer__free(bursts->ring);
+	if (!bursts->file)
+		return 0;
+	fprintf(bursts->file, "\n], \"lost\": %llu}\n", (unsigned long long)object->bss->bursts_lost);
+	failed = ferror(bursts->file);
+	return fclose(bursts->file) || failed ? EIO : 0;
+}
+
+/* Wait for a signal. Take samples and write bursts while waiting. */
+static int wait_and_sample(const struct settings *settings, const struct account_bpf *object,
+			   const sigset_t *signals, struct samples *samples, struct burst_file *bursts)
+{
+	int period_ms = settings->sample_ms ? settings->sample_ms : DRAIN_MS;
+	const struct timespec pause = { .tv_sec = period_ms / 1000, .tv_nsec = period_ms % 1000 * 1000000L };
 	int signal;
 
-	if (!settings->sample_ms)
+	if (!settings->sample_ms && !settings->bursts)
 		return sigwait(signals, &signal);
 	do {
 		__u64 now = clock_ns();
 
-		if (!add_sample(samples, now, competed_ns(settings, object, now)))
+		drain_bursts(bursts);
+		if (settings->sample_ms && !add_sample(samples, now, competed_ns(settings, object, now)))
 			return ENOMEM;
 	} while (sigtimedwait(signals, NULL, &pause) < 0);
 	return 0;
@@ -349,24 +423,28 @@ static bool count(const struct settings *settings, struct account_bpf *object, c
 {
 	unsigned long long stolen[ACCOUNT_CPUS] = { 0 }, before[ACCOUNT_CPUS] = { 0 };
 	struct samples samples = { 0 };
-	int error = settle_all(settings, object);
+	struct burst_file bursts = { 0 };
+	int unwritten = open_bursts(settings, object, &bursts), error = settle_all(settings, object);
 	__u64 ended;
 	bool good = false;
 
 	read_stolen(before);
-	if (!error && !write_ready(settings->ready))
+	if (!error && !unwritten && !write_ready(settings->ready))
 		return false;
-	if (!error)
-		error = wait_and_sample(settings, object, signals, &samples);
+	if (!error && !unwritten)
+		error = wait_and_sample(settings, object, signals, &samples, &bursts);
 	object->bss->ending = true;
 	error = error ? error : settle_all(settings, object);
 	ended = clock_ns();
 	read_stolen(stolen);
 	account_bpf__detach(object);
+	unwritten = unwritten ? unwritten : close_bursts(object, &bursts);
 	for (int cpu = 0; cpu < ACCOUNT_CPUS; cpu++)
 		stolen[cpu] = stolen[cpu] > before[cpu] ? stolen[cpu] - before[cpu] : 0;
 	if (error)
 		complain("cannot count on all CPUs: %s (are they online?)", strerror(error));
+	else if (unwritten)
+		complain("cannot write %s: %s", settings->bursts, strerror(unwritten));
 	else
 		good = write_report(settings, object, ended, stolen, &samples);
 	free(samples.t_ns);
@@ -377,13 +455,10 @@ static bool count(const struct settings *settings, struct account_bpf *object, c
 static bool read_options(int argc, char **argv, struct settings *settings)
 {
 	static const struct option options[] = {
-		{ "cpu", required_argument, NULL, 'c' },
-		{ "group", required_argument, NULL, 'g' },
-		{ "own", required_argument, NULL, 'o' },
-		{ "report", required_argument, NULL, 'r' },
-		{ "ready", required_argument, NULL, 'y' },
-		{ "sample", required_argument, NULL, 's' },
-		{ 0 },
+		{ "cpu", required_argument, NULL, 'c' },    { "group", required_argument, NULL, 'g' },
+		{ "own", required_argument, NULL, 'o' },    { "report", required_argument, NULL, 'r' },
+		{ "ready", required_argument, NULL, 'y' },  { "sample", required_argument, NULL, 's' },
+		{ "bursts", required_argument, NULL, 'b' }, { 0 },
 	};
 	int option;
 
@@ -399,6 +474,8 @@ static bool read_options(int argc, char **argv, struct settings *settings)
 			settings->own[settings->own_count++] = number;
 		} else if (option == 's' && number > 0) {
 			settings->sample_ms = number;
+		} else if (option == 'b') {
+			settings->bursts = optarg;
 		} else if (option == 'r') {
 			settings->report = optarg;
 		} else if (option == 'y') {
@@ -420,7 +497,7 @@ int main(int argc, char **argv)
 
 	if (!read_options(argc, argv, &settings)) {
 		complain("usage: sipaccount --cpu N [--cpu N ...] [--group PGID ...] [--own PID ...] "
-			 "[--sample MS] "
+			 "[--sample MS] [--bursts FILE] "
 			 "--report FILE --ready FILE");
 		return EXIT_USAGE;
 	}
@@ -436,7 +513,11 @@ int main(int argc, char **argv)
 		object->rodata->cfg_groups[i] = settings.groups[i];
 	for (int i = 0; i < ACCOUNT_OWN; i++)
 		object->rodata->cfg_own[i] = settings.own[i];
+	object->rodata->cfg_bursts = settings.bursts != NULL;
 	bpf_program__set_autoattach(object->progs.settle, false);
+	/* without --bursts, the ring buffer is unused and has the smallest size, a page */
+	if (!settings.bursts)
+		bpf_map__set_max_entries(object->maps.kept, (__u32)sysconf(_SC_PAGESIZE));
 	error = -account_bpf__load(object);
 	error = error ? error : -account_bpf__attach(object);
 	if (error)
