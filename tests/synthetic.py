@@ -31,6 +31,7 @@ from sipsched.records import (
     summary_variables,
     trace,
 )
+from sipsched.records.bursts import BURSTS_FILE
 from sipsched.records.conversion import as_part
 from sipsched.records.crossing import SearchRecord
 from sipsched.records.load_report import GeneratorReport, OfferedLoad, Requests, Sends
@@ -58,6 +59,8 @@ FIDELITY = (
 )
 DESCRIPTION = "No machine: records written by tests/synthetic.py."
 KINDS = (1, 2, 3, 4, 5, 6)
+Burst = tuple[int, int, int, str, str, int]
+"""A line of `bursts.json.zst`: CPU, start, end, owner, name and thread id."""
 START_NS = 3_000_000_000_000
 SNMP = """\
 Ip: Forwarding DefaultTTL
@@ -214,6 +217,12 @@ def encode(records: npt.NDArray[Any], mode: int = 2, **header: Any) -> bytes:
     return head.tobytes() + records.tobytes()
 
 
+def encode_bursts(bursts: Sequence[Burst], lost: int = 0) -> bytes:
+    """Return the text that sipaccount writes for bursts."""
+    lines = ",\n".join(json.dumps(burst) for burst in bursts)
+    return f'{{"version": 1, "bursts": [\n{lines}\n], "lost": {lost}}}\n'.encode()
+
+
 def compress(data: bytes) -> bytes:
     """Compress as a stream of unknown length, as the zstd program does with a pipe."""
     compressor = zstandard.ZstdCompressor(level=3).compressobj()
@@ -273,12 +282,15 @@ def write_record(
     scheduler: dict[str, Any] | None = None,
     wait: float = 1.0,
     crossover: CrossoverReport | None = None,
+    bursts: Sequence[Burst] | None = None,
+    bursts_lost: int = 0,
 ) -> Path:
     """Write a complete run record and return its directory.
 
     `drops` messages are refused, and `resent` messages are sent again later. `records` replaces the
     sampled trace records. Modes have the same arrivals. `wait` scales every wait in the queue. `crossover`
-    is this part of run.json; `write_comparison` writes a complete crossover run.
+    is this part of run.json; `write_comparison` writes a complete crossover run. `bursts` and `bursts_lost`
+    are the content of `bursts.json.zst`; without bursts, the record lacks this file.
     """
     rng = np.random.default_rng([seed, run.threads, run.cps, run.rep])
     if records is None:
@@ -293,6 +305,8 @@ def write_record(
     directory.mkdir(parents=True)
     if mode:
         (directory / "trace.bin.zst").write_bytes(compress(encode(records, mode)))
+    if bursts is not None:
+        (directory / BURSTS_FILE).write_bytes(compress(encode_bursts(bursts, bursts_lost)))
     requests = {"INVITE": Sends(calls, resent)}
     document = RunDocument(
         run=run,

@@ -100,7 +100,10 @@ class Runs(Catalogue):
         """
         opened = ((run, messages.open_messages(self.messages_file(run))) for run in self.runs)
         placed = (
-            (place_in_time(ds, run), self.in_force(run, ds["t_arr"].to_numpy()).mode)
+            (
+                place_in_time(ds, run, self.records / run.path),
+                self.in_force(run, ds["t_arr"].to_numpy()).mode,
+            )
             for run, ds in opened
         )
         return slowest(placed, self.modes, count)

@@ -244,6 +244,7 @@ def test_the_explanation_names_the_longest_part(times, part, words):
         sent_us=wait + service,
         off_us=np.array([times.get("off", 0.0)]),
         worker=np.array([0]),
+        bursts=None,
     )
     text = explain(one, 0)
     assert part in text and f"{words} µs" in text

@@ -4,12 +4,14 @@ import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from sipsched.errors import SipschedError, StableError
 from sipsched.measure.counting import ReportingProgram
+from sipsched.records.bursts import BURSTS_FILE
 from sipsched.records.conversion import as_part
 from sipsched.records.cpu_report import Account, AccountReport, Competitor, CpuParts
 from sipsched.records.probe_report import ProbeReport
@@ -19,6 +21,7 @@ from sipsched.testbed.host import Host, Process
 
 PROGRAM = "sipaccount"
 MOST_COMPETITORS = 5
+ZSTD_LEVEL = 1
 SAMPLE_MS = 50
 """Time between two samples in ms. It is much shorter than a window of a run that compares modes."""
 COUNTED, IDLE_CLASS = ("realtime", "fair"), ("idle_class",)
@@ -69,6 +72,8 @@ class CpuAccount:
         The processes on the SPS: the proxy, and its front end.
     sampled
         Whether the program also samples the competitors' CPU time during the load.
+    with_bursts
+        Whether the program also writes the bursts of all other tasks and of softirqs; see `fetch_bursts`.
     """
 
     def __init__(
@@ -80,8 +85,10 @@ class CpuAccount:
         limit_s: float,
         *,
         sampled: bool = False,
+        with_bursts: bool = False,
     ) -> None:
         self._sps, self._hosts, self._proxy, self._sampled = sps, hosts, proxy, sampled
+        self._bursts = sps.workdir / f"{PROGRAM}.bursts" if with_bursts else None
         self._cpus, self._program = cpus, ReportingProgram(sps, "probe", PROGRAM, limit_s)
         self._moved = self._tracers = 0
         self._found: tuple[str, Any] = ("nothing was offered", None)
@@ -124,6 +131,16 @@ class CpuAccount:
                 reason = str(error)
         return AccountReport(reason, account, self._moved, self._tracers)
 
+    def fetch_bursts(self, folder: Path) -> None:
+        """Compress the bursts on the host, and copy them to a folder. Without an account, no bursts exist."""
+        if self._bursts is None or self._found[0]:
+            return
+        compressed = self._sps.workdir / BURSTS_FILE
+        zstd = ["zstd", "-q", "-f", f"-{ZSTD_LEVEL}", "--rm", str(self._bursts)]
+        self._sps.run([*zstd, "-o", str(compressed)], timeout_s=120)
+        self._sps.get_file(compressed, folder / BURSTS_FILE)
+        self._sps.run(["rm", "-f", str(compressed)])
+
     def competed(self) -> Competed | None:
         """Return the samples of the competitors' CPU time, or None if `sampled` is false."""
         reason, content = self._found
@@ -140,6 +157,8 @@ class CpuAccount:
         options += [text for pid in self._connections() for text in ("--own", pid)]
         if self._sampled:
             options += ["--sample", str(SAMPLE_MS)]
+        if self._bursts is not None:
+            options += ["--bursts", str(self._bursts)]
         return self._program.start(options, self._proxy)
 
     def _connections(self) -> list[str]:

@@ -150,7 +150,7 @@ class _Acquisition:
             # In a run that compares modes, the counts mix the waiting of all modes, so
             # they are not taken.
             factors = None if switcher else FactorCounts(sps, serving.processes, self.limit_s)
-            account = serving.account(sampled=switcher is not None)
+            account = serving.account(sampled=switcher is not None, with_bursts=serving.traced)
             during = [account.counting()]
             if factors:
                 during.append(factors.counting())
@@ -160,6 +160,7 @@ class _Acquisition:
             fetching = beside.submit(serving.generator.fetch, hosts, "uac", self.record.folder)
             logging = beside.submit(serving.record_proxy_log)
             probe = serving.probe.end(self.record.folder)
+            account.fetch_bursts(self.record.folder)
             fetching.result()
             log = logging.result()
             self._mark("fetched")

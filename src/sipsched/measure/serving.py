@@ -77,6 +77,8 @@ class Serving:
     ----------
     proxy_process, probe
         The running proxy and its probe, after `start`.
+    traced
+        Whether the probe writes a trace of single messages.
     """
 
     proxy_process: Process
@@ -106,6 +108,7 @@ class Serving:
         self.transport = SipTransport.of(self.sut)
         self.generator = Sipload()
         probe = self.sut.probe or config.probe
+        self.traced = probe != "off"
         self._needs = HostNeeds(self.sut, self.proxy, self.point, self.transport, probe)
         self._probing = Probing(
             hosts, self.sut, self.proxy.program, probe, limit_s, controlled=controlled
@@ -133,10 +136,17 @@ class Serving:
         """The processes of the proxy and its front end, after `start`."""
         return (self.proxy_process, *([self._front.process] if self._front else []))
 
-    def account(self, *, sampled: bool = False) -> CpuAccount:
+    def account(self, *, sampled: bool = False, with_bursts: bool = False) -> CpuAccount:
         """Return an account of the SPS's CPU time that has not started to count. Call `start` first."""
-        hosts, sps = self.hosts.all, self.hosts.sps
-        return CpuAccount(sps, hosts, self.processes, self.cpus, self._limit_s, sampled=sampled)
+        return CpuAccount(
+            self.hosts.sps,
+            self.hosts.all,
+            self.processes,
+            self.cpus,
+            self._limit_s,
+            sampled=sampled,
+            with_bursts=with_bursts,
+        )
 
     def clear_hosts(self) -> None:
         """Stop the processes of earlier runs, and check programs, memory and free ports on all hosts.

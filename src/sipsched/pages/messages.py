@@ -12,6 +12,7 @@ from sipsched.pages.capacities import estimate
 from sipsched.pages.explore.ccdf import ccdf
 from sipsched.pages.explore.heat import heat_map
 from sipsched.pages.explore.lanes import lanes
+from sipsched.pages.explore.ran import who_ran
 from sipsched.pages.explore.timeline import Messages, provenance, read_messages
 from sipsched.pages.explore.waterfall import STAGES, slow_way, waterfall
 from sipsched.pages.numbers import in_us
@@ -228,9 +229,12 @@ def ways(found: Found) -> Several:
 
 
 def around(found: Found) -> Several:
-    """Draw the recorded work on the CPUs while a slow message waited, and describe the account of the run."""
+    """Draw the recorded work on the CPUs while a slow message waited, and list who ran while the slowest waited."""
     drawn = _several(lanes(found.shown[0]) if found.shown else None, found, NOTHING)
-    return Several((*drawn.parts, Words((account_words(found.account),)))) if found.shown else drawn
+    if not found.shown:
+        return drawn
+    ran = who_ran(found.shown, _provenance(found))
+    return Several((*drawn.parts, ran, Words((account_words(found.account),))))
 
 
 def account_words(account: Account | None) -> str:

@@ -24,8 +24,9 @@ REDUCED_FILE = "reduced.json"
 VERSION = 2
 SUMMARY_FILE = "summary.nc.zst"
 WINDOWS_FILE, REDUCED_WINDOWS_FILE = "windows.nc", "windows.nc.zst"
-LEFT_OUT = ("trace.bin.zst", "uac.calls.zst")
-"""Files whose size grows with the number of messages. A reduced record lacks these files."""
+LEFT_OUT = ("trace.bin.zst", "uac.calls.zst", "bursts.json.zst")
+"""Files that a reduced record lacks. Their size grows with the length of the run. `bursts.json.zst` also names other
+programs of the machine."""
 LEVEL = 19
 REMEDY = "take the record from the campaign it was reduced from"
 REASON = "the trace was left out of this record to make it smaller"

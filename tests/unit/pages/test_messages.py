@@ -8,7 +8,8 @@ import synthetic
 from page_text import text
 
 from sipsched.pages import messages as page
-from sipsched.pages.parts import Figure, Words
+from sipsched.pages.parts import Figure, Table, Words
+from sipsched.records.bursts import BURSTS_FILE
 from sipsched.records.cpu_report import Account, CpuParts
 
 
@@ -62,6 +63,21 @@ def test_the_account_of_cpu_time_names_every_user():
         assert f"{user} {share} %" in text
     assert "hypervisor" not in text
     assert "not recorded" in page.account_words(None)
+
+
+def test_the_page_names_who_ran_while_the_slowest_messages_waited(tmp_path):
+    start, end = synthetic.START_NS, synthetic.START_NS + 10**9
+    for rep in (1, 2):
+        bursts = [(cpu, start, end, "fair", "backup", 7) for cpu in range(8)]
+        synthetic.write_record(tmp_path / "raw", synthetic.Run(rep=rep), bursts=bursts)
+    found = read(tmp_path)
+    (table,) = (part for part in page.around(found).parts if isinstance(part, Table))
+    assert table.rows[0][0] == "backup" and table.rows[0][-1] == "100.0 %"
+    assert "backup (other program)" in text(page.around(found))
+    # a record without the file, as in recorded/, stays readable
+    for path in (tmp_path / "raw").rglob(BURSTS_FILE):
+        path.unlink()
+    assert "not recorded" in text(page.around(read(tmp_path)))
 
 
 def test_the_folder_with_more_loads_is_shown(tmp_path):

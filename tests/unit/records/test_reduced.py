@@ -9,6 +9,7 @@ from synthetic import Run, rewrite, write_comparison, write_record
 from sipsched.errors import StableError
 from sipsched.plan.run import Run as PlannedRun
 from sipsched.records import run_summary, summary_files, windows
+from sipsched.records.bursts import BURSTS_FILE
 from sipsched.records.messages import messages_from_record, open_messages, write_messages
 from sipsched.records.reduced import REASON, REDUCED_FILE, identity, reduce
 from sipsched.records.verification import verify
@@ -31,7 +32,9 @@ def computed(run: PlannedRun, raw: Path, results: Path) -> None:
 @pytest.fixture
 def campaign(tmp_path: Path) -> Path:
     raw = tmp_path / "raw"
-    write_comparison(raw, RUN, {"default": 1.0, "batch": 2.0}, total_s=12.0)
+    record = write_comparison(raw, RUN, {"default": 1.0, "batch": 2.0}, total_s=12.0)
+    (record / BURSTS_FILE).write_bytes(b"bursts")
+    rewrite(record)
     computed(RUN, raw, tmp_path / "results")
     reduce(raw / RUN.path, tmp_path / "results" / RUN.path, tmp_path / "small" / RUN.path)
     return tmp_path
@@ -52,7 +55,8 @@ def test_a_reduced_record_gives_the_same_numbers(campaign: Path) -> None:
             before["record"] = before["record"].copy(data=attrs["record"])
         xr.testing.assert_identical(before, after)
     there = {path.name for path in (campaign / "small" / RUN.path).iterdir()}
-    assert {"trace.bin.zst", "uac.calls.zst"}.isdisjoint(there)
+    # the bursts name programs of other users
+    assert {"trace.bin.zst", "uac.calls.zst", BURSTS_FILE}.isdisjoint(there)
     assert {"run.json", "windows.json.zst", REDUCED_FILE} <= there
 
 

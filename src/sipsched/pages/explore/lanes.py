@@ -1,12 +1,16 @@
-"""The recorded work on the CPUs while a slow message waited: a lane per worker, and one for the kernel."""
+"""The recorded work on the CPUs while a slow message waited: lanes of the kernel, of the workers and of others."""
+
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
 
 from sipsched.pages.drawing import GRID, INK, PAPER, SERIES, Layout, legend, themed, titled
+from sipsched.pages.explore.ran import named, ran_words
 from sipsched.pages.explore.timeline import US, Messages, name_of, provenance
 from sipsched.pages.parts import Figure
+from sipsched.records.bursts import SHORTEST_US, Program
 from sipsched.records.frames import KIND_NAMES
 from sipsched.words import number, plural
 
@@ -17,6 +21,12 @@ LETTER_IN = 0.086
 MARGIN = 0.15
 """The stretch before and after the message in the figure, as a share of the message's time."""
 UNSEEN = "nothing recorded"
+OTHERS: dict[str, tuple[str, int]] = {
+    **dict.fromkeys(("softirq", "kernel"), ("softirq or kernel thread", 2)),
+    **dict.fromkeys(("realtime", "fair", "idle_class"), ("another program", 7)),
+    "own": ("a program of sipsched", 6),
+}
+"""Per owner of a burst, its name in the legend and its colour in `SERIES`."""
 LEAST = 0.005
 """Smallest share of the wait that the page mentions."""
 
@@ -51,8 +61,11 @@ def lanes(messages: Messages, place: int | None = None) -> Figure | None:
         for name, (starts, ends) in steps.items()
     }
     workers = sorted(set(messages.worker[inside["service"]].tolist()))
-    names = ["the message", "kernel receives", *(f"worker {each}" for each in workers), UNSEEN]
-    gaps = unseen(messages, begin, float(messages.taken_us[place]))
+    others = other_bursts(messages, place, left, right)
+    names = ["the message", "kernel receives", *(f"worker {each}" for each in workers)]
+    names += [] if others is None else [f"others on CPU {messages.cpu[place]}"]
+    names.append(UNSEEN)
+    gaps = unseen(messages, begin, float(messages.taken_us[place]), others=others or ())
 
     def draw(layout: Layout) -> str:
         canvas, grid = layout.panels(1, 1, 0.6 + 0.28 * len(names), above_in=0.5)
@@ -68,6 +81,18 @@ def lanes(messages: Messages, place: int | None = None) -> Figure | None:
             row = 2 + workers.index(int(messages.worker[one]))
             _draw_service(axis, messages, int(one), row, begin, outlined=int(one) == place)
             _write_kind(axis, messages, int(one), row, begin, (left, right), layout)
+        for start, stop, program in others or ():
+            row, (label, series) = len(names) - 2, OTHERS[program.owner]
+            bars = axis.barh(
+                *(row, stop - start),
+                left=start - begin,
+                height=0.7,
+                color=SERIES[series],
+                label=label,
+            )
+            titled(bars[0], [f"{named(program)}: {number(stop - start)} µs"])
+            if _has_room(layout, stop - start, right - left, program.name):
+                _write(axis, program.name, row, (start + stop) / 2 - begin)
         axis.set_xlim(left - begin, right - begin)
         axis.set_yticks(range(len(names)), names)
         axis.set_ylim(len(names) - 0.4, -0.6)
@@ -83,13 +108,45 @@ def lanes(messages: Messages, place: int | None = None) -> Figure | None:
         "the 99th percentile.",
         reading="A bar of a worker begins when the worker takes a message from the socket's queue and ends when "
         "the driver has the sent message. The part off CPU is drawn pale, at the end of the service: its length is "
-        "recorded, and its position is not. The last lane shows stretches of the wait without any recorded work.",
+        "recorded, and its position is not. "
+        + ("" if others is None else "The lane of the others shows other programs and softirqs. ")
+        + "The last lane shows stretches of the wait without any recorded work.",
         seen=(_words(messages, place),),
         provenance=provenance([messages]),
     )
 
 
-def unseen(messages: Messages, start_us: float, end_us: float, *, certain: bool = False) -> Values:
+def other_bursts(
+    messages: Messages, place: int, start_us: float, end_us: float
+) -> list[tuple[float, float, Program]] | None:
+    """List the bursts of other programs on the CPU of a message; None if the record has no bursts.
+
+    Returns
+    -------
+    list
+        Start and end in µs since the first arrival, clipped to the stretch, and the program of each burst.
+    """
+    bursts = messages.bursts
+    if bursts is None:
+        return None
+    start, end = (messages.start_ns + round(us * 1000) for us in (start_us, end_us))
+    some = bursts.during(int(messages.cpu[place]), start, end)
+    starts, ends = (
+        (np.clip(times[some], start, end) - messages.start_ns) / 1000
+        for times in (bursts.start_ns, bursts.end_ns)
+    )
+    programs = [bursts.programs[number] for number in bursts.program[some].tolist()]
+    return list(zip(starts.tolist(), ends.tolist(), programs, strict=True))
+
+
+def unseen(
+    messages: Messages,
+    start_us: float,
+    end_us: float,
+    *,
+    certain: bool = False,
+    others: Sequence[tuple[float, float, Program]] = (),
+) -> Values:
     """Find the stretches without any recorded work of the kernel or a worker.
 
     Parameters
@@ -98,6 +155,8 @@ def unseen(messages: Messages, start_us: float, end_us: float, *, certain: bool 
         Where to search, in µs since the first arrival.
     certain
         Whether a service counts only if the worker stayed on a CPU throughout.
+    others
+        Bursts of other programs that count as recorded work, from `other_bursts`.
 
     Returns
     -------
@@ -108,7 +167,9 @@ def unseen(messages: Messages, start_us: float, end_us: float, *, certain: bool 
     if certain:
         whole = ~(messages.off_us > 0)
         begun, sent = begun[whole], sent[whole]
-    starts, ends = np.concatenate((received, begun)), np.concatenate((stacked, sent))
+    bursts = np.array([burst[:2] for burst in others]).reshape(-1, 2)
+    starts = np.concatenate((received, begun, bursts[:, 0]))
+    ends = np.concatenate((stacked, sent, bursts[:, 1]))
     inside = (ends > start_us) & (starts < end_us)
     order = np.argsort(starts[inside])
     starts, ends = starts[inside][order], ends[inside][order]
@@ -162,11 +223,19 @@ def _write_kind(
     """Write the type of a message into its bar, if the bar is wide enough."""
     seen_from, seen_to = max(messages.taken_us[one], span[0]), min(messages.sent_us[one], span[1])
     kind = KIND_NAMES[int(messages.kind[one])]
-    if (seen_to - seen_from) / (span[1] - span[0]) * layout.width_in > LETTER_IN * len(kind):
+    if _has_room(layout, seen_to - seen_from, span[1] - span[0], kind):
         middle = (seen_from + seen_to) / 2
         on_end = messages.sent_us[one] - np.nan_to_num(messages.off_us[one])
-        color = PAPER if middle < on_end else INK
-        axis.text(middle - begin, row, kind, ha="center", va="center", fontsize=6.5, color=color)
+        _write(axis, kind, row, middle - begin, PAPER if middle < on_end else INK)
+
+
+def _has_room(layout: Layout, length_us: float, whole_us: float, text: str) -> bool:
+    """Return whether a bar is wide enough for a text."""
+    return length_us / whole_us * layout.width_in > LETTER_IN * len(text)
+
+
+def _write(axis: Axes, text: str, row: int, at_us: float, color: str = PAPER) -> None:
+    axis.text(at_us, row, text, ha="center", va="center", fontsize=6.5, color=color)
 
 
 def _words(messages: Messages, place: int) -> str:
@@ -177,6 +246,8 @@ def _words(messages: Messages, place: int) -> str:
         float(np.diff(unseen(messages, begin, taken, certain=certain)).sum())
         for certain in (False, True)
     )
+    others = other_bursts(messages, place, begin, taken)
+    rest = float(np.diff(unseen(messages, begin, taken, others=others or ())).sum())
     sentences = [
         f"The {KIND_NAMES[int(messages.kind[place])]} waits {number(wait)} µs and is served in "
         f"{number(float(messages.service_us[place]))} µs.",
@@ -188,14 +259,19 @@ def _words(messages: Messages, place: int) -> str:
             f"For {_part(uncertain - nothing, wait)}, a worker held a message and was off CPU for a part of the "
             "service."
         )
-    if nothing > LEAST * wait:
-        sentences.append(
-            f"For {_part(nothing, wait)}, nothing is recorded: a worker was between two messages, another task "
-            "ran, or the CPU was idle."
+    if others is not None:
+        sentences.append(ran_words(messages, place, begin, taken))
+    if rest > LEAST * wait:
+        another = (
+            "another task ran" if others is None else f"another task ran below {SHORTEST_US} µs"
         )
-    if uncertain > LEAST * wait:
         sentences.append(
-            "The probe records no context switches, so who ran in that time is not recorded."
+            f"For {_part(rest, wait)}, nothing is recorded: a worker was between two messages, {another}, or the "
+            "CPU was idle."
+        )
+    if others is None and uncertain > LEAST * wait:
+        sentences.append(
+            "The record has no bursts of other programs, so who ran in that time is not recorded."
         )
     return " ".join(sentences)
 

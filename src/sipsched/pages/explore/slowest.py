@@ -7,7 +7,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from sipsched.pages.explore.lanes import others_served
-from sipsched.pages.explore.timeline import Messages
+from sipsched.pages.explore.ran import ran_words
+from sipsched.pages.explore.timeline import US, Messages
 from sipsched.records.catalogue import KEYS
 from sipsched.records.frames import KIND_NAMES
 from sipsched.words import number
@@ -67,7 +68,7 @@ def slowest(
 
 
 def explain(messages: Messages, place: int) -> str:
-    """Name the longest part of a message's time, and what the workers did during it."""
+    """Name the longest part of a message's time, and what the workers and other programs did during it."""
     off = float(np.nan_to_num(messages.off_us[place]))
     parts = {name: float(np.nan_to_num(part[place])) for name, part in messages.parts_us.items()}
     parts |= {"off": off, "on": float(messages.service_us[place]) - off}
@@ -75,13 +76,20 @@ def explain(messages: Messages, place: int) -> str:
         parts["k_rcv"] = float(messages.wait_us[place])
     longest = max(parts, key=lambda name: parts[name])
     time = f"{number(parts[longest])} µs"
+    arrived, taken = float(messages.at_s[place] * US), float(messages.taken_us[place])
+    stretch = (arrived, taken)
     match longest:
         case "k_stack":
-            return f"It needed {time} from the driver to the socket's queue."
+            text = f"It needed {time} from the driver to the socket's queue."
+            stretch = (arrived, arrived + parts["k_stack"])
         case "k_copy":
-            return f"Its worker needed {time} to copy it from the socket's queue."
+            text = f"Its worker needed {time} to copy it from the socket's queue."
+            stretch = (taken - parts["k_copy"], taken)
         case "off":
-            return f"Its worker was off CPU for {time} while it served the message."
+            text = f"Its worker was off CPU for {time} while it served the message."
+            stretch = (taken, float(messages.sent_us[place]))
         case "on":
             return f"Its worker used {time} of CPU time for it."
-    return f"It waited {time} for a worker. {others_served(messages, place)}"
+        case _:
+            text = f"It waited {time} for a worker. {others_served(messages, place)}"
+    return f"{text} {ran_words(messages, place, *stretch)}".rstrip()

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from matplotlib.axes import Axes
 from sipsched.pages.drawing import LIMIT, MARKERS, SERIES, Layout, legend, themed
 from sipsched.pages.parts import Figure
 from sipsched.plan.run import Run
+from sipsched.records.bursts import Bursts, read_bursts
 from sipsched.records.catalogue import Catalogue
 from sipsched.records.messages import (
     FLAGS,
@@ -62,6 +65,10 @@ class Messages:
         t_arr to t_sip_in, and `queue_is_whole_way` is true.
     drop_at_s
         Arrivals of refused datagrams in ascending order, shape (drop,).
+    start_ns
+        The first arrival, on the clock of the SPS (CLOCK_MONOTONIC).
+    record
+        Folder of the record; None if it is not known. Then `bursts` is None.
     """
 
     run: Run
@@ -81,6 +88,19 @@ class Messages:
     taken_s: Values
     queue_is_whole_way: bool
     drop_at_s: Values
+    start_ns: int = 0
+    record: Path | None = None
+
+    @cached_property
+    def bursts(self) -> Bursts | None:
+        """The programs that ran on the SPS's CPUs beside the proxy; None if the record does not contain them.
+
+        Raises
+        ------
+        StableError
+            The file is damaged.
+        """
+        return read_bursts(self.record) if self.record else None
 
     @property
     def length_s(self) -> float:
@@ -146,10 +166,10 @@ def read_messages(runs: Catalogue, run: Run) -> Messages:
     StableError
         The messages are not recorded, or the file is damaged.
     """
-    return place_in_time(open_messages(runs.messages_file(run)), run)
+    return place_in_time(open_messages(runs.messages_file(run)), run, runs.records / run.path)
 
 
-def place_in_time(ds: xr.Dataset, run: Run) -> Messages:
+def place_in_time(ds: xr.Dataset, run: Run, record: Path | None = None) -> Messages:
     """Put the messages of a run on a time axis.
 
     Parameters
@@ -158,6 +178,8 @@ def place_in_time(ds: xr.Dataset, run: Run) -> Messages:
         Dataset from `sipsched.records.messages.open_messages`.
     run
         Tuple of the run.
+    record
+        Folder of the run's record, from which `Messages.bursts` is read; None to leave out the bursts.
     """
     arrival, drops = ds["t_arr"].to_numpy(), ds["drop_t_arr"].to_numpy()
     start = min((times[0] for times in (arrival, drops) if len(times)), default=0)
@@ -190,6 +212,8 @@ def place_in_time(ds: xr.Dataset, run: Run) -> Messages:
         taken_s=np.sort(taken[known]) / NS,
         queue_is_whole_way=whole_way,
         drop_at_s=(drops - start) / NS,
+        start_ns=int(start),
+        record=record,
     )
 
 

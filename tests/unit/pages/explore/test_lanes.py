@@ -4,22 +4,42 @@ import numpy as np
 import pytest
 import synthetic
 
+from sipsched.errors import StableError
 from sipsched.pages.explore.lanes import lanes, slow_message, unseen
+from sipsched.pages.explore.ran import who_ran
+from sipsched.pages.explore.slowest import slowest
 from sipsched.pages.explore.timeline import place_in_time
+from sipsched.records.bursts import BURSTS_FILE
 from sipsched.records.messages import messages_from_record
 
 RUN = synthetic.Run(threads=2)
 START_NS = synthetic.START_NS
 
 
-def placed(folder, records):
-    record = synthetic.write_record(folder, RUN, records=records)
-    return place_in_time(messages_from_record(record), RUN)
+def placed(folder, records, **bursts):
+    record = synthetic.write_record(folder, RUN, records=records, **bursts)
+    return place_in_time(messages_from_record(record), RUN, record)
+
+
+def burst(start_us, end_us, owner, name, cpu=0):
+    return (cpu, START_NS + start_us * 1000, START_NS + end_us * 1000, owner, name, 7)
+
+
+BURSTS = [
+    burst(300, 700, "fair", "backup"),
+    burst(400, 450, "softirq", "NET_RX"),
+    burst(-100, 130, "kernel", "kworker/0:1"),
+    burst(200, 900, "fair", "elsewhere", cpu=1),
+]
 
 
 @pytest.fixture
 def one_behind_another(tmp_path):
     """A worker serves an INVITE for 900 µs, 400 µs of them off its CPU, and then a BYE that arrived at 100 µs."""
+    return placed(tmp_path, two_messages())
+
+
+def two_messages():
     records = synthetic.six_per_call(np.random.default_rng(1), 1, 1000, threads=1)[:2]
     records["in_cost_ns"] = records["out_cost_ns"] = 0
     records["kind"] = (1, 5)
@@ -33,7 +53,8 @@ def one_behind_another(tmp_path):
     }.items():
         records[stamp] = START_NS + np.array(instants)
     records["off_cpu_ns"] = (400_000, 0)
-    return placed(tmp_path, records)
+    records["cpu"] = 0
+    return records
 
 
 def test_recorded_work_during_the_wait_is_drawn_and_described(one_behind_another):
@@ -59,6 +80,68 @@ def test_an_interval_without_recorded_work_is_named(one_behind_another):
     assert "a worker had to be woken" in seen
     assert "For 3 µs (60 %), nothing is recorded" in seen
     assert "who ran in that time is not recorded" in seen
+
+
+def test_who_ran_during_the_wait_is_drawn_and_named(tmp_path):
+    messages = placed(tmp_path, two_messages(), bursts=BURSTS)
+    figure = lanes(messages)
+    (seen,) = figure.seen
+    assert (
+        "backup (other program) for 350 µs, NET_RX (softirq) for 50 µs and 1 more ran on CPU 0"
+        in seen
+    )
+    assert "elsewhere" not in seen
+    assert "not recorded" not in seen
+    for title in ("backup (other program): 250 µs", "NET_RX (softirq): 50 µs", "others on CPU 0"):
+        assert title in figure.wide
+    assert "others on CPU" not in lanes(placed(tmp_path / "without", two_messages())).wide
+    # the message at the front had to wait 3 µs, while the kernel thread ran
+    (seen,) = lanes(messages, 0).seen
+    assert "kworker/0:1 (kernel thread) for 5 µs ran on CPU 0" in seen
+    assert "nothing is recorded" not in seen
+
+
+def test_a_wait_without_any_burst_is_no_unknown_wait(tmp_path):
+    (seen,) = lanes(placed(tmp_path, two_messages(), bursts=[]), 0).seen
+    assert "no other program kept CPU 0 for 20 µs" in seen
+    assert (
+        "nothing is recorded: a worker was between two messages, another task ran below 20 µs"
+        in seen
+    )
+
+
+def test_the_slowest_messages_name_the_program_that_ran(tmp_path):
+    messages = placed(tmp_path, two_messages(), bursts=BURSTS)
+    table = slowest([(messages, np.full(2, "default"))], (), 2)
+    by_type = table.set_index("type")["explanation"]
+    assert "Meanwhile, backup (other program) for 350 µs" in by_type["BYE"]
+    without = placed(tmp_path / "without", two_messages())
+    for explanation in slowest([(without, np.full(2, "default"))], (), 2)["explanation"]:
+        assert "Meanwhile" not in explanation
+
+
+def test_the_table_adds_up_to_the_waits(tmp_path):
+    messages = placed(tmp_path, two_messages(), bursts=BURSTS, bursts_lost=3)
+    table = who_ran([messages])
+    assert [row[:4] for row in table.rows[:3]] == [
+        ("backup", "other program", "1", "350\u00a0µs"),
+        ("NET_RX", "softirq", "1", "50\u00a0µs"),
+        ("kworker/0:1", "kernel thread", "1", "30\u00a0µs"),
+    ]
+    shares = [float(row[4].removesuffix(" %")) for row in table.rows]
+    assert sum(shares) == pytest.approx(100, abs=0.3)
+    assert shares[0] == pytest.approx(100 * 350 / 810, abs=0.1)
+    assert "no room for 3 bursts" in table.caption
+    nothing = who_ran([placed(tmp_path / "without", two_messages())])
+    assert nothing.rows == () and "not recorded" in nothing.none
+
+
+def test_a_truncated_file_of_bursts_is_refused(tmp_path):
+    messages = placed(tmp_path, two_messages(), bursts=BURSTS)
+    path = messages.record / BURSTS_FILE
+    path.write_bytes(path.read_bytes()[:-8])
+    with pytest.raises(StableError, match="truncated"):
+        lanes(messages)
 
 
 def test_without_times_there_is_no_picture(tmp_path):

@@ -1,0 +1,124 @@
+"""The programs that ran beside the proxy while messages waited, from the bursts of the kernel's context switches."""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from sipsched.pages.explore.timeline import US, Messages
+from sipsched.pages.numbers import in_us
+from sipsched.pages.parts import Table
+from sipsched.records.bursts import SHORTEST_US, Program
+from sipsched.words import grouped, listed, number, plural
+
+SLOW_PERCENTILE = 99.0
+"""The percentile of K_rcv. The table counts the messages that wait at least that long."""
+MOST_ROWS = 20
+"""The largest number of programs in the table on the page. The CSV has all programs."""
+MOST_NAMED = 2
+"""The largest number of programs that a sentence names."""
+OWNERS = {
+    "own": "program of sipsched",
+    "kernel": "kernel thread",
+    "realtime": "real-time program",
+    "fair": "other program",
+    "idle_class": "SCHED_IDLE program",
+    "softirq": "softirq",
+}
+"""The owners of bursts, as the pages name them."""
+NOT_RECORDED = "Who ran while the slowest messages waited is not recorded: the record has no bursts of other programs."
+REST = "the proxy, idle time, interrupts and bursts below 20 µs"
+
+
+def ran_us(
+    messages: Messages, place: int, start_us: float, end_us: float
+) -> dict[Program, float] | None:
+    """Return the time in µs that each program ran on the CPU of a message; None if the record has no bursts.
+
+    Parameters
+    ----------
+    place
+        Number of the message. Its CPU is the CPU on which its worker received it.
+    start_us, end_us
+        The stretch of time, in µs since the first arrival.
+    """
+    if messages.bursts is None:
+        return None
+    start, end = (messages.start_ns + round(us * 1000) for us in (start_us, end_us))
+    ran = messages.bursts.ran_ns(int(messages.cpu[place]), start, end)
+    return {program: ns / 1000 for program, ns in ran.items()}
+
+
+def ran_words(messages: Messages, place: int, start_us: float, end_us: float) -> str:
+    """Name the programs that ran longest within a stretch of time; empty if the record has no bursts."""
+    ran = ran_us(messages, place, start_us, end_us)
+    if ran is None:
+        return ""
+    cpu = f"CPU {messages.cpu[place]}"
+    if not ran:
+        return f"Meanwhile, no other program kept {cpu} for {SHORTEST_US} µs."
+    times = [f"{named(program)} for {number(us)} µs" for program, us in ran.items()]
+    rest = len(times) - MOST_NAMED
+    shown = [*times[:MOST_NAMED], *([f"{rest} more"] if rest > 0 else [])]
+    return f"Meanwhile, {listed(shown)} ran on {cpu}."
+
+
+def named(program: Program) -> str:
+    """Name a program and its kind, as in `NET_RX (softirq)`."""
+    return f"{program.name} ({OWNERS[program.owner]})"
+
+
+def slow_messages(messages: Messages) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Find the messages that wait at least as long as the 99th percentile of K_rcv."""
+    wait = np.where(np.isnan(messages.service_us), np.nan, messages.wait_us)
+    if np.isnan(wait).all():
+        return np.empty(0, np.int64)
+    return np.flatnonzero(wait >= np.nanpercentile(wait, SLOW_PERCENTILE))
+
+
+def who_ran(runs: Iterable[Messages], provenance: str = "") -> Table:
+    """List the programs that ran while the slowest messages waited, with their time within the waits."""
+    known = [run for run in runs if run.bursts is not None]
+    sums: dict[Program, float] = {}
+    counts: dict[Program, int] = {}
+    whole = 0.0
+    slow = 0
+    for run in known:
+        for place in slow_messages(run).tolist():
+            begin = float(run.at_s[place] * US)
+            ran = ran_us(run, place, begin, float(run.taken_us[place])) or {}
+            for program, us in ran.items():
+                sums[program] = sums.get(program, 0.0) + us
+                counts[program] = counts.get(program, 0) + 1
+            whole += float(run.wait_us[place])
+            slow += 1
+    lost = sum(run.bursts.lost for run in known if run.bursts is not None)
+    return Table(
+        identity="table-ran",
+        header=("name", "kind", "messages", "time within the waits", "share of the waits"),
+        rows=tuple(_rows(sums, counts, whole, slow)),
+        none=NOT_RECORDED,
+        caption="Who ran while the slowest messages waited: "
+        f"the hundredth of the messages with the longest K_rcv, {plural(slow, 'message')}."
+        + (f" The ring buffer had no room for {plural(lost, 'burst')}." if lost else ""),
+        reading="A program counts if it ran on the CPU on which the message was then received. The kernel's context "
+        f"switches give its start and end; bursts below {SHORTEST_US} µs are not recorded. A softirq counts as a "
+        "softirq, also if it interrupts a program. The last row is the rest of the waits.",
+        provenance=provenance,
+        shown=MOST_ROWS,
+    )
+
+
+def _rows(
+    sums: dict[Program, float], counts: dict[Program, int], whole: float, slow: int
+) -> Sequence[tuple[str, ...]]:
+    if not slow:
+        return []
+    ordered = sorted(sums, key=lambda program: -sums[program])
+    times = [
+        *((each.name, OWNERS[each.owner], grouped(counts[each]), sums[each]) for each in ordered),
+        (REST, "", "", max(0.0, whole - sum(sums.values()))),
+    ]
+    return [
+        (name, kind, messages, in_us(us), f"{100 * us / whole:.1f} %" if whole else "")
+        for name, kind, messages, us in times
+    ]

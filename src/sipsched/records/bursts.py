@@ -1,0 +1,153 @@
+"""The file `bursts.json.zst`, with the programs and softirqs that ran on the SPS's CPUs beside the proxy."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from sipsched.errors import StableError
+from sipsched.files import parse_json, read_zstd
+from sipsched.records.conversion import as_part
+
+BURSTS_FILE = "bursts.json.zst"
+VERSION = 1
+SHORTEST_US = 20
+"""Length in µs of the shortest burst in the file (`ACCOUNT_BURST_NS` of hardware/probe/account.h)."""
+REMEDY = "restore it from a copy, or repeat the run"
+SOFTIRQ = "softirq"
+
+Owner = Literal["own", "kernel", "realtime", "fair", "idle_class", "softirq"]
+Numbers = npt.NDArray[np.int64]
+
+
+class Program(NamedTuple):
+    """A program, a kernel thread or a softirq that ran: its name, and the owner as in a run's account."""
+
+    name: str
+    owner: str
+
+
+@dataclass(frozen=True)
+class _Document:
+    """The file as hardware/probe/sipaccount.c writes it: CPU, start, end, owner, name and thread id of each burst."""
+
+    version: int
+    bursts: list[tuple[int, int, int, Owner, str, int]]
+    lost: int
+
+
+@dataclass(frozen=True)
+class Bursts:
+    """The bursts of one run: each time that a program outside the proxy, or a softirq, kept a CPU.
+
+    Bursts on one CPU do not overlap. While a softirq interrupts a program, only the softirq runs.
+
+    Attributes
+    ----------
+    cpu, start_ns, end_ns
+        CPU, start and end of each burst (CLOCK_MONOTONIC in ns), in the order of CPU and start; shape (burst,).
+    program
+        Index into `programs` per burst, shape (burst,).
+    programs
+        All programs of the run.
+    lost
+        The number of bursts that are missing because the ring buffer was full.
+    """
+
+    cpu: Numbers
+    start_ns: Numbers
+    end_ns: Numbers
+    program: Numbers
+    programs: tuple[Program, ...]
+    lost: int
+
+    @cached_property
+    def _of_cpu(self) -> Mapping[int, slice]:
+        cpus = np.unique(self.cpu)
+        first, last = (np.searchsorted(self.cpu, cpus, side=side) for side in ("left", "right"))
+        ends = zip(cpus.tolist(), first.tolist(), last.tolist(), strict=True)
+        return {cpu: slice(begin, end) for cpu, begin, end in ends}
+
+    def during(self, cpu: int, start_ns: int, end_ns: int) -> slice:
+        """Find the bursts on a CPU that overlap a stretch of time."""
+        of_cpu = self._of_cpu.get(cpu, slice(0, 0))
+        first = np.searchsorted(self.end_ns[of_cpu], start_ns, side="right")
+        last = np.searchsorted(self.start_ns[of_cpu], end_ns, side="left")
+        return slice(of_cpu.start + int(first), of_cpu.start + max(int(first), int(last)))
+
+    def ran_ns(self, cpu: int, start_ns: int, end_ns: int) -> dict[Program, int]:
+        """Return the time that each program ran on a CPU within a stretch of time, the longest time first."""
+        some = self.during(cpu, start_ns, end_ns)
+        begin, end = (
+            np.maximum(self.start_ns[some], start_ns),
+            np.minimum(self.end_ns[some], end_ns),
+        )
+        sums: dict[Program, int] = {}
+        for number, ns in zip(self.program[some].tolist(), (end - begin).tolist(), strict=True):
+            sums[self.programs[number]] = sums.get(self.programs[number], 0) + ns
+        return dict(sorted(sums.items(), key=lambda item: -item[1]))
+
+
+def read_bursts(record: Path) -> Bursts | None:
+    """Read the `bursts.json.zst` of a record. Return None for a record without this file.
+
+    Raises
+    ------
+    StableError
+        The file is damaged, truncated or of another version, or a burst ends before it starts.
+    """
+    path = record / BURSTS_FILE
+    if not path.exists():
+        return None
+    data = read_zstd(path, "file of bursts", REMEDY)
+    try:
+        content = parse_json(data.decode())
+    except ValueError as error:
+        raise StableError(f"{path}: {error}; {REMEDY}") from None
+    version = content.get("version") if isinstance(content, dict) else None
+    if version != VERSION:
+        raise StableError(f"{path}: expected version {VERSION}, found {version}; {REMEDY}")
+    document = as_part(_Document, content, str(path), REMEDY)
+    numbers = np.array([burst[:3] for burst in document.bursts], np.int64).reshape(-1, 3)
+    if (numbers[:, 2] < numbers[:, 1]).any():
+        raise StableError(f"{path}: a burst ends before it starts; {REMEDY}")
+    programs = {Program(burst[4], burst[3]): None for burst in document.bursts}
+    index = {program: number for number, program in enumerate(programs)}
+    program = np.array([index[Program(burst[4], burst[3])] for burst in document.bursts], np.int64)
+    softirq = np.array([burst[3] == SOFTIRQ for burst in document.bursts], bool)
+    pieces = [np.empty((0, 4), np.int64)]
+    for cpu in np.unique(numbers[:, 0]).tolist():
+        here = numbers[:, 0] == cpu
+        pieces.append(_without_overlap(cpu, numbers[here], program[here], softirq[here]))
+    cpus, starts, ends, which = np.concatenate(pieces).T
+    return Bursts(cpus, starts, ends, which, tuple(programs), document.lost)
+
+
+def _without_overlap(
+    cpu: int, numbers: Numbers, program: Numbers, softirq: npt.NDArray[np.bool_]
+) -> Numbers:
+    """Cut the bursts of one CPU into pieces, so that a softirq replaces the program that it interrupts.
+
+    Returns
+    -------
+    array
+        CPU, start, end and program of each piece, in the order of time, shape (piece, 4).
+    """
+    edges = np.unique(numbers[:, 1:])
+    starts, ends = edges[:-1], edges[1:]
+    running = np.full(starts.shape, -1)
+    for layer in (~softirq, softirq):
+        order = np.flatnonzero(layer)
+        order = order[np.argsort(numbers[order, 1], kind="stable")]
+        if not order.size:
+            continue
+        latest = order[np.maximum(np.searchsorted(numbers[order, 1], starts, side="right") - 1, 0)]
+        runs = (numbers[latest, 1] <= starts) & (numbers[latest, 2] >= ends)
+        running[runs] = program[latest][runs]
+    known = running >= 0
+    columns = (np.full(starts.shape, cpu), starts, ends, running)
+    return np.column_stack(columns)[known]
