@@ -14,16 +14,24 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from helpers import build_native
+import zstandard
+from helpers import Measure, build_native, run_json
 
+import sipsched
 from sipsched.errors import TransientError
+from sipsched.files import read_zstd
 from sipsched.measure.account import read_account
 from sipsched.measure.crossing_search import search_crossing
+from sipsched.pages.explore.ran import who_ran
+from sipsched.pages.explore.timeline import read_messages
 from sipsched.plan.config import Config
 from sipsched.plan.run import Point
+from sipsched.records.bursts import BURSTS_FILE, SHORTEST_US, Program, read_bursts
 from sipsched.records.cpu_report import Account
 from sipsched.records.probe_report import ProbeReport
+from sipsched.records.verification import verify
 from sipsched.testbed.inventory import Testbed
 from sipsched.validity.rules import SHARED_MACHINE, Limits
 
@@ -32,6 +40,15 @@ CPU = max(os.sched_getaffinity(0))
 NO_PROBE = ProbeReport("off", "", 0, drops=0, lost=0)
 # This program wakes up 100 times a second, as a worker does for messages.
 WORKER = "import time\nwhile True: time.sleep(0.01)"
+# This program uses a CPU for 5 ms, and then sleeps for 15 ms.
+IN_BURSTS = """
+import time
+open("/proc/self/comm", "w").write("in_bursts")
+while True:
+    end = time.monotonic() + 0.005
+    while time.monotonic() < end: pass
+    time.sleep(0.015)
+"""
 PTRACE_SEIZE, PTRACE_INTERRUPT, PTRACE_CONT = 0x4206, 0x4207, 7
 
 
@@ -179,6 +196,53 @@ def test_own_program_is_not_a_competitor(sipaccount: Path, tmp_path: Path) -> No
     account = parsed(found)
     assert process.pid not in {competitor.pid for competitor in account.competitors}
     assert account.parts.own > 0
+
+
+def sum_of_bursts(path: Path, pid: int) -> int:
+    lines = json.loads(read_zstd(path, "bursts", ""))["bursts"]
+    return sum(end - start for _, start, end, _, _, number in lines if number == pid)
+
+
+def test_bursts_of_a_busy_program_add_up_to_its_total(sipaccount: Path, tmp_path: Path) -> None:
+    file = tmp_path / "bursts"
+    # SCHED_FIFO prevents other programs of this machine from cutting the bursts.
+    with (
+        running(sys.executable, "-c", WORKER) as worker,
+        running("chrt", "--fifo", "50", sys.executable, "-c", IN_BURSTS) as process,
+        counting(sipaccount, tmp_path, "--group", str(worker.pid), "--bursts", str(file)) as found,
+    ):
+        time.sleep(2.0)
+    (tmp_path / BURSTS_FILE).write_bytes(zstandard.compress(file.read_bytes()))
+    by_pid = {competitor.pid: competitor for competitor in parsed(found).competitors}
+    assert sum_of_bursts(tmp_path / BURSTS_FILE, process.pid) == pytest.approx(
+        by_pid[process.pid].ns, rel=0.05
+    )
+    lines = json.loads(file.read_text())["bursts"]
+    assert worker.pid not in {line[5] for line in lines}
+    assert min(end - start for _, start, end, *_ in lines) >= SHORTEST_US * 1000
+    own = [(start, end) for _, start, end, _, _, pid in lines if pid == process.pid]
+    assert 4e6 < np.median([end - start for start, end in own]) < 7e6
+    bursts = read_bursts(tmp_path)
+    assert bursts is not None and bursts.lost == 0
+    start, end = max(own, key=lambda burst: burst[1] - burst[0])
+    assert next(iter(bursts.ran_ns(CPU, start, end))) == Program("in_bursts", "realtime")
+
+
+def test_program_that_delays_messages_of_a_run_is_named(measure: Measure, testbed: Testbed) -> None:
+    program = ("nice", "-n", "-20", sys.executable, "-c", IN_BURSTS)
+    with running(*program, cpu=testbed.sps.cpus[0]) as process:
+        record = measure(cps=200, duration_s=5.0)
+    run = run_json(record)
+    assert BURSTS_FILE in run["files"]
+    competitors = {each["pid"]: each for each in run["account"]["account"]["competitors"]}
+    total = competitors[process.pid]["ns"]
+    assert sum_of_bursts(record / BURSTS_FILE, process.pid) == pytest.approx(total, rel=0.05)
+    assert verify(record.parents[6]).intact
+    runs = sipsched.open(testbed.name, record.parents[6])
+    explanations = runs.slowest(10)["explanation"]
+    assert explanations.str.contains(r"in_bursts \(other program\)").sum() >= 8
+    (named, *_) = who_ran([read_messages(runs, runs.one)]).rows
+    assert named[0] == "in_bursts"
 
 
 def test_missing_cpu_is_an_error_in_one_line(sipaccount: Path, tmp_path: Path) -> None:
