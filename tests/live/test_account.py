@@ -26,6 +26,7 @@ from sipsched.measure.account import read_account
 from sipsched.measure.crossing_search import search_crossing
 from sipsched.pages.explore.ran import who_ran
 from sipsched.pages.explore.timeline import read_messages
+from sipsched.pages.parts import Table
 from sipsched.plan.config import Config
 from sipsched.plan.run import Point
 from sipsched.records.bursts import BURSTS_FILE, SHORTEST_US, Program, read_bursts
@@ -241,8 +242,8 @@ def test_program_that_delays_messages_of_a_run_is_named(measure: Measure, testbe
     runs = sipsched.open(testbed.name, record.parents[6])
     explanations = runs.slowest(10)["explanation"]
     assert explanations.str.contains(r"in_bursts \(other program\)").sum() >= 8
-    (named, *_) = who_ran([read_messages(runs, runs.one)]).rows
-    assert named[0] == "in_bursts"
+    table = who_ran([read_messages(runs, runs.one)])
+    assert isinstance(table, Table) and table.rows[0][0] == "in_bursts"
 
 
 def test_missing_cpu_is_an_error_in_one_line(sipaccount: Path, tmp_path: Path) -> None:

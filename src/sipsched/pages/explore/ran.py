@@ -6,7 +6,7 @@ import numpy as np
 
 from sipsched.pages.explore.timeline import US, Messages
 from sipsched.pages.numbers import in_us
-from sipsched.pages.parts import Table
+from sipsched.pages.parts import Table, Words
 from sipsched.records.bursts import SHORTEST_US, Program
 from sipsched.words import grouped, listed, number, plural
 
@@ -59,7 +59,7 @@ def ran_words(messages: Messages, place: int, start_us: float, end_us: float) ->
     times = [f"{named(program)} for {number(us)} µs" for program, us in ran.items()]
     rest = len(times) - MOST_NAMED
     shown = [*times[:MOST_NAMED], *([f"{rest} more"] if rest > 0 else [])]
-    return f"Meanwhile, {listed(shown)} ran on {cpu}."
+    return f"Meanwhile, {cpu} ran {listed(shown)}."
 
 
 def named(program: Program) -> str:
@@ -75,9 +75,11 @@ def slow_messages(messages: Messages) -> np.ndarray[tuple[int], np.dtype[np.int6
     return np.flatnonzero(wait >= np.nanpercentile(wait, SLOW_PERCENTILE))
 
 
-def who_ran(runs: Iterable[Messages], provenance: str = "") -> Table:
+def who_ran(runs: Iterable[Messages], provenance: str = "") -> Table | Words:
     """List the programs that ran while the slowest messages waited, with their time within the waits."""
     known = [run for run in runs if run.bursts is not None]
+    if not known:
+        return Words((NOT_RECORDED,))
     sums: dict[Program, float] = {}
     counts: dict[Program, int] = {}
     whole = 0.0
@@ -96,7 +98,7 @@ def who_ran(runs: Iterable[Messages], provenance: str = "") -> Table:
         identity="table-ran",
         header=("name", "kind", "messages", "time within the waits", "share of the waits"),
         rows=tuple(_rows(sums, counts, whole, slow)),
-        none=NOT_RECORDED,
+        none="No message of these runs has both K_rcv and T_sip.",
         caption="Who ran while the slowest messages waited: "
         f"the hundredth of the messages with the longest K_rcv, {plural(slow, 'message')}."
         + (f" The ring buffer had no room for {plural(lost, 'burst')}." if lost else ""),

@@ -9,6 +9,7 @@ from sipsched.pages.explore.lanes import lanes, slow_message, unseen
 from sipsched.pages.explore.ran import who_ran
 from sipsched.pages.explore.slowest import slowest
 from sipsched.pages.explore.timeline import place_in_time
+from sipsched.pages.parts import Words
 from sipsched.records.bursts import BURSTS_FILE
 from sipsched.records.messages import messages_from_record
 
@@ -87,7 +88,7 @@ def test_who_ran_during_the_wait_is_drawn_and_named(tmp_path):
     figure = lanes(messages)
     (seen,) = figure.seen
     assert (
-        "backup (other program) for 350 µs, NET_RX (softirq) for 50 µs and 1 more ran on CPU 0"
+        "CPU 0 ran backup (other program) for 350 µs, NET_RX (softirq) for 50 µs and 1 more."
         in seen
     )
     assert "elsewhere" not in seen
@@ -97,7 +98,7 @@ def test_who_ran_during_the_wait_is_drawn_and_named(tmp_path):
     assert "others on CPU" not in lanes(placed(tmp_path / "without", two_messages())).wide
     # the message at the front had to wait 3 µs, while the kernel thread ran
     (seen,) = lanes(messages, 0).seen
-    assert "kworker/0:1 (kernel thread) for 5 µs ran on CPU 0" in seen
+    assert "CPU 0 ran kworker/0:1 (kernel thread) for 5 µs." in seen
     assert "nothing is recorded" not in seen
 
 
@@ -114,7 +115,7 @@ def test_the_slowest_messages_name_the_program_that_ran(tmp_path):
     messages = placed(tmp_path, two_messages(), bursts=BURSTS)
     table = slowest([(messages, np.full(2, "default"))], (), 2)
     by_type = table.set_index("type")["explanation"]
-    assert "Meanwhile, backup (other program) for 350 µs" in by_type["BYE"]
+    assert "Meanwhile, CPU 0 ran backup (other program) for 350 µs" in by_type["BYE"]
     without = placed(tmp_path / "without", two_messages())
     for explanation in slowest([(without, np.full(2, "default"))], (), 2)["explanation"]:
         assert "Meanwhile" not in explanation
@@ -133,7 +134,7 @@ def test_the_table_adds_up_to_the_waits(tmp_path):
     assert shares[0] == pytest.approx(100 * 350 / 810, abs=0.1)
     assert "no room for 3 bursts" in table.caption
     nothing = who_ran([placed(tmp_path / "without", two_messages())])
-    assert nothing.rows == () and "not recorded" in nothing.none
+    assert isinstance(nothing, Words) and "not recorded" in nothing.lines[0]
 
 
 def test_a_truncated_file_of_bursts_is_refused(tmp_path):
