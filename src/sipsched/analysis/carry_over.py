@@ -51,16 +51,7 @@ def settled_after(
         The shapes differ.
     """
     # ASSUME the errors of the bins are independent. An error that all bins share has no effect.
-    starts, means, errors = (
-        np.asarray(values, float) for values in (since_switch, response, error)
-    )
-    if not starts.shape == means.shape == errors.shape == (starts.size,):
-        raise StableError(
-            f"settled: expected a response and an error for each bin, found shapes "
-            f"{starts.shape}, {means.shape} and {errors.shape}"
-        )
-    has = np.isfinite(means) & np.isfinite(errors)
-    starts, means, errors = starts[has], means[has], errors[has]
+    starts, means, errors = _bins(since_switch, response, error)
     if starts.size < MIN_BINS:
         return Interval.without(np.nan, starts.size, level, NOT_MEASURED)
     settled_s = float(_cut(starts, means[None])[0])
@@ -77,6 +68,18 @@ def settled_after(
         level,
         "marginal standard error",
     )
+
+
+def _bins(*columns: npt.ArrayLike) -> list[Values]:
+    """Return the times, means and errors of the bins that have a mean and an error."""
+    starts, means, errors = (np.asarray(column, float) for column in columns)
+    if not starts.shape == means.shape == errors.shape == (starts.size,):
+        raise StableError(
+            f"settled: expected a response and an error for each bin, found shapes "
+            f"{starts.shape}, {means.shape} and {errors.shape}"
+        )
+    has = np.isfinite(means) & np.isfinite(errors)
+    return [starts[has], means[has], errors[has]]
 
 
 def _cut(starts: Values, rows: Values) -> Values:

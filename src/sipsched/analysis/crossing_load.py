@@ -26,6 +26,7 @@ from sipsched.plan.loads import WIDEST_BRACKET
 PDR_LIMIT = 0.01
 """The packet drop rate that defines the capacity. Every parameter `limit` or `pdr_limit` is such a rate."""
 RESAMPLES = 9999
+METHOD = "isotonic, parametric bootstrap"
 SEED = 1
 MIN_CROSSING_RUNS = 3
 """Smallest number of runs at the loads around the limit. With two runs, the interval would span all loads."""
@@ -139,17 +140,8 @@ def crossing(
 
     The computation uses log PDR, with PDR at least the limit divided by `RATE_RANGE`, because PDR grows almost
     exponentially near the capacity and varies by factors between runs. Isotonic regression, weighted by the numbers of
-    runs, makes the typical runs of the loads (`typical_drop_rates`) non-decreasing.
-
-    A straight line of PDR between the two loads around the limit reaches the limit at one bound. A straight line of log
-    PDR reaches the limit at the other bound, which is the estimate. If the two loads are more than `WIDEST_BRACKET`
-    apart, they are the only bounds. They are also the only bounds if a drop rate there differs from the limit by more
-    than the factor `STEEPEST`.
-
-    For the interval, the typical run of each load is sampled `resamples` times. Its distribution is the distribution
-    behind its own interval: Student's t around the mean of the logs, or the means of pairs by their signed ranks. Each
-    sample yields a range of loads. Resampling three to ten runs directly has lower coverage
-    (docs/methodology/statistics.md). A load with one run is not varied.
+    runs, makes the typical runs of the loads (`typical_drop_rates`) non-decreasing. `_cross` finds the load at which
+    the result passes the limit. The interval comes from the samples of `_draw_crossings`.
 
     Parameters
     ----------
@@ -174,29 +166,32 @@ def crossing(
     total = int(rates.n.sum())
     if not total:
         nothing = (np.nan, np.nan)
-        return CrossingLoad(
-            Interval.without(np.nan, 0, level, NOT_MEASURED), *nothing, nothing, nothing
-        )
+        unknown = Interval.without(np.nan, 0, level, NOT_MEASURED)
+        return CrossingLoad(unknown, *nothing, nothing, nothing)
     fitted = _isotonic(rates.typical[None], rates.n)
     crossed = _cross(rates.loads, fitted)
     low, estimate, high = (float(bound[0]) for bound in crossed.range)
-    sides = slice(max(crossed.under[0] - 1, 0), crossed.under[0] + 1)
-    if rates.n[sides].min() < MIN_CROSSING_RUNS:
+    under = crossed.under[0]
+    if rates.n[max(under - 1, 0) : under + 1].min() < MIN_CROSSING_RUNS:
         ends = (np.nan, np.nan) if crossed.resolved[0] else (low, high)
         interval = Interval(estimate, *ends, total, level, why=TOO_FEW)
     else:
         drawn = _draw_crossings(rates, resamples, seed)
         ends = percentiles(drawn.low, level)[0], percentiles(drawn.high, level)[1]
-        interval = Interval(estimate, *ends, total, level, "isotonic, parametric bootstrap")
-    around = np.concatenate(([-np.inf], rates.loads, [np.inf]))[crossed.under[0] :][:2]
-    theirs = np.concatenate(([np.nan], limit * np.exp(fitted[0]), [np.nan]))[crossed.under[0] :][:2]
+        interval = Interval(estimate, *ends, total, level, METHOD)
     return CrossingLoad(
         replace(interval, resolved=bool(crossed.resolved[0])),
         float(rates.loads[0]),
         float(rates.loads[-1]),
-        (float(around[0]), float(around[1])),
-        (float(theirs[0]), float(theirs[1])),
+        _around(rates.loads, under, (-np.inf, np.inf)),
+        _around(limit * np.exp(fitted[0]), under, (np.nan, np.nan)),
     )
+
+
+def _around(values: Values, under: int, beyond: tuple[float, float]) -> tuple[float, float]:
+    """Return the last of `under` values and the next value, or a value of `beyond` if one does not exist."""
+    low, high = np.concatenate(([beyond[0]], values, [beyond[1]]))[under : under + 2]
+    return float(low), float(high)
 
 
 def crossing_ratio(
@@ -246,8 +241,7 @@ def crossing_ratio(
     with np.errstate(divide="ignore"):
         low, _ = percentiles(other_low / reference_high, level)
         _, high = percentiles(other_high / reference_low, level)
-    method = "isotonic, parametric bootstrap"
-    return Interval(estimate, low, high, n, level, method, resolved=resolved)
+    return Interval(estimate, low, high, n, level, METHOD, resolved=resolved)
 
 
 def grid_capacity(
@@ -347,6 +341,12 @@ def _by_load(cps: npt.ArrayLike, pdr: npt.ArrayLike, limit: float) -> _Rates:
 
 
 def _draw_crossings(rates: _Rates, resamples: int, seed: int) -> _Crossed:
+    """Return a range of loads for each sample of the typical runs.
+
+    The typical run of each load is sampled `resamples` times. Its distribution is the distribution behind its own
+    interval: Student's t around the mean of the logs, or the means of pairs by their signed ranks. Resampling three to
+    ten runs directly has lower coverage (docs/methodology/statistics.md). A load with one run is not varied.
+    """
     rng = np.random.default_rng(seed)
     drawn = np.stack([draw_typical(rng, row, resamples) for row in rates.runs], axis=1)
     return _cross(rates.loads, _isotonic(drawn, rates.n))
@@ -371,7 +371,13 @@ def _isotonic(rows: Values, weights: npt.NDArray[Any]) -> Values:
 
 
 def _cross(loads: Values, rows: Values) -> _Crossed:
-    """Return the load at which each non-decreasing row of log PDR / limit passes 0."""
+    """Return the load at which each non-decreasing row of log PDR / limit passes 0.
+
+    A straight line of PDR between the two loads around the limit reaches the limit at one bound. A straight line of log
+    PDR reaches the limit at the other bound, which is the estimate. If the two loads are more than `WIDEST_BRACKET`
+    apart, they are the only bounds. They are also the only bounds if a drop rate there differs from the limit by more
+    than the factor `STEEPEST`.
+    """
     under = np.count_nonzero(rows <= 0, axis=1)
     last = len(loads) - 1
     left, right = np.clip(under - 1, 0, last), np.clip(under, 0, last)

@@ -118,6 +118,13 @@ def _metadata(
     from rocrate.rocrate import ROCrate
 
     crate = ROCrate(gen_preview=False, version=CRATE_VERSION)
+    files = {name: _file(name, data) for name, data in contents.items()}
+    files[CHECKSUMS] = {
+        "@type": "File",
+        "name": CHECKSUMS,
+        "encodingFormat": "text/plain",
+        "description": "SHA-256 of every other file; check with: sha256sum -c",
+    }
     testbeds = ", ".join(each.testbed for each in campaigns)
     root: dict[str, Any] = {
         "name": f"sipsched {version}: SIP proxy measurements on testbed {testbeds}",
@@ -131,32 +138,8 @@ def _metadata(
     }
     for key, value in root.items():
         crate.root_dataset[key] = value
-    for name, data in contents.items():
-        kind, description = KINDS.get(
-            PurePosixPath(name).suffix, (mimetypes.guess_type(name)[0] or "text/plain", "")
-        )
-        properties = {
-            "@type": "File",
-            "name": name,
-            "encodingFormat": kind,
-            "contentSize": str(len(data)),
-            "sha256": hashlib.sha256(data).hexdigest(),
-        }
-        if description:
-            properties["description"] = description
+    for name, properties in files.items():
         crate.add(DataEntity(crate, name, properties=properties))
-    crate.add(
-        DataEntity(
-            crate,
-            CHECKSUMS,
-            properties={
-                "@type": "File",
-                "name": CHECKSUMS,
-                "encodingFormat": "text/plain",
-                "description": "SHA-256 of every other file; check with: sha256sum -c",
-            },
-        )
-    )
     action: dict[str, Any] = {
         "@type": "CreateAction",
         "name": f"Measurement on testbed {testbeds}, and its evaluation",
@@ -177,3 +160,18 @@ def _metadata(
     for identity, properties in (("#measurement", action), ("#code", code), (LICENSE, licence)):
         crate.add(ContextEntity(crate, identity, properties=properties))
     return (json.dumps(crate.metadata.generate(), indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def _file(name: str, data: bytes) -> dict[str, str]:
+    """Describe a file of the archive."""
+    kind, description = KINDS.get(
+        PurePosixPath(name).suffix, (mimetypes.guess_type(name)[0] or "text/plain", "")
+    )
+    properties = {
+        "@type": "File",
+        "name": name,
+        "encodingFormat": kind,
+        "contentSize": str(len(data)),
+        "sha256": hashlib.sha256(data).hexdigest(),
+    }
+    return properties | ({"description": description} if description else {})

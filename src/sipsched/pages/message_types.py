@@ -87,18 +87,23 @@ def distributions(
         ),
         caption=f"{caption} {'; '.join(names) or 'No run to draw'}.",
         reading=reading,
-        seen=tuple(
-            f"{name}: {words}"
-            for name, facet in zip(names, points, strict=True)
-            if (words := _words({time: medians(facet, time) for time in TIMES}))
-        )
-        or ("No valid run: nothing to see yet.",),
+        seen=_seen(dict(zip(names, points, strict=True)), medians),
         provenance=provenance(summary),
     )
 
 
 Draw = Callable[[Axes, Facet, str], None]
 Medians = Callable[[Facet, str], dict[str, Interval]]
+
+
+def _seen(facets_by_name: Mapping[str, Facet], medians: Medians) -> tuple[str, ...]:
+    """Write the medians of each facet."""
+    words = {
+        name: _words({time: medians(facet, time) for time in TIMES})
+        for name, facet in facets_by_name.items()
+    }
+    seen = tuple(f"{name}: {text}" for name, text in words.items() if text)
+    return seen or ("No valid run: nothing to see yet.",)
 
 
 def _curves(shares: Mapping[Facet, Shares]) -> tuple[Draw, Medians]:

@@ -171,6 +171,7 @@ def categories(axis: Axes, names: Sequence[object]) -> None:
     axis.set_xlim(-0.5, len(names) - 0.5)
 
 
+# Eight parameters: each figure sets only those in which its panels differ from the panels of most figures.
 def panels(
     rows: Sequence[str],
     columns: Sequence[str],

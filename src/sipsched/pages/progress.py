@@ -86,39 +86,13 @@ def _parts(
         for run in [run for run in each.left if run not in measuring][:NEXT_RUNS]
     ]
     refused = [
-        (
-            each.testbed,
-            in_general(cause) if cause in RULES else cause,
-            str(count),
-        )
+        (each.testbed, in_general(cause) if cause in RULES else cause, str(count))
         for each in outlooks
         for cause, count in each.refused
     ]
     return [
         Words((made, *said)),
-        Table(
-            identity="table-progress",
-            header=(
-                *("testbed", "measured", "left", "searches left", "runs behind them"),
-                *("testbed hours left", "done about (UTC)", "times"),
-            ),
-            rows=tuple(
-                (
-                    each.testbed,
-                    str(each.measured),
-                    str(len(each.left)),
-                    str(len(each.searches)),
-                    f"about {each.behind_searches}" if each.behind_searches else "0",
-                    number(each.work_s / 3600),
-                    "done" if each.is_done else _clock(each, now),
-                    "" if each.is_done else basis(each),
-                )
-                for each in outlooks
-            ),
-            caption="Runs of the campaign by testbed, with the expected end if no attempt fails.",
-            provenance="",
-            none="The campaign has no testbed.",
-        ),
+        _table_of_runs(outlooks, now),
         Table(
             identity="table-next",
             header=("testbed", "run"),
@@ -136,6 +110,32 @@ def _parts(
             none="No attempt was invalid.",
         ),
     ]
+
+
+def _table_of_runs(outlooks: Sequence[Outlook], now: datetime) -> Table:
+    return Table(
+        identity="table-progress",
+        header=(
+            *("testbed", "measured", "left", "searches left", "runs behind them"),
+            *("testbed hours left", "done about (UTC)", "times"),
+        ),
+        rows=tuple(
+            (
+                each.testbed,
+                str(each.measured),
+                str(len(each.left)),
+                str(len(each.searches)),
+                f"about {each.behind_searches}" if each.behind_searches else "0",
+                number(each.work_s / 3600),
+                "done" if each.is_done else _clock(each, now),
+                "" if each.is_done else basis(each),
+            )
+            for each in outlooks
+        ),
+        caption="Runs of the campaign by testbed, with the expected end if no attempt fails.",
+        provenance="",
+        none="The campaign has no testbed.",
+    )
 
 
 def _searches(count: int) -> str:

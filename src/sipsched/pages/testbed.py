@@ -2,7 +2,7 @@
 
 import textwrap
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,12 +81,36 @@ def answer(campaign: Campaign, noise_file: Path, windows: Sequence[Path]) -> Ans
 
 def coverage(campaign: Campaign) -> Figure:
     """Draw the status of every planned point."""
+    points = _points(campaign.runs)
+    by_sut = {sut: points[points["sut"] == sut] for sut in dict.fromkeys(points["sut"])}
+    tally = points["kind"].value_counts()
+    counts = (f"{tally.get(kind, 0)} {kind} ({meaning})" for kind, (_, _, meaning) in KINDS.items())
+    seen = [f"{plural(len(points), 'point')} planned: {', '.join(counts)}."]
+    for sut, of_sut in by_sut.items():
+        words = [
+            f"{kind} at {_listed(here)}"
+            for kind in list(KINDS)[1:]
+            if len(here := of_sut[of_sut["kind"] == kind])
+        ]
+        if words:
+            seen.append(f"{sut}: {'; '.join(words)}.")
+    return Figure(
+        identity="figure-coverage",
+        draw=_heat_maps({sut: _grid(of_sut) for sut, of_sut in by_sut.items()}),
+        caption="Planned points by the worst status of their runs.",
+        seen=tuple(seen),
+        reading="A cell has the number of valid runs and the number of planned runs. An empty cell is not planned.",
+        provenance=campaign.provenance,
+    )
+
+
+def _heat_maps(
+    grids: Mapping[str, tuple[pd.DataFrame, pd.DataFrame]],
+) -> Callable[[Layout], str]:
+    """Make the function that draws the grid of each SUT, from the codes and the texts of its cells."""
     # imported here, because seaborn and pyplot take a second to load
     import seaborn
 
-    points = _points(campaign.runs)
-    suts = list(dict.fromkeys(points["sut"]))
-    grids = {sut: _grid(points[points["sut"] == sut]) for sut in suts}
     colours = ListedColormap([colour for colour, _, _ in KINDS.values()])
 
     def draw(layout: Layout) -> str:
@@ -100,10 +124,10 @@ def coverage(campaign: Campaign) -> Figure:
                 (0.12 + 0.14 * most) * len(each)
                 for most, each in zip(lines, names.values(), strict=True)
             ]
-            height = 0.9 + 0.9 * len(suts) + sum(heights)
+            height = 0.9 + 0.9 * len(grids) + sum(heights)
             canvas = Canvas(figsize=(layout.width_in, height), layout="constrained")
             axes = canvas.subplots(
-                max(len(suts), 1), 1, squeeze=False, gridspec_kw={"height_ratios": heights or [1]}
+                max(len(grids), 1), 1, squeeze=False, gridspec_kw={"height_ratios": heights or [1]}
             )[:, 0]
             for axis, (sut, (codes, labels)) in zip(axes, grids.items(), strict=False):
                 seaborn.heatmap(
@@ -136,26 +160,7 @@ def coverage(campaign: Campaign) -> Figure:
             )
             return themed(canvas)
 
-    tally = points["kind"].value_counts()
-    counts = (f"{tally.get(kind, 0)} {kind} ({meaning})" for kind, (_, _, meaning) in KINDS.items())
-    seen = [f"{plural(len(points), 'point')} planned: {', '.join(counts)}."]
-    for sut in suts:
-        of_sut = points[points["sut"] == sut]
-        words = [
-            f"{kind} at {_listed(here)}"
-            for kind in list(KINDS)[1:]
-            if len(here := of_sut[of_sut["kind"] == kind])
-        ]
-        if words:
-            seen.append(f"{sut}: {'; '.join(words)}.")
-    return Figure(
-        identity="figure-coverage",
-        draw=draw,
-        caption="Planned points by the worst status of their runs.",
-        seen=tuple(seen),
-        reading="A cell has the number of valid runs and the number of planned runs. An empty cell is not planned.",
-        provenance=campaign.provenance,
-    )
+    return draw
 
 
 def _points(runs: pd.DataFrame) -> pd.DataFrame:

@@ -129,7 +129,6 @@ def windows_from_record(messages: Path, record: Path) -> xr.Dataset:
     design, log = recorded.design, recorded.log
     placed = spans(recorded)
     washouts_s = [design.washout_s * factor for factor in WASHOUTS]
-    by_window = _drawn(recorded)
     tables = {name: np.full((len(WASHOUTS), len(design.windows)), np.nan) for name in VARIABLES}
     for row, washout_s in enumerate(washouts_s):
         for window in range(len(placed.done)):
@@ -137,8 +136,7 @@ def windows_from_record(messages: Path, record: Path) -> xr.Dataset:
             values = _reduced(arrived, begin, end) | _sampled(log.samples, begin, end)
             for name, value in values.items():
                 tables[name][row, window] = value
-    happened = machine(recorded, placed)
-    by_window |= vars(happened)
+    by_window = _drawn(recorded) | vars(machine(recorded, placed))
     by_window["left_out"] = _left_out(recorded, document, tables, by_window["steal_share"])
     return xr.Dataset(
         {name: ("window", values) for name, values in by_window.items()}

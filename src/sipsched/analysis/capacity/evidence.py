@@ -1,6 +1,6 @@
 """Collection of published and measured capacities, from the papers' tables and from study summaries."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -82,19 +82,8 @@ def collect(
             if (system.testbed, system.limit) == (campaign.testbed, limit)
         }
         options = measured_options(runs, limit, known)
-        settings = {(each.sut, each.mode, each.cores, each.threads) for each in options}
-        searched = [
-            replace(option_of(system), sut=key.sut)
-            for key, system in known.items()
-            if tuple(key) not in settings
-        ]
-        systems += _measured([*options, *searched], campaign.provenance)
-        services += [
-            service
-            for service in service_times(runs, options, limit, message_bytes)
-            if len(service.loads) > 1
-            and np.isfinite((service.cpu_us.estimate, service.t_sip_us.estimate)).any()
-        ]
+        systems += _measured([*options, *_searched(options, known)], campaign.provenance)
+        services += filter(_is_usable, service_times(runs, options, limit, message_bytes))
         buffers = Buffers({**buffers.groups, **receive_buffers(runs, "sut", "mode").groups})
     processors = {c: -(-c // cores_per_processor) for c in range(1, MOST_CORES + 1)}
     systems = [
@@ -111,6 +100,24 @@ def collect(
         buffers=buffers,
         campaigns=tuple(campaigns),
     )
+
+
+def _is_usable(service: ServiceTimes) -> bool:
+    """Return whether the service times come from more than one load, and at least one of them is known."""
+    known = np.isfinite((service.cpu_us.estimate, service.t_sip_us.estimate))
+    return len(service.loads) > 1 and bool(known.any())
+
+
+def _searched(
+    options: Sequence[Option], known: Mapping[Configuration, SystemCapacity]
+) -> list[Option]:
+    """Return the systems whose capacity was searched, but of which no run was measured."""
+    settings = {(option.sut, option.mode, option.cores, option.threads) for option in options}
+    return [
+        replace(option_of(system), sut=key.sut)
+        for key, system in known.items()
+        if tuple(key) not in settings
+    ]
 
 
 def _read(paths: Sequence[Path]) -> tuple[list[Source], list[Campaign]]:

@@ -1,5 +1,6 @@
 """Laws of capacity by number of cores: the papers' rule, the Universal Scalability Law and Amdahl's law."""
 
+import functools
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -184,25 +185,18 @@ def fit_scaling(
     best = _fit_law(points, rates, contention_only)
     spare = n - parameters
     fitted = scaling_law(points, *best)
-    squares = float(((rates - fitted) ** 2).sum())
-    residual = np.sqrt(squares / spare) if spare else np.nan
     draws = np.empty((0, 4))
     if spare >= MIN_SPARE_POINTS:
         rng = np.random.default_rng(seed)
-        spread = residual * np.sqrt(spare / rng.chisquare(spare, resamples))
+        squares = float(((rates - fitted) ** 2).sum())
+        spread = np.sqrt(squares / spare) * np.sqrt(spare / rng.chisquare(spare, resamples))
         drawn = [
             _fit_law(points, fitted + deviation * rng.standard_normal(n), contention_only, best)
             for deviation in spread
         ]
         draws = np.column_stack((np.array(drawn).reshape(-1, 3), spread))
 
-    def interval(value: float, column: Values) -> Interval:
-        if not len(column):
-            why = f"too few points for an interval, {spare} to spare"
-            return Interval.without(value, n, why=why)
-        ends = percentiles(column, LEVEL)
-        return Interval(value, *ends, n, method="parametric bootstrap")
-
+    interval = functools.partial(_interval, n=n, spare=spare)
     single, contention, coherency = map(interval, best, draws[:, :3].T)
     if contention_only:
         coherency = Interval.without(0.0, n, why="held at 0")
@@ -213,6 +207,14 @@ def fit_scaling(
         peak_cores=interval(float(_peak(*best)), _peak(*draws[:, :3].T)),
         draws=draws,
     )
+
+
+def _interval(value: float, draws: Values, n: int, spare: int) -> Interval:
+    """Return the interval of a parameter from its bootstrap samples."""
+    if not len(draws):
+        why = f"too few points for an interval, {spare} to spare"
+        return Interval.without(value, n, why=why)
+    return Interval(value, *percentiles(draws, LEVEL), n, method="parametric bootstrap")
 
 
 def _fit_law(
