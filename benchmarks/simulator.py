@@ -21,7 +21,7 @@ from sipsched.analysis import papers, papers_predicted
 from sipsched.measure.generator import Arrivals
 from sipsched.measure.simulated_means import GridPredictor
 from sipsched.measure.simulated_point import plan_point
-from sipsched.measure.simulator import Numbers, Outputs, SimulatorReport, simulate
+from sipsched.measure.simulator import ModelNumbers, Outputs, SimulatorReport, simulate
 from sipsched.plan.config import load_config
 from sipsched.plan.run import Point
 from sipsched.records.trace import HEADER, RECORD, Event
@@ -49,12 +49,12 @@ def cpu_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def numbers(bed: str, mode: str, cps: int, calls: int, seed: int) -> Numbers:
+def numbers(bed: str, mode: str, cps: int, calls: int, seed: int) -> ModelNumbers:
     plan = plan_point(Point(bed, "kamailio-udp", mode, 1, 8), CONFIG, load_testbed(bed))
     return plan.at(LOAD, Arrivals(cps, calls, seed))
 
 
-def speed(model: Numbers) -> float:
+def speed(model: ModelNumbers) -> float:
     best = 0.0
     for _ in range(3):
         with tempfile.TemporaryDirectory() as folder:

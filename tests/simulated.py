@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from sipsched.measure.simulator import Numbers, Outputs, SimulatorReport, simulate
+from sipsched.measure.simulator import ModelNumbers, Outputs, SimulatorReport, simulate
 from sipsched.records.trace import HEADER, RECORD, Event
 
 SEEDS = range(1, 11)
@@ -24,7 +24,7 @@ NOTHING = dict.fromkeys(
     ),
     0,
 )
-SERVER: Numbers = NOTHING | {
+SERVER: ModelNumbers = NOTHING | {
     "rate_cps": 1000.0,
     "calls": 100_000,
     "seed": 1,
@@ -81,7 +81,7 @@ SERVER: Numbers = NOTHING | {
 }
 """One worker without costs except its service, and calls of one INVITE each."""
 
-CALLS: Numbers = SERVER | {
+CALLS: ModelNumbers = SERVER | {
     "rate_cps": 4000.0,
     "calls": 5_000,
     "answered": True,
@@ -129,7 +129,7 @@ def outputs(folder: Path) -> Outputs:
     return Outputs(folder / "trace.bin", folder / "uac.calls", folder / "uac.json")
 
 
-def trace(numbers: Numbers, folder: Path) -> tuple[SimulatorReport, npt.NDArray[Any]]:
+def trace(numbers: ModelNumbers, folder: Path) -> tuple[SimulatorReport, npt.NDArray[Any]]:
     """Run the simulator and return its trace."""
     files = outputs(folder)
     report = simulate(numbers, folder, files)
@@ -137,7 +137,7 @@ def trace(numbers: Numbers, folder: Path) -> tuple[SimulatorReport, npt.NDArray[
 
 
 def agrees(
-    expected: float, changes: Numbers, found: Callable[[npt.NDArray[Any]], float], folder: Path
+    expected: float, changes: ModelNumbers, found: Callable[[npt.NDArray[Any]], float], folder: Path
 ) -> None:
     """Fail unless the 99 % interval of the mean over the seeds covers the theoretical value."""
     values = [found(trace({**SERVER, **changes, "seed": seed}, folder)[1]) for seed in SEEDS]

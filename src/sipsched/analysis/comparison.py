@@ -52,7 +52,7 @@ PARTS = {
 """Parts of a message's time in the SPS, and the time in total, all in µs."""
 COMPARED = ("pdr", "k_rcv")
 COMPARED_BY_TYPE = ("k_rcv", "t_sip")
-System = tuple[str, int]
+SutOnCores = tuple[str, int]
 """SUT and number of cores. Each combination has its own figure or table."""
 
 
@@ -64,7 +64,7 @@ class Place(NamedTuple):
     threads: int
 
     @property
-    def system(self) -> System:
+    def system(self) -> SutOnCores:
         """SUT and number of cores of the setting."""
         return self.sut, self.cores
 
@@ -158,7 +158,7 @@ class Case:
         return str(place) if self.summary.sizes["sut"] == 1 else f"{place.sut}, {place}"
 
     @property
-    def systems(self) -> list[System]:
+    def systems(self) -> list[SutOnCores]:
         """All planned combinations of SUT and number of cores."""
         planned = (self.summary["status"] != NOT_PLANNED).any(("mode", "threads", "cps", "rep"))
         return [
@@ -168,7 +168,7 @@ class Case:
             if bool(planned.sel(sut=sut, cores=cores))
         ]
 
-    def places(self, system: System | None = None, published: bool = False) -> list[Place]:
+    def places(self, system: SutOnCores | None = None, published: bool = False) -> list[Place]:
         """Return all settings that the study plans. If `published` is true, add the settings of the papers."""
         planned = (self.summary["status"] != NOT_PLANNED).any(("mode", "cps", "rep"))
         listed = []
@@ -183,7 +183,7 @@ class Case:
             listed += [Place(sut, cores, int(count)) for count in sorted(threads)]
         return listed
 
-    def measured_first(self, system: System | None, *modes: str) -> list[Place]:
+    def measured_first(self, system: SutOnCores | None, *modes: str) -> list[Place]:
         """Return planned and published settings. Settings with a run in one of the modes come first."""
 
         def unmeasured(place: Place) -> bool:

@@ -27,7 +27,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True)
-class Cell:
+class ComparedCell:
     """One comparison of a family, such as the comparison of two modes.
 
     Attributes
@@ -65,7 +65,7 @@ class Family(Generic[Key]):
         Confidence level of each interval.
     """
 
-    cells: Mapping[Key, Cell]
+    cells: Mapping[Key, ComparedCell]
     tests: int
     level: float
 
@@ -90,7 +90,7 @@ def compare_together(pairs: Mapping[Key, Pair]) -> Family[Key]:
     comparisons = [compare(first, second, level) for first, second in pairs.values()]
     adjusted = holm([comparison.p_value for comparison in comparisons])
     cells = {
-        key: Cell(
+        key: ComparedCell(
             typical_interval(first),
             typical_interval(second),
             comparison,

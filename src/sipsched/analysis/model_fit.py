@@ -43,7 +43,7 @@ DRAWS = 8
 """Number of fits to bootstrap samples of the runs, which show the uncertainty of the fit."""
 SEED = 1
 
-Nanoseconds = npt.NDArray[np.int64]
+NanosecondArray = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 
@@ -119,20 +119,20 @@ class ReceivedMessages:
 
     kind: npt.NDArray[np.uint8]
     length: npt.NDArray[np.uint16]
-    served: Nanoseconds
+    served: NanosecondArray
     whole: Mask
     cold: Mask
-    woke: Nanoseconds
-    met: Nanoseconds
-    woke_early: Nanoseconds
-    met_early: Nanoseconds
-    stack: Nanoseconds
+    woke: NanosecondArray
+    met: NanosecondArray
+    woke_early: NanosecondArray
+    met_early: NanosecondArray
+    stack: NanosecondArray
     first: Mask
     alone: Mask
-    start: Nanoseconds
+    start: NanosecondArray
     loop: npt.NDArray[np.float64]
-    copy: Nanoseconds
-    send: Nanoseconds
+    copy: NanosecondArray
+    send: NanosecondArray
     rmem: npt.NDArray[np.uint32]
 
 
@@ -191,7 +191,7 @@ def read_messages(folder: Path) -> ReceivedMessages:
     )
 
 
-def _early_ns(records: npt.NDArray[Any]) -> Nanoseconds:
+def _early_ns(records: npt.NDArray[Any]) -> NanosecondArray:
     """Return, for the type of each message, the time that nearly all services exceed."""
     t_sip = (records["t_sip_out"] - records["t_sip_in"]).astype("i8")
     early = np.zeros(len(records), "i8")

@@ -67,14 +67,14 @@ SHORT = {
     "singlecore": "Krishnamurthy and Rouskas, IEEE ICC 2015",
 }
 
-Count = Annotated[str, Meta(pattern="^[1-9][0-9]*$")]
-Printed = Annotated[str, Meta(pattern=r"^[0-9]+(\.[0-9]+)?$")]
-"""A number as the paper prints it. The columns of tables have this type, `Count`, or a few allowed words."""
+PrintedCount = Annotated[str, Meta(pattern="^[1-9][0-9]*$")]
+PrintedNumber = Annotated[str, Meta(pattern=r"^[0-9]+(\.[0-9]+)?$")]
+"""A number as the paper prints it. The columns of tables have this type, `PrintedCount`, or a few allowed words."""
 _PLACE: dict[str, Any] = {
     "study": Literal[STUDIES],
     "table": Literal[TABLES],
-    "cores": Count,
-    "threads": Count,
+    "cores": PrintedCount,
+    "threads": PrintedCount,
 }
 
 
@@ -101,9 +101,9 @@ def load_points(folder: Path = FOLDER) -> pd.DataFrame:
     """
     columns = _PLACE | {
         "mode": Literal[MODES],
-        "cps": Count,
+        "cps": PrintedCount,
         "metric": Literal[tuple(METRICS)],
-        "value": Printed,
+        "value": PrintedNumber,
     }
     path = folder / "points.csv"
     frame = read_table(path, columns, key=[*COLUMN, "metric"])
@@ -134,7 +134,7 @@ def load_comparison(folder: Path = FOLDER) -> pd.DataFrame:
     StableError
         See `load_points`.
     """
-    columns = _PLACE | {"cps": Count} | dict.fromkeys(PAPER_QUANTITIES, Printed)
+    columns = _PLACE | {"cps": PrintedCount} | dict.fromkeys(PAPER_QUANTITIES, PrintedNumber)
     return read_table(folder / "comparison.csv", columns, key=["study", "table", "threads", "cps"])
 
 
@@ -153,7 +153,9 @@ def load_capacity(folder: Path = FOLDER) -> pd.DataFrame:
         See `load_points`.
     """
     numbers = ("processors", "cores", "threads", "single_core_cps", "capacity_cps")
-    columns = {"study": Literal[STUDIES], "section": Literal["V"]} | dict.fromkeys(numbers, Count)
+    columns = {"study": Literal[STUDIES], "section": Literal["V"]} | dict.fromkeys(
+        numbers, PrintedCount
+    )
     return read_table(folder / "capacity.csv", columns, key=["study", "processors", "cores"])
 
 
@@ -208,9 +210,9 @@ def read_table(path: Path, columns: Mapping[str, Any], key: list[str]) -> pd.Dat
     for i in np.flatnonzero(frame.duplicated(key)):
         place = ", ".join(frame.loc[i, key])
         raise StableError(f"{path}: line {i + 2}: {place} is there already")
-    printed = [name for name, column in columns.items() if column is Printed]
+    printed = [name for name, column in columns.items() if column is PrintedNumber]
     frame[[f"{name}_printed" for name in printed]] = frame[printed]
-    counts = [name for name, column in columns.items() if column is Count]
+    counts = [name for name, column in columns.items() if column is PrintedCount]
     return frame.astype(dict.fromkeys(printed, float) | dict.fromkeys(counts, int))
 
 

@@ -15,7 +15,7 @@ import pandas as pd
 from scipy import special
 
 from sipsched.analysis.crossing_load import PDR_LIMIT, grid_capacity
-from sipsched.analysis.families import Cell, Pair, compare_together
+from sipsched.analysis.families import ComparedCell, Pair, compare_together
 from sipsched.analysis.intervals import LEVEL, Interval, mean_interval, simultaneous_level
 from sipsched.analysis.papers import LOAD_STEP_CPS, MODES, crossings, wide
 from sipsched.analysis.papers_fit import FITTED_CORES, FITTED_MODE, FLOOR, METRICS
@@ -121,7 +121,7 @@ def repeated(runs: pd.DataFrame, recorded: pd.DataFrame) -> tuple[int, int]:
     return int(same.all(axis=1).sum()), len(near)
 
 
-class Group(StrEnum):
+class PaperGroup(StrEnum):
     """Groups of published numbers. One group was used for the fit; the others test the predictions."""
 
     FITTED = "fitted: baseline, 1 and 2 cores"
@@ -130,11 +130,11 @@ class Group(StrEnum):
     SIX = "not seen: 6 cores"
 
 
-def group_of(mode: str, cores: int) -> Group:
+def group_of(mode: str, cores: int) -> PaperGroup:
     """Return the group to which a column of the papers' tables belongs."""
     if cores in FITTED_CORES:
-        return Group.FITTED if mode == FITTED_MODE else Group.OTHER_HALF
-    return Group.FOUR if cores == 4 else Group.SIX
+        return PaperGroup.FITTED if mode == FITTED_MODE else PaperGroup.OTHER_HALF
+    return PaperGroup.FOUR if cores == 4 else PaperGroup.SIX
 
 
 def against_published(runs: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
@@ -202,7 +202,7 @@ class Error:
         Error of the simulator, and error of each naive prediction of `against_published`.
     """
 
-    group: Group
+    group: PaperGroup
     metric: str
     n: int
     simulator: float
@@ -222,7 +222,7 @@ def errors(table: pd.DataFrame) -> list[Error]:
     """
     known = table.dropna(subset=["published", "predicted"])
     all_errors = []
-    for group in Group:
+    for group in PaperGroup:
         for metric in dict.fromkeys(table["metric"]):
             part = known[(known["group"] == group) & (known["metric"] == metric)]
             if len(part):
@@ -462,7 +462,7 @@ def _least_lower(pair: Pair, level: float) -> float:
     return 100 * _detectable(first - second, level) / first.mean() if first.any() else np.nan
 
 
-def _direction(cell: Cell, pair: Pair) -> Direction:
+def _direction(cell: ComparedCell, pair: Pair) -> Direction:
     if np.array_equal(*pair):
         return Direction.NONE
     if not cell.stands_out:
@@ -500,7 +500,7 @@ def _with_naive(table: pd.DataFrame) -> pd.DataFrame:
     table["group"] = [
         group_of(mode, cores) for mode, cores in zip(table["mode"], table["cores"], strict=True)
     ]
-    fitted = table[(table["group"] == Group.FITTED) & table["published"].notna()]
+    fitted = table[(table["group"] == PaperGroup.FITTED) & table["published"].notna()]
     logs = fitted.assign(log=np.log(fitted["published"]))
     overall = logs.groupby("metric")["log"].mean()
     alike = logs.groupby(["metric", "cores", "threads"])["log"].mean()

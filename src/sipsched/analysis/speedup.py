@@ -11,7 +11,7 @@ import pandas as pd
 from sipsched.analysis.capacity.estimate import capacity_of_search, interval_of
 from sipsched.analysis.crossing_load import PDR_LIMIT
 from sipsched.analysis.intervals import LEVEL, Interval
-from sipsched.analysis.papers import Printed, read_table
+from sipsched.analysis.papers import PrintedNumber, read_table
 from sipsched.analysis.run_table import Campaign, Configuration, configurations, lost
 from sipsched.errors import StableError
 from sipsched.plan.modes import DEFAULT
@@ -405,7 +405,7 @@ def load_published(path: Path) -> list[Published]:
     columns: dict[str, Any] = dict.fromkeys(COLUMNS, str) | {
         "transport": Literal[tuple(REMEDIES)],
         "remedies": Literal["before", "after"],
-        "speedup": Printed,
+        "speedup": PrintedNumber,
     }
     key = ["platform", "operating_system", "transport"]
     rows = read_table(path, columns, [*key, "remedies"])

@@ -20,7 +20,14 @@ import numpy.typing as npt
 
 from sipsched.measure.generator import Arrivals
 from sipsched.measure.simulated_point import SimulatedPoint, plan_point
-from sipsched.measure.simulator import T0_NS, Numbers, Outputs, SimulatorReport, Value, simulate
+from sipsched.measure.simulator import (
+    T0_NS,
+    ModelNumbers,
+    Outputs,
+    SimulatorReport,
+    Value,
+    simulate,
+)
 from sipsched.plan.config import Config
 from sipsched.plan.crossover import compared, is_comparison, lengths
 from sipsched.plan.modes import DEFAULT, find_mode, load_modes
@@ -183,7 +190,7 @@ def _window(setting: PredictedSetting, fitted: Fitted, config: Config) -> tuple[
     return window_s, washout_s
 
 
-def _served(numbers: Numbers) -> tuple[npt.NDArray[Any], float]:
+def _served(numbers: ModelNumbers) -> tuple[npt.NDArray[Any], float]:
     """Simulate a run. Return the records of the served messages, and the CPU time per message in µs."""
     with tempfile.TemporaryDirectory(prefix="sipsched-predicted-") as name:
         folder = Path(name)

@@ -5,7 +5,7 @@ from collections import defaultdict, deque
 from collections.abc import Mapping
 
 from sipsched.plan.run import Run
-from sipsched.records.forecast import BETWEEN_S, RUNS_FOR_PACE, Kind, Lanes, kind
+from sipsched.records.forecast import BETWEEN_S, RUNS_FOR_PACE, Lanes, RunKind, kind
 from sipsched.scripting import ATTEMPTS
 from sipsched.words import plural
 
@@ -24,7 +24,7 @@ class Progress:
         self._numbers: dict[Run, int] = {}
         self._known: set[Run] = set()
         self._started: dict[Run, float] = {}
-        self._lasted: dict[Kind, deque[float]] = defaultdict(lambda: deque(maxlen=RUNS_FOR_PACE))
+        self._lasted: dict[RunKind, deque[float]] = defaultdict(lambda: deque(maxlen=RUNS_FOR_PACE))
 
     def start(self, run: Run, attempt: int, left: Mapping[Run, float], now: float) -> str:
         """Record the start of a run, and return a line about the progress for the terminal.

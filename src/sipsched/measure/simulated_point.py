@@ -9,7 +9,7 @@ from sipsched.measure import scheduler
 from sipsched.measure.cpu_layout import Cpu, CpuLayout
 from sipsched.measure.generator import Arrivals
 from sipsched.measure.scheduler import KernelScheduler, compile_mode, task_attributes, writes
-from sipsched.measure.simulator import Numbers, Value, write_numbers
+from sipsched.measure.simulator import ModelNumbers, Value, write_numbers
 from sipsched.measure.switching import SAMPLE_NS, Playable, playable
 from sipsched.measure.tuning import Tuned
 from sipsched.plan.config import Config
@@ -68,12 +68,12 @@ class SimulatedPoint:
     sut: Sut
     state: Tuned
     kernel: str
-    numbers: Numbers
+    numbers: ModelNumbers
     modes: Playable | None
-    switched: tuple[Numbers, ...]
+    switched: tuple[ModelNumbers, ...]
     setattr_ns: int
 
-    def at(self, load: Load, arrivals: Arrivals) -> Numbers:
+    def at(self, load: Load, arrivals: Arrivals) -> ModelNumbers:
         """Return all parameters of the simulator for a load."""
         return {
             **self.numbers,

@@ -23,7 +23,7 @@ RUN_TIMEOUT_S = 3600
 T0_NS = 1_000_000_000
 """Time in the trace at which the schedule begins. SEE hardware/simulator/sim.h"""
 Value = bool | int | float | str | Sequence[int] | Sequence[float]
-Numbers = Mapping[str, Value]
+ModelNumbers = Mapping[str, Value]
 """Parameters of the simulator, by their names in hardware/simulator/model.h."""
 
 
@@ -163,12 +163,14 @@ def version() -> str:
     return _run([str(program()), "version"], 10).strip()
 
 
-def write_numbers(numbers: Numbers) -> str:
+def write_numbers(numbers: ModelNumbers) -> str:
     """Return the parameters in the text format that the simulator reads."""
     return "".join(f"{name} = {_text(value)}\n" for name, value in numbers.items())
 
 
-def simulate(numbers: Numbers, folder: Path, outputs: Outputs | None = None) -> SimulatorReport:
+def simulate(
+    numbers: ModelNumbers, folder: Path, outputs: Outputs | None = None
+) -> SimulatorReport:
     """Run the simulator, and return its counts.
 
     Parameters

@@ -30,7 +30,7 @@ GRID_US = np.geomspace(0.1, 1e7, 641)
 Values = npt.NDArray[np.float64]
 Shares = Mapping[str, Mapping[str, Values]]
 """The share of messages at or below each time of `GRID_US`, shape (run, time), by type and quantity."""
-Point = tuple[int, int]
+LoadPoint = tuple[int, int]
 """A load in cps and a number of threads."""
 
 
@@ -140,7 +140,7 @@ def _curves(shares: Mapping[Facet, Shares]) -> tuple[Draw, Medians]:
     return draw, medians
 
 
-def _percentiles(summary: xr.Dataset, points: Mapping[Facet, Point]) -> tuple[Draw, Medians]:
+def _percentiles(summary: xr.Dataset, points: Mapping[Facet, LoadPoint]) -> tuple[Draw, Medians]:
     """Make the functions that draw percentiles of typical runs and take the medians."""
 
     def typical(facet: Facet, name: str) -> dict[str, Interval]:
@@ -202,7 +202,7 @@ def _time_at(shares: Values, share: float) -> float:
 
 def _choose_point(
     summary: xr.Dataset, facet: Facet, cps: int | None, threads: int | None
-) -> Point | None:
+) -> LoadPoint | None:
     """Choose the point whose messages are drawn; None if it was not measured."""
     sut, mode, cores = facet
     measured = (summary["status"].sel(sut=sut, mode=mode, cores=cores) == MEASURED).any("rep")
@@ -217,7 +217,7 @@ def _choose_point(
     return (cps, threads) if threads in counts else None
 
 
-def _shares(summary: xr.Dataset, root: Path, facet: Facet, point: Point) -> Shares:
+def _shares(summary: xr.Dataset, root: Path, facet: Facet, point: LoadPoint) -> Shares:
     """Compute the share of messages at or below each time, for each type and run that keeps its messages."""
     sut, mode, cores = facet
     cps, threads = point

@@ -59,7 +59,7 @@ class Spot(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Point:
+class CostPoint:
     """One cost of migration at one system and load.
 
     Attributes
@@ -86,7 +86,7 @@ class Asked(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Study:
+class CostStudy:
     """The data of the page.
 
     Attributes
@@ -98,7 +98,7 @@ class Study:
     """
 
     summary: xr.Dataset
-    points: tuple[Point, ...]
+    points: tuple[CostPoint, ...]
     against: Family[Asked]
     default_ns: int
     limit: float
@@ -108,7 +108,7 @@ class Study:
         """The systems and loads, one per line of the figure."""
         return list(dict.fromkeys(point.spot for point in self.points))
 
-    def at(self, spot: Spot) -> list[Point]:
+    def at(self, spot: Spot) -> list[CostPoint]:
         """List the points of one system and load by rising cost."""
         return sorted((p for p in self.points if p.spot == spot), key=lambda p: p.cost_ns)
 
@@ -130,7 +130,7 @@ def cost_of(mode: str) -> int | None:
 
 def study(
     summary: xr.Dataset, default_ns: int = DEFAULT_COST_NS, limit: float = PDR_LIMIT
-) -> Study:
+) -> CostStudy:
     """Gather the points of a study whose modes override the cost of migration.
 
     Parameters
@@ -165,9 +165,9 @@ def study(
         why = _why_not_in_force(summary, spot.place, mode, cost)
         if np.isnan(runs["pdr"]).all():
             why = why_not_measured(summary, spot.place, mode)
-        points.append(Point(spot, mode, cost, why, runs))
+        points.append(CostPoint(spot, mode, cost, why, runs))
     against = compare_together(_pairs(points, default_ns))
-    return Study(summary, tuple(points), against, default_ns, limit)
+    return CostStudy(summary, tuple(points), against, default_ns, limit)
 
 
 def _planned(summary: xr.Dataset) -> Iterator[tuple[Spot, str]]:
@@ -199,7 +199,7 @@ def _why_not_in_force(summary: xr.Dataset, place: Place, mode: str, cost: int) -
     return ""
 
 
-def _pairs(points: Sequence[Point], default_ns: int) -> dict[Asked, Pair]:
+def _pairs(points: Sequence[CostPoint], default_ns: int) -> dict[Asked, Pair]:
     """Pair the runs of each cost with the runs of the default."""
     pairs: dict[Asked, Pair] = {}
     for point in points:
@@ -215,7 +215,7 @@ def _pairs(points: Sequence[Point], default_ns: int) -> dict[Asked, Pair]:
     return pairs
 
 
-def answer(found: Study) -> Answer:
+def answer(found: CostStudy) -> Answer:
     """Answer whether a cost drops significantly fewer messages than the default."""
     drawn = [point for point in found.points if not point.why]
     if not drawn:
@@ -246,7 +246,7 @@ def answer(found: Study) -> Answer:
     return Answer(f"Compared with {default}, {listed(told)}.")
 
 
-def _cost_at(found: Study, asked: Asked) -> int:
+def _cost_at(found: CostStudy, asked: Asked) -> int:
     return next(
         point.cost_ns
         for point in found.points
@@ -254,7 +254,7 @@ def _cost_at(found: Study, asked: Asked) -> int:
     )
 
 
-def curves(found: Study) -> Figure:
+def curves(found: CostStudy) -> Figure:
     """Draw K_rcv and PDR against the cost of migration, a line for each number of cores."""
     costs = sorted({point.cost_ns for point in found.points})
 
@@ -294,7 +294,7 @@ def curves(found: Study) -> Figure:
     )
 
 
-def _curve(found: Study, spot: Spot, name: str, i: int, costs: list[int]) -> Curve | None:
+def _curve(found: CostStudy, spot: Spot, name: str, i: int, costs: list[int]) -> Curve | None:
     """Estimate a quantity of the i-th line at each cost; None if no cost was in force."""
     points = [point for point in found.at(spot) if not point.why]
     if not points:
@@ -312,7 +312,7 @@ def _curve(found: Study, spot: Spot, name: str, i: int, costs: list[int]) -> Cur
     )
 
 
-def best(found: Study) -> Words:
+def best(found: CostStudy) -> Words:
     """Compare the best cost at each system and load with the default and with the paper."""
     lines = list(_obstacles(found))
     for spot in found.spots:
@@ -333,7 +333,9 @@ def best(found: Study) -> Words:
     return Words(tuple(lines or ["No run counts: nothing to see yet."]))
 
 
-def _best(found: Study, name: str, title: str, means: Mapping[int, tuple[Point, Interval]]) -> str:
+def _best(
+    found: CostStudy, name: str, title: str, means: Mapping[int, tuple[CostPoint, Interval]]
+) -> str:
     least = min(mean.estimate for _, mean in means.values())
     winners = [cost for cost, (_, mean) in means.items() if mean.estimate == least]
     cost = winners[0]
@@ -358,7 +360,7 @@ def _best(found: Study, name: str, title: str, means: Mapping[int, tuple[Point, 
     )
 
 
-def _obstacles(found: Study) -> Iterator[str]:
+def _obstacles(found: CostStudy) -> Iterator[str]:
     """List the costs that are not drawn, with reasons."""
     reasons: dict[str, list[str]] = {}
     for point in found.points:
@@ -374,7 +376,7 @@ def _obstacles(found: Study) -> Iterator[str]:
         yield "With one core no worker can migrate: the cost can change nothing there."
 
 
-def costs(found: Study) -> Table:
+def costs(found: CostStudy) -> Table:
     """List every cost with its PDR and K_rcv, and compare both with the default."""
     rows: list[tuple[Cell, ...]] = []
     for spot in found.spots:
@@ -405,7 +407,7 @@ def costs(found: Study) -> Table:
     )
 
 
-def _family(found: Study) -> str:
+def _family(found: CostStudy) -> str:
     """Describe the correction for the number of comparisons."""
     tests = found.against.tests
     if not tests:
@@ -417,7 +419,7 @@ def _family(found: Study) -> str:
     )
 
 
-def _against(found: Study, point: Point, name: str, n: int) -> Cell:
+def _against(found: CostStudy, point: CostPoint, name: str, n: int) -> Cell:
     if point.cost_ns == found.default_ns:
         return "the default"
     against = found.against.cells.get(Asked(point.spot, point.mode, name))
@@ -426,7 +428,7 @@ def _against(found: Study, point: Point, name: str, n: int) -> Cell:
     return Number(against.comparison.percent_lower, "%", n=n, p_value=against.p_value)
 
 
-def _others(found: Study) -> str:
+def _others(found: CostStudy) -> str:
     """Name the mode of all other settings, as this kernel applies it."""
     bases = set()
     for point in found.points:

@@ -39,7 +39,7 @@ MODEL = "Predicted by simulation, not measured"
 
 
 @dataclass(frozen=True)
-class Found:
+class CheckedPredictions:
     """The data of the page: the check of the predictions, and the campaigns that were measured."""
 
     check: Check
@@ -68,7 +68,9 @@ class Found:
         return "what was measured has no interval"
 
 
-def read(predictions: Iterable[Path], summaries: Iterable[Path], windows: Iterable[Path]) -> Found:
+def read(
+    predictions: Iterable[Path], summaries: Iterable[Path], windows: Iterable[Path]
+) -> CheckedPredictions:
     """Read the predictions and the measurements.
 
     Parameters
@@ -82,10 +84,10 @@ def read(predictions: Iterable[Path], summaries: Iterable[Path], windows: Iterab
     there = [Path(path) for path in summaries if Path(path).is_file()]
     campaigns = campaigns_of((path.parent.parent.name, open_summary(path)) for path in there)
     loads = read_loads([Path(path) for path in windows if Path(path).is_file()])
-    return Found(check(chosen, loads, campaigns), tuple(campaigns))
+    return CheckedPredictions(check(chosen, loads, campaigns), tuple(campaigns))
 
 
-def answer(found: Found) -> Answer:
+def answer(found: CheckedPredictions) -> Answer:
     """Count the predictions inside the measured intervals, and the effects with the right sign."""
     if found.why_not:
         return Answer(f"{NOTHING}{found.why_not}.")
@@ -107,7 +109,7 @@ def answer(found: Found) -> Answer:
     return Answer(f"{first}, and {second}.")
 
 
-def fitted_to(found: Found) -> Words:
+def fitted_to(found: CheckedPredictions) -> Words:
     """Name the runs to which the model was fitted."""
     fitted = found.check.predictions.fitted
     if not fitted.numbers:
@@ -120,12 +122,12 @@ def fitted_to(found: Found) -> Words:
     )
 
 
-def conditions(found: Found) -> Words:
+def conditions(found: CheckedPredictions) -> Words:
     """Describe the share of the SPS's CPU time that other programs used in the measured runs."""
     return competitors(found.campaigns)
 
 
-def heading(found: Found) -> Heading:
+def heading(found: CheckedPredictions) -> Heading:
     """Describe the origin of the numbers."""
     return Heading(
         fidelity=f"{MODEL}, beside what was measured.",
@@ -134,7 +136,7 @@ def heading(found: Found) -> Heading:
     )
 
 
-def by_kind(found: Found) -> Table:
+def by_kind(found: CheckedPredictions) -> Table:
     """Count the agreeing predictions by quantity."""
     rows = []
     for name, group in by_quantity(found.check.comparable).items():
@@ -169,7 +171,7 @@ def _unit(quantity: str) -> str:
     return "points" if quantity in DIFFERENCES else "%"
 
 
-def figure(found: Found) -> Figure | Words:
+def figure(found: CheckedPredictions) -> Figure | Words:
     """Draw each prediction against its measurement, with a panel per quantity."""
     comparable = found.check.comparable
     if not comparable:
@@ -229,7 +231,7 @@ def _panel(axis: Axes, group: Sequence[Contrast]) -> None:
     axis.set_ylabel("predicted")
 
 
-def misses(found: Found) -> Words:
+def misses(found: CheckedPredictions) -> Words:
     """List the failed predictions: wrong signs first, then the predictions farthest outside their interval."""
     if found.why_not:
         return Words((f"{NOTHING}{found.why_not}.",))
@@ -270,7 +272,7 @@ def _text(interval: Interval) -> str:
     return f"{estimate} ({low} to {high})" if low else estimate
 
 
-def contrasts(found: Found) -> Table:
+def contrasts(found: CheckedPredictions) -> Table:
     """List every prediction beside its measurement."""
     rows = [
         (
@@ -315,7 +317,7 @@ def _verdict(each: Contrast) -> str:
     return words
 
 
-def levels(found: Found) -> Table:
+def levels(found: CheckedPredictions) -> Table:
     """List the simulated and the measured numbers of the default mode."""
     rows = []
     for setting in dict.fromkeys(each.setting for each in found.check.levels):
@@ -352,7 +354,7 @@ def _runs(each: Level) -> str:
     return ", ".join(map(number, scaled)) or "none"
 
 
-def fit(found: Found) -> Table:
+def fit(found: CheckedPredictions) -> Table:
     """List the numbers that were fitted, with their range over samples of the runs."""
     fitted = found.check.predictions.fitted
     rows = []

@@ -49,7 +49,7 @@ REPORT = "Zhou, Liang and Dai, IBM Research Report RC24501, 2008"
 
 
 @dataclass(frozen=True)
-class Found:
+class ScalingData:
     """The data of the page.
 
     Attributes
@@ -88,7 +88,7 @@ def find(
     simulated: Path,
     limit: float = PDR_LIMIT,
     capacities: Sequence[SystemCapacity] = (),
-) -> Found:
+) -> ScalingData:
     """Read everything that the page shows.
 
     Parameters
@@ -113,11 +113,11 @@ def found_of(
     published: Sequence[Published],
     simulated: Sequence[Speedup],
     limit: float = PDR_LIMIT,
-) -> Found:
+) -> ScalingData:
     """Gather the data of the page from values that were read."""
     by_campaign = [(each, carried(each, crossings, limit)) for each in campaigns]
     campaign, places = max(by_campaign, key=lambda pair: len(pair[1]), default=(None, []))
-    return Found(
+    return ScalingData(
         campaign=campaign,
         carried=tuple(places),
         speed_ups=tuple(speed_ups(places, campaign)) if campaign else (),
@@ -129,7 +129,7 @@ def found_of(
     )
 
 
-def heading(found: Found) -> Heading:
+def heading(found: ScalingData) -> Heading:
     """Describe the origin of the numbers."""
     campaign = found.campaign
     if campaign is None:
@@ -141,12 +141,12 @@ def heading(found: Found) -> Heading:
     )
 
 
-def others(found: Found) -> Words:
+def others(found: ScalingData) -> Words:
     """Report the share of the SPS's CPU time that other programs used."""
     return competitors([found.campaign] if found.campaign else [])
 
 
-def answer(found: Found) -> Answer:
+def answer(found: ScalingData) -> Answer:
     """Name the deployment to choose, by transport and number of cores."""
     lines = [
         line
@@ -162,7 +162,9 @@ def answer(found: Found) -> Answer:
     return Answer(" ".join(lines))
 
 
-def _choices(found: Found, places: Sequence[MeasuredSetting], transport: str) -> Iterator[str]:
+def _choices(
+    found: ScalingData, places: Sequence[MeasuredSetting], transport: str
+) -> Iterator[str]:
     """Name the deployment with the largest capacity per number of cores."""
     for cores in sorted({each.place.cores for each in places}):
         among = [
@@ -174,7 +176,7 @@ def _choices(found: Found, places: Sequence[MeasuredSetting], transport: str) ->
             yield f"Over {transport} on {plural(cores, 'core')}, {_best(found, among)}"
 
 
-def _best(found: Found, among: Sequence[MeasuredSetting]) -> str:
+def _best(found: ScalingData, among: Sequence[MeasuredSetting]) -> str:
     best = max(among, key=lambda each: each.capacity.estimate)
     plain = next((each for each in among if each.place.deployment == SHARED), None)
     reason = "" if len(among) > 1 else " No other deployment was measured there."
@@ -214,7 +216,7 @@ def _times(speedup: Interval) -> str:
     return f"{estimate} times ({low} to {high})" if low and high else f"{estimate} times"
 
 
-def stops(found: Found) -> Words:
+def stops(found: ScalingData) -> Words:
     """Name the costs that grow with cores, in one line per SUT with measurements on one core and on more cores."""
     lines = [_stop(each) for each in found.speed_ups]
     if not lines and found.carried:
@@ -246,7 +248,7 @@ def _stop(each: SpeedUp) -> str:
     return f"{text}."
 
 
-def capacities(found: Found) -> Table:
+def capacities(found: ScalingData) -> Table:
     """List the capacity of each deployment by cores, and compare its speed-up with the bound."""
     rows: list[tuple[Cell, ...]] = []
     for each in found.carried:
@@ -287,7 +289,7 @@ def capacities(found: Found) -> Table:
     )
 
 
-def costs(found: Found) -> Table:
+def costs(found: ScalingData) -> Table:
     """List the cost of a message and its factors, by deployment, workers and cores."""
     rows = [
         (
@@ -329,7 +331,7 @@ def _plain(value: float) -> str:
     return number(value) if np.isfinite(value) else "not known"
 
 
-def curves(found: Found) -> Figure:
+def curves(found: ScalingData) -> Figure:
     """Draw the speed-up over cores by deployment, with the bound from the cost of a message."""
     names = [name for name in TRANSPORTS if found.over(name)] or ["udp"]
 
@@ -394,7 +396,7 @@ def _draw_speed_up(
     )
 
 
-def herd(found: Found) -> Figure:
+def herd(found: ScalingData) -> Figure:
     """Draw the wake-ups per message against workers."""
 
     def draw(axis: Axes, _: int, __: int) -> None:
@@ -437,7 +439,7 @@ def _herd_words(each: Herd) -> str:
     return f"{text}: a message wakes one worker or none."
 
 
-def published(found: Found) -> Table:
+def published(found: ScalingData) -> Table:
     """List the published speed-ups of remedies beside the measured speed-ups."""
     rows: list[tuple[str, ...]] = [
         (
@@ -472,7 +474,7 @@ def published(found: Found) -> Table:
     )
 
 
-def _gains(found: Found) -> Iterator[tuple[SpeedUp, SpeedUp]]:
+def _gains(found: ScalingData) -> Iterator[tuple[SpeedUp, SpeedUp]]:
     """Pair the speed-ups without and with the remedy of the published report, by transport and cores."""
     for transport, deployments in REMEDIES.items():
         among = [each for each in found.speed_ups if each.one.place.transport == transport]
@@ -484,7 +486,7 @@ def _gains(found: Found) -> Iterator[tuple[SpeedUp, SpeedUp]]:
                 yield first[SHARED], after
 
 
-def simulated(found: Found) -> Table:
+def simulated(found: ScalingData) -> Table:
     """List simulated speed-ups by cores."""
     cores = sorted({row.cores for row in found.simulated})
     kinds = dict.fromkeys((row.transport, row.deployment, row.model) for row in found.simulated)
@@ -510,7 +512,7 @@ def simulated(found: Found) -> Table:
     )
 
 
-def simulated_answer(found: Found) -> Words:
+def simulated_answer(found: ScalingData) -> Words:
     """Name the deployment with the largest simulated capacity on the largest number of cores."""
     lines = []
     for transport, name in TRANSPORTS.items():
@@ -530,7 +532,7 @@ def simulated_answer(found: Found) -> Words:
     return Words(tuple(lines or ["Nothing was simulated."]))
 
 
-def simulated_curves(found: Found) -> Figure | Words:
+def simulated_curves(found: ScalingData) -> Figure | Words:
     """Draw simulated speed-ups by cores, with one CPU that receives, and with each core receiving."""
     rows = [row for row in found.simulated if LOCK not in row.model]
     kinds = list(dict.fromkeys((row.transport, row.deployment) for row in rows))
@@ -583,7 +585,7 @@ def _draw_simulated(axis: Axes, rows: Sequence[Speedup], name: str, style: Look)
     draw_line(axis, cores, speedups, style, titles, linestyle=dashes, label=name)
 
 
-def sharing(found: Found) -> Words:
+def sharing(found: ScalingData) -> Words:
     """Describe, from the runs on one core, how the proxy shares a CPU with the generators."""
     if found.campaign is None or not found.carried:
         return Words((NOTHING,))

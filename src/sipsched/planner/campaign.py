@@ -271,7 +271,7 @@ class Order:
         self._plan = plan
         self._positions: dict[Run, int] = {}
         self._seen: set[Path] | None = None
-        self._expected_s: dict[forecast.Kind, int] = {}
+        self._expected_s: dict[forecast.RunKind, int] = {}
 
     def position(self, run: Run) -> int:
         """Return the position of a run in the order of measuring, counted from 1; 0 for a run of no study."""

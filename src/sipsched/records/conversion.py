@@ -4,10 +4,10 @@ from typing import Any, TypeVar
 
 from sipsched.errors import StableError
 
-Part = TypeVar("Part")
+_Part = TypeVar("_Part")
 
 
-def as_part(kind: type[Part], content: Any, where: str, remedy: str = "repeat the run") -> Part:
+def as_part(kind: type[_Part], content: Any, where: str, remedy: str = "repeat the run") -> _Part:
     """Convert mappings, lists and plain values into a typed value.
 
     Parameters

@@ -23,11 +23,11 @@ BETWEEN_S = 1.0
 """Seconds between the end of a run and the start of the next run."""
 RUNS_FOR_PACE = 10
 
-Kind = tuple[str, str]
+RunKind = tuple[str, str]
 """Testbed and mode of a run, which determine its duration."""
 
 
-def kind(run: Run) -> Kind:
+def kind(run: Run) -> RunKind:
     """Return the testbed and the mode of a run. Runs with equal testbed and mode take the same time."""
     return run.testbed, run.mode
 
@@ -163,7 +163,7 @@ def outlooks(config: Config, raw: Path, lanes: Lanes, results: Path | None = Non
     supposed = _supposed(config) | crossings
     repeats = all_repeats(results, config) if results else {}
     known, all_runs = set(config.runs(crossings, repeats)), config.runs(supposed, repeats)
-    by_kind: dict[Kind, list[Run]] = defaultdict(list)
+    by_kind: dict[RunKind, list[Run]] = defaultdict(list)
     for run in all_runs:
         by_kind[kind(run)].append(run)
     paces = {each: recorded_s(runs, raw) for each, runs in by_kind.items()}

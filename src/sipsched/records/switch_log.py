@@ -15,7 +15,7 @@ from sipsched.records.conversion import as_part
 WINDOWS_FILE = "windows.json.zst"
 VERSION = 1
 LOG_VERSION = 1
-Part = TypeVar("Part")
+_Part = TypeVar("_Part")
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ def read_windows(record: Path) -> WindowsDocument:
     return document
 
 
-def _checked(kind: type[Part], text: str, where: str, version: int) -> Part:
+def _checked(kind: type[_Part], text: str, where: str, version: int) -> _Part:
     try:
         content = parse_json(text)
     except ValueError as error:

@@ -8,7 +8,7 @@ from sipsched.errors import StableError
 # ASSUME USER_HZ is 100, as on every Linux architecture but alpha and ia64 (proc(5))
 USER_HZ = 100
 
-Number = TypeVar("Number", int, float)
+_Number = TypeVar("_Number", int, float)
 
 CPU_STATES = (
     "user",
@@ -159,7 +159,7 @@ def parse_stat(text: str, where: str = "/proc/stat") -> dict[str, dict[str, floa
     return cpus
 
 
-def difference(before: Mapping[str, Number], after: Mapping[str, Number]) -> dict[str, Number]:
+def difference(before: Mapping[str, _Number], after: Mapping[str, _Number]) -> dict[str, _Number]:
     """Subtract an earlier snapshot of counters from a later snapshot. The counters can only grow.
 
     Counters that only one snapshot contains are excluded.

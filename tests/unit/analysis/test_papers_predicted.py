@@ -6,7 +6,7 @@ import pytest
 import synthetic
 
 from sipsched.analysis import papers, papers_predicted
-from sipsched.analysis.papers_predicted import ABLATED, MECHANISMS, Direction, Group
+from sipsched.analysis.papers_predicted import ABLATED, MECHANISMS, Direction, PaperGroup
 from sipsched.errors import StableError
 from sipsched.measure.simulated_point import WITHOUT
 from sipsched.plan.modes import Setting
@@ -54,11 +54,11 @@ def test_only_settings_that_differ_are_put_back():
 @pytest.mark.parametrize(
     ("mode", "cores", "group"),
     [
-        ("baseline", 1, Group.FITTED),
-        ("baseline", 2, Group.FITTED),
-        ("enhanced", 2, Group.OTHER_HALF),
-        ("baseline", 4, Group.FOUR),
-        ("enhanced", 6, Group.SIX),
+        ("baseline", 1, PaperGroup.FITTED),
+        ("baseline", 2, PaperGroup.FITTED),
+        ("enhanced", 2, PaperGroup.OTHER_HALF),
+        ("baseline", 4, PaperGroup.FOUR),
+        ("enhanced", 6, PaperGroup.SIX),
     ],
 )
 def test_the_group_of_a_column_depends_on_mode_and_cores(mode, cores, group):

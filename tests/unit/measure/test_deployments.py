@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from simulated import CALLS, SERVER, SERVICE_NS, agrees, outputs, trace, waiting
 
-from sipsched.measure.simulator import Numbers, simulate
+from sipsched.measure.simulator import ModelNumbers, simulate
 from sipsched.records.trace import Event
 
 N = 4
-EACH: Numbers = {"cores": N, "workers": N, "sockets": N}
-PASSING: Numbers = {"choice": "holder", "fronts": 1, "streams": True, "keep_ns": 5 * 10**9}
-DEPLOYMENTS: dict[str, Numbers] = {
+EACH: ModelNumbers = {"cores": N, "workers": N, "sockets": N}
+PASSING: ModelNumbers = {"choice": "holder", "fronts": 1, "streams": True, "keep_ns": 5 * 10**9}
+DEPLOYMENTS: dict[str, ModelNumbers] = {
     "sockets": {"sockets": 8, "dispatch_ns": 800},
     "two workers a socket": {"sockets": 4, "instances": 2},
     "partitioned": {"sockets": 8, "instances": 8, "dispatch_ns": 800},
@@ -103,7 +103,7 @@ def test_messages_and_time_add_up(
         assert pairs.shape[1] == np.unique(served["call_id_hash"]).size
 
 
-STREAMS: Numbers = SERVER | {
+STREAMS: ModelNumbers = SERVER | {
     **PASSING,
     **{"calls": 6, "constant_arrivals": True, "service_law": "constant", "front_ns": 30_000},
     **{"cores": 3, "workers": 2, "sockets": 2},

@@ -13,7 +13,7 @@ import pytest
 from simulated import CALLS, SERVER, SERVICE_NS, agrees, outputs, trace, waiting
 
 from sipsched.errors import StableError
-from sipsched.measure.simulator import T0_NS, Numbers, Outputs, simulate
+from sipsched.measure.simulator import T0_NS, ModelNumbers, Outputs, simulate
 from sipsched.records.switch_log import parse_log
 from sipsched.records.trace import HEADER, RECORD, Event
 
@@ -106,7 +106,7 @@ def test_the_mean_sojourn_does_not_depend_on_the_order_of_service(
     agrees(1 / (1 - 0.8), changes, sojourn, tmp_path)
 
 
-VARIANTS: dict[str, Numbers] = {
+VARIANTS: dict[str, ModelNumbers] = {
     "eevdf": {},
     "cfs": {"rules": "cfs"},
     "herd": {"wake_all": True},
@@ -284,7 +284,7 @@ def test_the_service_time_of_a_message_does_not_depend_on_the_worker(tmp_path: P
     assert np.median(np.abs(work["eevdf"] - work["cfs"])) < 10_000
 
 
-COSTS: Numbers = SERVER | {
+COSTS: ModelNumbers = SERVER | {
     "calls": 3,
     "rate_cps": 1000.0,
     "constant_arrivals": True,
@@ -370,7 +370,7 @@ def test_one_interrupt_receives_all_messages_that_arrived(tmp_path: Path) -> Non
     ],
 )
 def test_a_wrong_number_of_a_model_is_an_error(
-    changes: Numbers, words: str, tmp_path: Path
+    changes: ModelNumbers, words: str, tmp_path: Path
 ) -> None:
     with pytest.raises(StableError, match=words):
         simulate({**CALLS, **changes}, tmp_path)

@@ -34,9 +34,9 @@ def contrast(measured: float, said: float, p_value: float = 0.001, **changes: ob
     )
 
 
-def found(*contrasts: Contrast, fitted: Fitted = FITTED) -> predicted.Found:
+def found(*contrasts: Contrast, fitted: Fitted = FITTED) -> predicted.CheckedPredictions:
     """Make the data of a page from contrasts."""
-    return predicted.Found(Check(Predictions(fitted, 6.0, ()), contrasts, ()))
+    return predicted.CheckedPredictions(Check(Predictions(fitted, 6.0, ()), contrasts, ()))
 
 
 def test_the_first_sentence_is_the_answer() -> None:

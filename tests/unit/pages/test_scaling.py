@@ -101,12 +101,12 @@ def measured(
     return [synthetic.with_capacities(each, searches) for each in campaigns], searches
 
 
-def found(*arguments: Any, simulated: Sequence[Speedup] = (), **named: Any) -> scaling.Found:
+def found(*arguments: Any, simulated: Sequence[Speedup] = (), **named: Any) -> scaling.ScalingData:
     """Gather the data of the page."""
     return scaling.found_of(*measured(*arguments, **named), load_published(PUBLISHED), simulated)
 
 
-def everything(page: scaling.Found) -> str:
+def everything(page: scaling.ScalingData) -> str:
     """Make the whole page, and return its text."""
     parts = (
         *(scaling.answer, scaling.heading, scaling.curves, scaling.capacities, scaling.sharing),

@@ -18,8 +18,8 @@ from sipsched.analysis.capacity.options import (
 )
 from sipsched.analysis.capacity.predictions import RESAMPLES, fit_models
 from sipsched.analysis.capacity.scaling import PAPER_SINGLE_CORE_CPS
-from sipsched.analysis.capacity.service_times import ServiceTimes, service_times
-from sipsched.analysis.capacity.systems import CapacityEvidence, Source, System
+from sipsched.analysis.capacity.service_times import MeasuredService, service_times
+from sipsched.analysis.capacity.systems import CapacityEvidence, ReadSummary, System
 from sipsched.analysis.crossing_load import PDR_LIMIT, capacity
 from sipsched.analysis.intervals import Interval
 from sipsched.analysis.run_table import (
@@ -70,7 +70,7 @@ def collect(
     read, campaigns = _read([Path(path) for path in given if path])
     wide = papers.wide(points)
     systems = _published(wide, limit)
-    services: list[ServiceTimes] = []
+    services: list[MeasuredService] = []
     buffers = Buffers({})
     for campaign in campaigns:
         where = f" on {campaign.testbed}" if len(campaigns) > 1 else ""
@@ -102,7 +102,7 @@ def collect(
     )
 
 
-def _is_usable(service: ServiceTimes) -> bool:
+def _is_usable(service: MeasuredService) -> bool:
     """Return whether the service times come from more than one load, and at least one of them is known."""
     known = np.isfinite((service.cpu_us.estimate, service.t_sip_us.estimate))
     return len(service.loads) > 1 and bool(known.any())
@@ -120,22 +120,22 @@ def _searched(
     ]
 
 
-def _read(paths: Sequence[Path]) -> tuple[list[Source], list[Campaign]]:
+def _read(paths: Sequence[Path]) -> tuple[list[ReadSummary], list[Campaign]]:
     """Return the list of all requested summary files, and the campaigns in existing files, one per testbed."""
-    sources: list[Source] = []
+    sources: list[ReadSummary] = []
     summaries: list[tuple[str, xr.Dataset]] = []
     for path in paths:
         # The last three parts of the path are STUDY/TESTBED/summary.nc.
         name = "/".join(path.parts[-3:])
         if not path.is_file():
-            sources.append(Source(name, found=False))
+            sources.append(ReadSummary(name, found=False))
             continue
         data = open_summary(path)
         measured = data["status"] == RUN_MEASURED
         runs = int(measured.sum())
         others = [dim for dim in measured.dims if dim != "cores"]
         cores = np.unique(data["cores"].to_numpy()[measured.any(others)])
-        sources.append(Source(name, True, runs, tuple(cores.tolist())))
+        sources.append(ReadSummary(name, True, runs, tuple(cores.tolist())))
         if runs:
             summaries.append((path.parent.parent.name, data))
     return sources, campaigns_of(summaries)

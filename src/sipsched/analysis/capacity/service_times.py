@@ -30,7 +30,7 @@ Values = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class ServiceTimes:
+class MeasuredService:
     """Service times, waiting times and drop rates of the messages with one setting.
 
     Attributes
@@ -101,7 +101,7 @@ class ServiceTimes:
 
 def service_times(
     runs: pd.DataFrame, options: Sequence[Option], limit: float, message_bytes: float
-) -> list[ServiceTimes]:
+) -> list[MeasuredService]:
     """Return the service times for each measured setting."""
     return [
         _service(by_load(group, KEPT), option, limit, message_bytes)
@@ -109,7 +109,7 @@ def service_times(
     ]
 
 
-def _service(at: xr.Dataset, option: Option, limit: float, message_bytes: float) -> ServiceTimes:
+def _service(at: xr.Dataset, option: Option, limit: float, message_bytes: float) -> MeasuredService:
     loads = at["cps"].to_numpy().astype(float)
     means, *_ = mean_intervals(at["pdr"].to_numpy())
     carried, _ = grid_capacity(loads, means, limit)
@@ -129,7 +129,7 @@ def _service(at: xr.Dataset, option: Option, limit: float, message_bytes: float)
     room = np.nan
     if np.isfinite(buffers).any():
         room = float(system_places(float(np.nanmedian(buffers)), message_bytes, 0))
-    return ServiceTimes(
+    return MeasuredService(
         facet=(option.sut, option.mode, option.cores),
         threads=option.threads,
         measured=option,

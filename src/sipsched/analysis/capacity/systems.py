@@ -7,13 +7,13 @@ import numpy as np
 
 from sipsched.analysis.capacity.options import Option, best_by_cores
 from sipsched.analysis.capacity.scaling import paper_threads
-from sipsched.analysis.capacity.service_times import ServiceTimes
+from sipsched.analysis.capacity.service_times import MeasuredService
 from sipsched.analysis.intervals import Interval
 from sipsched.analysis.run_table import Buffers, Campaign
 
 
 @dataclass(frozen=True)
-class Source:
+class ReadSummary:
     """A summary file that the capacity page was asked to read."""
 
     name: str
@@ -111,11 +111,11 @@ class CapacityEvidence:
     """
 
     systems: tuple[System, ...]
-    services: tuple[ServiceTimes, ...]
+    services: tuple[MeasuredService, ...]
     limit: float
     processors: Mapping[int, int]
     fidelity: str
-    read: tuple[Source, ...]
+    read: tuple[ReadSummary, ...]
     buffers: Buffers
     campaigns: tuple[Campaign, ...] = ()
 

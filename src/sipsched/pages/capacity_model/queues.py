@@ -6,7 +6,7 @@ from matplotlib.ticker import FuncFormatter
 
 from sipsched.analysis.capacity.options import Option
 from sipsched.analysis.capacity.queues import MESSAGES_PER_CALL, endless_wait_us, queue
-from sipsched.analysis.capacity.service_times import ServiceTimes
+from sipsched.analysis.capacity.service_times import MeasuredService
 from sipsched.analysis.capacity.systems import CapacityEvidence
 from sipsched.analysis.crossing_load import typical_drop_rates
 from sipsched.analysis.intervals import Interval, typical_intervals
@@ -128,7 +128,7 @@ def curves(evidence: CapacityEvidence) -> Figure:
     )
 
 
-def _draw_queue(axis: Axes, each: ServiceTimes, style: Look, column: int, limit: float) -> None:
+def _draw_queue(axis: Axes, each: MeasuredService, style: Look, column: int, limit: float) -> None:
     label = plural(each.threads, "thread")
     values = each.waits_us if column else 100 * each.pdr
     found = typical_intervals(values) if column else typical_drop_rates(values, limit, whole=100.0)
@@ -166,7 +166,7 @@ def _draw_queue(axis: Axes, each: ServiceTimes, style: Look, column: int, limit:
         axis.plot([], [], linestyle=line, color=INK, linewidth=1.1, label=name)
 
 
-def _solve(each: ServiceTimes, name: str, cps: float) -> tuple[float, float]:
+def _solve(each: MeasuredService, name: str, cps: float) -> tuple[float, float]:
     """Return drop rate and wait in µs; NaN where the queue has no solution."""
     service, servers = each.cpu_us.estimate, each.servers("cores")
     scv = 1.0 if name == "M/M/c/K" else each.cpu_scv
@@ -183,7 +183,7 @@ def _solve(each: ServiceTimes, name: str, cps: float) -> tuple[float, float]:
     return found.blocking, found.waiting_us
 
 
-def _queue_words(each: ServiceTimes, limit: float) -> str:
+def _queue_words(each: MeasuredService, limit: float) -> str:
     found = each.predict("cores", False, limit)
     measured, known = each.measured.capacity, in_words(each.measured.capacity, "cps")
     if not each.measured.settled and measured.estimate:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from sipsched.analysis.capacity.options import MEASURED, Option
-from sipsched.analysis.capacity.systems import CapacityEvidence, Source
+from sipsched.analysis.capacity.systems import CapacityEvidence, ReadSummary
 from sipsched.pages.capacities import HOW
 from sipsched.pages.numbers import told
 from sipsched.pages.parts import Cell, Heading, Table, Words
@@ -29,7 +29,7 @@ def read(evidence: CapacityEvidence) -> Words:
     )
 
 
-def _source_words(source: Source) -> str:
+def _source_words(source: ReadSummary) -> str:
     if not source.found:
         return f"{source.name}: the file does not exist."
     if not source.runs:

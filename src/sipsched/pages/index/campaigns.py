@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 from sipsched.analysis.crossing_load import PDR_LIMIT
-from sipsched.analysis.families import SIGNIFICANT, Cell, compare_together
+from sipsched.analysis.families import SIGNIFICANT, ComparedCell, compare_together
 from sipsched.analysis.probe_cost import ProbeCost
 from sipsched.analysis.run_table import (
     STATUSES,
@@ -184,7 +184,7 @@ def _translations(runs: pd.DataFrame) -> list[str]:
     return [mode for mode in dict.fromkeys(found) if mode in (REFERENCE, CHANGED)]
 
 
-def _judged(cell: Cell) -> str:
+def _judged(cell: ComparedCell) -> str:
     return "is more than chance" if cell.stands_out else "is indistinguishable from chance"
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 from matplotlib.axes import Axes
 
-from sipsched.analysis.comparison import Case, Place, Side, System
+from sipsched.analysis.comparison import Case, Place, Side, SutOnCores
 from sipsched.analysis.crossing_load import RATE_RANGE, typical_drop_rates
 from sipsched.analysis.intervals import typical_intervals
 from sipsched.pages.modes.wording import identity, with_papers
@@ -30,7 +30,7 @@ def figures(case: Case) -> Several:
     return Several(tuple(_figure(case, system) for system in case.systems))
 
 
-def _figure(case: Case, system: System) -> Figure:
+def _figure(case: Case, system: SutOnCores) -> Figure:
     sut, cores = system
     places = case.places(system)
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from sipsched.analysis.comparison import PARTS, Case, Side, System, relative
+from sipsched.analysis.comparison import PARTS, Case, Side, SutOnCores, relative
 from sipsched.analysis.intervals import NOT_MEASURED, Values, typical_interval
 from sipsched.analysis.papers import CALLS, METRICS, PAPERS
 from sipsched.pages.modes.wording import (
@@ -48,7 +48,7 @@ def tables(case: Case) -> Several:
     )
 
 
-def _table(case: Case, system: System, mode: str) -> Table:
+def _table(case: Case, system: SutOnCores, mode: str) -> Table:
     sut, cores = system
     among = case.measured_first(system, mode)
     signs = (f"last ≤\u00a0{case.share}", f"first >\u00a0{case.share}")
@@ -152,7 +152,7 @@ def _per_call(side: Side, cps: float) -> Values:
     return side.runs("calls", cps) / CALLS[study_of(side.place.cores)]
 
 
-def _calls(case: Case, system: System, mode: str) -> str:
+def _calls(case: Case, system: SutOnCores, mode: str) -> str:
     """Describe the number of calls per run, on this testbed and in the paper."""
     _, cores = system
     runs = [case.side(place, mode).runs("calls").ravel() for place in case.places(system)]

@@ -15,7 +15,7 @@ from sipsched.analysis.comparison import (
     Comparisons,
     Place,
     Side,
-    System,
+    SutOnCores,
     of_type,
 )
 from sipsched.analysis.run_table import provenance
@@ -40,7 +40,7 @@ def parts_figures(case: Case) -> Several:
     return Several(tuple(_figure(case, system) for system in case.systems))
 
 
-def _figure(case: Case, system: System) -> Figure:
+def _figure(case: Case, system: SutOnCores) -> Figure:
     sut, cores = system
     loads = {
         place: cps

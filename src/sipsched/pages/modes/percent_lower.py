@@ -11,10 +11,10 @@ from sipsched.analysis.comparison import (
     ComparedQuantity,
     Comparisons,
     Place,
-    System,
+    SutOnCores,
     translations,
 )
-from sipsched.analysis.families import Cell as Compared
+from sipsched.analysis.families import ComparedCell
 from sipsched.analysis.intervals import Interval
 from sipsched.analysis.papers import PAPERS
 from sipsched.analysis.run_table import provenance
@@ -68,7 +68,7 @@ def answer(case: Case, found: Comparisons) -> Answer:
     )
 
 
-def _less_or_more(cells: Sequence[Compared]) -> str:
+def _less_or_more(cells: Sequence[ComparedCell]) -> str:
     """Count the systems at which a quantity is significantly lower and significantly higher."""
     sure = [cell.comparison.difference.estimate for cell in cells if cell.stands_out]
     less, more = sum(value < 0 for value in sure), sum(value > 0 for value in sure)
@@ -137,7 +137,9 @@ def _loads(case: Case, among: Sequence[Place]) -> str:
     return f"{first}, or {highest}" if any(above) else highest
 
 
-def _at_compared_load(case: Case, found: Comparisons, place: Place, name: str) -> Compared | None:
+def _at_compared_load(
+    case: Case, found: Comparisons, place: Place, name: str
+) -> ComparedCell | None:
     cps = case.compared_load(place)
     return None if cps is None else found.cells.get(ComparedQuantity(place, cps, name))
 
@@ -184,7 +186,7 @@ def _draw_published(axis: Axes, case: Case, place: Place, name: str, y: float) -
         titled(point, [f"published: {number(value)} % lower"])
 
 
-def _draw_here(axis: Axes, case: Case, cell: Compared | None, y: float) -> None:
+def _draw_here(axis: Axes, case: Case, cell: ComparedCell | None, y: float) -> None:
     if cell is None or np.isnan(cell.comparison.percent_lower.estimate):
         return
     lower = cell.comparison.percent_lower
@@ -218,7 +220,7 @@ def verdict(case: Case, found: Comparisons) -> Words:
     return Words(tuple(lines))
 
 
-def _said(cell: Compared, title: str, second: str, first: str) -> str:
+def _said(cell: ComparedCell, title: str, second: str, first: str) -> str:
     fall = cell.comparison.percent_lower
     if np.isnan(fall.estimate):
         return f"{title} cannot be compared: {fall.why}."
@@ -240,7 +242,7 @@ def tables(case: Case, found: Comparisons) -> Several:
     return Several(tuple(_table(case, found, system) for system in case.systems))
 
 
-def _table(case: Case, found: Comparisons, system: System) -> Table:
+def _table(case: Case, found: Comparisons, system: SutOnCores) -> Table:
     sut, cores = system
     among = case.measured_first(system, case.reference, case.other)
     printed = [row for place in among if (row := case.printed_comparison(place)) is not None]
@@ -305,14 +307,14 @@ def _load(case: Case, place: Place, cps: int) -> str:
     return f"{cps} (the highest of both; none > {case.share})"
 
 
-def _cell(cell: Compared | None, n: int, unit: str) -> tuple[Cell, Cell, Cell]:
+def _cell(cell: ComparedCell | None, n: int, unit: str) -> tuple[Cell, Cell, Cell]:
     if cell is None:
         return NO_ENTRY, NO_ENTRY, NO_ENTRY
     return told(cell.reference, unit, n), told(cell.other, unit, n), lower(cell, n)
 
 
 def _differences(
-    cells: Sequence[Compared | None], printed: Mapping[Any, Any], n: int
+    cells: Sequence[ComparedCell | None], printed: Mapping[Any, Any], n: int
 ) -> tuple[Cell, ...]:
     texts: list[Cell] = []
     for cell, name, unit in zip(cells, TITLES, ("", "_us"), strict=True):

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from sipsched.analysis.families import Cell as Compared
-from sipsched.analysis.families import Family
+from sipsched.analysis.families import ComparedCell, Family
 from sipsched.analysis.intervals import LEVEL
 from sipsched.analysis.papers import SHORT
 from sipsched.analysis.run_table import provenance
@@ -50,7 +49,7 @@ def corrected(found: Family[Any]) -> str:
     )
 
 
-def compared(found: Compared, unit: str) -> tuple[Cell, Cell, Cell]:
+def compared(found: ComparedCell, unit: str) -> tuple[Cell, Cell, Cell]:
     """Write a comparison as three cells: both typical runs, and the percentage with its p-value."""
     n = found.comparison.difference.n
     if np.isnan(found.reference.estimate) or np.isnan(found.other.estimate):
@@ -58,7 +57,7 @@ def compared(found: Compared, unit: str) -> tuple[Cell, Cell, Cell]:
     return told(found.reference, unit, n), told(found.other, unit, n), lower(found, n)
 
 
-def lower(found: Compared, n: int) -> Number:
+def lower(found: ComparedCell, n: int) -> Number:
     """Write the percentage by which the other mode is lower, as a cell."""
     return Number(found.comparison.percent_lower, "%", n=n, p_value=found.p_value)
 

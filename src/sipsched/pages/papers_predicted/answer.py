@@ -14,8 +14,8 @@ from sipsched.analysis.papers_predicted import (
     Ablation,
     Direction,
     Error,
-    Group,
     MigrationCost,
+    PaperGroup,
     PublishedEffect,
     load_predictions,
     repeated,
@@ -57,7 +57,7 @@ def words(
 
 
 def _reach(found: Sequence[Error]) -> str:
-    unseen = [error for error in found if error.group is not Group.FITTED]
+    unseen = [error for error in found if error.group is not PaperGroup.FITTED]
     if not unseen:
         return "No published number was predicted."
     better = [error for error in unseen if error.best]

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from sipsched.analysis.crossing_load import PDR_LIMIT
-from sipsched.analysis.papers_predicted import Error, Group
+from sipsched.analysis.papers_predicted import Error, PaperGroup
 from sipsched.pages.drawing import INK, MARKERS, SERIES
 from sipsched.pages.numbers import signed
 from sipsched.pages.papers_predicted.wording import (
@@ -57,7 +57,7 @@ def _panel(axis: Axes, part: pd.DataFrame, scale: float) -> None:
     values = scale * part[["published", "predicted"]].to_numpy(float)
     ends = np.array([values.min() / 1.3, values.max() * 1.3])
     axis.plot(ends, ends, color=INK, linewidth=0.8)
-    for group, marker, color in zip(Group, MARKERS, SERIES, strict=False):
+    for group, marker, color in zip(PaperGroup, MARKERS, SERIES, strict=False):
         here = (part["group"] == group).to_numpy()
         axis.plot(
             *values[here].T,
@@ -80,7 +80,7 @@ def _error_words(metric: str, found: Sequence[Error]) -> str:
         return f"{NAMES[metric]}: nothing was predicted that is published."
     parts = [
         f"{factor(error.simulator)} for {GROUPS[error.group]}"
-        f"{', fitted' if error.group is Group.FITTED else ''} (same threads: {factor(error.same_threads)})"
+        f"{', fitted' if error.group is PaperGroup.FITTED else ''} (same threads: {factor(error.same_threads)})"
         for error in these
     ]
     return f"{NAMES[metric]}, off by a factor of {'; '.join(parts)}."
@@ -129,7 +129,7 @@ def numbers(table: pd.DataFrame, runs: pd.DataFrame) -> Table:
                 f"{NAMES[row.metric]} ({UNITS[row.metric]})",
                 *(number(scale * row.published), number(scale * row.predicted), signed(off)),
                 *(number(scale * row.same_threads), number(scale * row.mean)),
-                "yes" if row.group is Group.FITTED else "no",
+                "yes" if row.group is PaperGroup.FITTED else "no",
             )
         )
     return Table(

@@ -7,7 +7,7 @@ import pandas as pd
 from sipsched.analysis.intervals import Interval
 from sipsched.analysis.papers import MODES, SHORT
 from sipsched.analysis.papers_fit import METRICS
-from sipsched.analysis.papers_predicted import Group
+from sipsched.analysis.papers_predicted import PaperGroup
 from sipsched.words import grouped, plural
 
 PREDICTED = "Predicted by simulation, not measured"
@@ -16,7 +16,7 @@ UNITS = {"t_sip_us": "µs", "k_rcv_us": "µs", "pdr": "%", "capacity_cps": "cps"
 SCALES = {"pdr": 100.0}
 GROUPS = dict(
     zip(
-        Group,
+        PaperGroup,
         ("baseline, 1 and 2 cores", "enhanced, 1 and 2 cores", "4 cores", "6 cores"),
         strict=True,
     )
