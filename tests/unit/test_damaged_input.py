@@ -48,6 +48,7 @@ FILES = COUNTERS["sps"]["after"]
 CROSSING = next((PROJECT_ROOT / "recorded" / "raw").rglob("crossing.json"))
 LSCPU = "# CPU,Core,Socket,Node,,L1d,L1i,L2,L3\n0,0,0,0,,0,0,0,0\n1,1,0,0,,1,1,1,0\n"
 REPORT = {"mode": "exact", "mode_reason": "", "records": 6, "drops": 0, "lost": 0}
+JITTER = {key: synthetic.noise()["cpus"][0][key] for key in ("cpu", "reads")}
 LSCPU_JSON = {"lscpu": [{"field": "Model name:", "data": "x", "children": [{"field": "CPU(s):"}]}]}
 CAMPAIGN = config.load_config()
 DATA = Path(__file__).parents[1] / "data"
@@ -128,53 +129,47 @@ def test_counters_file(record: Path, data: st.DataObject) -> None:
 @given(text=damaged_text("==> /proc/stat <==\ncpu 1 2\n==> /proc/uptime <==\n1.0 2.0\n"))
 @few
 def test_files_of_a_host(text: str) -> None:
-    split_sections(text)
+    lines = text.splitlines(keepends=True)
+    headings = [line for line in lines if line.startswith("==> ") and line.endswith(" <==\n")]
+    sections = split_sections(text)
+    assert set(sections) == {line[4:-5] for line in headings}
+    # Each section has only lines of the file below its heading. Lines before the first heading are dropped.
+    kept = [line for content in sections.values() for line in content.splitlines(keepends=True)]
+    before = lines.index(headings[0]) if headings else len(lines)
+    assert sorted(kept) == sorted(line for line in lines[before:] if line not in headings)
 
 
-@given(text=damaged_text("MemTotal:       24682980 kB\nMemAvailable:   23671460 kB\n"))
-@few
-def test_memory(text: str) -> None:
-    good_or_one_line(lambda: available_mib(text))
-
-
-@given(text=damaged_text(LSCPU))
+@pytest.mark.parametrize(
+    ("whole", "parse"),
+    [
+        ("MemTotal:       24682980 kB\nMemAvailable:   23671460 kB\n", available_mib),
+        (LSCPU, lambda text: parse_lscpu(text, (1,))),
+        ("0-3,8\n", parse_cpu_list),
+    ],
+)
+@given(data=st.data())
 @steady
-def test_lscpu(text: str) -> None:
-    parse_lscpu(LSCPU, (1,))
-    good_or_one_line(lambda: parse_lscpu(text, (1,)))
+def test_text_of_a_host(whole: str, parse: Any, data: st.DataObject) -> None:
+    parse(whole)
+    damaged = data.draw(damaged_text(whole))
+    good_or_one_line(lambda: parse(damaged))
 
 
-@given(text=damaged_text("0-3,8\n"))
+@pytest.mark.parametrize(
+    ("whole", "parse"),
+    [
+        (LSCPU_JSON, lambda text: parse_lscpu_json(text, "sps")),
+        (REPORT, lambda text: parse_report(text, "sps")),
+        (JITTER, lambda text: parse_jitter(text, 1, "sps")),
+        (SIPLOAD, lambda text: read_sipload_report(text, "uac.json")),
+    ],
+)
+@given(data=st.data())
 @steady
-def test_cpu_list(text: str) -> None:
-    good_or_one_line(lambda: parse_cpu_list(text))
-
-
-@given(data=damaged_json(LSCPU_JSON))
-@steady
-def test_lscpu_json(data: bytes) -> None:
-    parse_lscpu_json(json.dumps(LSCPU_JSON), "sps")
-    good_or_one_line(lambda: parse_lscpu_json(data.decode("utf-8", "replace"), "sps"))
-
-
-@given(data=damaged_json(REPORT))
-@steady
-def test_probe_report(data: bytes) -> None:
-    parse_report(json.dumps(REPORT), "sps")
-    good_or_one_line(lambda: parse_report(data.decode("utf-8", "replace"), "sps"))
-
-
-@given(data=damaged_json({key: synthetic.noise()["cpus"][0][key] for key in ("cpu", "reads")}))
-@few
-def test_jitter(data: bytes) -> None:
-    good_or_one_line(lambda: parse_jitter(data.decode("utf-8", "replace"), 1, "sps"))
-
-
-@given(data=damaged_json(SIPLOAD))
-@steady
-def test_report_of_sipload(data: bytes) -> None:
-    read_sipload_report(json.dumps(SIPLOAD), "uac.json")
-    good_or_one_line(lambda: read_sipload_report(data.decode("utf-8", "replace"), "uac.json"))
+def test_json_of_a_program(whole: Any, parse: Any, data: st.DataObject) -> None:
+    parse(json.dumps(whole))
+    damaged = data.draw(damaged_json(whole)).decode("utf-8", "replace")
+    good_or_one_line(lambda: parse(damaged))
 
 
 @pytest.mark.parametrize(("name", "read"), [("trace.bin.zst", read_trace), ("c.zst", read_calls)])

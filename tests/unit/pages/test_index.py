@@ -81,18 +81,6 @@ def test_the_tiles_of_a_campaign_answer_with_evidence_and_a_page(whole):
     assert len(figures[1].seen) == 3
 
 
-def test_the_details_of_a_whole_campaign(whole):
-    modes, counts, cost = (answer for _, answer in index.details(whole).pairs)
-    assert "at 1\u202f500 cps" in modes or "at 2\u202f000 cps" in modes
-    assert "changes the mean wait K_rcv by −" in modes
-    assert "Of 4 points, K_rcv differs at" in modes
-    assert "40 of 43 planned runs are valid" in counts
-    assert "1 invalid, 1 missing, 1 impossible" in counts
-    assert "2 attempts were invalid and repeated, most often (2)" in counts
-    assert cost.startswith("Not measured")
-    assert "the probe was off" not in cost
-
-
 @pytest.mark.parametrize(
     ("runs", "half_width", "doubts", "grade"),
     [

@@ -55,13 +55,6 @@ def lower():
     return said(synthetic.predictions(0.3, parts={"lock": 1.0}))
 
 
-def test_every_part_says_that_its_numbers_are_predicted(lower):
-    _, shown, heading = lower
-    assert heading.fidelity.startswith("Predicted by simulation, not measured")
-    for each in shown.values():
-        assert each.provenance.startswith("Predicted by simulation, not measured")
-
-
 def one_repetition():
     runs = synthetic.predictions(0.3)
     return runs[runs["rep"] == 1]

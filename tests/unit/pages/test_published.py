@@ -24,15 +24,6 @@ def test_a_table_of_measurements_has_the_form_of_the_paper(points, table):
     assert ("RCV errors" in shown.caption) == (table == "I")
 
 
-def test_a_comparison_has_the_form_of_the_paper():
-    shown = published.comparison(papers.load_comparison(), "multicore", "III")
-    assert sum(span for _, span in shown.groups) == len(shown.header)
-    assert shown.rows[0] == (
-        *("2 threads, 3200 cps", "0.0130", "0.0060", "53.84"),
-        *("684.87", "186.83", "72.72"),
-    )
-
-
 def test_a_table_that_no_paper_has_is_reported(points):
     compared = papers.load_comparison()
     for shown in (
@@ -40,14 +31,6 @@ def test_a_table_that_no_paper_has_is_reported(points):
         published.comparison(compared, "singlecore", "IX"),
     ):
         assert "the paper has no such table" in shown._repr_html_()
-
-
-def test_loads_at_the_limit_as_printed(points):
-    rows = {row[0]: row[1:] for row in published.loads_at_limit(points).rows}
-    assert len(rows) == 19
-    assert rows["2 cores, 4 threads"] == ("3600", "3800", "4400", "4600", "+800")
-    assert rows["2 cores, 16 threads"] == ("2600", "–", "2600", "2800", "0")
-    assert next(iter(rows)) == "1 core, 2 threads"
 
 
 def test_figures_state_the_source_of_their_numbers(points):
@@ -91,9 +74,3 @@ def test_an_audit_that_finds_nothing_says_so():
     table = published.audit_disagreements(checks)
     assert "none: every check holds" in table._repr_html_()
     assert published.audit_words(checks).lines[0].endswith("0 disagree.")
-
-
-def test_messages_per_call_are_counted_as_in_the_papers(points):
-    multi, single = published.messages_per_call(points).lines
-    assert "Multi-core paper: total messages are 3.5 to 7.3 times the 100\u202f000 calls" in multi
-    assert "Single-core paper: total messages are 1.8 to 3.2 times the 200\u202f000 calls" in single
