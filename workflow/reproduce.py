@@ -70,6 +70,7 @@ def main() -> int:
     # These imports are not at the top, so that Ctrl-C during the imports is recorded and prints no traceback.
     from sipsched import scripting
     from sipsched.measure.progress import in_minutes
+    from sipsched.pages import missing as words
     from sipsched.plan.config import load_config
     from sipsched.records.missing import find_missing
 
@@ -89,8 +90,9 @@ def main() -> int:
             print(f"Open: {page.resolve()}", flush=True)
         missing = find_missing(config, config.records, Path("results"))
         wanted = (*missing.runs, *missing.searches)
-        line = missing.line(sum(not scripting.may_pass(asked.log) for asked in wanted))
-        for text in filter(None, (line, *map(str, missing.unanswered))):
+        broken = sum(not scripting.may_pass(asked.log) for asked in wanted)
+        lines = (words.line(missing, broken), *map(words.no_answer, missing.unanswered))
+        for text in filter(None, lines):
             scripting.say(text)
         return int(not pages or bool(missing.unanswered))
 

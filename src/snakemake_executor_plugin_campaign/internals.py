@@ -11,6 +11,7 @@ from snakemake.io import is_flagged
 from snakemake.ioflags import before_update
 
 from sipsched import scripting
+from sipsched.pages import missing as missing_words
 from sipsched.plan.run import Point, Run
 from sipsched.records.missing import Missing
 from sipsched.records.reduced import SUMMARY_FILE
@@ -107,7 +108,8 @@ def missing_lines(workflow: Any, index: str) -> list[str]:
         runs=tuple(Run.from_wildcards(job.wildcards_dict) for job in runs),
         searches=tuple(Point.from_wildcards(job.wildcards_dict) for job in left if searches(job)),
     )
-    line = missing.line(sum(not scripting.may_pass(Path(job.log[0])) for job in left))
+    broken = sum(not scripting.may_pass(Path(job.log[0])) for job in left)
+    line = missing_words.line(missing, broken)
     if not line:
         return []
     pages = "snakemake --config only_measured=True makes the pages of the existing runs"

@@ -9,7 +9,6 @@ from sipsched.plan.run import Point, Run
 from sipsched.records.crossing import read_crossings
 from sipsched.records.look import all_repeats
 from sipsched.records.record import is_recorded
-from sipsched.words import plural
 
 
 @dataclass(frozen=True)
@@ -25,18 +24,6 @@ class Unanswered:
     study: str
     testbed: str
     lacks: Run | Point
-
-    def __str__(self) -> str:
-        """Describe the study and its first missing measurement in one line."""
-        return f"{self.study} on {self.testbed} has no answer: nothing is recorded of {self.named}"
-
-    @property
-    def named(self) -> str:
-        """Return the name of the missing measurement without a repetition number, because any repetition suffices."""
-        if isinstance(self.lacks, Point):
-            return f"the crossing of {self.lacks}"
-        run = self.lacks
-        return f"{run.sut} {run.mode} cores={run.cores} threads={run.threads} cps={run.cps}"
 
 
 @dataclass(frozen=True)
@@ -61,30 +48,6 @@ class Missing:
     runs: tuple[Run, ...]
     searches: tuple[Point, ...]
     unanswered: tuple[Unanswered, ...] = ()
-
-    def line(self, broken: int) -> str:
-        """Return one line that lists the missing measurements and the command for them; empty if none is missing.
-
-        Parameters
-        ----------
-        broken
-            Number of measurements that failed for a permanent reason. Repeating them is useless.
-        """
-        parts = []
-        if self.runs:
-            verb = "is" if len(self.runs) == 1 else "are"
-            parts.append(f"{len(self.runs)} of {plural(self.planned, 'run')} {verb} missing")
-        if self.searches:
-            verb = "was" if len(self.searches) == 1 else "were"
-            crossings = plural(len(self.searches), "crossing")
-            parts.append(f"{crossings} {verb} not found, and the loads around it not measured")
-        if not parts:
-            return ""
-        what = " and ".join(parts)
-        it = "it" if len(self.runs) + len(self.searches) == 1 else "them"
-        if broken:
-            return f"{what}: snakemake measures {it} once the errors above are put right"
-        return f"{what}: snakemake measures {it}"
 
 
 def find_missing(config: Config, raw: Path, results: Path) -> Missing:

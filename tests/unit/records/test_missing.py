@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from sipsched.pages import missing as words
 from sipsched.plan.config import Config, load_config
 from sipsched.plan.loads import AroundCrossing, Precision
 from sipsched.records import look
@@ -31,7 +32,7 @@ def test_a_complete_campaign_reports_nothing(tmp_path: Path) -> None:
     config = campaign()
     record(tmp_path, config)
     missing = find_missing(config, tmp_path, tmp_path / "results")
-    assert missing.line(0) == ""
+    assert words.line(missing, 0) == ""
     assert missing.unanswered == ()
 
 
@@ -39,7 +40,7 @@ def test_a_study_with_a_run_at_every_point_has_an_answer(tmp_path: Path) -> None
     config = campaign()
     record(tmp_path, config, 1)
     missing = find_missing(config, tmp_path, tmp_path / "results")
-    assert missing.line(0) == "1 of 4 runs is missing: snakemake measures it"
+    assert words.line(missing, 0) == "1 of 4 runs is missing: snakemake measures it"
     assert missing.unanswered == ()
 
 
@@ -60,9 +61,9 @@ def test_a_study_without_a_run_at_one_point_has_no_answer(tmp_path: Path) -> Non
     runs = config.runs()
     record(tmp_path, config, *(n for n, run in enumerate(runs) if run.mode == "baseline"))
     missing = find_missing(config, tmp_path, tmp_path / "results")
-    assert missing.line(0) == "2 of 4 runs are missing: snakemake measures them"
+    assert words.line(missing, 0) == "2 of 4 runs are missing: snakemake measures them"
     (unanswered,) = missing.unanswered
-    assert str(unanswered) == (
+    assert words.no_answer(unanswered) == (
         "load_sweep on local has no answer: nothing is recorded of "
         "kamailio-udp baseline cores=1 threads=2 cps=500"
     )
@@ -71,19 +72,21 @@ def test_a_study_without_a_run_at_one_point_has_no_answer(tmp_path: Path) -> Non
 def test_a_study_without_its_crossing_has_no_answer(tmp_path: Path) -> None:
     config = campaign(cps=AroundCrossing("default", 200, (0,)))
     missing = find_missing(config, tmp_path, tmp_path / "results")
-    assert missing.line(0) == (
+    assert words.line(missing, 0) == (
         "1 crossing was not found, and the loads around it not measured: snakemake measures it"
     )
     (unanswered,) = missing.unanswered
-    assert "nothing is recorded of the crossing of kamailio-udp default" in str(unanswered)
+    assert "nothing is recorded of the crossing of kamailio-udp default" in words.no_answer(
+        unanswered
+    )
 
 
 def test_the_line_on_missing_runs_names_the_errors_first(tmp_path: Path) -> None:
     missing = find_missing(campaign(), tmp_path, tmp_path / "results")
-    assert missing.line(4) == (
+    assert words.line(missing, 4) == (
         "4 of 4 runs are missing: snakemake measures them once the errors above are put right"
     )
-    assert Missing(4, (), ()).line(0) == ""
+    assert words.line(Missing(4, (), ()), 0) == ""
 
 
 @pytest.mark.parametrize("left", [(0, 1, 2, 3), (0,)])
