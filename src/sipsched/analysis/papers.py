@@ -37,9 +37,14 @@ METRIC_NAMES = {
     "pdr": ("PDR", ""),
 }
 """Metrics in the order of the papers' tables, with the papers' names and units."""
-METRICS = {
-    metric: f"{name} ({unit})" if unit else name for metric, (name, unit) in METRIC_NAMES.items()
-}
+
+
+def titled(name: str, unit: str) -> str:
+    """Return the name of a quantity with its unit in brackets, if it has a unit."""
+    return f"{name} ({unit})" if unit else name
+
+
+METRICS = {metric: titled(*name_and_unit) for metric, name_and_unit in METRIC_NAMES.items()}
 """Per metric, its name and its unit in one text."""
 NEEDED = {"arrival_rate_pps", "t_sip_us", "k_rcv_us", "total_messages", "pdr"}
 """Metrics that each table of measurements must have."""

@@ -1,12 +1,13 @@
 """The papers' tables with three columns: published, this testbed, difference."""
 
 from collections.abc import Mapping
+from itertools import starmap
 
 import numpy as np
 
 from sipsched.analysis.comparison import PARTS, Case, Side, SutOnCores, relative
 from sipsched.analysis.intervals import NOT_MEASURED, Values, typical_interval
-from sipsched.analysis.papers import CALLS, METRICS, PAPERS
+from sipsched.analysis.papers import CALLS, METRIC_NAMES, PAPERS, titled
 from sipsched.pages.modes.wording import (
     NOT_PRINTED,
     NOT_SEEN,
@@ -27,14 +28,17 @@ Triple = tuple[Cell, Cell, Cell]
 """Cells of a row: published, this testbed, difference."""
 
 
-def _quantities() -> dict[str, str]:
-    """Name the quantities of a table in order: the papers' metrics, and the quantities that only the probe measures."""
-    names: dict[str, str] = {}
-    for metric, title in METRICS.items():
-        names[metric] = title
+def _quantities() -> dict[str, tuple[str, str]]:
+    """Return the name and the unit of each quantity of a table, in order.
+
+    The papers' metrics come first, then the quantities that only the probe measures.
+    """
+    quantities: dict[str, tuple[str, str]] = {}
+    for metric, name_and_unit in METRIC_NAMES.items():
+        quantities[metric] = name_and_unit
         if metric == "t_sip_us":
-            names["t_sip_off_share"] = "T_sip, off CPU (%)"
-    return names | {name: f"{PARTS[name]} (µs)" for name in SPLIT}
+            quantities["t_sip_off_share"] = ("T_sip, off CPU", "%")
+    return quantities | {name: (PARTS[name], "µs") for name in SPLIT}
 
 
 def tables(case: Case) -> Several:
@@ -52,7 +56,7 @@ def _table(case: Case, system: SutOnCores, mode: str) -> Table:
     sut, cores = system
     among = case.measured_first(system, mode)
     signs = (f"last ≤\u00a0{case.share}", f"first >\u00a0{case.share}")
-    names = ["Load (cps)", "Runs (n)", *_quantities().values()]
+    names = ["Load (cps)", "Runs (n)", *starmap(titled, _quantities().values())]
     rows: list[tuple[Cell, ...]] = []
     for place in among:
         side = case.side(place, mode)
@@ -130,7 +134,7 @@ def _measured(side: Side, name: str, cps: float, printed: str | None, n: int) ->
 
     For the difference, counts are scaled to the paper's number of calls.
     """
-    runs, unit = side.runs(name, cps), _unit(name)
+    runs, (_, unit) = side.runs(name, cps), _quantities()[name]
     mean = typical_interval(runs)
     if np.isnan(mean.estimate):
         return NOT_SEEN, NO_ENTRY
@@ -139,12 +143,6 @@ def _measured(side: Side, name: str, cps: float, printed: str | None, n: int) ->
     if name in COUNTS:
         runs = runs / _per_call(side, cps)
     return told(mean, unit, n), told(relative(runs, float(printed)), "%", n, "+")
-
-
-def _unit(name: str) -> str:
-    """Return the unit of a quantity, which its title has in brackets at the end."""
-    title = _quantities()[name]
-    return title.rpartition("(")[2].rstrip(")") if title.endswith(")") else ""
 
 
 def _per_call(side: Side, cps: float) -> Values:
