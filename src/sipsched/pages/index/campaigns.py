@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pandas as pd
 
@@ -20,6 +21,7 @@ from sipsched.analysis.run_table import (
 )
 from sipsched.pages.capacities import systems
 from sipsched.pages.crossover.wording import effect_words
+from sipsched.pages.drawing import Layout
 from sipsched.pages.index.tiles import NOT_MEASURED
 from sipsched.pages.numbers import in_words
 from sipsched.pages.parts import (
@@ -46,16 +48,24 @@ TITLE = re.compile(r"<title>(.*?)</title>", re.DOTALL)
 
 
 DIAGRAM = PROJECT_ROOT / "docs" / "testbed.svg"
-ALONE, BESIDE = 'viewBox="0 0 400 405"', 'viewBox="0 0 800 405"'
-"""Views of the diagram: for a phone, and with free space on the right for a page of twice the width."""
+SVG = "http://www.w3.org/2000/svg"
 
 
 def diagram() -> Figure:
     """Show the testbed, and the six timestamps of a message on the SPS."""
-    svg = DIAGRAM.read_text(encoding="utf-8")
+    ElementTree.register_namespace("", SVG)
+
+    def draw(layout: Layout) -> str:
+        svg = ElementTree.parse(DIAGRAM).getroot()  # noqa: S314 (a file of this project)
+        if not layout.stacked:
+            # The view has free space on the right of the diagram, because the page is twice as wide as a phone.
+            left, top, width, height = map(int, svg.attrib["viewBox"].split())
+            svg.set("viewBox", f"{left} {top} {2 * width} {height}")
+        return ElementTree.tostring(svg, encoding="unicode")
+
     return Figure(
         identity="figure-testbed-diagram",
-        draw=lambda layout: svg if layout.stacked else svg.replace(ALONE, BESIDE),
+        draw=draw,
         caption="The testbed: the UAC offers calls, and each message has six timestamps on its way through the SPS.",
     )
 
