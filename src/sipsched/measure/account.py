@@ -1,15 +1,17 @@
 """The account of the SPS's CPU time during a load: the programs that used it, and the tasks that delayed the proxy."""
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from sipsched.errors import SipschedError, StableError
+from sipsched.measure.competitors import Competitors
 from sipsched.measure.counting import ReportingProgram
 from sipsched.records.bursts import BURSTS_FILE
 from sipsched.records.conversion import as_part
@@ -32,6 +34,7 @@ POLICIES = {
     **{0: "SCHED_OTHER", 1: "SCHED_FIFO", 2: "SCHED_RR", 3: "SCHED_BATCH"},
     **{5: "SCHED_IDLE", 6: "SCHED_DEADLINE", 7: "SCHED_EXT"},
 }
+NONE_PLANNED: Mapping[int, str] = MappingProxyType({})
 READ_TASKS = """\
 while [ $# -gt 0 ]; do
     cat "$1/cgroup.procs" 2>/dev/null || pgrep --pgroup "$(cat "$2")"
@@ -74,6 +77,8 @@ class CpuAccount:
         Whether the program also samples the competitors' CPU time during the load.
     with_bursts
         Whether the program also writes the bursts of all other tasks and of softirqs; see `fetch_bursts`.
+    planned
+        The competitors that the testbed declares.
     """
 
     def __init__(
@@ -86,9 +91,11 @@ class CpuAccount:
         *,
         sampled: bool = False,
         with_bursts: bool = False,
+        planned: Competitors | None = None,
     ) -> None:
         self._sps, self._hosts, self._proxy, self._sampled = sps, hosts, proxy, sampled
         self._bursts = sps.workdir / f"{PROGRAM}.bursts" if with_bursts else None
+        self._planned = planned
         self._cpus, self._program = cpus, ReportingProgram(sps, "probe", PROGRAM, limit_s)
         self._moved = self._tracers = 0
         self._found: tuple[str, Any] = ("nothing was offered", None)
@@ -126,7 +133,8 @@ class CpuAccount:
         account = None
         if not reason:
             try:
-                account = read_account(content, probe, trace, self._program.where)
+                planned = self._planned.tasks if self._planned else {}
+                account = read_account(content, probe, trace, self._program.where, planned)
             except SipschedError as error:
                 reason = str(error)
         return AccountReport(reason, account, self._moved, self._tracers)
@@ -244,7 +252,11 @@ class _Report:
 
 
 def read_account(
-    content: Any, probe: ProbeReport | None, trace: Trace | None, where: str
+    content: Any,
+    probe: ProbeReport | None,
+    trace: Trace | None,
+    where: str,
+    planned: Mapping[int, str] = NONE_PLANNED,
 ) -> Account:
     """Convert the report of the program `sipaccount` into an account of the SPS's CPU time.
 
@@ -256,6 +268,8 @@ def read_account(
         The probe's report and trace of the same run; None if the run has none.
     where
         The host and the path of the report, for error messages.
+    planned
+        Names of the tasks of competitors that the testbed declares, by thread id.
 
     Raises
     ------
@@ -263,6 +277,10 @@ def read_account(
         The content is not a report of `sipaccount`.
     """
     report = as_part(_Report, content, where)
+    # The account counts every program that sipsched started as sipsched's own, and so its competitors, too.
+    is_planned = {
+        task.pid: task.part == "own" and planned.get(task.pid) == task.comm for task in report.tasks
+    }
     counted, idle_class = (
         [task for task in report.tasks if task.part in kinds][:MOST_COMPETITORS]
         for kinds in (COUNTED, IDLE_CLASS)
@@ -282,6 +300,7 @@ def read_account(
         tasks_lost=report.tasks_lost,
         runs=report.runs,
         run_ns=report.run_ns,
+        planned=tuple(task.competitor() for task in report.tasks if is_planned[task.pid]),
     )
 
 

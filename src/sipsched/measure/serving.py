@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from sipsched.errors import StableError, TransientError
 from sipsched.measure.account import CpuAccount
+from sipsched.measure.competitors import Competitors
 from sipsched.measure.fronts import MOST_INSTANCES, Front
 from sipsched.measure.generator import (
     Arrivals,
@@ -123,6 +124,7 @@ class Serving:
             if self.sut.fronted
             else None
         )
+        self._competitors = Competitors(hosts.sps, hosts.testbed.competitors, limit_s)
         self._connections_made = 0
         self._sockets = self.sut.listening_sockets(point.threads)
 
@@ -146,6 +148,7 @@ class Serving:
             self._limit_s,
             sampled=sampled,
             with_bursts=with_bursts,
+            planned=self._competitors,
         )
 
     def clear_hosts(self) -> None:
@@ -240,6 +243,8 @@ class Serving:
     ) -> Observed:
         """Offer calls, stop UAS and proxy, and return the counts of the load.
 
+        The competitors that the testbed declares run while the UAC offers the calls.
+
         Parameters
         ----------
         label
@@ -250,7 +255,7 @@ class Serving:
         Raises
         ------
         TransientError
-            The proxy or the UAS ended unexpectedly.
+            The proxy, the UAS or a competitor ended unexpectedly.
         """
         self.probe.begin()
         before, clocks = self._counters(), self.on_each(clock_offset_s)
@@ -259,6 +264,7 @@ class Serving:
         cpu_before = self._cpu_ns()
         started = time.time()
         with ExitStack() as stack:
+            stack.enter_context(self._competitors.running())
             for context in during:
                 stack.enter_context(context)
             statistics = self._offer(label, arrivals)

@@ -249,6 +249,8 @@ def account_words(account: Account | None) -> str:
     text = f"The CPU time of the whole run, from the kernel's context switches: {listed(shares)}."
     if account.competitors:
         text += f" Of the other programs, {account.competitors[0]}."
+    if account.planned:
+        text += f" Programs that the testbed declares: {listed([*map(str, account.planned)])}."
     return text
 
 

@@ -199,6 +199,9 @@ class Account:
         Number of times that the table of `sipaccount` had no room for a task. `parts` includes the time of such tasks.
     runs, run_ns
         Number of executions and CPU time of the BPF programs; 0 if the kernel does not count them.
+    planned
+        Tasks of the competitors that the testbed declares. sipsched starts them, so their time is in `own` of `parts`,
+        and `competitors` does not list them.
     """
 
     parts: CpuParts
@@ -211,6 +214,7 @@ class Account:
     tasks_lost: int
     runs: int
     run_ns: int
+    planned: tuple[Competitor, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,8 @@ NEEDED = {
 """Per kind of testbed, the keys that its file must have in addition to name and fidelity."""
 OF_HOSTS = ("tuning", "lock_wait_s")
 """Optional keys for testbeds that have hosts. Simulated testbeds have none."""
+OF_VIRTUAL = ("competitors",)
+"""Optional keys for testbeds of kind `virtual`."""
 
 Cpus = Annotated[
     tuple[Annotated[int, Meta(ge=0)], ...], Meta(min_length=1, description="CPU numbers.")
@@ -212,6 +214,29 @@ class VirtualGuest(GuestMachine):
 
 
 @dataclass(frozen=True)
+class DeclaredCompetitor:
+    """A program that a testbed runs on the SPS's CPUs during each load, in addition to the proxy."""
+
+    name: Annotated[
+        str,
+        Meta(pattern=r"\A[a-z][a-z0-9-]{0,14}\Z", description="Name of the task, such as logger."),
+    ]
+    busy_us: Annotated[
+        int, Meta(ge=1, le=10_000_000, description="CPU time in µs that it uses in each period.")
+    ]
+    period_us: Annotated[int, Meta(ge=1, le=10_000_000, description="Length of a period in µs.")]
+    cpus: Annotated[
+        Cpus,
+        Meta(description="CPUs on which it may run. Without this key, all CPUs for the proxy."),
+    ] = ()
+
+    def __str__(self) -> str:
+        """Return its name, its work and its CPUs as text."""
+        where = _name_cpus(self.cpus) if self.cpus else "all CPUs of the SPS"
+        return f"{self.name} ({self.busy_us:,} µs of every {self.period_us:,} µs on {where})"
+
+
+@dataclass(frozen=True)
 class SimulatedMachine:
     """The machine that the simulator simulates in a testbed of kind `simulated`."""
 
@@ -303,6 +328,12 @@ class DeclaredTestbed:
     tuning: Annotated[
         Tuning | None, Meta(description="The settings that a run may change on the SPS.")
     ] = None
+    competitors: Annotated[
+        Annotated[tuple[DeclaredCompetitor, ...], Meta(min_length=1)] | None,
+        Meta(
+            description="Programs that run beside the proxy during each load, for the kind virtual."
+        ),
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -330,6 +361,8 @@ class Testbed:
     """`kvm` or `tcg`, which is known when the virtual machine runs; None without a virtual machine."""
     simulated: SimulatedMachine | None = None
     """The simulated machine of a testbed of kind `simulated`; None for other kinds."""
+    competitors: tuple[DeclaredCompetitor, ...] = ()
+    """Programs that run beside the proxy during each load."""
 
     @property
     def is_on_this_machine(self) -> bool:
@@ -348,7 +381,8 @@ class Testbed:
             return f"{_describe_simulated(self.simulated)}{self._remark}"
         hosts = "; ".join(f"{host.role.upper()} on {_name_cpus(host.cpus)}" for host in self.hosts)
         helpers = f"what watches the SPS on its {_name_cpus(self.sps.helper_cpus)}"
-        return f"{self._setting}: {hosts}, {helpers}{self._remark}"
+        beside = "".join(f"; competitor {one}" for one in self.competitors)
+        return f"{self._setting}: {hosts}, {helpers}{beside}{self._remark}"
 
     @property
     def _remark(self) -> str:
@@ -419,6 +453,7 @@ def load_testbed(name: str, folder: Path = PROJECT_ROOT / TESTBEDS) -> Testbed:
         _check_guest(where, guest, [hosts["sps"]])
     if virtual:
         _check_guest(where, virtual, list(hosts.values()))
+        _check_competitors(where, file.competitors or (), hosts["sps"])
     return Testbed(
         name=file.name,
         kind=file.kind,
@@ -433,6 +468,7 @@ def load_testbed(name: str, folder: Path = PROJECT_ROOT / TESTBEDS) -> Testbed:
         guest=guest,
         virtual=virtual,
         simulated=file.simulated,
+        competitors=file.competitors or (),
         lock_wait_s=LOCK_WAIT_S if file.lock_wait_s is None else file.lock_wait_s,
     )
 
@@ -440,8 +476,13 @@ def load_testbed(name: str, folder: Path = PROJECT_ROOT / TESTBEDS) -> Testbed:
 def _check_kind(file: DeclaredTestbed, where: str) -> None:
     """Check that a file has exactly the keys of its kind of testbed."""
     needed = NEEDED[file.kind]
-    allowed = (*needed, *OF_HOSTS) if "hosts" in needed else needed
-    for key in (*dict.fromkeys(key for keys in NEEDED.values() for key in keys), *OF_HOSTS):
+    allowed = (
+        *needed,
+        *(OF_HOSTS if "hosts" in needed else ()),
+        *(OF_VIRTUAL if file.kind == "virtual" else ()),
+    )
+    known = dict.fromkeys(key for keys in NEEDED.values() for key in keys)
+    for key in (*known, *OF_HOSTS, *OF_VIRTUAL):
         is_given = getattr(file, key) is not None
         if key in needed and not is_given:
             raise StableError(f"{where}: {key} is missing: a testbed of kind {file.kind} needs it")
@@ -510,4 +551,25 @@ def _check_guest(where: str, guest: GuestMachine, inside: Sequence[HostSpec]) ->
             raise StableError(
                 f"{where}: hosts.{host.role}: the guest has CPUs 0 to {guest.cpus - 1} "
                 f"({guest.sockets} sockets of {guest.cores_per_socket}), found {missing}"
+            )
+
+
+def _check_competitors(
+    where: str, competitors: Sequence[DeclaredCompetitor], sps: HostSpec
+) -> None:
+    """Check that competitors have distinct names, CPUs of the SPS, and periods that are not shorter than their work."""
+    names = [competitor.name for competitor in competitors]
+    for competitor in competitors:
+        place = f"{where}: competitors: {competitor.name}"
+        outside = [cpu for cpu in competitor.cpus if cpu not in sps.cpus]
+        if names.count(competitor.name) > 1:
+            raise StableError(f"{place}: two competitors have this name")
+        if outside:
+            raise StableError(
+                f"{place}: the SPS has CPUs {list(sps.cpus)} for the proxy, found {outside}"
+            )
+        if competitor.busy_us > competitor.period_us:
+            raise StableError(
+                f"{place}: busy_us: expected at most period_us ({competitor.period_us}), "
+                f"found {competitor.busy_us}"
             )

@@ -90,6 +90,30 @@ def test_competitors_of_class_idle_follow_those_that_count() -> None:
     assert [competitor.pid for competitor in account.competitors] == [20, 30, 31, 32, 33, 34]
 
 
+def test_only_declared_competitors_do_not_break_a_run() -> None:
+    tasks = [
+        task("logger", 40, "own", 150_000_000),
+        task("logger", 41, "fair", 60_000_000),
+        task("sipprobe", 42, "own", 10_000_000),
+    ]
+    content = report(cpu(1, own=160_000_000, fair=60_000_000), tasks=tasks)
+    account = read_account(content, PROBE, None, "report", {40: "logger"})
+    assert [task.pid for task in account.planned] == [40]
+    # A program of the same name that the run did not start breaks the rule, and the verdict names it.
+    assert [task.pid for task in account.competitors] == [41]
+    number = account_numbers(AccountReport("", account, 0, 0), 1)["competitor_share"]
+    assert number == pytest.approx(0.06)
+    assert number > RULES["competitor_share"].limits.invalid
+
+
+@pytest.mark.parametrize("planned", [{40: "cron"}, {41: "logger"}, {}])
+def test_a_task_is_planned_only_by_its_id_and_its_name(planned: dict[int, str]) -> None:
+    tasks = [task("logger", 40, "own", 5), task("logger", 41, "fair", 5)]
+    account = read_account(report(cpu(1), tasks=tasks), None, None, "report", planned)
+    assert account.planned == ()
+    assert [task.pid for task in account.competitors] == [41]
+
+
 def test_stolen_time_never_exceeds_the_time_of_tasks() -> None:
     account = read_account(report(cpu(1, stolen_ns=10**8, fair=10**7)), PROBE, None, "report")
     parts = vars(account.parts)

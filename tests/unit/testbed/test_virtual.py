@@ -153,3 +153,49 @@ def test_a_wait_for_a_guest_that_hangs_ends(
     assert clock.now() == 7.0
     with pytest.raises(LostError, match="stood still"):
         Patience(clock.now).wait(lambda step_s: False, 8.0)
+
+
+LOGGER = {"name": "logger", "busy_us": 1000, "period_us": 4000}
+
+
+def with_competitors(folder: Path, *competitors: dict[str, Any], file: str = "virtual") -> Testbed:
+    document = yaml.safe_load((TESTBEDS / f"{file}.yaml").read_text())
+    document["competitors"] = list(competitors)
+    (folder / f"{file}.yaml").write_text(yaml.safe_dump(document))
+    return load_testbed(file, folder)
+
+
+def test_the_description_names_the_competitors(tmp_path: Path) -> None:
+    bed = with_competitors(tmp_path, LOGGER | {"cpus": [0, 1]}, LOGGER | {"name": "cron"})
+    assert bed.labels.description.endswith(
+        "; competitor logger (1,000 µs of every 4,000 µs on CPUs 0–1); competitor cron (1,000 µs of every "
+        "4,000 µs on all CPUs of the SPS)"
+    )
+    # The guest need not boot again for another competitor.
+    assert virtual.network_script(bed) == virtual.network_script(TESTBED)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"cpus": [4]}, r"logger: the SPS has CPUs \[0, 1, 2, 3\] for the proxy, found \[4\]"),
+        ({"busy_us": 4001}, r"logger: busy_us: expected at most period_us \(4000\), found 4001"),
+        ({"name": "a name"}, r"competitors.*name"),
+        ({"name": "sixteen-letters-"}, r"competitors.*name"),
+    ],
+)
+def test_a_wrong_competitor_is_refused(
+    tmp_path: Path, change: dict[str, Any], expected: str
+) -> None:
+    with pytest.raises(StableError, match=expected):
+        with_competitors(tmp_path, LOGGER | change)
+
+
+def test_two_competitors_need_two_names(tmp_path: Path) -> None:
+    with pytest.raises(StableError, match="logger: two competitors have this name"):
+        with_competitors(tmp_path, LOGGER, dict(LOGGER))
+
+
+def test_only_a_testbed_in_virtual_time_has_competitors(tmp_path: Path) -> None:
+    with pytest.raises(StableError, match="competitors: a testbed of kind local has no such key"):
+        with_competitors(tmp_path, LOGGER, file="local")

@@ -1,0 +1,134 @@
+"""Tests of the competitors that a testbed declares: their start and end, and the program itself."""
+
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sipsched.errors import StableError, TransientError
+from sipsched.measure.competitors import Competitors
+from sipsched.paths import PROJECT_ROOT
+from sipsched.testbed.inventory import DeclaredCompetitor
+
+LOGGER = DeclaredCompetitor("logger", 3000, 20000, (0, 1))
+CRON = DeclaredCompetitor("cron", 1, 2)
+
+
+class Sps:
+    """A host that records what is started and stopped, and whose processes run until `ended` names them."""
+
+    def __init__(self, *, ready: bool = True) -> None:
+        self.spec = SimpleNamespace(cpus=(0, 1, 2, 3))
+        self.base = Path("/work")
+        self.ready, self.ended = ready, set[str]()
+        self.events: list[Any] = []
+
+    def require_built(self, part: str, programs: list[str]) -> None:
+        self.events.append((part, *programs))
+
+    def start(self, name: str, argv: list[str], *, cpus: tuple[int, ...], limit_s: float) -> Any:
+        self.events.append((name, argv, cpus, limit_s))
+        return SimpleNamespace(name=name, pid_file="pid", log_file="log")
+
+    def stop(self, process: Any) -> None:
+        self.events.append(f"stop {process.name}")
+
+    def wait_while_running(self, *arguments: Any, **more: Any) -> bool:
+        return self.ready
+
+    def run(self, argv: list[str], *, check: bool) -> Any:
+        return SimpleNamespace(stdout="competitor: usage\n")
+
+    def processes(self, process: Any) -> dict[int, str]:
+        number = 10 * len(process.name)
+        return {number: "timeout", number + 1: process.name.removeprefix("competitor-")}
+
+    def is_running(self, process: Any) -> bool:
+        return process.name not in self.ended
+
+
+def competitors(sps: Sps, *declared: DeclaredCompetitor) -> Competitors:
+    return Competitors(sps, declared, 60)  # type: ignore[arg-type]
+
+
+def test_competitors_run_for_the_load_only_and_their_tasks_are_known() -> None:
+    sps = Sps()
+    declared = competitors(sps, LOGGER, CRON)
+    with declared.running():
+        program = "/work/native/scheduler/competitor"
+        assert sps.events == [
+            ("scheduler", "competitor"),
+            ("competitor-logger", [program, "logger", "3000", "20000"], (0, 1), 60),
+            # Without its own CPUs, a competitor may use all CPUs of the SPS.
+            ("competitor-cron", [program, "cron", "1", "2"], (0, 1, 2, 3), 60),
+        ]
+        # The program `timeout`, which supervises a competitor, is no competitor.
+        assert declared.tasks == {171: "logger", 151: "cron"}
+    assert sps.events[3:] == ["stop competitor-cron", "stop competitor-logger"]
+
+
+def test_a_testbed_without_competitors_starts_nothing() -> None:
+    sps = Sps()
+    with competitors(sps).running():
+        pass
+    assert sps.events == []
+
+
+def test_competitors_stop_after_an_error() -> None:
+    sps = Sps()
+    with pytest.raises(KeyError), competitors(sps, LOGGER).running():
+        raise KeyError
+    assert sps.events[-1] == "stop competitor-logger"
+
+
+def test_a_competitor_that_does_not_start_is_an_error() -> None:
+    sps = Sps(ready=False)
+    running = competitors(sps, LOGGER).running()
+    with pytest.raises(StableError, match="competitor-logger: competitor: usage"), running:
+        pass
+    assert sps.events[-1] == "stop competitor-logger"
+
+
+def test_a_competitor_that_ends_during_the_load_fails_the_run() -> None:
+    sps = Sps()
+    with (
+        pytest.raises(TransientError, match="competitor-logger ended during the run"),
+        competitors(sps, LOGGER).running(),
+    ):
+        sps.ended.add("competitor-logger")
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("native")
+    for part in ("common", "scheduler"):
+        shutil.copytree(PROJECT_ROOT / "hardware" / part, folder / part)
+    make = ["make", "--silent", "--directory", str(folder / "scheduler"), "competitor"]
+    subprocess.run(make, check=True)
+    return folder / "scheduler" / "competitor"
+
+
+def test_the_program_has_its_name_and_sleeps_between_periods(program: Path) -> None:
+    with subprocess.Popen([program, "logger", "1000", "1000000"]) as process:
+        name = Path(f"/proc/{process.pid}/comm")
+        while name.read_text() != "logger\n":
+            time.sleep(0.01)
+        time.sleep(0.2)
+        used_ns = int(Path(f"/proc/{process.pid}/schedstat").read_text().split()[0])
+        process.terminate()
+        assert process.wait(timeout=30) == 0
+    # It works for 1 ms in the first period, which lasts 1 s, and needs some time to start.
+    assert 1e6 <= used_ns < 1e8
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["logger", "2", "1"], ["logger", "0", "1"], ["sixteen-letters-", "1", "2"]]
+)
+def test_the_program_says_how_to_use_it(program: Path, arguments: list[str]) -> None:
+    done = subprocess.run([program, *arguments], check=False, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith("competitor: usage: competitor NAME BUSY_US PERIOD_US")
