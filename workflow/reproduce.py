@@ -53,7 +53,8 @@ def answers(limit: float) -> list[str]:
     known = run_table.known_capacities(sorted(results.glob("capacity/*.json")))
     windows = dict.fromkeys(path for file in files for path in advice.find_windows(file))
     searches = raw.rglob("crossing.json")
-    compared = advice.advise(advice.read_loads(windows, searches, known), quantities=())
+    loads = [load for load in advice.read_loads(windows, searches, known) if load.one_instance]
+    compared = advice.advise(loads, quantities=())
     overview = tiles.overview(run_table.read_campaigns(files, known), limit, compared, [])
     lines = []
     for testbed in overview.parts:

@@ -8,6 +8,7 @@
 #include "schedule.h"
 
 _Static_assert(sizeof(struct schedule_header) == 48, "the header is 48 bytes");
+_Static_assert(sizeof(struct scheduled_call) == 20, "a call is 20 bytes");
 
 #define SPLITMIX64_STEP 0x9e3779b97f4a7c15ULL
 #define LENGTH_MAX_NS   1000000000000000000ULL /* largest total length of all windows: 31 years */
@@ -162,7 +163,7 @@ static const char *add_call(struct blocks *blocks, struct scheduled_call call)
 	return NULL;
 }
 
-static const char *add_window(struct blocks *blocks, uint64_t block, uint64_t length_ns)
+static const char *add_window(struct blocks *blocks, uint64_t block, uint64_t length_ns, uint32_t instance)
 {
 	struct schedule_header *header = &blocks->schedule->header;
 	struct drawing drawing = begin_drawing(header, seed_of_block(header->seed, block));
@@ -181,6 +182,7 @@ static const char *add_window(struct blocks *blocks, uint64_t block, uint64_t le
 		const char *wrong;
 
 		call.offset_ns += blocks->length_ns;
+		call.instance = instance;
 		wrong = add_call(blocks, call);
 		if (wrong)
 			return wrong;
@@ -230,15 +232,18 @@ const char *schedule_draw_blocks(struct schedule *schedule, enum schedule_law la
 		wrong = WRONG_RATE;
 	while (!wrong && fgets(line, sizeof(line), file)) {
 		const char *text = line;
-		uint64_t block, length_ns;
+		uint64_t block, length_ns, instance = 0;
 
 		if (is_comment(line))
 			continue;
 		if (!read_number(&text, &block) || !strspn(text, " \t") || !read_number(&text, &length_ns) ||
-		    text[strspn(text, " \t\r\n")] || !length_ns)
-			wrong = "expected a block's number and a length in ns per line";
+		    !length_ns ||
+		    (text[strspn(text, " \t\r\n")] &&
+		     (!strspn(text, " \t") || !read_number(&text, &instance) ||
+		      instance >= SCHEDULE_INSTANCES_MAX || text[strspn(text, " \t\r\n")])))
+			wrong = "expected a block's number, a length in ns and possibly an instance per line";
 		else
-			wrong = add_window(&blocks, block, length_ns);
+			wrong = add_window(&blocks, block, length_ns, (uint32_t)instance);
 	}
 	fclose(file);
 	if (!wrong && !schedule->header.count)
@@ -281,8 +286,10 @@ const char *schedule_read_text(struct schedule *schedule, const char *path, uint
 		if (found < 0) {
 			wrong = "expected one start time in seconds per line";
 		} else if (found > 0 && i < count) {
-			schedule->calls[i] = (struct scheduled_call){ (uint64_t)floor(start_s * 1e9 + 0.5),
-								      random_of(seed, i) };
+			schedule->calls[i] = (struct scheduled_call){
+				.offset_ns = (uint64_t)floor(start_s * 1e9 + 0.5),
+				.random = random_of(seed, i),
+			};
 			if (i && schedule->calls[i].offset_ns < schedule->calls[i - 1].offset_ns)
 				wrong = "start times must not decrease";
 			i++;
@@ -323,6 +330,9 @@ const char *schedule_read(struct schedule *schedule, const char *path)
 	for (uint64_t i = 1; !wrong && i < header.count; i++)
 		if (schedule->calls[i].offset_ns < schedule->calls[i - 1].offset_ns)
 			wrong = "start times must not decrease";
+	for (uint64_t i = 0; !wrong && i < header.count; i++)
+		if (schedule->calls[i].instance >= SCHEDULE_INSTANCES_MAX)
+			wrong = "damaged: a call has an instance above the largest";
 	fclose(file);
 	return wrong;
 }

@@ -24,8 +24,8 @@
  * For call i = 0, 1, 2, ... the state is ~seed + i * 0x9e3779b97f4a7c15, modulo 2^64. This is the i-th state of a generator
  * that starts with the seed's complement.
  *
- * A schedule of blocks is sampled from a text file. The file has one line per window, `<block> <length in ns>`, in order of
- * time. The windows of a block are adjacent, and block numbers ascend. The first window starts at t0, and each window
+ * A schedule of blocks is sampled from a text file. The file has one line per window, `<block> <length in ns> [<instance>]`,
+ * in order of time. The calls of a window go to the SIP server with the number `instance`, by default 0. The windows of a block are adjacent, and block numbers ascend. The first window starts at t0, and each window
  * starts at the end of the window before. Each block has its own seed. The calls of a window are sampled from the block's
  * seed, with the common law and rate, up to the end of the window. Windows of one block with equal lengths therefore have
  * the same calls with the same random times. An exponential law has no memory, so the whole schedule still follows the law,
@@ -36,9 +36,10 @@
 #define SIPSCHED_SCHEDULE_H
 #include <stdint.h>
 
-#define SCHEDULE_MAGIC     "SIPSCHED"
-#define SCHEDULE_VERSION   2
-#define SCHEDULE_CALLS_MAX 100000000
+#define SCHEDULE_MAGIC         "SIPSCHED"
+#define SCHEDULE_VERSION       3
+#define SCHEDULE_CALLS_MAX     100000000
+#define SCHEDULE_INSTANCES_MAX 256
 
 enum schedule_law {
 	SCHEDULE_EXPONENTIAL = 1,
@@ -59,6 +60,8 @@ struct schedule_header {
 struct scheduled_call {
 	uint64_t offset_ns; /* start time of the call, counted from t0 */
 	uint64_t random;    /* state of splitmix64 for the random times of the call */
+	uint32_t
+		instance; /* number of the SIP server that receives the call, less than SCHEDULE_INSTANCES_MAX */
 } __attribute__((packed));
 
 struct schedule {

@@ -28,7 +28,8 @@ struct load {
 	uint64_t give_up_ns; /* time at which the run ends: last scheduled start + drain time */
 	uint64_t end_ns;
 	struct usage usage;
-	int64_t no_ports; /* the host's counter NoPorts, read when all sockets were open */
+	int64_t no_ports;   /* the host's counter NoPorts, read when all sockets were open */
+	uint32_t instances; /* number of SIP servers, which listen on consecutive ports from --remote */
 };
 
 struct client {
@@ -92,8 +93,12 @@ static struct peer peer_of(struct client *client, uint64_t index)
 	struct peer peer = { .address = o->remote.address, .connection = NO_CONNECTION };
 	struct peer *shared;
 
-	if (!o->timing.reliable)
+	if (!o->timing.reliable) {
+		uint32_t instance = client->load->schedule.calls[index].instance;
+
+		peer.address.sin_port = htons((uint16_t)(ntohs(peer.address.sin_port) + instance));
 		return peer;
+	}
 	if (!client->n_connections) {
 		link_connect(client->link, &o->local.address, &o->remote.address, index, &peer);
 		return peer;
@@ -222,11 +227,12 @@ static const char *open_client(struct client *client, struct load *load, unsigne
 	client->socket = -1;
 	local.sin_port = htons(setup.port);
 	if (!o->timing.reliable) {
-		client->socket = open_udp(&local, &o->remote.address, o->buffer_bytes);
+		client->socket =
+			open_udp(&local, load->instances > 1 ? NULL : &o->remote.address, o->buffer_bytes);
 		if (client->socket < 0)
 			return strerror(errno);
 	}
-	client->link = link_open(client->socket, o->timing.reliable, true, o->buffer_bytes);
+	client->link = link_open(client->socket, o->timing.reliable, load->instances == 1, o->buffer_bytes);
 	if (!client->link)
 		return strerror(errno);
 	link_set_callbacks(client->link, on_received, on_lost, client);
@@ -264,6 +270,7 @@ static const char *prepare(struct load *load)
 
 	if (wrong)
 		return wrong;
+	load->instances = 1;
 	load->calls = calloc(count, sizeof(*load->calls));
 	load->records = calloc(count, sizeof(*load->records));
 	if (!load->calls || !load->records)
@@ -273,7 +280,13 @@ static const char *prepare(struct load *load)
 		double times = o->hold_exponential ? draw_exponential(&state) : 1.0;
 
 		load->calls[i].hold_ns = (uint64_t)((double)o->hold_ns * times);
+		if (load->schedule.calls[i].instance >= load->instances)
+			load->instances = load->schedule.calls[i].instance + 1;
 	}
+	if (load->instances > 1 && o->timing.reliable)
+		return "calls to several instances need --transport udp";
+	if (ntohs(o->remote.address.sin_port) + load->instances > 65536)
+		return "the instances need ports above 65535";
 	return NULL;
 }
 

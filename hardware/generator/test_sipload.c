@@ -340,12 +340,13 @@ static uint64_t check_window(const struct schedule *found, uint64_t first, uint6
 static void test_blocks(void)
 {
 	static const uint64_t lengths[] = { 500000000, 500000000, 500000000, 450000001, 450000001 };
+	static const uint32_t instances[] = { 0, 3, 0, 0, 255 };
 	struct schedule a;
 	uint64_t next = 0, start_ns = 0, edge, state = 7, in_block[2] = { 0 };
 
-	CHECK(!schedule_of(&a,
-			   "# two blocks\n0 500000000\n0 500000000\n0\t500000000\n\n9 450000001\n9 450000001",
-			   true, 2000.0, 7));
+	CHECK(!schedule_of(
+		&a, "# two blocks\n0 500000000\n0 500000000 3\n0\t500000000 \n\n9 450000001\n9 450000001 255",
+		true, 2000.0, 7));
 	for (int i = 0; i < 5; i++) {
 		uint64_t block_state, first = next;
 
@@ -353,6 +354,7 @@ static void test_blocks(void)
 		block_state = splitmix64(&state) + (i < 3 ? 0 : 9);
 		next = check_window(&a, next, start_ns, lengths[i], splitmix64(&block_state));
 		in_block[i >= 3] = next - first;
+		CHECK(a.calls[first].instance == instances[i] && a.calls[next - 1].instance == instances[i]);
 		start_ns += lengths[i];
 	}
 	CHECK(next == a.header.count && a.header.distinct == in_block[0] + in_block[1]);
@@ -390,7 +392,9 @@ static void test_wrong_blocks(void)
 					     "0 -5\n",
 					     "-1 500000000\n",
 					     "0 5e8\n",
-					     "0 1 2\n",
+					     "0 500000000 -1\n",
+					     "0 500000000 256\n",
+					     "0 500000000 1 1\n",
 					     "1 500000000\n0 500000000\n",
 					     "0500000000",
 					     "x 500000000",

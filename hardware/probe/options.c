@@ -27,7 +27,7 @@ int usage(void)
 	fputs("usage: sipprobe check [--port N]\n"
 	      "       sipprobe run --port N --comm NAME --output TRACE --report JSON --ready FILE\n"
 	      "                    [--control SOCKET] [--mode auto|exact|tracepoint|stream] [--peer-port N]\n"
-	      "                    [--ring-bytes N] [--snippet-bytes N] [--verbose]\n",
+	      "                    [--ports N] [--ring-bytes N] [--snippet-bytes N] [--verbose]\n",
 	      stderr);
 	return EXIT_USAGE;
 }
@@ -81,6 +81,7 @@ bool parse_options(int argc, char **argv, struct options *options)
 {
 	static const struct option names[] = {
 		{ "port", required_argument, NULL, 'p' },
+		{ "ports", required_argument, NULL, 'n' },
 		{ "peer-port", required_argument, NULL, 'e' },
 		{ "comm", required_argument, NULL, 'c' },
 		{ "output", required_argument, NULL, 'o' },
@@ -98,6 +99,7 @@ bool parse_options(int argc, char **argv, struct options *options)
 
 	*options = (struct options){
 		.port = 5060,
+		.ports = 1,
 		.peer_port = 5060,
 		.ring_bytes = RING_BYTES_DEFAULT,
 		.snippet_bytes = PROBE_SNIPPET_DEFAULT,
@@ -106,6 +108,9 @@ bool parse_options(int argc, char **argv, struct options *options)
 		switch (option) {
 		case 'p':
 			good = parse_number("port", optarg, 1, UINT16_MAX, &options->port);
+			break;
+		case 'n':
+			good = parse_number("ports", optarg, 1, UINT16_MAX, &options->ports);
 			break;
 		case 'e':
 			good = parse_number("peer-port", optarg, 1, UINT16_MAX, &options->peer_port);

@@ -21,6 +21,7 @@ struct options {
 	const char *control; /* path of the socket for commands; NULL: no socket */
 	enum mode_choice mode;
 	unsigned long port;
+	unsigned long ports;     /* UDP: number of consecutive ports from `port` */
 	unsigned long peer_port; /* TCP: the remote port to which the proxy connects */
 	unsigned long ring_bytes;
 	unsigned long snippet_bytes;

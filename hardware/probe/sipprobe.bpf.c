@@ -21,6 +21,7 @@
 char LICENSE[] SEC("license") = "GPL";
 
 const volatile __u16 cfg_port = 5060;
+const volatile __u16 cfg_ports = 1; /* UDP: number of consecutive ports from cfg_port */
 const volatile __u32 cfg_netns = 0;
 const volatile __u32 cfg_snippet = PROBE_SNIPPET_DEFAULT;
 const volatile bool cfg_exact = false;
@@ -114,18 +115,23 @@ static __always_inline __u64 fingerprint_of(const __u64 *words, __u32 length)
 
 /* ---- functions that recognise packets and sockets of the port ---- */
 
+static __always_inline bool port_is_ours(__u16 port)
+{
+	return (__u16)(port - cfg_port) < cfg_ports;
+}
+
 static __always_inline bool packet_is_ours(struct sk_buff *skb, struct packet_headers *headers)
 {
 	if (bpf_probe_read_kernel(headers, sizeof(*headers), skb->data))
 		return false;
 	/* ASSUME SIP datagrams have no IP options and are not fragmented */
 	return headers->ip.protocol == PROTOCOL_UDP && headers->ip.ihl == 5 &&
-	       headers->udp.dest == bpf_htons(cfg_port);
+	       port_is_ours(bpf_ntohs(headers->udp.dest));
 }
 
 static __always_inline bool socket_is_ours(struct sock *sk)
 {
-	return sk->__sk_common.skc_num == cfg_port && sk->sk_protocol == PROTOCOL_UDP &&
+	return port_is_ours(sk->__sk_common.skc_num) && sk->sk_protocol == PROTOCOL_UDP &&
 	       sk->__sk_common.skc_net.net->ns.inum == cfg_netns;
 }
 
@@ -137,7 +143,7 @@ static __noinline bool descriptor_is_ours(int fd)
 {
 	struct sock *sk = socket_of(fd);
 
-	return BPF_CORE_READ(sk, __sk_common.skc_num) == cfg_port &&
+	return port_is_ours(BPF_CORE_READ(sk, __sk_common.skc_num)) &&
 	       BPF_CORE_READ(sk, sk_protocol) == PROTOCOL_UDP;
 }
 

@@ -14,7 +14,7 @@
 #define INVITE     0x494e5649 /* the characters "INVI" as a number */
 #define UDP_HEADER 8
 
-int arrival_open(uint16_t port, bool tcp)
+int arrival_open(uint16_t port, uint16_t last_port, bool tcp)
 {
 	/* find the end of the TCP header: the upper half of byte 12 is its length in words of four bytes */
 	struct sock_filter length = tcp ? (struct sock_filter)BPF_STMT(BPF_LD | BPF_B | BPF_IND, 12)
@@ -22,13 +22,14 @@ int arrival_open(uint16_t port, bool tcp)
 	/* offsets count from the IPv4 header; the last two instructions accept and reject the packet */
 	struct sock_filter filter[] = {
 		BPF_STMT(BPF_LD | BPF_B | BPF_ABS, 9),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, tcp ? IPPROTO_TCP : IPPROTO_UDP, 0, 13),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, tcp ? IPPROTO_TCP : IPPROTO_UDP, 0, 14),
 		/* Reject later fragments, because only the first fragment has the port. */
 		BPF_STMT(BPF_LD | BPF_H | BPF_ABS, 6),
-		BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, 0x1fff, 11, 0),
+		BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, 0x1fff, 12, 0),
 		BPF_STMT(BPF_LDX | BPF_B | BPF_MSH, 0),
 		BPF_STMT(BPF_LD | BPF_H | BPF_IND, 2),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, port, 0, 8),
+		BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, port, 0, 9),
+		BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, last_port, 8, 0),
 		length,
 		BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, 2),
 		BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 0x3c),

@@ -134,7 +134,7 @@ static const char *open_runner(struct runner *runner, const struct run_options *
 			     n_samples);
 	runner->signals = signalfd(-1, signals, SFD_CLOEXEC);
 	runner->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
-	runner->arrival = arrival_open(options->port, options->tcp);
+	runner->arrival = arrival_open(options->port, options->last_port, options->tcp);
 	if (wrong)
 		return wrong;
 	return runner->signals < 0   ? "signalfd"

@@ -10,7 +10,7 @@ struct run_options {
 	const char *log;
 	const char *probe_control; /* path of the probe's socket; NULL: no probe */
 	int fifo;                  /* priority; 0: do not ask for SCHED_FIFO */
-	uint16_t port;
+	uint16_t port, last_port;  /* the ports of the proxy's instances */
 	bool tcp;
 	struct cpu_set cpus;
 	unsigned n_tasks;

@@ -3,9 +3,9 @@
  * switcher switches the scheduler mode of a serving proxy at the times of a plan.
  *
  * USAGE
- *   switcher run --plan FILE --log FILE [--fifo N] [--port 5060] [--tcp] [--probe-control SOCKET] [--cpus 0,2-3] PID...
+ *   switcher run --plan FILE --log FILE [--fifo N] [--port 5060] [--ports 1] [--tcp] [--probe-control SOCKET] [--cpus 0,2-3] PID...
  *                            performs a plan. PIDs are all tasks of the proxy, including threads. The program runs until
- *                            the plan's end or SIGTERM.
+ *                            the plan's end or SIGTERM. --ports is the number of consecutive ports of the proxy.
  *   switcher check --plan FILE
  *                            tries each mode on a child process and prints one line per mode: "0 ok", or
  *                            "2 EPERM: sched_setattr: Operation not permitted". It writes and restores the files, and does
@@ -75,6 +75,7 @@ static enum exit_code run_command(int argc, char **argv)
 		{ "log", required_argument, NULL, 'l' },
 		{ "fifo", required_argument, NULL, 'f' },
 		{ "port", required_argument, NULL, 'n' },
+		{ "ports", required_argument, NULL, 'm' },
 		{ "tcp", no_argument, NULL, 't' },
 		{ "cpus", required_argument, NULL, 'c' },
 		{ "probe-control", required_argument, NULL, 'r' },
@@ -83,7 +84,7 @@ static enum exit_code run_command(int argc, char **argv)
 	struct run_options o = { .port = PORT };
 	enum exit_code code;
 	int option;
-	long long number;
+	long long number, ports = 1;
 
 	while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
 		if (option == 'p')
@@ -102,6 +103,8 @@ static enum exit_code run_command(int argc, char **argv)
 			o.port = (uint16_t)number;
 		else if (option == 'n')
 			return wrong_usage("--port from 1 to 65535", optarg);
+		else if (option == 'm' && !parse_whole(optarg, 1, 65535, &ports))
+			return wrong_usage("--ports from 1 to 65535", optarg);
 		else if (option == 'c' && !read_cpus(optarg, &o.cpus))
 			return wrong_usage("--cpus as 0,2-3", optarg);
 		else if (option == '?')
@@ -109,6 +112,9 @@ static enum exit_code run_command(int argc, char **argv)
 	}
 	if (!o.plan || !o.log)
 		return wrong_usage("--plan and --log", NULL);
+	if (o.port + ports > 65536)
+		return wrong_usage("--ports that end at port 65535 or below", NULL);
+	o.last_port = (uint16_t)(o.port + ports - 1);
 	if (optind == argc)
 		return wrong_usage("the PIDs of tasks", NULL);
 	for (int i = optind; i < argc; i++)

@@ -27,8 +27,8 @@ from sipsched.analysis.families import ArmsToCompare, Effects, effects_together
 from sipsched.analysis.intervals import NOT_MEASURED, TOO_FEW, Interval
 from sipsched.analysis.probe_cost import STILLED
 from sipsched.analysis.run_table import read_campaigns
-from sipsched.plan.crossover import compared
-from sipsched.plan.modes import is_translation, plain
+from sipsched.plan.crossover import compared, compares_instances
+from sipsched.plan.modes import is_translation, label, plain
 from sipsched.records.crossing import SearchRecord, read_crossing
 from sipsched.records.system_capacity import SystemCapacity
 from sipsched.records.windows import SHAM, by_arm, open_windows
@@ -106,6 +106,11 @@ class ComparedLoad:
         return tuple(mode for mode in played if not mode.endswith(STILLED))
 
     @property
+    def one_instance(self) -> bool:
+        """Whether the runs compare modes of one proxy. All other runs also compare instances with other settings."""
+        return not any(compares_instances(run.attrs["mode"]) for run in self.runs)
+
+    @property
     def unavailable(self) -> dict[str, str]:
         """Modes that the kernel refused in every run, and the reasons of the kernel."""
         refused = {
@@ -123,6 +128,8 @@ class ComparedLoad:
 
     def label(self, mode: str) -> str:
         """Return the label of a mode on the kernel, without the suffix for a different scheduler."""
+        if mode == self.place.reference and not self.one_instance:
+            return label(f"{mode}+threads={self.place.threads}", translated=False, missing=())
         return plain(self._recorded_labels.get(mode, mode))
 
     @property
@@ -386,8 +393,11 @@ def loads_of(
     crossings: Sequence[SearchRecord] = (),
     capacities: Sequence[SystemCapacity] = (),
 ) -> tuple[ComparedLoad, ...]:
-    """Group runs that compare modes by system, reference mode and load."""
-    grouped: dict[ReferenceSystem, dict[int, list[xr.Dataset]]] = {}
+    """Group runs that compare modes by system, reference mode and load.
+
+    Runs that compare instances have groups of their own.
+    """
+    grouped: dict[ReferenceSystem, dict[tuple[int, bool], list[xr.Dataset]]] = {}
     for run in runs:
         attrs = run.attrs
         if all(mode.endswith(STILLED) for mode in compared(attrs["mode"])[1:]):
@@ -395,14 +405,15 @@ def loads_of(
             continue
         counts = (int(attrs["cores"]), int(attrs["threads"]))
         place = ReferenceSystem(attrs["testbed"], attrs["sut"], *counts, modes_of(run)[0])
-        grouped.setdefault(place, {}).setdefault(int(attrs["cps"]), []).append(_with_rates(run))
+        load = (int(attrs["cps"]), compares_instances(attrs["mode"]))
+        grouped.setdefault(place, {}).setdefault(load, []).append(_with_rates(run))
     return tuple(
         ComparedLoad(
             *(place, cps, _capacity(place, capacities), _planned_cps(place, crossings)),
             tuple(sorted(of_load, key=_order)),
         )
         for place, by_load in grouped.items()
-        for cps, of_load in sorted(by_load.items())
+        for (cps, _), of_load in sorted(by_load.items())
     )
 
 

@@ -24,7 +24,7 @@ from sipsched.measure.simulation import simulated_run
 from sipsched.measure.switching import Playable, Switcher, playable, speed_index
 from sipsched.measure.tuning import Tuned, compiled_here, read_tasks, tuned
 from sipsched.plan.config import Config
-from sipsched.plan.crossover import choose, compared, duration_s
+from sipsched.plan.crossover import choose, compared, duration_s, instances
 from sipsched.plan.loads import Load
 from sipsched.plan.modes import Setting, find_mode, load_modes
 from sipsched.plan.run import Run
@@ -100,6 +100,7 @@ class _Acquisition:
         self.run, self.config, self.testbed, self.record = run, config, testbed, record
         declared = load_modes()
         self.modes = [find_mode(name, declared) for name in compared(run.mode)]
+        self.instances = instances(self.modes, run.sut, run.threads)
         self.recording_off = any(mode.overrides.get(Setting.RECORDING) == 0 for mode in self.modes)
         self.arrivals = arrivals
         self.timeline: dict[str, float] = {}
@@ -118,6 +119,7 @@ class _Acquisition:
                 self.record,
                 self.limit_s,
                 controlled=self.recording_off,
+                instances=self.instances.started,
             )
             try:
                 serving.clear_hosts()
@@ -191,7 +193,7 @@ class _Acquisition:
         if len(self.modes) == 1:
             return None
         here = compiled_here(sps, state, self.modes, self.run.threads)
-        return playable(self.run.mode, here)
+        return playable(self.run.mode, here, self.instances)
 
     def _switcher(self, serving: Serving, modes: Playable, warm_up: WarmUp) -> Switcher:
         """Sample the windows in which the run switches modes. All windows of a block repeat the same calls."""
@@ -199,7 +201,10 @@ class _Acquisition:
         total_s = duration_s(self.run.mode, self.config.crossover)
         busy = (warm_up.utilisation, warm_up.service_s)
         design = choose(modes.names, total_s, self.config.crossover, *busy, seed)
-        blocks = [(window.block, window.length_ns) for window in design.windows]
+        blocks = [
+            (window.block, window.length_ns, modes.instances.of_window(window))
+            for window in design.windows
+        ]
         self.arrivals = Arrivals.in_blocks(self.run.cps, seed, blocks)
         return Switcher(
             serving.hosts.sps,
@@ -208,6 +213,7 @@ class _Acquisition:
             modes,
             design,
             serving.first_call_ns("uac", self.arrivals),
+            ports=len(modes.instances.started),
             over_tcp=serving.sut.over_tcp,
         )
 

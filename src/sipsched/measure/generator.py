@@ -141,27 +141,32 @@ class Arrivals:
     seed
         Seed of the random schedule.
     blocks
-        Windows of the load, in order: number of the block, and length in ns. All windows of a block repeat the same
-        calls. None if no call is repeated.
+        Windows of the load, in order: number of the block, length in ns, and index of the proxy instance that receives
+        the calls. All windows of a block repeat the same calls. None if no call is repeated.
     """
 
     cps: int
     calls: int
     seed: int
-    blocks: tuple[tuple[int, int], ...] | None = None
+    blocks: tuple[tuple[int, int, int], ...] | None = None
 
     @classmethod
-    def in_blocks(cls, cps: int, seed: int, blocks: Sequence[tuple[int, int]]) -> "Arrivals":
+    def in_blocks(cls, cps: int, seed: int, blocks: Sequence[tuple[int, int, int]]) -> "Arrivals":
         """Return a load that is cut into windows. All windows of a block repeat the same calls."""
-        length_s = sum(length_ns for _, length_ns in blocks) / 1e9
+        length_s = sum(length_ns for _, length_ns, _ in blocks) / 1e9
         return cls(cps, max(1, round(cps * length_s)), seed, tuple(blocks))
+
+    @property
+    def blocks_text(self) -> str:
+        """The windows as text, from which a schedule is sampled (hardware/common/schedule.h)."""
+        return "".join(" ".join(map(str, window)) + "\n" for window in self.blocks or ())
 
     @property
     def duration_s(self) -> float:
         """Duration of the load in seconds."""
         if self.blocks is None:
             return self.calls / self.cps
-        return sum(length_ns for _, length_ns in self.blocks) / 1e9
+        return sum(length_ns for _, length_ns, _ in self.blocks) / 1e9
 
 
 @dataclass(frozen=True)
@@ -217,8 +222,7 @@ class Sipload:
         calls = ["--calls", str(arrivals.calls)]
         if arrivals.blocks is not None:
             blocks = uac.workdir / f"{label}.blocks"
-            lines = (f"{block} {length_ns}\n" for block, length_ns in arrivals.blocks)
-            uac.put_text("".join(lines), blocks)
+            uac.put_text(arrivals.blocks_text, blocks)
             calls = ["--blocks", str(blocks)]
         argv = [
             *(self._program(uac), "schedule", "--output", str(_schedule_file(uac, label))),

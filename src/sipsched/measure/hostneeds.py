@@ -1,5 +1,6 @@
 """The checks of each host before a load: programs, native parts, memory, free ports and free disk space."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sipsched.errors import StableError
@@ -37,6 +38,8 @@ class HostNeeds:
         The SUT, the adapter of its proxy program, and the point with the numbers of cores and threads.
     probe
         The probe that the configuration asks for; `off` means no probe.
+    proxies
+        SUT and number of workers of each instance that the run compares; one entry for all other runs.
     """
 
     sut: Sut
@@ -44,12 +47,17 @@ class HostNeeds:
     point: Point
     transport: SipTransport
     probe: str
+    proxies: Sequence[tuple[Sut, int]]
 
     def ports(self, host: Host) -> tuple[int, int]:
-        """Return the first and the last SIP port of a host. Each instance behind a front end has its own port."""
+        """Return the first and the last SIP port of a host.
+
+        Each instance behind a front end has its own port, and each instance that a run compares.
+        """
         first = host.spec.sip_port
-        behind = host.spec.role == "sps" and self.sut.fronted
-        return first, first + (self.point.threads if behind else 0)
+        if host.spec.role != "sps":
+            return first, first
+        return first, first + (self.point.threads if self.sut.fronted else len(self.proxies) - 1)
 
     def clear(self, host: Host) -> None:
         """Stop the processes that an earlier run left on a host, and check the host's programs, memory and ports.
@@ -65,15 +73,15 @@ class HostNeeds:
             own = (self.proxy.program, *(self.proxy.programs if self.sut.over_tcp else ()))
         host.require_programs((*own, *HOST_PROGRAMS))
         if host.spec.role == "sps":
-            check_memory(host, self.sut, self.point.threads, self.point.cores)
+            check_memory(host, self.proxies, self.point.cores)
             host.require_built("scheduler", ["taskslice", "switcher"])
             if self.probe != "off":
                 host.require_built("probe", ["sipprobe"])
         (first, last), protocol = self.ports(host), self.transport.protocol
         if last > LAST_PORT:
             raise StableError(
-                f"host {host.spec}: {self.sut.name} with {self.point.threads} instances needs ports {first} to {last}, "
-                f"but the last port is {LAST_PORT}; lower threads or sip_port"
+                f"host {host.spec}: the instances of {self.sut.name} need ports {first} to {last}, "
+                f"but the last port is {LAST_PORT}; lower their number or sip_port"
             )
         users = host.shell(LISTENERS, protocol, first, last).stdout.strip()
         if users:

@@ -1,5 +1,6 @@
 """The check that the SPS has enough memory for the proxy and its front end."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sipsched.errors import StableError
@@ -26,7 +27,7 @@ class Need:
 
 
 def memory_need(sut: Sut, threads: int, cores: int) -> Need:
-    """Return the memory that the command lines of the proxy and of its front end request.
+    """Return the memory that the command lines of a proxy and of its front end request.
 
     A front end that is a proxy has one worker per core.
     """
@@ -36,13 +37,15 @@ def memory_need(sut: Sut, threads: int, cores: int) -> Need:
     return Need(shared_mib, workers, sut.package_memory_mib)
 
 
-def check_memory(sps: Host, sut: Sut, threads: int, cores: int) -> None:
-    """Raise an error if the proxy can use more memory than the SPS has available.
+def check_memory(sps: Host, proxies: Sequence[tuple[Sut, int]], cores: int) -> None:
+    """Raise an error if all proxies together can use more memory than the SPS has available.
 
     Parameters
     ----------
     sps
-        The host of the proxy. Processes of earlier runs must have ended.
+        The host of the proxies. Processes of earlier runs must have ended.
+    proxies
+        SUT and number of workers of each proxy.
 
     Raises
     ------
@@ -50,14 +53,18 @@ def check_memory(sps: Host, sut: Sut, threads: int, cores: int) -> None:
         The memory is insufficient. The message names the needed memory, the available memory, and the settings to
         change.
     """
-    need = memory_need(sut, threads, cores)
+    needs = [memory_need(sut, threads, cores) for sut, threads in proxies]
+    total_mib, workers = sum(need.total_mib for need in needs), sum(need.workers for need in needs)
+    shared_mib = sum(need.shared_mib for need in needs)
     available = available_mib(
         read_files(sps, (MEMINFO,)).get(MEMINFO, ""), f"{sps.spec}: {MEMINFO}"
     )
-    if need.total_mib > available:
+    if total_mib > available:
+        names = ", ".join(dict.fromkeys(sut.name for sut, _ in proxies))
+        several = f" in {len(proxies)} instances" if len(proxies) > 1 else ""
         raise StableError(
-            f"host {sps.spec}: {sut.name} with {need.workers} workers may use {need.total_mib} MiB "
-            f"({need.shared_mib} shared, {need.package_mib} for each worker), "
+            f"host {sps.spec}: {names} with {workers} workers{several} may use {total_mib} MiB "
+            f"({shared_mib} shared, {total_mib - shared_mib} private), "
             f"{available} MiB are available; lower threads, shared_memory_mib or package_memory_mib"
         )
 

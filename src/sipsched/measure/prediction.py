@@ -29,7 +29,7 @@ from sipsched.measure.simulator import (
     simulate,
 )
 from sipsched.plan.config import Config
-from sipsched.plan.crossover import compared, is_comparison, lengths
+from sipsched.plan.crossover import compared, compares_instances, is_comparison, lengths
 from sipsched.plan.modes import DEFAULT, find_mode, load_modes
 from sipsched.plan.modes import Setting as Key
 from sipsched.plan.run import Point, Run
@@ -155,7 +155,7 @@ def _settings(fitted: Fitted, runs: Iterable[Run]) -> list[PredictedSetting]:
 def _settings_of(fitted: Fitted, runs: Iterable[Run]) -> Iterator[PredictedSetting]:
     declared = load_modes()
     for run in runs:
-        if run.sut != fitted.sut:
+        if run.sut != fitted.sut or compares_instances(run.mode):
             continue
         for mode in compared(run.mode):
             if Key.RECORDING not in find_mode(mode, declared).overrides:

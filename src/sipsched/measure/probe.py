@@ -57,6 +57,7 @@ class BpfProbe:
         mode: str,
         limit_s: float,
         *,
+        ports: int = 1,
         peer_port: int | None = None,
         controlled: bool = False,
     ) -> "BpfProbe":
@@ -70,6 +71,8 @@ class BpfProbe:
             `auto`, `exact` or `tracepoint`; `stream` for SIP over TCP.
         limit_s
             Seconds after which the host stops the probe.
+        ports
+            Number of consecutive UDP ports of the proxy's instances.
         peer_port
             For `stream`, the remote port of the proxy's connections.
         controlled
@@ -85,7 +88,7 @@ class BpfProbe:
         sps.run(["rm", "-f", *(str(folder / name) for name in files)])
         argv = [
             *(str(native_folder(sps.base, "probe") / "sipprobe"), "run", "--mode", mode),
-            *("--port", str(sps.spec.sip_port), "--comm", program),
+            *("--port", str(sps.spec.sip_port), "--ports", str(ports), "--comm", program),
             *("--output", str(folder / "trace.bin"), "--report", str(folder / "probe.json")),
             *("--ready", str(folder / "probe.ready"), "--ring-bytes", str(RING_BYTES)),
             *(("--peer-port", str(peer_port)) if peer_port is not None else ()),

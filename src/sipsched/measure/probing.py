@@ -20,6 +20,8 @@ class Probing:
         Seconds after which the host stops the probe.
     controlled
         Whether a run must be able to switch the probe's recording.
+    ports
+        Number of consecutive UDP ports of the proxy's instances.
     """
 
     _bpf: Future[BpfProbe | None]
@@ -33,9 +35,11 @@ class Probing:
         limit_s: float,
         *,
         controlled: bool,
+        ports: int = 1,
     ) -> None:
         self._sps, self._uas, self._sut, self._program = hosts.sps, hosts.uas, sut, program
         self._wanted, self._limit_s, self._controlled = wanted, limit_s, controlled
+        self._ports = ports
 
     @contextmanager
     def starting(self) -> Iterator[None]:
@@ -82,6 +86,11 @@ class Probing:
             raise StableError(
                 f"host {self._sps.spec}: a mode with recording=off needs the BPF probe, which cannot run here: {reason}"
             )
+        if self._ports > 1:
+            raise StableError(
+                f"host {self._sps.spec}: a run that compares instances of the proxy needs the BPF probe, which cannot "
+                f"run here: {reason}"
+            )
         preload = PreloadProbe(self._sps, reason)
         return start(preload.environment()), preload
 
@@ -100,6 +109,7 @@ class Probing:
             self._program,
             "stream" if over_tcp else self._wanted,
             self._limit_s,
+            ports=self._ports,
             peer_port=self._uas.spec.sip_port if over_tcp else None,
             controlled=self._controlled,
         )

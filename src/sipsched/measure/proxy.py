@@ -1,8 +1,9 @@
 """The adapters of SIP proxy programs: how to configure and start a proxy, and how to read its counts and log."""
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from sipsched.errors import StableError
@@ -35,6 +36,13 @@ wait
 
 If an instance ends, the other instances continue.
 """
+TOGETHER = """\
+for command in "$@"; do
+    sh -c "exec $command" &
+done
+wait
+"""
+"""Shell script that starts several commands. If one ends, the others continue."""
 LOG_BYTES = 512 * 1024
 SHORTENED = """\
 size=$(stat -c %s "$1") || exit 0
@@ -85,14 +93,22 @@ class Proxy:
     programs: tuple[str, ...] = ()
     cannot: Mapping[str, str] = field(default_factory=dict)
 
-    def config_text(self, sut: Sut, testbed: Testbed, threads: int, folder: PurePosixPath) -> str:
-        """Return the text of the proxy's configuration file for a number of workers."""
+    def config_text(
+        self, sut: Sut, testbed: Testbed, threads: int, folder: PurePosixPath, *, instance: int = 0
+    ) -> str:
+        """Return the text of the proxy's configuration file for a number of workers.
+
+        Parameters
+        ----------
+        instance
+            Index of the instance in a run that compares instances. Its port follows the port of the previous instance.
+        """
         return render(
             Path("proxies", f"{self.program}.cfg.j2"),
             sut=sut,
             threads=threads,
             folder=folder,
-            sps=testbed.sps,
+            sps=replace(testbed.sps, sip_port=testbed.sps.sip_port + instance),
             uas=testbed.uas,
         )
 
@@ -130,6 +146,13 @@ class Proxy:
             return None
         folders = instance_folders(sut, folder, threads)
         return sum((self.count_messages(sps, one, sut) for one in folders), Tally(0, 0))
+
+
+def together(commands: Sequence[Sequence[str]]) -> list[str]:
+    """Return one command line that starts all commands in one process group. A single command stays as it is."""
+    if len(commands) == 1:
+        return list(commands[0])
+    return ["sh", "-c", TOGETHER, "sh", *map(shlex.join, commands)]
 
 
 def instance_shared_mib(sut: Sut, threads: int) -> int:

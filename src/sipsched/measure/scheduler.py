@@ -317,8 +317,6 @@ def is_translation(mode: Mode, kernel: KernelScheduler, steps: list[Step]) -> bo
 
 def label(mode: Mode, kernel: KernelScheduler, steps: list[Step]) -> str:
     """Return the label of a mode on this kernel. The label names translated and missing settings."""
-    if mode.name == DEFAULT:
-        return mode.name
     missing = [str(step.setting) for step in steps if step.asked is not None and step.unavailable]
     return modes.label(mode.name, is_translation(mode, kernel, steps), missing)
 

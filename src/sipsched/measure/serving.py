@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
-from pathlib import PurePosixPath
 from typing import TypeVar
 
 from sipsched.errors import StableError, TransientError
@@ -24,10 +23,11 @@ from sipsched.measure.hoststate import COUNTER_FILES, clock_offset_s, describe, 
 from sipsched.measure.observed import CpuTime, Observed, WarmUp
 from sipsched.measure.probe import Probe
 from sipsched.measure.probing import Probing
-from sipsched.measure.proxy import find_proxy, shortened_log
+from sipsched.measure.proxy import find_proxy, shortened_log, together
 from sipsched.measure.shards import Shards
 from sipsched.measure.tuning import Tuned, task_prefix
 from sipsched.plan.config import Config
+from sipsched.plan.crossover import Instance
 from sipsched.plan.run import Point
 from sipsched.records.proxy_report import ProxyReport
 from sipsched.records.record import UnfinishedRecord
@@ -73,6 +73,9 @@ class Serving:
         Seconds after which a host stops every started process.
     controlled
         Whether the run can switch the probe's recording off and on.
+    instances
+        The proxy instances of a run that compares instances, in the order of their ports. Without an argument: one
+        instance with the SUT and the number of workers of the point.
 
     Attributes
     ----------
@@ -95,12 +98,17 @@ class Serving:
         limit_s: float,
         *,
         controlled: bool = False,
+        instances: Sequence[Instance] = (),
     ) -> None:
         self.hosts = hosts
         self.point = point
         self.load = config.load
         self.sut = config.sut(point.sut)
         self.proxy = find_proxy(self.sut)
+        self._instances = [
+            (config.sut(instance.sut), instance.threads)
+            for instance in instances or (Instance(point.sut, point.threads),)
+        ]
         if self.point.threads > MOST_INSTANCES and (self.sut.sharded or self.sut.fronted):
             raise StableError(
                 f"SUT {self.sut.name}: the dispatcher supports at most {MOST_INSTANCES} workers, found "
@@ -110,9 +118,17 @@ class Serving:
         self.generator = Sipload()
         probe = self.sut.probe or config.probe
         self.traced = probe != "off"
-        self._needs = HostNeeds(self.sut, self.proxy, self.point, self.transport, probe)
+        self._needs = HostNeeds(
+            self.sut, self.proxy, self.point, self.transport, probe, self._instances
+        )
         self._probing = Probing(
-            hosts, self.sut, self.proxy.program, probe, limit_s, controlled=controlled
+            hosts,
+            self.sut,
+            self.proxy.program,
+            probe,
+            limit_s,
+            controlled=controlled,
+            ports=len(self._instances),
         )
         self._record = record
         self._limit_s = limit_s
@@ -126,7 +142,7 @@ class Serving:
         )
         self._competitors = Competitors(hosts.sps, hosts.testbed.competitors, limit_s)
         self._connections_made = 0
-        self._sockets = self.sut.listening_sockets(point.threads)
+        self._sockets = sum(sut.listening_sockets(threads) for sut, threads in self._instances)
 
     @property
     def cpus(self) -> tuple[int, ...]:
@@ -194,20 +210,25 @@ class Serving:
     def start(self, state: Tuned) -> None:
         """Start UAS, proxy and probe on a tuned SPS, and wait until all are ready. Call this method in `starting`."""
         sps = self.hosts.sps
-        config_file = sps.workdir / "proxy.cfg"
-        config_text = self.proxy.config_text(
-            self.sut, self.hosts.testbed, self.point.threads, sps.workdir
-        )
-        sps.put_text(config_text, config_file)
-        self._record.write("proxy.cfg", config_text)
+        commands = [self._configure(number) for number in range(len(self._instances))]
         if self._front and self._front.config:
             self._record.write("front.cfg", self._front.config)
         with ThreadPoolExecutor(1) as pool:
             uas = pool.submit(self._start_server)
             self.proxy_process, self.probe = self._probing.start(
-                partial(self._start_proxy, config_file, task_prefix(state, sps))
+                partial(self._start_proxy, together(commands), task_prefix(state, sps))
             )
             uas.result()
+
+    def _configure(self, number: int) -> list[str]:
+        """Write the configuration of an instance to the SPS and to the record, and return its command line."""
+        sps, (sut, threads) = self.hosts.sps, self._instances[number]
+        folder = sps.workdir if len(self._instances) == 1 else sps.workdir / f"instance-{number}"
+        text = self.proxy.config_text(sut, self.hosts.testbed, threads, folder, instance=number)
+        sps.run(["mkdir", "-p", str(folder)])
+        sps.put_text(text, folder / "proxy.cfg")
+        self._record.write(f"proxy-{number}.cfg" if number else "proxy.cfg", text)
+        return self.proxy.command(sut, folder / "proxy.cfg", folder, threads, sps.spec)
 
     def warm_up(self, cps: int, seed: int) -> WarmUp:
         """Offer at least one call without measuring, and check that calls complete.
@@ -219,7 +240,14 @@ class Serving:
         """
         calls = max(1, round(cps * self.load.warmup_s))
         before_ns = self._cpu_ns().all
-        completed = self._offer("warmup", Arrivals(cps, calls, seed)).calls_completed
+        arrivals = Arrivals(cps, calls, seed)
+        if len(self._instances) > 1:
+            # every instance serves an equal part of the warm-up
+            length_ns = round(self.load.warmup_s * 1e9 / len(self._instances))
+            blocks = [(number, length_ns, number) for number in range(len(self._instances))]
+            arrivals = Arrivals.in_blocks(cps, seed, blocks)
+        statistics = self._offer("warmup", arrivals)
+        calls, completed = statistics.calls_offered, statistics.calls_completed
         if not completed:
             self.record_proxy_log()
             raise TransientError(
@@ -462,12 +490,11 @@ class Serving:
 
     def _start_proxy(
         self,
-        config_file: PurePosixPath,
+        command: Sequence[str],
         prefix: Sequence[str],
         environment: Mapping[str, str],
     ) -> Process:
-        sps, threads = self.hosts.sps, self.point.threads
-        command = self.proxy.command(self.sut, config_file, sps.workdir, threads, sps.spec)
+        sps = self.hosts.sps
         process = sps.start(
             "proxy",
             [*prefix, *command],

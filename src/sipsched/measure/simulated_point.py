@@ -13,7 +13,7 @@ from sipsched.measure.simulator import ModelNumbers, Value, write_numbers
 from sipsched.measure.switching import SAMPLE_NS, Playable, playable
 from sipsched.measure.tuning import Tuned
 from sipsched.plan.config import Config
-from sipsched.plan.crossover import Design, compared, is_comparison
+from sipsched.plan.crossover import Design, compared, compares_instances, instances, is_comparison
 from sipsched.plan.loads import Load
 from sipsched.plan.modes import Counts, Mode, Scaling, Setting, find_mode, load_modes
 from sipsched.plan.run import Point
@@ -124,11 +124,14 @@ def plan_point(point: Point, config: Config, testbed: Testbed) -> SimulatedPoint
     layout = _layout(simulated, point.cores)
     kernel = simulated_kernel(simulated.kernel, point.cores, simulated.base_slice_ns)
     declared = load_modes()
-    states = [
-        _tuned(find_mode(name, declared), layout, kernel, point.threads)
-        for name in compared(point.mode)
-    ]
-    modes = playable(point.mode, states) if is_comparison(point.mode) else None
+    if compares_instances(point.mode):
+        raise StableError(
+            f"{point}: the simulator has one proxy; measure comparisons of threads or SUTs on another testbed"
+        )
+    found = [find_mode(name, declared) for name in compared(point.mode)]
+    states = [_tuned(mode, layout, kernel, point.threads) for mode in found]
+    one = instances(found, point.sut, point.threads)
+    modes = playable(point.mode, states, one) if is_comparison(point.mode) else None
     state = states[0]
     numbers: dict[str, Value] = {
         **model.numbers,

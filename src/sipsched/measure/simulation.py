@@ -58,7 +58,7 @@ def simulated_run(
     design = None
     if plan.modes:
         design = _choose(run, plan, plan.modes, load, config.crossover, arrivals)
-        blocks = [(window.block, window.length_ns) for window in design.windows]
+        blocks = [(window.block, window.length_ns, 0) for window in design.windows]
         arrivals = Arrivals.in_blocks(run.cps, arrivals.seed, blocks)
     report, log, records = _simulate(plan, load, arrivals, design, record)
     ended = time.time()
@@ -152,9 +152,8 @@ def _simulate(
             outputs = replace(
                 outputs, plan=here / PLAN_FILE, blocks=here / BLOCKS_FILE, log=here / "windows.json"
             )
-            blocks = arrivals.blocks or ()
             (here / PLAN_FILE).write_text(plan.text(design))
-            (here / BLOCKS_FILE).write_text("".join(f"{b} {ns}\n" for b, ns in blocks))
+            (here / BLOCKS_FILE).write_text(arrivals.blocks_text)
             written += [here / PLAN_FILE, here / BLOCKS_FILE]
         report = simulate(plan.at(load, arrivals), here, outputs)
         log = parse_log(outputs.log.read_text(), outputs.log.name) if outputs.log else None

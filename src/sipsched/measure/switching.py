@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sipsched.errors import StableError, TransientError
 from sipsched.files import parse_json
 from sipsched.measure.probe import CONTROL_SOCKET
 from sipsched.measure.scheduler import Step, records, same_settings, switch_lines
 from sipsched.measure.tuning import Tuned
-from sipsched.plan.crossover import Design
+from sipsched.plan.crossover import Design, Instances
 from sipsched.records.scheduler_report import CrossoverReport
 from sipsched.records.switch_log import Competed, SwitchLog, WindowsDocument, parse_log
 from sipsched.testbed.host import Host, Process
@@ -38,11 +38,14 @@ class Playable:
         The modes whose settings the kernel refuses, with the reasons.
     same
         Groups of modes with equal settings on this kernel. The run uses only the first mode of each group.
+    instances
+        The proxy instances, and the instance of each mode in `modes`.
     """
 
     modes: tuple[Tuned, ...]
     refused: Mapping[str, str]
     same: tuple[tuple[str, ...], ...]
+    instances: Instances
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -67,16 +70,19 @@ class Playable:
             windows=len(design.windows),
             failed_switches=sum(not switch.good for switch in log.windows),
             tasks=log.tasks,
+            instances=self.instances.started if len(self.instances.started) > 1 else (),
         )
 
 
-def playable(comparison: str, compiled: Sequence[Tuned]) -> Playable:
-    """Return the modes of a run that differ on this kernel.
+def playable(comparison: str, compiled: Sequence[Tuned], instances: Instances) -> Playable:
+    """Return the modes of a run that differ on this kernel. Modes of different instances always differ.
 
     Parameters
     ----------
     compiled
         The modes, translated for this kernel, with the reference first.
+    instances
+        The proxy instances of the run.
 
     Raises
     ------
@@ -92,7 +98,16 @@ def playable(comparison: str, compiled: Sequence[Tuned]) -> Playable:
             refused[state.mode.name] = "; ".join(reasons)
         else:
             steps[state.mode.name] = state.steps
-    same = same_settings(steps, compiled[0].kernel)
+    of_mode = {
+        state.mode.name: number for state, number in zip(compiled, instances.of_mode, strict=True)
+    }
+    same = tuple(
+        names
+        for number in dict.fromkeys(instances.of_mode)
+        for names in same_settings(
+            {name: steps[name] for name in steps if of_mode[name] == number}, compiled[0].kernel
+        )
+    )
     again = {name for names in same for name in names[1:]}
     modes = tuple(
         state for state in compiled if state.mode.name in steps and state.mode.name not in again
@@ -111,7 +126,8 @@ def playable(comparison: str, compiled: Sequence[Tuned]) -> Playable:
             f"{comparison}: no two of its modes differ on this kernel, so it would compare a mode with "
             f"itself: {told}; fab modes shows what can be set"
         )
-    return Playable(modes, refused, same)
+    numbers = tuple(of_mode[state.mode.name] for state in modes)
+    return Playable(modes, refused, same, replace(instances, of_mode=numbers))
 
 
 class Switcher:
@@ -124,6 +140,8 @@ class Switcher:
         programs.
     first_ns
         Time in ns from the beginning of the schedule to its first call.
+    ports
+        Number of consecutive ports of the proxy's instances.
 
     Attributes
     ----------
@@ -142,6 +160,7 @@ class Switcher:
         design: Design,
         first_ns: int,
         *,
+        ports: int = 1,
         over_tcp: bool = False,
     ) -> None:
         self._sps = sps
@@ -151,6 +170,7 @@ class Switcher:
         self._modes = modes.modes
         self._design = design
         self._first_ns = first_ns
+        self._ports = ports
         self._over_tcp = over_tcp
         self._cpus = tuple(cpu.number for cpu in modes.modes[0].layout.cpus)
 
@@ -174,7 +194,7 @@ class Switcher:
         argv = [
             *(str(native_folder(sps.base, "scheduler") / "switcher"), "run"),
             *("--plan", str(plan), "--log", str(log_file), "--fifo", str(FIFO_PRIORITY)),
-            *("--port", str(sps.spec.sip_port), "--cpus", cpus),
+            *("--port", str(sps.spec.sip_port), "--ports", str(self._ports), "--cpus", cpus),
             *(("--tcp",) if self._over_tcp else ()),
             *(
                 ("--probe-control", str(folder / CONTROL_SOCKET))

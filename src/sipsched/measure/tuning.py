@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -167,7 +167,12 @@ def compile_modes(
         A mode has no settings for this number of cores.
     """
     counts = Counts(cores=len(layout.cpus), threads=threads, processors=layout.processors)
-    compiled = {mode.name: compile_mode(mode.settings(counts), kernel) for mode in modes}
+    compiled = {
+        mode.name: compile_mode(
+            mode.settings(replace(counts, threads=mode.other.threads or threads)), kernel
+        )
+        for mode in modes
+    }
     asked = {name: task_attributes(steps) for name, steps in compiled.items()}
     to_try = [attributes for attributes in dict.fromkeys(asked.values()) if attributes != PLAIN]
     refused = {

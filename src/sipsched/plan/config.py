@@ -12,7 +12,12 @@ from msgspec import Meta
 
 from sipsched.errors import StableError
 from sipsched.paths import PROJECT_ROOT
-from sipsched.plan.crossover import Crossover, duration_s, is_comparison
+from sipsched.plan.crossover import (
+    Crossover,
+    check_instances,
+    duration_s,
+    is_comparison,
+)
 from sipsched.plan.documents import read_yaml, tidy
 from sipsched.plan.keys import Name, ProbeChoice, Share, check_keys, read
 from sipsched.plan.loads import (
@@ -231,7 +236,7 @@ class Config:
             raise StableError(
                 f"{what}: '{run.sut}' is not defined under suts ({', '.join(sorted(self.suts))})"
             )
-        _check_use(self.suts[run.sut], run.mode, what)
+        _check_use(self.suts[run.sut], run.mode, self.suts, what)
 
     def searches(self) -> list[Point]:
         """List all points at which a search finds the loads of a study. Each point is listed once."""
@@ -410,7 +415,7 @@ def _study(
             raise StableError(
                 f"{where}.suts: '{' '.join(sut.split())}' is not defined under suts ({', '.join(sorted(suts))})"
             )
-        _check_use(suts[sut], mode, where)
+        _check_use(suts[sut], mode, suts, where)
     return Study(
         name=name,
         notebook=body.notebook,
@@ -496,7 +501,8 @@ def _check_transport(sut: Sut, what: str) -> None:
         raise StableError(f"{where}.probe: expected auto or off over TCP, found {sut.probe}")
 
 
-def _check_use(sut: Sut, mode: str, where: str) -> None:
+def _check_use(sut: Sut, mode: str, suts: Mapping[str, Sut], where: str) -> None:
+    check_instances(mode, sut, suts, where)
     if is_comparison(mode) and sut.fronted:
         raise StableError(
             f"{where}: '{mode}' compares modes by the timestamps of messages, and no probe can timestamp messages "

@@ -15,7 +15,8 @@ from msgspec import Meta
 
 from sipsched.errors import StableError
 from sipsched.plan.keys import Share
-from sipsched.plan.modes import Setting, find_mode
+from sipsched.plan.modes import Mode, OtherInstance, Setting, find_mode, split_name
+from sipsched.plan.sut import Sut
 
 SEPARATOR = ","
 CALL_TAIL_S = 0.05
@@ -77,6 +78,35 @@ class Crossover:
             "window exceeds the limit, its block gets a smaller weight, because such blocks scatter more."
         ),
     ]
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A started proxy of a run: its SUT and its number of workers."""
+
+    sut: str
+    threads: int
+
+
+@dataclass(frozen=True)
+class Instances:
+    """The proxy instances of a run. All are alive during the whole run, each with its own port.
+
+    Attributes
+    ----------
+    started
+        The instances in the order of their ports. If a run compares instances, the last one repeats the first one for
+        the sham, so the sham shows by how much two equal instances differ.
+    of_mode
+        Per mode of the run, the index of its instance in `started`.
+    """
+
+    started: tuple[Instance, ...]
+    of_mode: tuple[int, ...]
+
+    def of_window(self, window: "Window") -> int:
+        """Return the index of the instance that receives the calls of a window."""
+        return len(self.started) - 1 if window.sham else self.of_mode[window.mode]
 
 
 @dataclass(frozen=True)
@@ -145,6 +175,67 @@ def is_comparison(mode: str) -> bool:
 def compared(mode: str) -> tuple[str, ...]:
     """Return the modes that a run compares, with the reference first. For a single mode, return only this mode."""
     return tuple(mode.split(SEPARATOR))
+
+
+def instances(modes: Sequence[Mode], sut: str, threads: int) -> Instances:
+    """Return the proxy instances of a run, one per SUT and number of workers.
+
+    Parameters
+    ----------
+    modes
+        Modes of the run, with the reference first.
+    sut, threads
+        The run's own SUT and number of workers, which the modes' names can override.
+    """
+    wanted = [Instance(mode.other.sut or sut, mode.other.threads or threads) for mode in modes]
+    started = list(dict.fromkeys(wanted))
+    of_mode = tuple(map(started.index, wanted))
+    if len(started) > 1:
+        started.append(wanted[0])
+    return Instances(tuple(started), of_mode)
+
+
+def compares_instances(mode: str) -> bool:
+    """Report whether a run of this mode compares instances that differ in their SUT or their number of workers."""
+    return any(split_name(name)[1] != OtherInstance() for name in compared(mode))
+
+
+def check_instances(mode: str, sut: Sut, suts: Mapping[str, Sut], where: str) -> None:
+    """Raise an error for a comparison of instances that cannot be measured.
+
+    Raises
+    ------
+    StableError
+        A SUT is not defined, or runs another program than the reference. Or a SUT does not serve UDP on one shared
+        socket. Or the reference overrides its SUT or number of workers.
+    """
+    names = compared(mode)
+    for name in names:
+        base, other, rest = split_name(name)
+        if other == OtherInstance():
+            continue
+        what = f"{where}: '{mode}'"
+        if name == names[0]:
+            raise StableError(
+                f"{what}: the reference has the SUT and the number of workers of the study; "
+                f"write '{'+'.join((base, *rest))}' and set suts and threads"
+            )
+        if other.sut is not None and other.sut not in suts:
+            raise StableError(
+                f"{what}: '{other.sut}' is not defined under suts ({', '.join(sorted(suts))})"
+            )
+        second = suts[other.sut] if other.sut else sut
+        for one in (sut, second):
+            if one.over_tcp or one.deployment != "shared":
+                raise StableError(
+                    f"{what}: {one.name} is {one.transport.upper()}, deployment {one.deployment}; a run compares "
+                    "instances over UDP with deployment shared; measure other SUTs in separate runs"
+                )
+        if second.proxy != sut.proxy:
+            raise StableError(
+                f"{what}: {sut.name} runs {sut.proxy}, {second.name} runs {second.proxy}; the probe finds the "
+                "workers of one program, so measure two programs in separate runs"
+            )
 
 
 def check(names: Iterable[str], declared: Mapping[str, Any]) -> None:

@@ -13,6 +13,7 @@ from msgspec import Meta
 from sipsched.errors import StableError
 from sipsched.paths import PROJECT_ROOT
 from sipsched.plan.keys import key_types, options, place, read_file, read_value
+from sipsched.words import plural
 
 MODES_FILE = PROJECT_ROOT / "config" / "modes.yaml"
 TRANSLATION = " (EEVDF translation)"
@@ -66,6 +67,10 @@ PAPERS = (
     Setting.TUNABLE_SCALING,
 )
 """The settings of the papers, which are settings of CFS."""
+
+
+INSTANCE_KEYS = ("sut", "threads")
+"""Overrides in the name of a mode that need another instance of the proxy, so only a comparison can have them."""
 
 
 class Numbered(StrEnum):
@@ -263,6 +268,14 @@ class Counts:
 
 
 @dataclass(frozen=True)
+class OtherInstance:
+    """What a mode's name changes of the proxy instance that serves in this mode; None keeps the run's own value."""
+
+    sut: str | None = None
+    threads: int | None = None
+
+
+@dataclass(frozen=True)
 class Mode:
     """A scheduler mode and the overrides in its name.
 
@@ -274,6 +287,8 @@ class Mode:
         The source of the values.
     look
         Number of the mode's colour on pages, and its marker. Overrides do not change colour and marker.
+    other
+        The SUT and the number of workers in the name, which a comparison of instances can override.
     """
 
     name: str
@@ -281,6 +296,7 @@ class Mode:
     variants: tuple[Variant, ...]
     overrides: Mapping[Setting, int]
     look: str = NO_LOOK
+    other: "OtherInstance" = OtherInstance()
 
     def settings(self, counts: Counts) -> dict[Setting, int]:
         """Return the value of each setting of this mode for given numbers of cores and workers.
@@ -361,7 +377,7 @@ def find_mode(name: str, declared: Modes) -> Mode:
         The mode is not declared. Or an override has an unknown setting, a wrong value or a repeated setting. Or the
         settings contradict each other.
     """
-    base, *parts = name.split("+")
+    base, other, parts = split_name(name)
     if base not in declared:
         raise StableError(
             f"mode '{name}': '{base}' is not declared in config/modes.yaml "
@@ -372,7 +388,8 @@ def find_mode(name: str, declared: Modes) -> Mode:
         key, separator, text = part.partition("=")
         if not separator or key not in set(Setting):
             raise StableError(
-                f"mode '{name}': '{part}': expected SETTING=VALUE with one of {', '.join(Setting)}"
+                f"mode '{name}': '{part}': expected SETTING=VALUE with one of "
+                f"{', '.join((*Setting, *INSTANCE_KEYS))}"
             )
         setting = Setting(key)
         if setting in overrides:
@@ -381,7 +398,34 @@ def find_mode(name: str, declared: Modes) -> Mode:
     mode = declared[base]
     for variant in mode.variants:
         _check_together(name, variant, overrides)
-    return Mode(name, mode.source, mode.variants, overrides, mode.look)
+    return Mode(name, mode.source, mode.variants, overrides, mode.look, other)
+
+
+def split_name(name: str) -> tuple[str, OtherInstance, list[str]]:
+    """Split a mode's name into the declared mode, the overridden SUT and number of workers, and all other overrides.
+
+    Raises
+    ------
+    StableError
+        A SUT or a number of workers is overridden twice, or the number is not a whole number from 1.
+    """
+    base, *parts = name.split("+")
+    others: dict[str, str] = {}
+    rest = []
+    for part in parts:
+        key, separator, text = part.partition("=")
+        if key not in INSTANCE_KEYS or not separator:
+            rest.append(part)
+        elif key in others:
+            raise StableError(f"mode '{name}': {key} is overridden twice")
+        else:
+            others[key] = text
+    threads = others.get("threads")
+    if threads is not None and not re.fullmatch(r"[1-9][0-9]{0,3}", threads):
+        raise StableError(
+            f"mode '{name}': threads: expected a number of workers from 1 to 9999, found '{threads}'"
+        )
+    return base, OtherInstance(others.get("sut"), int(threads) if threads else None), rest
 
 
 def value_name(setting: Setting, value: int) -> str:
@@ -402,7 +446,21 @@ def label(name: str, translated: bool, missing: Iterable[str]) -> str:
         label does not list the papers' settings, because such a kernel never has them.
     """
     without = ", ".join(setting for setting in missing if not (translated and setting in PAPERS))
-    return name + (TRANSLATION if translated else "") + (f" (without {without})" if without else "")
+    return (
+        _with_instance(name)
+        + (TRANSLATION if translated else "")
+        + (f" (without {without})" if without else "")
+    )
+
+
+def _with_instance(name: str) -> str:
+    """Return a mode's name in which words describe another instance: `2 threads`, `batch, kamailio-udp-fm`."""
+    base, other, rest = split_name(name)
+    words = [other.sut] if other.sut else []
+    if other.threads:
+        words.append(plural(other.threads, "thread"))
+    mode = "+".join((base, *rest))
+    return ", ".join((*([] if words and mode == DEFAULT else [mode]), *words))
 
 
 def plain(name: str) -> str:

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sipsched.plan.crossover import Instance
+
 
 @dataclass(frozen=True)
 class SettingReport:
@@ -68,6 +70,9 @@ class CrossoverReport:
         Numbers of measured blocks and windows.
     tasks
         Number of proxy processes that were switched.
+    instances
+        The proxy instances, in the order of their ports; empty if one proxy served in all modes. The last instance
+        repeats the first one, and serves the sham windows.
     """
 
     modes: tuple[SchedulerReport, ...]
@@ -79,3 +84,4 @@ class CrossoverReport:
     windows: int
     failed_switches: int
     tasks: int
+    instances: tuple[Instance, ...] = ()

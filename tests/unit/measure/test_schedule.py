@@ -26,7 +26,7 @@ HEADER = np.dtype(
         ("rate_cps", "<f8"),
     ]
 )
-CALL = np.dtype([("offset_ns", "<u8"), ("random", "<u8")])
+CALL = np.dtype([("offset_ns", "<u8"), ("random", "<u8"), ("instance", "<u4")])
 STEP = 0x9E3779B97F4A7C15
 RATE = 2000
 MS = 1_000_000
@@ -60,7 +60,7 @@ def draw(
     data = output.read_bytes()
     header = np.frombuffer(data, HEADER, count=1)[0]
     drawn = np.frombuffer(data, CALL, offset=HEADER.itemsize)
-    assert (header["magic"], header["version"], header["seed"]) == (b"SIPSCHED", 2, seed)
+    assert (header["magic"], header["version"], header["seed"]) == (b"SIPSCHED", 3, seed)
     assert said == {
         "calls": drawn.size,
         "distinct": header["distinct"],
@@ -164,5 +164,5 @@ def test_a_schedule_without_blocks_plays_each_call_once(sipload: Path) -> None:
 
 def test_the_duration_of_arrivals() -> None:
     assert Arrivals(200, 1000, 1).duration_s == 5
-    blocks = Arrivals.in_blocks(200, 1, [(0, 500 * MS), (0, 500 * MS), (1, 250 * MS)])
+    blocks = Arrivals.in_blocks(200, 1, [(0, 500 * MS, 0), (0, 500 * MS, 1), (1, 250 * MS, 0)])
     assert (blocks.duration_s, blocks.calls) == (1.25, 250)

@@ -12,9 +12,9 @@ from sipsched.measure.scheduler import (
     compile_mode,
     refuse_tasks,
 )
-from sipsched.measure.switching import playable
+from sipsched.measure.switching import Playable, playable
 from sipsched.measure.tuning import Tuned
-from sipsched.plan.crossover import compared
+from sipsched.plan.crossover import Instance, compared, instances
 from sipsched.plan.modes import Counts, find_mode, load_modes
 
 DECLARED = load_modes()
@@ -34,16 +34,20 @@ def here(name: str, kernel: KernelScheduler, refused: Sequence[str] = ()) -> lis
     return states
 
 
+def played(name: str, states: Sequence[Tuned]) -> Playable:
+    return playable(name, states, instances([state.mode for state in states], "kamailio-udp", 8))
+
+
 def test_all_modes_that_differ_are_played() -> None:
     name = "default,slice-1ms,batch,nice-10,fifo,rr"
-    found = playable(name, here(name, EEVDF))
+    found = played(name, here(name, EEVDF))
     assert found.names == compared(name)
     assert (found.refused, found.same) == ({}, ())
 
 
 def test_the_first_of_equal_modes_is_played() -> None:
     name = "default,batch,default+slice_ns=1400000,fifo,default+policy=batch"
-    found = playable(name, here(name, EEVDF))
+    found = played(name, here(name, EEVDF))
     assert found.names == ("default", "batch", "fifo")
     assert found.same == (
         ("default", "default+slice_ns=1400000"),
@@ -53,10 +57,10 @@ def test_the_first_of_equal_modes_is_played() -> None:
 
 def test_refused_modes_are_reported() -> None:
     name = "default,fifo,batch"
-    found = playable(name, here(name, EEVDF, refused=["fifo"]))
+    found = played(name, here(name, EEVDF, refused=["fifo"]))
     assert found.names == ("default", "batch")
     assert found.refused == {"fifo": "the kernel refuses: Operation not permitted"}
-    cfs = playable("default,slice-1ms,batch", here("default,slice-1ms,batch", CFS))
+    cfs = played("default,slice-1ms,batch", here("default,slice-1ms,batch", CFS))
     assert cfs.names == ("default", "batch")
     assert "CFS has no slices of single tasks" in cfs.refused["slice-1ms"]
 
@@ -66,6 +70,16 @@ def test_a_comparison_of_a_mode_with_itself_is_an_error() -> None:
     with pytest.raises(
         StableError, match=r"no two of its modes differ .*come to the same settings"
     ):
-        playable(name, here(name, EEVDF))
+        played(name, here(name, EEVDF))
     with pytest.raises(StableError, match=r"the reference fifo cannot be set: the kernel refuses"):
-        playable("fifo,default", here("fifo,default", EEVDF, refused=["fifo"]))
+        played("fifo,default", here("fifo,default", EEVDF, refused=["fifo"]))
+
+
+def test_modes_of_different_instances_always_differ() -> None:
+    name = "default,default+threads=2,default+slice_ns=1400000,batch+threads=2"
+    found = played(name, here(name, EEVDF))
+    assert found.names == ("default", "default+threads=2", "batch+threads=2")
+    assert found.same == (("default", "default+slice_ns=1400000"),)
+    eight, two = Instance("kamailio-udp", 8), Instance("kamailio-udp", 2)
+    assert found.instances.started == (eight, two, eight)
+    assert found.instances.of_mode == (0, 1, 1)

@@ -33,6 +33,7 @@ from sipsched.pages.crossover.wording import (
 )
 from sipsched.pages.numbers import NO_ENTRY
 from sipsched.pages.parts import Answer, Cell, Folded, Table, Title, Words, translated
+from sipsched.plan.modes import split_name
 from sipsched.records.window_time import COUNTS
 from sipsched.records.windows import LEFT_OUT
 from sipsched.words import listed, plural
@@ -61,9 +62,21 @@ def title(study: str, loads: Sequence[ComparedLoad], given: str = "") -> Title:
     )
     if not modes:
         return Title("What do scheduler settings do to the proxy?")
+    if not all(load.one_instance for load in loads):
+        return _title_of_instances(loads)
     if len(modes) > MOST_NAMED:
         return Title(f"What do {len(modes)} scheduler settings do to the proxy?")
     return Title(f"What do {listed(modes)} settings do to the proxy?")
+
+
+def _title_of_instances(loads: Sequence[ComparedLoad]) -> Title:
+    """Ask the question of a study that compares instances of the proxy."""
+    suts = listed(list(dict.fromkeys(load.place.sut for load in loads)))
+    names = [split_name(mode) for load in loads for mode in load.modes]
+    if all(other.threads and not other.sut and not rest for _, other, rest in names):
+        return Title(f"How many workers should {suts} have?")
+    labels = dict.fromkeys(load.label(mode) for load in loads for mode in load.modes)
+    return Title(f"What do {listed(list(labels))} do to {suts}?")
 
 
 def answer(found: Sequence[Advice]) -> Answer:

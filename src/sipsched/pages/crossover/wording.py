@@ -63,7 +63,9 @@ def load_among(load: ComparedLoad, loads: Iterable[ComparedLoad]) -> str:
         return short_load(load)
     if all(other.sut != load.place.sut for other in others):
         return f"{load.place.sut}, {short_load(load)}"
-    return f"{place_name(load.place)}, against {load.place.reference}, {short_load(load)}"
+    return (
+        f"{place_name(load.place)}, against {load.label(load.place.reference)}, {short_load(load)}"
+    )
 
 
 def loads_name(loads: Sequence[ComparedLoad]) -> str:
@@ -101,7 +103,8 @@ def short_load(load: ComparedLoad) -> str:
 def reference_name(load: ComparedLoad) -> str:
     """Name the reference."""
     reference = load.place.reference
-    return "the kernel's default" if reference == DEFAULT else load.label(reference)
+    kept = reference == DEFAULT and load.one_instance
+    return "the kernel's default" if kept else load.label(reference)
 
 
 def shown(effect: Effect, quantity: str) -> Interval:
