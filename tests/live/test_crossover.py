@@ -1,8 +1,10 @@
 """Test crossover runs: the proxy switches modes while it serves the same calls in each window of a block."""
 
+import json
 import os
 import re
 import signal
+from collections import Counter
 from itertools import groupby
 from pathlib import Path
 
@@ -74,6 +76,54 @@ def test_crossover_run_offers_the_same_calls_in_each_window_of_a_block(
     assert len(places) > 1
     shams = windows.by_arm(found, "k_rcv_mean")[:, -1]
     assert np.isfinite(shams).sum() >= 4
+
+
+def test_each_window_reaches_its_instance(measure: Measure, tmp_path: Path) -> None:
+    mode = "default,batch,default+threads=2,default+sut=kamailio-udp-fm"
+    record = measure(mode=mode, cps=300, threads=4)
+    run = run_json(record)
+    four = {"sut": "kamailio-udp", "threads": 4}
+    two = {"sut": "kamailio-udp", "threads": 2}
+    other = {"sut": "kamailio-udp-fm", "threads": 4}
+    assert run["crossover"]["instances"] == [four, two, other, four]
+    labels = [found["label"] for found in run["crossover"]["modes"]]
+    assert labels == ["default", "batch", "2 threads", "kamailio-udp-fm"]
+    assert run["generator"]["calls_completed"] == run["generator"]["calls_created"]
+    assert run["probe"]["unmatched"] == run["probe"]["lost"] == 0
+    recorded = read_windows(record)
+    assert recorded.log.tasks > 4 + 2 + 4 + 4
+    planned = Counter[int]()
+    for window, starts in zip(
+        recorded.design.windows, starts_by_window(record, recorded), strict=True
+    ):
+        planned[3 if window.sham else (0, 0, 1, 2)[window.mode]] += len(starts)
+    # The UAS counts calls by the address of their sender, in the order of the first calls.
+    served = json.loads((record / "uas.json").read_text())["peers"]
+    warm_up = run["load"]["warmup_s"] * 300 / 4
+    assert len(served) == 4
+    for number, count in planned.items():
+        assert 0 <= served[number] - count < 2 * warm_up
+    write_messages(messages_from_record(record), tmp_path / "messages.nc")
+    found = windows.windows_from_record(tmp_path / "messages.nc", record)
+    off = found["messages"].isel(washout=0) - found["datagrams"].isel(washout=0)
+    assert float(abs(off).max()) < 0.3 * float(found["messages"].isel(washout=0).min())
+
+
+def test_an_instance_that_ends_is_named(testbed: Testbed, tmp_path: Path) -> None:
+    said = tmp_path / "said"
+    mode = "default,default+threads=4"
+    with (
+        said.open("w") as stderr,
+        start_run(tmp_path / "raw", mode=mode, cps=100, stderr=stderr) as worker,
+    ):
+        wait_for(lambda: bool(pids(LOAD)), 60)
+        for proxy in pids("^[^ ]*kamailio .*/instance-1/proxy.cfg"):
+            os.kill(proxy, signal.SIGKILL)
+        assert worker.wait(180) != 0
+    assert re.search(
+        r"processes of the proxy, such as kamailio .* ended during the run", said.read_text()
+    )
+    assert not pids("^[^ ]*/(kamailio|switcher|sipload|sipprobe) ")
 
 
 def test_modes_with_equal_settings_are_refused(measure: Measure) -> None:

@@ -1,8 +1,11 @@
 """Tests of the SPS's memory, and of the proxy's need."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from sipsched.errors import StableError
+from sipsched.measure import memory
 from sipsched.measure.memory import Need, available_mib, memory_need
 from sipsched.plan.config import load_config
 
@@ -38,6 +41,15 @@ def test_a_file_without_the_line_is_an_error(text: str) -> None:
 )
 def test_the_need_of_all_instances(sut: str, threads: int, need: Need) -> None:
     assert memory_need(load_config().sut(sut), threads, 2) == need
+
+
+def test_the_memory_of_all_compared_instances_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    sut = load_config().sut("kamailio-udp")
+    monkeypatch.setattr(memory, "read_files", lambda *_: {memory.MEMINFO: MEMINFO})
+    sps = SimpleNamespace(spec="sps")
+    memory.check_memory(sps, [(sut, 8)] * 10, 1)
+    with pytest.raises(StableError, match=r"88 workers in 11 instances may use 25344 MiB"):
+        memory.check_memory(sps, [(sut, 8)] * 11, 1)
 
 
 def test_memory_adds_up() -> None:

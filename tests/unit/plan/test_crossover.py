@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from sipsched.errors import StableError
 from sipsched.paths import PROJECT_ROOT
 from sipsched.plan import config, crossover, documents
-from sipsched.plan.crossover import Crossover, choose, draw, lengths
+from sipsched.plan.crossover import Crossover, Instance, choose, draw, lengths
 from sipsched.plan.loads import SharesOfCrossing
-from sipsched.plan.modes import load_modes
+from sipsched.plan.modes import find_mode, load_modes
 from sipsched.plan.run import Run
 
 MODES = ("default", "batch")
@@ -40,6 +40,46 @@ def document() -> dict[str, Any]:
 def test_an_impossible_comparison_is_one_clear_error(name: str, message: str) -> None:
     with pytest.raises(StableError, match=message):
         crossover.check([name], load_modes())
+
+
+@pytest.mark.parametrize(
+    ("mode", "sut", "message"),
+    [
+        ("default,default+sut=other", "kamailio-udp", "'other' is not defined under suts"),
+        ("default,default+threads=2", "kamailio-tcp", "is TCP, deployment shared"),
+        ("default,default+threads=2", "kamailio-udp-sockets", "is UDP, deployment sockets"),
+        ("default,default+sut=kamailio-tcp", "kamailio-udp", "kamailio-tcp is TCP"),
+        ("default,default+sut=opensips-udp", "kamailio-udp", "opensips-udp runs opensips"),
+        ("default+threads=2,default", "kamailio-udp", "the reference has .*write 'default'"),
+        ("default+threads=2", "kamailio-udp", "the reference has .*write 'default'"),
+    ],
+)
+def test_instances_that_cannot_be_compared_are_one_clear_error(
+    mode: str, sut: str, message: str
+) -> None:
+    planned = config.load_config()
+    with pytest.raises(StableError, match=message):
+        planned.check_run(Run("local", sut, mode, 1, 8, 100, 1))
+
+
+def test_each_combination_has_an_instance_and_the_sham_has_its_own() -> None:
+    names = ("default", "batch", "default+threads=2", "batch+threads=2", "default+threads=8")
+    modes = [find_mode(name, load_modes()) for name in names]
+    found = crossover.instances(modes, "kamailio-udp", 8)
+    eight, two = Instance("kamailio-udp", 8), Instance("kamailio-udp", 2)
+    assert found.started == (eight, two, eight)
+    assert found.of_mode == (0, 0, 1, 1, 0)
+    windows = draw(names, 60, 0.5, 0.05, 1).windows
+    assert {found.of_window(window) for window in windows if window.sham} == {2}
+    assert {found.of_window(window) for window in windows if window.mode == 3} == {1}
+    assert {found.of_window(w) for w in windows if w.mode == 0 and not w.sham} == {0}
+
+
+def test_modes_of_one_instance_share_it_with_the_sham() -> None:
+    modes = [find_mode(name, load_modes()) for name in MODES]
+    found = crossover.instances(modes, "kamailio-udp", 8)
+    assert found.started == (Instance("kamailio-udp", 8),)
+    assert {found.of_window(w) for w in draw(MODES, 60, 0.5, 0.05, 1).windows} == {0}
 
 
 @given(

@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 
 from sipsched.errors import StableError
-from sipsched.plan.modes import Counts, Policy, Setting, find_mode, load_modes, value_name
+from sipsched.plan.modes import (
+    Counts,
+    OtherInstance,
+    Policy,
+    Setting,
+    find_mode,
+    label,
+    load_modes,
+    value_name,
+)
 
 DECLARED = load_modes()
 THREADS = (2, 4, 6, 8, 16)
@@ -105,6 +114,24 @@ def test_overrides_replace_and_add() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "other", "words"),
+    [
+        ("default", OtherInstance(), "default"),
+        ("default+threads=1", OtherInstance(threads=1), "1 thread"),
+        ("batch+threads=2", OtherInstance(threads=2), "batch, 2 threads"),
+        ("default+sut=kamailio-udp-fm", OtherInstance("kamailio-udp-fm"), "kamailio-udp-fm"),
+        ("fifo+priority=5+threads=16", OtherInstance(threads=16), "fifo+priority=5, 16 threads"),
+    ],
+)
+def test_a_mode_can_name_another_instance(name: str, other: OtherInstance, words: str) -> None:
+    mode = find_mode(name, load_modes())
+    assert mode.other == other
+    # the instance changes no setting of the kernel
+    assert not {"sut", "threads"} & {str(setting) for setting in mode.overrides}
+    assert label(name, translated=False, missing=()) == words
+
+
+@pytest.mark.parametrize(
     ("name", "message"),
     [
         ("fast", r"mode 'fast': 'fast' is not declared .*baseline, batch, default, .*slice-100ms"),
@@ -114,6 +141,8 @@ def test_overrides_replace_and_add() -> None:
         ("enhanced+latency_ns=007", "without leading zeros"),
         ("enhanced+latency_ns=1+latency_ns=2", "latency_ns is overridden twice"),
         ("enhanced+tunable_scaling=log", "expected none, logarithmic, linear"),
+        ("default+threads=0", "threads: expected a number of workers from 1 to 9999, found '0'"),
+        ("default+threads=2+threads=4", "threads is overridden twice"),
         ("default+policy=deadline", "policy: expected other, fifo, rr, batch, found 'deadline'"),
         ("default+nice=-21", "nice: expected -20 to 19 .*found '-21'"),
         ("default+nice=+5", "nice: expected -20 to 19"),
