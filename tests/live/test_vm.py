@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from helpers import Measure, pids, run_json
 
+from sipsched.records.bursts import read_bursts
 from sipsched.records.trace import read_trace
 from sipsched.testbed import vm
 from sipsched.testbed.host import Host
@@ -87,6 +88,11 @@ def test_run_has_six_timestamps_and_its_fidelity(guest: Testbed, measure: Measur
     for earlier, later in itertools.pairwise(stamps):
         assert (records[earlier] <= records[later]).all(), (earlier, later)
     assert not (records["flags"] != 0).any()
+    # the verifier of this kernel accepts the account and its ring buffer
+    assert run["account"]["unavailable"] == ""
+    bursts = read_bursts(folder)
+    assert bursts is not None and bursts.lost == 0
+    assert {program.owner for program in bursts.programs} & {"softirq", "kernel", "fair", "own"}
 
 
 def test_mode_of_the_papers_is_applied_and_restored(guest: Testbed, measure: Measure) -> None:
