@@ -314,11 +314,14 @@ static __always_inline void keep_burst(struct task_struct *task, __s32 pid, __u3
 	bpf_ringbuf_submit(burst, BPF_RB_NO_WAKEUP);
 }
 
-/* Keep the burst of the task that ran until now, unless the CPU was idle or the task belongs to the proxy. */
+/*
+ * Keep the burst of the task that ran until now, unless the CPU was idle or the task belongs to the proxy. On some machines,
+ * the kernel reports no switch away from some tasks. Then `cpu` describes such a task, and nobody knows when it ended.
+ */
 static __always_inline void keep_task(const struct account_cpu *cpu, __u32 number, struct task_struct *task,
 				      __u64 now)
 {
-	if (cpu->part != PART_idle && cpu->part != PART_proxy)
+	if (cpu->part != PART_idle && cpu->part != PART_proxy && cpu->key == key_of(task))
 		keep_burst(task, task->pid, number, cpu->part, cpu->since_ns, now);
 }
 
