@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -266,49 +267,70 @@ def mode_report(run: PlannedRun, **chosen: Any) -> SchedulerReport:
     )
 
 
-def write_record(
-    raw: Path,
-    run: PlannedRun,
-    *,
-    calls: int = 300,
-    drops: int = 0,
-    resent: int = 0,
-    mode: int = 2,
-    load: float = 0.5,
-    valid: bool = True,
-    cpu_ns_per_message: float = 70_000,
-    seed: int = 1,
-    records: npt.NDArray[Any] | None = None,
-    scheduler: dict[str, Any] | None = None,
-    wait: float = 1.0,
-    crossover: CrossoverReport | None = None,
-    bursts: Sequence[Burst] | None = None,
-    bursts_lost: int = 0,
-) -> Path:
-    """Write a complete run record and return its directory.
+@dataclass(frozen=True)
+class Recorded:
+    """The content of a record that `write_record` writes.
 
     `drops` messages are refused, and `resent` messages are sent again later. `records` replaces the
-    sampled trace records. Modes have the same arrivals. `wait` scales every wait in the queue. `crossover`
-    is this part of run.json; `write_comparison` writes a complete crossover run. `bursts` and `bursts_lost`
-    are the content of `bursts.json.zst`; without bursts, the record lacks this file.
+    sampled trace records. `wait` scales every wait in the queue. `scheduler` and `crossover` are these
+    parts of run.json; `write_comparison` writes a complete crossover run. `bursts` and `bursts_lost` are
+    the content of `bursts.json.zst`; without bursts, the record lacks this file.
     """
-    rng = np.random.default_rng([seed, run.threads, run.cps, run.rep])
-    if records is None:
-        records = shorten_wait(six_per_call(rng, calls, run.cps, run.threads, load), wait)
-        records = refuse(records, drops, rng)
-        records = resend(records, resent, rng)
+
+    calls: int = 300
+    drops: int = 0
+    resent: int = 0
+    mode: int = 2
+    load: float = 0.5
+    valid: bool = True
+    cpu_ns_per_message: float = 70_000
+    seed: int = 1
+    records: npt.NDArray[Any] | None = None
+    scheduler: Mapping[str, Any] = field(default_factory=dict)
+    wait: float = 1.0
+    crossover: CrossoverReport | None = None
+    bursts: Sequence[Burst] | None = None
+    bursts_lost: int = 0
+
+    def trace_of(self, run: PlannedRun) -> npt.NDArray[Any]:
+        """Return the trace records of a run. Modes have the same arrivals."""
+        records = self.records
+        if records is None:
+            rng = np.random.default_rng([self.seed, run.threads, run.cps, run.rep])
+            records = six_per_call(rng, self.calls, run.cps, run.threads, self.load)
+            records = refuse(shorten_wait(records, self.wait), self.drops, rng)
+            records = resend(records, self.resent, rng)
+        return records
+
+
+def write_record(raw: Path, run: PlannedRun, **content: Any) -> Path:
+    """Write a complete run record and return its directory. `content` has attributes of `Recorded`."""
+    asked = Recorded(**content)
+    records = asked.trace_of(run)
     n_drops = int((records["event"] == trace.Event.DROP).sum())
     n = len(records) - n_drops
-    if mode == trace.ProbeMode.PRELOAD:
+    if asked.mode == trace.ProbeMode.PRELOAD:
         records = without_bpf(records)
     directory = raw / run.path
     directory.mkdir(parents=True)
-    if mode:
-        (directory / "trace.bin.zst").write_bytes(compress(encode(records, mode)))
-    if bursts is not None:
-        (directory / BURSTS_FILE).write_bytes(compress(encode_bursts(bursts, bursts_lost)))
-    requests = {"INVITE": Sends(calls, resent)}
-    document = RunDocument(
+    if asked.mode:
+        (directory / "trace.bin.zst").write_bytes(compress(encode(records, asked.mode)))
+    if asked.bursts is not None:
+        bursts = encode_bursts(asked.bursts, asked.bursts_lost)
+        (directory / BURSTS_FILE).write_bytes(compress(bursts))
+    (directory / record.COUNTERS_FILE).write_bytes(
+        zstandard.compress(json.dumps(counters(n, n_drops)).encode())
+    )
+    for name in GENERATOR_FILES:
+        (directory / name).write_bytes(compress(b""))
+    record.UnfinishedRecord(directory, directory).close(run_document(run, asked, n, n_drops))
+    return directory
+
+
+def run_document(run: PlannedRun, asked: Recorded, n: int, n_drops: int) -> RunDocument:
+    """Return `run.json` of a run with this number of received messages and of refused messages."""
+    requests = {"INVITE": Sends(asked.calls, asked.resent)}
+    return RunDocument(
         run=run,
         testbed=TestbedLabels(run.testbed, "simulated", DESCRIPTION, FIDELITY),
         sut=Sut(run.sut, "kamailio", "stateful", "qm", 64, 8, 212_992),
@@ -317,31 +339,31 @@ def write_record(
         timeline=Timeline(*(float(second) for second in range(7))),
         load=OfferedLoad(
             law="exponential",
-            duration_s=max(calls, 1) / run.cps,
+            duration_s=max(asked.calls, 1) / run.cps,
             warmup_s=0.0,
             ring_time_ms=10,
             hold_time_ms=10,
             hold_law="fixed",
-            retransmissions=resent > 0,
+            retransmissions=asked.resent > 0,
             drain_s=1.0,
-            calls=calls,
-            seed=seed,
+            calls=asked.calls,
+            seed=asked.seed,
         ),
         generator=GeneratorReport(
             version="none",
-            calls_offered=calls,
-            calls_created=calls,
-            calls_completed=calls - drops // 6,
-            calls_failed=drops // 6,
+            calls_offered=asked.calls,
+            calls_created=asked.calls,
+            calls_completed=asked.calls - asked.drops // 6,
+            calls_failed=asked.drops // 6,
             achieved_cps=run.cps * (1.0 + 1e-4 * run.rep),
-            retransmissions=resent,
+            retransmissions=asked.resent,
             unexpected=0,
         ),
         certificate=None,
         requests=Requests(uac=requests, sps=requests, disagreement=0),
-        proxy=ProxyReport(int(n * cpu_ns_per_message)),
+        proxy=ProxyReport(int(n * asked.cpu_ns_per_message)),
         probe=ProbeReport(
-            mode={0: "off", 1: "exact", 2: "tracepoint", 3: "preload", 4: "stream"}[mode],
+            mode={0: "off", 1: "exact", 2: "tracepoint", 3: "preload", 4: "stream"}[asked.mode],
             mode_reason="synthetic",
             records=n,
             drops=n_drops,
@@ -349,19 +371,12 @@ def write_record(
         ),
         hosts=HostReports(host(), host(versions={"kamailio": "none"}), host()),
         settings=Settings(so_rcvbuf_bytes=425984, sps_cpus=(1,)),
-        scheduler=mode_report(run, **(scheduler or {})),
+        scheduler=mode_report(run, **asked.scheduler),
         layout={},
         ledger=Ledger(Balance(n + n_drops, n, n_drops, 0, 0), Balance(n, n, 0, 0, 0), 0),
-        verdict=Verdict("valid", ()) if valid else SPOILT,
-        crossover=crossover,
+        verdict=Verdict("valid", ()) if asked.valid else SPOILT,
+        crossover=asked.crossover,
     )
-    (directory / record.COUNTERS_FILE).write_bytes(
-        zstandard.compress(json.dumps(counters(n, n_drops)).encode())
-    )
-    for name in GENERATOR_FILES:
-        (directory / name).write_bytes(compress(b""))
-    record.UnfinishedRecord(directory, directory).close(document)
-    return directory
 
 
 def rewrite(directory: Path, changes: Mapping[str, Any] | None = None) -> None:
@@ -377,6 +392,38 @@ def rewrite(directory: Path, changes: Mapping[str, Any] | None = None) -> None:
     }
     content |= changes or {}
     path.write_text(seal(json.dumps({k: v for k, v in content.items() if v is not ...})))
+
+
+def samples_of(
+    records: npt.NDArray[Any],
+    factors: npt.NDArray[Any],
+    starts: npt.NDArray[Any],
+    end_ns: int,
+    steal_ticks: Mapping[int, int],
+    rng: np.random.Generator,
+) -> Samples:
+    """Return the samples of CPU time and datagrams during the windows of a crossover run."""
+    t_arr = np.sort(records["t_arr"].astype(np.int64))
+    by_arrival = factors[np.argsort(records["t_arr"], kind="stable")]
+    cpu = np.cumsum(np.rint(rng.normal(70_000, 5_000, len(by_arrival)) * by_arrival))
+    refused = records["t_arr"][records["event"] == trace.Event.DROP].astype(np.int64)
+    t_ns = np.unique(np.concatenate((np.arange(START_NS, end_ns, 50_000_000), starts - 1_000)))
+    t_ns = np.append(t_ns, end_ns)
+    seen = np.searchsorted(t_arr, t_ns)
+    stolen = np.zeros(len(t_ns), np.int64)
+    for window, ticks in steal_ticks.items():
+        stolen[t_ns >= starts[window] + 250_000_000] += ticks
+    nothing = (0,) * len(t_ns)
+    return Samples(
+        t_ns=tuple(t_ns.tolist()),
+        cpu_ns=tuple(int(cpu[n - 1]) if n else 0 for n in seen),
+        datagrams=tuple((seen - np.searchsorted(np.sort(refused), t_ns)).tolist()),
+        refused=tuple(np.searchsorted(np.sort(refused), t_ns).tolist()),
+        steal_ticks=tuple(stolen.tolist()),
+        idle_ticks=nothing,
+        softirq_ticks=nothing,
+        time_squeeze=nothing,
+    )
 
 
 def write_comparison(
@@ -414,29 +461,8 @@ def write_comparison(
     for window in dropped:
         one = np.flatnonzero(place == window)[300:301]
         records[one] = refuse(records[one], 1, rng)
-    t_arr = np.sort(records["t_arr"].astype(np.int64))
-    by_arrival = factors[np.argsort(records["t_arr"], kind="stable")]
-    cpu = np.cumsum(np.rint(rng.normal(70_000, 5_000, len(by_arrival)) * by_arrival))
-    refused = records["t_arr"][records["event"] == trace.Event.DROP].astype(np.int64)
-    t_ns = np.unique(
-        np.concatenate((np.arange(0, design.end_ns, 50_000_000) + START_NS, starts - 1_000))
-    )
-    t_ns = np.append(t_ns, START_NS + design.end_ns)
-    seen = np.searchsorted(t_arr, t_ns)
-    stolen = np.zeros(len(t_ns), np.int64)
-    for window, ticks in (steal_ticks or {}).items():
-        stolen[t_ns >= starts[window] + 250_000_000] += ticks
-    nothing = (0,) * len(t_ns)
-    samples = Samples(
-        t_ns=tuple(t_ns.tolist()),
-        cpu_ns=tuple(int(cpu[n - 1]) if n else 0 for n in seen),
-        datagrams=tuple((seen - np.searchsorted(np.sort(refused), t_ns)).tolist()),
-        refused=tuple(np.searchsorted(np.sort(refused), t_ns).tolist()),
-        steal_ticks=tuple(stolen.tolist()),
-        idle_ticks=nothing,
-        softirq_ticks=nothing,
-        time_squeeze=nothing,
-    )
+    end_ns = START_NS + design.end_ns
+    samples = samples_of(records, factors, starts, end_ns, steal_ticks or {}, rng)
     switches = tuple(
         Switch(int(start), int(start) + 20_000, int(start) + 120_000, int(number in broken), 0)
         for number, start in enumerate(starts)
@@ -461,6 +487,35 @@ def write_comparison(
     (directory / WINDOWS_FILE).write_bytes(document.to_bytes())
     rewrite(directory)
     return directory
+
+
+def window_attrs(
+    run: PlannedRun, steps: Mapping[str, Sequence[Mapping[str, Any]]], modes: Sequence[str]
+) -> dict[str, Any]:
+    """Return the attributes of the windows of a crossover run."""
+    return {
+        "format": "sipsched windows",
+        "format_version": WINDOWS_VERSION,
+        **dataclasses.asdict(run),
+        "kind": "simulated",
+        "fidelity": FIDELITY,
+        "kernel": "0.0.0-synthetic",
+        "probe_mode": "exact",
+        "started_at": "2026-01-01T00:00:00+00:00",
+        "modes": json.dumps(modes),
+        "labels": json.dumps(modes),
+        "settings": json.dumps([list(steps.get(mode, [])) for mode in modes]),
+        "same_settings": "[]",
+        "unavailable": "{}",
+        "window_s": 0.5,
+        "washout_s": 0.05,
+        "utilisation": 0.42,
+        "relaxation_s": 0.002,
+        "steal_limit": 0.05,
+        "retransmissions": 0,
+        "tasks": run.threads + 3,
+        "speed": json.dumps({"before": 310.0, "after": 307.0}),
+    }
 
 
 def windows(
@@ -538,30 +593,7 @@ def windows(
     return xr.Dataset(
         variables | {name: ("window", values) for name, values in by_window.items()},
         coords={"washout": [0.05, 0.1], "arm": [*modes, SHAM], "since_switch": bins},
-        attrs={
-            "format": "sipsched windows",
-            "format_version": WINDOWS_VERSION,
-            **dataclasses.asdict(run),
-            "kind": "simulated",
-            "fidelity": FIDELITY,
-            "kernel": "0.0.0-synthetic",
-            "probe_mode": "exact",
-            "started_at": "2026-01-01T00:00:00+00:00",
-            "modes": json.dumps(modes),
-            "labels": json.dumps(modes),
-            "settings": json.dumps([list((steps or {}).get(mode, [])) for mode in modes]),
-            "same_settings": "[]",
-            "unavailable": "{}",
-            "window_s": 0.5,
-            "washout_s": 0.05,
-            "utilisation": 0.42,
-            "relaxation_s": 0.002,
-            "steal_limit": 0.05,
-            "retransmissions": 0,
-            "tasks": run.threads + 3,
-            "speed": json.dumps({"before": 310.0, "after": 307.0}),
-        }
-        | attrs,
+        attrs=window_attrs(run, steps or {}, modes) | attrs,
     )
 
 
