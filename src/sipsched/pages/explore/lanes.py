@@ -49,8 +49,7 @@ def lanes(messages: Messages, place: int | None = None) -> Figure | None:
     Figure or None
         None if no message has K_rcv and T_sip.
     """
-    place = slow_message(messages) if place is None else place
-    if place is None:
+    if place is None and (place := slow_message(messages)) is None:
         return None
     begin, end = float(messages.at_s[place] * US), float(messages.sent_us[place])
     margin = MARGIN * (end - begin)
@@ -63,36 +62,23 @@ def lanes(messages: Messages, place: int | None = None) -> Figure | None:
     workers = sorted(set(messages.worker[inside["service"]].tolist()))
     others = other_bursts(messages, place, left, right)
     names = ["the message", "kernel receives", *(f"worker {each}" for each in workers)]
-    names += [] if others is None else [f"others on CPU {messages.cpu[place]}"]
-    names.append(UNSEEN)
+    names += [UNSEEN] if others is None else [f"others on CPU {messages.cpu[place]}", UNSEEN]
     gaps = unseen(messages, begin, float(messages.taken_us[place]), others=others or ())
 
     def draw(layout: Layout) -> str:
         canvas, grid = layout.panels(1, 1, 0.6 + 0.28 * len(names), above_in=0.5)
         axis: Axes = grid[0, 0]
         axis.barh(0, messages.wait_us[place], left=0, height=0.5, color=SERIES[5], label="waits")
-        for row, (starts, ends) in (
-            (1, tuple(each[inside["stack"]] for each in steps["stack"])),
-            (len(names) - 1, (gaps[:, 0], gaps[:, 1])),
-        ):
-            color, height = (SERIES[2], 0.4) if row == 1 else (GRID, 0.7)
-            axis.barh(row, ends - starts, left=starts - begin, height=height, color=color)
+        starts, ends = (times[inside["stack"]] for times in steps["stack"])
+        axis.barh(1, ends - starts, left=starts - begin, height=0.4, color=SERIES[2])
+        starts, ends = gaps.T
+        axis.barh(len(names) - 1, ends - starts, left=starts - begin, height=0.7, color=GRID)
         for one in inside["service"]:
             row = 2 + workers.index(int(messages.worker[one]))
             _draw_service(axis, messages, int(one), row, begin, outlined=int(one) == place)
             _write_kind(axis, messages, int(one), row, begin, (left, right), layout)
-        for start, stop, program in others or ():
-            row, (label, series) = len(names) - 2, OTHERS[program.owner]
-            bars = axis.barh(
-                *(row, stop - start),
-                left=start - begin,
-                height=0.7,
-                color=SERIES[series],
-                label=label,
-            )
-            titled(bars[0], [f"{named(program)}: {number(stop - start)} µs"])
-            if _has_room(layout, stop - start, right - left, program.name):
-                _write(axis, program.name, row, (start + stop) / 2 - begin)
+        for other in others or ():
+            _draw_other(axis, other, len(names) - 2, begin, right - left, layout)
         axis.set_xlim(left - begin, right - begin)
         axis.set_yticks(range(len(names)), names)
         axis.set_ylim(len(names) - 0.4, -0.6)
@@ -209,6 +195,25 @@ def _draw_service(
             edgecolor=INK,
             label="serves the message",
         )
+
+
+def _draw_other(
+    axis: Axes,
+    burst: tuple[float, float, Program],
+    row: int,
+    begin: float,
+    width_us: float,
+    layout: Layout,
+) -> None:
+    """Draw a burst of another program."""
+    start, stop, program = burst
+    label, series = OTHERS[program.owner]
+    bars = axis.barh(
+        row, stop - start, left=start - begin, height=0.7, color=SERIES[series], label=label
+    )
+    titled(bars[0], [f"{named(program)}: {number(stop - start)} µs"])
+    if _has_room(layout, stop - start, width_us, program.name):
+        _write(axis, program.name, row, (start + stop) / 2 - begin)
 
 
 def _write_kind(
