@@ -119,8 +119,8 @@ class Table(Part):
     header: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     caption: str
-    provenance: str
     none: str
+    provenance: str = ""
     groups: tuple[tuple[str, int], ...] = ()
     places: int = 0
     shown: int | None = None

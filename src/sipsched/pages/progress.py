@@ -98,7 +98,6 @@ def _parts(
             header=("testbed", "run"),
             rows=tuple(following),
             caption="The next runs, in this order; invalid attempts are repeated after all other runs.",
-            provenance="",
             none="No run with a known load is left.",
         ),
         Table(
@@ -106,7 +105,6 @@ def _parts(
             header=("testbed", "why", "attempts"),
             rows=tuple(refused),
             caption="Invalid attempts by cause; an attempt may have several causes.",
-            provenance="",
             none="No attempt was invalid.",
         ),
     ]
@@ -133,7 +131,6 @@ def _table_of_runs(outlooks: Sequence[Outlook], now: datetime) -> Table:
             for each in outlooks
         ),
         caption="Runs of the campaign by testbed, with the expected end if no attempt fails.",
-        provenance="",
         none="The campaign has no testbed.",
     )
 

@@ -99,7 +99,6 @@ def measurements(points: pd.DataFrame, study: str, table: str) -> Table:
         rows=tuple(rows),
         none="the paper has no such table",
         caption=f"{PAPERS[study]}, Table {table}: {what}.{left}",
-        provenance="",
     )
 
 
@@ -121,7 +120,6 @@ def comparison(compared: pd.DataFrame, study: str, table: str) -> Table:
         none="the paper has no such table",
         caption=f"{PAPERS[study]}, Table {table}: baseline and enhanced mode at the same load, "
         f"{cores}.",
-        provenance="",
     )
 
 
@@ -152,7 +150,6 @@ def loads_at_limit(points: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> Table:
         none="no table of measurements",
         caption=f"Printed loads (cps) between which PDR passes {share}, and the additional load in enhanced mode.",
         reading="The values of one core are from the single-core paper, which used another kernel.",
-        provenance="",
     )
 
 
@@ -350,7 +347,6 @@ def capacity_model(
         f"{', '.join(map(str, predicted['single_core_cps'].unique()))} cps. The tables II, V and VIII have the last "
         f"load at or under {100 * pdr_limit:g} %. The paper prints the first four columns. The "
         "others follow from the tables.",
-        provenance="",
     )
 
 
@@ -370,7 +366,6 @@ def audit_summary(checks: pd.DataFrame) -> Table:
         caption="Checks of the printed numbers, by rule.",
         reading="An equality holds to half a unit of the last printed digit. Cut off counts the equalities that hold "
         "if the last digit was cut off instead of rounded.",
-        provenance="",
     )
 
 
@@ -406,7 +401,6 @@ def audit_disagreements(checks: pd.DataFrame) -> Table:
         rows=tuple(rows),
         none="none: every check holds",
         caption="Every check that fails. The numbers stay as printed.",
-        provenance="",
     )
 
 
@@ -440,7 +434,6 @@ def errors_not_shown(bounds: pd.DataFrame) -> Table:
         none="none: every table of measurements has its RCV errors",
         caption="Bounds of the RCV errors that the scan does not show.",
         reading="The bounds are PDR × total messages. The printed PDR may be rounded or cut off.",
-        provenance="",
     )
 
 

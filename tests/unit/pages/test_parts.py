@@ -15,7 +15,7 @@ from sipsched.pages.parts import Figure, Page, Section, Table, Title, Words
 
 
 def table(header, rows, **options):
-    return Table("table-x", header, rows, "c", "p", "none of it", **options)
+    return Table("table-x", header, rows, "c", "none of it", "p", **options)
 
 
 def csv_link(page):
