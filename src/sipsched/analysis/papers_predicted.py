@@ -239,9 +239,9 @@ class Direction(StrEnum):
     """Whether the simulator's effect agrees with the published effect."""
 
     REPRODUCED = "reproduced"
-    OPPOSITE = "opposite"
-    NONE = "no difference at all"
-    NOT_TOLD = "not told from chance"
+    OPPOSITE = "with the opposite sign"
+    NONE = "without any difference"
+    NOT_TOLD = "indistinguishable from chance"
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ TITLES = {
     "t_sip_p90": "T_sip p90",
     "t_sip_p95": "T_sip p95",
     "off_share": "off CPU in T_sip",
-    "cpu_per_message": "CPU a message",
+    "cpu_per_message": "CPU per message",
 }
 MISSES_TOLD = 8
 NOTHING = "There is nothing to compare: "
@@ -101,11 +101,10 @@ def answer(found: CheckedPredictions) -> Answer:
     )
     if told:
         right = sum(each.sign_right for each in told)
-        second = (
-            f"the sign is right of {right} of the {plural(len(told), 'effect')} told from chance"
-        )
+        effects = plural(len(told), "effect")
+        second = f"the sign is right for {right} of the {effects} distinguishable from chance"
     else:
-        second = "no effect is told from chance, so no sign can be right or wrong"
+        second = "no effect is distinguishable from chance, so no sign can be right or wrong"
     return Answer(f"{first}, and {second}.")
 
 
@@ -153,7 +152,7 @@ def by_kind(found: CheckedPredictions) -> Table:
     return Table(
         identity="table-predicted-counts",
         header=(
-            *("quantity", "predictions", "inside", "intervals overlap", "told from chance"),
+            *("quantity", "predictions", "inside", "intervals overlap", "more than chance"),
             *("of them sign right", "median error"),
         ),
         rows=tuple(rows),

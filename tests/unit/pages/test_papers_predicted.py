@@ -77,7 +77,7 @@ def half():
     ],
 )
 def test_the_answer_begins_with_its_verdict(runs, first):
-    assert said(runs())[0][0].startswith(f"{first}, in simulation: of 38 ")
+    assert said(runs())[0][0].startswith(f"{first}. The papers publish 38 ")
 
 
 def test_an_undetected_effect_is_shown_with_the_detectable_effect():
@@ -85,11 +85,11 @@ def test_an_undetected_effect_is_shown_with_the_detectable_effect():
     noise = np.exp(0.1 * np.random.default_rng(3).normal(size=(len(runs), 2)))
     runs[["k_rcv_us", "pdr"]] *= noise
     lines, shown, _ = said(runs)
-    found = re.search(r"with a power of 80 %, the published one for (\d+)\.$", lines[0])
+    found = re.search(r"(\d+) of these published effects\.$", lines[0])
     assert found
-    assert re.search(r"where it is not told, a fall by \d", lines[2])
+    assert re.search(r"detects a decrease of \d", lines[2])
     rows = shown["table-directions"].rows
-    place = shown["table-directions"].header.index("would have been seen (%)")
+    place = shown["table-directions"].header.index("detectable (%)")
     assert all(10 < float(row[place]) < 100 for row in rows)
     assert int(found[1]) == sum(float(row[2]) >= float(row[place]) for row in rows)
 
@@ -135,7 +135,7 @@ def test_one_repetition_has_no_interval():
 
 @pytest.mark.parametrize(
     ("changed", "rows", "counts"),
-    [(1.0, 0, ["522"]), (1 + 1e-15, 1, ["522", "521"]), (1.1, 600, ["522", "0"])],
+    [(1.0, 0, ["522"]), (1 + 1e-15, 1, ["521", "522"]), (1.1, 600, ["0", "522"])],
 )
 def test_runs_simulated_here_are_compared_with_the_recorded_runs(tmp_path, changed, rows, counts):
     runs = synthetic.predictions().reset_index(drop=True)

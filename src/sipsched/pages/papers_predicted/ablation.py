@@ -59,7 +59,9 @@ def _parts_words(found: Ablation) -> str:
         for each in (*found.mechanisms, *found.settings)
         if _is_told(each.part)
     ]
-    return f"Told from 0: {'; '.join(parts)}." if parts else "No part of it is told from 0."
+    if not parts:
+        return "Each part of it is indistinguishable from 0."
+    return f"These parts differ from 0 by more than chance: {'; '.join(parts)}."
 
 
 def _is_told(part: Interval) -> bool:

@@ -63,7 +63,7 @@ def _reach(found: Sequence[Error]) -> str:
     better = [error for error in unseen if error.best]
     told = [f"{NAMES[each.metric]} ({GROUPS[each.group]})" for each in better]
     what = "kinds of published numbers that the fit did not see"
-    start = f"Of {len(unseen)} {what}, the simulator is nearer than both naive predictions for {len(better)}"
+    start = f"The simulator is nearer than both naive predictions for {len(better)} of {len(unseen)} {what}"
     return f"{start}: {', '.join(told)}." if told else f"{start}."
 
 
@@ -77,10 +77,11 @@ def _directions(effects: Sequence[PublishedEffect]) -> str:
     untold = [effect for effect in effects if effect.direction is Direction.NOT_TOLD]
     seen = sum(effect.published >= effect.detectable for effect in untold)
     least = _would_have_been_seen([effect.detectable for effect in untold])
+    detectable = f" At least as large as detectable: {seen} of these published effects."
     return (
-        f"{answer}, in simulation: of {plural(len(effects), 'published effect')} of enhanced mode {told}; the "
-        f"published size lies in the predicted interval for {holds}{least}"
-        f"{f', the published one for {seen}' if least else ''}."
+        f"{answer}. The papers publish {plural(len(effects), 'effect')} of enhanced mode. In simulation: {told}. "
+        f"The published size of {plural(holds, 'effect')} lies in the predicted interval."
+        f"{least}{detectable if least else ''}"
     )
 
 
@@ -97,8 +98,8 @@ def _costs(costs: Sequence[MigrationCost]) -> str:
         if direction is Direction.NOT_TOLD
     ]
     return (
-        "That the migration cost which the paper's figure 2 has as its best is better than another, of "
-        f"{plural(len(told), 'comparison')}: {words}{_would_have_been_seen(least)}."
+        "Figure 2 of the paper shows one migration cost as the best. The simulator compares this cost with other "
+        f"costs, in {plural(len(told), 'comparison')}: {words}.{_would_have_been_seen(least)}"
     )
 
 
@@ -107,8 +108,8 @@ def _would_have_been_seen(least: Sequence[float]) -> str:
     if not known:
         return ""
     return (
-        f"; where it is not told, a fall by {number(median(known))} % (median; {number(known[0])} to "
-        f"{number(known[-1])} %) would have been seen with a power of 80 %"
+        " Among the effects that are indistinguishable from chance, the simulation detects a decrease of "
+        f"{number(median(known))} % with a power of 80 % (median; {number(known[0])} to {number(known[-1])} %)."
     )
 
 
@@ -122,18 +123,18 @@ def _origin(path: Path, recorded: Path) -> str:
         return "All runs were simulated here."
     if path.samefile(recorded):
         return (
-            "All runs come with the repository; snakemake reports/papers_predicted.html simulates those of "
-            "the grid again."
+            "The repository contains all runs. The command snakemake reports/papers_predicted.html simulates the runs "
+            "of the grid again."
         )
     same, runs = repeated(load_predictions(path), load_predictions(recorded))
     if same == runs:
         return (
-            f"All {grouped(runs)} runs of the grid were simulated here and have the recorded numbers to the "
-            "last digit; all other runs come with the repository."
+            f"All {grouped(runs)} runs of the grid were simulated here. Their numbers equal the recorded numbers to "
+            "the last digit. The repository contains all other runs."
         )
     return (
-        f"All runs were simulated here. Of {grouped(runs)} of the grid {grouped(same)} have the recorded numbers to "
-        "the last digit: the model, the simulator or the machine's arithmetic is another."
+        f"All runs were simulated here. Only {grouped(same)} of {grouped(runs)} runs of the grid equal the recorded "
+        "runs to the last digit. So the model, the simulator or the machine's arithmetic differs."
     )
 
 

@@ -88,16 +88,17 @@ def table(effects: Sequence[PublishedEffect], runs: pd.DataFrame) -> Table:
         identity="table-directions",
         header=(
             *("row of the papers", "metric", "published (%)", "predicted (%)", "direction"),
-            "would have been seen (%)",
+            "detectable (%)",
             "published size in the interval?",
         ),
         rows=tuple(rows),
         none="nothing was simulated",
         caption="Percent by which enhanced mode is lower than baseline mode, published and predicted.",
-        reading="Reproduced is lower by more than chance (Holm over all rows), and opposite is higher by more than "
-        "chance. Would have been seen is the smallest difference that is distinguishable from chance with a power of "
-        "80 %. No difference at all means that each pair of runs is the same to the last digit. This happens if there "
-        "are no more threads than cores, because the scheduler then has no choice.",
+        reading="An effect is reproduced if enhanced mode is lower by more than chance (Holm over all rows). It has "
+        "the opposite sign if enhanced mode is higher by more than chance. Detectable is the smallest difference that "
+        "the simulation distinguishes from chance with a power of 80 %. An effect is without any difference if both "
+        "runs of each pair are equal to the last digit. This happens if no more threads than cores exist, because the "
+        "scheduler then has no choice.",
         provenance=provenance(runs),
     )
 
