@@ -10,7 +10,7 @@ from page_text import text
 from sipsched.pages import messages as page
 from sipsched.pages.parts import Figure, Table, Words
 from sipsched.records.bursts import BURSTS_FILE
-from sipsched.records.cpu_report import Account, CpuParts
+from sipsched.records.cpu_report import Account, Competitor, CpuParts
 
 
 def read(folder, *capacities):
@@ -62,6 +62,10 @@ def test_the_account_of_cpu_time_names_every_user():
     for user, share in (("the workers", 60), ("softirq)", 20), ("idle", 14), ("other programs", 6)):
         assert f"{user} {share} %" in text
     assert "hypervisor" not in text
+    assert "declares" not in text
+    logger = Competitor("logger", 40, "SCHED_OTHER", 0, 2 * 10**9, 3, 10**6, 1)
+    text = page.account_words(replace(account, planned=(logger,)))
+    assert "Programs that the testbed declares: logger (nice 0, pid 40) ran 2 s on CPU 1." in text
     assert "not recorded" in page.account_words(None)
 
 
