@@ -2,6 +2,9 @@
 
 from pathlib import Path
 
+MAKE_AGAIN = "delete it and run snakemake"
+"""Advice for a damaged or outdated file that the workflow computes."""
+
 
 class SipschedError(Exception):
     """The base class of all errors of this package. Its message is one line."""

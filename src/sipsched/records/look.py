@@ -7,7 +7,7 @@ computes it again from the runs.
 from collections.abc import Sequence
 from pathlib import Path
 
-from sipsched.errors import StableError
+from sipsched.errors import MAKE_AGAIN, StableError
 from sipsched.files import read_json, write_json
 from sipsched.plan.config import Config
 from sipsched.plan.run import NO_REPEATS, Crossings, Group, Repeats
@@ -15,7 +15,6 @@ from sipsched.plan.study import Study
 from sipsched.records.record import is_recorded
 
 SCHEMA_VERSION = 1
-REMEDY = "delete it and run snakemake"
 
 
 def look_path(results: Path, study: str, testbed: str, repetitions: int) -> Path:
@@ -76,13 +75,13 @@ def read_repeats(results: Path, study: Study, testbed: str, until: int | None = 
 
 
 def _still_wide(path: Path) -> list[Group]:
-    document = read_json(path, SCHEMA_VERSION, REMEDY)
+    document = read_json(path, SCHEMA_VERSION, MAKE_AGAIN)
     try:
         found = [
             (int(cores), int(threads), int(cps)) for cores, threads, cps in document["still_wide"]
         ]
     except (KeyError, TypeError, ValueError):
-        raise StableError(f"{path}: not the look at a study's runs; {REMEDY}") from None
+        raise StableError(f"{path}: not the look at a study's runs; {MAKE_AGAIN}") from None
     return found
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
+from sipsched.errors import MAKE_AGAIN
 from sipsched.files import read_json, whole, write_json
 from sipsched.records.computed import open_netcdf
 from sipsched.records.conversion import as_part
@@ -15,7 +16,6 @@ from sipsched.records.fitted import Fitted, from_json, to_json
 from sipsched.versions import PREDICTION_VERSION
 
 FORMAT = "sipsched prediction"
-REMEDY = "delete it and run snakemake"
 UNITS = {
     "k_rcv_mean": "us",
     "k_rcv_p50": "us",
@@ -194,4 +194,4 @@ def read_capacity(path: Path) -> CapacityPrediction:
     StableError
         The file is missing, damaged or of another format version.
     """
-    return as_part(CapacityPrediction, read_json(path, PREDICTION_VERSION, REMEDY), str(path))
+    return as_part(CapacityPrediction, read_json(path, PREDICTION_VERSION, MAKE_AGAIN), str(path))

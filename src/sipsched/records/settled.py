@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sipsched.errors import StableError
+from sipsched.errors import MAKE_AGAIN, StableError
 from sipsched.files import read_json, read_zstd, whole
 from sipsched.paths import RUN_FILE
 from sipsched.records.reduced import SUMMARY_FILE, identity
@@ -21,7 +21,6 @@ from sipsched.versions import MESSAGES_VERSION, SUMMARY_VERSION, WINDOWS_VERSION
 SCHEMA_VERSION = 2
 VERSIONS = [MESSAGES_VERSION, SUMMARY_VERSION, WINDOWS_VERSION]
 MADE = ("messages.nc", "windows.nc", SUMMARY_FILE)
-REMEDY = "delete it and run snakemake"
 _RECORD = re.compile(rb'"record": "([0-9a-f]{64})"')
 """Pattern for the record's SHA-256 in the file of a run's summary. The header of a netCDF-3 file has plain text."""
 
@@ -114,7 +113,7 @@ def is_stale(record: Path, results: Path) -> bool:
 def _made_of(results: Path) -> str:
     """Return the record's SHA-256 from a run summary. 36,000 summaries take 2 s; with xarray they would take 26 s."""
     try:
-        match = _RECORD.search(read_zstd(results / SUMMARY_FILE, "summary", REMEDY))
+        match = _RECORD.search(read_zstd(results / SUMMARY_FILE, "summary", MAKE_AGAIN))
         return match[1].decode() if match else ""
     except (StableError, OSError):
         pass
@@ -170,7 +169,7 @@ def read_settled(summary: Path) -> Settled:
     it. Snakemake then checks all jobs, and the study summary is made again from all runs.
     """
     try:
-        document = read_json(settled_file(summary), SCHEMA_VERSION, REMEDY)
+        document = read_json(settled_file(summary), SCHEMA_VERSION, MAKE_AGAIN)
         if document["versions"] != VERSIONS or document["summary_bytes"] != summary.stat().st_size:
             return NOTHING
         texts, runs = document["texts"], document["runs"]

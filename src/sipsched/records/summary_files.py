@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 import zstandard
 
-from sipsched.errors import ComputedFileError, StableError
+from sipsched.errors import MAKE_AGAIN, ComputedFileError, StableError
 from sipsched.files import read_zstd, whole
 from sipsched.records.computed import check_format, open_netcdf
 from sipsched.records.summary_variables import (
@@ -29,7 +29,6 @@ from sipsched.versions import SUMMARY_VERSION
 LEVEL = 12
 WITHOUT_ACCOUNT = 11
 """Version of the summaries in recorded/. They lack the account of CPU time, and otherwise equal the current version."""
-REMEDY = "delete it and run snakemake"
 
 
 def write(ds: xr.Dataset, path: Path) -> None:
@@ -85,7 +84,7 @@ def _unpacked(
 def read_run_summary(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Read the summary of a run by the library netCDF4, because xarray takes 10 ms per file."""
     try:
-        content = read_zstd(path, "summary", REMEDY)
+        content = read_zstd(path, "summary", MAKE_AGAIN)
         with netCDF4.Dataset(path, memory=content) as file:
             file.set_auto_mask(False)
             attrs = {name: file.getncattr(name) for name in file.ncattrs()}
@@ -94,7 +93,7 @@ def read_run_summary(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
             attrs["format_version"] = SUMMARY_VERSION
         check_format(attrs, path, OF_A_RUN, SUMMARY_VERSION)
     except OSError as error:
-        raise ComputedFileError(f"{path}: not a netCDF file: {error}; {REMEDY}", path) from None
+        raise ComputedFileError(f"{path}: not a netCDF file: {error}; {MAKE_AGAIN}", path) from None
     except StableError as error:
         raise ComputedFileError(str(error), path) from None
     unpacked, rest = _unpacked(values, attrs)

@@ -4,11 +4,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from sipsched.errors import MAKE_AGAIN
 from sipsched.files import read_json, write_json
 from sipsched.records.conversion import as_part
 from sipsched.versions import CAPACITY_VERSION
-
-REMEDY = "delete it and run snakemake"
 
 
 @dataclass(frozen=True)
@@ -107,7 +106,7 @@ def read_capacities(path: Path) -> tuple[SystemCapacity, ...]:
     StableError
         The file is missing, damaged or of another format version.
     """
-    return as_part(_Document, read_json(path, CAPACITY_VERSION, REMEDY), str(path)).systems
+    return as_part(_Document, read_json(path, CAPACITY_VERSION, MAKE_AGAIN), str(path)).systems
 
 
 def capacity_of(
