@@ -55,6 +55,9 @@ PAPER_QUANTITIES = (
 COLUMN = ["study", "table", "cores", "threads", "mode", "cps"]
 """Keys that identify a column of the papers' tables of measurements."""
 MESSAGES_PER_CALL = 6
+"""Number of messages per call that reach the SPS: INVITE, 180, 200, ACK, BYE, 200."""
+PAPERS_RUNS = 30
+"""Number of experiments that the papers average per column of a table (section IV of both papers)."""
 CALLS = {"multicore": 100_000, "singlecore": 200_000}
 """Number of calls per experiment, from section II of one paper and section III of the other paper."""
 LOAD_STEP_CPS = 200

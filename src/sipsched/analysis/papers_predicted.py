@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import special
 
+from sipsched.analysis.blocks import POWER
 from sipsched.analysis.crossing_load import PDR_LIMIT, grid_capacity
 from sipsched.analysis.families import ComparedCell, Pair, compare_together
 from sipsched.analysis.intervals import LEVEL, Interval, mean_interval, simultaneous_level
@@ -45,7 +46,6 @@ GRID = (
 GRID_REPETITIONS = 3
 MOST_CPS = 25_600
 """Highest load in cps of the search for the loads near the limit."""
-POWER = 0.8
 EFFECTS = ("pdr", "k_rcv_us")
 """Quantities that the papers' comparison tables contain."""
 

@@ -17,6 +17,7 @@ import yaml
 from sipsched.analysis.run_table import Campaign
 from sipsched.errors import StableError
 from sipsched.files import whole
+from sipsched.paths import TESTBEDS
 from sipsched.plan.documents import read_yaml
 
 CHECKSUMS = "SHA256SUMS"
@@ -24,7 +25,6 @@ METADATA = "ro-crate-metadata.json"
 CONFIGURATION = "configuration.json"
 CRATE_VERSION = "1.2"
 LICENSE = "https://spdx.org/licenses/MIT"
-TESTBEDS = Path("hardware", "testbeds")
 TESTBED_KEYS = (
     *("name", "kind", "description", "fidelity", "lock_wait_s"),
     *("vm", "virtual", "simulated", "hosts", "tuning"),

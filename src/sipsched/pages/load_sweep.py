@@ -4,7 +4,6 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import xarray as xr
 from matplotlib.axes import Axes
@@ -14,6 +13,7 @@ from sipsched.analysis.crossing_load import PDR_LIMIT, RATE_RANGE, typical_drop_
 from sipsched.analysis.intervals import (
     FEWEST,
     Estimates,
+    Values,
     typical_intervals,
 )
 from sipsched.analysis.run_length import BusyPeriods, busy_periods
@@ -60,7 +60,6 @@ __all__ = (
     "receive_time",
     "service_time",
 )
-Values = npt.NDArray[np.float64]
 Estimate = Callable[[Values], Estimates]
 """The function from runs, shape (load, run), to estimates, shape (load,)."""
 Line = tuple[Facet, int]

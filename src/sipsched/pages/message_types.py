@@ -4,12 +4,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from sipsched.analysis.intervals import Interval, typical_interval
+from sipsched.analysis.intervals import Interval, Values, typical_interval
 from sipsched.analysis.run_table import Facet, facet_name, facets, provenance
 from sipsched.pages.drawing import GRID
 from sipsched.pages.numbers import in_words
@@ -27,7 +26,6 @@ KINDS = {kind: code for kind, code in MESSAGE_TYPES.items() if 1 <= code <= 6}
 GRID_US = np.geomspace(0.1, 1e7, 641)
 """Times at which distributions are computed."""
 
-Values = npt.NDArray[np.float64]
 Shares = Mapping[str, Mapping[str, Values]]
 """The share of messages at or below each time of `GRID_US`, shape (run, time), by type and quantity."""
 LoadPoint = tuple[int, int]

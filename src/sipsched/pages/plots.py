@@ -11,7 +11,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
 
-from sipsched.analysis.intervals import Estimates
+from sipsched.analysis.intervals import Estimates, Values
 from sipsched.pages.drawing import (
     LIMIT,
     MARKERS,
@@ -26,7 +26,6 @@ from sipsched.pages.numbers import in_words
 from sipsched.plan.modes import NO_LOOK, find_mode, load_modes
 from sipsched.words import grouped, number
 
-Values = npt.NDArray[np.float64]
 MAX_NAMED = 3
 """Up to this number of lines have their names beside them. A figure with more lines has a legend."""
 NAME_GAP = 0.09

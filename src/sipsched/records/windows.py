@@ -24,6 +24,7 @@ from sipsched.records.window_time import (
     STOLEN,
     SWITCH,
     UNFINISHED,
+    Floats,
     Spans,
     left_out,
     machine,
@@ -78,8 +79,6 @@ VARIABLES = {
     "service_scv": ("1", "variance of the same over its mean squared"),
 }
 """Units and definitions of the variables over (washout, window)."""
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

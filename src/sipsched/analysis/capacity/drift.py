@@ -9,12 +9,9 @@ from itertools import product
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy import special
 
-from sipsched.analysis.intervals import LEVEL
-
-Values = npt.NDArray[np.float64]
+from sipsched.analysis.intervals import LEVEL, Values
 
 READ_WITHIN = 10.0
 """Drop rates within this factor of the limit are used as numbers. All other drop rates only bound the capacity."""

@@ -34,8 +34,6 @@ from sipsched.records.summary_files import open_summary
 from sipsched.records.system_capacity import SystemCapacity
 
 PAPERS_SUT = "papers' OpenSIPS"
-PAPERS_RUNS = 30
-"""Number of experiments that the papers average per column of a table."""
 MOST_CORES = 256
 NO_SPREAD = "no spread printed"
 
@@ -151,9 +149,11 @@ def _published(wide: pd.DataFrame, limit: float) -> list[System]:
             published = capacity(rows["cps"], rows["pdr"], limit)
             option = measured_option(PAPERS_SUT, mode, int(cores), int(threads), published)
             why = NO_SPREAD if option.settled else option.interval.why
-            interval = replace(option.interval, n=PAPERS_RUNS, why=why)
+            interval = replace(option.interval, n=papers.PAPERS_RUNS, why=why)
             options.append(replace(option, interval=interval, basis=PUBLISHED))
-        stated = Interval.without(PAPER_SINGLE_CORE_CPS, PAPERS_RUNS, why="stated in section V")
+        stated = Interval.without(
+            PAPER_SINGLE_CORE_CPS, papers.PAPERS_RUNS, why="stated in section V"
+        )
         systems.append(
             System(
                 PAPERS_SUT,

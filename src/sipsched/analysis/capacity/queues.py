@@ -6,10 +6,8 @@ import numpy as np
 from scipy import optimize, special
 
 from sipsched.analysis.crossing_load import PDR_LIMIT
+from sipsched.analysis.papers import MESSAGES_PER_CALL
 from sipsched.errors import StableError
-
-MESSAGES_PER_CALL = 6
-"""Number of messages per call that reach the SPS: INVITE, 180, 200, ACK, BYE, 200."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from scipy import optimize, special
 
 from sipsched.analysis.crossing_load import SEED
-from sipsched.analysis.intervals import LEVEL, Interval, percentiles
+from sipsched.analysis.intervals import LEVEL, Interval, Values, percentiles
 from sipsched.errors import StableError
 
 PAPER_SINGLE_CORE_CPS = 1000.0
@@ -20,8 +20,6 @@ PAPER_EXTRA_THREADS = 2
 """T(1,c) - c, the number of threads beyond the cores on one processor. Source: the same, section V."""
 MIN_SPARE_POINTS = 2
 """Number of points that a fit needs in addition to its parameters. With fewer points, its errors are meaningless."""
-
-Values = npt.NDArray[np.float64]
 
 
 class TooFewPointsError(StableError):

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import xarray as xr
 
@@ -13,6 +12,7 @@ from sipsched.analysis.capacity.queues import queue_capacity_cps, system_places
 from sipsched.analysis.crossing_load import PDR_LIMIT, grid_capacity
 from sipsched.analysis.intervals import (
     Interval,
+    Values,
     mean_intervals,
     typical_interval,
     typical_intervals,
@@ -25,8 +25,6 @@ MESSAGE_PARTS = ("t_sip_mean", "t_sip_sd", "t_sip_off_mean", "t_sip_off_sd", "k_
 KERNEL_PARTS = ("k_stack_mean", "k_copy_mean", "k_snd_mean")
 KEPT = ("pdr", "so_rcvbuf", *MESSAGE_PARTS, *KERNEL_PARTS)
 """Columns of a campaign that the queueing models need."""
-
-Values = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

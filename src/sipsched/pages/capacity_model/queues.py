@@ -5,11 +5,12 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
 from sipsched.analysis.capacity.options import Option
-from sipsched.analysis.capacity.queues import MESSAGES_PER_CALL, endless_wait_us, queue
+from sipsched.analysis.capacity.queues import endless_wait_us, queue
 from sipsched.analysis.capacity.service_times import MeasuredService
 from sipsched.analysis.capacity.systems import CapacityEvidence
 from sipsched.analysis.crossing_load import typical_drop_rates
 from sipsched.analysis.intervals import Interval, typical_intervals
+from sipsched.analysis.papers import MESSAGES_PER_CALL
 from sipsched.analysis.run_table import facet_name
 from sipsched.errors import StableError
 from sipsched.pages.drawing import INK, titled

@@ -7,7 +7,7 @@ import numpy as np
 
 from sipsched.analysis.comparison import PARTS, Case, Side, SutOnCores, relative
 from sipsched.analysis.intervals import NOT_MEASURED, Values, typical_interval
-from sipsched.analysis.papers import CALLS, METRIC_NAMES, PAPERS, titled
+from sipsched.analysis.papers import CALLS, METRIC_NAMES, PAPERS, PAPERS_RUNS, titled
 from sipsched.pages.modes.wording import (
     NOT_PRINTED,
     NOT_SEEN,
@@ -20,8 +20,6 @@ from sipsched.pages.numbers import NO_ENTRY, signed, told
 from sipsched.pages.parts import Cell, Several, Table
 from sipsched.words import grouped, number, plural
 
-PAPERS_RUNS = 30
-"""Number of experiments that the papers average per table column. SEE section IV of both papers."""
 COUNTS = ("rcv_errors", "call_setup_drops", "call_setup_messages", "total_messages")
 SPLIT = ("k_stack", "k_sockq", "k_copy", "k_snd", "k_sockq_alone", "service")
 Triple = tuple[Cell, Cell, Cell]
