@@ -43,6 +43,19 @@ def leave(record: UnfinishedRecord) -> None:
         record.write(name, CONTENT)
 
 
+@pytest.fixture
+def empty(tmp_path: Path) -> UnfinishedRecord:
+    """Begin a record without files."""
+    return UnfinishedRecord.begin(tmp_path, RUN)
+
+
+@pytest.fixture
+def record(empty: UnfinishedRecord) -> UnfinishedRecord:
+    """Begin a record with the files of a run."""
+    leave(empty)
+    return empty
+
+
 def cut(path: Path) -> None:
     path.write_bytes(CONTENT[:-1])
 
@@ -67,10 +80,8 @@ DAMAGE = {
 @pytest.mark.parametrize("name", LEFT)
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_changed_file_of_a_record_is_one_clear_error(
-    tmp_path: Path, damage: str, name: str
+    record: UnfinishedRecord, damage: str, name: str
 ) -> None:
-    record = UnfinishedRecord.begin(tmp_path, RUN)
-    leave(record)
     record.finish(DOCUMENT)
     spoil, words = DAMAGE[damage]
     spoil(record.final / name)
@@ -78,9 +89,7 @@ def test_a_changed_file_of_a_record_is_one_clear_error(
         read_record(record.final)
 
 
-def test_a_record_with_an_unlisted_file_is_read(tmp_path: Path) -> None:
-    record = UnfinishedRecord.begin(tmp_path, RUN)
-    leave(record)
+def test_a_record_with_an_unlisted_file_is_read(record: UnfinishedRecord) -> None:
     record.finish(DOCUMENT)
     (record.final / "note.txt").write_text("read me")
     assert read_record(record.final).files == LEFT
@@ -99,9 +108,7 @@ def test_a_name_of_another_folder_is_not_read(tmp_path: Path, name: str) -> None
 
 
 @pytest.mark.parametrize("name", LEFT)
-def test_a_record_without_a_required_file_is_refused(tmp_path: Path, name: str) -> None:
-    record = UnfinishedRecord.begin(tmp_path, RUN)
-    leave(record)
+def test_a_record_without_a_required_file_is_refused(record: UnfinishedRecord, name: str) -> None:
     (record.folder / name).unlink()
     record.finish(DOCUMENT)
     with pytest.raises(StableError, match=rf"{name}: expected a file as run.json says, found none"):
@@ -118,9 +125,9 @@ def test_the_required_files_of_a_run_depend_on_its_probe() -> None:
     )
 
 
-def test_a_finished_record_is_the_only_folder_left(tmp_path: Path) -> None:
-    record = UnfinishedRecord.begin(tmp_path, RUN)
-    leave(record)
+def test_a_finished_record_is_the_only_folder_left(
+    record: UnfinishedRecord, tmp_path: Path
+) -> None:
     assert not is_recorded(tmp_path, RUN)
     record.finish(DOCUMENT)
     assert is_recorded(tmp_path, RUN)
@@ -177,10 +184,11 @@ def test_an_attempt_with_a_verdict_is_listed_by_its_rules(tmp_path: Path) -> Non
     assert str(attempt) == "one call in a hundred started more than 2100 µs late"
 
 
-def test_an_attempt_whose_run_json_is_cut_keeps_its_error(tmp_path: Path) -> None:
-    record = UnfinishedRecord.begin(tmp_path, RUN)
-    record.write("run.json", DOCUMENT.to_json()[:100])
-    record.fail("disk full")
+def test_an_attempt_whose_run_json_is_cut_keeps_its_error(
+    empty: UnfinishedRecord, tmp_path: Path
+) -> None:
+    empty.write("run.json", DOCUMENT.to_json()[:100])
+    empty.fail("disk full")
     assert failed_attempts(tmp_path, [RUN]) == [Attempt(RUN, (), "disk full")]
 
 
@@ -287,9 +295,7 @@ def test_only_one_of_several_simultaneous_begins_succeeds(tmp_path: Path) -> Non
         assert record.fail("nothing was left") is None
 
 
-def test_finishing_does_not_replace_an_existing_record(tmp_path: Path) -> None:
-    record = UnfinishedRecord.begin(tmp_path, RUN)
-    leave(record)
+def test_finishing_does_not_replace_an_existing_record(record: UnfinishedRecord) -> None:
     record.final.mkdir()
     (record.final / "run.json").write_text(DOCUMENT.to_json())
     with pytest.raises(StableError, match="cannot put the record here"):
@@ -298,21 +304,19 @@ def test_finishing_does_not_replace_an_existing_record(tmp_path: Path) -> None:
     record.fail("a record appeared")
 
 
-def test_a_full_disk_is_one_clear_error(tmp_path: Path, monkeypatch: Any) -> None:
-    record = UnfinishedRecord.begin(tmp_path, RUN)
+def test_a_full_disk_is_one_clear_error(empty: UnfinishedRecord, monkeypatch: Any) -> None:
 
     def full(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(StableError, match=r"proxy\.log: cannot write: No space left on device"):
-        record.write("proxy.log", "hello")
-    kept = record.fail("disk full")
+        empty.write("proxy.log", "hello")
+    kept = empty.fail("disk full")
     assert kept is not None
     assert kept.name == "rep~1.failed-1"
 
 
-def test_a_failed_run_without_files_leaves_no_folder(tmp_path: Path) -> None:
-    record = UnfinishedRecord.begin(tmp_path, RUN)
-    assert record.fail("host unreachable") is None
-    assert list(record.final.parent.iterdir()) == []
+def test_a_failed_run_without_files_leaves_no_folder(empty: UnfinishedRecord) -> None:
+    assert empty.fail("host unreachable") is None
+    assert list(empty.final.parent.iterdir()) == []
