@@ -287,6 +287,23 @@ static __always_inline void proxy_ends(struct account_task *entry, __u32 cpu, __
 }
 
 /*
+ * A task gives up a CPU, and the kernel did not report that it got this CPU. A task of the proxy has then not waited since
+ * its wake-up. Without this function, its wait would last until the next reported switch, which takes seconds for a process
+ * that rarely runs.
+ */
+static __always_inline void end_unseen(struct task_struct *task, __u32 cpu, __u64 now, __u32 state)
+{
+	__u64 key = key_of(task);
+	struct account_task *entry = key ? bpf_map_lookup_elem(&tasks, &key) : NULL;
+
+	if (!entry || entry->part != PART_proxy)
+		return;
+	entry->waiting_ns = 0;
+	if (!state)
+		begin_wait(entry, cpu, now);
+}
+
+/*
  * Write a burst into the ring buffer. BPF_RB_NO_WAKEUP is necessary, because a wakeup inside a context switch would change
  * the schedule. sipaccount reads the ring buffer periodically instead.
  */
@@ -381,6 +398,8 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 		if (cpu->part == PART_proxy)
 			proxy_ends(entry, number, now, prev_state);
 	}
+	if (key != key_of(prev))
+		end_unseen(prev, number, now, prev_state);
 	entry = entry_of(next);
 	begin_burst(cpu, entry, next, now);
 	if (entry && cpu->part == PART_proxy)
