@@ -132,7 +132,7 @@ def test_of_two_better_modes_the_mode_for_more_loads_is_recommended() -> None:
         made("default,fifo,rr", {"fifo": {}, "rr": FIFO}, 1600),
     )
     assert [ranking.best.mode for ranking in found[0].rankings] == ["rr", "rr"]
-    assert "fifo is better than the kernel's default too" in recommended(found)
+    assert "Also better than the kernel's default: fifo." in recommended(found)
 
 
 def test_without_a_better_mode_the_page_recommends_no_change_and_names_the_detectable_effect() -> (
@@ -433,3 +433,17 @@ def test_no_more_modes_are_drawn_than_the_colours_distinguish() -> None:
     _, found = of(run)
     (figure,) = shares.figures(found).parts
     assert f"{len(modes) + 1 - shares.MOST} more are in the tables" in figure.reading
+
+
+@pytest.mark.parametrize(
+    ("mode", "way"),
+    [
+        ("fifo", ""),
+        ("default+threads=1", r"^restart the proxy with 1 worker \(.*children=1;"),
+        ("batch+sut=kamailio-udp-fm+threads=16", r"kamailio-udp-fm and with 16 workers"),
+    ],
+)
+def test_an_instance_is_set_by_a_restart(mode: str, way: str) -> None:
+    found = setting.restarted(mode)
+    assert re.search(way, found)
+    assert bool(found) == bool(way)

@@ -154,7 +154,7 @@ def _sentences(kind: tuple[str, str], rankings: Sequence[Ranking]) -> str:
         for each in ranking.candidates
         if each.beats and each.mode != detail
     )
-    too = f" {listed(list(others))} {_are(others)} better than {reference} too." if others else ""
+    too = f" Also better than {reference}: {listed(list(others))}." if others else ""
     return (
         f"Set {label} at {where}. It lowers {falls}, compared with {reference}.{too} "
         f"The evidence is {_amount(chosen)}."

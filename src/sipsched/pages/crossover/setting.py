@@ -8,8 +8,8 @@ from sipsched.analysis.advice import Advice, ComparedLoad
 from sipsched.pages.crossover.wording import place_name, provenance
 from sipsched.pages.parts import Folded, Table, Words
 from sipsched.plan.cautions import OF_FILES, OF_POLICIES, OF_SETTINGS, Caution
-from sipsched.plan.modes import Policy, Setting
-from sipsched.words import listed
+from sipsched.plan.modes import Policy, Setting, split_name
+from sipsched.words import listed, plural
 
 KAMAILIO_POLICIES = {Policy.RR: 1, Policy.FIFO: 2}
 """Values of `rt_policy`, which are Kamailio's own. SEE its core cookbook, "Real-Time Parameters"."""
@@ -115,6 +115,20 @@ def how(found: InForce, sut: str) -> str:
     return "; ".join(ways) or "nothing has to be set"
 
 
+def restarted(mode: str) -> str:
+    """Describe how an operator starts the instance that a mode names; empty if the mode names no instance."""
+    _, other, _ = split_name(mode)
+    ways = []
+    if other.sut:
+        ways.append(f"with the configuration of the SUT {other.sut}")
+    if other.threads:
+        count = other.threads
+        ways.append(
+            f"with {plural(count, 'worker')} (Kamailio: children={count}; OpenSIPS: udp_workers={count})"
+        )
+    return f"restart the proxy {' and '.join(ways)}" if ways else ""
+
+
 def advised(found: Sequence[Advice]) -> Words:
     """Describe how to apply and revert each recommended mode, and its risk."""
     lines: dict[str, None] = {}
@@ -122,6 +136,11 @@ def advised(found: Sequence[Advice]) -> Words:
         named = {ranking.best.mode: ranking.load for ranking in advice.rankings if ranking.best}
         for mode, load in named.items():
             settings, label = in_force(load.settings(mode)), load.label(mode)
+            restart = restarted(mode)
+            if restart:
+                lines[f"To set {label}: {restart}."] = None
+            if settings.empty and restart:
+                continue
             if settings.empty:
                 lines[f"Setting {label}: the record names no setting; see config/modes.yaml."] = (
                     None
@@ -147,7 +166,7 @@ def table(loads: Sequence[ComparedLoad]) -> Table:
             found = in_force(load.settings(mode))
             way = how(found, load.place.sut)
             if found.empty and mode != load.place.reference:
-                way = "see config/modes.yaml"
+                way = restarted(mode) or "see config/modes.yaml"
             modes.setdefault((load.place.sut, way), {}).setdefault(load.label(mode), found)
     rows = []
     for (sut, way), settings in modes.items():
