@@ -235,7 +235,8 @@ def test_a_study_file_plans_only_its_own_study(
     project: Path, path: Path, named: tuple[str, ...]
 ) -> None:
     """The plan has only the points of the file's studies, whether or not config.yaml is named too."""
-    studies = yaml.safe_load(path.read_text())["studies"]
+    file = yaml.safe_load(path.read_text())
+    studies, testbeds = file["studies"], len(file.get("testbeds", ["local"]))
     cut, runs, searches = {}, set(), set()
     for name, study in studies.items():
         if "capacity" in study:
@@ -251,9 +252,9 @@ def test_a_study_file_plans_only_its_own_study(
     (project / "cut.yaml").write_text(yaml.safe_dump({"studies": cut}))
     files = (*named, f"config/studies/{path.name}")
     jobs = planned_jobs(project, "--configfile", *files, "cut.yaml")
-    assert jobs["measure_run"] == len(runs)
-    assert jobs.get("find_crossing", 0) == len(searches)
-    assert jobs["combine_summaries"] == len(studies)
+    assert jobs["measure_run"] == len(runs) * testbeds
+    assert jobs.get("find_crossing", 0) == len(searches) * testbeds
+    assert jobs["combine_summaries"] == len(studies) * testbeds
 
 
 def test_snakemake_lint_reports_nothing_new(project: Path) -> None:
