@@ -45,8 +45,10 @@ int main(int argc, char **argv)
 	uint64_t begin, period_ns;
 
 	if (argc != 4 || !*argv[1] || strlen(argv[1]) > NAME_MAX_LENGTH ||
-	    !parse_whole(argv[3], 1, LONGEST_US, &period_us) || !parse_whole(argv[2], 1, period_us, &busy_us)) {
-		complain("usage: competitor NAME BUSY_US PERIOD_US; NAME has at most %d characters, BUSY_US is at most "
+	    !parse_whole(argv[3], 1, LONGEST_US, &period_us) ||
+	    !parse_whole(argv[2], 1, period_us, &busy_us)) {
+		complain("usage: competitor NAME BUSY_US PERIOD_US; NAME has at most %d characters, BUSY_US "
+			 "is at most "
 			 "PERIOD_US, and PERIOD_US is at most %d",
 			 NAME_MAX_LENGTH, LONGEST_US);
 		return EXIT_USAGE;
