@@ -41,7 +41,7 @@ struct options {
 struct schedule_options {
 	const char *output;
 	const char *text;   /* file of start times; NULL: sample them from the law */
-	const char *blocks; /* file of blocks; NULL: `calls` has the number of calls */
+	const char *blocks; /* file of blocks; NULL: the schedule has `calls` calls */
 	double rate_cps;
 	uint64_t calls;
 	enum schedule_law law;

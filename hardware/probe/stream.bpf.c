@@ -250,7 +250,10 @@ int BPF_PROG(on_stream_call, struct pt_regs *regs, long id)
 	return 0;
 }
 
-/* Send the bytes of a system call to user space. Of its record, only seq, length and data are not set yet. */
+/*
+ * Send the bytes of a system call to user space. The caller has set all members of `transfer` except for seq, length and
+ * data.
+ */
 static __always_inline void emit_transfer(struct probe_transfer *transfer, struct pt_regs *regs, long id,
 					  __u32 seq, __u64 length)
 {

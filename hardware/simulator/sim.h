@@ -49,7 +49,7 @@ enum phase {
 	PHASE_SEND,    /* event: the datagram departs at t_dep */
 	PHASE_LOOP,    /* event: the worker receives again */
 	PHASE_FORWARD, /* event: a front passes on its message */
-	PHASE_SCRIPT,  /* event: the worker has done the work from the script, and sleeps */
+	PHASE_SCRIPT,  /* event: the worker has done work from a test's script, and sleeps */
 };
 
 struct lock {

@@ -52,7 +52,7 @@ def measures(job: Any) -> bool:
 
 
 def measures_run(job: Any) -> bool:
-    """Return whether a job measures a run. Then its rule also has the resource `expected_s`."""
+    """Return whether a job measures a run. Each rule that measures also has the resource `expected_s`."""
     return measures(job) and "expected_s" in job.rule.resources
 
 

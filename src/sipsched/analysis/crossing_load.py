@@ -189,7 +189,7 @@ def crossing(
 
 
 def _around(values: Values, under: int, beyond: tuple[float, float]) -> tuple[float, float]:
-    """Return the last of `under` values and the next value, or a value of `beyond` if one does not exist."""
+    """Return the values at the indices `under` - 1 and `under`. A value of `beyond` replaces a missing value."""
     low, high = np.concatenate(([beyond[0]], values, [beyond[1]]))[under : under + 2]
     return float(low), float(high)
 

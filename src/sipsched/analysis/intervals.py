@@ -254,7 +254,7 @@ def means_of_pairs(values: Values) -> Values:
 
 
 def _typical_of(runs: Values, level: float) -> tuple[float, float, float, str]:
-    """Return the value of a typical run, the ends of its interval (NaN without an interval), and the method."""
+    """Return the estimate of `typical_interval`, the ends of its interval (NaN without one), and the method's name."""
     if not runs.size:
         return np.nan, np.nan, np.nan, ""
     if (runs > 0).all():

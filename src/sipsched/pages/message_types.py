@@ -1,4 +1,4 @@
-"""The figure of the page of a load sweep that compares the types of messages."""
+"""The figure that compares types of messages, on the page of a load sweep."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path

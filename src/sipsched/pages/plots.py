@@ -325,7 +325,7 @@ def load_axis(axis: Axes, loads: Values, width_in: float) -> None:
 
 
 def loads_apart(loads: Values, gap: float) -> list[float]:
-    """Choose the loads to name on an axis: the last, and each at least a gap below the next named load."""
+    """Choose the loads to name on an axis: the largest load, and smaller loads whose names do not overlap."""
     chosen: list[float] = []
     for cps in loads[::-1].tolist():
         if not chosen or chosen[0] - cps >= gap:

@@ -1,4 +1,4 @@
-"""The file `windows.json.zst`, with the windows of a run that compares modes and the switches between the modes."""
+"""The file `windows.json.zst` of a run that compares modes: its windows, and the switches between the modes."""
 
 import json
 from dataclasses import asdict, dataclass
