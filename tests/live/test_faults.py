@@ -45,7 +45,7 @@ def test_sut_that_needs_too_much_memory_is_refused_before_it_starts(
     sut = dataclasses.replace(campaign.sut("kamailio-udp"), package_memory_mib=4096)
     large = dataclasses.replace(campaign, suts={sut.name: sut})
     run = Run(testbed.name, sut.name, "default", 1, 250, 100, 1)
-    expected = r"kamailio-udp with 250 workers may use 1026048 MiB \(2048 shared, 4096 for each"
+    expected = r"kamailio-udp with 250 workers may use 1026048 MiB \(2048 shared, 1024000 private"
     with pytest.raises(StableError, match=expected):
         acquisition.measure(run, large, testbed, tmp_path / "raw")
     (commands,) = tmp_path.rglob("commands.json.zst")

@@ -169,9 +169,7 @@ def test_malformed_messages_of_a_stranger_disturb_no_call(
 
 def test_too_many_instances_are_an_error_in_one_line(measure: Measure, testbed: Testbed) -> None:
     late = dataclasses.replace(testbed, sps=dataclasses.replace(testbed.sps, sip_port=65530))
-    with pytest.raises(
-        StableError, match="with 8 instances needs ports 65530 to 65538, but the last"
-    ):
+    with pytest.raises(StableError, match="need ports 65530 to 65538, but the last"):
         measure(sut="kamailio-tcp-dispatcher", threads=8, bed=late)
     with pytest.raises(StableError, match="at most 250 workers, found 251; lower threads"):
         measure(sut="kamailio-tcp-dispatcher", threads=251)
