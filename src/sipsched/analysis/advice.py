@@ -28,7 +28,7 @@ from sipsched.analysis.intervals import NOT_MEASURED, TOO_FEW, Interval
 from sipsched.analysis.probe_cost import STILLED
 from sipsched.analysis.run_table import read_campaigns
 from sipsched.plan.crossover import compared, compares_instances
-from sipsched.plan.modes import is_translation, label, plain
+from sipsched.plan.modes import is_translation, label, plain, split_name
 from sipsched.records.crossing import SearchRecord, read_crossing
 from sipsched.records.system_capacity import SystemCapacity
 from sipsched.records.windows import SHAM, by_arm, open_windows
@@ -129,7 +129,11 @@ class ComparedLoad:
     def label(self, mode: str) -> str:
         """Return the label of a mode on the kernel, without the suffix for a different scheduler."""
         if mode == self.place.reference and not self.one_instance:
-            return label(f"{mode}+threads={self.place.threads}", translated=False, missing=())
+            # the label names what the compared instances differ in
+            others = [split_name(compared_mode)[1] for compared_mode in self.modes]
+            sut = f"+sut={self.place.sut}" if any(other.sut for other in others) else ""
+            threads = f"+threads={self.place.threads}" if any(o.threads for o in others) else ""
+            return label(f"{mode}{sut}{threads}", translated=False, missing=())
         return plain(self._recorded_labels.get(mode, mode))
 
     @property

@@ -143,6 +143,27 @@ def test_references_proxies_and_loads_are_separate_groups() -> None:
     assert len(advice.advise(loads)) == 3
 
 
+@pytest.mark.parametrize(
+    ("mode", "reference"),
+    [
+        ("default,fifo", "default"),
+        ("default,default+threads=2", "8 threads"),
+        ("default,default+sut=kamailio-udp-fm", "kamailio-udp"),
+        ("default,default+sut=kamailio-udp-fm+threads=2", "kamailio-udp, 8 threads"),
+    ],
+)
+def test_instances_are_a_group_whose_reference_names_what_differs(
+    mode: str, reference: str
+) -> None:
+    effects: dict[str, dict[str, float]] = {name: {} for name in mode.split(",")}
+    plain = synthetic.windows(Run(mode="default,batch"), {"default": {}, "batch": {}})
+    loads = advice.loads_of([plain, synthetic.windows(Run(mode=mode), effects)])
+    assert [load.one_instance for load in loads] == (
+        [True] if reference == "default" else [True, False]
+    )
+    assert loads[-1].label("default") == reference
+
+
 def test_a_load_is_a_share_of_the_capacity_and_names_its_search() -> None:
     run = synthetic.windows(Run(mode="baseline,enhanced"), {"baseline": {}, "enhanced": {}})
 
