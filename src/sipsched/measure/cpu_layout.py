@@ -1,14 +1,11 @@
 """The layout of the SPS's CPUs: their cores, processors, NUMA nodes and caches."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sipsched.errors import StableError
 
-MOST_CPUS = 8192
-"""Largest value of the kernel's build option NR_CPUS, which limits the number of CPUs."""
 LSCPU = ("lscpu", "--parse=CPU,CORE,SOCKET,NODE,CACHE")
 
 
@@ -94,31 +91,6 @@ def parse_lscpu(text: str, cpus: Sequence[int]) -> CpuLayout:
             "bring it online, or change the CPUs in the testbed's file"
         )
     return CpuLayout(tuple(online[cpu] for cpu in cpus))
-
-
-def parse_cpu_list(text: str) -> tuple[int, ...]:
-    """Parse a list of CPUs in the kernel's format, such as `0-3,8`.
-
-    Raises
-    ------
-    StableError
-        The text is not a list of CPUs, or a CPU number is 8192 or more.
-    """
-    cpus: list[int] = []
-    for part in filter(None, text.strip().split(",")):
-        ends = [int(end) for end in part.split("-") if re.fullmatch("[0-9]{1,4}", end)]
-        if len(ends) != part.count("-") + 1 or len(ends) > 2 or max(ends) >= MOST_CPUS:
-            raise StableError(f"expected a list of CPUs such as 0-3,8, found {text!r:.80}")
-        cpus.extend(range(ends[0], ends[-1] + 1))
-    return tuple(cpus)
-
-
-def cpu_mask(cpus: Sequence[int]) -> str:
-    """Return the kernel's hexadecimal mask of some CPUs, in groups of 32 bits with the highest CPUs first."""
-    digits = f"{sum(1 << cpu for cpu in set(cpus)):x}"
-    padded = digits.zfill(-(-len(digits) // 8) * 8)
-    groups = [padded[start : start + 8] for start in range(0, len(padded), 8)]
-    return ",".join((groups[0].lstrip("0") or "0", *groups[1:]))
 
 
 def _number(text: str) -> int | None:

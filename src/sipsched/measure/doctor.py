@@ -8,7 +8,6 @@ from typing import Any
 
 from sipsched.errors import SipschedError, StableError
 from sipsched.measure.account import name_competitors
-from sipsched.measure.cpu_layout import parse_cpu_list
 from sipsched.measure.hostneeds import needed_bytes
 from sipsched.measure.machine_facts import PROXIES, Facts, look_here, look_there, programs_of
 from sipsched.measure.scheduler import DEBUGFS, KernelFamily
@@ -17,6 +16,7 @@ from sipsched.plan.modes import PAPERS
 from sipsched.testbed import virtual, vm
 from sipsched.testbed.inventory import HostSpec, Testbed
 from sipsched.testbed.requirements import PACKAGES
+from sipsched.testbed.topology import parse_cpu_list
 from sipsched.testbed.virtual_clock import qemu_version
 
 YES, LESS, NO = "yes", "less", "no"

@@ -4,7 +4,6 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from sipsched.errors import StableError
-from sipsched.measure.cpu_layout import cpu_mask
 from sipsched.measure.restoring import (
     CPU_FOLDER,
     HostService,
@@ -14,6 +13,7 @@ from sipsched.measure.restoring import (
 )
 from sipsched.testbed.host import Host
 from sipsched.testbed.inventory import Tuning
+from sipsched.testbed.topology import cpu_mask
 
 QUIET = {
     "autogroup": (("/proc/sys/kernel/sched_autogroup_enabled", "0"),),

@@ -8,7 +8,7 @@ from typing import Any
 
 from sipsched.errors import SipschedError, StableError
 from sipsched.measure import scheduler
-from sipsched.measure.cpu_layout import LSCPU, CpuLayout, parse_cpu_list, parse_lscpu
+from sipsched.measure.cpu_layout import LSCPU, CpuLayout, parse_lscpu
 from sipsched.measure.quiet import check_interfaces, quiet_files, service_commands, stop_noise
 from sipsched.measure.restoring import (
     CPU_FOLDER,
@@ -37,6 +37,7 @@ from sipsched.plan.modes import RANGES, Counts, Mode, Policy, Setting
 from sipsched.records.scheduler_report import SchedulerReport, SettingReport
 from sipsched.testbed.host import Host, Process
 from sipsched.testbed.inventory import Testbed, native_folder
+from sipsched.testbed.topology import parse_cpu_list
 
 TRY_SCRIPT = """\
 taskslice=$1

@@ -11,6 +11,7 @@ from sipsched.errors import StableError
 from sipsched.paths import PROJECT_ROOT, TESTBEDS
 from sipsched.plan.keys import read, read_named
 from sipsched.plan.run import Point, Run, TestbedLabels
+from sipsched.testbed.topology import divide, read_cores
 from sipsched.words import plural
 
 LOCK_WAIT_S = 600.0
@@ -48,6 +49,11 @@ MECHANISMS = [
 def native_folder(workdir: PurePosixPath, part: str) -> PurePosixPath:
     """Return the folder on a host in which provisioning builds a native part, such as `probe` or `generator`."""
     return workdir / "native" / part
+
+
+def release_root(workdir: PurePosixPath, release: str) -> PurePosixPath:
+    """Return the folder on a host in which provisioning builds the root file system of a Debian release."""
+    return workdir / "roots" / release
 
 
 @dataclass(frozen=True)
@@ -300,6 +306,9 @@ class DeclaredTestbed:
         Meta(description="Kind of the testbed, which decides how its hosts are started."),
     ]
     fidelity: Annotated[str, Meta(description="One line about the fidelity, for every figure.")]
+    based_on: Annotated[
+        str, Meta(description="Another testbed, whose file gives all keys that this file lacks.")
+    ] = ""
     description: Annotated[
         str, Meta(description="Free text, such as machines, switches and links.")
     ] = ""
@@ -426,9 +435,11 @@ class Testbed:
             if point.cores > len(self.sps.cpus)
         )
         if points:
+            file = f"{TESTBEDS / self.name}.yaml"
+            where = f"from the cores of this machine, if not named in {file}"
             raise StableError(
                 f"testbed {self.name}: the SPS has {len(self.sps.cpus)} CPU(s) for the proxy "
-                f"({list(self.sps.cpus)} in {TESTBEDS / self.name}.yaml); "
+                f"({list(self.sps.cpus)} {where if self.kind == 'local' else f'in {file}'}); "
                 f"{len(points)} point(s) ask for more: {'; '.join(points)}"
             )
 
@@ -458,7 +469,9 @@ def load_testbed(name: str, folder: Path = PROJECT_ROOT / TESTBEDS) -> Testbed:
         name=file.name,
         kind=file.kind,
         # Every figure has to name the settings of a virtual clock.
-        fidelity=f"{file.fidelity} ({virtual.clock})" if virtual else file.fidelity,
+        fidelity=f"{file.fidelity} ({virtual.clock})"
+        if virtual
+        else f"{file.fidelity}{_shared(file, hosts)}",
         workdir=PurePosixPath(file.workdir or "/nonexistent"),
         uac=hosts["uac"],
         sps=hosts["sps"],
@@ -508,11 +521,24 @@ def _host(role: str, file: DeclaredTestbed, where: str) -> HostSpec:
         cpus = tuple(range(file.simulated.cpus)) if role == "sps" else ()
         return HostSpec(role, "simulated", "", "", "", "", 0, cpus=cpus, helper_cpus=())
     bodies: dict[Any, Any] = {**(file.hosts or {})}
+    if file.kind == "local":
+        # The file can leave out the CPUs, because the hosts are on this machine.
+        division = divide(read_cores())
+        own = {"cpus": list(getattr(division, role)), "helper_cpus": list(division.helpers)}
+        bodies[role] = own | bodies[role]
     host = read(HostSpec, bodies[role], f"{where}: hosts.{role}", role=role)
     identity_file, known_hosts = (
         str(Path(path).expanduser()) for path in (host.identity_file, host.known_hosts)
     )
     return replace(host, identity_file=identity_file, known_hosts=known_hosts)
+
+
+def _shared(file: DeclaredTestbed, hosts: Mapping[str, HostSpec]) -> str:
+    """Name the CPU that the proxy shares with the generators of the testbed `local`; an empty text if there is none."""
+    proxy, generators = hosts["sps"].cpus, {*hosts["uac"].cpus, *hosts["uas"].cpus}
+    if file.kind != "local" or not generators & set(proxy):
+        return ""
+    return f", and its {'second' if len(proxy) == 2 else 'last'} CPU"
 
 
 def _kernel_file(kernel: str) -> str:

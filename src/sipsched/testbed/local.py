@@ -19,6 +19,7 @@ from sipsched.testbed.namespaces import (
     link_lines,
 )
 from sipsched.testbed.places import UNDO_FILE
+from sipsched.testbed.topology import cpu_mask
 
 IDLE_S = 30.0
 NAMESPACES = (
@@ -72,10 +73,10 @@ class LocalTestbed(MachineTestbed):
         # A veth link runs the receive softirq on the sender's CPU, but the SPS of the papers receives on its own
         # CPUs. Here, only the first CPU of the SPS receives. With several receiving CPUs, each of the two flows would
         # go to a random CPU.
-        mask = 1 << testbed.sps.cpus[0]
+        mask = cpu_mask(testbed.sps.cpus[:1])
         for role in AGENT_NETS:
             rps = f"/sys/class/net/{role}0/queues/rx-0/rps_cpus"
-            self._in_namespace("sps", ["sh", "-c", 'echo "$1" > "$2"', "sh", f"{mask:x}", rps])
+            self._in_namespace("sps", ["sh", "-c", 'echo "$1" > "$2"', "sh", mask, rps])
 
 
 _LOCAL = LocalTestbed()

@@ -3,7 +3,8 @@
 import pytest
 
 from sipsched.errors import StableError
-from sipsched.measure.cpu_layout import cpu_mask, parse_cpu_list, parse_lscpu
+from sipsched.measure.cpu_layout import parse_lscpu
+from sipsched.testbed.topology import cpu_mask, parse_cpu_list
 
 # the output of lscpu --parse=CPU,CORE,SOCKET,NODE,CACHE on two sockets of four cores; CPU 3 is offline
 TWO_SOCKETS = """\

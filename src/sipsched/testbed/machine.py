@@ -1,0 +1,70 @@
+"""A machine that sipsched only reads: this machine, or a host that the user's own SSH configuration reaches."""
+
+import subprocess
+from collections.abc import Sequence
+
+from sipsched.errors import LostError, StableError
+from sipsched.testbed.connection import remote_command
+
+SSH = ("ssh", "-o", "BatchMode=yes")
+"""The user's `ssh`, so that keys, users and jump hosts of a production host are those of ~/.ssh/config."""
+SSH_FAILED = 255
+ANSWER_TIMEOUT_S = 60
+
+
+class Machine:
+    """The machine of the proxy: this machine, or a host that is reached by `ssh`.
+
+    Parameters
+    ----------
+    host
+        The argument of `ssh`, such as `root@proxy.example.org`. None: this machine.
+    """
+
+    def __init__(self, host: str | None = None) -> None:
+        if host is not None and (not host or host.startswith("-")):
+            raise StableError(f"--host: expected a name for ssh, found '{host}'")
+        self._host = host
+
+    def __str__(self) -> str:
+        """Name the machine in messages."""
+        return f"host {self._host}" if self._host else "this machine"
+
+    def open(self, argv: Sequence[str]) -> "subprocess.Popen[bytes]":
+        """Start a program with pipes. A program that reads its input ends when the connection is lost."""
+        command = [*SSH, self._host, remote_command(argv)] if self._host else list(argv)
+        try:
+            # In its own session, the program gets no Ctrl-C of the terminal. So it can write its last records.
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        except FileNotFoundError as error:
+            raise StableError(f"{self}: no program {error.filename}") from None
+
+    def shell(self, script: str, *arguments: str) -> str:
+        """Run a shell script, and return its output.
+
+        Raises
+        ------
+        StableError
+            The script failed.
+        LostError
+            The host is unreachable, or does not answer.
+        """
+        process = self.open(["sh", "-c", script, "sh", *arguments])
+        try:
+            out, said = process.communicate(timeout=ANSWER_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            raise LostError(f"{self}: no answer after {ANSWER_TIMEOUT_S} s") from None
+        if process.returncode:
+            reason = said.decode(errors="replace").strip() or f"exit code {process.returncode}"
+            if self._host and process.returncode == SSH_FAILED:
+                raise LostError(f"{self}: ssh failed: {reason}")
+            raise StableError(f"{self}: {reason}")
+        return out.decode(errors="replace")

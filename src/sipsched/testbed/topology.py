@@ -1,0 +1,112 @@
+"""The cores of this machine, and their division among the hosts of the testbed `local`."""
+
+import os
+import re
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sipsched.errors import StableError
+
+CPUS = Path("/sys/devices/system/cpu")
+"""Folder in which Linux describes the CPUs."""
+MOST_CPUS = 8192
+"""Largest value of the kernel's build option NR_CPUS, which limits the number of CPUs."""
+CORES_TO_SEPARATE = 4
+"""From this number of cores on, the proxy shares no core with the generators."""
+CORES_PER_AGENT = 5
+"""The UAC and the UAS each get one core per this number of cores that are left without the helpers' core."""
+
+
+@dataclass(frozen=True)
+class Core:
+    """A core: the number of its processor (socket), and the CPUs that are its hyper-threads, lowest first."""
+
+    processor: int
+    cpus: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Division:
+    """The CPUs for the UAC, the UAS, the proxy (in the order of use) and the other programs of sipsched."""
+
+    uac: tuple[int, ...]
+    uas: tuple[int, ...]
+    sps: tuple[int, ...]
+    helpers: tuple[int, ...]
+
+
+ONE_CORE = Division(uac=(0,), uas=(0,), sps=(1, 0), helpers=(0,))
+"""The division if this machine has one core, or is no Linux machine. A run then names the missing CPU."""
+
+
+def read_cores(folder: Path = CPUS, allowed: Collection[int] | None = None) -> tuple[Core, ...]:
+    """Return the cores of this machine, in the order of their lowest CPU; no core if this machine is no Linux machine.
+
+    Parameters
+    ----------
+    folder
+        The folder that describes the CPUs.
+    allowed
+        The CPUs that this process may use. None: the process's affinity. Other CPUs are ignored.
+    """
+    if not (folder / "online").exists():
+        return ()
+    usable = os.sched_getaffinity(0) if allowed is None else allowed
+    cores: dict[tuple[int, int], list[int]] = {}
+    for cpu in parse_cpu_list((folder / "online").read_text()):
+        place = folder / f"cpu{cpu}" / "topology"
+        if cpu in usable and place.exists():
+            processor = int((place / "physical_package_id").read_text())
+            first = parse_cpu_list((place / "thread_siblings_list").read_text())[0]
+            cores.setdefault((processor, first), []).append(cpu)
+    found = [Core(processor, tuple(sorted(cpus))) for (processor, _), cpus in cores.items()]
+    return tuple(sorted(found, key=lambda core: core.cpus))
+
+
+def divide(cores: Sequence[Core]) -> Division:
+    """Divide the cores of a machine among the hosts of the testbed `local`.
+
+    A machine with two or three cores has one core for the generators and the helpers, and the proxy uses this core
+    last. A larger machine has separate cores for the helpers, the generators and the proxy. The proxy uses one
+    hyper-thread per core, and fills one processor before it uses the next.
+    """
+    if len(cores) < 2:
+        return ONE_CORE
+    first, rest = cores[0].cpus, cores[1:]
+    if len(cores) < CORES_TO_SEPARATE:
+        others = tuple(core.cpus[0] for core in rest)
+        return Division(first[:1], first[:1], (*others, first[0]), first[-1:])
+    per_agent = len(rest) // CORES_PER_AGENT
+    agents, proxy = rest[: max(1, 2 * per_agent)], list(rest[max(1, 2 * per_agent) :])
+    uac = tuple(cpu for core in agents[: max(1, per_agent)] for cpu in core.cpus)
+    uas = tuple(cpu for core in agents[-max(1, per_agent) :] for cpu in core.cpus)
+    left = Counter(core.processor for core in proxy)
+    proxy.sort(key=lambda core: (-left[core.processor], core.processor, core.cpus))
+    return Division(uac, uas, tuple(core.cpus[0] for core in proxy), first)
+
+
+def parse_cpu_list(text: str) -> tuple[int, ...]:
+    """Parse a list of CPUs in the kernel's format, such as `0-3,8`.
+
+    Raises
+    ------
+    StableError
+        The text is not a list of CPUs, or a CPU number is 8192 or more.
+    """
+    cpus: list[int] = []
+    for part in filter(None, text.strip().split(",")):
+        ends = [int(end) for end in part.split("-") if re.fullmatch("[0-9]{1,4}", end)]
+        if len(ends) != part.count("-") + 1 or len(ends) > 2 or max(ends) >= MOST_CPUS:
+            raise StableError(f"expected a list of CPUs such as 0-3,8, found {text!r:.80}")
+        cpus.extend(range(ends[0], ends[-1] + 1))
+    return tuple(cpus)
+
+
+def cpu_mask(cpus: Sequence[int]) -> str:
+    """Return the kernel's hexadecimal mask of some CPUs, in groups of 32 bits with the highest CPUs first."""
+    digits = f"{sum(1 << cpu for cpu in set(cpus)):x}"
+    padded = digits.zfill(-(-len(digits) // 8) * 8)
+    groups = [padded[start : start + 8] for start in range(0, len(padded), 8)]
+    return ",".join((groups[0].lstrip("0") or "0", *groups[1:]))
