@@ -610,6 +610,12 @@ static bool wait_for_events(struct link *link, uint64_t wait_ns, struct epoll_ev
 	struct timespec timeout = { (time_t)(wait_ns / NS_PER_S), (long)(wait_ns % NS_PER_S) };
 
 	*count = epoll_pwait2(link->epoll, events, EVENTS, &timeout, NULL);
+	if (*count < 0 && errno == ENOSYS) {
+		/* Linux 5.10 lacks epoll_pwait2, and epoll_wait has a resolution of only 1 ms */
+		struct pollfd poll = { .fd = link->epoll, .events = POLLIN };
+
+		*count = ppoll(&poll, 1, &timeout, NULL) > 0 ? epoll_wait(link->epoll, events, EVENTS, 0) : 0;
+	}
 	return *count > 0;
 }
 

@@ -25,6 +25,24 @@ const volatile bool cfg_bursts = false;                  /* whether bursts are w
 #define NICE_0_PRIO    120
 #define MOST_ANCESTORS 8
 
+/*
+ * Before Linux 5.18, sched_switch has no argument for the state of the previous task. These kernels may also lack atomic
+ * functions that return a value (5.12) and bpf_get_current_task_btf (5.11). The Makefile defines this from the kernel's types.
+ */
+#ifdef BEFORE_LINUX_5_18
+#define READ(task, field) BPF_CORE_READ(task, field)
+/* Linux 5.14 renamed the field. */
+struct task_struct___since_5_14 {
+	unsigned int __state;
+} __attribute__((preserve_access_index));
+struct task_struct___before_5_14 {
+	long state;
+} __attribute__((preserve_access_index));
+#else
+/* volatile prevents the compiler from merging two loads into one, which the BPF verifier would refuse */
+#define READ(task, field) (*(volatile __typeof__((task)->field) *)&(task)->field)
+#endif
+
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, ACCOUNT_TASKS);
@@ -52,7 +70,9 @@ static const struct account_task no_task = { 0 };
 /* Return the key of a thread. It contains the start time, because the kernel reuses thread ids. */
 static __always_inline __u64 key_of(struct task_struct *task)
 {
-	return task->pid ? (__u64)task->pid << 32 | (__u32)(task->start_time >> 10) : 0;
+	__u64 pid = READ(task, pid);
+
+	return pid ? pid << 32 | (__u32)(READ(task, start_time) >> 10) : 0;
 }
 
 static __always_inline struct account_cpu *cpu_state(__u32 cpu)
@@ -115,17 +135,19 @@ static __always_inline bool is_realtime(__u32 policy)
 
 static __always_inline __u32 part_of(struct task_struct *task)
 {
-	if (!task->pid)
+	__u32 policy = READ(task, policy);
+
+	if (!READ(task, pid))
 		return PART_idle;
-	if (task->flags & PF_KTHREAD)
+	if (READ(task, flags) & PF_KTHREAD)
 		return PART_kernel;
 	if (is_proxy(task))
 		return PART_proxy;
 	if (is_started_by_us(task) || is_descendant_of_ours(task))
 		return PART_own;
-	if (is_realtime(task->policy))
+	if (is_realtime(policy))
 		return PART_realtime;
-	return task->policy == POLICY_IDLE ? PART_idle_class : PART_fair;
+	return policy == POLICY_IDLE ? PART_idle_class : PART_fair;
 }
 
 static __always_inline bool has_comm(const struct account_task *seen, struct task_struct *task)
@@ -153,12 +175,12 @@ static __always_inline struct account_task *entry_of(struct task_struct *task)
 			__sync_fetch_and_add(&tasks_lost, 1);
 			return NULL;
 		}
-	} else if (seen->policy == task->policy && has_comm(seen, task)) {
+	} else if (seen->policy == READ(task, policy) && has_comm(seen, task)) {
 		return seen;
 	}
-	seen->pid = task->pid;
-	seen->tgid = task->tgid;
-	seen->policy = task->policy;
+	seen->pid = READ(task, pid);
+	seen->tgid = READ(task, tgid);
+	seen->policy = READ(task, policy);
 	seen->part = part_of(task);
 	bpf_probe_read_kernel(seen->comm, sizeof(seen->comm), task->comm);
 	return seen;
@@ -238,6 +260,18 @@ static __always_inline void end_wait(struct account_task *entry, __u64 now)
 	worst_wait.by = longest_competitor(cpu, entry->waiting_ns);
 }
 
+/* Count a task of the proxy that got a CPU (1) or gave it up (-1). Return the number of tasks that ran before. */
+static __always_inline __s64 count_running(__s64 change)
+{
+#ifdef BEFORE_LINUX_5_18
+	/* If two CPUs count at the same time, both may see the last value. Then the account misses a gap. */
+	__sync_fetch_and_add(&proxy_running, change);
+	return proxy_running - change;
+#else
+	return __sync_fetch_and_add(&proxy_running, change);
+#endif
+}
+
 static __always_inline void keep_gap(__u64 from, __u64 to)
 {
 	struct account_gap *shortest = &gaps[0];
@@ -269,8 +303,10 @@ static __always_inline void proxy_begins(struct account_task *entry, __u64 now)
 	end_stop(entry, now);
 	end_wait(entry, now);
 	entry->waiting_ns = 0;
-	if (!__sync_fetch_and_add(&proxy_running, 1))
+	if (!count_running(1)) {
 		keep_gap(gap_since_ns, runnable);
+		gap_since_ns = 0;
+	}
 }
 
 static __always_inline void proxy_ends(struct account_task *entry, __u32 cpu, __u64 now, __u32 state)
@@ -282,7 +318,7 @@ static __always_inline void proxy_ends(struct account_task *entry, __u32 cpu, __
 		entry->stopped_ns = now;
 	if (state & TASK_TRACES)
 		__sync_fetch_and_add(&worst_stop.traced, 1);
-	if (__sync_fetch_and_add(&proxy_running, -1) == 1)
+	if (count_running(-1) == 1)
 		gap_since_ns = now;
 }
 
@@ -339,15 +375,14 @@ static __always_inline void keep_task(const struct account_cpu *cpu, __u32 numbe
 				      __u64 now)
 {
 	if (cpu->part != PART_idle && cpu->part != PART_proxy && cpu->key == key_of(task))
-		keep_burst(task, task->pid, number, cpu->part, cpu->since_ns, now);
+		keep_burst(task, READ(task, pid), number, cpu->part, cpu->since_ns, now);
 }
 
 /* Add the time and the burst of the task that ran until now. */
 static __always_inline void end_burst(struct account_cpu *cpu, __u32 number, struct account_task *entry,
 				      struct task_struct *task, __u64 now)
 {
-	/* volatile prevents the compiler from merging two loads into one, which the BPF verifier would refuse */
-	__u32 policy = *(volatile unsigned int *)&task->policy;
+	__u32 policy = READ(task, policy);
 	__u64 length = now - cpu->since_ns;
 	struct account_burst *burst;
 
@@ -357,7 +392,7 @@ static __always_inline void end_burst(struct account_cpu *cpu, __u32 number, str
 		entry->longest_ns = length;
 		/* if the task became real-time during this burst, use the policy that it had at the burst's start */
 		entry->longest_policy = is_realtime(policy) ? policy : entry->policy;
-		entry->nice = task->static_prio - NICE_0_PRIO;
+		entry->nice = READ(task, static_prio) - NICE_0_PRIO;
 		entry->cpu = number;
 	}
 	if (!is_competitor(cpu->part) || length < ACCOUNT_BURST_NS)
@@ -377,10 +412,28 @@ static __always_inline void begin_burst(struct account_cpu *cpu, struct account_
 	cpu->net_ns = 0;
 }
 
+#ifdef BEFORE_LINUX_5_18
+static __always_inline __u32 state_of(struct task_struct *task)
+{
+	struct task_struct___since_5_14 *newer = (void *)task;
+
+	if (bpf_core_field_exists(newer->__state))
+		return BPF_CORE_READ(newer, __state);
+	return BPF_CORE_READ((struct task_struct___before_5_14 *)task, state);
+}
+#endif
+
 SEC("tp_btf/sched_switch")
+#ifdef BEFORE_LINUX_5_18
+int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
+#else
 int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next,
 	     unsigned int prev_state)
+#endif
 {
+#ifdef BEFORE_LINUX_5_18
+	__u32 prev_state = state_of(prev);
+#endif
 	__u32 number = bpf_get_smp_processor_id();
 	struct account_cpu *cpu = cpu_state(number);
 	struct account_task *entry;
@@ -415,7 +468,7 @@ static __always_inline int woken(struct task_struct *task)
 		return 0;
 	entry = entry_of(task);
 	if (entry && !entry->waiting_ns)
-		begin_wait(entry, task->wake_cpu, bpf_ktime_get_ns());
+		begin_wait(entry, READ(task, wake_cpu), bpf_ktime_get_ns());
 	return 0;
 }
 
@@ -494,7 +547,11 @@ int settle(void *context)
 {
 	__u32 number = bpf_get_smp_processor_id();
 	struct account_cpu *cpu = &cpus[number & (ACCOUNT_CPUS - 1)];
+#ifdef BEFORE_LINUX_5_18
+	struct task_struct *task = (void *)bpf_get_current_task();
+#else
 	struct task_struct *task = bpf_get_current_task_btf();
+#endif
 	__u64 now = bpf_ktime_get_ns(), key;
 	struct account_task *entry;
 
@@ -502,7 +559,7 @@ int settle(void *context)
 		entry = entry_of(task);
 		begin_burst(cpu, entry, task, now);
 		if (cpu->part == PART_proxy)
-			__sync_fetch_and_add(&proxy_running, 1);
+			count_running(1);
 		else if (!gap_since_ns)
 			gap_since_ns = now;
 		cpu->charged_ns = now;

@@ -22,7 +22,7 @@ from sipsched.plan.documents import read_yaml, shorten, tidy
 Kind = TypeVar("Kind")
 
 Name = Annotated[str, Meta(min_length=1)]
-Mode = Annotated[
+ModeName = Annotated[
     str,
     Meta(
         # A name becomes the name of a folder, whose length the file system limits.
@@ -71,12 +71,42 @@ def read_named(kind: type[Kind], what: str, name: str, folder: Path) -> Kind:
     StableError
         The file does not exist, and the message lists the existing files. For other reasons, see `read_file`.
     """
+    return read(kind, document_named(what, name, folder), str(folder / f"{name}.yaml"))
+
+
+def document_named(what: str, name: str, folder: Path, above: tuple[str, ...] = ()) -> Any:
+    """Return the content of `<folder>/<name>.yaml`, completed by the file that its key `based_on` names.
+
+    A file has all keys of the file that it is based on, except for the keys that it gives itself. Mappings are
+    completed key by key; every other value is replaced.
+
+    Parameters
+    ----------
+    above
+        Names of the files that are based on this file, to detect a circle.
+
+    Raises
+    ------
+    StableError
+        A file does not exist, is not strict YAML, or is based on itself.
+    """
     path = folder / f"{name}.yaml"
     if not path.is_file():
         known = ", ".join(sorted(file.stem for file in folder.glob("*.yaml")))
         raise StableError(f"{what} '{name}': no file {path}; there are: {known}")
-    content: Kind = read_file(kind, path)
-    return content
+    document = tidy(read_yaml(path), str(path), empty=False)
+    base = document.get("based_on") if isinstance(document, dict) else None
+    if not isinstance(base, str):
+        return document
+    if base in (*above, name):
+        raise StableError(f"{path}: based_on: '{base}' is based on this file; remove one of both")
+    return _completed(document_named(what, base, folder, (*above, name)), document)
+
+
+def _completed(base: Any, change: Any) -> Any:
+    if not (isinstance(base, dict) and isinstance(change, dict)):
+        return change
+    return base | {key: _completed(base.get(key), value) for key, value in change.items()}
 
 
 def read_file(hint: Any, path: Path) -> Any:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from sipsched.errors import StableError
 from sipsched.paths import PROJECT_ROOT
-from sipsched.testbed import places
+from sipsched.testbed import debian, places
 from sipsched.testbed.inventory import native_folder
 from sipsched.testbed.requirements import NATIVE_PARTS, PACKAGES, native_sources
 
@@ -147,36 +147,6 @@ def kernel_release(content: bytes, name: str) -> str:
     return content[start : content.index(b"\0", start)].split()[0].decode("ascii", "replace")
 
 
-def debian_sources(index_targets: str, suite: str) -> list[str]:
-    """Return the package sources of a Debian release, with the servers that this machine uses.
-
-    Parameters
-    ----------
-    index_targets
-        Output of the command `apt-get indextargets`.
-    suite
-        Code name of the release, which can differ from the release of this machine.
-
-    Returns
-    -------
-    list of str
-        Lines of a sources.list file; empty if apt knows no Debian source.
-    """
-    lines: dict[str, None] = {}
-    for stanza in index_targets.split("\n\n"):
-        fields = dict(re.findall(r"^([A-Za-z-]+): (.*)$", stanza, re.MULTILINE))
-        if fields.get("Created-By") != "Packages" or fields.get("Component") != "main":
-            continue
-        uri, signed_by = fields.get("Repo-URI", ""), fields.get("Signed-By", "")
-        options = f"[signed-by={signed_by}] " if signed_by.startswith("/") else ""
-        ending = {"Debian": "", "Debian-Security": "-security"}.get(fields.get("Label", ""))
-        # The suites -updates and -backports also have the label Debian. So they are excluded by their code names.
-        plain = "-" not in fields.get("Codename", "-").removesuffix("-security")
-        if fields.get("Origin") == "Debian" and ending is not None and plain:
-            lines[f"deb {options}{uri} {suite}{ending} main"] = None
-    return list(lines)
-
-
 def unpack_kernel(content: bytes) -> bytes | None:
     """Return the decompressed kernel (vmlinux) in a bzImage, or None if the compression is unknown."""
     start, length = struct.unpack_from("<II", content, PAYLOAD)
@@ -302,16 +272,13 @@ class _Builder:
     def _install_root(self) -> None:
         sources = self.scratch / "sources.list"
         sources.write_text(self._sources(SUITE))
-        excluded = ("man", "locale", "doc", "info")
         self._run(
             [
                 # In a mount namespace, the mounts of /proc, /sys and /dev disappear when mmdebstrap is killed.
                 *("unshare", "--mount"),
-                *("mmdebstrap", "--quiet", "--mode=root", "--variant=minbase"),
+                "mmdebstrap",
                 f"--include={','.join(_packages())}",
-                *('--aptopt=Apt::Install-Recommends "false"', '--aptopt=Acquire::Languages "none"'),
-                *self._network_options(),
-                *(f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in excluded),
+                *debian.mmdebstrap_options(self._run(["apt-config", "dump"])),
                 *(SUITE, str(self.root), str(sources)),
             ]
         )
@@ -322,19 +289,13 @@ class _Builder:
         (self.root / "sbin/sipsched-init").chmod(0o755)
 
     def _sources(self, suite: str) -> str:
-        lines = debian_sources(self._run(["apt-get", "indextargets"]), suite)
+        lines = debian.sources(self._run(["apt-get", "indextargets"]), suite)
         if not lines:
             raise StableError(
                 "image build failed: apt on this machine knows no Debian package source; "
                 "run: apt-get update"
             )
         return "".join(f"{line}\n" for line in lines)
-
-    def _network_options(self) -> list[str]:
-        """Return the settings by which this machine's apt reaches its sources, since mmdebstrap does not read them."""
-        dump = self._run(["apt-config", "dump"])
-        lines = [line for line in dump.splitlines() if re.match(r"Acquire::https?::", line)]
-        return [f"--aptopt={line}" for line in lines]
 
     def _add_modules(self, release: str) -> None:
         modules = self.scratch / "kernel/lib/modules"

@@ -29,7 +29,7 @@ from sipsched.testbed.patience import Patience
 from sipsched.testbed.virtual_clock import (
     CLOCK_OPTIONS,
     STANDSTILL_S,
-    Progress,
+    StandstillCheck,
     built,
     qemu_command,
     qemu_version,
@@ -78,7 +78,7 @@ class VirtualTestbed(GuestTestbed):
         return Patience(self._clock(), 2 * STANDSTILL_S)
 
     def _clock(self) -> Callable[[], float]:
-        return Progress(self.state).now
+        return StandstillCheck(self.state).now
 
     def _machine(self, testbed: Testbed) -> VirtualGuest:
         if testbed.virtual is None:

@@ -208,7 +208,7 @@ def read_statistics(state: Path) -> Statistics | None:
     return Statistics(*STATISTICS.unpack(content)[1:])
 
 
-class Progress:
+class StandstillCheck:
     """A check that the virtual clock of a guest still advances."""
 
     def __init__(self, state: Path) -> None:
@@ -296,9 +296,9 @@ def _boot(clock: VirtualClock, cores: int, kernel: Path) -> tuple[SelfTest, Stat
                 stderr=subprocess.STDOUT,
             )
             try:
-                progress = Progress(state)
+                clock_check = StandstillCheck(state)
                 while qemu.poll() is None:
-                    progress.check()
+                    clock_check.check()
                     time.sleep(0.1)
             finally:
                 qemu.kill()

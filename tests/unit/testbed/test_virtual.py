@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from helpers import values_of
 
 from sipsched.errors import LostError, StableError
 from sipsched.paths import TESTBEDS
@@ -24,10 +25,6 @@ def command() -> list[str]:
     return virtual.guest_command(TESTBED, TESTBED.virtual, image, Path("/lib"), Path("/state"))
 
 
-def after(argv: list[str], option: str) -> list[str]:
-    return [value for name, value in itertools.pairwise(argv) if name == option]
-
-
 def copied(folder: Path, **changes: Any) -> Testbed:
     """Load a copy of the testbed's file with other keys of its guest."""
     document = yaml.safe_load((TESTBEDS / "virtual.yaml").read_text())
@@ -39,16 +36,16 @@ def copied(folder: Path, **changes: Any) -> Testbed:
 def test_the_command_line_has_the_clock_and_one_closed_card_per_host() -> None:
     argv = command()
     assert argv[:5] == ["chrt", "--idle", "0", "env", "LD_PRELOAD=/lib/libsipvirtual.so"]
-    (plugin,) = after(argv, "-plugin")
+    (plugin,) = values_of(argv, "-plugin")
     assert {"mips=7000.0", "quantum_ns=5000", "idle_rate=1.0"} < set(plugin.split(","))
-    assert after(argv, "-smp") == ["8,sockets=1,cores=8,threads=1"]
-    assert "tsc_early_khz=1000000" in after(argv, "-append")[0].split()
-    cards = after(argv, "-netdev")
+    assert values_of(argv, "-smp") == ["8,sockets=1,cores=8,threads=1"]
+    assert "tsc_early_khz=1000000" in values_of(argv, "-append")[0].split()
+    cards = values_of(argv, "-netdev")
     assert len(cards) == 3
     for card, host in zip(cards, TESTBED.hosts, strict=True):
         assert f"hostfwd=tcp:127.0.0.1:{host.port}-10.0.2.15:22" in card.split(",")
         assert "restrict=on" in card.split(",")
-    assert sum("virtio-net-pci" in device for device in after(argv, "-device")) == 3
+    assert sum("virtio-net-pci" in device for device in values_of(argv, "-device")) == 3
 
 
 def test_each_role_has_its_own_port_and_cpus() -> None:
@@ -149,7 +146,7 @@ def test_a_wait_for_a_guest_that_hangs_ends(
     monkeypatch.setattr("time.monotonic", lambda: float(next(real_s)))
     counters = virtual_clock.STATISTICS.pack(virtual_clock.STATISTICS_MAGIC, 7 * 10**9, *[0] * 7)
     virtual_clock.statistics_file(tmp_path).write_bytes(counters)
-    clock = virtual_clock.Progress(tmp_path)
+    clock = virtual_clock.StandstillCheck(tmp_path)
     assert clock.now() == 7.0
     with pytest.raises(LostError, match="stood still"):
         Patience(clock.now).wait(lambda step_s: False, 8.0)

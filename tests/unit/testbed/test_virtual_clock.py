@@ -147,7 +147,7 @@ def test_another_qemu_is_refused(monkeypatch: Any) -> None:
 def test_a_clock_that_stands_still_is_an_error(tmp_path: Path, monkeypatch: Any) -> None:
     real_s = [0.0]
     monkeypatch.setattr("time.monotonic", lambda: real_s[0])
-    progress = virtual_clock.Progress(tmp_path)
+    progress = virtual_clock.StandstillCheck(tmp_path)
     numbers = range(len(dataclasses.fields(virtual_clock.Statistics)))
     for quanta in (1, 2):
         content = virtual_clock.STATISTICS.pack(

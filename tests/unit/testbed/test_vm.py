@@ -2,7 +2,6 @@
 
 import dataclasses
 import gzip
-import itertools
 import os
 import re
 import struct
@@ -11,10 +10,11 @@ from typing import Any
 
 import pytest
 import yaml
+from helpers import values_of
 
 from sipsched.errors import StableError
 from sipsched.paths import PROJECT_ROOT
-from sipsched.testbed import guest_image, vm
+from sipsched.testbed import debian, guest_image, vm
 from sipsched.testbed.guest import QEMU
 from sipsched.testbed.inventory import load_testbed
 
@@ -28,28 +28,24 @@ def command(accelerator: str = "tcg", **changes: Any) -> list[str]:
     return vm.qemu_command(changed, IMAGE, Path("/state"), accelerator)
 
 
-def after(argv: list[str], option: str) -> list[str]:
-    return [value for name, value in itertools.pairwise(argv) if name == option]
-
-
 def test_the_command_line_of_the_guest() -> None:
     argv = command()
     assert argv[0] == QEMU
-    assert after(argv, "-smp") == ["8,sockets=2,cores=4,threads=1"]
-    assert after(argv, "-kernel") == ["/images/6.1-abc/vmlinuz"]
-    assert after(argv, "-accel") == ["tcg,thread=single"]
-    assert "tsc=reliable" in after(argv, "-append")[0]
+    assert values_of(argv, "-smp") == ["8,sockets=2,cores=4,threads=1"]
+    assert values_of(argv, "-kernel") == ["/images/6.1-abc/vmlinuz"]
+    assert values_of(argv, "-accel") == ["tcg,thread=single"]
+    assert "tsc=reliable" in values_of(argv, "-append")[0]
     # QEMU must open the image read-only
-    root, seed = after(argv, "-drive")
+    root, seed = values_of(argv, "-drive")
     assert "snapshot=on" in root and "readonly=on" in seed
-    assert "nvme,drive=root,serial=root" in after(argv, "-device")
+    assert "nvme,drive=root,serial=root" in values_of(argv, "-device")
     kvm = command("kvm")
-    assert (after(kvm, "-accel"), after(kvm, "-cpu")) == (["kvm"], ["host"])
-    assert "tsc=reliable" not in after(kvm, "-append")[0]
+    assert (values_of(kvm, "-accel"), values_of(kvm, "-cpu")) == (["kvm"], ["host"])
+    assert "tsc=reliable" not in values_of(kvm, "-append")[0]
     # a kernel that is not from Debian uses virtio disks
     own = command(kernel="/a/bzImage")
-    assert "virtio-blk-pci,drive=root,serial=root" in after(own, "-device")
-    assert {"root=/dev/vda", "seed=/dev/vdb"} < set(after(own, "-append")[0].split())
+    assert "virtio-blk-pci,drive=root,serial=root" in values_of(own, "-device")
+    assert {"root=/dev/vda", "seed=/dev/vdb"} < set(values_of(own, "-append")[0].split())
     assert command(host_cpus=(2, 3))[:4] == ["taskset", "--cpu-list", "2,3", QEMU]
 
 
@@ -129,11 +125,11 @@ def test_package_sources_are_the_servers_of_this_machine() -> None:
             target("http://vendor.example/", "bookworm", "Vendor", origin="Vendor"),
         ]
     )
-    assert guest_image.debian_sources(listing, "bullseye") == [
+    assert debian.sources(listing, "bullseye") == [
         "deb http://mirror.example/debian/ bullseye main",
         "deb http://mirror.example/security/ bullseye-security main",
     ]
-    assert guest_image.debian_sources("", "bookworm") == []
+    assert debian.sources("", "bookworm") == []
 
 
 def test_a_failed_build_quotes_its_log_and_leaves_no_image(
