@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from helpers import Measure, build_native
 from sipsched.measure import acquisition
 from sipsched.plan import config
 from sipsched.plan.run import Run
+from sipsched.plan.sut import Sut
 from sipsched.testbed import local, provision, vm
 from sipsched.testbed.inventory import Testbed, load_testbed
 from sipsched.validity.rules import SHARED_MACHINE, Limits
@@ -76,6 +77,7 @@ def measure(campaign: config.Config, testbed: Testbed, tmp_path: Path) -> Measur
         cores: int = 1,
         mode_s: float = 4.0,
         washout_s: float | str = "auto",
+        suts: Mapping[str, Sut] | None = None,
         **load: Any,
     ) -> Path:
         tolerant = dict.fromkeys(() if timing else SHARED_MACHINE, Limits(math.inf, math.inf))
@@ -85,6 +87,7 @@ def measure(campaign: config.Config, testbed: Testbed, tmp_path: Path) -> Measur
             load=dataclasses.replace(campaign.load, **load),
             crossover=dataclasses.replace(campaign.crossover, mode_s=mode_s, washout_s=washout_s),
             validity={**campaign.validity, **tolerant},
+            suts=suts or campaign.suts,
         )
         run = Run(bed.name, sut, mode, cores, threads, cps, rep)
         return acquisition.measure(run, settings, bed, tmp_path / "raw")

@@ -8,9 +8,8 @@ import time
 from pathlib import Path
 
 import pytest
-import yaml
 from faults.checks import make_project
-from helpers import LOAD, pids, wait_for
+from helpers import LOAD, change_study, pids, wait_for
 
 from sipsched.plan.config import load_config
 from sipsched.records.record import failed_attempts, is_recorded
@@ -22,9 +21,7 @@ pytestmark = pytest.mark.live
 
 def test_disturbed_run_is_repeated_after_the_others(testbed: Testbed, tmp_path: Path) -> None:
     path = make_project(tmp_path, duration_s=2, warmup_s=0.5)
-    document = yaml.safe_load(path.read_text())
-    document["studies"]["load_sweep"] |= {"cps": [100], "threads": [2], "repetitions": 3}
-    path.write_text(yaml.safe_dump(document))
+    change_study(tmp_path, cps=[100], threads=[2], repetitions=3)
     config = load_config(path)
     runs = config.runs()
     with subprocess.Popen(

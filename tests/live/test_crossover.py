@@ -3,8 +3,11 @@
 import json
 import os
 import re
+import shutil
 import signal
+import subprocess
 from collections import Counter
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
@@ -16,10 +19,11 @@ from sipsched.errors import StableError
 from sipsched.files import read_zstd
 from sipsched.measure.generator import CALLS_HEADER, read_calls
 from sipsched.paths import PROJECT_ROOT
+from sipsched.plan.config import Config
 from sipsched.records import windows
 from sipsched.records.messages import messages_from_record, write_messages
 from sipsched.records.switch_log import WindowsDocument, read_windows
-from sipsched.testbed.inventory import Testbed
+from sipsched.testbed.inventory import Testbed, release_root
 
 COMPARISON = "default,default+min_granularity_ns=100000"
 
@@ -107,6 +111,46 @@ def test_each_window_reaches_its_instance(measure: Measure, tmp_path: Path) -> N
     found = windows.windows_from_record(tmp_path / "messages.nc", record)
     off = found["messages"].isel(washout=0) - found["datagrams"].isel(washout=0)
     assert float(abs(off).max()) < 0.3 * float(found["messages"].isel(washout=0).min())
+
+
+COPY_PROXY = """\
+set -eu
+root=$1
+mkdir -p "$root/proc" "$root/dev"
+kamailio=$(readlink -f "$(command -v kamailio)")
+modules=$(find /usr/lib -type d -path '*/kamailio/modules')
+for file in "$kamailio" /bin/sh /bin/mkdir "$modules"/*.so; do
+    echo "$file"
+    ldd "$file" | grep -o '/[^ ]*' || true
+done | sort -u | xargs cp --parents --dereference --target-directory "$root"
+"""
+"""Shell script that copies Kamailio, its modules and their libraries into a root file system."""
+
+
+def test_a_proxy_of_another_root_file_system_is_compared(
+    measure: Measure, testbed: Testbed, campaign: Config
+) -> None:
+    release = "testrelease"
+    root = Path(release_root(testbed.workdir, release))
+    other = replace(campaign.sut("kamailio-udp"), name="other", release=release)
+    suts = {**campaign.suts, "other": other}
+    with pytest.raises(StableError, match="run: fab provision --release=testrelease"):
+        measure(mode="default,default+sut=other", cps=200, threads=2, suts=suts)
+    try:
+        subprocess.run(["sh", "-c", COPY_PROXY, "sh", str(root)], check=True)
+        record = measure(mode="default,default+sut=other", cps=200, threads=2, suts=suts)
+    finally:
+        shutil.rmtree(root)
+    run = run_json(record)
+    assert [one["sut"] for one in run["crossover"]["instances"]] == [
+        "kamailio-udp",
+        "other",
+        "kamailio-udp",
+    ]
+    versions = run["hosts"]["sps"]["versions"]
+    assert versions["kamailio-udp"] == versions["other"] != ""
+    assert run["generator"]["calls_completed"] == run["generator"]["calls_created"]
+    assert run["probe"]["unmatched"] == run["probe"]["lost"] == 0
 
 
 def test_an_instance_that_ends_is_named(testbed: Testbed, tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ from sipsched.records.cpu_report import Account, AccountReport, Competitor, CpuP
 from sipsched.records.probe_report import ProbeReport
 from sipsched.records.switch_log import Competed
 from sipsched.records.trace import Trace
-from sipsched.testbed.host import Host, Process
+from sipsched.testbed.host import Process
+from sipsched.testbed.session import Hosts
 
 PROGRAM = "sipaccount"
 MOST_COMPETITORS = 5
@@ -83,8 +84,7 @@ class CpuAccount:
 
     def __init__(
         self,
-        sps: Host,
-        hosts: Sequence[Host],
+        hosts: Hosts,
         proxy: Sequence[Process],
         cpus: Sequence[int],
         limit_s: float,
@@ -93,7 +93,8 @@ class CpuAccount:
         with_bursts: bool = False,
         planned: Competitors | None = None,
     ) -> None:
-        self._sps, self._hosts, self._proxy, self._sampled = sps, hosts, proxy, sampled
+        sps = hosts.sps
+        self._sps, self._hosts, self._proxy, self._sampled = sps, hosts.all, proxy, sampled
         self._bursts = sps.workdir / f"{PROGRAM}.bursts" if with_bursts else None
         self._planned = planned
         self._cpus, self._program = cpus, ReportingProgram(sps, "probe", PROGRAM, limit_s)

@@ -213,8 +213,7 @@ class _Acquisition:
             modes,
             design,
             serving.first_call_ns("uac", self.arrivals),
-            ports=len(modes.instances.started),
-            over_tcp=serving.sut.over_tcp,
+            serving.sut.over_tcp,
         )
 
     def _mark(self, name: str) -> None:

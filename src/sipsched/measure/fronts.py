@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sipsched.measure.counting import read_report
-from sipsched.measure.proxy import MANY_FILES, Proxy
+from sipsched.measure.proxy import MANY_FILES, Proxy, in_root
 from sipsched.measure.templates import render
 from sipsched.plan.sut import Sut
 from sipsched.records.conversion import as_part
@@ -110,7 +110,8 @@ class Front:
         lines = (f"1 sip:{one}\n" for one in self._instances)
         sps.put_text("".join(lines), folder / "instances")
         sps.put_text(config, folder / "front.cfg")
-        return self._proxy.front_command(self._sut, folder / "front.cfg", folder)
+        command = self._proxy.front_command(self._sut, folder / "front.cfg", folder)
+        return [*in_root(self._sut, sps), *command]
 
     def _render(self) -> str:
         return render(

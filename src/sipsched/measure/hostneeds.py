@@ -70,7 +70,9 @@ class HostNeeds:
         host.stop_strays()
         own: tuple[str, ...] = ()
         if host.spec.role == "sps":
-            own = (self.proxy.program, *(self.proxy.programs if self.sut.over_tcp else ()))
+            for sut in dict.fromkeys(sut for sut, _ in self.proxies):
+                self.proxy.require(sut, host)
+            own = self.proxy.programs if self.sut.over_tcp else ()
         host.require_programs((*own, *HOST_PROGRAMS))
         if host.spec.role == "sps":
             check_memory(host, self.proxies, self.point.cores)

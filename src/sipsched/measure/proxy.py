@@ -11,7 +11,7 @@ from sipsched.files import parse_json
 from sipsched.measure.templates import render
 from sipsched.plan.sut import Sut
 from sipsched.testbed.host import Host
-from sipsched.testbed.inventory import HostSpec, Testbed
+from sipsched.testbed.inventory import HostSpec, Testbed, release_root
 from sipsched.validity.ledger import Tally
 
 ALLOCATION_FAILURE = (
@@ -43,6 +43,21 @@ done
 wait
 """
 """Shell script that starts several commands. If one ends, the others continue."""
+IN_ROOT = """\
+exec unshare --mount --propagation private sh -c '
+    root=$1 work=$2
+    shift 2
+    mkdir -p "$root$work" &&
+        mount --bind "$work" "$root$work" &&
+        mount --rbind /proc "$root/proc" &&
+        mount --rbind /dev "$root/dev" &&
+        exec chroot "$root" "$@"
+' sh "$@"
+"""
+"""Shell script that becomes a program in a root file system. The program sees the working folder of the run.
+
+The mounts belong to the program and its children alone, so they end with it.
+"""
 LOG_BYTES = 512 * 1024
 SHORTENED = """\
 size=$(stat -c %s "$1") || exit 0
@@ -138,7 +153,33 @@ class Proxy:
             "package": sut.package_memory_mib,
             "manager": sut.memory_manager,
         }
-        return [self.program, *(option.format(**values) for option in self.options)]
+        return [self.file(sut), *(option.format(**values) for option in self.options)]
+
+    def file(self, sut: Sut) -> str:
+        """Return the path or the name of the program's file, as it is known where the SUT's programs run."""
+        return sut.program or self.program
+
+    def version_argv(self, sut: Sut, sps: Host) -> list[str]:
+        """Return the command line that prints the version of the SUT's program."""
+        return [*in_root(sut, sps), self.file(sut), self.version_option]
+
+    def require(self, sut: Sut, sps: Host) -> None:
+        """Check that the SPS has the SUT's program.
+
+        Raises
+        ------
+        StableError
+            The program or the root file system of the SUT's release is missing. The message names the remedy.
+        """
+        if not sut.release:
+            sps.require_programs([self.file(sut)])
+            return
+        file = release_root(sps.base, sut.release) / "usr" / "sbin" / self.program
+        if sps.run(["test", "-x", str(file)], check=False).exit_code != 0:
+            raise StableError(
+                f"host {sps.spec}: SUT {sut.name} needs {file}, which does not exist; run: "
+                f"fab provision --release={sut.release}, with the option --testbed for another testbed"
+            )
 
     def messages(self, sps: Host, folder: PurePosixPath, sut: Sut, threads: int) -> Tally | None:
         """Return the messages that all instances have counted since their start; None over UDP."""
@@ -146,6 +187,13 @@ class Proxy:
             return None
         folders = instance_folders(sut, folder, threads)
         return sum((self.count_messages(sps, one, sut) for one in folders), Tally(0, 0))
+
+
+def in_root(sut: Sut, sps: Host) -> list[str]:
+    """Return the prefix of commands that run in the root file system of the SUT's release; empty without a release."""
+    if not sut.release:
+        return []
+    return ["sh", "-c", IN_ROOT, "sh", str(release_root(sps.base, sut.release)), str(sps.workdir)]
 
 
 def together(commands: Sequence[Sequence[str]]) -> list[str]:

@@ -23,7 +23,7 @@ from sipsched.measure.hoststate import COUNTER_FILES, clock_offset_s, describe, 
 from sipsched.measure.observed import CpuTime, Observed, WarmUp
 from sipsched.measure.probe import Probe
 from sipsched.measure.probing import Probing
-from sipsched.measure.proxy import find_proxy, shortened_log, together
+from sipsched.measure.proxy import find_proxy, in_root, shortened_log, together
 from sipsched.measure.shards import Shards
 from sipsched.measure.tuning import Tuned, task_prefix
 from sipsched.plan.config import Config
@@ -157,8 +157,7 @@ class Serving:
     def account(self, *, sampled: bool = False, with_bursts: bool = False) -> CpuAccount:
         """Return an account of the SPS's CPU time that has not started to count. Call `start` first."""
         return CpuAccount(
-            self.hosts.sps,
-            self.hosts.all,
+            self.hosts,
             self.processes,
             self.cpus,
             self._limit_s,
@@ -228,7 +227,8 @@ class Serving:
         sps.run(["mkdir", "-p", str(folder)])
         sps.put_text(text, folder / "proxy.cfg")
         self._record.write(f"proxy-{number}.cfg" if number else "proxy.cfg", text)
-        return self.proxy.command(sut, folder / "proxy.cfg", folder, threads, sps.spec)
+        command = self.proxy.command(sut, folder / "proxy.cfg", folder, threads, sps.spec)
+        return [*in_root(sut, sps), *command]
 
     def warm_up(self, cps: int, seed: int) -> WarmUp:
         """Offer at least one call without measuring, and check that calls complete.
@@ -292,12 +292,11 @@ class Serving:
         cpu_before = self._cpu_ns()
         started = time.time()
         with ExitStack() as stack:
-            stack.enter_context(self._competitors.running())
-            for context in during:
+            for context in (self._competitors.running(), *during):
                 stack.enter_context(context)
             statistics = self._offer(label, arrivals)
         ended = time.time()
-        uas_no_ports = self._silence()
+        uas_counters = self._silence()
         self._expect_alive(members, statistics)
         used = self._cpu_ns() - cpu_before
         messages = self._proxy_messages()
@@ -309,21 +308,17 @@ class Serving:
         served = self.generator.served(self.hosts.uas)
         proxy = self._proxy_report(used, served)
         after, clocks_after = self._counters(), self.on_each(clock_offset_s)
-        counters = {
-            host.spec.role: {"before": first, "after": last}
-            for host, first, last in zip(self.hosts.all, before, after, strict=True)
-        }
-        steps = [abs(last - first) for first, last in zip(clocks, clocks_after, strict=True)]
+        counters = {role: {"before": before[role], "after": after[role]} for role in before}
         return Observed(
             started=started,
             ended=ended,
             statistics=statistics,
             counters=counters,
             ledger=self._ledger(counters, statistics, served, messages),
-            no_ports=(statistics.no_ports or 0)
-            + no_ports(counters["sps"]["before"], counters["sps"]["after"])
-            + no_ports(counters["uas"]["before"], uas_no_ports),
-            clock_step_s=max(steps),
+            no_ports=_no_ports(counters, statistics, uas_counters),
+            clock_step_s=max(
+                abs(last - first) for first, last in zip(clocks, clocks_after, strict=True)
+            ),
             proxy=proxy,
             served=served,
             connections_made=self._connections_made,
@@ -447,9 +442,10 @@ class Serving:
             f"its log is {log_name}: {last}"
         )
 
-    def _counters(self) -> list[dict[str, str]]:
-        """Read the counters of each host, as a mapping from the path to the text of each file."""
-        return self.on_each(lambda host: read_files(host, COUNTER_FILES))
+    def _counters(self) -> dict[str, dict[str, str]]:
+        """Read the counters of the hosts, by role, as a mapping from the path to the text of each file."""
+        files = self.on_each(lambda host: read_files(host, COUNTER_FILES))
+        return {host.spec.role: read for host, read in zip(self.hosts.all, files, strict=True)}
 
     def describe(self) -> HostReports:
         """Return the descriptions of all hosts."""
@@ -533,10 +529,23 @@ class Serving:
 
     def _describe(self, host: Host) -> HostReport:
         if host.spec.role == "sps":
-            versions = {self.proxy.program: [self.proxy.program, self.proxy.version_option]}
+            # Without another program, the name of the record's only version is the program's.
+            suts = dict.fromkeys(sut for sut, _ in self._instances)
+            versions = {
+                sut.name if len(suts) > 1 else self.proxy.program: self.proxy.version_argv(
+                    sut, host
+                )
+                for sut in suts
+            }
         else:
             versions = {"sipload": self.generator.version_argv(host)}
         return describe(host, versions)
+
+
+def _no_ports(counters: Snapshots, statistics: CallStatistics, uas: Mapping[str, str]) -> int:
+    """Count the datagrams that reached a host on a port without a socket. `uas` was read before the UAS stopped."""
+    at_sps = no_ports(counters["sps"]["before"], counters["sps"]["after"])
+    return (statistics.no_ports or 0) + at_sps + no_ports(counters["uas"]["before"], uas)
 
 
 def _receive_buffer(sockets: str) -> int | None:

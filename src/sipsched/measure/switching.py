@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from sipsched.errors import StableError, TransientError
 from sipsched.files import parse_json
@@ -130,49 +130,29 @@ def playable(comparison: str, compiled: Sequence[Tuned], instances: Instances) -
     return Playable(modes, refused, same, replace(instances, of_mode=numbers))
 
 
+@dataclass
 class Switcher:
     """One execution of `switcher` on the SPS.
 
-    Parameters
+    Attributes
     ----------
     proxy, program
         The process group of the proxy, and the name of its programs. The switcher switches every task of these
         programs.
     first_ns
         Time in ns from the beginning of the schedule to its first call.
-    ports
-        Number of consecutive ports of the proxy's instances.
-
-    Attributes
-    ----------
     log
         The log of the switches, after `running`.
     """
 
-    log: SwitchLog
-
-    def __init__(
-        self,
-        sps: Host,
-        proxy: Process,
-        program: str,
-        modes: Playable,
-        design: Design,
-        first_ns: int,
-        *,
-        ports: int = 1,
-        over_tcp: bool = False,
-    ) -> None:
-        self._sps = sps
-        self._proxy = proxy
-        self._program = program
-        self._playable = modes
-        self._modes = modes.modes
-        self._design = design
-        self._first_ns = first_ns
-        self._ports = ports
-        self._over_tcp = over_tcp
-        self._cpus = tuple(cpu.number for cpu in modes.modes[0].layout.cpus)
+    sps: Host
+    proxy: Process
+    program: str
+    playable: Playable
+    design: Design
+    first_ns: int
+    over_tcp: bool = False
+    log: SwitchLog = field(init=False)
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -185,25 +165,32 @@ class Switcher:
         TransientError
             The program `switcher` wrote no log.
         """
-        sps, folder = self._sps, self._sps.workdir
+        sps, folder = self.sps, self.sps.workdir
         plan, log_file = folder / "windows.plan", folder / "windows.json"
         sps.put_text(self._plan(), plan)
         sps.run(["rm", "-f", str(log_file)])
-        tasks = sps.shell(TASKS, self._proxy.pid_file, self._program).stdout.split()
+        tasks = sps.shell(TASKS, self.proxy.pid_file, self.program).stdout.split()
         cpus = ",".join(map(str, self._cpus))
         argv = [
             *(str(native_folder(sps.base, "scheduler") / "switcher"), "run"),
             *("--plan", str(plan), "--log", str(log_file), "--fifo", str(FIFO_PRIORITY)),
-            *("--port", str(sps.spec.sip_port), "--ports", str(self._ports), "--cpus", cpus),
-            *(("--tcp",) if self._over_tcp else ()),
+            *(
+                "--port",
+                str(sps.spec.sip_port),
+                "--ports",
+                str(len(self.playable.instances.started)),
+                "--cpus",
+                cpus,
+            ),
+            *(("--tcp",) if self.over_tcp else ()),
             *(
                 ("--probe-control", str(folder / CONTROL_SOCKET))
-                if self._playable.stills_probe
+                if self.playable.stills_probe
                 else ()
             ),
             *tasks,
         ]
-        limit_s = self._design.end_ns / 1e9 + 60
+        limit_s = self.design.end_ns / 1e9 + 60
         process = sps.start("switcher", argv, cpus=sps.spec.helper_cpus, limit_s=limit_s)
         ready = sps.wait_while_running(
             process,
@@ -237,20 +224,26 @@ class Switcher:
         competed
             The competitors' CPU time on the SPS's CPUs; None if nothing counted it.
         """
-        return WindowsDocument(self._design, self._cpus, steal_share, self.log, competed)
+        return WindowsDocument(self.design, self._cpus, steal_share, self.log, competed)
+
+    @property
+    def _cpus(self) -> tuple[int, ...]:
+        return tuple(cpu.number for cpu in self.playable.modes[0].layout.cpus)
 
     def _plan(self) -> str:
         lines = [
-            *switch_lines([state.steps for state in self._modes], self._modes[0].kernel),
-            f"first {self._first_ns}",
+            *switch_lines(
+                [state.steps for state in self.playable.modes], self.playable.modes[0].kernel
+            ),
+            f"first {self.first_ns}",
             f"sample {SAMPLE_NS}",
-            *(f"window {window.start_ns} {window.mode}" for window in self._design.windows),
-            f"end {self._design.end_ns}",
+            *(f"window {window.start_ns} {window.mode}" for window in self.design.windows),
+            f"end {self.design.end_ns}",
         ]
         return "\n".join(lines) + "\n"
 
     def _said(self, process: Process) -> str:
-        return self._sps.run(["cat", str(process.log_file)], check=False).stdout.strip()
+        return self.sps.run(["cat", str(process.log_file)], check=False).stdout.strip()
 
 
 def speed_index(sps: Host) -> float:

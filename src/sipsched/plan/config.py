@@ -395,7 +395,7 @@ def _suts(file: Declared, what: str) -> dict[str, Sut]:
     for name, body in file.suts.items():
         whole = {**file.sut_defaults.get(str(body.get("proxy")), {}), **body}
         suts[name] = read(Sut, whole, f"{what}: suts.{name}", name=name)
-        _check_transport(suts[name], what)
+        _check_sut(suts[name], what)
     return suts
 
 
@@ -449,7 +449,8 @@ def _sharing(file: Declared, what: str) -> Sharing:
         raise StableError(
             f"{what}: aside: no twin is left to measure; remove one of them from aside"
         )
-    return Sharing(twins, aside, Path(file.records))
+    records = Path(file.records)
+    return Sharing(twins, aside, lambda path: (records / path).is_file())
 
 
 def _validity(declared: Mapping[str, DeclaredLimits], what: str) -> dict[str, Limits]:
@@ -474,8 +475,12 @@ def _validity(declared: Mapping[str, DeclaredLimits], what: str) -> dict[str, Li
     return limits
 
 
-def _check_transport(sut: Sut, what: str) -> None:
+def _check_sut(sut: Sut, what: str) -> None:
     where = f"{what}: suts.{sut.name}"
+    if sut.program and sut.release:
+        raise StableError(
+            f"{where}: program and release exclude each other; remove the one that is not meant"
+        )
     if (sut.transport, sut.deployment) not in DEPLOYMENTS:
         known = [name for transport, name in DEPLOYMENTS if transport == sut.transport]
         raise StableError(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from sipsched.plan.keys import Cores, Cps, Mode, Repetitions, Threads
+from sipsched.plan.keys import Cores, Cps, ModeName, Repetitions, Threads
 from sipsched.plan.loads import CROSSING, Capacity
 
 POINT_PATTERN = "{testbed}/{sut}/{mode}/cores~{cores}/threads~{threads}"
@@ -87,7 +87,7 @@ class Run:
 
     testbed: str
     sut: str
-    mode: Mode
+    mode: ModeName
     cores: Cores
     threads: Threads
     cps: Cps

@@ -1,7 +1,7 @@
 """The distribution of a study's runs among testbeds of the same hardware."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sipsched.paths import RUN_FILE
@@ -20,13 +20,13 @@ class Sharing:
         Names of the twins. If there are none, every testbed measures every run.
     aside
         Names of the twins that do not measure now. The other twins measure their blocks.
-    records
-        Folder of the records.
+    recorded
+        Reports whether a file of a record or of a search exists, from its path below the folder of records.
     """
 
     twins: tuple[str, ...] = ()
     aside: frozenset[str] = frozenset()
-    records: Path = Path("raw")
+    recorded: Callable[[Path], bool] = field(default=lambda _: False, compare=False)
 
     def concerns(self, testbed: str) -> bool:
         """Report whether a testbed shares its runs with another testbed."""
@@ -53,7 +53,7 @@ class Sharing:
         """
         wanted = tuple(paths)
         for name in self.twins:
-            if all((self.records / name / path / RUN_FILE).is_file() for path in wanted):
+            if all(self.recorded(Path(name, path, RUN_FILE)) for path in wanted):
                 return name
         return self._at_work[turn % len(self._at_work)]
 
@@ -66,7 +66,7 @@ class Sharing:
             Path of the search, relative to the folder of a testbed.
         """
         for name in self.twins:
-            if (self.records / name / path).is_file():
+            if self.recorded(Path(name, path)):
                 return name
         return self._at_work[0]
 

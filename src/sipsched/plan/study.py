@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from sipsched.plan.keys import Cores, Cps, Mode, Name, Repetitions, Threads
+from sipsched.plan.keys import Cores, Cps, ModeName, Name, Repetitions, Threads
 from sipsched.plan.loads import Capacity, Precision, SearchedLoads
 from sipsched.plan.run import NO_REPEATS, Crossings, Group, Point, Repeats, Run
 from sipsched.plan.sharing import UNSHARED, Sharing
@@ -196,7 +196,7 @@ class DeclaredLoads:
     """Loads around the load at which the drop rate passes its limit, as the configuration declares them."""
 
     around_crossing_of: Annotated[
-        Mode, Meta(description="The mode in which the crossing of pdr_limit is searched.")
+        ModeName, Meta(description="The mode in which the crossing of pdr_limit is searched.")
     ]
     step_cps: Annotated[Cps | None, Meta(description="Distance between loads, such as 200.")] = None
     steps: Annotated[
@@ -227,7 +227,7 @@ class DeclaredStudy:
 
     suts: Annotated[tuple[Name, ...], Meta(min_length=1, description="Names from suts.")]
     modes: Annotated[
-        tuple[Mode, ...],
+        tuple[ModeName, ...],
         Meta(
             min_length=1,
             description="Modes of config/modes.yaml, with overrides (enhanced+migration_cost_ns=500000). A run "

@@ -110,6 +110,20 @@ class Sut:
             "net.core.rmem_max and doubles it. Over TCP: the proxy's read buffer per connection (tcp_rd_buf_size).",
         ),
     ]
+    program: Annotated[
+        Annotated[str, Meta(pattern=r"\A(/[A-Za-z0-9_+][A-Za-z0-9._+-]*)+\Z")] | None,
+        Meta(
+            description="Path of the proxy's program on the SPS, such as /opt/kamailio/sbin/kamailio. Default: the "
+            "program of the SPS's own package."
+        ),
+    ] = None
+    release: Annotated[
+        Annotated[str, Meta(pattern=r"\A[a-z]+\Z")] | None,
+        Meta(
+            description="Another Debian release, such as trixie. The proxy is then the package of this release, in a "
+            "root file system of its own, which fab provision --release builds."
+        ),
+    ] = None
     probe: Annotated[
         ProbeChoice | None,
         Meta(

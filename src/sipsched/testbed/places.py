@@ -42,8 +42,9 @@ for folder; do
         refuse "$(find "$folder" -maxdepth 0 -printf '%p is %M of %u')"
     fi
     mkdir -p "$folder" || exit
-    # Skip images that are being built. They contain a whole system, and no program is run from them.
-    refuse "$(find "$folder" -xdev -name '*.partial' -prune -o \\
+    # Skip images that are being built, and root file systems of Debian releases. A whole system has links and files of
+    # other users. These users cannot reach them, because the folder above has mode 0700.
+    refuse "$(find "$folder" -xdev \\( -name '*.partial' -o -path "$folder/roots/*" \\) -prune -o \\
         \\( -type l -o ! -uid "$me" -o -perm /022 \\) -printf '%p is %M of %u' -quit)"
     mkdir -p "$folder/$inside" && chmod 700 "$folder" "$folder/$inside" || exit
 done

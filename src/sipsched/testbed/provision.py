@@ -2,17 +2,21 @@
 
 import hashlib
 import subprocess
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import PurePosixPath
 
 from sipsched.errors import StableError
-from sipsched.testbed import local, places
+from sipsched.testbed import debian, local, places
 from sipsched.testbed.host import Host
-from sipsched.testbed.inventory import Testbed, native_folder
+from sipsched.testbed.inventory import Testbed, native_folder, release_root
 from sipsched.testbed.requirements import (
     CONTROLLER_PACKAGES,
     GUEST_BUILD_PACKAGES,
     NATIVE_PARTS,
     PACKAGES,
+    PROXY_PACKAGES,
+    RELEASE_PACKAGES,
     TEST_PACKAGES,
     native_sources,
 )
@@ -53,7 +57,27 @@ echo "installed:$missing"
 """
 
 
-def provision(testbed: Testbed, *, tests: bool = False, say: Callable[[str], None] = print) -> None:
+BUILD_ROOT = """\
+set -eu
+root=$1 release=$2 sources=$3
+shift 3
+rm -rf --one-file-system "$root.partial"
+mkdir -p "$root.partial"
+chmod 755 "$root.partial"
+printf '%s\\n' "$sources" | unshare --mount mmdebstrap "$@" "$release" "$root.partial" - >&2
+chroot "$root.partial" dpkg-query -W -f '${Package} ${Version}\\n' > "$root.partial/packages.txt"
+mv "$root.partial" "$root"
+"""
+"""Shell script that builds a root file system. Arguments: folder, release, package sources, options of mmdebstrap."""
+
+
+def provision(
+    testbed: Testbed,
+    *,
+    tests: bool = False,
+    release: str = "",
+    say: Callable[[str], None] = print,
+) -> None:
     """Install missing packages on the hosts of a testbed, and build the native parts on these hosts.
 
     Parameters
@@ -62,6 +86,8 @@ def provision(testbed: Testbed, *, tests: bool = False, say: Callable[[str], Non
         A testbed of any kind. If its hosts are namespaces of this machine, the packages are installed on this machine.
     tests
         Whether to install also the packages for tests on this machine.
+    release
+        Another Debian release whose proxy is installed on the SPS, in a root file system of its own.
     say
         Function that shows a line per finished step.
 
@@ -70,6 +96,11 @@ def provision(testbed: Testbed, *, tests: bool = False, say: Callable[[str], Non
     StableError
         A package is missing and the user is not root, a package cannot be installed, or a build fails.
     """
+    if release and testbed.kind in ("vm", "virtual"):
+        raise StableError(
+            f"testbed {testbed.name}: release {release} cannot be installed, because the guest has no network; "
+            f"use a testbed of kind local or ssh"
+        )
     if testbed.is_on_this_machine:
         prepare_machine(testbed, tests=tests, say=say)
     elif tests:
@@ -79,6 +110,14 @@ def provision(testbed: Testbed, *, tests: bool = False, say: Callable[[str], Non
             for host in hosts.all:
                 _install_there(host, say)
         _build_native(hosts, say)
+        if release:
+            sps, where = hosts.sps, str(hosts.sps.spec)
+            shell: Callable[..., str] = partial(_shell_there, sps)
+            if testbed.kind == "local":
+                # The namespaces of a local testbed have no network.
+                shell, where = _shell_here, "this machine"
+            for line in _build_root(shell, where, sps.base, release):
+                say(line)
 
 
 def prepare_machine(
@@ -100,8 +139,54 @@ def install_here(packages: Iterable[str], say: Callable[[str], None] = print) ->
         The system is not Linux, the user is not root, or a package cannot be installed.
     """
     local.check_platform()
+    _say_installed("this machine", _shell_here(INSTALL_SCRIPT, *sorted(packages)), say)
+
+
+def _shell_there(host: Host, script: str, *arguments: object) -> str:
+    return host.shell(script, *arguments, timeout_s=INSTALL_TIMEOUT_S).stdout
+
+
+def _install_there(host: Host, say: Callable[[str], None]) -> None:
+    packages = PACKAGES[host.spec.role]
+    _say_installed(str(host.spec), _shell_there(host, INSTALL_SCRIPT, *packages), say)
+
+
+def _build_root(
+    shell: Callable[..., str], where: str, base: PurePosixPath, release: str
+) -> Iterator[str]:
+    """Build the root file system of a Debian release with its proxies, unless it exists. Yield a line per step.
+
+    Parameters
+    ----------
+    shell
+        Function that runs a shell script with arguments on the host, and returns its output.
+    where, base
+        Name of the host for messages, and the folder on it that has the native parts.
+    """
+    root = release_root(base, release)
+    if shell('[ ! -d "$1" ] || echo exists', root):
+        yield f"{where}: the root file system {root} exists; remove it to build it again"
+        return
+    shell(INSTALL_SCRIPT, *RELEASE_PACKAGES)
+    lines = debian.sources(shell("apt-get indextargets"), release)
+    if not lines:
+        raise StableError(f"{where}: apt knows no Debian package source; run there: apt-get update")
+    options = debian.mmdebstrap_options(shell("apt-config dump"))
+    yield f"{where}: building the root file system {root} (once; about a minute)"
+    include = f"--include={','.join(PROXY_PACKAGES)}"
+    shell(BUILD_ROOT, root, release, "\n".join(lines), include, *options)
+
+
+def _shell_here(script: str, *arguments: object) -> str:
+    """Run a shell script on this machine, outside of the namespaces of testbeds, and return its output.
+
+    Raises
+    ------
+    StableError
+        The script failed. The message has the last line of its output.
+    """
     done = subprocess.run(
-        ["sh", "-c", INSTALL_SCRIPT, "sh", *sorted(packages)],
+        ["sh", "-c", script, "sh", *map(str, arguments)],
         check=False,
         capture_output=True,
         text=True,
@@ -110,13 +195,7 @@ def install_here(packages: Iterable[str], say: Callable[[str], None] = print) ->
     if done.returncode != 0:
         said = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
         raise StableError(f"this machine: installing Debian packages failed: {said}")
-    _say_installed("this machine", done.stdout, say)
-
-
-def _install_there(host: Host, say: Callable[[str], None]) -> None:
-    packages = PACKAGES[host.spec.role]
-    done = host.shell(INSTALL_SCRIPT, *packages, timeout_s=INSTALL_TIMEOUT_S)
-    _say_installed(str(host.spec), done.stdout, say)
+    return done.stdout
 
 
 def _say_installed(where: str, output: str, say: Callable[[str], None]) -> None:

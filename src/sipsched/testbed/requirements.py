@@ -6,19 +6,24 @@ from sipsched.paths import PROJECT_ROOT
 
 EVERY_HOST = ("iproute2", "procps", "util-linux", "zstd")
 COMPILER = ("gcc", "libc6-dev", "make")
+PROXY_PACKAGES = ("kamailio",)
+"""The proxies that Debian has. OpenSIPS is in no release."""
 PACKAGES = {
     "uac": (*EVERY_HOST, *COMPILER),
     "sps": (
         *EVERY_HOST,
         *COMPILER,
-        *("kamailio", "bpftool", "clang", "libbpf-dev", "libelf-dev", "llvm", "zlib1g-dev"),
+        *PROXY_PACKAGES,
+        *("bpftool", "clang", "libbpf-dev", "libelf-dev", "llvm", "zlib1g-dev"),
     ),
     "uas": (*EVERY_HOST, *COMPILER),
 }
 CONTROLLER_PACKAGES = ("iproute2", "openssh-client", "openssh-server")
+RELEASE_PACKAGES = ("debian-archive-keyring", "mmdebstrap")
+"""Packages for a host that builds root file systems of other Debian releases."""
 GUEST_BUILD_PACKAGES = (
-    *("debian-archive-keyring", "e2fsprogs", "lz4", "mmdebstrap", "qemu-system-x86"),
-    *("xz-utils", "zstd"),
+    *RELEASE_PACKAGES,
+    *("e2fsprogs", "lz4", "qemu-system-x86", "xz-utils", "zstd"),
 )
 """Packages for a machine that builds and runs the virtual machine of a testbed of kind `vm` or `virtual`."""
 CLUSTER_PACKAGES = ("munge", "slurm-client", "slurmctld", "slurmd")

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agents import CALLS, LOOPBACK, SENT_BY_UAC, build, call, free_port, server, sums
-from helpers import wait_for
+from agents import CALLS, LOOPBACK, SENT_BY_UAC, build, call, free_port, running, server, sums
 
 INSTANCES = 3
 BYE = b"BYE sip:b SIP/2.0\r\nCall-ID: a\r\nContent-Length: 0\r\n\r\n"
@@ -40,13 +39,8 @@ def dispatching(
     instances = [word for one in ports for word in ("--instance", f"{LOOPBACK}:{one}")]
     argv = [str(program), "--listen", f"{LOOPBACK}:{port}", "--report", str(report)]
     limited = ["prlimit", f"--nofile={files}", *argv, "--ready", str(ready), *instances]
-    process = subprocess.Popen(limited)
-    try:
-        wait_for(lambda: ready.exists() or process.poll() is not None, 10)
+    with running(limited, ready):
         yield port, report
-    finally:
-        process.terminate()
-        assert process.wait(10) == 0
 
 
 @contextmanager

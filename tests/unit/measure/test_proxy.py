@@ -4,6 +4,7 @@ import dataclasses
 import json
 import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -74,6 +75,13 @@ def test_each_instance_has_a_folder_and_behind_a_front_end_a_port(
         f"x -Y {one}{listen}" for one, listen in zip(folders, listens, strict=True)
     ]
     assert all(Path(one).is_dir() for one in folders)
+
+
+def test_a_sut_can_name_the_file_of_its_program() -> None:
+    sut = replace(CAMPAIGN.sut("kamailio-udp"), program="/opt/kamailio/sbin/kamailio")
+    folder, sps = PurePosixPath("/w"), load_testbed("local").sps
+    command = find_proxy(sut).command(sut, folder / "proxy.cfg", folder, 4, sps)
+    assert command[0] == "/opt/kamailio/sbin/kamailio"
 
 
 def test_allocation_failures_in_the_log() -> None:

@@ -5,6 +5,7 @@ import dataclasses
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -21,7 +22,10 @@ from sipsched.plan.run import Point, Run
 from sipsched.plan.simulated import DeclaredModel
 from sipsched.plan.study import OWN_PAGES, TESTBED_PAGES, Document
 from sipsched.plan.sut import Sut
+from sipsched.records.forecast import Lanes, outlooks
+from sipsched.testbed import inventory
 from sipsched.testbed.inventory import DeclaredTestbed, HostSpec, load_testbed
+from sipsched.testbed.topology import Core
 from sipsched.validity.rules import RULES
 
 STUDIES = sorted((paths.PROJECT_ROOT / "config" / "studies").glob("*.yaml"))
@@ -89,10 +93,38 @@ def test_a_run_of_two_studies_is_listed_once(document: dict[str, Any]) -> None:
     assert len(runs) == len(set(runs))
 
 
+def cores_of(count: int) -> tuple[Core, ...]:
+    """Return the cores of a machine with one processor and no hyper-threads."""
+    return tuple(Core(0, (cpu,)) for cpu in range(count))
+
+
+def test_the_study_of_many_cores_lasts_25_minutes_and_names_a_machine_that_is_too_small(
+    document: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = paths.PROJECT_ROOT / "config" / "studies" / "multi_core_local.yaml"
+    over(document, documents.read_yaml(path))
+    campaign = config.parse_config(document)
+    (outlook,) = outlooks(campaign, tmp_path, Lanes(frozenset({"local"})))
+    told = re.search(r"take about (\d+) minutes", path.read_text())
+    assert told
+    assert round(outlook.work_s / 60) == int(told[1]) <= 25
+
+    for cores, end in ((2, "with the SPS, and its second CPU"), (13, "with the SPS")):
+        monkeypatch.setattr(inventory, "read_cores", partial(cores_of, cores))
+        assert load_testbed("local").fidelity.endswith(end)
+    monkeypatch.setattr(inventory, "read_cores", lambda: cores_of(12))
+    too_large = (
+        r"the SPS has 7 CPU.* from the cores of this machine.* ask for more: cores=8 threads=8"
+    )
+    with pytest.raises(StableError, match=too_large):
+        load_testbed("local").check_cores([*campaign.searches(), *campaign.runs()])
+
+
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
 def test_a_study_file_is_valid_and_fits_the_example_of_a_testbed(
-    document: dict[str, Any], path: Path
+    document: dict[str, Any], path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(inventory, "read_cores", lambda: cores_of(13))
     file = documents.read_yaml(path)
     over(document, file)
     campaign = config.parse_config(document)
@@ -355,6 +387,10 @@ def test_a_document_reads_existing_studies(document: dict[str, Any]) -> None:
     ("sut", "message"),
     [
         ({"connections": 2}, r"suts\.x\.connections: only TCP has connections"),
+        (
+            {"program": "/a/b", "release": "trixie"},
+            r"suts\.x: program and release exclude each other",
+        ),
         ({"transport": "tcp", "probe": "off"}, r"suts\.x\.connections is missing: a number"),
         (
             {"transport": "tcp", "connections": 1, "probe": "exact"},
@@ -497,6 +533,21 @@ def test_every_testbed_file_loads(file: Any) -> None:
     testbed = load_testbed(file.stem)
     assert [host.role for host in testbed.hosts] == ["uac", "sps", "uas"]
     testbed.check_cores([Run(file.stem, "kamailio-udp", "default", 1, 2, 100, 1)])
+
+
+def test_a_testbed_has_the_keys_of_the_file_it_is_based_on(tmp_path: Any) -> None:
+    (tmp_path / "local.yaml").write_text((paths.TESTBEDS / "local.yaml").read_text())
+    (tmp_path / "slow.yaml").write_text(
+        "name: slow\nbased_on: local\nlock_wait_s: 5\nhosts: {sps: {sip_port: 5070}}\n"
+    )
+    local, slow = load_testbed("local", tmp_path), load_testbed("slow", tmp_path)
+    assert slow == replace(local, name="slow", lock_wait_s=5, sps=replace(local.sps, sip_port=5070))
+    (tmp_path / "local.yaml").write_text("name: local\nbased_on: slow\n")
+    with pytest.raises(StableError, match=r"local\.yaml: based_on: 'slow' is based on this file"):
+        load_testbed("slow", tmp_path)
+    (tmp_path / "slow.yaml").write_text("name: slow\nbased_on: fast\n")
+    with pytest.raises(StableError, match=r"testbed 'fast': no file .*; there are: local, slow"):
+        load_testbed("slow", tmp_path)
 
 
 def test_a_testbed_says_how_long_to_wait_for_it(tmp_path: Any) -> None:

@@ -19,7 +19,8 @@ STUDY = Study("s", None, ("a",), ("default", "batch"), (1,), (4, 8), (100, 200),
 
 
 def shared(raw: Path, *aside: str) -> Study:
-    return replace(STUDY, sharing=Sharing(("one", "two"), frozenset(aside), raw))
+    sharing = Sharing(("one", "two"), frozenset(aside), lambda path: (raw / path).is_file())
+    return replace(STUDY, sharing=sharing)
 
 
 def record(raw: Path, run: Run) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from sipsched.errors import StableError
+from sipsched.measure import running_proxy
 from sipsched.measure.restoring import undo_script
 from sipsched.paths import PROJECT_ROOT
 from sipsched.testbed import groups, places
@@ -21,8 +22,9 @@ SOURCES = [
 ]
 TAKE_SCRIPTS = {"shell", "wait_until"}
 """Names of methods whose first argument is shell text."""
-CONNECTION, HOST = (
-    PROJECT_ROOT / "src/sipsched/testbed" / name for name in ("connection.py", "host.py")
+CONNECTION, HOST, MACHINE, PROVISION = (
+    PROJECT_ROOT / "src/sipsched/testbed" / name
+    for name in ("connection.py", "host.py", "machine.py", "provision.py")
 )
 
 
@@ -31,7 +33,8 @@ def named(node: ast.expr, known: set[str]) -> bool:
     if isinstance(node, ast.Name):
         return node.id in known
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-        module = {"places": places, "groups": groups}.get(node.value.id)
+        modules = {"places": places, "groups": groups, "running_proxy": running_proxy}
+        module = modules.get(node.value.id)
         path = module and module.__file__
         return path is not None and node.attr in literals(ast.parse(Path(path).read_text()))
     return False
@@ -56,7 +59,7 @@ def scripts(tree: ast.Module) -> Iterator[ast.expr]:
     """Yield every expression that becomes shell text."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
-            name = getattr(node.func, "attr", None)
+            name = getattr(node.func, "attr", getattr(node.func, "id", None))
             if name in TAKE_SCRIPTS:
                 yield node.args[0]
             assert ast.unparse(node.func) not in ("os.system", "os.popen", "subprocess.getoutput")
@@ -72,8 +75,8 @@ def scripts(tree: ast.Module) -> Iterator[ast.expr]:
 def test_every_shell_text_is_a_literal(path: Path) -> None:
     tree = ast.parse(path.read_text())
     known = literals(tree)
-    # these methods pass on the literals of their callers
-    handed_on = {"script", "loop"} if path in (CONNECTION, HOST) else set()
+    # these functions pass on the literals of their callers
+    handed_on = {"script", "loop"} if path in (CONNECTION, HOST, MACHINE, PROVISION) else set()
     for script in scripts(tree):
         assert is_text(script) or named(script, known | handed_on), (
             f"{path}:{script.lineno}: {ast.unparse(script)}"
