@@ -6,7 +6,8 @@ window. The CPU time is the sum over the proxy's processes by their CPU clocks. 
 in their context. The benchmark divides it by the datagrams that the SPS's sockets received, or over TCP by the
 segments with data that the SPS sent. The result has the 95 % interval of the mean over blocks. It also has the
 interval of Hodges and Lehmann, because a few disturbed windows change it less. With `--of factors`, the probe always
-records. The windows then switch off sipfactors, the program that counts waits for locks.
+records. The windows then switch off sipfactors, the program that counts waits for locks. With `--of watch`, no other
+probe runs: `fab watch` watches the proxy of the run, with its hooks attached in every second second.
 """
 
 import argparse
@@ -14,19 +15,22 @@ import dataclasses
 import math
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
+from statistics import median
 from threading import Event
 
 from sipsched.analysis import crossover
 from sipsched.analysis.crossover import percent
 from sipsched.analysis.intervals import Interval
 from sipsched.analysis.probe_cost import ProbeCost, probe_costs
-from sipsched.measure import acquisition
+from sipsched.analysis.watched import probe_cost
+from sipsched.measure import acquisition, running_proxy
 from sipsched.measure.factors import PROGRAM
 from sipsched.measure.probe import CONTROL_SOCKET
+from sipsched.measure.running_proxy import PROGRAMS, parse_processes
 from sipsched.pages.numbers import in_words
 from sipsched.plan import config
 from sipsched.plan.modes import Setting
@@ -35,9 +39,12 @@ from sipsched.records import windows
 from sipsched.records.messages import messages_from_record, write_messages
 from sipsched.records.probe_report import ProbeReport
 from sipsched.records.run_document import read_run
+from sipsched.records.watch import Second, read_seconds, read_watch
 from sipsched.testbed.inventory import load_testbed, native_folder
+from sipsched.testbed.machine import Machine
 from sipsched.testbed.places import RUN_FOLDER
 from sipsched.validity.rules import SHARED_MACHINE, Limits
+from sipsched.watch import Options, Stop, watch
 
 TESTBED = load_testbed("local")
 MODE = f"default,default+{Setting.RECORDING}=off"
@@ -108,6 +115,52 @@ def factors_stilled() -> Iterator[None]:
     counting.result()
 
 
+def watch_cost(run: Run, seconds: float, folder: Path) -> tuple[Interval, Path]:
+    """Watch the proxy of a run without a probe. Return the watch's own estimate of its cost, and its record."""
+    campaign = config.load_config()
+    tolerant = dict.fromkeys(SHARED_MACHINE, Limits(math.inf, math.inf))
+    campaign = dataclasses.replace(
+        campaign,
+        probe="off",
+        load=dataclasses.replace(campaign.load, duration_s=seconds),
+        validity={**campaign.validity, **tolerant},
+    )
+    stop, output = Stop(), folder / "watched"
+
+    def watch_proxy() -> None:
+        # the proxy starts only after the testbed is ready
+        while not stop.asked.wait(1):
+            with suppress(OSError, ValueError):
+                for pid in processes_of_run():
+                    options = Options(pid=pid, output=output, cpu=1.0)
+                    watch(options, say=lambda line: None, stop=stop)
+                    return
+
+    with ThreadPoolExecutor(1) as pool:
+        watching = pool.submit(watch_proxy)
+        try:
+            acquisition.measure(run, campaign, TESTBED, folder / "raw")
+        finally:
+            stop.asked.set()
+        watching.result()
+    return probe_cost(under_load(read_seconds(output))), output
+
+
+def processes_of_run() -> Iterator[int]:
+    """Yield a process of the proxy in the network namespace of the SPS, if the proxy runs."""
+    supervisor = int(Path(RUN_FOLDER, "sps", "proxy.pid").read_text())
+    namespace = Path(f"/proc/{supervisor}/ns/net").stat().st_ino
+    for proxy in parse_processes(Machine().shell(running_proxy.FIND, *PROGRAMS)):
+        if proxy.netns == namespace and proxy.sockets:
+            yield proxy.pids[0]
+
+
+def under_load(seconds: Sequence[Second]) -> list[Second]:
+    """Return the seconds in which the load was at least half of the median second's."""
+    typical = median(second.datagrams for second in seconds)
+    return [second for second in seconds if second.datagrams >= typical / 2]
+
+
 def half_width(interval: Interval) -> float:
     """Return half the width of the interval of a log ratio, in percent."""
     return 100 * (interval.high - interval.low) / 2
@@ -118,11 +171,22 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=300)
     parser.add_argument("--cps", type=int, default=1500)
     parser.add_argument("--sut", default="kamailio-udp")
-    parser.add_argument("--of", choices=("probe", "factors"), default="probe")
+    parser.add_argument("--of", choices=("probe", "factors", "watch"), default="probe")
     parser.add_argument(
         "--keep", type=Path, help="folder in which the run and its windows are kept"
     )
     options = parser.parse_args()
+    if options.of == "watch":
+        run = Run("local", options.sut, "default", 1, 8, options.cps, 1)
+        with tempfile.TemporaryDirectory() as scratch:
+            interval, output = watch_cost(run, options.seconds, options.keep or Path(scratch))
+            document = read_watch(output)
+        print(
+            f"watch cost: {in_words(interval.map(lambda ratio: 100 * ratio), '%')} of the proxy's CPU time per message "
+            f"while the hooks are attached; {interval.n} pairs of seconds, {options.seconds:g} s of load, {run.sut}, "
+            f"{run.cps} cps, mode {document.probe_mode}, {document.lost} records lost"
+        )
+        return
     run = Run("local", options.sut, MODE, 1, 8, options.cps, 1)
     stilled = factors_stilled() if options.of == "factors" else nullcontext()
     with tempfile.TemporaryDirectory() as scratch, stilled:

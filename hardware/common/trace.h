@@ -37,6 +37,19 @@ enum trace_kind {
 	TRACE_KIND_200_BYE = 6,
 };
 
+/*
+ * The method or status of a message of kind OTHER, which only `sipprobe watch` finds. It is in bits 3 to 7 of `kind`. The
+ * value is 1 + the position in this list, or 0 if it was not looked for. src/sipsched/records/watch.py has the same list.
+ */
+#define TRACE_METHODS                                                                                \
+	"CANCEL", "OPTIONS", "REGISTER", "PRACK", "SUBSCRIBE", "NOTIFY", "PUBLISH", "INFO", "REFER", \
+		"MESSAGE", "UPDATE", "other request"
+#define TRACE_STATUSES                                                                                    \
+	"100", "183", "1xx", "2xx", "3xx", "401", "403", "404", "407", "408", "486", "487", "4xx", "500", \
+		"503", "5xx", "6xx"
+#define TRACE_NOT_SIP   30 /* the datagram is no SIP message */
+#define TRACE_KIND_BITS 3
+
 enum trace_flag {
 	TRACE_FLAG_SOCKQ_BOUND = 1 << 0, /* t_sockq is a lower bound */
 	/* Identical datagrams were queued together. The probe assumes that the worker received the oldest. */
@@ -53,6 +66,8 @@ enum trace_flag {
 	TRACE_FLAG_SHARED_READ = 1 << 9,
 	TRACE_FLAG_SPLIT = 1 << 10, /* TCP: the worker needed several reads for this message */
 	TRACE_FLAG_LEFT = 1 << 11,  /* TCP: another process sent the message on; off_cpu_ns = 0 */
+	/* Only `sipprobe watch`: the worker sent no message of the same kind, and t_sip_out is its first other message. */
+	TRACE_FLAG_ANSWERED = 1 << 12,
 };
 
 struct trace_header {
@@ -68,12 +83,14 @@ struct trace_record {
 	uint64_t t_arr;   /* the network driver passes the packet to the kernel */
 	uint64_t t_stack; /* the kernel queues the message at the socket; for a drop, the socket refuses it */
 	uint64_t t_sockq; /* the kernel takes the message from the socket's queue */
-	uint64_t t_sip_in;     /* the worker's recv returns; 0 for a drop */
-	uint64_t t_sip_out;    /* the worker calls send for a message of the same kind */
-	uint64_t t_dep;        /* the kernel passes the sent message to the network driver */
-	uint64_t call_id_hash; /* 64-bit FNV-1a hash of the Call-ID; 0 without a Call-ID */
-	uint32_t cseq;         /* sequence number in the CSeq header */
-	uint32_t tid;          /* thread id of the worker; 0 for a drop */
+	uint64_t t_sip_in;  /* the worker's recv returns; 0 for a drop */
+	uint64_t t_sip_out; /* the worker calls send for a message of the same kind */
+	uint64_t t_dep;     /* the kernel passes the sent message to the network driver */
+	/* 64-bit FNV-1a hash of the Call-ID; 0 without a Call-ID. `sipprobe watch` uses SipHash with a random key. */
+	uint64_t call_id_hash;
+	uint32_t
+		cseq; /* sequence number in the CSeq header; `sipprobe watch` writes a keyed hash of the number */
+	uint32_t tid; /* thread id of the worker; 0 for a drop */
 	/* Time that the worker was off the CPU between t_sip_in and t_sip_out. UINT32_MAX means this time or longer. */
 	uint32_t off_cpu_ns;
 	uint32_t rmem; /* the socket's sk_rmem_alloc in bytes at t_stack */
@@ -86,7 +103,7 @@ struct trace_record {
 	uint16_t flags;    /* bits of enum trace_flag */
 	uint16_t switches; /* number of context switches of the worker between t_sip_in and t_sip_out */
 	uint8_t event;     /* one of enum trace_event */
-	uint8_t kind;      /* one of enum trace_kind */
+	uint8_t kind;      /* one of enum trace_kind; for TRACE_METHODS and TRACE_STATUSES see there */
 	/* Number of datagrams that the worker sent between t_sip_in and the end of the message's service. */
 	uint8_t n_send;
 	/* For a drop, the kernel's errno value: 12 for RcvbufErrors, 105 for MemErrors. */

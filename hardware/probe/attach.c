@@ -30,7 +30,8 @@ static struct sipprobe *open_object(const struct options *options, enum mode_cho
 		return NULL;
 	object->rodata->cfg_port = (__u16)options->port;
 	object->rodata->cfg_ports = (__u16)options->ports;
-	object->rodata->cfg_netns = own_network_namespace();
+	object->rodata->cfg_netns = proxy_namespace(options);
+	object->rodata->cfg_ipv6 = options->watch;
 	object->rodata->cfg_snippet = (__u32)options->snippet_bytes;
 	object->rodata->cfg_exact = mode == MODE_EXACT;
 	object->rodata->cfg_peer_port = (__u16)options->peer_port;

@@ -81,7 +81,116 @@ static uint8_t response_kind(struct span code, const struct cseq *cseq)
 	return TRACE_KIND_OTHER;
 }
 
-struct sip_class sip_classify(const char *text, size_t size)
+static uint64_t rotate(uint64_t word, int by)
+{
+	return word << by | word >> (64 - by);
+}
+
+static void mix(uint64_t *v)
+{
+	v[0] += v[1];
+	v[1] = rotate(v[1], 13) ^ v[0];
+	v[0] = rotate(v[0], 32);
+	v[2] += v[3];
+	v[3] = rotate(v[3], 16) ^ v[2];
+	v[0] += v[3];
+	v[3] = rotate(v[3], 21) ^ v[0];
+	v[2] += v[1];
+	v[1] = rotate(v[1], 17) ^ v[2];
+	v[2] = rotate(v[2], 32);
+}
+
+static void absorb(uint64_t *v, uint64_t word)
+{
+	v[3] ^= word;
+	mix(v);
+	mix(v);
+	v[0] ^= word;
+}
+
+uint64_t sip_keyed_hash(const struct sip_key *key, const void *bytes, size_t size)
+{
+	uint64_t v[4] = { key->half[0] ^ 0x736f6d6570736575ULL, key->half[1] ^ 0x646f72616e646f6dULL,
+			  key->half[0] ^ 0x6c7967656e657261ULL, key->half[1] ^ 0x7465646279746573ULL };
+	const unsigned char *at = bytes;
+	uint64_t last = (uint64_t)size << 56;
+	size_t left = size;
+
+	for (; left >= 8; left -= 8, at += 8) {
+		uint64_t word;
+
+		memcpy(&word, at, sizeof(word)); /* ASSUME a little-endian CPU, as trace.h does */
+		absorb(v, word);
+	}
+	while (left--)
+		last |= (uint64_t)at[left] << (8 * left);
+	absorb(v, last);
+	v[2] ^= 0xff;
+	for (int i = 0; i < 4; i++)
+		mix(v);
+	return v[0] ^ v[1] ^ v[2] ^ v[3];
+}
+
+#define COUNT_OF(array) (sizeof(array) / sizeof(*(array)))
+static const char *const methods[] = { TRACE_METHODS };
+static const char *const statuses[] = { TRACE_STATUSES };
+_Static_assert(COUNT_OF(methods) + COUNT_OF(statuses) < TRACE_NOT_SIP, "five bits do not hold all names");
+
+/* Return 1 + the position of a request's method in the list of trace.h. The last entry means another method. */
+static size_t method_number(struct span method)
+{
+	size_t i = 0;
+
+	while (i < COUNT_OF(methods) - 1 && !span_is(method, methods[i]))
+		i++;
+	return i + 1;
+}
+
+/* Return the number of a response's status: of the code itself, or else of its class, such as 4xx. */
+static size_t status_number(struct span code)
+{
+	for (size_t i = 0; i < COUNT_OF(statuses); i++) {
+		const char *name = statuses[i];
+
+		if (name[0] == code.at[0] && (name[1] == 'x' || !memcmp(name, code.at, 3)))
+			return COUNT_OF(methods) + i + 1;
+	}
+	return TRACE_NOT_SIP;
+}
+
+/* Return whether the start line of a request ends with the version of SIP. */
+static bool is_request(struct span text)
+{
+	struct span line;
+	const char version[] = "SIP/2.0";
+	size_t size = sizeof(version) - 1;
+
+	return span_next_line(&text, &line) == LINE_HEADER && span_size(line) > size &&
+	       !strncasecmp(line.end - size, version, size);
+}
+
+/* Return the number of a message's method or status in the lists of trace.h. */
+static size_t detail_of(struct span text)
+{
+	if (is_response(text)) {
+		struct span code = status_code(text);
+
+		return span_size(code) && is_digit(code.at[0]) && is_digit(code.at[1]) && is_digit(code.at[2])
+			       ? status_number(code)
+			       : TRACE_NOT_SIP;
+	}
+	return is_request(text) ? method_number(first_word(text)) : TRACE_NOT_SIP;
+}
+
+/* Return the hash of a Call-ID, which is never 0, because 0 means that a message has none. */
+static uint64_t call_hash(struct span value, const struct sip_key *key)
+{
+	uint64_t hash = key ? sip_keyed_hash(key, value.at, span_size(value)) : span_hash(value);
+
+	return hash ? hash : 1;
+}
+
+struct sip_class sip_classify(const char *text, size_t size, const struct sip_key *key)
 {
 	struct span rest = { text, text + size };
 	struct span start = rest;
@@ -102,15 +211,18 @@ struct sip_class sip_classify(const char *text, size_t size)
 		/* use the first header if a header is repeated; "i" is the compact form of Call-ID (RFC 3261 7.3.3) */
 		if (!result.call_id_hash && span_size(value) &&
 		    (span_is_name(name, "Call-ID") || span_is_name(name, "i")))
-			result.call_id_hash = span_hash(value);
+			result.call_id_hash = call_hash(value, key);
 		else if (!cseq.found && span_is_name(name, "CSeq"))
 			cseq = parse_cseq(value);
 	}
 	if (cseq.found)
-		result.cseq = cseq.number;
+		result.cseq =
+			key ? (uint32_t)sip_keyed_hash(key, &cseq.number, sizeof(cseq.number)) : cseq.number;
 	result.complete = result.call_id_hash && cseq.found;
 	result.kind = is_response(start) ? response_kind(status_code(start), &cseq)
 					 : request_kind(first_word(start));
+	if (key && result.kind == TRACE_KIND_OTHER)
+		result.kind = (uint8_t)(detail_of(start) << TRACE_KIND_BITS);
 	return result;
 }
 

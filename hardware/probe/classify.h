@@ -6,18 +6,27 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct sip_class {
-	uint64_t call_id_hash; /* 64-bit FNV-1a hash of the Call-ID's value; 0 without a Call-ID */
-	uint32_t cseq;         /* number in CSeq; 0 without CSeq */
-	uint8_t kind;          /* one of enum trace_kind */
-	bool complete;         /* whether the message has both Call-ID and CSeq */
+/* A secret key, with which the hash of a Call-ID reveals nothing about the Call-ID. */
+struct sip_key {
+	uint64_t half[2];
 };
+
+struct sip_class {
+	uint64_t
+		call_id_hash; /* 64-bit FNV-1a hash of the Call-ID's value, or SipHash with a key; 0 without a Call-ID */
+	uint32_t cseq; /* number in CSeq, or its hash with a key; 0 without CSeq */
+	uint8_t kind;  /* one of enum trace_kind; with a key, also the method or status (trace.h) */
+	bool complete; /* whether the message has both Call-ID and CSeq */
+};
+
+/* Return SipHash-2-4 (Aumasson and Bernstein, 2012) of some bytes. */
+uint64_t sip_keyed_hash(const struct sip_key *key, const void *bytes, size_t size);
 
 /*
  * Classify a message by its first `size` bytes. A header counts only if its whole line is among these bytes, because an
- * incomplete Call-ID would have another hash.
+ * incomplete Call-ID would have another hash. Without a key (NULL), hashes are FNV-1a.
  */
-struct sip_class sip_classify(const char *text, size_t size);
+struct sip_class sip_classify(const char *text, size_t size, const struct sip_key *key);
 
 /*
  * Return whether two messages have the same method or the same status code. The probe regards the first such message that a

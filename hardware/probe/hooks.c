@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <errno.h>
+#include <linux/capability.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -170,14 +171,30 @@ static void choose_program(const struct btf *btf, const struct hook *hook, struc
 			 arguments);
 }
 
+/* Return whether the kernel lets this process load and attach BPF programs. */
+static bool may_load_programs(void)
+{
+	const uint64_t needed = 1ULL << CAP_BPF | 1ULL << CAP_PERFMON;
+	FILE *file = fopen("/proc/self/status", "re");
+	unsigned long long effective = 0;
+	char line[256];
+
+	while (file && fgets(line, sizeof(line), file))
+		sscanf(line, "CapEff: %llx", &effective);
+	if (file)
+		fclose(file);
+	return geteuid() == 0 || (effective & needed) == needed;
+}
+
 bool choose_programs(struct hook_state *states, char *reason, size_t size)
 {
 	struct btf *btf;
 
 	reason[0] = 0;
 	memset(states, 0, N_HOOKS * sizeof(*states));
-	if (geteuid() != 0)
-		snprintf(reason, size, "not root: loading BPF programs needs root");
+	if (!may_load_programs())
+		snprintf(reason, size,
+			 "not root: loading BPF programs needs root, or CAP_BPF and CAP_PERFMON");
 	else if (namespace_of("/proc/self/ns/pid") != INITIAL_PID_NS)
 		snprintf(reason, size,
 			 "not in the initial PID namespace: thread ids differ from those of the kernel");

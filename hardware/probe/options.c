@@ -22,12 +22,20 @@ const char *mode_name(enum mode_choice mode)
 	}
 }
 
+uint32_t proxy_namespace(const struct options *options)
+{
+	return options->netns ? namespace_of(options->netns) : own_network_namespace();
+}
+
 int usage(void)
 {
 	fputs("usage: sipprobe check [--port N]\n"
 	      "       sipprobe run --port N --comm NAME --output TRACE --report JSON --ready FILE\n"
 	      "                    [--control SOCKET] [--mode auto|exact|tracepoint|stream] [--peer-port N]\n"
-	      "                    [--ports N] [--ring-bytes N] [--snippet-bytes N] [--verbose]\n",
+	      "                    [--ports N] [--ring-bytes N] [--snippet-bytes N] [--verbose]\n"
+	      "       sipprobe watch --port N --comm NAME [--netns FILE] [--one-in N]\n"
+	      "                    [--mode auto|exact|tracepoint|stream] [--peer-port N] [--ports N] "
+	      "[--ring-bytes N]\n",
 	      stderr);
 	return EXIT_USAGE;
 }
@@ -91,6 +99,8 @@ bool parse_options(int argc, char **argv, struct options *options)
 		{ "mode", required_argument, NULL, 'm' },
 		{ "ring-bytes", required_argument, NULL, 'b' },
 		{ "snippet-bytes", required_argument, NULL, 's' },
+		{ "netns", required_argument, NULL, 'w' },
+		{ "one-in", required_argument, NULL, 'i' },
 		{ "verbose", no_argument, NULL, 'v' },
 		{ 0 },
 	};
@@ -103,6 +113,7 @@ bool parse_options(int argc, char **argv, struct options *options)
 		.peer_port = 5060,
 		.ring_bytes = RING_BYTES_DEFAULT,
 		.snippet_bytes = PROBE_SNIPPET_DEFAULT,
+		.one_in = 1,
 	};
 	while (good && (option = getopt_long(argc, argv, "", names, NULL)) != -1) {
 		switch (option) {
@@ -139,6 +150,12 @@ bool parse_options(int argc, char **argv, struct options *options)
 		case 's':
 			good = parse_number("snippet-bytes", optarg, PROBE_FINGERPRINT_BYTES,
 					    PROBE_SNIPPET_MAX, &options->snippet_bytes);
+			break;
+		case 'w':
+			options->netns = optarg;
+			break;
+		case 'i':
+			good = parse_number("one-in", optarg, 1, UINT16_MAX, &options->one_in);
 			break;
 		case 'v':
 			options->verbose = true;

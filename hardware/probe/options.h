@@ -25,11 +25,16 @@ struct options {
 	unsigned long peer_port; /* TCP: the remote port to which the proxy connects */
 	unsigned long ring_bytes;
 	unsigned long snippet_bytes;
+	const char *netns;    /* file of the proxy's network namespace; NULL: the namespace of this process */
+	unsigned long one_in; /* `watch`: record the messages of one call in this number */
+	bool watch;           /* the command is `watch` */
 	bool verbose;
 };
 
 const char *mode_name(enum mode_choice mode);
 
+/* Return the inode number of the proxy's network namespace, or 0 if its file cannot be read. */
+uint32_t proxy_namespace(const struct options *options);
 /* Print the usage on stderr and return EXIT_USAGE. */
 int usage(void);
 /* Parse the arguments, of which the first is the command. If one is wrong, print one line and return false. */

@@ -279,7 +279,7 @@ static void record_received(struct msghdr *control, const char *text, size_t sni
 	uint64_t to_monotonic = t_sip_in - read_clock(CLOCK_REALTIME);
 	uint32_t drops = 0;
 	uint64_t arrival = read_control(control, &drops);
-	struct sip_class class = sip_classify(text, snippet < SNIPPET_BYTES ? snippet : SNIPPET_BYTES);
+	struct sip_class class = sip_classify(text, snippet < SNIPPET_BYTES ? snippet : SNIPPET_BYTES, NULL);
 	struct trace_record *record = new_record();
 
 	service.record = record;

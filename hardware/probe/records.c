@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include "classify.h"
 #include "records.h"
 
 #define ASSERT_SAME(probe, trace) \
@@ -43,7 +42,7 @@ bool is_in_run(const struct records *records, uint64_t t_ns)
 static void classify_record(struct records *records, struct trace_record *record, const char *payload,
 			    uint32_t snippet, uint32_t length)
 {
-	struct sip_class class = sip_classify(payload, snippet);
+	struct sip_class class = sip_classify(payload, snippet, records->key);
 
 	record->kind = class.kind;
 	record->call_id_hash = class.call_id_hash;
@@ -53,9 +52,21 @@ static void classify_record(struct records *records, struct trace_record *record
 		records->unclassified++;
 }
 
+void keep_record(struct records *records, const struct trace_record *record)
+{
+	/* the hash of a message without a Call-ID is 0, so the trace has all such messages */
+	if (records->one_in > 1 && record->event == TRACE_EVENT_MESSAGE &&
+	    record->call_id_hash % records->one_in != 0)
+		records->left_out++;
+	else
+		append_record(&records->trace, record);
+}
+
 void record_message(struct records *records, const struct probe_message *message)
 {
-	const struct probe_send *send = forwarded(message);
+	const struct probe_send *same = forwarded(message);
+	/* a proxy answers some requests itself, such as REGISTER */
+	const struct probe_send *send = same || !records->key || !message->n_send ? same : &message->send[0];
 	struct trace_record record = {
 		.t_arr = message->t_arr,
 		.t_stack = message->t_stack,
@@ -80,11 +91,13 @@ void record_message(struct records *records, const struct probe_message *message
 		record.out_cost_ns = saturate_u16(send->out_cost_ns);
 		if (!send->t_dep)
 			record.flags |= TRACE_FLAG_NO_DEP;
+		if (!same)
+			record.flags |= TRACE_FLAG_ANSWERED;
 	} else {
 		record.flags |= TRACE_FLAG_NO_SEND;
 	}
 	classify_record(records, &record, message->payload, message->snippet, message->length);
-	append_record(&records->trace, &record);
+	keep_record(records, &record);
 	if (message->slot < PROBE_WORKERS)
 		records->messages[message->slot]++;
 }

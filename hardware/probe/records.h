@@ -4,6 +4,7 @@
 #define SIPSCHED_RECORDS_H
 #include <stddef.h>
 #include <stdint.h>
+#include "classify.h"
 #include "probe.h"
 #include "trace_file.h"
 
@@ -13,10 +14,15 @@ struct records {
 	uint64_t t_end_ns;   /* the trace excludes datagrams after this time; UINT64_MAX during the run */
 	uint64_t unclassified;            /* messages whose Call-ID or CSeq is beyond the snippet */
 	uint64_t messages[PROBE_WORKERS]; /* messages per worker, by the worker's index */
+	const struct sip_key *key;        /* `watch`: the key of all hashes; NULL for `run` */
+	uint64_t one_in;                  /* `watch`: the trace has the messages of one call in this number */
+	uint64_t left_out;                /* messages that the trace lacks for this reason */
 };
 
 /* Return whether an event at t_ns belongs to the run. */
 bool is_in_run(const struct records *records, uint64_t t_ns);
+/* Write a record, unless its call is left out. The trace has all drops. */
+void keep_record(struct records *records, const struct trace_record *record);
 void record_message(struct records *records, const struct probe_message *message);
 /* Process one record of the ring. libbpf calls this function with `struct records` as context. */
 int on_ring_record(void *context, void *data, size_t size);

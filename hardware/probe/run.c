@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 #include <bpf/libbpf.h>
@@ -45,9 +46,12 @@ struct run {
 
 static bool announce(const struct run *run, const char *word, uint64_t t_ns)
 {
-	FILE *file = fopen(run->options->ready, "ae");
+	FILE *file;
 	bool written = false;
 
+	if (run->options->watch) /* the header of the trace announces it */
+		return true;
+	file = fopen(run->options->ready, "ae");
 	if (file) {
 		written = fprintf(file, "%s %" PRIu64 "\n", word, t_ns) > 0;
 		written = !fclose(file) && written;
@@ -114,20 +118,59 @@ static void on_command(void *context, const char *command, char *answer)
 	}
 }
 
+/* Execute the commands of `watch` that wait on stdin. Return false at the end of the input. */
+static bool read_switches(struct run *run)
+{
+	char commands[16];
+	ssize_t size = read(STDIN_FILENO, commands, sizeof(commands));
+
+	for (ssize_t i = 0; i < size; i++) {
+		if (commands[i] == '0') {
+			switch_off(&run->recording);
+			flush_trace(&run->records.trace);
+		} else if (commands[i] == '1' && switch_on(&run->recording)) {
+			return false;
+		}
+	}
+	return size > 0 || (size < 0 && errno == EINTR);
+}
+
 /* Wait for a signal, a command, or the next time to read the ring. Return the signal, or 0 without a signal. */
 static uint32_t wait_for_work(struct run *run)
 {
-	struct pollfd fds[1 + CONTROL_FDS] = { { .fd = run->signals, .events = POLLIN } };
+	struct pollfd fds[2 + CONTROL_FDS] = { { .fd = run->signals, .events = POLLIN },
+					       { .fd = run->options->watch ? STDIN_FILENO : -1,
+						 .events = POLLIN } };
 	struct signalfd_siginfo signal = { 0 };
 
-	list_control(&run->control, fds + 1);
+	list_control(&run->control, fds + 2);
 	/* while recording is off, no events come; wait without a limit, so that the probe uses no CPU time */
-	if (poll(fds, 1 + CONTROL_FDS, run->recording.on ? POLL_MS : -1) <= 0)
+	if (poll(fds, 2 + CONTROL_FDS, run->recording.on ? POLL_MS : -1) <= 0)
 		return 0;
-	serve_control(&run->control, fds + 1, on_command, run);
+	serve_control(&run->control, fds + 2, on_command, run);
+	if (fds[1].revents && !read_switches(run))
+		return SIGTERM;
 	if (!fds[0].revents || read(run->signals, &signal, sizeof(signal)) < 0)
 		return 0;
 	return signal.ssi_signo;
+}
+
+/* For `watch`, write one line with the counters so far to stderr. */
+static void report_second(const struct run *run)
+{
+	const struct probe_counters now = sum_counters(run->probe.object);
+	const struct probe_counters counted = counters_between(&run->at_fresh, &now);
+	uint64_t unmatched =
+		run->probe.mode == MODE_STREAM ? run->streams.counts.unmatched : counted.unmatched;
+
+	if (!run->options->watch)
+		return;
+	fprintf(stderr,
+		"{\"lost\": %" PRIu64 ", \"unmatched\": %" PRIu64 ", \"threads_untraced\": %" PRIu64
+		", \"left_out\": %" PRIu64 ", \"writer_cpu_ns\": %" PRIu64 ", \"mode\": \"%s\"}\n",
+		(uint64_t)counted.lost_ring + run->records.trace.lost + run->streams.counts.broken, unmatched,
+		run->workers.untraced, run->records.left_out,
+		read_clock(CLOCK_PROCESS_CPUTIME_ID) - run->cpu_at_fresh_ns, mode_name(run->probe.mode));
 }
 
 /* Collect events until a signal ends the run. Return false if an error ends the run. */
@@ -153,6 +196,9 @@ static bool collect(struct run *run)
 			run->t_scan_ns += SCAN_NS;
 			scan_workers(&run->workers);
 			flush_trace(&run->records.trace);
+			report_second(run);
+			if (run->options->watch && run->records.trace.failed)
+				return false; /* nobody reads the trace any more */
 		}
 	}
 }
@@ -163,6 +209,8 @@ static bool open_outputs(struct run *run)
 
 	if (!open_trace(&run->records.trace, run->options->output))
 		return false;
+	if (run->options->watch)
+		return true;
 	ready = fopen(run->options->ready, "we");
 	if (!ready) {
 		complain("cannot write %s: %s", run->options->ready, strerror(errno));
@@ -203,6 +251,8 @@ static bool trace_until_stopped(struct run *run)
 
 int run_probe(const struct options *options)
 {
+	static struct sip_key
+		key; /* it is only in this process's memory, and so nobody can test a guessed Call-ID */
 	static struct run run;
 	sigset_t signals = block_signals();
 	bool streaming;
@@ -210,6 +260,19 @@ int run_probe(const struct options *options)
 
 	run.options = options;
 	run.workers.comm = options->comm;
+	run.workers.namespace = proxy_namespace(options);
+	run.records.one_in = options->one_in;
+	if (!run.workers.namespace) {
+		complain("cannot read the network namespace %s: %s", options->netns, strerror(errno));
+		return EXIT_FAILURE;
+	}
+	if (options->watch) {
+		if (getrandom(&key, sizeof(key), 0) != (ssize_t)sizeof(key)) {
+			complain("cannot get a random key: %s", strerror(errno));
+			return EXIT_FAILURE;
+		}
+		run.records.key = &key;
+	}
 	run.workers.records = &run.records;
 	run.records.t_end_ns = UINT64_MAX;
 	sigaddset(&signals, SIGUSR1);
@@ -235,7 +298,11 @@ int run_probe(const struct options *options)
 		return EXIT_FAILURE;
 	good = trace_until_stopped(&run);
 	close_control(&run.control);
-	good = report_run(&run) && good && !run.records.trace.failed;
+	if (options->watch)
+		report_second(&run);
+	else
+		good = report_run(&run) && good;
+	good = good && !run.records.trace.failed;
 	if (!close_trace(&run.records.trace))
 		good = false;
 	ring_buffer__free(run.ring);

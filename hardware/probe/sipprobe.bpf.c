@@ -25,9 +25,11 @@ const volatile __u16 cfg_ports = 1; /* UDP: number of consecutive ports from cfg
 const volatile __u32 cfg_netns = 0;
 const volatile __u32 cfg_snippet = PROBE_SNIPPET_DEFAULT;
 const volatile bool cfg_exact = false;
+const volatile bool cfg_ipv6 = false; /* whether datagrams over IPv6 are traced, too */
 
-#define PROTOCOL_UDP 17
-#define STALE_NS     10000000000LL /* the probe may overwrite an entry that was not used for this time */
+#define PROTOCOL_UDP   17
+#define ETHERTYPE_IPV6 0x86DD
+#define STALE_NS       10000000000LL /* the probe may overwrite an entry that was not used for this time */
 /* No datagram waits longer in a queue; if its arrival is older, the probe missed it. */
 #define BEHIND_NS         1000000000LL
 #define UNDERWAY_NS       100000000LL /* ASSUME no packet takes longer from the driver to the socket's queue */
@@ -74,6 +76,11 @@ struct packet_headers {
 	struct udphdr udp;
 };
 
+struct packet_headers_ipv6 {
+	struct ipv6hdr ip;
+	struct udphdr udp;
+};
+
 struct probe_counters counters[PROBE_CPUS];
 struct probe_worker workers[PROBE_WORKERS];
 /* The index is the low bits of a thread id. The value is 1 + the thread's index in `workers`. */
@@ -82,13 +89,23 @@ __u32 recording; /* 1: the hooks record arrivals */
 __u64 since_ns;  /* arrivals before this time are unknown, because recording was off */
 
 /* these arrays are static, so that the skeleton for user space excludes them */
-static struct packet packets[PACKET_SETS * WAYS];
 static struct payload payloads[PAYLOAD_SETS * WAYS];
 static struct departure departures[DEPARTURES];
 /* The last datagram that each CPU passed on. In exact mode, only datagrams to a socket of the port count. */
 static __u64 last_skb[PROBE_CPUS];
 
 struct ring ring SEC(".maps");
+
+/* This map is not in .bss, because Linux 5.10 refuses a .bss of more than 4 MiB. */
+struct packet_set {
+	struct packet ways[WAYS];
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, PACKET_SETS);
+	__type(key, __u32);
+	__type(value, struct packet_set);
+} packets SEC(".maps");
 
 /* Compute four independent hashes. The CPU computes them in parallel, which takes half the time of one hash. */
 static __always_inline __u64 fingerprint_of(const __u64 *words, __u32 length)
@@ -120,8 +137,29 @@ static __always_inline bool port_is_ours(__u16 port)
 	return (__u16)(port - cfg_port) < cfg_ports;
 }
 
+static __always_inline bool is_ipv6(struct sk_buff *skb)
+{
+	return cfg_ipv6 && skb->protocol == bpf_htons(ETHERTYPE_IPV6);
+}
+
+static __always_inline bool may_be_ours(struct sk_buff *skb)
+{
+	return is_from_network(skb) || (is_ipv6(skb) && skb->dev->nd_net.net->ns.inum == cfg_netns);
+}
+
+/* For IPv6, `headers` gets only the UDP header. */
 static __always_inline bool packet_is_ours(struct sk_buff *skb, struct packet_headers *headers)
 {
+	struct packet_headers_ipv6 long_headers;
+
+	if (is_ipv6(skb)) {
+		if (bpf_probe_read_kernel(&long_headers, sizeof(long_headers), skb->data))
+			return false;
+		headers->udp = long_headers.udp;
+		/* ASSUME SIP datagrams have no IPv6 extension headers */
+		return long_headers.ip.nexthdr == PROTOCOL_UDP &&
+		       port_is_ours(bpf_ntohs(long_headers.udp.dest));
+	}
 	if (bpf_probe_read_kernel(headers, sizeof(*headers), skb->data))
 		return false;
 	/* ASSUME SIP datagrams have no IP options and are not fragmented */
@@ -178,17 +216,19 @@ static __always_inline bool may_be_older(__u64 now, bool behind)
 	return !recording || age(now, since_ns) < (behind ? BEHIND_NS : UNDERWAY_NS);
 }
 
-static __always_inline __u32 packet_base(__u64 skb)
+static __always_inline struct packet_set *packet_set(__u64 skb)
 {
-	return (((skb >> 6) * 0x9E3779B97F4A7C15ULL) >> 40 & (PACKET_SETS - 1)) * WAYS;
+	__u32 number = ((skb >> 6) * 0x9E3779B97F4A7C15ULL) >> 40 & (PACKET_SETS - 1);
+
+	return bpf_map_lookup_elem(&packets, &number);
 }
 
 static __always_inline struct packet *find_packet(__u64 skb)
 {
-	__u32 base = packet_base(skb);
+	struct packet_set *set = packet_set(skb);
 
-	for (__u32 i = 0; i < WAYS; i++) {
-		struct packet *packet = &packets[(base + i) & (PACKET_SETS * WAYS - 1)];
+	for (__u32 i = 0; set && i < WAYS; i++) {
+		struct packet *packet = &set->ways[i];
 
 		if (packet->skb == skb)
 			return packet->t_arr >= since_ns ? packet : NULL;
@@ -206,17 +246,18 @@ static __always_inline __u64 choice(__u64 t_arr, __u32 place)
 }
 
 /*
- * Return the index of the entry for this skb. If an entry with the same address exists, return its index, because the kernel
- * reuses buffers. The function is global, so that the BPF verifier checks it once instead of once per caller.
+ * Return the place of the entry for this skb in its set. If an entry with the same address exists, return its place,
+ * because the kernel reuses buffers. The function is global, so that the BPF verifier checks it once instead of once per
+ * caller.
  */
 __noinline __u32 place_of_packet(__u64 skb, __u64 now)
 {
-	__u32 base = packet_base(skb);
+	struct packet_set *set = packet_set(skb);
 	__s64 stale = stale_before(now);
 	__u64 best = ~0ULL;
 
-	for (__u32 i = 0; i < WAYS; i++) {
-		struct packet *packet = &packets[(base + i) & (PACKET_SETS * WAYS - 1)];
+	for (__u32 i = 0; set && i < WAYS; i++) {
+		struct packet *packet = &set->ways[i];
 		__u64 entry = choice(packet->t_arr, i);
 
 		if (packet->skb == skb)
@@ -228,14 +269,19 @@ __noinline __u32 place_of_packet(__u64 skb, __u64 now)
 	}
 	if (best >= 2 * WAYS)
 		COUNT(evicted);
-	return base + (best & (WAYS - 1));
+	return best & (WAYS - 1);
 }
 
-/* Enter a new packet into `packets`. */
+/* Enter a new packet into `packets`. Return NULL only if the set does not exist, which the verifier cannot exclude. */
 static __always_inline struct packet *new_packet(__u64 skb, __u64 now)
 {
-	struct packet *packet = &packets[place_of_packet(skb, now) & (PACKET_SETS * WAYS - 1)];
+	__u32 place = place_of_packet(skb, now) & (WAYS - 1);
+	struct packet_set *set = packet_set(skb);
+	struct packet *packet;
 
+	if (!set)
+		return NULL;
+	packet = &set->ways[place];
 	packet->t_arr = now;
 	packet->t_stack = 0;
 	packet->rmem = 0;
@@ -294,14 +340,15 @@ static __always_inline __u32 new_payload(struct sk_buff *skb, struct packet_head
 	__u32 length = bpf_ntohs(headers->udp.len) - sizeof(headers->udp);
 	__u32 size = length < PROBE_FINGERPRINT_BYTES ? length : PROBE_FINGERPRINT_BYTES;
 	__u32 linear = skb->len - skb->data_len;
+	__u32 ahead = is_ipv6(skb) ? sizeof(struct packet_headers_ipv6) : sizeof(*headers);
 
 	/* ASSUME the driver put the first 256 payload bytes into the linear part; if not, the datagram stays unmatched */
-	if (linear < sizeof(*headers) + size)
+	if (linear < ahead + size)
 		return 0;
 	size &= 2 * PROBE_FINGERPRINT_BYTES - 1;
 	if (size > PROBE_FINGERPRINT_BYTES)
 		return 0;
-	if (bpf_probe_read_kernel(words, size, skb->data + sizeof(*headers)))
+	if (bpf_probe_read_kernel(words, size, skb->data + ahead))
 		return 0;
 	return enter_payload(fingerprint_of(words, length), t_arr);
 }
@@ -316,7 +363,7 @@ static __always_inline void enter_packet(struct sk_buff *skb, struct packet_head
 	now = bpf_ktime_get_ns();
 	packet = new_packet(address_of(skb), now);
 	COUNT(arrived);
-	if (!cfg_exact)
+	if (packet && !cfg_exact)
 		packet->payload_index = new_payload(skb, headers, now);
 }
 
@@ -329,7 +376,7 @@ static __always_inline int on_driver(struct sk_buff *skb)
 {
 	struct packet_headers headers;
 
-	if (is_from_network(skb) && packet_is_ours(skb, &headers))
+	if (may_be_ours(skb) && packet_is_ours(skb, &headers))
 		enter_packet(skb, &headers);
 	return 0;
 }
@@ -360,7 +407,7 @@ int BPF_PROG(on_netif_receive, struct sk_buff *skb)
 	struct packet *packet;
 	__u64 address;
 
-	if (!is_from_network(skb))
+	if (!may_be_ours(skb))
 		return 0;
 	address = address_of(skb);
 	packet = find_packet(address);

@@ -7,6 +7,8 @@
  *   sipprobe run --port N --comm NAME --output TRACE --report JSON --ready FILE
  *                [--control SOCKET] [--mode auto|exact|tracepoint|stream] [--peer-port N]
  *                [--ring-bytes N] [--snippet-bytes N] [--verbose]
+ *   sipprobe watch --port N --comm NAME [--netns FILE] [--one-in N]
+ *                [--mode auto|exact|tracepoint|stream] [--peer-port N] [--ports N] [--ring-bytes N]
  *
  * WHAT IT SHOWS
  *   The trace has one record per datagram that a worker received on the UDP port, and one per datagram that the full socket
@@ -23,6 +25,12 @@
  *   report has the number of switches, the time off, and the number of messages that were incomplete at an `off`: arrivals
  *   that no worker had received, and services that had not ended. `off` takes 2 to 5 ms and `on` 2 to 16 ms, because the
  *   kernel waits for a grace period of RCU after it has detached a hook.
+ *   `watch` is for a proxy in production, and writes no file. The trace goes to stdout. Once a second, and at the end, stderr
+ *   gets one line with counters as JSON. On stdin, `0` switches recording off, `1` switches it on, and the end of the input
+ *   ends the program. --netns FILE, such as /proc/PID/ns/net, chooses the proxy's network namespace. `watch` also traces
+ *   datagrams over IPv6, and the first message that the worker sends if it sends no message of the same kind. The trace
+ *   contains no number or text of a message: Call-ID and CSeq are hashed with a random key that is never written, and `kind`
+ *   has the method or status. With --one-in N, the trace has the messages of one call in N.
  *   `check` loads and attaches each hook for a moment, and prints which hooks this kernel supports.
  *   The exit code is 0 on success, 1 with one line on stderr for an error, and 2 for wrong usage.
  *
@@ -49,7 +57,8 @@
  *   not use. Exact mode was not measured.
  *
  * WHAT IT DOES NOT SEE
- *   sipprobe does not see TLS, IPv6, IP options and fragments; recvmmsg, sendmmsg, io_uring and MSG_PEEK; proxies that pass
+ *   sipprobe does not see TLS, TCP over IPv6, IP options and fragments; and `run` does not see IPv6. It does not see recvmmsg,
+ *   sendmmsg, io_uring and MSG_PEEK; proxies that pass
  *   a message to another thread; and messages that a new thread receives before the probe finds the thread. In tracepoint
  *   mode, a datagram is unmatched if the driver left its first 256 bytes in page fragments, or if eight identical datagrams
  *   already wait. Before Linux 6.10, a drop in a list of datagrams has the arrival time of the list's last datagram, or no
@@ -86,14 +95,21 @@ int main(int argc, char **argv)
 {
 	struct options options;
 
-	if (argc < 2 || (strcmp(argv[1], "check") != 0 && strcmp(argv[1], "run") != 0))
+	if (argc < 2 ||
+	    (strcmp(argv[1], "check") != 0 && strcmp(argv[1], "run") != 0 && strcmp(argv[1], "watch") != 0))
 		return usage();
 	if (!parse_options(argc - 1, argv + 1, &options))
 		return EXIT_USAGE;
+	options.watch = !strcmp(argv[1], "watch");
 	set_libbpf_messages(options.verbose);
 	if (!strcmp(argv[1], "check"))
 		return check(&options);
-	if (!options.comm || !options.output || !options.report || !options.ready) {
+	if (options.watch) {
+		if (!options.comm || options.output || options.report || options.ready || options.control) {
+			complain("watch needs --comm, and writes no file");
+			return EXIT_USAGE;
+		}
+	} else if (!options.comm || !options.output || !options.report || !options.ready) {
 		complain("run needs --comm, --output, --report and --ready");
 		return EXIT_USAGE;
 	}

@@ -284,7 +284,7 @@ static void record_waiting(struct streams *streams, struct waiting *waiting)
 	}
 	if (!is_in_run(records, record->t_sip_in))
 		return;
-	append_record(&records->trace, record);
+	keep_record(records, record);
 	if (waiting->slot < PROBE_WORKERS)
 		records->messages[waiting->slot]++;
 }
@@ -351,7 +351,7 @@ static void receive(struct streams *streams, struct stream *stream, const struct
 	if (!arrived && (read->t < streams->since_ns + (stream->timed ? UNDERWAY_NS : BEHIND_NS) ||
 			 (streams->until_ns && read->t >= streams->until_ns)))
 		return;
-	class = sip_classify(text, size);
+	class = sip_classify(text, size, streams->records->key);
 	streams->records->unclassified += !class.complete;
 	if (is_in_run(streams->records, read->t)) {
 		streams->counts.received++;
@@ -412,7 +412,7 @@ static void forward(struct streams *streams, struct stream *stream, const struct
 		    const char *text, size_t size, uint32_t last)
 {
 	const struct probe_call *began = &stream->out.began;
-	struct sip_class class = sip_classify(text, size);
+	struct sip_class class = sip_classify(text, size, streams->records->key);
 	struct waiting *waiting = class.kind && class.call_id_hash ? find_waiting(streams, &class) : NULL;
 	const struct mark *departed = find_mark(&stream->departed, last);
 

@@ -22,7 +22,7 @@ static struct sip_class classify_copy(const char *text, size_t size)
 		abort();
 	memcpy(copy, text, size);
 	/* pass an empty text at an address that must not be read, so that the sanitizer reports a read */
-	class = sip_classify(size ? copy : copy + 1, size);
+	class = sip_classify(size ? copy : copy + 1, size, NULL);
 	free(copy);
 	return class;
 }
@@ -56,6 +56,52 @@ static void test_kind(const char *start_line, const char *cseq, uint8_t kind, ui
 			class.cseq, (unsigned long long)class.call_id_hash);
 		failures++;
 	}
+}
+
+/* Check the method or status that a keyed classification returns. */
+static void test_detail(const char *start_line, const char *name)
+{
+	static const char *const names[] = { TRACE_METHODS, TRACE_STATUSES };
+	const struct sip_key key = { { 1, 2 } };
+	char text[256];
+	unsigned detail;
+	struct sip_class class;
+
+	snprintf(text, sizeof(text), "%s\r\nCall-ID: " CALL_ID "\r\nCSeq: 4711 X\r\n\r\n", start_line);
+	class = sip_classify(text, strlen(text), &key);
+	detail = class.kind >> TRACE_KIND_BITS;
+	if (name ? !detail || detail > sizeof(names) / sizeof(*names) || strcmp(names[detail - 1], name) != 0
+		 : detail != TRACE_NOT_SIP) {
+		fprintf(stderr, "%s: detail %u\n", start_line, detail);
+		failures++;
+	}
+	CHECK(class.call_id_hash == sip_keyed_hash(&key, CALL_ID, strlen(CALL_ID)));
+	CHECK(class.cseq != 4711);
+}
+
+static void test_keyed(void)
+{
+	const struct sip_key key = { { 0x0706050403020100ULL, 0x0f0e0d0c0b0a0908ULL } };
+	unsigned char bytes[15];
+
+	for (unsigned char i = 0; i < sizeof(bytes); i++)
+		bytes[i] = i;
+	/* This is the test vector of the paper on SipHash. */
+	CHECK(sip_keyed_hash(&key, bytes, sizeof(bytes)) == 0xa129ca6149be45e5ULL);
+	test_detail("REGISTER sip:x SIP/2.0", "REGISTER");
+	test_detail("UPDATE sip:x SIP/2.0", "UPDATE");
+	test_detail("PING sip:x SIP/2.0", "other request");
+	test_detail("SIP/2.0 100 Trying", "100");
+	test_detail("SIP/2.0 182 Queued", "1xx");
+	test_detail("SIP/2.0 407 Proxy Authentication Required", "407");
+	test_detail("SIP/2.0 488 Not Acceptable Here", "4xx");
+	test_detail("SIP/2.0 503 Service Unavailable", "503");
+	test_detail("SIP/2.0 603 Decline", "6xx");
+	test_detail("SIP/2.0 999 ?", NULL);
+	test_detail("SIP/2.0 2x0 ?", NULL);
+	test_detail("GET / HTTP/1.1", NULL);
+	test_detail("SIP/2.0", NULL);
+	test_detail("no message", NULL);
 }
 
 static void test_kinds(void)
@@ -179,6 +225,7 @@ static void test_same_start(void)
 int main(void)
 {
 	test_kinds();
+	test_keyed();
 	test_header_forms();
 	test_what_is_not_there();
 	test_truncation();

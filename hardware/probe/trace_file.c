@@ -35,6 +35,12 @@ static void trace_failed(struct trace_file *trace, const char *what)
 
 bool open_trace(struct trace_file *trace, const char *path)
 {
+	if (!path) {
+		trace->path = "on stdout";
+		trace->fd = STDOUT_FILENO;
+		trace->is_pipe = true;
+		return true;
+	}
 	trace->path = path;
 	trace->fd = open(path, O_CREAT | O_WRONLY | O_TRUNC | O_CLOEXEC, 0644);
 	if (trace->fd < 0)
@@ -54,7 +60,7 @@ static void count_batch(struct trace_file *trace)
 
 void flush_trace(struct trace_file *trace)
 {
-	off_t end = lseek(trace->fd, 0, SEEK_CUR);
+	off_t end = trace->is_pipe ? 0 : lseek(trace->fd, 0, SEEK_CUR);
 
 	if (write_all(trace->fd, trace->batch, trace->waiting * sizeof(trace->batch[0]))) {
 		count_batch(trace);
@@ -62,7 +68,7 @@ void flush_trace(struct trace_file *trace)
 		trace_failed(trace, "write");
 		trace->lost += trace->waiting;
 		/* remove a record of which only a part was written */
-		if (ftruncate(trace->fd, end) || lseek(trace->fd, end, SEEK_SET) < 0)
+		if (!trace->is_pipe && (ftruncate(trace->fd, end) || lseek(trace->fd, end, SEEK_SET) < 0))
 			trace_failed(trace, "truncate");
 	}
 	trace->waiting = 0;
@@ -90,7 +96,7 @@ bool start_trace(struct trace_file *trace, enum trace_mode mode)
 	trace->drops = 0;
 	trace->lost = 0;
 	trace->failed = false;
-	if (ftruncate(trace->fd, 0) || lseek(trace->fd, 0, SEEK_SET) < 0 ||
+	if ((!trace->is_pipe && (ftruncate(trace->fd, 0) || lseek(trace->fd, 0, SEEK_SET) < 0)) ||
 	    !write_all(trace->fd, &header, sizeof(header))) {
 		trace_failed(trace, "start");
 		return false;

@@ -125,7 +125,6 @@ static bool process_is_ours(const char *pid, const char *comm, uint32_t namespac
 
 void scan_workers(struct workers *workers)
 {
-	uint32_t namespace = own_network_namespace();
 	DIR *processes = opendir("/proc");
 	uint64_t untraced = 0;
 	struct dirent *entry;
@@ -134,7 +133,7 @@ void scan_workers(struct workers *workers)
 		return;
 	while ((entry = readdir(processes))) {
 		if (isdigit((unsigned char)entry->d_name[0]) &&
-		    process_is_ours(entry->d_name, workers->comm, namespace))
+		    process_is_ours(entry->d_name, workers->comm, workers->namespace))
 			untraced += trace_process(workers, entry->d_name);
 	}
 	closedir(processes);

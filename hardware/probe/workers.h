@@ -16,7 +16,8 @@ struct thread {
 };
 
 struct workers {
-	const char *comm; /* name of the processes whose threads are traced */
+	const char *comm;   /* name of the processes whose threads are traced */
+	uint32_t namespace; /* inode number of their network namespace */
 	struct sipprobe *object;
 	struct records *records; /* receives the last message of a thread that has ended */
 	struct thread threads[PROBE_WORKERS];
@@ -24,7 +25,7 @@ struct workers {
 	uint64_t untraced; /* largest number of threads that could not be traced at the same time */
 };
 
-/* Find the proxy's threads in this network namespace, and trace the new threads. */
+/* Find the proxy's threads in their network namespace, and trace the new threads. */
 void scan_workers(struct workers *workers);
 /* Return the number of workers that are serving a message. */
 uint64_t count_serving(const struct workers *workers);

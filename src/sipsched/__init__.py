@@ -4,9 +4,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sipsched.lab import Plots, Runs, open, open_messages, quantiles
+    from sipsched.lab import Plots, Runs, Watched, open, open_messages, open_watched, quantiles
 
-__all__ = ["Plots", "Runs", "open", "open_messages", "quantiles"]
+__all__ = [
+    "Plots",
+    "Runs",
+    "Watched",
+    "open",
+    "open_messages",
+    "open_watched",
+    "quantiles",
+]
 
 if not TYPE_CHECKING:
 

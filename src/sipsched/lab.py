@@ -1,7 +1,7 @@
 """The functions and classes of `import sipsched`: runs, their messages in xarray, figures, controls (docs/api.md)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,17 +19,19 @@ from sipsched.pages.explore.slowest import slowest
 from sipsched.pages.explore.timeline import Messages, place_in_time, read_messages, timeline, within
 from sipsched.pages.explore.waterfall import waterfall
 from sipsched.pages.parts import Figure, Several, Table
+from sipsched.pages.watched import run_of
 from sipsched.paths import PROJECT_ROOT
 from sipsched.plan.run import Run
 from sipsched.records import messages
-from sipsched.records.catalogue import KEYS, Catalogue, find_runs
+from sipsched.records.catalogue import KEYS, Catalogue, check_key, find_runs
 from sipsched.records.frames import message_frame, run_frame, window_frame
 from sipsched.records.perfetto import write_trace
 from sipsched.records.pooled import open_study, quantiles
 from sipsched.records.summary_files import open_summary
+from sipsched.records.watch import MESSAGES_FILE, read_seconds, read_watch
 from sipsched.words import plural
 
-__all__ = ["Plots", "Runs", "open", "open_messages", "quantiles"]
+__all__ = ["Plots", "Runs", "Watched", "open", "open_messages", "open_watched", "quantiles"]
 RECORDS = ("raw", "recorded/raw", "recorded/fit")
 """Folders of records in the order of search: the user's own records, then the project's published records."""
 RECORDS_WITH_MESSAGES = ("raw", "recorded/fit", "recorded/raw")
@@ -185,8 +187,7 @@ class Plots:
         """
         keys = (by,) if isinstance(by, str) else by
         for key in keys or ():
-            if key not in KEYS:
-                raise StableError(f"{key}: runs have no such key; there are {', '.join(KEYS)}")
+            check_key(key)
         return ccdf(self._by_mode(), keys)
 
     def _by_mode(self) -> list[Messages]:
@@ -338,6 +339,68 @@ def open(
         f"no {kind} of testbed {testbed} in {where}; snakemake measures what is missing there, and "
         "recorded/fit has some of testbed local"
     )
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A proxy in production, as `fab watch` recorded it (docs/watch.md).
+
+    Attributes
+    ----------
+    folder
+        The folder of the record.
+    """
+
+    folder: Path
+
+    def messages(self) -> xr.Dataset:
+        """Return one row per message, as `Runs.messages` does."""
+        return messages.open_messages(self.folder / MESSAGES_FILE)
+
+    def seconds(self) -> pd.DataFrame:
+        """Return a table with one row per second; `sipsched.records.watch.Second` describes the columns."""
+        return pd.DataFrame([asdict(second) for second in read_seconds(self.folder)])
+
+    @property
+    def plot(self) -> "WatchedPlots":
+        """The figures of the messages."""
+        ds = self.messages()
+        return WatchedPlots(place_in_time(ds, run_of(ds)))
+
+
+@dataclass(frozen=True)
+class WatchedPlots:
+    """The functions that draw the messages of a watched proxy, as `Plots` does for runs."""
+
+    _messages: Messages
+
+    def ccdf(self) -> Figure:
+        """Draw the share of messages that take longer than a given time."""
+        return ccdf([self._messages])
+
+    def timeline(self, start_s: float = 0.0, length_s: float | None = None) -> Figure:
+        """Draw waiting times, queue length and drops over time."""
+        return timeline([self._messages], start_s, length_s)
+
+    def waterfall(self) -> Figure:
+        """Draw the parts of the time that a typical message and a slow message take, by message type."""
+        return _drawn(waterfall([self._messages]))
+
+    def heat_map(self) -> Figure:
+        """Draw how the distribution of message times changes over time."""
+        return _drawn(heat_map(self._messages))
+
+
+def open_watched(folder: str | Path) -> Watched:
+    """Return the record of a watched proxy.
+
+    Raises
+    ------
+    StableError
+        The folder is no record of `fab watch`.
+    """
+    read_watch(Path(folder))
+    return Watched(Path(folder))
 
 
 def _drawn(figure: Figure | None) -> Figure:

@@ -35,6 +35,12 @@ MESSAGES_FILE = "messages.nc"
 KEYS = tuple(field.name for field in fields(Run))
 
 
+def check_key(key: str, known: Sequence[str] = KEYS) -> None:
+    """Raise a StableError if a key is unknown. The message lists the known keys."""
+    if key not in known:
+        raise StableError(f"{key}: runs have no such key; there are {', '.join(known)}")
+
+
 @dataclass(frozen=True)
 class Catalogue:
     """A set of recorded runs of one testbed.
@@ -79,8 +85,7 @@ class Catalogue:
         left, modes = self.runs, self.modes
         # The mode is selected last, because the other keys determine whether runs of a single mode exist.
         for key in sorted(chosen, key="mode".__eq__):
-            if key not in KEYS:
-                raise StableError(f"{key}: runs have no such key; there are {', '.join(KEYS)}")
+            check_key(key)
             value = chosen[key]
             wanted = list(value) if isinstance(value, (list, tuple, set)) else [value]
             kept = tuple(run for run in left if getattr(run, key) in wanted)

@@ -179,11 +179,11 @@ def messages_from_record(record_dir: Path) -> xr.Dataset:
         read = trace.read_trace(path, probe.records + probe.drops)
         records = read.records
         reasons = _missing_reasons(read.mode)
-    columns, drops, tids = _columns(records)
-    return _assemble(columns, drops, tids, reasons, _global_attrs(document, record_dir))
+    columns, drops, tids = columns_of(records)
+    return assemble(columns, drops, tids, reasons, _global_attrs(document, record_dir))
 
 
-def _columns(
+def columns_of(
     records: npt.NDArray[Any],
 ) -> tuple[dict[str, npt.NDArray[Any]], dict[str, npt.NDArray[Any]], list[int]]:
     """Sort the records by arrival, and return the columns of received messages and of drops."""
@@ -247,13 +247,22 @@ def _global_attrs(document: RunDocument, record_dir: Path) -> dict[str, Any]:
     }
 
 
-def _assemble(
+def assemble(
     columns: dict[str, npt.NDArray[Any]],
     drops: Mapping[str, npt.NDArray[Any]],
     tids: list[int],
     reasons: dict[str, str],
     attrs: dict[str, Any],
 ) -> xr.Dataset:
+    """Describe the columns of messages and drops, and return them as a dataset.
+
+    Parameters
+    ----------
+    tids
+        The thread id of each worker.
+    reasons
+        Per column of intervals that is missing, the reason.
+    """
     n = len(columns["t_arr"])
     for name in INTERVALS:
         if name in reasons:

@@ -1,0 +1,329 @@
+"""What the seconds of a watched proxy show: totals, the cost of the probe, and causes of waiting and of drops."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from sipsched.analysis.intervals import Interval, mean_interval
+from sipsched.records import histogram
+from sipsched.records.watch import Second, add_bins
+
+PERCENTILES = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999}
+BUSY, IDLE, SLEEPING = 0.9, 0.3, 0.5
+"""Share of a second from which a worker is busy, idle share of the CPUs, and largest share of a worker that sleeps."""
+MOST_SECONDS = 0.2
+"""Share of the seconds in which a cause must be seen."""
+OFF_CPU = 0.5
+COMPETING = 0.1
+"""Share of one CPU's time from which another program competes with the proxy."""
+LONG_WAIT_NS = 1e6
+FEWEST_SECONDS, FEWEST_MESSAGES = 10, 1000
+"""From fewer seconds or messages, no cause is named."""
+ASSUMED_COST = 0.06
+"""The cost of the probe per message until it is measured: the upper end of docs/methodology/probe-cost.md."""
+LEAST_SHARE = 1 / 60
+"""The smallest share of time in which the probe records."""
+FEWEST_CYCLES = 6
+
+
+def _no_bins() -> npt.NDArray[np.int64]:
+    return np.zeros(histogram.BINS, np.int64)
+
+
+@dataclass
+class Totals:
+    """The sums over several seconds.
+
+    Attributes
+    ----------
+    recorded_s
+        Seconds in which the probe recorded. Counts of messages are from these seconds only.
+    busy_s, others_s, cpu_s
+        CPU time per worker, per other program, and the used share of all CPUs times the seconds.
+    """
+
+    seconds: float = 0.0
+    recorded_s: float = 0.0
+    messages: Counter[str] = field(default_factory=Counter)
+    calls: int = 0
+    waiting: npt.NDArray[np.int64] = field(default_factory=_no_bins)
+    service: npt.NDArray[np.int64] = field(default_factory=_no_bins)
+    datagrams: int = 0
+    drops: Counter[str] = field(default_factory=Counter)
+    receive_errors: int = 0
+    lost: int = 0
+    unmatched: int = 0
+    busy_s: dict[str, float] = field(default_factory=dict)
+    others_s: dict[str, float] = field(default_factory=dict)
+    cpu_s: float = 0.0
+
+    def add(self, second: Second) -> None:
+        """Add one second."""
+        self.seconds += second.length_s
+        if second.recording:
+            self.recorded_s += second.length_s
+        self.messages.update(second.messages)
+        self.calls += second.calls
+        for bins, of in ((self.waiting, second.waiting), (self.service, second.service)):
+            for i, count in of:
+                bins[i] += count
+        self.datagrams += second.datagrams
+        self.drops.update(second.drops)
+        self.receive_errors += second.receive_errors
+        self.lost += second.lost
+        self.unmatched += second.unmatched
+        for times, shares in ((self.busy_s, second.workers), (self.others_s, second.others)):
+            for share in shares:
+                used_s = times.get(share.name, 0.0) + share.busy * second.length_s
+                times[share.name] = used_s
+        self.cpu_s += second.cpu_busy * second.length_s
+
+    @property
+    def received(self) -> int:
+        """The number of received messages."""
+        return sum(self.messages.values())
+
+    def per_s(self, count: int) -> float:
+        """Convert a count of messages or calls into a rate."""
+        return count / self.recorded_s if self.recorded_s else math.nan
+
+    def share(self, cpu_s: float) -> float:
+        """Convert a CPU time into a share of the seconds."""
+        return cpu_s / self.seconds if self.seconds else math.nan
+
+
+def total(seconds: Iterable[Second]) -> Totals:
+    """Add up several seconds."""
+    sums = Totals()
+    for second in seconds:
+        sums.add(second)
+    return sums
+
+
+def percentiles_us(counts: npt.NDArray[np.int64]) -> dict[str, float]:
+    """Return the `PERCENTILES` of a histogram in µs, NaN without any time."""
+    return {
+        name: float(histogram.quantile_ns(counts, share)) / 1000
+        for name, share in PERCENTILES.items()
+    }
+
+
+# ---- the cost of the probe, and its budget ----
+
+
+def probe_cost(seconds: Sequence[Second]) -> Interval:
+    """Estimate the probe's cost: the proxy's CPU time per datagram with recording, divided by the time without it.
+
+    Each value is a stretch of seconds with recording, compared with the stretch without recording that follows.
+
+    Returns
+    -------
+    Interval
+        The ratio minus 1. Without enough stretches, the interval does not exist.
+    """
+    stretches: list[tuple[bool, int, int]] = []
+    for second in seconds:
+        spent = (second.proxy_cpu_ns, second.datagrams)
+        if stretches and stretches[-1][0] == second.recording:
+            _, cpu, datagrams = stretches[-1]
+            stretches[-1] = (second.recording, cpu + spent[0], datagrams + spent[1])
+        else:
+            stretches.append((second.recording, *spent))
+    ratios = []
+    for (recording, on_ns, on_count), (_, off_ns, off_count) in pairwise(stretches):
+        if recording and on_ns and on_count and off_ns and off_count:
+            ratios.append(math.log((on_ns / on_count) / (off_ns / off_count)))
+    return mean_interval(np.array(ratios)).map(math.expm1)
+
+
+class Budget:
+    """The share of time in which the probe records, so that its cost stays below a share of the proxy's CPU time.
+
+    Recording seconds and other seconds alternate. The other seconds also measure the cost of the recording ones.
+
+    Parameters
+    ----------
+    limit
+        The largest cost, as a share of the proxy's CPU time per message.
+    """
+
+    def __init__(self, limit: float) -> None:
+        self._limit = limit
+        self._step = 0
+        self._cycle = self._cycle_of(ASSUMED_COST)
+
+    def _cycle_of(self, cost: float) -> int:
+        """Return the number of seconds of which the probe records one. At least one second is without recording."""
+        share = min(1.0, self._limit / cost) if cost > 0 else 1.0
+        return min(max(2, math.ceil(1 / share)), round(1 / LEAST_SHARE))
+
+    @property
+    def share(self) -> float:
+        """The share of time in which the probe records."""
+        return 1 / self._cycle
+
+    def next(self, seconds: Sequence[Second]) -> bool:
+        """Return whether the probe records in the next second.
+
+        Parameters
+        ----------
+        seconds
+            The seconds so far.
+        """
+        self._step += 1
+        if self._step >= self._cycle:
+            self._step = 0
+            cost = probe_cost(seconds)
+            # The upper end of the interval is used, so that a wide interval leads to less recording and not to more.
+            known = cost.known and cost.n >= FEWEST_CYCLES
+            self._cycle = self._cycle_of(max(cost.high, 0) if known else ASSUMED_COST)
+        return self._step == 0
+
+
+# ---- causes ----
+
+
+class Cause(StrEnum):
+    """A measured cause of waiting or of drops."""
+
+    BURSTS = "the buffer is too small for the bursts"
+    TOO_FEW_WORKERS = "too few workers"
+    NO_CPU_LEFT = "no CPU time is left"
+    COMPETITOR = "another program uses the CPUs"
+    SLEEPING_WORKERS = "messages wait while workers sleep"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A cause with the numbers that show it.
+
+    Attributes
+    ----------
+    seconds, of
+        The number of seconds that show the cause, and the number of seconds that could.
+    values
+        The further numbers of the evidence, by name.
+    program
+        For `COMPETITOR`, the other program.
+    """
+
+    cause: Cause
+    seconds: int
+    of: int
+    values: Mapping[str, float]
+    program: str = ""
+
+
+def findings(seconds: Sequence[Second]) -> tuple[list[Finding], str]:
+    """Name the causes that the seconds show, and the reason if they can show none."""
+    usable = [second for second in seconds if second.recording and second.workers]
+    received = sum(second.received for second in usable)
+    if len(usable) < FEWEST_SECONDS or received < FEWEST_MESSAGES:
+        return [], (
+            f"{len(usable)} seconds with {received} messages were recorded; causes need at least "
+            f"{FEWEST_SECONDS} seconds and {FEWEST_MESSAGES} messages"
+        )
+    drops_known = [second for second in seconds if second.workers]
+    checked = (
+        _bursts(drops_known),
+        _too_few_workers(usable),
+        _no_cpu_left(usable),
+        _sleeping(usable),
+    )
+    return [finding for finding in checked if finding], ""
+
+
+def _workers_busy(second: Second) -> float:
+    return float(np.mean([share.busy for share in second.workers]))
+
+
+def _bursts(seconds: Sequence[Second]) -> Finding | None:
+    """Find drops in seconds in which the workers were not busy all the time: the load fits, but a burst did not."""
+    dropped = [second for second in seconds if second.drops.get("socket buffer full")]
+    brief = [
+        second for second in dropped if _workers_busy(second) < BUSY and second.cpu_busy < BUSY
+    ]
+    if not brief:
+        return None
+    return Finding(
+        Cause.BURSTS,
+        len(brief),
+        len(dropped),
+        {
+            "drops": sum(second.drops["socket buffer full"] for second in brief),
+            "busy": float(np.mean([_workers_busy(second) for second in brief])),
+            "bytes": max(second.largest_queue_bytes for second in seconds),
+        },
+    )
+
+
+def _waits(second: Second) -> float:
+    """Return the 99th percentile of K_rcv in ns."""
+    return float(histogram.quantile_ns(add_bins([second.waiting]), 0.99))
+
+
+def _too_few_workers(seconds: Sequence[Second]) -> Finding | None:
+    shown = [
+        second
+        for second in seconds
+        if _workers_busy(second) >= BUSY and second.cpu_busy <= 1 - IDLE
+    ]
+    return _finding(
+        Cause.TOO_FEW_WORKERS,
+        shown,
+        seconds,
+        {"workers": max((len(second.workers) for second in shown), default=0)},
+    )
+
+
+def _no_cpu_left(seconds: Sequence[Second]) -> Finding | None:
+    """Find seconds without an idle CPU. The cause is another program if one used a noticeable share."""
+    shown = [second for second in seconds if second.cpu_busy >= 1 - (1 - BUSY) / 2]
+    others: dict[str, float] = {}
+    for second in shown:
+        for share in second.others:
+            others[share.name] = others.get(share.name, 0.0) + share.busy
+    name, used = max(others.items(), key=lambda item: item[1], default=("", 0.0))
+    if shown and used / len(shown) >= COMPETING:
+        return _finding(Cause.COMPETITOR, shown, seconds, {"share": used / len(shown)}, name)
+    return _finding(Cause.NO_CPU_LEFT, shown, seconds, {})
+
+
+def _sleeping(seconds: Sequence[Second]) -> Finding | None:
+    """Find long waits although CPUs are idle and workers are off the CPU during their service."""
+    shown = [
+        second
+        for second in seconds
+        if _waits(second) >= LONG_WAIT_NS
+        and _workers_busy(second) < SLEEPING
+        and second.cpu_busy <= 1 - IDLE
+        and second.service_ns
+        and second.off_cpu_ns / second.service_ns >= OFF_CPU
+    ]
+    off, served = sum(s.off_cpu_ns for s in shown), sum(s.service_ns for s in shown)
+    return _finding(
+        Cause.SLEEPING_WORKERS, shown, seconds, {"off_cpu": off / served if served else math.nan}
+    )
+
+
+def _finding(
+    cause: Cause,
+    shown: Sequence[Second],
+    of: Sequence[Second],
+    values: Mapping[str, float],
+    program: str = "",
+) -> Finding | None:
+    if len(shown) < MOST_SECONDS * len(of):
+        return None
+    known = {
+        "busy": float(np.mean([_workers_busy(second) for second in shown])),
+        "cpu_busy": float(np.mean([second.cpu_busy for second in shown])),
+        "wait_us": float(np.nanmedian([_waits(second) for second in shown])) / 1000,
+    }
+    return Finding(cause, len(shown), len(of), {**known, **values}, program)

@@ -1,0 +1,488 @@
+"""A watched proxy in words: lines for the terminal, metrics for Prometheus, and one HTML page."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+
+from sipsched.analysis.intervals import Interval
+from sipsched.analysis.watched import (
+    PERCENTILES,
+    Cause,
+    Finding,
+    Totals,
+    findings,
+    percentiles_us,
+    probe_cost,
+    total,
+)
+from sipsched.files import whole
+from sipsched.pages import html
+from sipsched.pages.explore.ccdf import ccdf
+from sipsched.pages.explore.timeline import place_in_time
+from sipsched.pages.numbers import in_words
+from sipsched.pages.parts import Figure, Heading, Page, Part, Section, Table, Title, Words
+from sipsched.pages.plots import draw_line, look, panels
+from sipsched.plan.run import Run
+from sipsched.records.messages import FLAGS
+from sipsched.records.watch import (
+    ANSWERED,
+    FIDELITY,
+    NAMES,
+    TESTBED,
+    Second,
+    Share,
+    WatchDocument,
+    add_bins,
+)
+from sipsched.words import grouped, listed, number, plural
+
+TITLE = "What did the proxy do with its messages?"
+MOST_NAMES = 6
+"""Largest number of methods and statuses in a line of the terminal."""
+WORKERS = {"kamailio": "children=N in kamailio.cfg", "opensips": "udp_workers=N in opensips.cfg"}
+"""Per program, the setting of its number of workers."""
+BUFFER = {
+    "kamailio": "start kamailio with -b BYTES, or set maxbuffer=BYTES in kamailio.cfg",
+    "opensips": "start opensips with -b BYTES",
+}
+LEAST_SHOWN = 0.001
+"""Smallest share of a CPU with which the page lists another program."""
+NO_CAUSE = "No cause of waiting or of drops was measured, so nothing needs to change."
+
+
+# ---- the terminal ----
+
+
+def lines_of(second: Second) -> list[str]:
+    """Describe one second in a few lines."""
+    if not second.processes:
+        return [f"{second.t_s:6.0f} s  the proxy does not run; waiting for it to start"]
+    lost = f", {second.lost} records lost by the probe" if second.lost else ""
+    if second.recording:
+        names = sorted(second.messages, key=lambda name: -second.messages[name])
+        shown = [f"{name} {_rate(second.messages[name], second)}" for name in names[:MOST_NAMES]]
+        head = (
+            f"{_rate(second.calls, second)} calls/s, {_rate(second.received, second)} messages/s"
+            f"{f' ({text})' if (text := ', '.join(shown)) else ''}"
+        )
+        times = f"waiting {_times(second.waiting)}   service {_times(second.service)}"
+    else:
+        head = f"{_rate(second.datagrams, second)} datagrams/s, the probe is switched off"
+        times = "waiting and service are unknown"
+    drops = ", ".join(f"{cause} {count}" for cause, count in second.drops.items()) or "none"
+    busy = [share.busy for share in second.workers]
+    workers = (
+        f"{plural(len(busy), 'worker')} busy {100 * float(np.mean(busy)):.0f} % "
+        f"({100 * min(busy):.0f} to {100 * max(busy):.0f})"
+        if busy
+        else "no worker has received a message"
+    )
+    others = _shares(second.others)
+    return [
+        f"{second.t_s:6.0f} s  {head}",
+        f"          {times}",
+        f"          queue {grouped(second.queued_bytes)} bytes   drops: {drops}   "
+        f"receive errors {second.receive_errors}{lost}",
+        f"          {workers}   CPUs busy {100 * second.cpu_busy:.0f} %   others: {others}",
+    ]
+
+
+def _rate(count: int, second: Second) -> str:
+    return grouped(round(count / second.length_s))
+
+
+def _times(bins: Sequence[Sequence[int]]) -> str:
+    known = percentiles_us(add_bins([bins]))
+    values = " / ".join("–" if math.isnan(value) else number(value) for value in known.values())
+    return f"{'/'.join(known)} {values} µs"
+
+
+def _shares(shares: Sequence[Share]) -> str:
+    return ", ".join(f"{share.name} {100 * share.busy:.0f} %" for share in shares) or "none"
+
+
+# ---- Prometheus ----
+
+
+def metrics(seconds: Sequence[Second], sums: Totals) -> str:
+    """Write counters and quantiles in the text format of Prometheus, version 0.0.4.
+
+    Parameters
+    ----------
+    seconds
+        The last seconds, which the gauges show.
+    sums
+        The sums since the start of the watch.
+    """
+    lines = []
+
+    def add(name: str, kind: str, text: str, samples: Mapping[str, float]) -> None:
+        lines.append(f"# HELP sipsched_{name} {text}")
+        lines.append(f"# TYPE sipsched_{name} {kind}")
+        lines.extend(f"sipsched_{name}{labels} {value:.10g}" for labels, value in samples.items())
+
+    def labelled(key: str, values: Mapping[str, float]) -> dict[str, float]:
+        return {f'{{{key}="{_escaped(name)}"}}': value for name, value in values.items()}
+
+    add(
+        "messages_total",
+        "counter",
+        "Received messages by method or status.",
+        labelled("name", sums.messages),
+    )
+    add("calls_total", "counter", "INVITE requests with a new Call-ID.", {"": sums.calls})
+    add("datagrams_total", "counter", "Datagrams to the UDP sockets.", {"": sums.datagrams})
+    add("drops_total", "counter", "Lost datagrams by cause.", labelled("cause", sums.drops))
+    add("receive_errors_total", "counter", "Rejected datagrams.", {"": sums.receive_errors})
+    add("lost_records_total", "counter", "Records that the probe lost.", {"": sums.lost})
+    last = total(seconds)
+    for name, counts in (("waiting", last.waiting), ("service", last.service)):
+        known = {
+            f"{PERCENTILES[key]:g}": value / 1e6
+            for key, value in percentiles_us(counts).items()
+            if not math.isnan(value)
+        }
+        add(
+            f"{name}_seconds",
+            "gauge",
+            f"Quantiles of the {name} time over the last seconds.",
+            labelled("quantile", known),
+        )
+    add(
+        "worker_busy_ratio",
+        "gauge",
+        "CPU time per worker.",
+        labelled("worker", {name: last.share(s) for name, s in last.busy_s.items()}),
+    )
+    if seconds:
+        add("queue_bytes", "gauge", "Memory in the queues.", {"": seconds[-1].queued_bytes})
+        add("cpu_busy_ratio", "gauge", "Used share of all CPUs.", {"": seconds[-1].cpu_busy})
+        add("proxy_processes", "gauge", "Processes of the proxy.", {"": seconds[-1].processes})
+    return "\n".join(lines) + "\n"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+# ---- advice ----
+
+
+@dataclass(frozen=True)
+class Advice:
+    """A cause in words, with its evidence and the command that changes it."""
+
+    cause: str
+    evidence: str
+    command: str
+
+
+def advice(found: Sequence[Finding], program: str) -> list[Advice]:
+    """Write each finding as a cause, its evidence and a command."""
+    return [_advice(finding, program) for finding in found]
+
+
+def _advice(finding: Finding, program: str) -> Advice:
+    values = finding.values
+    share = f"In {finding.seconds} of {plural(finding.of, 'second')}"
+    workers = WORKERS.get(program, "the setting for the number of workers of your proxy")
+    restart = f"then restart {program}"
+    if finding.cause is Cause.BURSTS:
+        size = _buffer_bytes(values["bytes"])
+        buffer = BUFFER.get(program, "set SO_RCVBUF of the socket to BYTES").replace("BYTES", size)
+        return Advice(
+            f"The receive buffer was too small for the bursts: {grouped(values['drops'])} datagrams were dropped.",
+            f"{share} with drops, the workers were busy {100 * values['busy']:.0f} % of the time, so they could "
+            f"have served the messages later. The queue held up to {grouped(values['bytes'])} bytes.",
+            f"sysctl -w net.core.rmem_max={size}; {buffer}; {restart}",
+        )
+    wait = f"The 99th percentile of the waiting time was {number(values['wait_us'])} µs."
+    busy = f"the workers were busy {100 * values['busy']:.0f} % of the time"
+    if finding.cause is Cause.TOO_FEW_WORKERS:
+        return Advice(
+            "The proxy has too few workers.",
+            f"{share}, {busy}, while the CPUs were busy only {100 * values['cpu_busy']:.0f} %. {wait}",
+            f"raise N above {values['workers']:.0f}: {workers}; {restart}",
+        )
+    if finding.cause is Cause.SLEEPING_WORKERS:
+        return Advice(
+            "Messages waited while the workers slept.",
+            f"{share}, {busy}, and slept during {100 * values['off_cpu']:.0f} % of the service time, for example for "
+            f"a lock, a database or DNS. {wait}",
+            f"find the cause with: strace -c -f -p PID; or let other messages pass: raise N: {workers}; {restart}",
+        )
+    if finding.cause is Cause.COMPETITOR:
+        return Advice(
+            f"The program {finding.program} competes with the proxy.",
+            f"{share}, the CPUs were busy {100 * values['cpu_busy']:.0f} %, and {finding.program} used "
+            f"{100 * values['share']:.0f} % of one CPU. {wait}",
+            f"move it to other CPUs: taskset --all-tasks --cpu-list --pid CPUS $(pidof {finding.program}); or lower "
+            f"its priority: renice -n 19 -p $(pidof {finding.program})",
+        )
+    return Advice(
+        "The proxy needs more CPU time than the machine has.",
+        f"{share}, the CPUs were busy {100 * values['cpu_busy']:.0f} %, and no other program used a tenth of a CPU. "
+        f"{wait}",
+        "give the proxy more CPUs, or send some of its calls to another machine; more workers would not help",
+    )
+
+
+def _buffer_bytes(largest: float) -> str:
+    """Return twice the largest queue, rounded up to a power of two."""
+    return str(1 << max(20, math.ceil(math.log2(max(2 * largest, 1)))))
+
+
+def advice_lines(seconds: Sequence[Second], program: str) -> list[str]:
+    """Write the advice for the terminal."""
+    found, reason = findings(seconds)
+    if reason:
+        return [f"No advice: {reason}."]
+    if not found:
+        return [NO_CAUSE]
+    return [
+        f"{each.cause} {each.evidence} To change it: {each.command}."
+        for each in advice(found, program)
+    ]
+
+
+# ---- the page ----
+
+
+def write_page(
+    path: Path,
+    document: WatchDocument,
+    seconds: Sequence[Second],
+    messages: xr.Dataset | None,
+    sums: Totals,
+) -> None:
+    """Write the page of a watch.
+
+    Parameters
+    ----------
+    seconds
+        The last seconds, for advice and figures.
+    sums
+        The sums over the whole watch.
+    messages
+        The content of `messages.nc`; None if no single messages are kept.
+    """
+    page = Page(TITLE, (Title(TITLE), *_parts(document, seconds, messages, sums)))
+    with whole(path) as partial:
+        partial.write_text(html.document(page), encoding="utf-8")
+
+
+def _parts(
+    document: WatchDocument,
+    seconds: Sequence[Second],
+    messages: xr.Dataset | None,
+    sums: Totals,
+) -> Iterator[Part]:
+    cost = probe_cost(seconds)
+    yield Words(tuple(_summary(document, sums, cost)))
+    yield Section("Advice", "", (_advice_table(document, seconds),))
+    yield Section("Times", "", (_times_table(sums), *_ccdf(messages)))
+    yield Section("Over time", "", (_over_time(seconds),))
+    yield Section("Messages", "", (_names_table(sums), *_joined(messages)))
+    yield Section("Drops and errors", "", (_ledger(document, sums),))
+    yield Section("CPU time", "", (_cpu_table(sums),))
+    yield Heading(
+        FIDELITY,
+        TESTBED,
+        f"{document.program}, kernel {document.kernel}, probe: {document.probe_mode}",
+    )
+
+
+def _summary(document: WatchDocument, sums: Totals, cost: Interval) -> Iterator[str]:
+    ports = [f"UDP port {port}" for port in document.udp_ports]
+    ports += [f"TCP port {document.tcp_port}"] if document.tcp_port else []
+    yield (
+        f"{document.program} was watched on {listed(ports)} for {number(sums.seconds)} s. The probe recorded for "
+        f"{number(sums.recorded_s)} s of this time."
+    )
+    yield (
+        f"It received {number(sums.per_s(sums.received))} messages and {number(sums.per_s(sums.calls))} calls per "
+        "second."
+    )
+    if document.one_in > 1:
+        yield f"Numbers of messages are estimates from one call in {document.one_in}."
+    if document.restarts:
+        yield f"The proxy was restarted {plural(document.restarts, 'time')}."
+    if document.unwatched:
+        yield f"These sockets were not watched: {listed(document.unwatched)}."
+    if document.not_written:
+        yield (
+            f"{plural(document.not_written, 'record')} of single messages could not be written. The other numbers "
+            "include their messages."
+        )
+    if cost.known:
+        yield cost_line(cost)
+    else:
+        yield "The cost of the probe was not measured. The option --cpu measures it."
+
+
+def cost_line(cost: Interval) -> str:
+    """Describe the measured cost of the probe."""
+    share = in_words(cost.map(lambda ratio: 100 * ratio), "%")
+    return f"The probe cost {share} of the proxy's CPU time per message while it recorded."
+
+
+def _advice_table(document: WatchDocument, seconds: Sequence[Second]) -> Part:
+    found, reason = findings(seconds)
+    return Table(
+        identity="table-advice",
+        header=("cause", "evidence", "command"),
+        rows=tuple(
+            (each.cause, each.evidence, each.command) for each in advice(found, document.program)
+        ),
+        caption="Measured causes of waiting and of drops.",
+        none=f"No advice: {reason}." if reason else NO_CAUSE,
+    )
+
+
+def _times_table(sums: Totals) -> Table:
+    rows = []
+    for name, counts in (("K_rcv: waiting", sums.waiting), ("T_sip: service", sums.service)):
+        known = percentiles_us(counts)
+        if counts.sum():
+            rows.append(
+                (name, grouped(int(counts.sum())), *(number(known[key]) for key in PERCENTILES))
+            )
+    return Table(
+        identity="table-times",
+        header=("time", "messages", *(f"{key} (µs)" for key in PERCENTILES)),
+        rows=tuple(rows),
+        caption="Percentiles of the times of all recorded messages; each is within 1 % of the exact value.",
+        none="No message with a time was recorded.",
+    )
+
+
+def _ccdf(messages: xr.Dataset | None) -> Iterator[Figure]:
+    if messages is not None and messages.sizes["message"]:
+        yield ccdf([place_in_time(messages, run_of(messages))])
+
+
+def run_of(messages: xr.Dataset) -> Run:
+    """Return the labels of a watch as the tuple of a run, for figures that draw runs."""
+    keys = ("testbed", "sut", "mode", "cores", "threads", "cps", "rep")
+    return Run(*(messages.attrs[key] for key in keys))
+
+
+def _over_time(seconds: Sequence[Second]) -> Part:
+    recorded = [second for second in seconds if second.recording and second.received]
+    if not recorded:
+        return Words(("No second with messages was recorded.",))
+    at = [second.t_s for second in recorded]
+    series = (
+        ("messages per second", [second.received / second.length_s for second in recorded]),
+        (
+            "p99 of K_rcv (µs)",
+            [percentiles_us(total([second]).waiting)["p99"] for second in recorded],
+        ),
+        (
+            "workers busy (%)",
+            [
+                100 * float(np.mean([w.busy for w in second.workers] or [np.nan]))
+                for second in recorded
+            ],
+        ),
+    )
+
+    def draw(axis: Axes, row: int, column: int) -> None:
+        _, values = series[row]
+        draw_line(
+            axis,
+            at,
+            values,
+            look(0),
+            [f"{t:.0f} s: {number(v)}" for t, v in zip(at, values, strict=True)],
+        )
+        axis.set_ylim(0, None)
+
+    return Figure(
+        identity="figure-seconds",
+        draw=panels(
+            [name for name, _ in series], [""], draw, "time since the start (s)", shared=("all", "")
+        ),
+        caption="Messages, waiting times and the workers' busy share per second.",
+    )
+
+
+def _names_table(sums: Totals) -> Table:
+    return Table(
+        identity="table-names",
+        header=("method or status", "messages", "per second"),
+        rows=tuple(
+            (name, grouped(count), number(sums.per_s(count)))
+            for name, count in sums.messages.most_common()
+        ),
+        caption="Received messages by method or status; x stands for any digit.",
+        none="No message was recorded.",
+    )
+
+
+def _joined(messages: xr.Dataset | None) -> Iterator[Table]:
+    """Count the rows of single messages by what could be joined."""
+    if messages is None or not messages.sizes["message"]:
+        return
+    flags = messages["flags"].to_numpy()
+    types = messages["message_type"].to_numpy()
+    sent = flags & (FLAGS["nothing_sent"] | ANSWERED) == 0
+    rows = (
+        ("arrival found", flags & FLAGS["arrival_not_found"] == 0),
+        ("sent on by the proxy", sent),
+        ("answered by the proxy itself", flags & ANSWERED != 0),
+        ("nothing sent, such as an ACK to the proxy", flags & FLAGS["nothing_sent"] != 0),
+        ("departure seen", sent & (flags & FLAGS["departure_not_seen"] == 0)),
+        ("retransmission", types == 7),
+        ("no SIP message", messages["name"].to_numpy() == NAMES["not SIP"]),
+    )
+    yield Table(
+        identity="table-joined",
+        header=("single messages", "rows", "share (%)"),
+        rows=tuple(
+            (name, grouped(int(mask.sum())), number(100 * float(mask.mean())))
+            for name, mask in rows
+        ),
+        caption="Rows of messages.nc by what the probe could join; a row can be in several lines.",
+        none="",
+    )
+
+
+def _ledger(document: WatchDocument, sums: Totals) -> Table:
+    rows = [
+        ("datagrams that the kernel passed to the UDP sockets", sums.datagrams),
+        *((f"dropped: {cause}", count) for cause, count in sums.drops.items()),
+        ("receive errors", sums.receive_errors),
+        ("records that the probe lost", document.lost),
+        ("messages without a known arrival", sums.unmatched),
+        ("records that could not be written", document.not_written),
+    ]
+    return Table(
+        identity="table-ledger",
+        header=("count", "number"),
+        rows=tuple((name, grouped(count)) for name, count in rows),
+        caption="Datagrams and losses during the watch. The probe counts drops at a full buffer again.",
+        none="",
+    )
+
+
+def _cpu_table(sums: Totals) -> Table:
+    rows = [(f"worker {name}", number(100 * sums.share(s))) for name, s in sums.busy_s.items()]
+    rows += [
+        (name, number(100 * sums.share(s)))
+        for name, s in sorted(sums.others_s.items(), key=lambda item: -item[1])
+        if sums.share(s) >= LEAST_SHOWN
+    ]
+    rows.append(("all CPUs of the machine, mean", number(100 * sums.share(sums.cpu_s))))
+    return Table(
+        identity="table-cpu",
+        header=("task or program", "CPU time (% of one CPU)"),
+        rows=tuple(rows),
+        caption="Use of CPU time. Other programs count only in seconds in which they were among the largest three.",
+        none="",
+    )

@@ -1,0 +1,328 @@
+"""The record of a watched proxy: counters per second, and one row per message without any content of SIP.
+
+The folder of a record has `watch.json` (the proxy and the privileges), `seconds.jsonl` (one line per second),
+`trace.bin.zst` (the probe's trace, in frames of zstd) and `messages.nc`.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+
+from sipsched.errors import StableError
+from sipsched.files import read_json
+from sipsched.records import histogram
+from sipsched.records.conversion import as_part
+from sipsched.records.messages import (
+    DESCRIPTIONS,
+    FLAGS,
+    MESSAGE_TYPES,
+    assemble,
+    columns_of,
+)
+from sipsched.records.trace import HEADER, RECORD, Event, Flag, MessageKind, ProbeMode, read_trace
+from sipsched.versions import MESSAGES_VERSION
+
+WATCH_FILE, SECONDS_FILE, TRACE_FILE = "watch.json", "seconds.jsonl", "trace.bin.zst"
+MESSAGES_FILE, PAGE_FILE = "messages.nc", "page.html"
+WATCH_VERSION = 1
+TESTBED, MODE = "production", "as found"
+"""The testbed and the mode in the labels of the messages."""
+FIDELITY = "a proxy in production: real traffic, settings as they were"
+KIND_BITS = 3
+KIND_MASK = (1 << KIND_BITS) - 1
+# The lists are TRACE_METHODS and TRACE_STATUSES of hardware/common/trace.h.
+METHODS = (
+    *("CANCEL", "OPTIONS", "REGISTER", "PRACK", "SUBSCRIBE", "NOTIFY", "PUBLISH", "INFO", "REFER"),
+    *("MESSAGE", "UPDATE", "other request"),
+)
+STATUSES = (
+    *("100", "183", "1xx", "2xx", "3xx", "401", "403", "404", "407", "408", "486", "487", "4xx"),
+    *("500", "503", "5xx", "6xx"),
+)
+NOT_SIP, NOT_SIP_CODE = "not SIP", 30
+ANSWERED = 1 << 12
+"""Flag of a message that the proxy answered instead of sending it on (`TRACE_FLAG_ANSWERED`)."""
+_FIRST = 8
+"""The first code of a name that `MESSAGE_TYPES` lacks."""
+NAMES: Mapping[str, int] = {
+    **{
+        name: code
+        for name, code in MESSAGE_TYPES.items()
+        if name not in ("other", "retransmission")
+    },
+    **{name: _FIRST + i for i, name in enumerate((*METHODS, *STATUSES))},
+    NOT_SIP: _FIRST + NOT_SIP_CODE - 1,
+}
+"""The codes of all methods and statuses that a row can have."""
+_NAME_OF = {code: name for name, code in NAMES.items()}
+INVITE = NAMES["INVITE"]
+
+
+@dataclass(frozen=True)
+class Share:
+    """The share of one CPU's time that a process or a program used, and the messages that it received."""
+
+    name: str
+    busy: float
+    messages: int = 0
+
+
+@dataclass(frozen=True)
+class Second:
+    """What happened in one interval of about a second.
+
+    Attributes
+    ----------
+    t_s, length_s
+        End of the interval in seconds since the start of the watch, and its length.
+    recording
+        Whether the probe recorded during the interval. Otherwise only the kernel's counters are known.
+    one_in
+        The trace has the messages of one call in this number. `messages` and `calls` are already multiplied by it.
+    messages, calls
+        Received messages by method or status, and new calls (INVITE with a new Call-ID).
+    waiting, service
+        Histograms of K_rcv and T_sip (`sipsched.records.histogram`), as pairs of bin and count.
+    datagrams
+        Datagrams that the kernel passed to the UDP sockets of the network namespace. It counts also without the probe.
+    queued_bytes, largest_queue_bytes
+        Memory in the socket's queue at the end of the interval, and the largest that an arrival saw.
+    drops
+        Lost datagrams by cause.
+    receive_errors
+        Datagrams that the kernel rejected, such as those with a wrong checksum.
+    workers
+        Processes of the proxy that received a message since the start of the watch.
+    others
+        Other programs, by their CPU time.
+    cpus
+        Number of CPUs that the proxy may use.
+    cpu_busy, cpu_stolen
+        The shares of the CPUs' time that was used, and that the hypervisor took.
+    lost, unmatched, threads_untraced
+        Records that the probe lost, messages whose arrival it did not find, and threads that it could not trace.
+    """
+
+    t_s: float
+    length_s: float
+    recording: bool
+    one_in: int
+    messages: Mapping[str, int]
+    calls: int
+    waiting: Sequence[tuple[int, int]]
+    service: Sequence[tuple[int, int]]
+    datagrams: int
+    queued_bytes: int
+    largest_queue_bytes: int
+    drops: Mapping[str, int]
+    receive_errors: int
+    workers: Sequence[Share]
+    others: Sequence[Share]
+    cpus: int
+    cpu_busy: float
+    cpu_stolen: float
+    proxy_cpu_ns: int
+    lost: int
+    unmatched: int
+    threads_untraced: int
+    service_ns: int = 0
+    off_cpu_ns: int = 0
+    processes: int = 0
+
+    @property
+    def received(self) -> int:
+        """The number of received messages of all kinds."""
+        return sum(self.messages.values())
+
+
+@dataclass(frozen=True)
+class WatchDocument:
+    """The file `watch.json`."""
+
+    program: str
+    transports: str
+    udp_ports: Sequence[int]
+    tcp_port: int | None
+    workers: int
+    cpus: int
+    kernel: str
+    probe_mode: str
+    one_in: int
+    started: float
+    seconds: float
+    messages: int
+    calls_per_s: float
+    ended_by: str
+    restarts: int = 0
+    lost: int = 0
+    not_written: int = 0
+    unwatched: Sequence[str] = ()
+    cost: Sequence[float] = field(default_factory=tuple)
+
+
+def names_of(records: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+    """Return the code in `NAMES` of each record's method or status, shape (record,)."""
+    kind, detail = records["kind"] & KIND_MASK, records["kind"] >> KIND_BITS
+    known = np.where(kind != MessageKind.OTHER, kind, _FIRST + detail - 1)
+    return np.where(known == _FIRST - 1, NAMES[NOT_SIP], known).astype(np.uint8)
+
+
+def count_names(records: npt.NDArray[Any]) -> dict[str, int]:
+    """Count records by method or status."""
+    codes, counts = np.unique(names_of(records), return_counts=True)
+    return {_NAME_OF[int(code)]: int(count) for code, count in zip(codes, counts, strict=True)}
+
+
+def times_of(records: npt.NDArray[Any]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return K_rcv and T_sip of received messages in ns, NaN where a timestamp is missing; each of shape (record,)."""
+    flags, received = records["flags"], records["t_sip_in"].astype(np.int64)
+    waited = received - records["t_arr"].astype(np.int64)
+    unknown = (flags & Flag.UNMATCHED != 0) | (records["t_arr"] == 0)
+    served = records["t_sip_out"].astype(np.int64) - received - records["in_cost_ns"]
+    unsent = (flags & Flag.NO_SEND != 0) | (records["t_sip_out"] == 0)
+    return (
+        np.where(unknown, np.nan, np.maximum(waited, 0)),
+        np.where(unsent, np.nan, np.maximum(served, 0)),
+    )
+
+
+def bins_of(times_ns: npt.NDArray[np.float64]) -> list[tuple[int, int]]:
+    """Return the filled bins of a histogram of times, as pairs of bin and count."""
+    counts = histogram.count(times_ns)
+    filled = np.flatnonzero(counts)
+    return [(int(i), int(counts[i])) for i in filled]
+
+
+def add_bins(several: Iterable[Sequence[Sequence[int]]]) -> npt.NDArray[np.int64]:
+    """Add the histograms of several seconds; int64, shape (`histogram.BINS`,)."""
+    total = np.zeros(histogram.BINS, np.int64)
+    for bins in several:
+        for i, count in bins:
+            total[i] += count
+    return total
+
+
+def write_watch(path: Path, document: WatchDocument) -> None:
+    """Write `watch.json`."""
+    content = {"watch_version": WATCH_VERSION, **asdict(document)}
+    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def read_watch(folder: Path) -> WatchDocument:
+    """Read `watch.json`.
+
+    Raises
+    ------
+    StableError
+        The file is missing, damaged, or of another version.
+    """
+    path = folder / WATCH_FILE
+    content = read_json(path, None, "name a folder that fab watch wrote")
+    if content.get("watch_version") != WATCH_VERSION:
+        raise StableError(f"{path}: expected watch_version {WATCH_VERSION}")
+    return as_part(WatchDocument, content, str(path))
+
+
+def read_seconds(folder: Path) -> list[Second]:
+    """Read `seconds.jsonl`. An incomplete last line, which a full disk or a crash leaves, is ignored."""
+    path = folder / SECONDS_FILE
+    seconds = []
+    lines = path.read_text(encoding="utf-8").split("\n")
+    for line in lines[:-1]:
+        seconds.append(as_part(Second, json.loads(line), str(path)))
+    return seconds
+
+
+def messages_of_watch(folder: Path, document: WatchDocument) -> xr.Dataset:
+    """Convert the trace of a watch into the columns of `messages.nc` (`sipsched.records.messages`).
+
+    Returns
+    -------
+    Dataset
+        The columns of `messages_from_record`, and further ones on the dimension `message`: `name` (method or status,
+        see `NAMES`), `length` (bytes) and `queued_bytes` (memory in the queue at the arrival, with the message). The
+        flag `answered_by_proxy` marks a message that the proxy answered instead of sending it on; `t_sip` then ends
+        with the first message that the worker sent. Messages of the name "other" keep their type `other`.
+    """
+    records = read_trace(folder / TRACE_FILE).records.copy()
+    name = names_of(records)
+    records["kind"] &= KIND_MASK
+    columns, drops, tids = columns_of(records)
+    order = _order(records)
+    received = order[records["event"][order] == Event.MESSAGE]
+    flags = FLAGS | {"answered_by_proxy": ANSWERED}
+    further: dict[str, tuple[npt.NDArray[Any], dict[str, Any]]] = {
+        "name": (
+            name[received],
+            {
+                "long_name": "method of the request or status of the response",
+                "units": "1",
+                "definition": "RFC 3261; x stands for any digit",
+                "flag_values": np.array(list(NAMES.values()), np.uint8),
+                "flag_meanings": " ".join(key.replace(" ", "_") for key in NAMES),
+            },
+        ),
+        "length": (
+            records["length"][received],
+            {"long_name": "size of the message", "units": "byte", "definition": "UDP payload"},
+        ),
+        "queued_bytes": (
+            records["rmem"][received],
+            {
+                "long_name": "memory of the socket's queue at the arrival",
+                "units": "byte",
+                "definition": "sk_rmem_alloc, with the message itself",
+            },
+        ),
+    }
+    attrs = {
+        "title": "SIP messages through a proxy in production, one row a message",
+        "format": "sipsched messages",
+        "format_version": MESSAGES_VERSION,
+        "testbed": TESTBED,
+        "sut": f"{document.program}-{document.transports}",
+        "mode": MODE,
+        "cores": document.cpus,
+        "threads": document.workers,
+        "cps": round(document.calls_per_s),
+        "rep": 1,
+        "kind": TESTBED,
+        "fidelity": FIDELITY,
+        "transport": document.transports,
+        "probe_mode": document.probe_mode,
+        "kernel": document.kernel,
+        "clock": "CLOCK_MONOTONIC of the SPS",
+        "source": folder.name,
+        "record": "",
+        "one_in": document.one_in,
+    }
+    ds = assemble(columns, drops, tids, {}, attrs)
+    ds["flags"].attrs = DESCRIPTIONS["flags"] | {
+        "flag_masks": np.array(list(flags.values()), np.uint16),
+        "flag_meanings": " ".join(flags),
+    }
+    for key, (values, described) in further.items():
+        ds[key] = ("message", values, described)
+    return ds
+
+
+def _order(records: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Return the order of arrival, as `columns_of` sorts the records."""
+    arrived = records["t_arr"].astype(np.int64)
+    return np.argsort(
+        np.where(arrived != 0, arrived, records["t_sip_in"].astype(np.int64)), kind="stable"
+    )
+
+
+def trace_header(mode: ProbeMode) -> bytes:
+    """Return the header of a trace (hardware/common/trace.h)."""
+    header = np.zeros(1, HEADER)
+    header["magic"], header["version"] = b"SIPTRACE", 1
+    header["record_size"], header["mode"] = RECORD.itemsize, mode
+    return header.tobytes()

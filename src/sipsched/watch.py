@@ -1,0 +1,421 @@
+"""The command `fab watch`: it watches a SIP proxy in production, and writes a record and a page.
+
+Nothing on the proxy's host is changed: no setting, no file, no restart.
+"""
+
+import http.server
+import json
+import math
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
+
+import numpy.typing as npt
+import zstandard
+
+from sipsched.analysis.watched import Budget, Totals, probe_cost, total
+from sipsched.errors import SipschedError, StableError
+from sipsched.measure.running_proxy import Target, find_proxy
+from sipsched.measure.watching import (
+    CAPABILITIES,
+    PROGRAM,
+    Means,
+    Watching,
+    probe_commands,
+    read_means,
+)
+from sipsched.pages.watched import advice_lines, cost_line, lines_of, metrics, write_page
+from sipsched.records.messages import write_messages
+from sipsched.records.trace import ProbeMode
+from sipsched.records.watch import (
+    MESSAGES_FILE,
+    PAGE_FILE,
+    SECONDS_FILE,
+    TRACE_FILE,
+    WATCH_FILE,
+    Second,
+    WatchDocument,
+    messages_of_watch,
+    trace_header,
+    write_watch,
+)
+from sipsched.testbed.machine import Machine
+from sipsched.words import listed
+
+PROBE = PurePosixPath("/var/lib/sipsched/native/probe", PROGRAM)
+"""The path at which `fab provision` builds the probe."""
+TICK_S = 1.0
+MOST_RECORDS = 10_000_000
+"""Number of records from which no further single message is written; `messages.nc` then needs 2 GB of memory."""
+MOST_SECONDS = 3600
+"""Number of seconds that stay in memory, for advice and figures. An hour needs about 100 MB."""
+METRICS_SECONDS = 15
+"""The gauges of Prometheus cover this number of seconds, a usual interval between two scrapes."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of `fab watch`.
+
+    Attributes
+    ----------
+    cpu
+        The largest share of the proxy's CPU time per message that the probe may cost; None: no limit.
+    """
+
+    host: str | None = None
+    pid: int | None = None
+    port: int | None = None
+    seconds: float | None = None
+    output: Path = Path("watched")
+    one_in: int = 1
+    cpu: float | None = None
+    metrics: int | None = None
+    dry_run: bool = False
+    probe: PurePosixPath = PROBE
+
+
+class Files:
+    """The files of a record, while it is written. After the disk is full, nothing further is written."""
+
+    def __init__(self, folder: Path, say: Callable[[str], None]) -> None:
+        self._say = say
+        self.folder = folder
+        self.failed = False
+        self.written = self.not_written = 0
+        self._header = self._full = False
+        try:
+            folder.mkdir(parents=True)
+            self._trace: IO[bytes] = (folder / TRACE_FILE).open("wb", buffering=0)
+            self._seconds: IO[bytes] = (folder / SECONDS_FILE).open("wb", buffering=0)
+        except FileExistsError:
+            raise StableError(
+                f"{folder}: exists already; name another folder by --output"
+            ) from None
+        except OSError as error:
+            raise StableError(f"{folder}: {error.strerror}") from None
+
+    def append(self, second: Second, records: npt.NDArray[Any], mode: int) -> None:
+        """Write one second and its records. The first error is reported, and ends the writing."""
+        if not self._header:
+            self._write(self._trace, zstandard.compress(trace_header(ProbeMode(mode))))
+            self._header = True
+        self.append_records(records)
+        self._write(self._seconds, json.dumps(asdict(second)).encode() + b"\n")
+
+    def append_records(self, records: npt.NDArray[Any]) -> None:
+        """Write records of the trace."""
+        if not self._full and self.written + records.size > MOST_RECORDS:
+            self._full = True
+            self._say(
+                f"{self.written} messages are recorded. Further single messages are only counted; --one-in "
+                "records fewer."
+            )
+        if not records.size:
+            return
+        if not self._full and self._write(self._trace, zstandard.compress(records.tobytes(), 1)):
+            self.written += records.size
+        else:
+            self.not_written += records.size
+
+    def _write(self, file: IO[bytes], data: bytes) -> bool:
+        """Write all bytes or none. Return whether they are written."""
+        if self.failed:
+            return False
+        end = file.tell()
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[file.write(view) or 0 :]
+        except OSError as error:
+            self.failed = True
+            self._say(
+                f"error: cannot write {self.folder}: {error.strerror}; the record ends here, and the view goes on"
+            )
+            with suppress(OSError):
+                file.truncate(end)
+            return False
+        return True
+
+    def close(self) -> None:
+        """Close the files."""
+        self._trace.close()
+        self._seconds.close()
+
+
+class Stop:
+    """Whether the user wants to end the watch, by Ctrl-C or SIGTERM."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+
+    @contextmanager
+    def on_signals(self) -> Iterator[None]:
+        """Catch the signals while the `with` block runs."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {
+            number: signal.signal(number, lambda *_: self.asked.set())
+            for number in (signal.SIGINT, signal.SIGTERM)
+        }
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def describe(machine: Machine, target: Target, options: Options, means: Means) -> list[str]:
+    """Describe what will be attached, and with which privileges.
+
+    Raises
+    ------
+    StableError
+        The machine lacks the probe.
+    """
+    ports = [f"UDP {port}" for port in target.udp_ports]
+    ports += [f"TCP {target.tcp_port}"] if target.tcp_port else []
+    lines = [
+        f"{machine}: {target.proxy}; its tasks: {len(target.proxy.pids)}",
+        f"sockets: {listed(ports)}",
+    ]
+    if target.unwatched:
+        lines.append(f"not watched: {listed([str(socket) for socket in target.unwatched])}")
+    lines += [
+        "attached until the end of the watch:",
+        *(f"  {' '.join(argv)}" for argv in probe_commands(target, options.probe, options.one_in)),
+        f"privileges: root, or {listed(CAPABILITIES)}",
+        "Nothing on the host is changed: no setting, no file, no restart. The contents of messages stay on the host.",
+    ]
+    if not means.built:
+        raise StableError(
+            f"{machine}: no program {options.probe}; build it on that host with: fab provision, or make -C "
+            "hardware/probe, and name it by --probe"
+        )
+    if means.missing:
+        lines.append(f"missing privileges: {listed(means.missing)}")
+    return lines
+
+
+def watch(options: Options, say: Callable[[str], None] = print, stop: Stop | None = None) -> None:
+    """Find a proxy, describe the watch, attach the probe, show the seconds, and write the record and its page.
+
+    Raises
+    ------
+    SipschedError
+        No proxy runs, the probe cannot run, or the connection is lost. What was recorded before stays.
+    """
+    machine = Machine(options.host)
+    target = find_proxy(machine, options.pid, options.port)
+    means = read_means(machine, options.probe)
+    for line in describe(machine, target, options, means):
+        say(line)
+    if options.dry_run:
+        return
+    if means.missing:
+        raise StableError(f"{machine}: this user lacks {listed(means.missing)}; log in as root")
+    stop = stop or Stop()
+    with stop.on_signals(), Metrics(options.metrics) as served:
+        files = Files(options.output, say)
+        session = _Session(machine, options, files, served, say, stop)
+        try:
+            session.run(target, means.kernel)
+        finally:
+            files.close()
+
+
+class _Session:
+    """A watch from the first second to the page."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        options: Options,
+        files: Files,
+        served: "Metrics",
+        say: Callable[[str], None],
+        stop: Stop,
+    ) -> None:
+        self._machine, self._options, self._files = machine, options, files
+        self._served, self._say, self._stop = served, say, stop
+        self._seconds: deque[Second] = deque(maxlen=MOST_SECONDS)
+        self._sums = total([])
+        self._budget = Budget(options.cpu) if options.cpu is not None else None
+        self._restarts = 0
+        self._modes = ""
+        self._workers = 0
+        self._mode = 0
+
+    def run(self, target: Target, kernel: str) -> None:
+        started = time.time()
+        ended_by, problem = "the user", None
+        try:
+            following: Target | None = target
+            while following is not None:
+                target = following
+                following = self._watch(target)
+        except SipschedError as error:
+            problem = error
+            ended_by = str(error)
+        if problem is None and not self._stop.asked.is_set():
+            ended_by = "the end of the time"
+        if self._seconds:
+            self._finish(target, kernel, started, ended_by)
+        if problem is not None:
+            raise problem
+
+    def _watch(self, target: Target) -> Target | None:
+        """Watch one target. Return the next target if the proxy started again in another place."""
+        offset = self._seconds[-1].t_s if self._seconds else 0.0
+        options = self._options
+        with Watching(self._machine, target, options.probe, options.one_in) as watching:
+            pids: tuple[int, ...] = target.proxy.pids
+            tick = time.monotonic()
+            # after a pause in which the proxy moved, the rest of the time is left
+            end = tick + (options.seconds or math.inf) - offset
+            try:
+                while tick + TICK_S / 2 < end:
+                    tick = min(tick + TICK_S, end)
+                    if self._stop.asked.wait(max(0.0, tick - time.monotonic())):
+                        return None
+                    second, records, counters = watching.read()
+                    self._keep(second, records, watching, offset)
+                    if counters.pids and not set(counters.pids) & set(pids):
+                        self._restarts += 1
+                        self._say(
+                            f"{target.proxy.program} was started again: process {counters.pids[0]}"
+                        )
+                    pids = counters.pids or pids
+                    if not counters.pids:
+                        moved = self._moved(target)
+                        if moved:
+                            return moved
+                    if self._budget:
+                        watching.record(on=self._budget.next(list(self._seconds)))
+                return None
+            finally:
+                # The last records come when the probe ends. They are from the time after the last second.
+                rest = watching.end()
+                if rest.size and self._seconds:
+                    self._files.append_records(rest)
+                self._modes = watching.mode_name
+                self._workers = max(self._workers, watching.workers)
+                self._mode = watching.mode
+
+    def _moved(self, target: Target) -> Target | None:
+        """Return the proxy if it runs again in another network namespace or on other ports."""
+        try:
+            found = find_proxy(self._machine, None, self._options.port)
+        except StableError:
+            return None
+        if found.proxy.netns == target.proxy.netns and found.udp_ports == target.udp_ports:
+            return None
+        self._restarts += 1
+        self._say(f"the proxy runs again: {found.proxy}")
+        return found
+
+    def _keep(
+        self, second: Second, records: npt.NDArray[Any], watching: Watching, offset: float
+    ) -> None:
+        second = replace(second, t_s=second.t_s + offset)
+        self._seconds.append(second)
+        self._files.append(second, records, watching.mode)
+        for line in lines_of(second):
+            self._say(line)
+        self._sums.add(second)
+        self._served.show(list(islice(reversed(self._seconds), METRICS_SECONDS))[::-1], self._sums)
+
+    def _finish(self, target: Target, kernel: str, started: float, ended_by: str) -> None:
+        sums = self._sums
+        kept = list(self._seconds)
+        cost = probe_cost(kept)
+        document = WatchDocument(
+            program=target.proxy.program,
+            transports=target.transports,
+            udp_ports=target.udp_ports,
+            tcp_port=target.tcp_port,
+            workers=self._workers,
+            cpus=max(second.cpus for second in self._seconds),
+            kernel=kernel,
+            probe_mode=self._modes,
+            one_in=self._options.one_in,
+            started=started,
+            seconds=sums.seconds,
+            messages=sums.received,
+            calls_per_s=sums.per_s(sums.calls) if sums.recorded_s else 0.0,
+            ended_by=ended_by,
+            restarts=self._restarts,
+            lost=sums.lost,
+            not_written=self._files.not_written,
+            unwatched=[str(socket) for socket in target.unwatched],
+            cost=(cost.estimate, cost.low, cost.high) if cost.known else (),
+        )
+        for line in advice_lines(kept, target.proxy.program):
+            self._say(line)
+        if cost.known:
+            self._say(cost_line(cost))
+        folder = self._files.folder
+        try:
+            write_watch(folder / WATCH_FILE, document)
+            messages = messages_of_watch(folder, document)
+            write_messages(messages, folder / MESSAGES_FILE)
+            write_page(folder / PAGE_FILE, document, kept, messages, sums)
+        except (OSError, StableError) as error:
+            self._say(f"error: the record in {folder} is incomplete: {error}")
+            return
+        self._say(f"record: {folder}; page: {folder / PAGE_FILE}")
+
+
+class Metrics:
+    """An HTTP server for Prometheus, which runs during a `with` block; without a port, nothing.
+
+    The library prometheus_client would add a dependency for about thirty lines of text.
+    """
+
+    def __init__(self, port: int | None) -> None:
+        self._text = metrics([], total([]))
+        self._server: http.server.ThreadingHTTPServer | None = None
+        if port is None:
+            return
+        shown = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                body = shown._text.encode()
+                self.send_response(200 if self.path in ("/", "/metrics") else 404)
+                self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: object) -> None:
+                """Print nothing, because the terminal shows the seconds."""
+
+        try:
+            self._server = http.server.ThreadingHTTPServer(("", port), Handler)
+        except OSError as error:
+            raise StableError(f"--metrics {port}: {error.strerror}; choose another port") from None
+
+    def __enter__(self) -> "Metrics":
+        """Start the server."""
+        if self._server:
+            threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        """Stop the server."""
+        if self._server:
+            self._server.shutdown()
+            self._server.server_close()
+
+    def show(self, seconds: Sequence[Second], sums: Totals) -> None:
+        """Serve these seconds and these sums from now on."""
+        if self._server:
+            self._text = metrics(seconds, sums)

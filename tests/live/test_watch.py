@@ -1,0 +1,489 @@
+"""Test watching a real proxy under SIPp's calls, requests that it answers itself, and malformed datagrams."""
+
+import contextlib
+import ctypes
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+import pytest
+from agents import free_port
+from helpers import build_native, pids, wait_for
+
+from sipsched import watch
+from sipsched.errors import SipschedError
+from sipsched.files import read_zstd
+from sipsched.records import trace
+from sipsched.records.messages import open_messages
+from sipsched.records.watch import ANSWERED, NAMES, read_seconds, read_watch
+
+CONFIG = Path(__file__).parent.parent / "data" / "watch" / "kamailio.cfg"
+ADDRESS, CLIENT, IPV6 = "127.66.77.88", "127.66.77.99", "::1"
+USER = "alicewhocalls"
+CLONE_NEWNET = 0x40000000
+MALFORMED = (
+    b"\x00",
+    b"\xff" * 1400,
+    b"INVITE",
+    b"SIP/2.0 99999999999 X\r\n\r\n",
+    b"INVITE sip:x SIP/2.0\r\nCall-ID:\r\nCSeq: x\r\n\r\n",
+    b"SIP/2.0\r\n" + b"Via: \r\n" * 150,
+    b"\r\n\r\n\r\n\r\n",
+    b"REGISTER sip:x SIP/2.0\r\n" + b"A" * 1300,
+)
+
+
+@dataclass
+class Place:
+    """A network namespace with a running proxy.
+
+    Attributes
+    ----------
+    holder
+        The process that keeps the namespace.
+    """
+
+    folder: Path
+    holder: int
+    port: int = 5060
+    started: list["subprocess.Popen[bytes]"] = field(default_factory=list)
+
+    def start(self, *argv: object) -> "subprocess.Popen[bytes]":
+        """Start a program in the namespace."""
+        with (self.folder / "log").open("ab") as log:
+            inside = ["nsenter", f"--net=/proc/{self.holder}/ns/net", *map(str, argv)]
+            process = subprocess.Popen(
+                inside, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder
+            )
+        self.started.append(process)
+        return process
+
+    def proxy(self) -> "subprocess.Popen[bytes]":
+        """Start the proxy, and wait until it listens."""
+        config = self.folder / "kamailio.cfg"
+        config.write_text(CONFIG.read_text().replace(":5060", f":{self.port}"))
+        own = ["-f", config, "-Y", self.folder, "-P", self.folder / "pid", "-m", "32", "-M", "4"]
+        process = self.start("kamailio", "-DD", "-E", *own)
+        wait_for(lambda: self.ask(request("OPTIONS", "ready"), 0.2) is not None, 15)
+        return process
+
+    @contextlib.contextmanager
+    def socket(
+        self, family: int = socket.AF_INET, kind: int = socket.SOCK_DGRAM
+    ) -> Iterator[socket.socket]:
+        """Return a socket in the namespace, which a thread of its own has entered."""
+        made: list[socket.socket] = []
+
+        def enter() -> None:
+            with Path(f"/proc/{self.holder}/ns/net").open("rb") as namespace:
+                assert ctypes.CDLL(None).setns(namespace.fileno(), CLONE_NEWNET) == 0
+            made.append(socket.socket(family, kind))
+
+        thread = threading.Thread(target=enter)
+        thread.start()
+        thread.join()
+        with made[0] as sock:
+            sock.bind((IPV6 if family == socket.AF_INET6 else CLIENT, 0))
+            yield sock
+
+    def ask(self, message: bytes, timeout_s: float = 2.0) -> bytes | None:
+        """Send a request to the proxy, and return its answer."""
+        with self.socket() as sock:
+            sock.settimeout(timeout_s)
+            sock.sendto(message, (ADDRESS, self.port))
+            with contextlib.suppress(TimeoutError):
+                return sock.recv(4096)
+        return None
+
+
+def request(method: str, call: str, user: str = USER) -> bytes:
+    """Return a request from a user who must not appear in any record."""
+    return (
+        f"{method} sip:{user}@example.org SIP/2.0\r\n"
+        f"Via: SIP/2.0/UDP {CLIENT}:5091;branch=z9hG4bK{call};rport\r\n"
+        f"From: <sip:{user}@example.org>;tag={call}\r\nTo: <sip:{user}@example.org>\r\n"
+        f"Contact: <sip:{user}@{CLIENT}:5091>\r\nCall-ID: {call}@{CLIENT}\r\nCSeq: 1 {method}\r\n"
+        "Max-Forwards: 70\r\nContent-Length: 0\r\n\r\n"
+    ).encode()
+
+
+@pytest.fixture(scope="module")
+def probe(tmp_path_factory: pytest.TempPathFactory) -> PurePosixPath:
+    """Build the probe of this tree."""
+    folder = build_native("probe", tmp_path_factory.mktemp("native"), "sipprobe")
+    return PurePosixPath(folder / "sipprobe")
+
+
+@contextlib.contextmanager
+def placed(folder: Path, port: int = 5060) -> Iterator[Place]:
+    """Start a proxy in a network namespace of its own."""
+    held = ["unshare", "--net", "sh", "-c", "ip link set lo up; echo up; exec sleep 300"]
+    with subprocess.Popen(held, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"up\n"
+        found = Place(folder, holder.pid, port)
+        try:
+            found.proxy()
+            yield found
+        finally:
+            for process in reversed(found.started):
+                process.terminate()
+                process.wait(10)
+            holder.kill()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    """Start a proxy in a network namespace of its own."""
+    with placed(tmp_path) as found:
+        yield found
+
+
+def loaded() -> set[int]:
+    """Return the identifiers of all loaded BPF programs, also of other users' probes."""
+    argv = ["bpftool", "--json", "prog", "show"]
+    shown = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+    return {each["id"] for each in json.loads(shown)}
+
+
+def held(probe: PurePosixPath) -> set[int]:
+    """Return the identifiers of the BPF programs of the running probes with this path."""
+    found = set()
+    for pid in pids(f"^{probe} watch"):
+        for info in Path(f"/proc/{pid}/fdinfo").iterdir():
+            with contextlib.suppress(OSError):
+                found |= set(map(int, re.findall(r"prog_id:\s*(\d+)", info.read_text())))
+    return found
+
+
+@dataclass
+class Watched:
+    """A watch that runs in a thread."""
+
+    output: Path
+    said: list[str]
+    stop: watch.Stop
+    failed: list[BaseException]
+
+    def seconds(self) -> int:
+        path = self.output / "seconds.jsonl"
+        return len(path.read_text().splitlines()) if path.exists() else 0
+
+
+@contextlib.contextmanager
+def watching(
+    place: Place, probe: PurePosixPath, pid: int | None, **options: object
+) -> Iterator[Watched]:
+    """Watch a proxy while the `with` block runs."""
+    running = Watched(place.folder / "out", [], watch.Stop(), [])
+    chosen = watch.Options(pid=pid, output=running.output, probe=probe, **options)  # type: ignore[arg-type]
+
+    def run() -> None:
+        try:
+            watch.watch(chosen, running.said.append, running.stop)
+        except BaseException as error:
+            running.failed.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        wait_for(lambda: running.seconds() > 0 or not thread.is_alive(), 20)
+        assert not running.failed, running.failed
+        yield running
+    finally:
+        running.stop.asked.set()
+        thread.join(30)
+    assert not thread.is_alive()
+
+
+def content(folder: Path) -> bytes:
+    """Return everything that a watch wrote, uncompressed."""
+    ds = open_messages(folder / "messages.nc")
+    parts = [read_zstd(folder / "trace.bin.zst", "trace", ""), str(ds.attrs).encode()]
+    for variable in ds.variables.values():
+        parts += [variable.to_numpy().tobytes(), str(variable.attrs).encode()]
+    names = ("watch.json", "seconds.jsonl", "page.html", "messages.nc")
+    return b"\n".join((*parts, *((folder / name).read_bytes() for name in names)))
+
+
+def fnv1a(text: bytes) -> int:
+    """Return the hash of the traces of runs, which has no key."""
+    value = 0xCBF29CE484222325
+    for byte in text:
+        value = (value ^ byte) * 0x100000001B3 % 2**64
+    return value
+
+
+@pytest.mark.skipif(shutil.which("sipp") is None, reason="sipp is not installed")
+def test_real_traffic_is_joined_and_its_contents_are_nowhere(
+    place: Place, probe: PurePosixPath
+) -> None:
+    calls = [f"{kind}{i}" for kind in ("register", "options", "refused") for i in range(20)]
+    methods = {"register": "REGISTER", "options": "OPTIONS", "refused": "INVITE"}
+    logs = ["-trace_msg", "-message_file", place.folder / "uac.msg"]
+    with (
+        place.socket(kind=socket.SOCK_STREAM) as stream,
+        watching(place, probe, place.started[0].pid, metrics=0) as running,
+    ):
+        stream.connect((ADDRESS, 5060))
+        attached = held(probe)
+        assert attached <= loaded()
+        assert len(attached) > 10
+        for address, port in ((ADDRESS, 5070), (f"[{IPV6}]", 5070)):
+            place.start("sipp", "-sn", "uas", "-i", address, "-p", port, "-nostdin")
+        time.sleep(0.5)
+        for address, client in ((ADDRESS, CLIENT), (f"[{IPV6}]", f"[{IPV6}]")):
+            options = ["-i", client, "-p", "5080", "-r", "40", "-m", "80", "-nostdin", *logs]
+            place.start("sipp", "-sn", "uac", f"{address}:5060", *options)
+            logs = []
+        for call in calls:
+            kind = call.rstrip("0123456789")
+            user = "secret" if kind == "refused" else USER
+            message = request(methods[kind], call, user)
+            assert place.ask(message) is not None
+            if kind == "register":
+                place.ask(message)
+        for family, address in ((socket.AF_INET, ADDRESS), (socket.AF_INET6, IPV6)):
+            with place.socket(family) as sock:
+                for datagram in MALFORMED * 5:
+                    sock.sendto(datagram, (address, 5060))
+        uacs = place.started[-2:]
+        wait_for(lambda: all(process.poll() is not None for process in uacs), 20)
+        # the hooks for TCP are attached at most two looks after the connection was opened
+        wait_for(lambda: running.seconds() >= 4, 10)
+        for i in range(20):
+            stream.sendall(request("OPTIONS", f"stream{i}").replace(b"/UDP", b"/TCP"))
+            assert stream.recv(4096).startswith(b"SIP/2.0 200")
+        assert place.ask(request("OPTIONS", "alive")) is not None
+        seen = running.seconds()
+        wait_for(lambda: running.seconds() >= seen + 2, 10)
+
+    assert not attached & loaded()
+    assert not pids(f"^{probe} watch")
+    assert any(re.search(r"[1-9]\d* calls/s, .*INVITE", line) for line in running.said)
+    ds = open_messages(running.output / "messages.nc")
+    names, flags = ds["name"].to_numpy(), ds["flags"].to_numpy()
+    count = {name: int((names == code).sum()) for name, code in NAMES.items()}
+    assert count["BYE"] == count["200-BYE"] == count["ACK"] == 160
+    assert count["INVITE"] >= 160 + 20
+    # one kind of malformed datagram has the start line of a REGISTER
+    assert count["REGISTER"] == 2 * 20 + 10
+    assert count["OPTIONS"] >= 20 + 20
+    assert count["not SIP"] >= 10 * 4
+    answered = flags & ANSWERED != 0
+    assert answered[names == NAMES["OPTIONS"]].sum() >= 20
+    assert answered[names == NAMES["REGISTER"]].sum() == 2 * 20
+    assert answered[names == NAMES["INVITE"]].sum() >= 20
+    assert not answered[names == NAMES["BYE"]].any()
+    assert (flags & 1 << 6 == 0).mean() > 0.99, "the arrival of datagrams is not found"
+    assert np.all(ds["t_sip"].to_numpy()[names == NAMES["BYE"]] < 1_000_000_000)
+    document = read_watch(running.output)
+    assert document.lost == document.not_written == 0
+    assert sum(second.received for second in read_seconds(running.output)) <= ds.sizes["message"]
+
+    everything = content(running.output)
+    sent = (place.folder / "uac.msg").read_text()
+    headers = re.findall(r"^(?:From|To|Contact|Call-ID): *(.+)$", sent, re.MULTILINE)
+    call_ids = set(re.findall(r"^Call-ID: *(\S+)", sent, re.MULTILINE))
+    assert len(call_ids) == 80
+    values = {value.strip() for value in headers} | call_ids
+    values |= {f"{call}@{CLIENT}" for call in calls} | {USER, ADDRESS, CLIENT, "sipp@"}
+    assert [value for value in values if value.encode() in everything] == []
+    addresses = [socket.inet_aton(address) for address in (ADDRESS, CLIENT)]
+    assert [address for address in addresses if address in everything] == []
+    records = trace.read_trace(running.output / "trace.bin.zst").records
+    plain = [fnv1a(call.encode()) for call in call_ids]
+    assert not np.isin(records["call_id_hash"], np.array(plain, np.uint64)).any()
+    assert np.unique(records["call_id_hash"]).size >= 160 + len(calls)
+
+
+def test_restarted_proxy_is_found_again(place: Place, probe: PurePosixPath) -> None:
+    with watching(place, probe, place.started[0].pid) as running:
+        assert place.ask(request("OPTIONS", "before")) is not None
+        place.started[0].send_signal(signal.SIGKILL)
+        place.started.pop(0).wait()
+        for left in pids(f"^kamailio .*{place.folder}"):
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(os.pidfd_open(left), signal.SIGKILL)
+        wait_for(lambda: any("does not run" in line for line in running.said), 10)
+        place.proxy()
+        wait_for(lambda: any("started again" in line for line in running.said), 10)
+        for i in range(20):
+            assert place.ask(request("REGISTER", f"after{i}")) is not None
+        seen = running.seconds()
+        wait_for(lambda: running.seconds() >= seen + 2, 10)
+    assert read_watch(running.output).restarts == 1
+    ds = open_messages(running.output / "messages.nc")
+    assert (ds["name"].to_numpy() == NAMES["REGISTER"]).sum() == 20
+
+
+def test_proxy_in_a_new_namespace_is_found_by_its_port(
+    tmp_path: Path, probe: PurePosixPath
+) -> None:
+    folders = [tmp_path / name for name in ("first", "second")]
+    for folder in folders:
+        folder.mkdir()
+    port = free_port()
+    with contextlib.ExitStack() as stack:
+        with placed(folders[0], port) as first:
+            running = stack.enter_context(watching(first, probe, None, port=port))
+            assert first.ask(request("REGISTER", "first")) is not None
+            time.sleep(1.5)
+        with placed(folders[1], port) as second:
+            wait_for(lambda: any("runs again" in line for line in running.said), 15)
+            seen = running.seconds()
+            wait_for(lambda: running.seconds() > seen, 10)
+            assert second.ask(request("REGISTER", "second")) is not None
+            wait_for(lambda: running.seconds() > seen + 2, 10)
+            running.stop.asked.set()
+            wait_for((running.output / "page.html").exists, 20)
+    ds = open_messages(running.output / "messages.nc")
+    assert (ds["name"].to_numpy() == NAMES["REGISTER"]).sum() == 2
+    times = [second.t_s for second in read_seconds(running.output)]
+    assert np.all(np.diff(times) > 0)
+
+
+def test_probe_without_a_reader_loses_records_and_the_proxy_never_waits(
+    place: Place, probe: PurePosixPath
+) -> None:
+    namespace = f"/proc/{place.holder}/ns/net"
+    argv = [str(probe), "watch", "--comm", "kamailio", "--netns", namespace, "--port", "5060"]
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen([*argv, "--ring-bytes", "65536"], **pipes) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert len(process.stdout.read(1)) == 1
+        answered = 0
+        with place.socket() as sock:
+            sock.settimeout(2)
+            for i in range(4500):
+                sock.sendto(request("OPTIONS", f"flood{i}"), (ADDRESS, 5060))
+                answered += bool(sock.recv(4096))
+        assert answered == 4500
+        time.sleep(0.5)
+        assert process.stdin is not None
+        process.stdin.close()
+        data = process.stdout.read()
+        assert process.wait(10) == 0
+        last = json.loads(process.stderr.read().decode().strip().splitlines()[-1])
+    records = len(data) // trace.RECORD.itemsize
+    assert 0 < records < 4500
+    assert last["lost"] > 0
+
+
+def test_killed_watch_leaves_nothing_behind(place: Place, probe: PurePosixPath) -> None:
+    code = (
+        "import sys; from pathlib import Path, PurePosixPath; from sipsched import watch; "
+        "watch.watch(watch.Options(pid=int(sys.argv[1]), output=Path(sys.argv[2]), "
+        "probe=PurePosixPath(sys.argv[3])))"
+    )
+    out = place.folder / "out"
+    argv = [sys.executable, "-c", code, str(place.started[0].pid), str(out), str(probe)]
+    with subprocess.Popen(argv, stdout=subprocess.DEVNULL) as process:
+        wait_for(lambda: len(held(probe)) > 10, 20)
+        attached = held(probe)
+        process.kill()
+    wait_for(lambda: not pids(f"^{probe} watch"), 10)
+    wait_for(lambda: not attached & loaded(), 10)
+    assert not pids(f"sh -c .*{place.started[0].pid}")
+
+
+def test_dry_run_attaches_nothing_and_names_privileges(place: Place, probe: PurePosixPath) -> None:
+    said: list[str] = []
+    options = watch.Options(
+        pid=place.started[0].pid, output=place.folder / "out", probe=probe, dry_run=True
+    )
+    watch.watch(options, said.append)
+    text = "\n".join(said)
+    for expected in ("UDP 5060 and TCP 5060", "CAP_BPF", "Nothing on the host is changed"):
+        assert expected in text
+    assert not pids(f"^{probe} watch")
+    assert not (place.folder / "out").exists()
+
+
+def test_command_without_a_proxy_is_one_line(tmp_path: Path) -> None:
+    fab = Path(sys.executable).with_name("fab")
+    argv = [str(fab), "watch", "--port", "9", "--output", str(tmp_path / "out")]
+    done = subprocess.run(argv, check=False, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith(
+        "error: this machine: no process has a listening socket on port 9"
+    )
+    assert len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "out").exists()
+
+
+@contextlib.contextmanager
+def ssh_to_this_machine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Run an sshd of its own, and put an `ssh` with the right keys first in PATH. Yield the name of the host."""
+    for name in ("host", "user"):
+        argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)]
+        subprocess.run(argv, check=True)
+    shutil.copy(folder / "user.pub", folder / "authorized")
+    port = free_port()
+    settings = {
+        **{"Port": port, "ListenAddress": "127.0.0.1", "HostKey": folder / "host"},
+        **{"AuthorizedKeysFile": folder / "authorized", "PidFile": folder / "sshd.pid"},
+        **{"StrictModes": "no", "PermitRootLogin": "yes", "UsePAM": "no"},
+    }
+    (folder / "sshd.cfg").write_text("".join(f"{key} {value}\n" for key, value in settings.items()))
+    known = (folder / "host.pub").read_text().split()[:2]
+    (folder / "known").write_text(f"[127.0.0.1]:{port} {' '.join(known)}\n")
+    (folder / "ssh.cfg").write_text(
+        f"Host thehost\nHostName 127.0.0.1\nPort {port}\nUser root\nIdentityFile {folder}/user\n"
+        f"UserKnownHostsFile {folder}/known\n"
+    )
+    programs = folder / "bin"
+    programs.mkdir()
+    (programs / "ssh").write_text(f'#!/bin/sh\nexec /usr/bin/ssh -F {folder}/ssh.cfg "$@"\n')
+    (programs / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    Path("/run/sshd").mkdir(exist_ok=True)
+    sshd = ["/usr/sbin/sshd", "-D", "-e", "-f", str(folder / "sshd.cfg")]
+    with (folder / "sshd.log").open("wb") as log, subprocess.Popen(sshd, stderr=log) as process:
+        try:
+            wait_for((folder / "sshd.pid").exists, 10)
+            yield "thehost"
+        finally:
+            process.terminate()
+
+
+def test_host_over_ssh_is_watched_and_a_lost_connection_leaves_nothing(
+    place: Place, probe: PurePosixPath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = place.folder / "ssh"
+    folder.mkdir()
+    with ssh_to_this_machine(folder, monkeypatch) as host:
+        with watching(place, probe, place.started[0].pid, host=host) as running:
+            for i in range(20):
+                assert place.ask(request("REGISTER", f"remote{i}")) is not None
+            seen = running.seconds()
+            wait_for(lambda: running.seconds() >= seen + 2, 10)
+            attached = held(probe)
+            assert len(attached) > 10
+            for connection in pids(f"^/usr/bin/ssh -F {folder}/ssh.cfg"):
+                os.kill(connection, signal.SIGKILL)
+            wait_for(lambda: bool(running.failed), 10)
+        wait_for(lambda: not attached & loaded(), 10)
+    assert not pids(f"^{probe} watch")
+    (error,) = running.failed
+    assert isinstance(error, SipschedError)
+    assert "host thehost" in str(error) or "the probe ended" in str(error)
+    # the record of the time before the loss is complete
+    ds = open_messages(running.output / "messages.nc")
+    assert (ds["name"].to_numpy() == NAMES["REGISTER"]).sum() == 20
+    assert (
+        "host" in read_watch(running.output).ended_by
+        or "probe" in read_watch(running.output).ended_by
+    )

@@ -1,0 +1,116 @@
+"""Test totals, cost and causes of a watched proxy."""
+
+import numpy as np
+import pytest
+from watched import second, workers
+
+from sipsched.analysis.watched import (
+    ASSUMED_COST,
+    Budget,
+    Cause,
+    findings,
+    percentiles_us,
+    probe_cost,
+    total,
+)
+from sipsched.records.watch import Second, Share, bins_of
+
+LONG = bins_of(np.full(200, 5e6))
+
+
+def test_totals_count_messages_only_in_recorded_seconds() -> None:
+    off = second(recording=False, messages={}, calls=0, waiting=[], service=[])
+    sums = total([second(), off, second(drops={"socket buffer full": 3})])
+    assert sums.seconds == 3
+    assert sums.per_s(sums.received) == 200
+    assert sums.per_s(sums.calls) == 100
+    assert sums.drops == {"socket buffer full": 3}
+    assert sums.share(sums.busy_s["12"]) == pytest.approx(0.4)
+    assert percentiles_us(sums.waiting)["p99"] == pytest.approx(50, rel=0.01)
+    assert np.isnan(percentiles_us(total([]).waiting)["p50"])
+
+
+def alternating(cost: float, noise: float, cycles: int, off: int = 1) -> list[Second]:
+    """Return cycles of one recorded second and further seconds; recording multiplies the CPU time by 1 + cost."""
+    rng = np.random.default_rng(7)
+    seconds = []
+    for _ in range(cycles):
+        for step in range(1 + off):
+            factor = (1 + cost if step == 0 else 1) * np.exp(noise * rng.standard_normal())
+            seconds.append(second(recording=step == 0, proxy_cpu_ns=round(4e8 * factor)))
+    return seconds
+
+
+def test_cost_is_the_ratio_of_recorded_to_other_seconds() -> None:
+    cost = probe_cost(alternating(0.05, 0.01, 40, off=3))
+    assert cost.low < 0.05 < cost.high
+    assert cost.high - cost.low < 0.02
+    assert not probe_cost([second()] * 20).known
+
+
+def test_budget_records_the_share_of_time_that_the_limit_allows() -> None:
+    budget = Budget(0.01)
+    recorded = [budget.next([]) for _ in range(60)]
+    assert sum(recorded) == 10
+    assert budget.share == pytest.approx(0.01 / ASSUMED_COST)
+
+
+@pytest.mark.parametrize(("cost", "share"), [(0.3, 1 / 30), (0.015, 1 / 2)])
+def test_budget_follows_the_measured_cost(cost: float, share: float) -> None:
+    budget = Budget(0.01)
+    seconds = alternating(cost, 0.001, 10, off=5)
+    for _ in range(6):
+        budget.next(seconds)
+    assert budget.share == pytest.approx(share, rel=0.1)
+
+
+def test_budget_keeps_a_least_share_so_that_something_is_seen() -> None:
+    budget = Budget(0.0001)
+    assert budget.share == pytest.approx(1 / 60)
+
+
+def the_cause(*seconds: Second) -> Cause | None:
+    found, reason = findings(list(seconds))
+    assert reason == ""
+    assert len(found) <= 1
+    return found[0].cause if found else None
+
+
+def test_quiet_proxy_has_no_cause() -> None:
+    assert the_cause(*[second()] * 20) is None
+
+
+def test_few_data_give_a_reason_instead_of_causes() -> None:
+    busy = second(workers=workers(1, 1), drops={"socket buffer full": 100})
+    assert findings([busy] * 5)[0] == []
+    assert "5 seconds" in findings([busy] * 5)[1]
+    rare = second(messages={"OPTIONS": 1}, workers=workers(1, 1))
+    assert "20 messages" in findings([rare] * 20)[1]
+
+
+def test_drops_of_busy_workers_are_no_burst() -> None:
+    drops = {"socket buffer full": 10}
+    burst = second(drops=drops, workers=workers(0.3, 0.4), largest_queue_bytes=200_000)
+    assert the_cause(*[second()] * 19, burst) is Cause.BURSTS
+    overload = second(drops=drops, workers=workers(0.95, 0.99), cpu_busy=0.9)
+    assert the_cause(*[second()] * 19, overload) is None
+
+
+def test_causes_of_busy_seconds() -> None:
+    few = second(workers=workers(0.95, 0.97), cpu_busy=0.5, waiting=LONG)
+    assert the_cause(*[few] * 20) is Cause.TOO_FEW_WORKERS
+    full = second(workers=workers(0.6, 0.7), cpu_busy=0.99, waiting=LONG)
+    assert the_cause(*[full] * 20) is Cause.NO_CPU_LEFT
+    shared = second(workers=workers(0.5, 0.5), cpu_busy=0.99, others=(Share("backup", 0.8),))
+    found, _ = findings([shared] * 20)
+    assert found[0].cause is Cause.COMPETITOR
+    assert found[0].program == "backup"
+    asleep = second(workers=workers(0.1, 0.1), waiting=LONG, off_cpu_ns=18_000_000)
+    assert the_cause(*[asleep] * 20) is Cause.SLEEPING_WORKERS
+    # long waits alone do not show a cause
+    assert the_cause(*[second(waiting=LONG)] * 20) is None
+
+
+def test_a_cause_in_few_seconds_is_not_named() -> None:
+    few = second(workers=workers(0.95, 0.97), cpu_busy=0.5)
+    assert the_cause(*[second()] * 17, *[few] * 3) is None

@@ -1,0 +1,82 @@
+"""Test the words, the metrics and the page of a watched proxy."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+from watched import document, second, workers
+
+from sipsched.analysis.watched import Cause, Finding, findings, total
+from sipsched.pages.watched import advice, advice_lines, lines_of, metrics, write_page
+from sipsched.records.watch import bins_of
+
+SAMPLE = re.compile(r'^sipsched_[a-z_]+(\{[a-z]+="[^"]*"\})? -?[0-9.e+-]+$')
+
+
+def test_lines_show_rates_times_drops_and_workers() -> None:
+    text = "\n".join(lines_of(second(drops={"socket buffer full": 3}, lost=2, length_s=0.5)))
+    for expected in ("200 calls/s", "400 messages/s", "INVITE 200", "socket buffer full 3"):
+        assert expected in text
+    for expected in (
+        "2 records lost",
+        "2 workers busy 30 % (20 to 40)",
+        "backup 5 %",
+        "p50/p99/p99.9",
+    ):
+        assert expected in text
+
+
+def test_lines_of_an_idle_a_stopped_and_an_unrecorded_second() -> None:
+    idle = lines_of(second(messages={}, calls=0, waiting=[], service=[], workers=(), others=()))
+    assert "no worker has received a message" in idle[-1]
+    assert "does not run" in lines_of(second(processes=0))[0]
+    assert "400 datagrams/s" in lines_of(second(recording=False))[0]
+
+
+def test_metrics_are_text_of_prometheus() -> None:
+    seconds = [second(drops={"socket buffer full": 2})] * 3
+    text = metrics(seconds, total(seconds))
+    lines = text.splitlines()
+    samples = [line for line in lines if not line.startswith("#")]
+    assert all(SAMPLE.match(line) for line in samples), samples
+    assert 'sipsched_messages_total{name="INVITE"} 300' in lines
+    assert 'sipsched_drops_total{cause="socket buffer full"} 6' in lines
+    (waiting,) = [line for line in samples if 'waiting_seconds{quantile="0.99"}' in line]
+    assert abs(float(waiting.split()[-1]) - 50e-6) < 1e-6
+    named = {line.split("{")[0].split()[0] for line in samples}
+    assert named <= {line.split()[2] for line in lines if line.startswith("# TYPE")}
+    assert text.endswith("\n")
+    assert "sipsched_messages_total" in metrics([], total([]))
+
+
+def test_every_cause_has_evidence_and_a_command_of_the_program() -> None:
+    values = {"busy": 0.9, "cpu_busy": 0.9, "wait_us": 100.0, "workers": 4, "off_cpu": 0.6}
+    values |= {"drops": 5, "bytes": 300_000, "share": 0.5}
+    found = [Finding(cause, 3, 10, values, "backup") for cause in Cause]
+    for program, setting in (("kamailio", "children=N"), ("opensips", "udp_workers=N")):
+        written = advice(found, program)
+        assert all(each.cause and "3 of 10 seconds" in each.evidence for each in written)
+        assert any(setting in each.command for each in written)
+    (burst,) = [each for each in written if "bursts" in each.cause]
+    # twice the largest queue, and a power of two that is at least 1 MiB
+    assert "net.core.rmem_max=1048576" in burst.command
+    assert all(each.command for each in advice(found, "other"))
+
+
+def test_advice_without_enough_data_says_why() -> None:
+    assert "No advice: 1 seconds" in advice_lines([second()], "kamailio")[0]
+    few = second(workers=workers(0.95, 0.97), cpu_busy=0.5, waiting=bins_of(np.full(9, 2e6)))
+    assert findings([few] * 20)[0]
+    assert "too few workers" in advice_lines([few] * 20, "kamailio")[0]
+
+
+def test_page_is_written_with_and_without_data(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    seconds = [second(t_s=float(i)) for i in range(12)]
+    write_page(page, document(not_written=3), seconds, None, total(seconds))
+    text = page.read_text()
+    for expected in ("table-times.csv", "figure-seconds", "table-ledger.csv", "worker 12"):
+        assert expected in text
+    off = [second(recording=False, workers=())]
+    write_page(page, document(messages=0), off, None, total(off))
+    assert "No second with messages" in page.read_text()

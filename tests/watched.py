@@ -1,0 +1,67 @@
+"""Seconds of a watched proxy, made for tests."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from sipsched.records.watch import Second, Share, WatchDocument, bins_of
+
+QUIET = Second(
+    t_s=1.0,
+    length_s=1.0,
+    recording=True,
+    one_in=1,
+    messages={"INVITE": 100, "200-INVITE": 100},
+    calls=100,
+    waiting=bins_of(np.full(200, 50e3)),
+    service=bins_of(np.full(200, 100e3)),
+    datagrams=400,
+    queued_bytes=0,
+    largest_queue_bytes=1280,
+    drops={},
+    receive_errors=0,
+    workers=(Share("11", 0.2, 100), Share("12", 0.4, 100)),
+    others=(Share("backup", 0.05),),
+    cpus=2,
+    cpu_busy=0.4,
+    cpu_stolen=0.0,
+    proxy_cpu_ns=600_000_000,
+    lost=0,
+    unmatched=0,
+    threads_untraced=0,
+    service_ns=20_000_000,
+    off_cpu_ns=0,
+    processes=3,
+)
+
+
+def second(**changes: Any) -> Second:
+    """Return a second without any cause of waiting, with some changes."""
+    return replace(QUIET, **changes)
+
+
+def workers(*busy: float) -> tuple[Share, ...]:
+    """Return workers with these busy shares."""
+    return tuple(Share(str(i), share, 10) for i, share in enumerate(busy))
+
+
+def document(**changes: Any) -> WatchDocument:
+    """Return the document of a watch, with some changes."""
+    plain = WatchDocument(
+        program="kamailio",
+        transports="udp",
+        udp_ports=[5060],
+        tcp_port=None,
+        workers=2,
+        cpus=2,
+        kernel="Linux 6.1",
+        probe_mode="exact",
+        one_in=1,
+        started=0.0,
+        seconds=20.0,
+        messages=4000,
+        calls_per_s=100.0,
+        ended_by="the user",
+    )
+    return replace(plain, **changes)
