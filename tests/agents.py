@@ -3,7 +3,7 @@
 import json
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,17 +29,24 @@ def free_port() -> int:
 
 
 @contextmanager
+def running(argv: Sequence[str | Path], ready: Path) -> Iterator[None]:
+    """Run a program that creates a file when it is ready, and that ends well when it is told to."""
+    process = subprocess.Popen(argv)
+    try:
+        wait_for(lambda: ready.exists() or process.poll() is not None, 10)
+        yield
+    finally:
+        process.terminate()
+        assert process.wait(10) == 0
+
+
+@contextmanager
 def server(sipload: Path, folder: Path) -> Iterator[tuple[int, Path]]:
     """Run `sipload uas`. Its report exists after the block."""
     port, report, ready = free_port(), folder / "uas.json", folder / "ready"
     argv = [sipload, "uas", "--transport", "tcp", "--local", f"{LOOPBACK}:{port}"]
-    process = subprocess.Popen([*argv, "--report", report, "--ready", ready, "--ring-ms", "5"])
-    try:
-        wait_for(lambda: ready.exists() or process.poll() is not None, 10)
+    with running([*argv, "--report", report, "--ready", ready, "--ring-ms", "5"], ready):
         yield port, report
-    finally:
-        process.terminate()
-        assert process.wait(10) == 0
 
 
 def call(sipload: Path, folder: Path, port: int, connections: str, **more: str) -> dict[str, Any]:

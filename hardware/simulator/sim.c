@@ -59,6 +59,11 @@ static const char *draw_calls(struct sim *sim)
 	enum schedule_law law = m->constant_arrivals ? SCHEDULE_CONSTANT : SCHEDULE_EXPONENTIAL;
 	const char *wrong;
 
+	if (sim->replayed) {
+		wrong = schedule_read(&sim->schedule, sim->replayed);
+		m->calls = sim->schedule.header.count;
+		return wrong;
+	}
 	if (!plan || sim->script)
 		return schedule_draw(&sim->schedule, law, m->rate_cps, m->calls, m->seed);
 	wrong = schedule_draw_blocks(&sim->schedule, law, m->rate_cps, plan->blocks, m->seed);

@@ -197,6 +197,7 @@ struct sim {
 	struct switches switches;
 	const char *failure; /* reason why the run cannot continue; NULL if it can */
 	FILE *trace;
+	const char *replayed; /* path of a schedule whose calls replace sampled calls; NULL: sample calls */
 	/* for tests: a script instead of calls, and the record of who ran when */
 	const struct script *script;
 	uint32_t script_length, script_next;

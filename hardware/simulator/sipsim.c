@@ -13,9 +13,11 @@
 static const char USAGE[] =
 	"usage: sipsim version\n"
 	"       sipsim run MODEL REPORT [TRACE CALLS UAC [PLAN BLOCKS LOG]]\n"
+	"       sipsim replay MODEL REPORT SCHEDULE [TRACE]\n"
 	"MODEL is a file of lines `name = value`. PLAN (plan.h) and BLOCKS (../common/schedule.h) belong\n"
 	"to a run that compares modes. The program writes the other files: the model's counters, and the\n"
-	"trace, the calls, the UAC's report and the log of the switches as on a real testbed.\n";
+	"trace, the calls, the UAC's report and the log of the switches as on a real testbed. `replay`\n"
+	"starts the calls of SCHEDULE (../common/schedule.h) instead of the calls that MODEL describes.\n";
 
 static int complain(const char *where, const char *what)
 {
@@ -89,6 +91,36 @@ static int run(int n, char **paths)
 	return 0;
 }
 
+static int replay(int n, char **paths)
+{
+	struct sim sim = { .replayed = paths[2] };
+	struct model model;
+	FILE *trace = NULL;
+	char error[256];
+	const char *wrong = model_read(&model, paths[0], error, sizeof(error));
+
+	if (wrong)
+		return complain(paths[0], wrong);
+	wrong = sim_init(&sim, &model);
+	if (wrong)
+		return complain(paths[2], wrong);
+	if (n > 3) {
+		trace = fopen(paths[3], "wb");
+		if (!trace)
+			return complain(paths[3], strerror(errno));
+		trace_open(&sim, trace);
+	}
+	wrong = sim_run(&sim);
+	if (trace && fclose(trace) && !wrong)
+		wrong = "cannot write the trace";
+	if (wrong)
+		return complain(paths[0], wrong);
+	if (!write_file(paths[1], write_report, &sim))
+		return complain(paths[1], "cannot write");
+	sim_free(&sim);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	if (argc == 2 && !strcmp(argv[1], "version")) {
@@ -97,6 +129,8 @@ int main(int argc, char **argv)
 	}
 	if ((argc == 4 || argc == 7 || argc == 10) && !strcmp(argv[1], "run"))
 		return run(argc - 2, argv + 2);
+	if ((argc == 5 || argc == 6) && !strcmp(argv[1], "replay"))
+		return replay(argc - 2, argv + 2);
 	fputs(USAGE, stderr);
 	return 2;
 }

@@ -192,6 +192,30 @@ def simulate(
     return msgspec.json.decode(report.read_bytes(), type=SimulatorReport)
 
 
+def replay(
+    numbers: ModelNumbers, folder: Path, schedule: Path, trace: Path | None = None
+) -> SimulatorReport:
+    """Run the simulator with the calls of a schedule (hardware/common/schedule.h), and return its counts.
+
+    Parameters
+    ----------
+    folder
+        Folder in which `model.txt` and `report.json` are written.
+    trace
+        Trace of the messages, which the simulator writes; None if only the counts are needed.
+
+    Raises
+    ------
+    StableError
+        See `simulate`. Or the schedule is damaged.
+    """
+    model, report = folder / "model.txt", folder / "report.json"
+    model.write_text(write_numbers(numbers))
+    files = (model, report, schedule) if trace is None else (model, report, schedule, trace)
+    _run([str(program()), "replay", *map(str, files)], RUN_TIMEOUT_S)
+    return msgspec.json.decode(report.read_bytes(), type=SimulatorReport)
+
+
 def _text(value: Value) -> str:
     if isinstance(value, bool):
         return str(int(value))

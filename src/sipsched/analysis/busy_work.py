@@ -1,0 +1,231 @@
+"""The time per message of a busy proxy, from the messages of a proxy that is not saturated.
+
+While messages wait, the proxy's CPU works all the time. The time between two departures is then the whole cost of a
+message: user, kernel and softirq time, the probe, and the CPU time that competitors take from a busy proxy. At half the
+capacity, about half of all messages show this cost. The idea is the service function of operational analysis (Denning
+and Buzen, The Operational Analysis of Queueing Network Models, ACM Computing Surveys 10(3), 1978).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+
+from sipsched.records.messages import MESSAGE_TYPES, k_rcv, nanoseconds
+
+Values = npt.NDArray[np.float64]
+LOCAL = 64
+"""Number of preceding arrivals that determine the local load."""
+LEAST_OF_TYPE = 30
+"""Smallest number of messages of a type in the busy cycles. Rarer types are counted as type `other`."""
+BLOCKS = 20
+DEPARTED, QUEUED, RECEIVED = range(3)
+LONG = 10.0
+"""A cycle with more than this multiple of the median time per message contains a pause."""
+
+
+@dataclass(frozen=True)
+class Stamps:
+    """Instants of the messages with known times, in ns since the first arrival; each of shape (message,).
+
+    Attributes
+    ----------
+    arrived, queued, received, departed
+        t_arr, t_stack, t_sip_in, and the time when the message left or, if unknown, when the worker received it.
+    """
+
+    arrived: Values
+    queued: Values
+    received: Values
+    departed: Values
+    kind: npt.NDArray[np.int64]
+    cpu: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(cls, ds: xr.Dataset) -> "Stamps":
+        """Compute the instants from the columns of `messages.nc`. Messages without K_rcv are excluded."""
+        waited = k_rcv(ds)
+        known = np.isfinite(waited)
+        start = ds["t_arr"].to_numpy()[:1]
+        arrived = (ds["t_arr"].to_numpy() - start).astype(np.float64)[known]
+        stack, served, sent = (
+            np.nan_to_num(nanoseconds(ds, name))[known] for name in ("k_stack", "t_sip", "k_snd")
+        )
+        received = arrived + waited[known]
+        return cls(
+            arrived,
+            arrived + stack,
+            received,
+            received + served + sent,
+            ds["message_type"].to_numpy().astype(np.int64)[known],
+            ds["cpu"].to_numpy().astype(np.int64)[known],
+        )
+
+
+@dataclass(frozen=True)
+class Cycles:
+    """Times during which a CPU of the proxy was busy without a break; each array has shape (cycle,) or (cycle, type).
+
+    A cycle begins when a message departs, no worker of this CPU has an unfinished message, and at least one message
+    per CPU waits. A cycle ends at the next departure that leaves no worker of this CPU with an unfinished message. So a
+    cycle contains the whole work of its messages, also if workers preempted each other.
+
+    Attributes
+    ----------
+    start_ns, length_ns
+        Beginning, counted from the first arrival, and length.
+    served
+        Number of messages by message type that departed within the cycle.
+    """
+
+    start_ns: Values
+    length_ns: Values
+    served: Values
+
+
+@dataclass(frozen=True)
+class Work:
+    """The time per message of one busy CPU.
+
+    Attributes
+    ----------
+    cycles
+        Number of cycles from which the work is known.
+    mean_ns
+        Time per message at today's load, with pauses, for the mixture of types of all messages.
+    slope
+        Exponent of the change with the load: twice the load changes the time by the factor 2 ** slope.
+    scv
+        Squared coefficient of variation of the time per message, without pauses.
+    pauses
+        Share of the busy time that pauses take.
+    pause_ns
+        Mean length of a pause; 0 if there was none.
+    draws
+        `mean_ns`, `slope`, `pauses` and `pause_ns` for bootstrap samples of blocks of the recording, shape (draw, 4).
+        The first column also varies from block to block. So it describes the proxy during one further block, and not
+        the mean of many blocks.
+    """
+
+    cycles: int
+    mean_ns: float
+    slope: float
+    scv: float
+    pauses: float
+    pause_ns: float
+    draws: Values
+
+
+def busy_cycles(stamps: Stamps, cores: int) -> Cycles:
+    """Find the cycles of all CPUs. `cores` is the number of CPUs that the proxy may use."""
+    size, width = len(stamps.arrived), max(MESSAGE_TYPES.values()) + 1
+    # A worker may receive its next message in the nanosecond of a departure. So departures come first, and are later
+    # than the receipt of the same message.
+    departed = np.maximum(stamps.departed, stamps.received + 1)
+    at = np.concatenate((departed, stamps.queued, stamps.received))
+    event = np.repeat([DEPARTED, QUEUED, RECEIVED], size)
+    order = np.lexsort((event, at))
+    at, event, message = at[order], event[order], np.tile(np.arange(size), 3)[order]
+    waiting = np.cumsum(np.choose(event, [0, 1, -1]))
+    starts, lengths, counts = [], [], []
+    for cpu in np.unique(stamps.cpu):
+        here = (event != QUEUED) & (stamps.cpu[message] == cpu)
+        left = event[here] == DEPARTED
+        in_service = np.cumsum(np.where(left, -1, 1))
+        free = np.flatnonzero(left & (in_service == 0))
+        moments = at[here][free]
+        cycle = np.searchsorted(free, np.flatnonzero(left))
+        code = cycle * width + stamps.kind[message[here][left]]
+        served = np.bincount(code, minlength=(len(free) + 1) * width).reshape(-1, width)
+        begins = np.flatnonzero(waiting[here][free][:-1] >= cores)
+        starts.append(moments[begins])
+        lengths.append(moments[begins + 1] - moments[begins])
+        counts.append(served[begins + 1])
+    none = np.empty((0, width))
+    return Cycles(
+        np.concatenate([np.empty(0), *starts]),
+        np.concatenate([np.empty(0), *lengths]),
+        np.concatenate([none, *counts]),
+    )
+
+
+def work(stamps: Stamps, cycles: Cycles, draws: int, rng: np.random.Generator) -> Work:
+    """Estimate the time per message from busy cycles.
+
+    The lengths of the cycles are regressed on the numbers of messages by type, and on the local load. The local load is
+    the rate of the last `LOCAL` arrivals before the cycle. The mean is then taken over the types of all messages,
+    because long queues hold other types than short queues. The block bootstrap resamples `BLOCKS` equal parts of the
+    recording.
+    """
+    share = np.bincount(stamps.kind, minlength=cycles.served.shape[1]) / len(stamps.kind)
+    served, share = _merge_rare(cycles.served, share)
+    before = np.searchsorted(stamps.arrived, cycles.start_ns)
+    enough = before >= LOCAL
+    start, length, served = cycles.start_ns[enough], cycles.length_ns[enough], served[enough]
+    number = served.sum(axis=1)
+    since = start - stamps.arrived[before[enough] - LOCAL]
+    mean_rate = len(stamps.arrived) / stamps.arrived[-1]
+    load = np.log(LOCAL / np.maximum(since, 1.0) / mean_rate)
+    x = np.column_stack((served, load * number))
+    block = np.minimum((start / stamps.arrived[-1] * BLOCKS).astype(int), BLOCKS - 1)
+    squares = np.zeros((BLOCKS, x.shape[1], x.shape[1]))
+    products = np.zeros((BLOCKS, x.shape[1]))
+    for i in range(BLOCKS):
+        rows, weights = x[block == i], 1 / number[block == i]
+        squares[i] = rows.T @ (rows * weights[:, None])
+        products[i] = rows.T @ (weights * length[block == i])
+
+    def solve(blocks: npt.NDArray[np.int64]) -> tuple[float, float]:
+        found = np.linalg.lstsq(squares[blocks].sum(axis=0), products[blocks].sum(axis=0))[0]
+        mean = float(found[:-1] @ share)
+        return mean, float(np.clip(found[-1] / mean, -0.5, 0.5))
+
+    mean_ns, slope = solve(np.arange(BLOCKS))
+    solution = np.linalg.lstsq(squares.sum(axis=0), products.sum(axis=0))[0]
+    expected = x @ solution
+    used = [i for i in range(BLOCKS) if np.any(block == i)]
+    speeds = [np.log(length[block == i].sum() / expected[block == i].sum()) for i in used]
+    spread = float(np.std(speeds, ddof=1)) if len(used) > 1 else 0.0
+    each = length / number
+    paused = each > LONG * np.median(each)
+    excess = length - number * each[~paused].mean()
+    sums = np.array(
+        [
+            (length[these].sum(), excess[these & paused].sum(), np.count_nonzero(these & paused))
+            for these in (block == i for i in range(BLOCKS))
+        ]
+    )
+
+    def pauses(blocks: npt.NDArray[np.int64]) -> tuple[float, float]:
+        total, lost, times = sums[blocks].sum(axis=0)
+        return (lost / total, lost / times) if times else (0.0, 0.0)
+
+    samples = np.array(
+        [(*solve(blocks), *pauses(blocks)) for blocks in rng.integers(0, BLOCKS, (draws, BLOCKS))]
+    )
+    samples[:, 0] *= np.exp(rng.normal(0.0, spread, draws))
+    typical = each[~paused]
+    return Work(
+        len(length),
+        mean_ns,
+        slope,
+        float(typical.var() / typical.mean() ** 2),
+        *pauses(np.arange(BLOCKS)),
+        samples,
+    )
+
+
+def _merge_rare(served: Values, share: Values) -> tuple[Values, Values]:
+    """Add the types with few messages in the cycles to type `other`, and omit types without messages."""
+    other = MESSAGE_TYPES["other"]
+    rare = served.sum(axis=0) < LEAST_OF_TYPE
+    rare[other] = False
+    served, share = served.copy(), share.copy()
+    served[:, other] += served[:, rare].sum(axis=1)
+    share[other] += share[rare].sum()
+    kept = ~rare & (served.sum(axis=0) > 0)
+    if not kept[other] and share[other] > 0:
+        # The busy cycles show none of these messages. The mean of all other types stands for them.
+        share[kept] /= share[kept].sum()
+    return served[:, kept], share[kept]

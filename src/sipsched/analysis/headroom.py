@@ -1,0 +1,439 @@
+"""How much load a running proxy can take in addition, from its messages at today's load.
+
+docs/methodology/headroom.md describes the method. The functions read no host and change nothing.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import count
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+
+from sipsched.analysis.busy_work import BLOCKS, LOCAL, Stamps, Work, busy_cycles, work
+from sipsched.analysis.capacity.queues import queue_capacity_cps, system_places
+from sipsched.analysis.crossing_load import PDR_LIMIT
+from sipsched.analysis.intervals import LEVEL, Interval, percentiles
+from sipsched.analysis.papers import MESSAGES_PER_CALL
+from sipsched.errors import StableError
+from sipsched.records.messages import k_rcv, nanoseconds
+
+FACTORS = (1.5, 2.0)
+"""Multiples of today's load at which the time per message is predicted."""
+DRAWS = 40
+"""Number of samples of the estimates, each with its own replayed arrivals. The 95 % interval is nearly their range."""
+STEPS = 7
+"""Number of replays per sample that search the load with 1 % of drops. They end within 1 % of this load."""
+LEAST_MESSAGES, LEAST_CYCLES, LEAST_BUSY = 2_000, 200, 0.2
+LEAST_REPLAYED, MOST_REPLAYED = 60_000, 200_000
+"""A shorter recording is replayed several times in a row. Of a longer recording, each sample replays another part."""
+LEAST_BREAK_NS, LEAST_BREAK_GAPS = 1_000_000_000, 100
+"""A longer time without a message is a break of the recording: longer than this time and this multiple of the mean."""
+MOST_UNSENT = 0.5
+AGREEMENT = 2.0
+"""Largest ratio between replayed and measured p99 at today's load with which the replay may predict other loads."""
+TRUESIZE = 1280
+"""Bytes that a datagram needs in the receive buffer, if unknown. SEE config/models/kamailio-qm.yaml"""
+SEED = 1
+
+
+class Lack(StrEnum):
+    """Why the messages cannot show the headroom."""
+
+    NONE = ""
+    SAMPLED = "sampled"
+    STREAM = "stream"
+    MESSAGES = "messages"
+    BREAKS = "breaks"
+    TIMES = "times"
+    LOAD = "load"
+    CYCLES = "cycles"
+    CORES = "cores"
+
+
+@dataclass(frozen=True)
+class Server:
+    """What the replay must know of the proxy and its machine.
+
+    Attributes
+    ----------
+    cores, workers
+        CPUs that the proxy may use, and its processes that receive messages.
+    receive_buffer_bytes
+        Effective SO_RCVBUF, as `getsockopt` or `ss -m` reports it.
+    truesize
+        Bytes that the kernel charges to the buffer per datagram.
+    """
+
+    cores: int
+    workers: int
+    receive_buffer_bytes: int
+    truesize: int = TRUESIZE
+
+    @classmethod
+    def of(
+        cls,
+        ds: xr.Dataset,
+        cores: int | None = None,
+        workers: int | None = None,
+        receive_buffer_bytes: int | None = None,
+    ) -> "Server":
+        """Take each number from the caller or, if it is None, from the attributes of the dataset.
+
+        Raises
+        ------
+        StableError
+            A number is in neither place.
+        """
+        given = (
+            ("cores", "cores", cores),
+            ("threads", "workers", workers),
+            ("receive_buffer_bytes", "buffer", receive_buffer_bytes),
+        )
+        numbers = {}
+        for name, option, value in given:
+            found = ds.attrs.get(name) if value is None else value
+            if found is None or int(found) < 1:
+                raise StableError(
+                    f"headroom: {name}: expected a whole number from 1, found {found}; the messages lack it, so give "
+                    f"it with --{option}"
+                )
+            numbers[name] = int(found)
+        return cls(
+            numbers["cores"], numbers["threads"], numbers["receive_buffer_bytes"], _truesize(ds)
+        )
+
+
+class Replay(Protocol):
+    """The simulator, as `sipsched.measure.replay.Replay` provides it."""
+
+    def __call__(
+        self, arrivals_ns: npt.NDArray[np.int64], numbers: Mapping[str, Any], times: bool
+    ) -> tuple[int, npt.NDArray[np.int64]]:
+        """Return the number of refused messages, and the time per served message in ns."""
+        ...
+
+
+@dataclass(frozen=True)
+class TimeAt:
+    """The 99th percentile of K_rcv + T_sip in µs at a multiple of today's load, and the share of dropped messages."""
+
+    factor: float
+    p99_us: Interval
+    dropped: Interval
+
+
+@dataclass(frozen=True)
+class Headroom:
+    """The headroom of a proxy.
+
+    Attributes
+    ----------
+    lack
+        Why the messages cannot show the headroom. `growth` and `times` are then missing.
+    messages, seconds, dropped
+        Number of received messages, length of the recording, and share of dropped messages.
+    busy
+        Share of the CPUs' time that the messages need, with the CPU time that competitors take from a busy proxy; NaN
+        if unknown.
+    cycles
+        Number of busy cycles (`sipsched.analysis.busy_work`).
+    work_us, slope
+        Time per message of a busy CPU, and the exponent of its change with the load.
+    growth
+        Multiple of today's load at which 1 % of the messages is dropped.
+    poisson
+        The same multiple for Poisson arrivals, from the queue M/G/c/K. Bursts only reduce it.
+    p99_us, replayed_p99_us
+        99th percentile of K_rcv + T_sip at today's load, measured and replayed.
+    times
+        Predicted times; empty if the replay does not agree with today's p99.
+    """
+
+    server: Server
+    lack: Lack
+    messages: int
+    seconds: float
+    dropped: float
+    busy: float = np.nan
+    cycles: int = 0
+    work_us: Interval | None = None
+    slope: Interval | None = None
+    growth: Interval | None = None
+    poisson: float = np.nan
+    p99_us: float = np.nan
+    replayed_p99_us: float = np.nan
+    times: Sequence[TimeAt] = ()
+
+    @property
+    def per_s(self) -> float:
+        """Messages that arrive per second today, including dropped messages."""
+        return self.messages / (1 - self.dropped) / self.seconds
+
+    @property
+    def half_width(self) -> float:
+        """Half the width of the interval of `growth`, as a share of the estimate; NaN if unknown."""
+        if self.growth is None:
+            return np.nan
+        return (self.growth.high - self.growth.low) / 2 / self.growth.estimate
+
+
+def headroom(ds: xr.Dataset, server: Server, replay: Replay, draws: int = DRAWS) -> Headroom:
+    """Predict the load with 1 % of drops, and the time per message at multiples of today's load.
+
+    Parameters
+    ----------
+    ds
+        Messages, as `sipsched.records.messages.open_messages` returns them.
+    replay
+        The simulator for the cores, workers and kernel of the proxy.
+    draws
+        Number of samples from which the intervals are computed.
+    """
+    messages, drops = ds.sizes["message"], ds.sizes.get("drop", 0)
+    seconds = float(np.ptp(ds["t_arr"].to_numpy())) / 1e9 if messages > 1 else 0.0
+    dropped = drops / max(1, messages + drops)
+    lack = _lack_of_messages(ds)
+    if lack:
+        return Headroom(server, lack, messages, seconds, dropped)
+    stamps = Stamps.of(ds)
+    cycles = busy_cycles(stamps, server.cores)
+    lack = Lack.NONE
+    if len(cycles.length_ns) < LEAST_CYCLES:
+        lack = Lack.CORES if server.cores > 1 else Lack.CYCLES
+        return Headroom(server, lack, messages, seconds, dropped, cycles=len(cycles.length_ns))
+    rng = np.random.default_rng(SEED)
+    known = work(stamps, cycles, draws, rng)
+    arrivals = np.sort(np.concatenate((stamps.arrived, _drops(ds)))).astype(np.int64)
+    rate = (messages + drops) / seconds
+    busy = rate * known.mean_ns / 1e9 / server.cores
+    if busy < LEAST_BUSY:
+        return Headroom(
+            server, Lack.LOAD, messages, seconds, dropped, busy=busy, cycles=known.cycles
+        )
+    model = _Model(replay, server, known, ds, arrivals, rate, *_fixed_ns(ds, stamps))
+    growth = model.growth(draws)
+    p99_us, replayed, times = model.times(max(1, draws // 2))
+    limits = queue_capacity_cps(
+        known.mean_ns / 1e3 / server.cores,
+        1,
+        system_places(server.receive_buffer_bytes, server.truesize, 1),
+        known.scv,
+    )
+    return Headroom(
+        server=server,
+        lack=Lack.NONE,
+        messages=messages,
+        seconds=seconds,
+        dropped=dropped,
+        busy=busy,
+        cycles=known.cycles,
+        work_us=_interval(known.mean_ns / 1e3, known.draws[:, 0] / 1e3),
+        slope=_interval(known.slope, known.draws[:, 1]),
+        growth=growth,
+        poisson=limits * MESSAGES_PER_CALL / rate,
+        p99_us=p99_us,
+        replayed_p99_us=replayed,
+        times=times,
+    )
+
+
+def _lack_of_messages(ds: xr.Dataset) -> Lack:
+    if int(ds.attrs.get("one_in", 1)) > 1:
+        return Lack.SAMPLED
+    if "tcp" in str(ds.attrs.get("transport", "")).lower():
+        return Lack.STREAM
+    if ds.sizes["message"] < LEAST_MESSAGES:
+        return Lack.MESSAGES
+    gaps = np.diff(ds["t_arr"].to_numpy())
+    if gaps.max() > max(LEAST_BREAK_NS, LEAST_BREAK_GAPS * gaps.mean()):
+        return Lack.BREAKS
+    waited, served = k_rcv(ds), nanoseconds(ds, "t_sip")
+    if np.mean(np.isfinite(waited)) < 1 - PDR_LIMIT or np.mean(np.isfinite(served)) < MOST_UNSENT:
+        return Lack.TIMES
+    return Lack.NONE
+
+
+def _drops(ds: xr.Dataset) -> npt.NDArray[np.float64]:
+    """Return the arrival times of dropped messages in ns since the first received message, not before it."""
+    if "drop_t_arr" not in ds:
+        return np.empty(0)
+    since: npt.NDArray[np.int64] = ds["drop_t_arr"].to_numpy() - ds["t_arr"].to_numpy()[0]
+    return np.maximum(since, 0).astype(np.float64)
+
+
+def _truesize(ds: xr.Dataset) -> int:
+    """Return the smallest memory of the queue that a message met: the memory of this message alone."""
+    if "queued_bytes" not in ds:
+        return TRUESIZE
+    sizes = ds["queued_bytes"].to_numpy()
+    return int(sizes[sizes > 0].min()) if np.any(sizes > 0) else TRUESIZE
+
+
+def _interval(estimate: float, drawn: npt.NDArray[np.float64]) -> Interval:
+    low, high = percentiles(np.sort(drawn), LEVEL)
+    return Interval(estimate, min(low, estimate), max(high, estimate), len(drawn), method="draws")
+
+
+@dataclass(frozen=True)
+class _Model:
+    """A server whose work and fixed delays are known, and the arrivals that are replayed at it."""
+
+    replay: Replay
+    server: Server
+    work: Work
+    ds: xr.Dataset
+    arrivals: npt.NDArray[np.int64]
+    rate_per_s: float
+    copy_ns: float
+    send_ns: float
+    wake_ns: float
+
+    def growth(self, draws: int) -> Interval:
+        """Return the multiple of the load at which 1 % of the replayed messages is dropped."""
+
+        def search(draw: int) -> float:
+            mean_ns, slope, *_pauses = self.work.draws[draw].tolist()
+            # At this multiple of the load, the messages need all the CPU time.
+            full = (1e9 * self.server.cores / mean_ns / self.rate_per_s) ** (1 / (1 + slope))
+            low, high = np.log(0.4 * full), np.log(1.25 * full)
+            for _ in range(STEPS):
+                middle = (low + high) / 2
+                arrivals = self._arrivals(float(np.exp(middle)), draw)
+                numbers = self._numbers(float(np.exp(middle)), draw)
+                refused, _times = self.replay(arrivals, numbers, False)
+                if refused > PDR_LIMIT * len(arrivals):
+                    high = middle
+                else:
+                    low = middle
+            return float(np.exp((low + high) / 2))
+
+        drawn = self._map(search, draws)
+        return _interval(float(np.median(drawn)), drawn)
+
+    def times(self, draws: int) -> tuple[float, float, tuple[TimeAt, ...]]:
+        """Return the measured and the replayed p99 at today's load, and the predictions for other loads.
+
+        The replay does not model every delay, so the ratio of the two p99 shows its error. A full buffer limits the
+        times without this error. So each prediction counts twice, with and without this ratio.
+        """
+        total = k_rcv(self.ds) + nanoseconds(self.ds, "t_sip")
+        measured = float(np.nanquantile(total, 0.99)) / 1e3
+
+        def p99(factor: float) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+            def at(draw: int) -> tuple[float, float]:
+                arrivals = self._arrivals(factor, draw)
+                refused, times = self.replay(arrivals, self._numbers(factor, draw), True)
+                return float(np.quantile(times, 0.99)) / 1e3, refused / len(arrivals)
+
+            both = self._map(at, draws)
+            return both[:, 0], both[:, 1]
+
+        today = float(np.median(p99(1.0)[0]))
+        ratio = measured / today
+        if not 1 / AGREEMENT <= ratio <= AGREEMENT:
+            return measured, today, ()
+        found = []
+        for factor in FACTORS:
+            times, dropped = p99(factor)
+            either = np.concatenate((times, times * ratio))
+            found.append(
+                TimeAt(
+                    factor,
+                    _interval(float(np.median(either)), either),
+                    _interval(float(np.median(dropped)), dropped),
+                )
+            )
+        return measured, today, tuple(found)
+
+    def _map(self, function: Callable[[int], Any], draws: int) -> npt.NDArray[np.float64]:
+        with ThreadPoolExecutor() as pool:
+            return np.array(list(pool.map(function, range(draws))))
+
+    def _arrivals(self, factor: float, draw: int) -> npt.NDArray[np.int64]:
+        """Return the recorded arrivals at a multiple of the load.
+
+        The sum of independent users has other bursts than a single source that grows. So the copies are shifted by up
+        to the whole recording in half of the samples, and by the time of `LOCAL` messages in the other half. The blocks
+        of the recording are resampled, because another recording has other bursts.
+        """
+        rng = np.random.default_rng((SEED, draw))
+        times, span = self.arrivals, int(self.arrivals[-1]) + 1
+        most = max(int(MOST_REPLAYED / factor), 1)
+        if len(times) > most:
+            first = int(rng.integers(0, len(times) - most))
+            times = times[first : first + most] - times[first]
+            span = int(times[-1]) + 1
+        times, span = resampled(times, span, rng)
+        shift = span if draw % 2 else span * LOCAL / len(times)
+        repeats = -(-LEAST_REPLAYED // int(len(times) * factor))
+        parts = [
+            at + i * span for i in range(repeats) for at in scaled(times, span, factor, shift, rng)
+        ]
+        return np.sort(np.concatenate(parts))
+
+    def _numbers(self, factor: float, draw: int) -> dict[str, Any]:
+        """Return the parameters of the simulator: the work at this load, and the delays of an idle proxy."""
+        mean_ns, slope, pauses, pause_ns = self.work.draws[draw].tolist()
+        total = mean_ns * factor**slope * (1 - pauses)
+        service = max(total - self.copy_ns - self.send_ns, 1.0)
+        return {
+            "receive_buffer_bytes": self.server.receive_buffer_bytes,
+            "truesize": [self.server.truesize] * 7,
+            "copy_ns": round(self.copy_ns),
+            "send_ns": round(self.send_ns),
+            "idle_exit_ns": round(self.wake_ns),
+            "service_law": "lognormal",
+            "service_ns": [service] * 7,
+            "service_scv": [min(self.work.scv * (total / service) ** 2, 1000.0)] * 7,
+            "stall_every_ns": round(pause_ns / pauses) if pauses else 0,
+            "stall_ns": round(pause_ns),
+        }
+
+
+def resampled(
+    times: npt.NDArray[np.int64], span: int, rng: np.random.Generator
+) -> tuple[npt.NDArray[np.int64], int]:
+    """Sample `BLOCKS` equal blocks of the arrivals with replacement, and return the arrivals and their new length."""
+    length = span // BLOCKS + 1
+    ends = np.searchsorted(times, np.arange(BLOCKS + 1) * length)
+    chosen = rng.integers(0, BLOCKS, BLOCKS)
+    parts = [
+        times[ends[block] : ends[block + 1]] + (place - block) * length
+        for place, block in enumerate(chosen)
+    ]
+    return np.concatenate(parts), BLOCKS * length
+
+
+def scaled(
+    times: npt.NDArray[np.int64],
+    span: int,
+    factor: float,
+    shift: float,
+    rng: np.random.Generator,
+) -> Iterator[npt.NDArray[np.int64]]:
+    """Thin or superpose arrivals to a multiple of their load. Further copies are shifted in a circle of `span` ns."""
+    for copy in count():
+        share = min(factor - copy, 1.0)
+        if share <= 0:
+            return
+        kept = times if share == 1.0 else times[rng.random(len(times)) < share]
+        yield kept if copy == 0 else (kept + int(rng.uniform(-shift, shift))) % span
+
+
+def _fixed_ns(ds: xr.Dataset, stamps: Stamps) -> tuple[float, float, float]:
+    """Return the medians of K_copy and K_snd, and the delay of a message that meets no other message."""
+    copy_ns, send_ns = (
+        float(np.nanmedian(values)) if np.any(np.isfinite(values)) else 0.0
+        for values in (nanoseconds(ds, name) for name in ("k_copy", "k_snd"))
+    )
+    before = np.searchsorted(np.sort(stamps.departed), stamps.arrived)
+    alone = np.arange(len(stamps.arrived)) <= before
+    if not np.any(alone):
+        return copy_ns, send_ns, 0.0
+    waited = float(np.median((stamps.received - stamps.arrived)[alone]))
+    return copy_ns, send_ns, max(waited - copy_ns, 0.0)

@@ -1,0 +1,111 @@
+"""The headroom of a running proxy, in sentences for a page and for the terminal."""
+
+from collections.abc import Mapping
+
+from sipsched.analysis.crossing_load import PDR_LIMIT
+from sipsched.analysis.headroom import (
+    LEAST_BUSY,
+    LEAST_CYCLES,
+    LEAST_MESSAGES,
+    Headroom,
+    Lack,
+    TimeAt,
+)
+from sipsched.analysis.intervals import Interval
+from sipsched.pages.numbers import in_us, with_unit
+from sipsched.pages.parts import Section, Words
+from sipsched.words import grouped, number, plural
+
+WIDE = 0.5
+"""Half-width of an interval from which on a sentence says that the recording hardly determines the number."""
+LIMIT = f"{PDR_LIMIT:.0%}".replace("%", " %")
+LACKS: Mapping[Lack, str] = {
+    Lack.SAMPLED: "The recording has a sample of the calls only. The replay needs every message, so record all calls.",
+    Lack.STREAM: "The proxy uses TCP. A TCP socket refuses no message, so this method cannot predict when calls fail.",
+    Lack.MESSAGES: f"The recording has fewer than {grouped(LEAST_MESSAGES)} messages. Record for longer.",
+    Lack.BREAKS: "The recording has a break: no message arrived for more than a second, and for more than 100 times "
+    "the mean time between messages. Record without breaks. For fab watch, omit --cpu.",
+    Lack.TIMES: "The times of too many messages are unknown: K_rcv of more than 1 %, or T_sip of more than half. "
+    "Use the probe with eBPF.",
+    Lack.LOAD: f"The messages need less than {LEAST_BUSY:.0%} of the CPU time. ".replace("%", " %")
+    + "The cost of a message at a high load cannot be known at this load. Record when the load is higher.",
+    Lack.CYCLES: f"The proxy was busy without a break fewer than {LEAST_CYCLES} times. Record for longer, or when the "
+    "load is higher.",
+    Lack.CORES: f"All CPUs were busy while messages waited fewer than {LEAST_CYCLES} times. It is unknown how the "
+    "proxy scales over its CPUs. Record for longer, or when the load is higher.",
+}
+"""Per reason why the headroom is unknown, its sentences."""
+
+
+def sentences(headroom: Headroom) -> tuple[str, ...]:
+    """Return at most eight sentences with the prediction, or with the reason why none is possible."""
+    server = headroom.server
+    today = (
+        f"Today: {plural(headroom.messages, 'message')} in {number(headroom.seconds)} s, "
+        f"{number(headroom.per_s)} per second, {100 * headroom.dropped:.2g} % dropped. Assumed: "
+        f"{plural(server.cores, 'CPU')}, {plural(server.workers, 'worker')}, a receive buffer of "
+        f"{grouped(server.receive_buffer_bytes)} bytes."
+    )
+    if headroom.lack or not (headroom.growth and headroom.work_us and headroom.slope):
+        return today, f"The headroom is unknown. {LACKS[headroom.lack]}"
+    work = (
+        f"A message takes {with_unit(headroom.work_us, 'µs')} of a busy CPU, so the messages need "
+        f"{100 * headroom.busy:.0f} % of the CPU time. Twice the load changes this time by "
+        f"{with_unit(headroom.slope.map(lambda slope: 100 * (2**slope - 1)), '%', '+')}."
+    )
+    return (
+        today,
+        work,
+        _growth(headroom, headroom.growth),
+        f"If messages arrived as a Poisson process, {LIMIT} would be dropped at {headroom.poisson:.2f} times today's "
+        "load.",
+        *_times(headroom),
+        "The prediction holds for the arrivals and competitors of this recording.",
+    )
+
+
+def _growth(headroom: Headroom, growth: Interval) -> str:
+    """Describe the load with 1 % of drops."""
+    per_s = growth.map(lambda factor: factor * headroom.per_s)
+    if growth.estimate <= 1:
+        text = (
+            f"The proxy is saturated: {LIMIT} is dropped at {with_unit(growth)} times today's load"
+        )
+    else:
+        text = f"{LIMIT} of the messages would be dropped at {with_unit(growth)} times today's load"
+    text += f", which is {with_unit(per_s)} messages per second."
+    if headroom.half_width > WIDE:
+        text += " The interval is wide: the recording hardly determines this load."
+    return text
+
+
+def _times(headroom: Headroom) -> tuple[str, ...]:
+    """Describe the 99th percentile of the time per message at higher loads."""
+    measured = in_us(headroom.p99_us)
+    if not headroom.times:
+        return (
+            f"The 99th percentile of the time per message is {measured} today, and "
+            f"{in_us(headroom.replayed_p99_us)} in the replay. The two differ too much, so the time at higher loads is "
+            "not predicted.",
+        )
+    return tuple(_time(at, measured) for at in headroom.times)
+
+
+def _time(at: TimeAt, measured: str) -> str:
+    text = (
+        f"At {at.factor:g} times today's load, the 99th percentile of the time per message would be "
+        f"{with_unit(at.p99_us, 'µs')}. Today it is {measured}."
+    )
+    if at.dropped.high > PDR_LIMIT:
+        share = with_unit(at.dropped.map(lambda share: 100 * share), "%")
+        text += f" This load may saturate the proxy: {share} of the messages would be dropped."
+    return text
+
+
+def section(headroom: Headroom) -> Section:
+    """Return the section of a page with the prediction."""
+    expected = (
+        "Expected: the load can grow until the messages need all the CPU time. Bursts reduce this load. Shortly before "
+        "it, the times grow fast."
+    )
+    return Section("How much load can be added?", expected, (Words(sentences(headroom)),))
