@@ -2,29 +2,38 @@
 
 import json
 import re
+import subprocess
 import sys
 from collections.abc import Callable
 from functools import wraps
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from fabric import task
 from invoke import Collection
 
+from sipsched.analysis.headroom import Server
+from sipsched.analysis.headroom import headroom as predict_headroom
 from sipsched.errors import SipschedError, StableError
 from sipsched.measure import doctor as look
 from sipsched.measure.mode_tables import asked_table, modes_table
+from sipsched.measure.replay import Replay
+from sipsched.pages.headroom import sentences
 from sipsched.plan.config import load_config
 from sipsched.plan.run import Point
+from sipsched.records.messages import open_messages
+from sipsched.records.record import read_record
 from sipsched.records.reduced import reduce as reduce_record
 from sipsched.records.verification import verify as verify_records
 from sipsched.testbed import local, virtual, vm
+from sipsched.testbed.bundle import make_bundle
 from sipsched.testbed.inventory import VirtualClock, load_testbed, native_folder
 from sipsched.testbed.links import check_links
 from sipsched.testbed.provision import prepare_machine
 from sipsched.testbed.provision import provision as install
 from sipsched.testbed.session import open_hosts
 from sipsched.testbed.virtual_clock import find_kernel, judge, self_test
+from sipsched.watch import PROBE, Options, watch
 
 
 def one_line_errors(action: Callable[..., None]) -> Callable[..., None]:
@@ -120,9 +129,9 @@ def virtual_check(_, kernel="6.1", cores="4", mips="2000", quantum_ns="5000"):
 
 @task
 @one_line_errors
-def provision(_, testbed="local", tests=False):
-    """Install packages on the hosts of a testbed, and build the programs in C on its SPS."""
-    install(load_testbed(testbed), tests=tests)
+def provision(_, testbed="local", tests=False, release=""):
+    """Install packages on a testbed's hosts, and build the C programs. --release adds a proxy of a Debian release."""
+    install(load_testbed(testbed), tests=tests, release=release)
 
 
 @task
@@ -179,6 +188,59 @@ def check(_, testbed="local"):
     print(f"probe used: {answer['best'] or 'preload (no BPF)'}")
 
 
+@task(
+    name="watch",
+    help={
+        "host": "argument of ssh, such as root@proxy.example.org; without it, this machine",
+        "pid": "a process of the proxy; without it, kamailio or opensips",
+        "port": "a port of the proxy; without it, 5060 or the lowest port",
+        "seconds": "length of the watch; without it, until Ctrl-C",
+        "output": "folder of the record, which must not exist",
+        "one-in": "record the messages of one call in this number",
+        "cpu": "largest cost of the probe, such as 1%: the probe then records only a part of the time",
+        "metrics": "port of an HTTP server for Prometheus",
+        "probe": "path of sipprobe on the host",
+        "dry-run": "only describe what would be attached",
+    },
+)
+@one_line_errors
+def watch_proxy(
+    _,
+    host=None,
+    pid=None,
+    port=None,
+    seconds=None,
+    output="watched",
+    one_in="1",
+    cpu=None,
+    metrics=None,
+    probe=str(PROBE),
+    dry_run=False,
+):
+    """Watch a SIP proxy in production. Change nothing on its host, and write a record and a page."""
+    options = Options(
+        host=host,
+        pid=count("pid", pid) if pid else None,
+        port=count("port", port) if port else None,
+        seconds=count("seconds", seconds) if seconds else None,
+        output=Path(output),
+        one_in=count("one-in", one_in),
+        cpu=share("cpu", cpu) if cpu else None,
+        metrics=count("metrics", metrics) if metrics else None,
+        dry_run=dry_run,
+        probe=PurePosixPath(probe),
+    )
+    watch(options, say=lambda line: print(line, flush=True))
+
+
+def share(option, text):
+    """Return the share in the text of an option, such as 1%. Raise an error of one line for another text."""
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?%", text)
+    if not match or not 0 < float(match[1]) <= 100:
+        raise StableError(f"--{option}: expected a share such as 1%, found '{text}'")
+    return float(match[1]) / 100
+
+
 @task
 @one_line_errors
 def verify(_, raw="raw"):
@@ -201,6 +263,44 @@ def reduce(_, raw="raw", results="results/runs", to="reduced/raw"):
             print(f"reduced: {run}")
 
 
-ns = Collection(up, down, provision, doctor, modes, check, verify, reduce)
+@task(
+    help={
+        "messages": "a messages.nc",
+        "cores": "CPUs that the proxy may use; default: as in the file",
+        "workers": "processes that receive messages; default: as in the file",
+        "buffer": "effective SO_RCVBUF in bytes, rb in ss -uam; default: as in the file or in its record",
+    }
+)
+@one_line_errors
+def headroom(_, messages, cores=None, workers=None, buffer=None):
+    """Predict from messages at today's load at which load a proxy drops 1 %, and how long messages then take."""
+    ds = open_messages(Path(messages))
+    if buffer is None and "receive_buffer_bytes" not in ds.attrs:
+        source = Path(ds.attrs["source"])
+        if (source / "run.json").is_file():
+            found = read_record(source).settings.so_rcvbuf_bytes
+            buffer = None if found is None else str(found)
+    named = {"cores": cores, "workers": workers, "buffer": buffer}
+    server = Server.of(ds, *(text and count(name, text) for name, text in named.items()))
+    replay = Replay.on(server.cores, server.workers, str(ds.attrs["kernel"]))
+    for line in sentences(predict_headroom(ds, server, replay)):
+        print(line)
+
+
+@task
+@one_line_errors
+def bundle(_, to="bundle"):
+    """Make one archive from which a machine without a network installs sipsched and measures (docs/offline.md)."""
+    if subprocess.run(["make", "reports"], check=False).returncode != 0:
+        sys.exit(
+            "error: the pages of the recorded campaign cannot be made; the lines above have the reason"
+        )
+    archive = make_bundle(Path("reports/recorded"), Path(to))
+    print(f"{archive.resolve()}: {archive.stat().st_size / 1e6:.0f} MB")
+
+
+ns = Collection(
+    up, down, provision, doctor, modes, check, verify, reduce, headroom, watch_proxy, bundle
+)
 ns.add_collection(Collection("vm", vm_up, vm_down))
 ns.add_collection(Collection("virtual", virtual_up, virtual_down, virtual_check))

@@ -4,12 +4,21 @@ from pathlib import Path
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 TESTBEDS = Path("hardware", "testbeds")
-"""Folder of the testbeds' files, relative to the workflow's working directory, which can be a copy of the project."""
+"""Folder of the testbeds' files, relative to the workflow's working directory or to the project's own folder."""
 RECORDED_PAPERS = Path("recorded", "predicted", "papers.csv")
 """Recorded file with simulated runs of the papers' testbed (workflow/rules/predict_papers.smk)."""
 RUN_FILE = "run.json"
 """Name of the file that every complete record contains."""
 RECORDED = {"results": "results/recorded/raw", "raw": "recorded/raw"}
+
+
+def provided(path: str | Path) -> Path:
+    """Return a file or folder of the project, from the working directory or else from the project's own folder.
+
+    A workflow that uses this workflow as a module runs in a working directory without the project's files.
+    """
+    own = PROJECT_ROOT / path
+    return own if own.exists() and not Path(path).exists() else Path(path)
 
 
 def locate(path: str | Path) -> Path:
@@ -24,3 +33,9 @@ def locate(path: str | Path) -> Path:
     if first in RECORDED and not measured:
         path = Path(RECORDED[first], *rest)
     return PROJECT_ROOT / path
+
+
+def project_path(path: Path) -> str:
+    """Return a path relative to the working directory, or the last name of a path outside of this directory."""
+    path, here = path.resolve(), Path.cwd().resolve()
+    return path.relative_to(here).as_posix() if path.is_relative_to(here) else path.name
