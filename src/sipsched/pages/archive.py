@@ -1,13 +1,14 @@
-"""The published archive: reports, summaries, configuration and versions as one RO-Crate.
+"""The published archive: reports, summaries, configuration and versions as one Workflow Run Crate.
 
-SEE RO-Crate 1.2, https://w3id.org/ro/crate/1.2
+SEE Workflow Run Crate 0.5, https://w3id.org/ro/wfrun/workflow/0.5, a profile of RO-Crate 1.1
 """
 
 import hashlib
 import json
 import mimetypes
+import re
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -17,13 +18,26 @@ import yaml
 from sipsched.analysis.run_table import Campaign
 from sipsched.errors import StableError
 from sipsched.files import whole
+from sipsched.pages.sources import SUMMARY, valid_runs
 from sipsched.paths import TESTBEDS
-from sipsched.plan.documents import read_yaml
+from sipsched.plan.keys import document_named
+from sipsched.plan.run import Run
+from sipsched.records.summary_variables import RUN_DIMS
 
 CHECKSUMS = "SHA256SUMS"
 METADATA = "ro-crate-metadata.json"
 CONFIGURATION = "configuration.json"
-CRATE_VERSION = "1.2"
+CRATE_VERSION = "1.1"
+PROFILES = {
+    "https://w3id.org/ro/wfrun/process/0.5": ("Process Run Crate", "0.5"),
+    "https://w3id.org/ro/wfrun/workflow/0.5": ("Workflow Run Crate", "0.5"),
+    "https://w3id.org/workflowhub/workflow-ro-crate/1.0": ("Workflow RO-Crate", "1.0"),
+}
+"""The profiles to which the archive conforms, with their names and versions."""
+TERMS = "https://w3id.org/ro/terms/workflow-run/context"
+"""The words of the profiles that RO-Crate does not define."""
+WORKFLOW = "Snakefile"
+MEASURE = "workflow/scripts/measure_run.py"
 LICENSE = "https://spdx.org/licenses/MIT"
 TESTBED_KEYS = (
     *("name", "kind", "description", "fidelity", "lock_wait_s"),
@@ -37,6 +51,8 @@ KINDS = {
     ".lock": ("text/plain", "Every package of the environment, with its hash"),
     ".yaml": ("application/yaml", "What was studied, or what it was measured on"),
     ".yml": ("application/yaml", "The environment, for conda"),
+    ".smk": ("text/x-python", "Rules of the workflow"),
+    ".py": ("text/x-python", "Script of a rule of the workflow"),
     ".json": ("application/json", ""),
 }
 
@@ -95,7 +111,7 @@ def _published(file: Path) -> bytes:
     """Return a file's bytes; a testbed's file loses everything that names a machine or a user."""
     if file.parent != TESTBEDS:
         return file.read_bytes()
-    whole_file = read_yaml(file)
+    whole_file = document_named("testbed", file.stem, file.parent)
     document = {key: whole_file[key] for key in TESTBED_KEYS if key in whole_file}
     for role, host in document.get("hosts", {}).items():
         document["hosts"][role] = {key: host[key] for key in HOST_KEYS if key in host}
@@ -118,6 +134,7 @@ def _metadata(
     from rocrate.rocrate import ROCrate
 
     crate = ROCrate(gen_preview=False, version=CRATE_VERSION)
+    crate.metadata.extra_contexts.append(TERMS)
     files = {name: _file(name, data) for name, data in contents.items()}
     files[CHECKSUMS] = {
         "@type": "File",
@@ -134,35 +151,154 @@ def _metadata(
         ),
         "datePublished": measured[-1][:10],
         "license": {"@id": LICENSE},
-        "mainEntity": {"@id": "#measurement"},
+        "conformsTo": _links(PROFILES),
     }
-    for key, value in root.items():
-        crate.root_dataset[key] = value
-    for name, properties in files.items():
-        crate.add(DataEntity(crate, name, properties=properties))
-    action: dict[str, Any] = {
+    entities = _workflow(files, version) | _figures(contents, files)
+    runs = {
+        name: properties
+        for each in campaigns
+        for name, properties in _runs(each, contents, files).items()
+    }
+    made = _links(name for name in contents if name.endswith((".nc", ".html")))
+    execution = {
         "@type": "CreateAction",
         "name": f"Measurement on testbed {testbeds}, and its evaluation",
-        "instrument": {"@id": "#code"},
-        "object": {"@id": CONFIGURATION},
+        "instrument": {"@id": WORKFLOW},
+        "agent": {"@id": "#operator"},
+        "object": [{"@id": CONFIGURATION}],
+        "result": made,
         "startTime": measured[0],
         "endTime": measured[-1],
-        "result": [{"@id": name} for name in contents if name.endswith((".nc", ".html"))],
+        "actionStatus": "http://schema.org/CompletedActionStatus",
     }
-    code: dict[str, Any] = {
-        "@type": "SoftwareSourceCode",
-        "name": "sipsched",
-        "version": version,
-        "programmingLanguage": "Python",
-        "license": {"@id": LICENSE},
-    }
-    licence: dict[str, Any] = {"@type": "CreativeWork", "name": "MIT License"}
-    for identity, properties in (("#measurement", action), ("#code", code), (LICENSE, licence)):
-        crate.add(ContextEntity(crate, identity, properties=properties))
+    actions = {name for name, values in runs.items() if values["@type"] == "CreateAction"}
+    root["mentions"] = _links(("#execution", *sorted(actions)))
+    for name, properties in files.items():
+        crate.add(DataEntity(crate, name, properties=properties))
+    for name, properties in (entities | runs | {"#execution": execution}).items():
+        crate.add(ContextEntity(crate, name, properties=properties))
+    for key, value in (root | {"mainEntity": {"@id": WORKFLOW}}).items():
+        crate.root_dataset[key] = value
     return (json.dumps(crate.metadata.generate(), indent=1, ensure_ascii=False) + "\n").encode()
 
 
-def _file(name: str, data: bytes) -> dict[str, str]:
+def _links(names: Iterable[str]) -> list[dict[str, str]]:
+    return [{"@id": name} for name in names]
+
+
+def _workflow(files: dict[str, dict[str, Any]], version: str) -> dict[str, dict[str, Any]]:
+    """Mark the file of the workflow and the script that measures, and describe everything that they need."""
+    code = {"version": version, "programmingLanguage": {"@id": "#snakemake"}}
+    files[WORKFLOW] |= code | {
+        "@type": ["File", "SoftwareSourceCode", "ComputationalWorkflow"],
+        "name": "sipsched",
+        "description": "Measures SIP proxies, and makes pages from the measurements.",
+        "license": {"@id": LICENSE},
+        "input": [{"@id": "#configuration"}],
+        "output": [{"@id": "#summaries"}, {"@id": "#pages"}],
+        "hasPart": [{"@id": MEASURE}],
+    }
+    files[MEASURE] |= {
+        "@type": ["File", "SoftwareSourceCode"],
+        "description": "Measures one run.",
+    }
+    parameters = {
+        "#configuration": ("configuration", [CONFIGURATION]),
+        "#summaries": ("summaries", [name for name in files if name.endswith(".nc")]),
+        "#pages": ("pages", [name for name in files if name.endswith(".html")]),
+    }
+    for parameter, (_, examples) in parameters.items():
+        for name in examples:
+            files[name]["exampleOfWork"] = {"@id": parameter}
+    operator = (
+        "The archive names no person. It was measured and made by the operator of the testbeds."
+    )
+    return {
+        "#snakemake": {
+            "@type": "ComputerLanguage",
+            "name": "Snakemake",
+            "identifier": {"@id": "https://snakemake.github.io"},
+            "url": {"@id": "https://snakemake.github.io"},
+        },
+        "#operator": {
+            "@type": "Organization",
+            "name": "Operator of the testbeds",
+            "description": operator,
+        },
+        LICENSE: {"@type": "CreativeWork", "name": "MIT License"},
+        **{
+            profile: {"@type": "CreativeWork", "name": name, "version": number}
+            for profile, (name, number) in PROFILES.items()
+        },
+        **{
+            parameter: {
+                "@type": "FormalParameter",
+                "additionalType": "File",
+                "name": name,
+                "workExample": _links(examples),
+            }
+            for parameter, (name, examples) in parameters.items()
+        },
+    }
+
+
+def _runs(
+    campaign: Campaign, contents: Mapping[str, bytes], files: dict[str, dict[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """Describe each valid run as an action, whose result is its record. Link the summaries to the records."""
+    entities: dict[str, dict[str, Any]] = {}
+    testbed = (TESTBEDS / f"{campaign.testbed}.yaml").as_posix()
+    inputs = [CONFIGURATION, *([testbed] if testbed in contents else [])]
+    for row in campaign.counted.to_dict("records"):
+        run = Run(campaign.testbed, *(row[key] for key in RUN_DIMS))
+        name = run.path.as_posix()
+        entities[f"#run/{name}"] = {
+            "@type": "CreateAction",
+            "name": f"Measurement of {run}",
+            "instrument": {"@id": MEASURE},
+            "agent": {"@id": "#operator"},
+            "object": _links(inputs),
+            "result": [{"@id": f"#record/{name}"}],
+            "startTime": row["started_at"],
+            "actionStatus": "http://schema.org/CompletedActionStatus",
+        }
+        entities[f"#record/{name}"] = {
+            "@type": "CreativeWork",
+            "name": f"Record of {run}",
+            "description": "The archive excludes the record. Its identifier is the SHA-256 of its run.json.",
+            "identifier": row["record"],
+        }
+    for study, summary in zip(campaign.studies, campaign.summaries, strict=True):
+        for path in contents:
+            if path.endswith(f"/{study}/{campaign.testbed}/{SUMMARY}"):
+                names = (run.path.as_posix() for run in valid_runs(summary))
+                files[path]["isBasedOn"] = _links(f"#record/{name}" for name in names)
+    return entities
+
+
+def _figures(
+    contents: Mapping[str, bytes], files: dict[str, dict[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """Describe each figure of each page, with the summaries on which it rests."""
+    entities: dict[str, dict[str, Any]] = {}
+    for name, data in contents.items():
+        if not name.endswith(".html"):
+            continue
+        page = data.decode()
+        summaries = [path for path in re.findall(r'data-summary="([^"]+)"', page) if path in files]
+        for identity in re.findall(r'<figure id="([^"]+)"(?: class="two-forms")?>', page):
+            entities[f"{name}#{identity}"] = {
+                "@type": "ImageObject",
+                "name": f"Figure {identity} of {name}",
+                "isPartOf": {"@id": name},
+                "isBasedOn": _links(summaries),
+            }
+        if summaries:
+            files[name]["isBasedOn"] = _links(summaries)
+    return entities
+
+
+def _file(name: str, data: bytes) -> dict[str, Any]:
     """Describe a file of the archive."""
     kind, description = KINDS.get(
         PurePosixPath(name).suffix, (mimetypes.guess_type(name)[0] or "text/plain", "")

@@ -456,6 +456,25 @@ class Section(Part):
 
 
 @dataclass(frozen=True)
+class Source:
+    """A summary of a study, from which the figures of a page are computed.
+
+    Attributes
+    ----------
+    path
+        Path of the summary, relative to the working directory.
+    valid
+        Number of valid runs in the summary.
+    runs
+        Folders of the records of these runs below the folder of all records. Braces join folders, as in a shell.
+    """
+
+    path: str
+    valid: int
+    runs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Page:
     """A page.
 
@@ -471,6 +490,8 @@ class Page:
         The source of the cells that made the page.
     refresh_s
         Seconds after which a browser loads the page again; 0 means never.
+    sources
+        The runs on which the figures of the page rest.
     """
 
     title: str
@@ -478,6 +499,7 @@ class Page:
     home: str = ""
     code: Sequence[str] = ()
     refresh_s: float = 0
+    sources: Sequence[Source] = ()
 
     @property
     def sections(self) -> list[Section]:

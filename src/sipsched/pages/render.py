@@ -3,6 +3,7 @@
 import logging
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from sipsched.errors import StableError
 from sipsched.files import whole
 from sipsched.pages.parts import Page, Part, Prose, Section, Title
-from sipsched.paths import PROJECT_ROOT
+from sipsched.paths import PROJECT_ROOT, project_path
 
 HOME = "index.html"
 """The overview, which links all other pages of the folder."""
@@ -74,7 +75,7 @@ def make_page(
     # imported here, because papermill loads slowly and a wrong path should fail at once
     import papermill
 
-    from sipsched.pages import engine
+    from sipsched.pages import engine, sources
 
     if not notebook.is_file():
         raise StableError(f"{notebook}: no such notebook; see `notebook` in config/config.yaml")
@@ -101,7 +102,8 @@ def make_page(
     except StableError as error:
         raise StableError(f"{notebook}: {error}") from None
     _show_parameters(finished, {name: _shown(value) for name, value in given.items()})
-    return _page(finished.cells, shown, notebook.stem, home)
+    page = _page(finished.cells, shown, notebook.stem, home)
+    return replace(page, sources=sources.find_sources(given))
 
 
 def _plain(value: Any) -> Any:
@@ -117,8 +119,7 @@ def _shown(value: Any) -> Any:
         return [_shown(one) for one in value]
     if not isinstance(value, Path):
         return value
-    path, here = value.resolve(), Path.cwd().resolve()
-    return path.relative_to(here).as_posix() if path.is_relative_to(here) else path.name
+    return project_path(value)
 
 
 def _show_parameters(notebook: Any, values: Mapping[str, Any]) -> None:

@@ -7,14 +7,19 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import requests
+import rocrate
 import synthetic
 import yaml
 from rocrate.rocrate import ROCrate
+from rocrate_validator import services
+from rocrate_validator.utils.http import HttpRequester
 
 from sipsched import versions
 from sipsched.analysis import run_table
 from sipsched.errors import StableError
-from sipsched.pages import archive
+from sipsched.pages import archive, html, parts
+from sipsched.pages.sources import find_sources
 from sipsched.paths import PROJECT_ROOT
 
 
@@ -23,11 +28,18 @@ def tree(tmp_path, monkeypatch):
     """Make a working directory with a summary, a page and a configuration."""
     monkeypatch.chdir(tmp_path)
     summary = synthetic.write_study(tmp_path, [synthetic.Run(rep=rep) for rep in (1, 2)])
-    for name in ("reports/index.html", "config/config.yaml", "requirements.lock", "LICENSE"):
+    names = ("config/config.yaml", "requirements.lock", "LICENSE", archive.WORKFLOW)
+    for name in (*names, archive.MEASURE):
         path = tmp_path / name
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(exist_ok=True, parents=True)
         path.write_text(f"{name}: é\n", encoding="utf-8")
-    files = [Path(name) for name in ("reports/index.html", "config/config.yaml")]
+    figure = parts.Figure("curve", lambda layout: "<svg></svg>", "A caption.")
+    sources = find_sources({"summary": summary})
+    page = parts.Page("A page", [figure], code=["1"], sources=sources)
+    Path("reports").mkdir()
+    Path("reports/index.html").write_text(html.document(page), encoding="utf-8")
+    names = ("reports/index.html", "config/config.yaml", archive.WORKFLOW, archive.MEASURE)
+    files = [Path(name) for name in names]
     files += [Path("requirements.lock"), Path("LICENSE"), summary.relative_to(tmp_path)]
     return files, run_table.read_campaigns([summary])
 
@@ -85,14 +97,92 @@ def test_the_archive_is_an_ro_crate(tree):
         if name in map(str, tree[0]):
             assert part["sha256"] == hashlib.sha256(Path(name).read_bytes()).hexdigest()
             assert part["encodingFormat"]
-    measurement = crate.get("#measurement")
-    assert measurement["instrument"]["version"] == "0.1.0-gabc"
+    measurement = crate.get("#execution")
+    assert measurement["instrument"] == root["mainEntity"]
+    assert root["mainEntity"]["version"] == "0.1.0-gabc"
     assert measurement["startTime"] <= measurement["endTime"]
     assert {result.id for result in measurement["result"]} == {
         "reports/index.html",
         "results/load_sweep/synthetic/summary.nc",
     }
-    assert crate.metadata["conformsTo"] == "https://w3id.org/ro/crate/1.2"
+    assert crate.metadata["conformsTo"] == "https://w3id.org/ro/crate/1.1"
+
+
+def test_the_archive_conforms_to_the_workflow_run_crate_profile(tree, tmp_path):
+    report = validated(publish("a.zip", tree), tmp_path / "out")
+    assert report == []
+
+
+def test_the_validator_reports_a_crate_without_its_workflow(tree, tmp_path):
+    folder = tmp_path / "out"
+    validated(publish("a.zip", tree), folder)
+    metadata = folder / archive.METADATA
+    metadata.write_text(metadata.read_text().replace('"ComputationalWorkflow"', '"Thing"'))
+    assert any("ComputationalWorkflow" in message for message in messages(folder))
+
+
+def validated(path, folder):
+    with zipfile.ZipFile(path) as bundle:
+        bundle.extractall(folder)
+    return messages(folder)
+
+
+CONTEXT = Path(rocrate.__file__).parent / "data" / "ro-crate.jsonld"
+PLACES = ("ComputationalWorkflow", "FormalParameter", "input", "output")
+"""Terms that RO-Crate 1.1 defines at another address than the version of the context that the package rocrate has.
+
+SEE https://bioschemas.org/ComputationalWorkflow and the context of RO-Crate 1.1.
+"""
+
+
+@pytest.fixture(autouse=True)
+def contexts(monkeypatch):
+    """Give the validator the two JSON-LD contexts, because it would download them."""
+    terms = json.loads(CONTEXT.read_text())["@context"]
+    properties = {name: f"https://bioschemas.org/ComputationalWorkflow#{name}" for name in PLACES}
+    classes = {name: f"https://bioschemas.org/{name}" for name in PLACES if name[0].isupper()}
+    known = {
+        "https://w3id.org/ro/crate/1.1/context": {"@context": terms | properties | classes},
+        archive.TERMS: {"@context": {"sha256": "https://w3id.org/ro/terms/workflow-run#sha256"}},
+    }
+
+    def get(self, url, *args, **kwargs):
+        response = requests.Response()
+        response.status_code = 200
+        response.headers["Content-Type"] = "application/ld+json"
+        response._content = json.dumps(known[url]).encode()
+        return response
+
+    monkeypatch.setattr(HttpRequester, "get", get, raising=False)
+
+
+def messages(folder):
+    """Return the problems that the validator of the profile reports."""
+    settings = services.ValidationSettings(
+        rocrate_uri=str(folder),
+        profile_identifier="workflow-run-crate",
+        requirement_severity="REQUIRED",
+        offline=True,
+    )
+    return [issue.message for issue in services.validate(settings).get_issues()]
+
+
+def test_each_figure_links_to_its_runs(tree):
+    crate = ROCrate(str(publish("a.zip", tree)))
+    (summary,) = crate.get("reports/index.html#curve")["isBasedOn"]
+    records = {record.id for record in summary["isBasedOn"]}
+    folder = "synthetic/kamailio-udp/default/cores~1/threads~8/cps~1000"
+    assert records == {f"#record/{folder}/rep~{rep}" for rep in (1, 2)}
+    for record in records:
+        assert len(crate.get(record)["identifier"]) == 64
+        run = crate.get(record.replace("#record", "#run"))
+        assert [result.id for result in run["result"]] == [record]
+        assert run["instrument"].id == archive.MEASURE
+        assert run["agent"].id == "#operator"
+        assert run["startTime"]
+    page = Path("reports/index.html").read_text()
+    assert '<a class="runs" href="#runs">Runs</a>' in page
+    assert f"{folder}/rep~{{1,2}}" in page
 
 
 def test_how_hosts_are_reached_is_not_published(tree):
