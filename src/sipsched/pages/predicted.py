@@ -158,10 +158,10 @@ def by_kind(found: CheckedPredictions) -> Table:
         rows=tuple(rows),
         none=found.why_not or "nothing to compare",
         caption="The predictions that agree with the measurement, by quantity.",
-        reading="Inside counts the predictions that lie in the measured 95 % interval. A perfect model is outside of "
-        "one interval in twenty. Intervals overlap if the measured interval has a value in common with the interval "
-        "that contains 95 % of the replicates. An effect is distinguishable from chance if p ≤ 0.05 after Holm over "
-        "the whole page. The error is the difference of the two estimates.",
+        reading="Inside counts the predictions that lie in the measured 95 % interval. Even a perfect model lies "
+        "outside one interval in twenty. Intervals overlap counts the predictions whose own interval shares a value "
+        "with the measured interval. An effect is distinguishable from chance if p ≤ 0.05 after Holm's correction "
+        "over the whole page. The error is the size of the difference between prediction and measurement.",
         provenance=MODEL,
     )
 
@@ -190,8 +190,8 @@ def figure(found: CheckedPredictions) -> Figure | Words:
             f"{TITLES[name]}: {sum(each.inside for each in group)} of {len(group)} inside."
             for name, group in groups.items()
         ),
-        reading="Bars are 95 % intervals. On the line the prediction equals the measurement. A point is filled if the "
-        "prediction lies in the measured interval.",
+        reading="Bars are 95 % intervals. On the diagonal line, the prediction equals the "
+        "measurement. A point is filled if the prediction lies in the measured interval.",
         provenance=MODEL,
     )
 
@@ -290,9 +290,10 @@ def contrasts(found: CheckedPredictions) -> Table:
         rows=tuple(rows),
         none=found.why_not or "nothing to compare",
         caption="Every prediction beside its measurement.",
-        reading="A prediction is the mean over replicates, with the interval that contains 95 % of them. Each "
-        "replicate has its own arrivals, and numbers that are fitted to a sample of the runs. A measurement has its 95 "
-        "% interval, over blocks of windows of a run or over pairs of runs with the same arrivals.",
+        reading="A prediction is the mean of many simulations, with the interval that contains 95 % "
+        "of them. Each simulation has its own arrivals, and a model fitted to a random sample"
+        " of the runs. A measurement has a 95 % confidence interval. It comes from the blocks"
+        " of a run, or from pairs of runs with the same arrivals.",
         provenance=MODEL,
         shown=40,
     )

@@ -364,8 +364,9 @@ def audit_summary(checks: pd.DataFrame) -> Table:
         rows=tuple(rows),
         none="nothing was checked",
         caption="Checks of the printed numbers, by rule.",
-        reading="An equality holds to half a unit of the last printed digit. Cut off counts the equalities that hold "
-        "if the last digit was cut off instead of rounded.",
+        reading="Two numbers count as equal if they differ by at most half a unit of the last printed"
+        " digit. Cut off counts the numbers that are equal only if the paper cut off the last"
+        " digit instead of rounding it.",
     )
 
 

@@ -308,11 +308,12 @@ def costs(found: ScalingData) -> Table:
         rows=tuple(rows),
         none="no run kept the limit",
         caption="The cost of a message, of all processes of the proxy.",
-        reading="The cost depends on the load. The rows of a SUT with one number of workers have the same load where a "
-        "common load was measured, and else the highest load of each that kept the limit. CPU time is from the "
-        "scheduler's clock, and its two parts are from ticks. Waits for the proxy's own locks are futex and "
-        "sched_yield calls. Spinning before such a call is CPU time in the program. The first waiter for a spinlock of "
-        "the kernel is invisible."
+        reading="The cost depends on the load. If a load was measured for all rows of a SUT with one "
+        "number of workers, they show this load. Otherwise, each row shows its highest load "
+        "at which at most the limit was lost. CPU time is from the scheduler's clock, and its"
+        " two parts are counted at timer ticks. Waits for the proxy's own locks are its calls"
+        " of futex and sched_yield. If a worker spins before such a call, this is CPU time in"
+        " the program. The first waiter for a spinlock of the kernel is not visible."
         + (
             " The probe recorded messages in some of the runs, which costs CPU time as well."
             if any(cost.probed for cost in found.costs.values())
@@ -363,9 +364,10 @@ def curves(found: ScalingData) -> Figure:
         ),
         caption="Speed-up over cores, by transport and deployment.",
         seen=() if found.speed_ups else ("No SUT was measured on one core and on more.",),
-        reading="The speed-up is the capacity divided by the capacity of the same SUT on one core, with its 95 % "
-        "interval. A point without filling is the bound by the CPU time of a message. On the dashed line the speed-up "
-        "equals the number of cores.",
+        reading="The speed-up is the capacity divided by the capacity of the same SUT on one core, "
+        "with its 95 % interval. A point that is not filled is the largest speed-up that the "
+        "CPU time per message allows. On the dashed line, the speed-up equals the number of "
+        "cores.",
         provenance=found.provenance,
     )
 
@@ -468,8 +470,9 @@ def published(found: ScalingData) -> Table:
         rows=tuple(rows),
         none="no speed-up is known",
         caption=f"Speed-ups before and after remedies: published in {REPORT}, and measured here.",
-        reading="The report has other hardware, another proxy and more cores. Comparable are the direction of the "
-        "gain, and the transport with the larger gain.",
+        reading="The report used other hardware, another proxy and more cores. So only two things can"
+        " be compared: whether a remedy helps, and whether it helps more over UDP or over "
+        "TCP.",
         provenance="The published rows were not measured here.",
     )
 

@@ -52,8 +52,8 @@ PROBE_MODES = {
     "exact": "fentry and fexit: all six timestamps are measured.",
     "tracepoint": "Tracepoints only: t_sockq is a lower bound. K_sockq is at least the shown value, and K_copy at most "
     "the shown value, about 1 µs apart. K_rcv is exact.",
-    "stream": "SIP over TCP, tracepoints only: all six timestamps are measured, for the segment or the read with the "
-    "message's last byte.",
+    "stream": "SIP over TCP, tracepoints only: all six timestamps are measured. They belong to the "
+    "TCP segment, or the read, with the last byte of the message.",
     "preload": "No eBPF: only t_arr, t_sip_in, t_sip_out and the drop counter are measured. t_sockq and the parts of "
     "K_rcv are unknown.",
     "off": "No probe: counters only.",

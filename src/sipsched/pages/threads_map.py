@@ -47,8 +47,9 @@ def heat_maps(summary: xr.Dataset) -> Several:
         draw=lambda layout: _drawn(panels, layout),
         caption="Packet drop rate and 99th percentile of K_rcv, by threads and load.",
         seen=seen,
-        reading="Each cell is the median of its runs. Darker cells have smaller values, on a logarithmic scale. A cell "
-        "without colour has no valid run, or drops nothing.",
+        reading="Each cell shows the median of its runs. The colour is on a logarithmic scale, and "
+        "darker cells have smaller values. A cell without colour has no valid run, or no "
+        "drops.",
         provenance=provenance(summary),
     )
     return Several((figure,))

@@ -11,6 +11,7 @@ import page_text
 import pandas as pd
 import pytest
 import synthetic
+from notebook_inputs import CAPACITY_CPS
 
 from sipsched.analysis.intervals import Interval
 from sipsched.analysis.run_table import Campaign, campaigns_of
@@ -30,15 +31,6 @@ from sipsched.records.crossing import SearchRecord, TrialRecord
 from sipsched.records.speedups import Speedup
 
 PUBLISHED = PROJECT_ROOT / "config" / "published" / "speedups.csv"
-CARRIES = {
-    ("kamailio-udp", 1): 2000,
-    ("kamailio-udp", 2): 2400,
-    ("kamailio-udp-partitioned", 1): 1900,
-    ("kamailio-udp-partitioned", 2): 3600,
-    ("kamailio-tcp", 1): 1000,
-    ("kamailio-tcp", 2): 1800,
-}
-"""Capacities in calls per second, by SUT and cores."""
 COST_US = {1: 60.0, 2: 80.0}
 WAKE_UPS = {1: 0.5, 2: 0.9}
 BUSY = 0.3
@@ -64,7 +56,7 @@ def crossing(sut: str, cores: int, middle: int, trials: int = 12) -> SearchRecor
 
 def outcome(run: synthetic.PlannedRun) -> dict[str, Any]:
     """Return the outcome of a run, which loses messages or calls above the capacity of its system."""
-    over = run.cps > CARRIES[run.sut, run.cores]
+    over = run.cps > CAPACITY_CPS[run.sut, run.cores]
     tcp = "tcp" in run.sut
     messages = 36.0 * run.cps
     return {
@@ -85,11 +77,11 @@ def outcome(run: synthetic.PlannedRun) -> dict[str, Any]:
 
 
 def measured(
-    places: Sequence[tuple[str, int]] = tuple(CARRIES), on_this_machine: bool = False
+    places: Sequence[tuple[str, int]] = tuple(CAPACITY_CPS), on_this_machine: bool = False
 ) -> tuple[list[Campaign], list[SearchRecord]]:
     """Make runs below and above each crossing, and the searches."""
     planned = [
-        synthetic.Run(sut=sut, cores=cores, threads=4, cps=round(CARRIES[sut, cores] * share))
+        synthetic.Run(sut=sut, cores=cores, threads=4, cps=round(CAPACITY_CPS[sut, cores] * share))
         for sut, cores in places
         for share in (0.5, 0.98, 1.1)
     ]
@@ -97,7 +89,7 @@ def measured(
     if on_this_machine:
         hosts = {"uac": {"cpus": [0]}, "sps": {"cpus": [1, 0]}, "uas": {"cpus": [0]}}
         campaigns = [replace(each, kind="local", hosts=hosts) for each in campaigns]
-    searches = [crossing(*place, CARRIES[place]) for place in places]
+    searches = [crossing(*place, CAPACITY_CPS[place]) for place in places]
     return [synthetic.with_capacities(each, searches) for each in campaigns], searches
 
 
@@ -120,7 +112,7 @@ def test_capacities_costs_and_speed_ups_are_those_of_the_runs() -> None:
     (campaign,), crossings = measured()
     places = carried(campaign, crossings)
     for each in places:
-        truth = CARRIES[each.place.sut, each.place.cores]
+        truth = CAPACITY_CPS[each.place.sut, each.place.cores]
         assert each.capacity.estimate == pytest.approx(truth, rel=0.02)
         assert each.confirmed == (2, 2)
         assert each.cost is not None
@@ -224,7 +216,7 @@ def test_runs_without_counts_show_no_numbers() -> None:
 
 def test_the_cost_of_a_message_is_listed_by_workers_and_cores() -> None:
     rows = scaling.costs(found()).rows
-    assert len(rows) == len(CARRIES)
+    assert len(rows) == len(CAPACITY_CPS)
     assert rows[0][:8] == ("kamailio-udp", "4", "1", "1960", "60", "36", "24", "0.5")
 
 

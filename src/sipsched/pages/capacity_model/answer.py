@@ -148,8 +148,9 @@ def _table(each: SizedSystem, place: int) -> Table:
         rows=tuple(rows),
         none="nothing is known",
         caption=f"The number of cores that a load needs, of {each.system.name}.",
-        reading="A number of cores is enough if the lower end of the interval of its capacity is at least the load. "
-        "Used is the load as a share of the estimated capacity. At most: only a lower bound of the capacity is known.",
+        reading="A number of cores is enough if even the lower end of its capacity's interval is at "
+        "least the load. The column Used shows the load as a share of the estimated capacity."
+        " If it says at most, the capacity is known only to be larger than a value.",
         provenance=each.system.provenance,
     )
 

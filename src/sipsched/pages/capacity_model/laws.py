@@ -60,9 +60,10 @@ def by_cores(found: Sequence[SizedSystem], evidence: CapacityEvidence) -> Figure
         ),
         caption=f"Capacity at a packet drop rate of {100 * evidence.limit:g} % by cores.",
         seen=tuple(f"{each.system.name}: {_known_words(each.known.options)}." for each in shown),
-        reading="Each point is the best number of threads of a number of cores, with its 95 % interval. A point "
-        "without filling is a lower bound. The extrapolated line is a law, and the simulated line is a model of the "
-        "proxy. Both axes are logarithmic.",
+        reading="Each point is the largest capacity of a number of cores, with its 95 % interval. If "
+        "a point is not filled, the capacity is at least this large. The extrapolated line is"
+        " a formula fitted to the points. The simulated line comes from a model of the proxy."
+        " Both axes are logarithmic.",
         provenance=evidence.provenance,
     )
 

@@ -55,10 +55,12 @@ def measured(evidence: CapacityEvidence) -> Table:
         rows=tuple(rows),
         none="nothing measured: no service times",
         caption="Capacity by queues with finite room and measured service times, beside the measured capacity.",
-        reading="Two choices of servers are shown. The cores serve for the CPU time of a message, which is T_sip on "
-        "CPU + K_stack + K_copy + K_snd. The threads serve for T_sip, which includes waiting for a CPU. Service times "
-        "are from the highest load at or under the limit. The 95 % intervals are of the mean service time over runs. "
-        "Arrivals are assumed to be Poisson.",
+        reading="The table shows two ways to choose the servers of the queue. If the servers are the "
+        "cores, a service takes the CPU time of a message: T_sip on CPU + K_stack + K_copy + "
+        "K_snd. If the servers are the threads, a service takes T_sip, which includes waiting"
+        " for a CPU. Service times are from the highest load at which at most the limit was "
+        "dropped. The 95 % intervals come from the mean service times of the runs. Arrivals "
+        "are assumed to be Poisson.",
         provenance=evidence.own_provenance,
     )
 
@@ -121,10 +123,12 @@ def curves(evidence: CapacityEvidence) -> Figure:
         caption="Packet drop rate (PDR) and mean wait in the socket queue against load, measured and by queues.",
         seen=tuple(dict.fromkeys(_queue_words(each, evidence.limit) for each in evidence.services))
         or measured_words(evidence).lines,
-        reading="Points are measured: a typical run with its 95 % interval. Lines are queues whose servers are the "
-        "cores, with the CPU time of the highest load at or under the limit. M/G/c has endless room, and no wait from "
-        "full load on. The drop rate is linear below 0.01 % and logarithmic above. Only the measured wait includes the "
-        "time to wake the worker. The queues do not include messages that are sent again.",
+        reading="Points are measurements: a typical run with its 95 % interval. Lines are calculated "
+        "for queues whose servers are the cores. Their service takes the CPU time of a "
+        "message at the highest load at which at most the limit was dropped. The queue M/G/c "
+        "has unlimited room, so its line ends at full load. The axis of the drop rate is "
+        "linear below 0.01 % and logarithmic above. Only the measured wait includes the time "
+        "to wake the worker. The queues ignore retransmissions.",
         provenance=evidence.own_provenance,
     )
 

@@ -246,9 +246,11 @@ def recommendations(found: Sequence[Advice]) -> Table:
         rows=rows,
         none="nothing was compared",
         caption="The recommendation for each load with its evidence.",
-        reading="The effects are those of the recommended mode, or else those of the mode with the lowest 99th "
-        "percentile. The A/A compares the reference with itself: its effect is 0 except for chance. The smallest "
-        "fall is the fall of the 99th percentile that would have been seen in every mode with a power of 80 %.",
+        reading="The table shows the effects of the recommended mode. If no mode is recommended, it "
+        "shows the mode with the lowest 99th percentile. The A/A comparison compares the "
+        "reference with itself, so only chance makes its effect differ from 0. The last "
+        "column is the sensitivity: a fall of the 99th percentile by this much is detected in"
+        " four of five cases.",
         provenance=provenance(loads),
     )
 
@@ -360,16 +362,20 @@ def rule(found: Sequence[Advice]) -> Folded:
     together = f" hold together at 95\u00a0% ({'; '.join(tests)})" if tests else " have 95\u00a0%"
     words = Words(
         (
-            "A mode is better than the reference if the 99th percentile of K_rcv + T_sip of the same message is "
-            "lower by more than chance. If the percentile is indistinguishable from 0, the mean decides. A mode is "
-            "better at a cost if PDR, CPU time per message or the mean is higher by more than chance.",
+            "A mode is better than the reference if chance alone cannot explain its lower 99th "
+            "percentile of K_rcv + T_sip, which are added per message. If the change of the "
+            "percentile cannot be distinguished from 0, the mean decides. A mode is better at a "
+            "cost if it raises the drop rate (PDR), the CPU time per message or the mean by more "
+            "than chance explains.",
             "Modes are ranked by the 99th percentile. If several modes are better, the mode that is better at "
             f"most loads is recommended. The intervals of the 99th percentile and the mean{together}. Every other "
             "interval has 95\u00a0%.",
-            "A window is a stretch of load under one mode. A block has a window of every mode in random order, with "
-            "the same calls. The start of a window, the washout, is excluded.",
-            f"{AA}: each block has a second window of the reference at a random place. A mode is compared with the "
-            "average of both windows. If the two differ by more than chance, only a larger effect of a mode counts.",
+            "A window is a part of the load during which one mode is active. A block contains one"
+            " window of each mode, in random order, and all its windows have the same calls. The "
+            "first part of each window, the washout, is excluded.",
+            f"{AA}: each block has a second window of the reference at a random place. Each mode is compared with the "
+            "average of both windows. If chance cannot explain the difference between the two windows, only an effect "
+            "that is larger than this difference counts.",
         )
     )
     return Folded("When a mode is recommended", (words,))

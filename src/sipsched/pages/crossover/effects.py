@@ -79,9 +79,10 @@ def _figure(advice: Advice) -> Figure:
             height_in=0.4 + 0.2 * len(names),
         ),
         caption=f"The effect of each mode on K_rcv + T_sip, compared with {reference}.",
-        reading="Left of 0 is faster. A filled marker differs from 0 by more than chance, an open marker does not. "
-        "The bar is the interval; the intervals of all modes and loads hold together at 95 %. The first row and "
-        "the grey band are the A/A, which compares the reference with itself. The axis is logarithmic.",
+        reading="Left of 0 is faster. The marker is filled if chance alone cannot explain the "
+        "difference from 0. The bar is the confidence interval: with a probability of 95 %, "
+        "all bars of the figure contain the true value. The first row and the grey band "
+        "compare the reference with itself (A/A). The axis is logarithmic.",
         seen=tuple(seen),
         provenance=provenance(ranking.load for ranking in rankings),
     )

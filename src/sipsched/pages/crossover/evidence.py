@@ -52,10 +52,12 @@ def estimates(found: Sequence[Advice]) -> Folded:
         rows=tuple(rows),
         none="nothing was compared",
         caption="Every estimate with its interval, test and blocks.",
-        reading="The effect is the mean over blocks with its 95 % interval, and p is of the same test. For the p99 "
-        "and the mean of the sum, intervals and tests hold together for all modes and loads. Robust is the "
-        "estimate of Hodges and Lehmann. Lag 1 is the correlation of neighbouring blocks; a widened interval "
-        "allows for it. The last column is the smallest fall that would have been seen with a power of 80 %.",
+        reading="The effect is the mean over the blocks with its 95 % interval, and p is the p-value "
+        "of the same test. For the p99 and the mean of the sum, intervals and p-values are "
+        "corrected for the number of modes and loads. Robust is the estimate of Hodges and "
+        "Lehmann, which single blocks influence less. Lag 1 is the correlation of "
+        "neighbouring blocks. If it is large, the interval is widened. The last column is the"
+        " smallest fall that the test detects in four of five cases.",
         provenance=provenance(ranking.load for _, ranking in _named(found)),
         shown=MOST_SHOWN,
     )

@@ -56,10 +56,11 @@ def _figure(advice: Advice) -> Figure:
             shared=("", "all"),
         ),
         caption="The share of messages whose K_rcv + T_sip is longer than a time, by mode.",
-        reading="The further left a line is, the fewer messages take long. The points are the median, the 90th and "
-        "the 99th percentile. For the reference they are means over its windows. For every other mode they are "
-        "those of the reference, changed by the effect of the mode, because runs differ in speed. Both axes are "
-        "logarithmic."
+        reading="The further left a line is, the fewer messages take long. The points of a line are "
+        "the median, the 90th and the 99th percentile. The points of the reference are means "
+        "over its windows. The points of another mode are the reference's points, changed by "
+        "the mode's effect, because the speed of the machine differs between runs. Both axes "
+        "are logarithmic."
         + (
             f" The {MOST - 1} modes with the best ranks over all loads are drawn; {more} more are in the tables."
             if more > 0

@@ -68,8 +68,8 @@ def response(loads: Sequence[ComparedLoad]) -> Figure | Words:
             shared=("", ""),
         ),
         caption="Mean of K_rcv + T_sip by the time since the switch, over valid windows.",
-        reading="The bands are standard errors. The grey stretch is the washout, which is excluded. A washout is "
-        "long enough if the lines are flat to its right.",
+        reading="The bands are standard errors. The grey area is the washout, which is excluded from "
+        "the results. The washout is long enough if the lines are flat to its right.",
         seen=tuple(_settles(load_among(load, loads), load, each) for load, each in found),
         provenance=provenance(loads),
     )
@@ -219,8 +219,9 @@ def table(loads: Sequence[ComparedLoad]) -> Folded:
         reading=" ".join(
             (
                 *(f"{REASONS[each]}: {LEFT_OUT[each]}." for each in reasons if each in REASONS),
-                "Switches are those of all processes of the proxy. Steal is the share of the SPS's CPUs that the "
-                "hypervisor took. The speed index is the speed of a fixed piece of work before and after the run.",
+                "Switches are changes of the mode of all processes of the proxy. Steal is the share "
+                "of CPU time that the hypervisor took from the SPS. The speed index is the speed at "
+                "which a fixed piece of work runs before and after the load.",
             )
         ),
         provenance=provenance(loads),

@@ -60,8 +60,9 @@ def ccdf(runs: Sequence[Messages], by: Sequence[str] | None = None) -> Figure:
         identity="figure-ccdf",
         draw=panels([""], PANELS, draw, "time (µs)", shared=("", "all"), beside=False),
         caption="The share of the received messages that take longer than a time.",
-        reading="The lower a line is, the fewer messages take long. A line is the mean over runs, and its band "
-        "reaches from the lowest run to the highest. A refused datagram has no time and is in no line.",
+        reading="The lower a line is, the fewer messages take long. A line is the mean of the runs, "
+        "and its band reaches from the lowest run to the highest. Datagrams that the socket "
+        "refused have no time, so no line contains them.",
         seen=tuple(_words(name, members) for name, members in groups.items()),
         provenance=provenance(runs),
     )

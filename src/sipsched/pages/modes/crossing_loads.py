@@ -65,10 +65,11 @@ def figure(case: Case) -> Figure:
             beside=False,
         ),
         caption=f"Load at which PDR passes {case.share}, by server threads and mode.",
-        reading="A filled point (here) is this testbed, interpolated, with its 95 % interval; point and bar are cut "
-        "off at the measured loads. For a bar without a point, the crossing is somewhere on the bar. For a triangle, "
-        "it is outside the measured loads. Open points, joined by a line, are the two loads that the papers print on "
-        "either side, on other hardware and another kernel.",
+        reading="A filled point (here) is this testbed's result, interpolated between the measured "
+        "loads, with its 95 % interval. If a bar has no point, the load lies somewhere on the"
+        " bar. A triangle means that the load lies outside the measured loads. Two open "
+        "points joined by a line are the papers' loads just below and just above the limit, "
+        "on other hardware and another kernel.",
         seen=tuple(seen) or (NOTHING,),
         provenance=_provenance(case),
     )

@@ -99,9 +99,11 @@ def figure(found: Sequence[Ablation], runs: pd.DataFrame) -> Figure:
         identity="figure-ablation",
         draw=wrapped([""] * len(found), draw, across=2, height_in=3.1),
         caption=f"The difference {compared()} and its parts by mechanism and setting, at {place(*ABLATED)}.",
-        reading="A part is the decrease of the difference when a mechanism is switched off, or when a setting of "
-        "enhanced mode has its value of baseline mode. The 95 % intervals are over seeds with the same arrivals, and "
-        "the intervals of the parts hold together. Parts need not add up to the whole.",
+        reading="A part shows how much smaller the difference becomes if the simulator omits one "
+        "mechanism, or if one setting of enhanced mode has the value of baseline mode. The 95"
+        " % intervals come from simulations with different random numbers and the same "
+        "arrivals, and are corrected for the number of parts. The parts need not add up to "
+        "the whole.",
         seen=tuple(whole_words(each) for each in found) or ("Nothing of it was simulated.",),
         provenance=provenance(runs),
     )

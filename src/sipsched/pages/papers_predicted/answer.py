@@ -151,7 +151,7 @@ def free_numbers(model: Model, points: int) -> Table:
         none="nothing was fitted",
         caption=f"{len(rows)} free numbers beside {points} printed ones, {len(METRICS)} of each of "
         f"{points // len(METRICS)} columns.",
-        reading="Times are in ns. All other numbers of the model are assumed. config/models/opensips-papers.yaml has "
-        "each number with its source.",
+        reading="Times are in ns. The table lists the fitted numbers. All other numbers of the model "
+        "are assumptions; config/models/opensips-papers.yaml lists each with its source.",
         provenance=f"{PREDICTED}: numbers of a model.",
     )

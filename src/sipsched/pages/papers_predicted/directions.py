@@ -52,8 +52,10 @@ def figure(effects: Sequence[PublishedEffect], runs: pd.DataFrame) -> Figure:
         identity="figure-directions",
         draw=wrapped([NAMES[metric] for metric in EFFECTS], draw, across=2, height_in=4.4),
         caption="Percent by which enhanced mode is lower than baseline mode at the same load, predicted and published.",
-        reading="Dots are predictions by simulation. Their 95 % intervals over seeds hold together and are cut off at "
-        "−100 %. Diamonds are published numbers. Right of 0, enhanced mode is lower.",
+        reading="Dots are predictions by simulation. Their 95 % intervals come from simulations with "
+        "different random numbers, are corrected for the number of rows, and are cut off at "
+        "−100 %. Diamonds are published numbers. Right of 0, the value in enhanced mode is "
+        "lower.",
         seen=tuple(_seen(effects, metric) for metric in EFFECTS),
         provenance=provenance(runs),
     )
@@ -94,11 +96,13 @@ def table(effects: Sequence[PublishedEffect], runs: pd.DataFrame) -> Table:
         rows=tuple(rows),
         none="nothing was simulated",
         caption="Percent by which enhanced mode is lower than baseline mode, published and predicted.",
-        reading="An effect is reproduced if enhanced mode is lower by more than chance (Holm over all rows). It has "
-        "the opposite sign if enhanced mode is higher by more than chance. Detectable is the smallest difference that "
-        "the simulation distinguishes from chance with a power of 80 %. An effect is without any difference if both "
-        "runs of each pair are equal to the last digit. This happens if no more threads than cores exist, because the "
-        "scheduler then has no choice.",
+        reading="An effect is reproduced if the value in enhanced mode is lower and chance alone "
+        "cannot explain this (Holm's correction over all rows). It has the opposite sign if "
+        "the value is higher and chance cannot explain this. Detectable is the smallest "
+        "difference that the simulation detects in four of five cases. An effect is without "
+        "any difference if both runs of each pair are equal to the last digit. This happens "
+        "if there are at most as many threads as cores, because the scheduler then has no "
+        "choice.",
         provenance=provenance(runs),
     )
 
