@@ -32,11 +32,15 @@ from sipsched.measure.aside import AGAIN_S, Aside
 from sipsched.measure.progress import Progress
 from sipsched.pages import progress as page
 from sipsched.plan.run import Run
-from sipsched.planner.campaign import Plan
 from sipsched.testbed.lock import holder
 from sipsched.words import plural
 from snakemake_executor_plugin_campaign import forked
-from snakemake_executor_plugin_campaign.internals import left_to_measure, measures, measures_run
+from snakemake_executor_plugin_campaign.internals import (
+    left_to_measure,
+    measures,
+    measures_run,
+    plan_of,
+)
 from snakemake_logger_plugin_campaign import OURS
 
 PAGE = "progress.html"
@@ -53,8 +57,7 @@ class Executor(local.Executor):  # type: ignore[misc]
         super().__post_init__()
         # A process inherits the signal mask of the thread that starts it.
         self.pool = ThreadPoolExecutor(self.workers, initializer=scripting.hold_interrupts)
-        # The rule file workflow/rules/common.smk defines PLAN.
-        self._plan: Plan = self.workflow.globals["PLAN"]
+        self._plan = plan_of(self.workflow)
         self._progress = Progress(self._plan.lanes)
         self._given_up: set[Any] = set()
         self._aside: Aside = self._plan.aside
@@ -83,7 +86,9 @@ class Executor(local.Executor):  # type: ignore[misc]
 
     def run_single_job(self, job: Any) -> Any:
         """Start the process of a job, and return a future for its end."""
-        if not self._forks.takes(job.rule.resources) or sys.platform != "linux":
+        # A forked process has the packages of this process, and not those of a conda environment.
+        deployed = self.workflow.deployment_settings.deployment_method
+        if deployed or not self._forks.takes(job.rule.resources) or sys.platform != "linux":
             return super().run_single_job(job)
         rule, *arguments = self.job_args_and_prepare(job)[:8]
         # This is the object `snakemake` of the rule's script. The last argument is the repetition of a benchmark,

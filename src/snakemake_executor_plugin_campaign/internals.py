@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from snakemake.exceptions import WorkflowError
 from snakemake.io import is_flagged
 from snakemake.ioflags import before_update
 
 from sipsched import scripting
 from sipsched.pages import missing as missing_words
 from sipsched.plan.run import Point, Run
+from sipsched.planner.campaign import Plan
 from sipsched.records.missing import Missing
 from sipsched.records.reduced import SUMMARY_FILE
 
@@ -44,6 +46,23 @@ class CurrentWorkflow:
     def make_again(self, path: str) -> None:
         """Make Snakemake renew a file, although the modification time of the file looks up to date."""
         self._workflow.dag.forcefiles.add(path)
+
+
+def plan_of(workflow: Any) -> Plan:
+    """Return the plan of a workflow. The rule file workflow/rules/common.smk defines PLAN.
+
+    Raises
+    ------
+    WorkflowError
+        Another workflow uses this workflow as a module. Snakemake then hides the names of this workflow.
+    """
+    plan: Plan | None = workflow.globals.get("PLAN")
+    if plan is None:
+        raise WorkflowError(
+            "the plugins `campaign` work only with the workflow of sipsched itself; remove them from the options of a "
+            "workflow that uses it as a module"
+        )
+    return plan
 
 
 def measures(job: Any) -> bool:

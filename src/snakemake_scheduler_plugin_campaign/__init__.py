@@ -18,6 +18,7 @@ from sipsched.measure.aside import Aside
 from snakemake_executor_plugin_campaign.internals import (
     look_for_jobs,
     measures,
+    plan_of,
     start_jobs_without_limit,
 )
 
@@ -46,7 +47,7 @@ class Scheduler(greedy.Scheduler):  # type: ignore[misc]
     ) -> Sequence[Any]:
         """Return the jobs that Snakemake has to start now."""
         workflow = self.dag.workflow
-        aside: Aside = workflow.globals["PLAN"].aside
+        aside = plan_of(workflow).aside
         waiting = _by_testbed(selectable_jobs, aside)
         held = {job for jobs in waiting.values() for job in jobs}
         ready = [job for job in selectable_jobs if job not in held]

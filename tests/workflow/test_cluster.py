@@ -11,9 +11,9 @@ from pathlib import Path
 import cluster
 import pytest
 import synthetic
-import yaml
+import yte
 from faults.checks import make_project
-from helpers import pids, wait_for
+from helpers import change_config, change_study, pids, wait_for
 
 from sipsched.paths import PROJECT_ROOT
 from sipsched.plan.config import load_config
@@ -61,10 +61,8 @@ def test_a_cluster_analyses_local_runs_despite_killed_jobs_and_a_failed_node(
     tmp_path: Path, slurm: dict[str, str]
 ) -> None:
     path = make_project(tmp_path, duration_s=0.5)
-    document = yaml.safe_load(path.read_text())
-    document["testbeds"] = ["simulated"]
-    document["studies"]["load_sweep"] |= {"cps": [400], "threads": [2, 4], "repetitions": 1}
-    path.write_text(yaml.safe_dump(document))
+    change_config(tmp_path, lambda d: d.update(testbeds=["simulated"]))
+    change_study(tmp_path, cps=[400], threads=[2, 4], repetitions=1)
     targets = [f"results/runs/{run.path}/summary.nc.zst" for run in load_config(path).runs()]
     with start(tmp_path, slurm, *targets) as child:
         running = ("squeue", "--noheader", "--states=running", "--format=%i")
@@ -95,9 +93,7 @@ def test_a_failed_cluster_job_is_reported_once_and_not_repeated(
     tmp_path: Path, slurm: dict[str, str]
 ) -> None:
     path = make_project(tmp_path)
-    document = yaml.safe_load(path.read_text())
-    document["studies"]["load_sweep"] |= {"cps": [500], "threads": [2], "repetitions": 1}
-    path.write_text(yaml.safe_dump(document))
+    change_study(tmp_path, cps=[500], threads=[2], repetitions=1)
     (run,) = load_config(path).runs()
     synthetic.write_record(tmp_path / "raw", run, calls=40)
     (tmp_path / "raw" / run.path / "trace.bin.zst").write_bytes(b"damaged")
@@ -147,7 +143,7 @@ def test_a_killed_cluster_leaves_nothing_that_blocks_the_next(
 
 def test_common_keys_of_the_two_profiles_are_equal() -> None:
     default, slurm = (
-        yaml.safe_load((PROJECT_ROOT / "profiles" / name / "config.yaml").read_text())
+        yte.process_yaml((PROJECT_ROOT / "profiles" / name / "config.yaml").read_text())
         for name in ("default", "slurm")
     )
     shared = set(default) - {"cores", "executor"}

@@ -4,15 +4,11 @@ They need no host and no root.
 """
 
 import json
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
-
-from sipsched.paths import PROJECT_ROOT
+from helpers import copy_project, snakemake
 
 STUDY = {
     "testbeds": ["simulated"],
@@ -39,33 +35,21 @@ STUDY = {
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """Copy the tree without generated files; the library stays the installed library."""
-    for name in ("Snakefile", "config", "hardware", "workflow", "profiles", "notebooks"):
-        source = PROJECT_ROOT / name
-        copy = shutil.copytree if source.is_dir() else shutil.copy
-        copy(source, tmp_path / name)
+    copy_project(tmp_path)
     (tmp_path / "simulated.yaml").write_text(yaml.safe_dump(STUDY))
     return tmp_path
 
 
+def simulate(project: Path, *arguments: str) -> list[str]:
+    """Run Snakemake on the simulated testbed, and return the lines of its output."""
+    done = snakemake(project, "--configfile", "simulated.yaml", *arguments)
+    assert done.returncode == 0, done.stderr
+    return (done.stdout + done.stderr).splitlines()
+
+
 def test_a_search_leads_to_a_report_that_is_labelled_as_simulated(project: Path) -> None:
     pages = [project / "reports" / f"{name}-simulated.html" for name in STUDY["only"]]
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "snakemake",
-            "--configfile",
-            "simulated.yaml",
-            "--",
-            *(str(page.relative_to(project)) for page in pages),
-        ],
-        cwd=project,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    simulate(project, "--", *(str(page.relative_to(project)) for page in pages))
     runs, windows = (page.read_text() for page in pages)
     assert "Predicted by a model, not measured" in runs
     assert "kind simulated" in runs
@@ -78,6 +62,26 @@ def test_a_search_leads_to_a_report_that_is_labelled_as_simulated(project: Path)
     assert not (project / "raw" / "simulated" / "noise.json").exists()
 
 
+CAPACITIES = {
+    "testbeds": ["simulated-cfs"],
+    "only": ["capacities"],
+    "load": {"duration_s": 1},
+    "search": {"trial_s": 0.5, "trials_s": 0.5, "lowest_cps": 500, "highest_cps": 4500},
+    "studies": {
+        "capacities": {
+            "notebook": "notebooks/modes.ipynb",
+            "suts": ["kamailio-udp"],
+            "modes": ["baseline", "enhanced"],
+            "cores": [1, 4],
+            "threads": [4],
+            "capacity": {"limit": 0.01, "relative_width": 0.05},
+            "repetitions": 2,
+        }
+    },
+    "documents": {},
+}
+
+
 def test_capacities_are_searched_in_every_cell_and_measured_at_the_loads_around_them(
     project: Path,
 ) -> None:
@@ -85,36 +89,9 @@ def test_capacities_are_searched_in_every_cell_and_measured_at_the_loads_around_
 
     The page reports this cell, and the other cells have their tables.
     """
-    study = {
-        "testbeds": ["simulated-cfs"],
-        "only": ["capacities"],
-        "load": {"duration_s": 1},
-        "search": {"trial_s": 0.5, "trials_s": 0.5, "lowest_cps": 500, "highest_cps": 4500},
-        "studies": {
-            "capacities": {
-                "notebook": "notebooks/modes.ipynb",
-                "suts": ["kamailio-udp"],
-                "modes": ["baseline", "enhanced"],
-                "cores": [1, 4],
-                "threads": [4],
-                "capacity": {"limit": 0.01, "relative_width": 0.05},
-                "repetitions": 2,
-            }
-        },
-        "documents": {},
-    }
-    (project / "simulated.yaml").write_text(yaml.safe_dump(study))
-    argv = [sys.executable, "-m", "snakemake", "--cores", "1", "--configfile", "simulated.yaml"]
+    (project / "simulated.yaml").write_text(yaml.safe_dump(CAPACITIES))
     page = "reports/capacities-simulated-cfs.html"
-
-    def snakemake(target: str) -> list[str]:
-        done = subprocess.run(
-            [*argv, "--", target], cwd=project, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stderr.splitlines()
-
-    said = snakemake(page)
+    said = simulate(project, "--cores", "1", "--", page)
     raw = project / "raw" / "simulated-cfs" / "kamailio-udp"
     found = {
         (document["point"]["mode"], document["point"]["cores"]): document
@@ -154,7 +131,7 @@ def test_capacities_are_searched_in_every_cell_and_measured_at_the_loads_around_
     # after the loss of one file, only this search is repeated, and measured runs stay
     lost = raw / "enhanced" / "cores~1" / "threads~4" / "capacity~0.01~0.05.json"
     lost.unlink()
-    said = snakemake(str(lost.relative_to(project)))
+    said = simulate(project, "--cores", "1", "--", str(lost.relative_to(project)))
     (again,) = (line for line in said if line.startswith(("searching", "measuring")))
     assert again.startswith(
         "searching the load at which kamailio-udp enhanced cores=1 threads=4 on simulated-cfs drops 1 %, beginning at "
@@ -186,19 +163,10 @@ def test_runs_are_added_to_wide_intervals_up_to_the_maximum(
         "documents": {},
     }
     (project / "simulated.yaml").write_text(yaml.safe_dump(study))
-    argv = [sys.executable, "-m", "snakemake", "--configfile", "simulated.yaml"]
     page = "reports/precise-simulated.html"
-
-    def snakemake(*arguments: str) -> list[str]:
-        done = subprocess.run(
-            [*argv, *arguments], cwd=project, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
-        return (done.stdout + done.stderr).splitlines()
-
-    before = snakemake("--dry-run", "--", page)
+    before = simulate(project, "--dry-run", "--", page)
     assert any("0 of 6 runs measured, up to 8 runs more where" in line for line in before)
-    said = snakemake("--", page)
+    said = simulate(project, "--", page)
     raw, results = project / "raw" / "simulated", project / "results" / "precise" / "simulated"
     repetitions = {
         cps: len(list(raw.rglob(f"cps~{cps}/rep~*/run.json")))
@@ -216,7 +184,7 @@ def test_runs_are_added_to_wide_intervals_up_to_the_maximum(
     lost = results / "look~3.json"
     content = lost.read_bytes()
     lost.unlink()
-    said = snakemake("--", str(lost.relative_to(project)))
+    said = simulate(project, "--", str(lost.relative_to(project)))
     assert not any(line.startswith("measuring ") for line in said)
     assert lost.read_bytes() == content
 
@@ -246,11 +214,7 @@ def test_a_fit_to_simulated_runs_predicts_other_numbers_of_threads(project: Path
     }
     (project / "simulated.yaml").write_text(yaml.safe_dump(study))
     page = project / "reports" / "predicted.html"
-    argv = ["-m", "snakemake", "--configfile", "simulated.yaml", "--", "reports/predicted.html"]
-    done = subprocess.run(
-        [sys.executable, *argv], cwd=project, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    simulate(project, "--", "reports/predicted.html")
     text = page.read_text()
     assert "10 predictions lie inside the measured 95 % interval" in text
     assert "fitted to 4 runs of the default mode" in text

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 import synthetic
-import yaml
 from bs4 import BeautifulSoup
 from faults.checks import make_project
+from helpers import change_config, change_study, python
 
 from sipsched.plan.config import load_config
 
@@ -64,11 +64,9 @@ with scripting.one_line_errors(snakemake.log[0], snakemake.resources.attempt):
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """Make a project of four runs (2 and 4 threads, two repetitions) without documents."""
-    path = make_project(tmp_path)
-    document = yaml.safe_load(path.read_text())
-    document["studies"]["load_sweep"] |= {"cps": [500], "threads": [2, 4], "repetitions": 2}
-    document.pop("documents")
-    path.write_text(yaml.safe_dump(document))
+    make_project(tmp_path)
+    change_study(tmp_path, cps=[500], threads=[2, 4], repetitions=2)
+    change_config(tmp_path, lambda d: d.pop("documents"))
     tests = str(Path(synthetic.__file__).parent)
     script = tmp_path / "workflow" / "scripts" / "measure_run.py"
     script.write_text(MEASURE_RUN.format(tests=tests))
@@ -83,13 +81,7 @@ def run(project: Path, fates: Mapping[str, str], *command: str) -> tuple[int, li
     (project / "fates.json").write_text(json.dumps(fates))
     started = project / "started"
     started.unlink(missing_ok=True)
-    done = subprocess.run(
-        [sys.executable, *(command or ("-m", "snakemake", *RUNS))],
-        cwd=project,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = python(project, *(command or ("-m", "snakemake", *RUNS)))
     said = (done.stdout + done.stderr).splitlines()
     return done.returncode, said, started.read_text().splitlines() if started.exists() else []
 
@@ -104,14 +96,6 @@ RUNS = [
     for rep in (1, 2)
 ]
 """Records of all four runs, without the files that are computed from them."""
-
-
-def plan(project: Path, **study: object) -> None:
-    """Change the planned runs."""
-    path = project / "config" / "config.yaml"
-    document = yaml.safe_load(path.read_text())
-    document["studies"]["load_sweep"] |= study
-    path.write_text(yaml.safe_dump(document))
 
 
 def test_a_disturbed_run_is_tried_again_after_the_others(project: Path) -> None:
@@ -171,7 +155,7 @@ def test_permanent_errors_are_not_tried_again(project: Path) -> None:
 
 
 def test_a_failing_notebook_is_reported_with_its_cell_and_rule(project: Path) -> None:
-    plan(project, threads=[2], repetitions=1)
+    change_study(project, threads=[2], repetitions=1)
     path = project / "notebooks" / "load_sweep.ipynb"
     notebook = json.loads(path.read_text())
     cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
@@ -187,7 +171,7 @@ def test_a_failing_notebook_is_reported_with_its_cell_and_rule(project: Path) ->
 def test_pages_are_made_from_existing_runs_and_a_study_with_all_points_has_an_answer(
     project: Path,
 ) -> None:
-    plan(project, threads=[2])
+    change_study(project, threads=[2])
     code, said, _ = run(project, {"2/2": "9"}, "workflow/reproduce.py")
     assert code == 0, "\n".join(said)
     page = project / "reports" / "index.html"
@@ -199,7 +183,7 @@ def test_pages_are_made_from_existing_runs_and_a_study_with_all_points_has_an_an
 
 
 def test_a_study_without_an_answer_is_no_success(project: Path) -> None:
-    plan(project, repetitions=1)
+    change_study(project, repetitions=1)
     code, said, started = run(project, {"2/1": "9"}, "workflow/reproduce.py")
     assert code == 1
     assert len(started) == 1 + 3

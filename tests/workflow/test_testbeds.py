@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 import synthetic
-import yaml
 from faults.checks import make_project
+from helpers import change_config, change_study, snakemake
 
 from sipsched.paths import PROJECT_ROOT
 
@@ -47,24 +47,25 @@ with scripting.one_line_errors(snakemake.log[0], snakemake.resources.attempt):
 """
 
 
+MEASURE = ("--until", "measure_run")
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """Make a project of two runs on three testbeds of kind ssh and on the local testbed, without analysis."""
-    path = make_project(tmp_path)
-    document = yaml.safe_load(path.read_text())
-    document["testbeds"] = ["rack-a", "rack-b", "rack-c", "local"]
-    document["studies"]["load_sweep"] |= {"cps": [500], "threads": [2], "repetitions": 2}
-    document.pop("documents")
-    path.write_text(yaml.safe_dump(document))
+    make_project(tmp_path)
+    names = ["rack-a", "rack-b", "rack-c", "local"]
+    change_study(tmp_path, cps=[500], threads=[2], repetitions=2)
+    change_config(tmp_path, lambda d: d.update(testbeds=names, documents={}))
     beds = tmp_path / "hardware" / "testbeds"
     example = (beds / "example-physical.yaml").read_text()
-    for name in document["testbeds"][:3]:
+    for name in names[:3]:
         (beds / f"{name}.yaml").write_text(
             example.replace("name: example-physical", f"name: {name}")
         )
     script = tmp_path / "workflow" / "scripts" / "measure_run.py"
     script.write_text(MEASURE_RUN.format(tests=str(Path(synthetic.__file__).parent)))
-    for name in document["testbeds"]:
+    for name in names:
         noise = tmp_path / "raw" / name / "noise.json"
         noise.parent.mkdir(parents=True)
         noise.write_text(synthetic.sealed(synthetic.noise()))
@@ -74,8 +75,7 @@ def project(tmp_path: Path) -> Path:
 def test_testbeds_measure_simultaneously_and_a_failing_testbed_stops_no_other(
     project: Path,
 ) -> None:
-    command = [sys.executable, "-m", "snakemake", "--until", "measure_run", "--cores", "1"]
-    done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
+    done = snakemake(project, *MEASURE, "--cores", "1")
     assert done.returncode == 1
     spans: dict[str, list[tuple[float, float]]] = {}
     for line in (project / "measured").read_text().splitlines():
@@ -101,22 +101,14 @@ def test_testbeds_measure_simultaneously_and_a_failing_testbed_stops_no_other(
 def test_an_unreachable_testbed_is_set_aside_and_its_runs_wait(
     project: Path, attempts_lost: int
 ) -> None:
-    path = project / "config" / "config.yaml"
-    document = yaml.safe_load(path.read_text())
-    document["testbeds"] = ["rack-a", "rack-b"]
-    document["studies"]["load_sweep"]["repetitions"] = 5
-    path.write_text(yaml.safe_dump(document))
+    change_study(project, repetitions=5)
+    change_config(project, lambda d: d.update(testbeds=["rack-a", "rack-b"]))
     (project / "lost").write_text(str(attempts_lost))
-    command = [sys.executable, "-m", "snakemake", "--until", "measure_run"]
-
-    def snakemake() -> tuple[int, list[str]]:
-        done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
-        return done.returncode, done.stderr.splitlines()
-
-    code, said = snakemake()
+    done = snakemake(project, *MEASURE)
+    code, said = done.returncode, done.stderr.splitlines()
     attempts = [line.split()[0] for line in (project / "measured").read_text().splitlines()]
     recorded = {
-        name: len(list((project / "raw" / name).rglob("run.json"))) for name in document["testbeds"]
+        name: len(list((project / "raw" / name).rglob("run.json"))) for name in ("rack-a", "rack-b")
     }
     told = [line for line in said if line.startswith("rack-b ")]
     # after two attempts at an unreachable testbed, its runs wait until no other work remains
@@ -136,25 +128,20 @@ def test_an_unreachable_testbed_is_set_aside_and_its_runs_wait(
     ]
     assert attempts.count("rack-b") == 3
     (project / "lost").write_text("0")
-    code, said = snakemake()
-    assert code == 0 and len(list((project / "raw" / "rack-b").rglob("run.json"))) == 5
+    assert snakemake(project, *MEASURE).returncode == 0
+    assert len(list((project / "raw" / "rack-b").rglob("run.json"))) == 5
 
 
 def test_twins_share_the_runs_and_one_takes_over_the_runs_of_a_lost_twin(
     project: Path,
 ) -> None:
-    path = project / "config" / "config.yaml"
-    document = yaml.safe_load(path.read_text())
-    document["testbeds"], document["twins"] = ["rack-a", "rack-b"], ["rack-a", "rack-b"]
-    document["studies"]["load_sweep"] |= {"repetitions": 4, "modes": ["default", "batch"]}
-    path.write_text(yaml.safe_dump(document))
+    twins, asked = ["rack-a", "rack-b"], {"repetitions": 4, "modes": ["default", "batch"]}
+    change_config(project, lambda d: d.update(testbeds=twins, twins=twins[:]))
+    change_study(project, **asked)
     (project / "lost").write_text("1000")
-    command = [sys.executable, "-m", "snakemake", "--until", "measure_run"]
 
     def measured(*arguments: str) -> tuple[list[str], set[tuple[str, ...]]]:
-        done = subprocess.run(
-            [*command, *arguments], cwd=project, capture_output=True, text=True, check=False
-        )
+        done = snakemake(project, *MEASURE, *arguments)
         raw = project / "raw"
         records = {path.relative_to(raw).parts for path in raw.rglob("run.json")}
         return done.stderr.splitlines(), {(r[0], r[2], r[6]) for r in records}
@@ -182,14 +169,12 @@ def overlap(one: tuple[float, float], other: tuple[float, float]) -> bool:
 
 
 def test_a_second_controller_is_refused_with_the_name_of_the_first(project: Path) -> None:
-    path = project / "config" / "config.yaml"
-    document = yaml.safe_load(path.read_text())
-    path.write_text(yaml.safe_dump(document | {"testbeds": ["stuck"]}))
+    change_config(project, lambda d: d.update(testbeds=["stuck"]))
     bed = (PROJECT_ROOT / "hardware" / "testbeds" / "example-physical.yaml").read_text()
     (project / "hardware" / "testbeds" / "stuck.yaml").write_text(
         bed.replace("name: example-physical", "name: stuck")
     )
-    command = [sys.executable, "-m", "snakemake", "--until", "measure_run"]
+    command = [sys.executable, "-m", "snakemake", *MEASURE]
     with subprocess.Popen(
         command, cwd=project, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as first:
@@ -197,11 +182,10 @@ def test_a_second_controller_is_refused_with_the_name_of_the_first(project: Path
         for line in first.stderr:
             if line.startswith("measuring "):
                 break
-        second = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
+        second = snakemake(project, *MEASURE)
         os.killpg(first.pid, signal.SIGKILL)
     assert second.returncode == 1
     (line,) = (line for line in second.stderr.splitlines() if "error" in line.lower())
     assert line.startswith(f"error: these files are being made by snakemake (pid {first.pid} of ")
     # a killed controller does not block the next controller
-    third = subprocess.run([*command, "-n"], cwd=project, capture_output=True, text=True)
-    assert third.returncode == 0
+    assert snakemake(project, *MEASURE, "-n").returncode == 0

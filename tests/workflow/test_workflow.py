@@ -4,8 +4,6 @@ import itertools
 import os
 import re
 import shutil
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ from typing import Any
 import pytest
 import synthetic
 import yaml
+from helpers import change_config, change_study, copy_project, snakemake
 
 from sipsched.analysis import papers
 from sipsched.paths import PROJECT_ROOT
@@ -21,36 +20,24 @@ from sipsched.plan.study import TESTBED_PAGES
 from sipsched.records.reduced import identity, reduce
 from sipsched.records.summary_files import open_summary
 
-WAIVED_LINTS = {
-    # all rules share one environment: requirements.lock, environment.yml
-    "Specify a conda environment or container for each rule.",
-}
-
-
 STUDIES = sorted((PROJECT_ROOT / "config" / "studies").glob("*.yaml"))
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """Copy the tree without generated files and with one study; the library stays the installed library."""
-    for name in ("Snakefile", "config", "hardware", "workflow", "profiles", "notebooks"):
-        source = PROJECT_ROOT / name
-        copy = shutil.copytree if source.is_dir() else shutil.copy
-        copy(source, tmp_path / name)
+    copy_project(tmp_path)
     change_config(tmp_path, lambda document: document.update(only=["load_sweep"]))
+    # use the same CPUs on every machine
+    bed = tmp_path / "hardware" / "testbeds" / "local.yaml"
+    file = yaml.safe_load(bed.read_text())
+    for host in file["hosts"].values():
+        host |= {"cpus": [0], "helper_cpus": [0]}
+    file["hosts"]["sps"]["cpus"] = [*range(1, 9), 0]
+    bed.write_text(yaml.safe_dump(file))
     # use loads that need no search
-    change_config(tmp_path, lambda d: d["studies"]["load_sweep"].update(cps=[1000, 2000]))
+    change_study(tmp_path, cps=[1000, 2000])
     return tmp_path
-
-
-def snakemake(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "snakemake", *arguments],
-        cwd=project,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
 
 
 def planned_jobs(project: Path, *arguments: str) -> dict[str, int]:
@@ -63,13 +50,6 @@ def planned_jobs(project: Path, *arguments: str) -> dict[str, int]:
         if len(words) == 2 and words[1].isdigit():
             jobs[words[0]] = int(words[1])
     return jobs
-
-
-def change_config(project: Path, change: Any) -> None:
-    path = project / "config" / "config.yaml"
-    document = yaml.safe_load(path.read_text())
-    change(document)
-    path.write_text(yaml.safe_dump(document))
 
 
 def pretend_measured(project: Path) -> None:
@@ -257,11 +237,9 @@ def test_a_study_file_plans_only_its_own_study(
     assert jobs["combine_summaries"] == len(studies) * testbeds
 
 
-def test_snakemake_lint_reports_nothing_new(project: Path) -> None:
-    done = snakemake(project, "--lint")
-    said = (done.stdout + done.stderr).splitlines()
-    titles = {line.strip("* :") for line in said if line.startswith("    * ")}
-    assert titles == WAIVED_LINTS
+def test_snakemake_lint_reports_nothing(project: Path) -> None:
+    done = snakemake(project, "--lint", "json")
+    assert (done.returncode, done.stdout.strip()) == (0, "")
 
 
 def test_a_finished_campaign_starts_no_job(project: Path) -> None:
@@ -298,7 +276,7 @@ def rules_looked_at(project: Path, *arguments: str) -> set[str]:
 def joined(project: Path) -> Path:
     """Make a project whose study of four runs is joined, and return the path of its summary there."""
     asked = {"cps": [500, 1000], "threads": [2], "repetitions": 2}
-    change_config(project, lambda d: d["studies"]["load_sweep"].update(asked))
+    change_study(project, **asked)
     for cps in (500, 1000):
         record_campaign(project, "raw", cps)
     summary = Path("results/load_sweep/local/summary.nc")
@@ -369,7 +347,7 @@ def test_a_copy_of_a_record_is_not_parsed_again(project: Path, joined: Path) -> 
 
 def test_settled_runs_count_among_the_planned_runs(project: Path, joined: Path) -> None:
     cut_off(project)
-    change_config(project, lambda d: d["studies"]["load_sweep"].update(cps=[500, 1000, 1500]))
+    change_study(project, cps=[500, 1000, 1500])
     done = snakemake(project, str(joined))
     assert done.returncode != 0
     assert "2 of 6 runs are missing" in done.stdout + done.stderr
@@ -479,8 +457,8 @@ def cut_off(project: Path) -> None:
 def test_an_unreachable_host_stops_no_other_run_and_leaves_no_partial_file(project: Path) -> None:
     """Two runs are lost, and the testbed is set aside."""
     cut_off(project)
-    change_config(project, lambda d: d["studies"]["load_sweep"].update(cps=[100], threads=[2, 4]))
-    change_config(project, lambda d: d["studies"]["load_sweep"].update(repetitions=1))
+    change_study(project, cps=[100], threads=[2, 4])
+    change_study(project, repetitions=1)
     change_config(project, lambda d: d.pop("documents"))
     done = snakemake(project)
     text = done.stdout + done.stderr
@@ -511,7 +489,7 @@ def record_campaign(project: Path, folder: str, cps: int) -> None:
 def test_reports_of_a_recorded_campaign_need_no_testbed(project: Path) -> None:
     """Test `make reports`, and the distinction between its records and the records of another folder."""
     asked = {"cps": [500, 1000], "threads": [2], "repetitions": 2}
-    change_config(project, lambda d: d["studies"]["load_sweep"].update(asked))
+    change_study(project, **asked)
     change_config(project, lambda d: d["documents"].pop("capacity_model"))
     record_campaign(project, "recorded/raw", 500)
     predictions = project / "recorded" / "predicted" / "papers.csv"
@@ -558,7 +536,7 @@ def test_reports_of_a_recorded_campaign_need_no_testbed(project: Path) -> None:
 def test_an_archive_is_the_same_from_any_folder(project: Path) -> None:
     """An archive from either of two folders has the same bytes. It names neither folder, machine nor user."""
     asked = {"cps": [500], "threads": [2], "repetitions": 2}
-    change_config(project, lambda d: d["studies"]["load_sweep"].update(asked))
+    change_study(project, **asked)
     change_config(project, lambda d: d.pop("documents"))
     record_campaign(project, "raw", 500)
     place = project / "raw" / "local/kamailio-udp/default/cores~1/threads~2/cps~500/rep~1.failed-1"
@@ -590,7 +568,7 @@ def read_archive(path: Path) -> dict[str, bytes]:
 def test_one_job_unpacks_all_reduced_records(project: Path) -> None:
     asked = {"cps": [500], "threads": [2], "repetitions": 2}
     change_config(project, lambda d: d.update(only=["load_sweep"]))
-    change_config(project, lambda d: d["studies"]["load_sweep"].update(asked))
+    change_study(project, **asked)
     record_campaign(project, "whole/raw", 500)
     whole = ("--config", "only_measured=True", "records=whole/raw")
     target = "results/{}/raw/load_sweep/local/summary.nc"

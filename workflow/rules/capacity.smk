@@ -8,6 +8,8 @@ rule estimate_capacities:
         capacities=f"{RESULTS}/capacity/{{testbed}}.json",
     log:
         "logs/capacity/{testbed}.log",
+    conda:
+        "../envs/analysis.yaml"
     resources:
         machine=1,
     params:

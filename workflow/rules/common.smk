@@ -35,6 +35,7 @@ for name, limit in CLAIMS.limits.items():
     workflow.register_resource(name, limit)
 
 RAW, RESULTS, REPORTS_IN = PLAN.raw, PLAN.results, PLAN.reports
+NOTEBOOKS = paths.provided("notebooks")
 
 
 wildcard_constraints:
@@ -72,6 +73,6 @@ def outlook_lines():
     return [progress.line(outlook, now) for outlook in PLAN.outlooks()]
 
 
-# At the end of a dry run, print the progress of each testbed.
-if workflow.is_main_process and not PLAN.config.only_measured:
+# At the end of a dry run, the logger plugin prints the progress of each testbed.
+if PLUGINS_ARE_INSTALLED and workflow.is_main_process and not PLAN.config.only_measured:
     logger.info("the outlook: snakemake -n", extra=terminal.outlook(outlook_lines))

@@ -11,6 +11,8 @@ rule measure_run:
     priority: 100
     # The plugins repeat only disturbed runs, after all other jobs (src/snakemake_{executor,scheduler}_plugin_campaign).
     retries: scripting.ATTEMPTS - 1
+    conda:
+        "../envs/measure.yaml"
     threads: CLAIMS.threads
     resources:
         **CLAIMS.turns,
@@ -34,6 +36,8 @@ checkpoint find_crossing:
     log:
         tuples.CROSSING_LOG,
     priority: 101
+    conda:
+        "../envs/measure.yaml"
     threads: CLAIMS.threads
     resources:
         **CLAIMS.turns,

@@ -5,6 +5,8 @@ rule measure_noise:
     log:
         "logs/noise/{testbed}.log",
     priority: 101
+    conda:
+        "../envs/measure.yaml"
     threads: CLAIMS.threads
     resources:
         **CLAIMS.turns,

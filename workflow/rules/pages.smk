@@ -7,9 +7,16 @@ rule render_report:
         crossings=NEEDS.study_crossings,
         capacities=[f"{RESULTS}/capacity/{{testbed}}.json"],
     output:
-        html=f"{REPORTS_IN}/{{study}}-{{testbed}}.html",
+        html=report(
+            f"{REPORTS_IN}/{{study}}-{{testbed}}.html",
+            caption="../report/study.rst",
+            category="Studies",
+            labels={"page": "{study}", "testbed": "{testbed}"},
+        ),
     log:
         "logs/report/{study}-{testbed}.log",
+    conda:
+        "../envs/analysis.yaml"
     resources:
         forked_for_pages=1,
         machine=1,
@@ -32,9 +39,16 @@ rule render_document:
         capacities=NEEDS.document_capacities,
         predictions=NEEDS.document_predictions,
     output:
-        html=f"{REPORTS_IN}/{{document}}.html",
+        html=report(
+            f"{REPORTS_IN}/{{document}}.html",
+            caption="../report/document.rst",
+            category="Several studies",
+            labels={"page": "{document}"},
+        ),
     log:
         "logs/report/{document}.log",
+    conda:
+        "../envs/analysis.yaml"
     resources:
         forked_for_pages=1,
         machine=1,
@@ -49,11 +63,18 @@ rule render_document:
 rule render_testbed_page:
     input:
         unpack(NEEDS.testbed_page),
-        notebook="notebooks/{page}.ipynb",
+        notebook=f"{NOTEBOOKS}/{{page}}.ipynb",
     output:
-        html=f"{REPORTS_IN}/{{page}}-{{testbed}}.html",
+        html=report(
+            f"{REPORTS_IN}/{{page}}-{{testbed}}.html",
+            caption="../report/testbed.rst",
+            category="Testbeds",
+            labels={"page": "{page}", "testbed": "{testbed}"},
+        ),
     log:
         "logs/report/{page}-{testbed}.log",
+    conda:
+        "../envs/analysis.yaml"
     resources:
         forked_for_pages=1,
         machine=1,
@@ -68,15 +89,22 @@ rule render_testbed_page:
 
 rule render_index:
     input:
-        notebook="notebooks/index.ipynb",
+        notebook=f"{NOTEBOOKS}/index.ipynb",
         summaries=PLAN.all_summaries,
         crossings=NEEDS.all_crossings,
         capacities=PLAN.capacities,
         pages=PLAN.pages,
     output:
-        html=PLAN.index,
+        html=report(
+            PLAN.index,
+            caption="../report/overview.rst",
+            category="Overview",
+            labels={"page": "overview"},
+        ),
     log:
         "logs/report/index.log",
+    conda:
+        "../envs/analysis.yaml"
     resources:
         forked_for_pages=1,
         machine=1,

@@ -5,6 +5,8 @@ rule parse_run:
         messages=f"{RESULTS}/runs/{tuples.RUN_PATTERN}/messages.nc",
     log:
         f"logs/parse/{tuples.RUN_PATTERN}.log",
+    conda:
+        "../envs/analysis.yaml"
     resources:
         forked=1,
         machine=1,
@@ -24,6 +26,8 @@ rule summarise_run:
         summary=f"{RESULTS}/runs/{tuples.RUN_PATTERN}/summary.nc.zst",
     log:
         f"logs/summarise/{tuples.RUN_PATTERN}.log",
+    conda:
+        "../envs/analysis.yaml"
     resources:
         forked=1,
         machine=1,
@@ -43,6 +47,8 @@ rule reduce_windows:
         windows=f"{RESULTS}/runs/{tuples.RUN_PATTERN}/windows.nc",
     log:
         f"logs/windows/{tuples.RUN_PATTERN}.log",
+    conda:
+        "../envs/analysis.yaml"
     resources:
         forked=1,
         machine=1,
@@ -76,6 +82,8 @@ if PLAN.reduced:
             ],
         log:
             f"logs/parse/{RAW}-reduced.log",
+        conda:
+            "../envs/analysis.yaml"
         resources:
             forked_for_pages=1,
             machine=1,
@@ -101,6 +109,8 @@ checkpoint look_at_runs:
         "logs/look/{study}-{testbed}-{rep}.log",
     # The next measurements depend on this file.
     priority: 102
+    conda:
+        "../envs/analysis.yaml"
     resources:
         machine=1,
     params:
@@ -124,6 +134,8 @@ rule combine_summaries:
         summary=update(f"{RESULTS}/{{study}}/{{testbed}}/summary.nc"),
     log:
         "logs/combine/{study}-{testbed}.log",
+    conda:
+        "../envs/analysis.yaml"
     resources:
         forked_for_pages=1,
         machine=1,

@@ -10,6 +10,10 @@ rule fit_model:
         fit=f"{RESULTS}/predicted/{{testbed}}/fit.json",
     log:
         "logs/predict/{testbed}-fit.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/{{testbed}}-fit.tsv"
+    conda:
+        "../envs/measure.yaml"
     resources:
         machine=1,
     params:
@@ -30,6 +34,10 @@ rule predict_settings:
         predicted=f"{RESULTS}/predicted/{{testbed}}/settings.nc",
     log:
         "logs/predict/{testbed}-settings.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/{{testbed}}-settings.tsv"
+    conda:
+        "../envs/measure.yaml"
     threads: PLAN.cpus
     resources:
         machine=1,
@@ -49,6 +57,10 @@ rule predict_capacity:
         capacity=f"{RESULTS}/predicted/{{testbed}}/capacity.json",
     log:
         "logs/predict/{testbed}-capacity.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/{{testbed}}-capacity.tsv"
+    conda:
+        "../envs/measure.yaml"
     threads: PLAN.cpus
     resources:
         machine=1,
@@ -68,6 +80,10 @@ rule predict_speedups:
         speedups=f"{RESULTS}/predicted/{{testbed}}/speedups.csv",
     log:
         "logs/predict/{testbed}-speedups.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/{{testbed}}-speedups.tsv"
+    conda:
+        "../envs/measure.yaml"
     threads: PLAN.cpus
     resources:
         machine=1,

@@ -1,10 +1,10 @@
 # This rule simulates the papers' testbed. The simulations write no records.
 rule predict_papers:
     input:
-        points="config/published/points.csv",
-        comparison="config/published/comparison.csv",
-        model="config/models/opensips-papers.yaml",
-        modes="config/modes.yaml",
+        points=str(paths.provided("config/published/points.csv")),
+        comparison=str(paths.provided("config/published/comparison.csv")),
+        model=str(paths.provided("config/models/opensips-papers.yaml")),
+        modes=str(paths.provided("config/modes.yaml")),
         # With a recorded file, the job simulates only the grid. If the grid differs from the file, the job simulates
         # everything.
         recorded=[str(path) for path in [paths.RECORDED_PAPERS] if path.exists()],
@@ -12,6 +12,10 @@ rule predict_papers:
         predictions=f"{RESULTS}/predicted/papers.csv",
     log:
         "logs/predict/papers.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/papers.tsv"
+    conda:
+        "../envs/measure.yaml"
     # The job occupies all CPUs, so no measurement on this machine runs at the same time.
     threads: PLAN.cpus
     resources:

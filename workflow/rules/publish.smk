@@ -10,6 +10,11 @@ rule publish:
         noise=[path for files in PLAN.noise.values() for path in files],
         configuration=sorted(Path("config").rglob("*.*")),
         testbeds=[paths.TESTBEDS / f"{name}.yaml" for name in PLAN.testbeds],
+        workflow=[
+            "Snakefile",
+            *sorted(Path("workflow").rglob("*.smk")),
+            *sorted(Path("workflow").rglob("*.py")),
+        ],
         environment=[
             "requirements.lock",
             "pyproject.toml",
@@ -20,6 +25,8 @@ rule publish:
         archive=f"publish/sipsched-{VERSION}.zip",
     log:
         "logs/publish.log",
+    conda:
+        "../envs/analysis.yaml"
     resources:
         machine=1,
     params:

@@ -14,7 +14,7 @@ with scripting.one_line_errors(snakemake.log[0]):
     point = Point.from_wildcards(snakemake.wildcards)
     campaign = config.parse_config(snakemake.config)
     raw = campaign.records
-    bed = inventory.load_testbed(point.testbed, paths.TESTBEDS)
+    bed = inventory.load_testbed(point.testbed, paths.provided(paths.TESTBEDS))
     guess = None
     if point.goal:
         # Import here, because the import of SciPy is slow, and a search without a goal does not need it.

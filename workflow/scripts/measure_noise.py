@@ -12,5 +12,5 @@ with scripting.one_line_errors(snakemake.log[0]):
     path = Path(snakemake.output.noise)
     if not path.exists():
         scripting.say(f"measuring the idle CPUs of {snakemake.wildcards.testbed}")
-        bed = inventory.load_testbed(snakemake.wildcards.testbed, paths.TESTBEDS)
+        bed = inventory.load_testbed(snakemake.wildcards.testbed, paths.provided(paths.TESTBEDS))
         scripting.attempted(partial(noise.measure_noise, bed, path))

@@ -11,6 +11,6 @@ scripting.end_in_order()
 with scripting.one_line_errors(snakemake.log[0], snakemake.resources.attempt):
     run = Run.from_wildcards(snakemake.wildcards)
     campaign = config.parse_config(snakemake.config)
-    bed = inventory.load_testbed(run.testbed, paths.TESTBEDS)
+    bed = inventory.load_testbed(run.testbed, paths.provided(paths.TESTBEDS))
     if not record.is_recorded(campaign.records, run):
         acquisition.measure(run, campaign, bed, campaign.records)

@@ -38,7 +38,7 @@ def simulate_grid(predictor: GridPredictor, recorded: pd.DataFrame) -> pd.DataFr
 
 
 with scripting.one_line_errors(snakemake.log[0]):
-    bed = load_testbed("simulated-papers", paths.TESTBEDS)
+    bed = load_testbed("simulated-papers", paths.provided(paths.TESTBEDS))
     # Use the load of config/config.yaml instead of this campaign's load, because the model was fitted at this load.
     predictor = GridPredictor(load_config(), bed, "opensips-udp", papers_predicted.CALLS)
     table = None

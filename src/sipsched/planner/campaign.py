@@ -62,7 +62,8 @@ class Plan:
             A run of the configuration cannot be measured, or a record is damaged.
         """
         config = settings.parse_config(document, settings.name_files(files))
-        beds = {name: inventory.load_testbed(name, paths.TESTBEDS) for name in config.testbeds}
+        folder = paths.provided(paths.TESTBEDS)
+        beds = {name: inventory.load_testbed(name, folder) for name in config.testbeds}
         plan = cls(config, beds, modes.load_modes(), cpus)
         for bed in beds.values():
             planned: list[Point | Run] = [*plan.searches, *plan.runs]

@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from sipsched import paths
 from sipsched.plan.crossover import is_comparison
 from sipsched.plan.loads import Capacity
 from sipsched.plan.modes import DEFAULT
@@ -125,17 +126,18 @@ class Needs:
 
     def study_notebook(self, wildcards: Wildcards) -> str | None:
         """Return the name of a study's notebook."""
-        return self._study(wildcards).notebook
+        notebook = self._study(wildcards).notebook
+        return notebook and str(paths.provided(notebook))
 
     # Documents
 
     def document_notebook(self, wildcards: Wildcards) -> str:
         """Return the name of the notebook of a page about several studies."""
-        return self._document(wildcards).notebook
+        return str(paths.provided(self._document(wildcards).notebook))
 
     def document_files(self, wildcards: Wildcards) -> tuple[str, ...]:
         """Return the paths of the repository's files that a page about several studies reads."""
-        return self._document(wildcards).files
+        return tuple(str(paths.provided(file)) for file in self._document(wildcards).files)
 
     def document_summaries(self, wildcards: Wildcards) -> list[str]:
         """Return the paths of the study summaries that a page about several studies reads."""
