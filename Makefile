@@ -11,7 +11,7 @@ CAMPAIGN ?=
 MINUTES ?= 60
 LAB ?= notebooks/explore.ipynb
 
-.PHONY: reproduce reports lab publish test soak bench docs lint format tables lock
+.PHONY: reproduce reports lab publish check test offline soak bench docs rulegraph lint format tables lock
 
 reproduce: .venv/ready
 	@$(BIN)/fab provision
@@ -33,6 +33,10 @@ publish: .venv/ready
 	@$(BIN)/snakemake --config only_measured=True --configfile config/config.yaml $(CAMPAIGN) -- publish
 	ls -t "$$PWD"/publish/*.zip | head -n 1
 
+# Run the tests that need neither root nor a testbed.
+check: .venv/ready
+	$(BIN)/pytest -m "not live and not guest" --numprocesses auto --dist worksteal
+
 test: .venv/ready
 	@$(BIN)/fab provision --tests
 	# Tests that measure run one at a time. All other tests use all cores.
@@ -43,6 +47,11 @@ test: .venv/ready
 	$(MAKE) -C hardware/generator test fuzz
 	$(MAKE) -C hardware/common fuzz
 	$(MAKE) -C hardware/simulator test
+
+# Make the offline bundle, and test it as root on a bare Debian system without a network.
+offline: .venv/ready
+	@$(BIN)/fab bundle
+	$(BIN)/python tests/offline.py "$$(ls -t "$$PWD"/bundle/*.tar | head -n 1)"
 
 # Test with random faults for an hour. For a shorter test, use: make soak MINUTES=10
 soak: .venv/ready
@@ -61,6 +70,11 @@ tables: .venv/ready
 docs: .venv/ready
 	@$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --conf-dir docs . site
 	printf 'Open: %s\n' "$$PWD"/site/docs/index.html
+
+# After a change of the rules, draw docs/rulegraph.svg. This needs the Debian package graphviz.
+rulegraph: .venv/ready
+	@$(BIN)/snakemake --rulegraph dot --configfile config/config.yaml recorded/config.yaml 2> /dev/null |
+		tred | dot -Tsvg > docs/rulegraph.svg
 
 lint: .venv/ready
 	$(BIN)/ruff check
@@ -82,7 +96,7 @@ format: .venv/ready
 	$(BIN)/snakefmt Snakefile workflow
 
 lock:
-	$(BIN)/uv pip compile pyproject.toml --group dev --group docs --universal --generate-hashes --no-header --no-annotate --output-file requirements.lock
+	$(BIN)/uv pip compile pyproject.toml --group dev --group docs --group crate --universal --generate-hashes --no-header --no-annotate --output-file requirements.lock
 
 .venv/ready: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: $(PYTHON) is older than 3.11; set PYTHON to a newer one" >&2; exit 1; }

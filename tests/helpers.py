@@ -1,5 +1,6 @@
 """Functions that tests in several folders use."""
 
+import itertools
 import json
 import os
 import re
@@ -7,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import IO, Any
 
 import cluster
 import pytest
+import yaml
 
 from sipsched.paths import PROJECT_ROOT
 from sipsched.testbed import namespaces, virtual
@@ -59,6 +61,39 @@ def build_native(part: str, folder: Path, *targets: str, cflags: str = "-O2 -g")
     return folder / part
 
 
+def copy_project(folder: Path) -> None:
+    """Copy the tree without generated files into a folder. The library stays the installed library."""
+    for name in ("Snakefile", "config", "hardware", "workflow", "profiles", "notebooks"):
+        source = PROJECT_ROOT / name
+        (shutil.copytree if source.is_dir() else shutil.copy)(source, folder / name)
+
+
+def change_config(project: Path, change: Callable[[Any], Any]) -> Path:
+    """Change the configuration of a project by a function, and return its path."""
+    path = project / "config" / "config.yaml"
+    document = yaml.safe_load(path.read_text())
+    change(document)
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+def change_study(project: Path, **keys: object) -> Path:
+    """Change keys of the study `load_sweep` in the configuration of a project, and return its path."""
+    return change_config(project, lambda document: document["studies"]["load_sweep"].update(keys))
+
+
+def snakemake(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run Snakemake in a project, and wait for its end."""
+    return python(project, "-m", "snakemake", *arguments)
+
+
+def python(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run Python in a folder, and wait for its end."""
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=project, capture_output=True, text=True, check=False
+    )
+
+
 def start_run(
     raw: Path,
     *,
@@ -76,6 +111,11 @@ def start_run(
     """Start a run in another process, for tests that disturb the run. The run ends as in the workflow."""
     arguments = map(str, (raw, sut, bed, mode, cores, cps, rep, idle_s, settings, retransmissions))
     return subprocess.Popen([sys.executable, "-c", MEASURE, *arguments], stderr=stderr)
+
+
+def values_of(argv: Sequence[str], option: str) -> list[str]:
+    """Return the argument after each occurrence of an option on a command line."""
+    return [value for name, value in itertools.pairwise(argv) if name == option]
 
 
 def wait_for(condition: Callable[[], bool], timeout_s: float) -> None:

@@ -99,6 +99,15 @@ def Run(  # noqa: N802
     return PlannedRun(testbed, sut, mode, cores, threads, cps, rep)
 
 
+GRID = [
+    Run(mode=mode, cps=cps, rep=rep)
+    for mode in ("default", "batch")
+    for cps in (500, 1000)
+    for rep in (1, 2)
+]
+"""Runs of two modes at two loads, with two repetitions."""
+
+
 def six_per_call(
     rng: np.random.Generator, calls: int, cps: float, threads: int = 8, load: float = 0.5
 ) -> npt.NDArray[Any]:
@@ -151,13 +160,13 @@ def refuse(records: npt.NDArray[Any], count: int, rng: np.random.Generator) -> n
     return records
 
 
-def shorten_wait(records: npt.NDArray[Any], factor: float) -> npt.NDArray[Any]:
+def scale_wait(records: npt.NDArray[Any], factor: float | npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Scale each message's wait in the queue, and shift its later timestamps by the difference."""
     records = records.copy()
     wait = (records["t_sockq"] - records["t_stack"]).astype(np.float64)
-    shift = wait.astype(np.int64) - (factor * wait).astype(np.int64)
+    shift = (factor * wait).astype(np.int64) - wait.astype(np.int64)
     for name in ("t_sockq", "t_sip_in", "t_sip_out", "t_dep"):
-        records[name] = (records[name].astype(np.int64) - shift).astype(np.uint64)
+        records[name] = (records[name].astype(np.int64) + shift).astype(np.uint64)
     return records
 
 
@@ -298,7 +307,7 @@ class Recorded:
         if records is None:
             rng = np.random.default_rng([self.seed, run.threads, run.cps, run.rep])
             records = six_per_call(rng, self.calls, run.cps, run.threads, self.load)
-            records = refuse(shorten_wait(records, self.wait), self.drops, rng)
+            records = refuse(scale_wait(records, self.wait), self.drops, rng)
             records = resend(records, self.resent, rng)
         return records
 
@@ -454,10 +463,7 @@ def write_comparison(
     records = records[place >= 0]
     place = place[place >= 0]
     factors = np.array([waits[design.modes[window.mode]] for window in design.windows])[place]
-    wait = (records["t_sockq"] - records["t_stack"]).astype(np.float64)
-    shift = (wait * (factors - 1)).astype(np.int64)
-    for name in ("t_sockq", "t_sip_in", "t_sip_out", "t_dep"):
-        records[name] = (records[name].astype(np.int64) + shift).astype(np.uint64)
+    records = scale_wait(records, factors)
     for window in dropped:
         one = np.flatnonzero(place == window)[300:301]
         records[one] = refuse(records[one], 1, rng)
@@ -518,6 +524,14 @@ def window_attrs(
     }
 
 
+LEVELS = {
+    f"{name}_{statistic}": value * factor
+    for name, value in {"k_rcv": 300.0, "t_sip": 200.0, "total": 500.0}.items()
+    for statistic, factor in zip(STATISTICS, (1, 0.7, 2, 5), strict=True)
+} | {"cpu_per_message": 70.0, "service": 60.0, "service_scv": 0.9}
+"""Values of the quantities of a synthetic window in the reference mode."""
+
+
 def windows(
     run: PlannedRun,
     effects: Mapping[str, Mapping[str, float]],
@@ -543,12 +557,6 @@ def windows(
     n = len(design.windows)
     arm = np.array([len(modes) if each.sham else each.mode for each in design.windows])
     by_arm = [*effects.values(), sham or {}]
-    base = {"k_rcv": 300.0, "t_sip": 200.0, "total": 500.0}
-    levels = {
-        f"{name}_{statistic}": value * factor
-        for name, value in base.items()
-        for statistic, factor in zip(STATISTICS, (1, 0.7, 2, 5), strict=True)
-    } | {"cpu_per_message": 70.0, "service": 60.0, "service_scv": 0.9}
     variables: dict[str, Any] = {}
     for name, (unit, text) in VARIABLES.items():
         effect = np.array([each.get(name, 0.0) for each in by_arm])[arm]
@@ -556,8 +564,8 @@ def windows(
         both[1] += np.where((arm == 0) | (arm == len(modes)), 0, (later or {}).get(name, 0.0))
         luck = spread * rng.standard_normal((2, n))
         luck[1] = luck[0] + 0.1 * luck[1]
-        if name in levels:
-            values = levels[name] * np.exp(both + luck)
+        if name in LEVELS:
+            values = LEVELS[name] * np.exp(both + luck)
         elif name in ("pdr", "drops", "refused"):
             values = np.clip(both + 0.01 * luck, 0, None) * (both.max() > 0)
         else:
@@ -567,13 +575,10 @@ def windows(
     reasons = np.zeros(n, np.uint8)
     for window, reason in (left_out or {}).items():
         reasons[window] = reason
-    counting = (reasons == 0).any()
     bins = np.arange(30) / 70 + 0.007
+    means = 500 * np.exp([[each.get("total_mean", 0.0)] * 30 for each in by_arm])
+    means *= 1 + 0.5 * np.exp(-bins / 0.02) if (reasons == 0).any() else np.nan
     for name in ("aligned_k_rcv", "aligned_total"):
-        means = 500 * np.exp([[each.get("total_mean", 0.0)] * 30 for each in by_arm])
-        means = (
-            means * (1 + 0.5 * np.exp(-bins / 0.02)) if counting else np.full_like(means, np.nan)
-        )
         variables[name] = (("arm", "since_switch"), means)
         variables[f"{name}_error"] = (("arm", "since_switch"), 0.05 * means)
     squeeze = np.array([each.get("time_squeeze", 0.0) for each in by_arm])[arm]
@@ -944,17 +949,8 @@ def predictions(
     )
     near = [
         (
-            *(
-                papers_predicted.NEAR_LIMIT,
-                mode,
-                cores,
-                threads,
-                loads(cores, threads) + by,
-                rep,
-                "",
-                100,
-            ),
-            *(300.0, 60.0, 0.005 if by <= 0 else 0.02),
+            *(papers_predicted.NEAR_LIMIT, mode, cores, threads, loads(cores, threads) + by, rep),
+            *("", 100, 300.0, 60.0, 0.005 if by <= 0 else 0.02),
         )
         for mode, cores, threads in papers_predicted.grid().itertuples(index=False)
         for by in (-200, 0, 200)

@@ -4,11 +4,12 @@ The versions are a separate module, because each start of the workflow needs the
 """
 
 import subprocess
-from importlib.metadata import version as package_version
 from pathlib import Path
 
 from sipsched.paths import PROJECT_ROOT
 
+VERSION = "1.0.0"
+"""Version of the package. pyproject.toml reads this line; CITATION.cff and CHANGELOG.md repeat the version."""
 MESSAGES_VERSION = 3
 """Version of `messages.nc`. If its numbers change, the version is raised and the workflow makes every file again."""
 SUMMARY_VERSION = 12
@@ -27,12 +28,11 @@ def code_version(root: Path = PROJECT_ROOT) -> str:
     Returns
     -------
     str
-        Version such as `0.1.0-g5898eb6`, with the suffix `-dirty` if files differ from the commit. Without a git
+        Version such as `1.0.0-g5898eb6`, with the suffix `-dirty` if files differ from the commit. Without a git
         repository, the result is only the version of the package.
     """
-    package = package_version("sipsched")
     if not (root / ".git").exists():
-        return package
+        return VERSION
     command = ["git", "-C", str(root), "describe", "--always", "--exclude=*", "--dirty"]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
-    return f"{package}-g{done.stdout.strip()}" if done.returncode == 0 else package
+    return f"{VERSION}-g{done.stdout.strip()}" if done.returncode == 0 else VERSION

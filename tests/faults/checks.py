@@ -4,7 +4,6 @@ import fcntl
 import glob
 import hashlib
 import re
-import shutil
 import subprocess
 import time
 from collections.abc import Iterable, Mapping
@@ -14,10 +13,9 @@ from typing import Any
 
 import yaml
 from faults.table import processes_of
-from helpers import leftovers
+from helpers import change_config, copy_project, leftovers
 
 from sipsched.measure.quiet import QUIET
-from sipsched.paths import PROJECT_ROOT
 from sipsched.testbed import namespaces
 from sipsched.testbed.inventory import ROLES
 from sipsched.validity.rules import RULES, SHARED_MACHINE
@@ -46,21 +44,22 @@ def make_project(folder: Path, *, timing: bool = False, **load: Any) -> Path:
     Tests check counts and the end of a run, and other programs may keep the test's machine busy. So the limits of rules
     on other programs are WIDER times as wide, unless `timing` asks for a campaign's limits.
     """
-    for name in ("Snakefile", "config", "hardware", "workflow", "profiles", "notebooks"):
-        source = PROJECT_ROOT / name
-        (shutil.copytree if source.is_dir() else shutil.copy)(source, folder / name)
-    path = folder / "config" / "config.yaml"
-    document = yaml.safe_load(path.read_text())
-    document["load"] |= load
-    document["only"] = ["load_sweep"]
-    if not timing:
-        # Give each rule its own mapping: YAML writes a shared mapping as aliases, which configurations may not contain.
-        document["validity"] = {
-            name: {"suspect": WIDER * RULES[name].suspect, "invalid": WIDER * RULES[name].invalid}
-            for name in SHARED_MACHINE
-        }
-    path.write_text(yaml.safe_dump(document))
-    return path
+    copy_project(folder)
+
+    def change(document: Any) -> None:
+        document["load"] |= load
+        document["only"] = ["load_sweep"]
+        if not timing:
+            # Each rule has its own mapping: YAML writes a shared mapping as aliases, which configurations may not have.
+            document["validity"] = {
+                rule: {
+                    "suspect": WIDER * RULES[rule].suspect,
+                    "invalid": WIDER * RULES[rule].invalid,
+                }
+                for rule in SHARED_MACHINE
+            }
+
+    return change_config(folder, change)
 
 
 def with_real_limits(settings: Path, rules: Iterable[str]) -> Path:

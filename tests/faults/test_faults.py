@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from faults import checks
 from faults.table import CASES, INTO_LOAD_S, CannotInjectError, Case, Target
-from helpers import LOAD, pids, start_run, wait_for
+from helpers import LOAD, pids, snakemake, start_run, wait_for
 
 from sipsched.errors import StableError
 from sipsched.measure import acquisition
@@ -137,12 +137,7 @@ def plain_run_succeeds(case: Case, project: Project, run: Run) -> None:
         project.measure(run)
         return
     target = f"raw/{run.path}/run.json"
-    done = subprocess.run(
-        [sys.executable, "-m", "snakemake", target],
-        cwd=project.folder,
-        capture_output=True,
-        text=True,
-    )
+    done = snakemake(project.folder, target)
     assert done.returncode == 0, done.stderr
     assert record.is_recorded(project.raw, run)
 

@@ -23,7 +23,7 @@ from damage import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sipsched.measure.cpu_layout import parse_cpu_list, parse_lscpu
+from sipsched.measure.cpu_layout import parse_lscpu
 from sipsched.measure.generator import read_calls, read_sipload_report
 from sipsched.measure.hoststate import parse_lscpu_json, split_sections
 from sipsched.measure.memory import available_mib
@@ -38,6 +38,7 @@ from sipsched.records.noise_record import read_noise
 from sipsched.records.run_document import read_run
 from sipsched.records.trace import read_trace
 from sipsched.testbed.inventory import load_testbed
+from sipsched.testbed.topology import parse_cpu_list
 from sipsched.validity import counters
 from sipsched.validity.ledger import balance
 

@@ -37,6 +37,16 @@ def test_lock_file_satisfies_every_lower_bound() -> None:
         assert Version(versions[name]) >= Version(bound), name
 
 
+def test_every_direct_dependency_is_explained_and_no_other() -> None:
+    rows = re.findall(
+        r"^\| ([a-z0-9, -]+) \| 20",
+        (PROJECT_ROOT / "docs/dependencies.md").read_text(),
+        re.MULTILINE,
+    )
+    run, dev, docs = pyproject()
+    assert {name for row in rows for name in row.split(", ")} == {*run, *dev, *docs}
+
+
 def test_lock_file_has_a_hash_for_every_package() -> None:
     text = (PROJECT_ROOT / "requirements.lock").read_text()
     blocks = re.split(r"\n(?=[A-Za-z0-9])", text.strip())

@@ -28,19 +28,16 @@ def record(raw: Path, config: Config, *left_out: int) -> None:
             (raw / run.path / "run.json").write_text("{}")
 
 
-def test_a_complete_campaign_reports_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("left_out", "line"), [((), ""), ((1,), "1 of 4 runs is missing: snakemake measures it")]
+)
+def test_a_study_with_a_run_at_every_point_has_an_answer(
+    tmp_path: Path, left_out: tuple[int, ...], line: str
+) -> None:
     config = campaign()
-    record(tmp_path, config)
+    record(tmp_path, config, *left_out)
     missing = find_missing(config, tmp_path, tmp_path / "results")
-    assert words.line(missing, 0) == ""
-    assert missing.unanswered == ()
-
-
-def test_a_study_with_a_run_at_every_point_has_an_answer(tmp_path: Path) -> None:
-    config = campaign()
-    record(tmp_path, config, 1)
-    missing = find_missing(config, tmp_path, tmp_path / "results")
-    assert words.line(missing, 0) == "1 of 4 runs is missing: snakemake measures it"
+    assert words.line(missing, 0) == line
     assert missing.unanswered == ()
 
 

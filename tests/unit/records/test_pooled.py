@@ -11,12 +11,7 @@ from sipsched.errors import ComputedFileError, StableError
 from sipsched.records import histogram
 from sipsched.records.messages import k_rcv, nanoseconds, open_messages, write_messages
 
-PLANNED = [
-    synthetic.Run(mode=mode, cps=cps, rep=rep)
-    for mode in ("default", "batch")
-    for cps in (500, 1000)
-    for rep in (1, 2)
-]
+PLANNED = synthetic.GRID
 
 
 @pytest.fixture

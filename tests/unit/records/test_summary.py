@@ -24,6 +24,7 @@ from sipsched.records.record import COUNTERS_FILE, read_record
 from sipsched.records.reduced import identity
 from sipsched.versions import SUMMARY_VERSION
 
+GRID = synthetic.GRID
 COUNTED_FACTORS = ["wake_ups", "migrations", "kernel_locks", "own_locks_ns", "descriptors"]
 SHARES = [*summary_variables.CPU_PARTS, "competitor_wait_s"]
 FITTED = next((PROJECT_ROOT / "recorded/fit").rglob("run.json")).parent
@@ -306,24 +307,16 @@ def test_a_damaged_summary_is_named_with_a_remedy(tmp_path):
 
 
 def test_quantiles_of_a_cell_and_of_a_mode_are_those_of_their_messages(tmp_path):
-    planned = [
-        synthetic.Run(mode=mode, cps=cps, rep=rep)
-        for mode in ("default", "batch")
-        for cps in (500, 1000)
-        for rep in (1, 2)
-    ]
     made = [
-        reduce(
-            tmp_path, run, calls=200 + 100 * run.rep, wait=run.cps / 500, valid=run != planned[3]
-        )
-        for run in planned
+        reduce(tmp_path, run, calls=200 + 100 * run.rep, wait=run.cps / 500, valid=run != GRID[3])
+        for run in GRID
     ]
-    ds = study_summary.combine([path for _, path, *_ in made], planned)
+    ds = study_summary.combine([path for _, path, *_ in made], GRID)
     assert ds["histogram_runs"].squeeze().to_numpy().tolist() == [[2, 1], [2, 2]]
     counted = [
         (run, open_messages(messages))
-        for run, (_, _, messages, _) in zip(planned, made, strict=True)
-        if run != planned[3]
+        for run, (_, _, messages, _) in zip(GRID, made, strict=True)
+        if run != GRID[3]
     ]
     for quantity in summary_variables.COUNTED:
         for share in (0.5, 0.99, 0.999):
@@ -387,26 +380,20 @@ def joined_again(tmp_path, paths, planned):
 
 @pytest.mark.parametrize("added", [0, 3, 5])
 def test_adding_a_run_to_a_join_equals_joining_all_runs(tmp_path, monkeypatch, added):
-    planned = [
-        synthetic.Run(mode=mode, cps=cps, rep=rep)
-        for mode in ("default", "batch")
-        for cps in (500, 1000)
-        for rep in (1, 2)
-    ]
     paths = {}
-    for number, run in enumerate(planned[:-1]):
+    for number, run in enumerate(GRID[:-1]):
         reduce(tmp_path / "results", run, calls=20 + number, valid=number != 1)
         paths[run] = tmp_path / "results" / "runs" / run.path / "summary.nc.zst"
-    before = [path for run, path in paths.items() if run != planned[added]]
-    joined_again(tmp_path, before, planned)
+    before = [path for run, path in paths.items() if run != GRID[added]]
+    joined_again(tmp_path, before, GRID)
     read = []
     reading = study_summary.read_run_summary
     monkeypatch.setattr(
         study_summary, "read_run_summary", lambda path: read.append(path) or reading(path)
     )
-    after = joined_again(tmp_path, list(paths.values()), planned)
-    assert read == [paths[planned[added]]]
-    assert after.identical(study_summary.combine(list(paths.values()), planned))
+    after = joined_again(tmp_path, list(paths.values()), GRID)
+    assert read == [paths[GRID[added]]]
+    assert after.identical(study_summary.combine(list(paths.values()), GRID))
 
 
 def test_a_join_reads_all_runs_again_if_one_has_changed(tmp_path):
