@@ -78,6 +78,17 @@ SERVER: ModelNumbers = NOTHING | {
     "fronts": 0,
     "front_ns": 0,
     "keep_ns": 0,
+    "newidle": "6.1",
+    "competitors": 0,
+    "competitor_period_ns": [0] * 16,
+    "competitor_work_ns": [0] * 16,
+    "competitor_weight": [1024] * 16,
+    "competitor_first_cpu": [0] * 16,
+    "competitor_cpus": [1] * 16,
+    "competitor_slice_ns": 1_400_000,
+    "competitor_random": False,
+    "logger_ns": 0,
+    "logger_queue": 0,
 }
 """One worker without costs except its service, and calls of one INVITE each."""
 

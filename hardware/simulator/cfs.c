@@ -185,6 +185,10 @@ static void wakeup_preempt(struct sim *sim, struct cpu *cpu, struct worker *w)
 	struct worker *curr = cpu->curr;
 	bool many = nr_running(cpu) >= sim->model.nr_latency;
 
+	if (curr->policy == POLICY_IDLE && w->policy != POLICY_IDLE) {
+		sched_resched(sim, cpu);
+		return;
+	}
 	if (w->policy != POLICY_OTHER)
 		return;
 	update_curr(sim, cpu);

@@ -252,6 +252,11 @@ static void wakeup_preempt(struct sim *sim, struct cpu *cpu, struct worker *w)
 	struct worker *curr = cpu->curr;
 	bool is_short;
 
+	if (curr->policy == POLICY_IDLE && w->policy != POLICY_IDLE) {
+		curr->vprot = curr->vruntime;
+		sched_resched(sim, cpu);
+		return;
+	}
 	if (w->policy != POLICY_OTHER)
 		return;
 	update_curr(sim, cpu);

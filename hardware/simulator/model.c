@@ -12,21 +12,18 @@ enum type {
 	INTEGER,
 	SWITCH,
 	REAL,
-	NUMBERS,
-	COUNTS,
-	REALS,
 	CHOICE
 };
 
 struct entry {
 	const char *name;
 	enum type type;
-	size_t offset;
+	size_t offset, size; /* of the member, which holds one value or a list of values */
 	double least, most;
 	const char *choices; /* allowed words, each followed by a space */
 };
 
-#define AT(field) offsetof(struct model, field)
+#define AT(field) offsetof(struct model, field), sizeof(((struct model *)0)->field)
 /* clang-format off */
 #define BETWEEN(field, type, least, most) { #field, type, AT(field), least, most, NULL }
 #define ONE_OF(field, words) { #field, CHOICE, AT(field), 0, 0, words }
@@ -67,7 +64,7 @@ static const struct entry ENTRIES[] = {
 	NS(stall_every_ns),
 	NS(stall_ns),
 	BETWEEN(receive_buffer_bytes, NUMBER, 0, 1e15),
-	BETWEEN(truesize, NUMBERS, 1, 1e9),
+	BETWEEN(truesize, NUMBER, 1, 1e9),
 	ONE_OF(queue_rule, "until_over within "),
 	YES_NO(deferred_release),
 	YES_NO(wake_all),
@@ -81,7 +78,7 @@ static const struct entry ENTRIES[] = {
 	BETWEEN(fronts, COUNT, 0, WORKERS_MAX),
 	NS(front_ns),
 	NS(keep_ns),
-	BETWEEN(length, COUNTS, 0, 65535),
+	BETWEEN(length, COUNT, 0, 65535),
 	BETWEEN(workers, COUNT, 1, WORKERS_MAX),
 	NS(copy_ns),
 	NS(send_ns),
@@ -89,8 +86,8 @@ static const struct entry ENTRIES[] = {
 	NS(empty_receive_ns),
 	YES_NO(trying),
 	ONE_OF(service_law, "constant exponential lognormal "),
-	BETWEEN(service_ns, REALS, 0, 1e12),
-	BETWEEN(service_scv, REALS, 0, 1000),
+	BETWEEN(service_ns, REAL, 0, 1e12),
+	BETWEEN(service_scv, REAL, 0, 1000),
 	BETWEEN(lock_share, REAL, 0, 1),
 	BETWEEN(spin_ns, NUMBER, 1, 1e12),
 	BETWEEN(yield_ns, NUMBER, 1, 1e12),
@@ -109,6 +106,17 @@ static const struct entry ENTRIES[] = {
 	NS(wakeup_granularity_ns),
 	BETWEEN(nr_latency, NUMBER, 1, 1e9),
 	NS(migration_cost_ns),
+	ONE_OF(newidle, "3.2 5.10 6.1 "),
+	BETWEEN(competitors, COUNT, 0, COMPETITORS_MAX),
+	NS(competitor_period_ns),
+	NS(competitor_work_ns),
+	BETWEEN(competitor_weight, COUNT, IDLE_WEIGHT, 88761),
+	BETWEEN(competitor_first_cpu, COUNT, 0, CPUS_MAX),
+	BETWEEN(competitor_cpus, COUNT, 1, CPUS_MAX),
+	BETWEEN(competitor_slice_ns, NUMBER, 1, 1e12),
+	YES_NO(competitor_random),
+	NS(logger_ns),
+	BETWEEN(logger_queue, COUNT, 0, 1e6),
 	BETWEEN(events_max, NUMBER, 1, 1e18),
 };
 #define N_ENTRIES (sizeof(ENTRIES) / sizeof(ENTRIES[0]))
@@ -130,7 +138,6 @@ static bool read_choice(const char *choices, const char *word, int *index)
 /* Read one number. Return the text after the number, or NULL if it is missing or out of range. */
 static const char *read_number(const struct entry *e, const char *text, void *to)
 {
-	bool real = e->type == REAL || e->type == REALS;
 	char *end;
 	double value;
 
@@ -138,7 +145,7 @@ static const char *read_number(const struct entry *e, const char *text, void *to
 	value = strtod(text, &end);
 	if (end == text || errno || !(value >= e->least && value <= e->most))
 		return NULL;
-	if (real) {
+	if (e->type == REAL) {
 		*(double *)to = value;
 		return end;
 	}
@@ -148,7 +155,7 @@ static const char *read_number(const struct entry *e, const char *text, void *to
 		/* read seeds as integers, because they have 64 bits and strtod rounds above 2^53 */
 		uint64_t whole = strtoull(text, &end, 10);
 
-		if (e->type == COUNT || e->type == COUNTS)
+		if (e->type == COUNT)
 			*(uint32_t *)to = (uint32_t)whole;
 		else if (e->type == SWITCH)
 			*(bool *)to = whole;
@@ -160,8 +167,11 @@ static const char *read_number(const struct entry *e, const char *text, void *to
 
 static bool read_value(const struct entry *e, const char *text, char *model)
 {
-	bool many = e->type == NUMBERS || e->type == COUNTS || e->type == REALS;
-	size_t size = e->type == COUNTS ? sizeof(uint32_t) : sizeof(uint64_t);
+	static const size_t SIZES[] = { [NUMBER] = sizeof(uint64_t),
+					[COUNT] = sizeof(uint32_t),
+					[INTEGER] = sizeof(int),
+					[SWITCH] = sizeof(bool),
+					[REAL] = sizeof(double) };
 	char *to = model + e->offset;
 
 	if (e->type == CHOICE) {
@@ -172,8 +182,8 @@ static bool read_value(const struct entry *e, const char *text, char *model)
 		*(int *)to = index;
 		return true;
 	}
-	for (int i = 0; text && i < (many ? KINDS : 1); i++)
-		text = read_number(e, text, to + (size_t)i * size);
+	for (size_t at = 0; text && at < e->size; at += SIZES[e->type])
+		text = read_number(e, text, to + at);
 	return text && !text[strspn(text, " ")];
 }
 
@@ -240,6 +250,9 @@ const char *model_parse(struct model *model, const char *text, char *error, size
 	if (model->choice == CHOICE_HOLDER && (model->sockets != model->workers || model->fronts != 1))
 		return complain(error, size, "expected one socket per worker and one front",
 				"choice = holder");
+	for (uint32_t i = 0; i < model->competitors; i++)
+		if (model->competitor_first_cpu[i] + model->competitor_cpus[i] > model->cores)
+			return complain(error, size, "beyond the last of the cores", "competitor_cpus");
 	return NULL;
 }
 

@@ -9,9 +9,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define KINDS       7 /* kinds of messages in trace.h: OTHER, INVITE, 180, 200, ACK, BYE, 200 */
-#define CPUS_MAX    256
-#define WORKERS_MAX 1024
+#define KINDS           7 /* kinds of messages in trace.h: OTHER, INVITE, 180, 200, ACK, BYE, 200 */
+#define CPUS_MAX        256
+#define WORKERS_MAX     1024
+#define COMPETITORS_MAX 16
+#define IDLE_WEIGHT     3 /* weight of SCHED_IDLE: WEIGHT_IDLEPRIO in kernel/sched/sched.h */
 
 enum rules {
 	RULES_EEVDF,
@@ -21,7 +23,8 @@ enum policy {
 	POLICY_OTHER,
 	POLICY_BATCH,
 	POLICY_FIFO,
-	POLICY_RR
+	POLICY_RR,
+	POLICY_IDLE /* only of competitors */
 };
 enum queue_rule {
 	QUEUE_UNTIL_OVER,
@@ -31,6 +34,11 @@ enum choice {
 	CHOICE_CALL,
 	CHOICE_CONNECTION,
 	CHOICE_HOLDER
+};
+enum newidle {
+	NEWIDLE_3_2,
+	NEWIDLE_5_10,
+	NEWIDLE_6_1
 };
 enum service_law {
 	LAW_CONSTANT,
@@ -96,6 +104,22 @@ struct model {
 	bool place_lag, run_to_parity, preempt_short, delay_dequeue;
 	uint64_t latency_ns, min_granularity_ns, wakeup_granularity_ns, nr_latency;
 	uint64_t migration_cost_ns;
+	enum newidle
+		newidle; /* the kernel whose rule decides when a newly idle CPU takes work from other CPUs */
+	/*
+	 * members that describe other programs on the CPUs; each list has one number per competitor. A competitor computes
+	 * for `work` in every `period`, or all the time if `period` is 0
+	 */
+	uint32_t competitors;
+	uint64_t competitor_period_ns[COMPETITORS_MAX], competitor_work_ns[COMPETITORS_MAX];
+	/* the weight of a nice value, or IDLE_WEIGHT for SCHED_IDLE */
+	uint32_t competitor_weight[COMPETITORS_MAX];
+	/* a competitor may run on `cpus` CPUs from `first_cpu` on */
+	uint32_t competitor_first_cpu[COMPETITORS_MAX], competitor_cpus[COMPETITORS_MAX];
+	uint64_t competitor_slice_ns;
+	bool competitor_random; /* work and periods are exponentially distributed, with these means */
+	uint64_t logger_ns;     /* work of a further program, the logger, per served message; 0: no logger */
+	uint32_t logger_queue;  /* number of messages that the logger's queue holds; 0: any number */
 	/* members that limit the run */
 	uint64_t events_max;
 };

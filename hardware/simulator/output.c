@@ -197,6 +197,11 @@ void output_report(const struct sim *sim, FILE *file)
 		write_calls(sim, file);
 	if (sim->model.sockets > 1)
 		write_sockets(sim, file);
+	if (sim->n_others) {
+		fprintf(file, ",\n  \"others\": [");
+		write_workers(sim, file, sim->n_workers, sim->n_workers + sim->n_others);
+		fprintf(file, "\n  ]");
+	}
 	if (sim->model.fronts) {
 		fprintf(file, ",\n  \"passed\": %" PRIu64 ",\n  \"fronts\": [", c->passed);
 		write_workers(sim, file, sim->model.workers, sim->n_workers);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * Chooses the CPU of a woken worker, and lets CPUs take work from each other. The rules are those of kernel/sched/fair.c in
- * Linux 5.10 and 6.18, which differ only in newidle_balance(). The cores of a processor share their last-level cache.
+ * Linux 5.10 and 6.18. The rule of newidle_balance() is also that of 3.2 and 6.1. The cores of a processor share their last-level cache.
  * ASSUME a load is the weight of the runnable workers now. PELT, which averages loads over about 32 ms, is not modelled.
  * Not modelled: recent_used_cpu, SIS_PROP and SIS_UTIL (all CPUs of the cache are searched), active balancing.
  */
@@ -20,6 +20,25 @@ static bool shares_cache(const struct sim *sim, const struct cpu *a, const struc
 static bool is_idle(const struct cpu *cpu)
 {
 	return !cpu->curr && !sched_running(cpu);
+}
+
+/* Do the same as the kernel's available_idle_cpu() and sched_idle_cpu(). A CPU that runs only SCHED_IDLE is available. */
+static bool is_available(const struct cpu *cpu)
+{
+	if (is_idle(cpu))
+		return true;
+	if (cpu->rt.length || !cpu->curr || cpu->curr->policy != POLICY_IDLE)
+		return false;
+	for (uint32_t i = 0; i < cpu->fair.length; i++)
+		if (cpu->fair.queue[i]->policy != POLICY_IDLE)
+			return false;
+	return true;
+}
+
+/* Return whether a worker may run on a CPU: its cpus_ptr in the kernel. */
+static bool may_run(const struct worker *w, const struct cpu *cpu)
+{
+	return cpu->id >= w->first_cpu && cpu->id - w->first_cpu < w->cpus;
 }
 
 /* Return the number of the processor's CPUs that the run uses. The last processor may have fewer. */
@@ -106,18 +125,18 @@ static struct cpu *affine(struct sim *sim, const struct worker *w, struct cpu *h
 }
 
 /* Do the same as the kernel's select_idle_sibling() and select_idle_cpu() in fair.c. */
-static struct cpu *idle_sibling(struct sim *sim, struct cpu *prev, struct cpu *target)
+static struct cpu *idle_sibling(struct sim *sim, const struct worker *w, struct cpu *prev, struct cpu *target)
 {
 	uint32_t first, size = siblings(sim, target, &first);
 
-	if (is_idle(target))
+	if (is_available(target))
 		return target;
-	if (prev != target && shares_cache(sim, prev, target) && is_idle(prev))
+	if (prev != target && shares_cache(sim, prev, target) && is_available(prev))
 		return prev;
 	for (uint32_t i = 1; i < size; i++) {
 		struct cpu *cpu = &sim->cpus[first + (target->id - first + i) % size];
 
-		if (is_idle(cpu))
+		if (is_available(cpu) && may_run(w, cpu))
 			return cpu;
 	}
 	return target;
@@ -153,10 +172,11 @@ struct cpu *placement_select(struct sim *sim, struct worker *w, struct cpu *wake
 	} else {
 		if (waker) {
 			w->flips = decay(w->flips, &w->flips_at, sim->now);
-			if (!wakes_many(sim, waker_flips(sim, waker, w), w->flips) && waker != prev)
+			if (!wakes_many(sim, waker_flips(sim, waker, w), w->flips) && waker != prev &&
+			    may_run(w, waker))
 				target = affine(sim, w, waker, prev);
 		}
-		target = idle_sibling(sim, prev, target);
+		target = idle_sibling(sim, w, prev, target);
 	}
 	if (target != prev) {
 		migrate(sim, w, target);
@@ -174,16 +194,31 @@ static uint64_t domain_cost(const struct sim *sim, uint32_t cpus)
 	return sim->model.balance_ns * cpus;
 }
 
+/*
+ * Return the kernel's max_idle_balance_cost, which rebalance_domains() in fair.c sums over the domains of a CPU. Linux 3.2
+ * has only the migration cost.
+ */
+static uint64_t largest_cost(const struct sim *sim, const struct cpu *cpu)
+{
+	uint32_t first, size = siblings(sim, cpu, &first);
+	uint64_t cost = domain_cost(sim, size);
+
+	if (size < sim->model.cores)
+		cost += domain_cost(sim, sim->model.cores);
+	if (sim->model.newidle == NEWIDLE_3_2 || cost < sim->model.migration_cost_ns)
+		return sim->model.migration_cost_ns;
+	return cost;
+}
+
 /* Do the same as the kernel's ttwu_do_activate() and update_avg() in core.c. */
 void placement_idle_ended(struct sim *sim, struct cpu *cpu)
 {
-	uint32_t first;
-	uint64_t cost = domain_cost(sim, siblings(sim, cpu, &first)), most;
+	uint64_t most;
 	int64_t difference;
 
 	if (cpu->idle_stamp == NEVER)
 		return;
-	most = 2 * (cost > sim->model.migration_cost_ns ? cost : sim->model.migration_cost_ns);
+	most = 2 * largest_cost(sim, cpu);
 	difference = (int64_t)(sim->now - cpu->idle_stamp) - (int64_t)cpu->average_idle;
 	cpu->average_idle += (uint64_t)(difference / 8);
 	if (cpu->average_idle > most)
@@ -209,7 +244,7 @@ static bool take_from(struct sim *sim, struct cpu *to, struct cpu *from)
 	for (uint32_t i = 0; i < from->fair.length; i++) {
 		struct worker *w = from->fair.queue[i];
 
-		if (w->delayed || (best && best->order < w->order))
+		if (w->delayed || !may_run(w, to) || (best && best->order < w->order))
 			continue;
 		/* the kernel's cache_nice_tries is 1 */
 		if (to->balance_failed <= 1 && is_hot(sim, from, to, w))
@@ -259,7 +294,11 @@ static bool take_rt(struct sim *sim, struct cpu *to)
 	return false;
 }
 
-/* Do the same as the kernel's newidle_balance() in fair.c. */
+/*
+ * Do the same as the kernel's newidle_balance() in fair.c, or idle_balance() of Linux 3.2. Up to Linux 5.16, a CPU that is
+ * usually idle for less than the migration cost takes no work. From Linux 3.13 on, the search itself must be shorter than
+ * the usual idle time.
+ */
 bool placement_newidle(struct sim *sim, struct cpu *cpu)
 {
 	uint32_t first, size = siblings(sim, cpu, &first);
@@ -270,13 +309,13 @@ bool placement_newidle(struct sim *sim, struct cpu *cpu)
 	if (take_rt(sim, cpu))
 		return true;
 	cpu->idle_stamp = sim->now;
-	if (sim->model.rules == RULES_CFS && cpu->average_idle < sim->model.migration_cost_ns)
+	if (sim->model.newidle != NEWIDLE_6_1 && cpu->average_idle < sim->model.migration_cost_ns)
 		return false;
 	for (; size <= sim->model.cores; first = 0, size = sim->model.cores) {
 		uint64_t cost = domain_cost(sim, size);
 		struct cpu *from;
 
-		if (cpu->average_idle < spent + cost)
+		if (sim->model.newidle != NEWIDLE_3_2 && cpu->average_idle < spent + cost)
 			return false;
 		spent += cost;
 		from = busiest(sim, cpu, first, size, 2);

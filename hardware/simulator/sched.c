@@ -225,13 +225,24 @@ void sched_wake(struct sim *sim, struct worker *w, struct cpu *waker)
 		sched_check(sim, cpu);
 }
 
-/* Remove a worker from its queue before a change. Treat a running worker as if it did not run. */
-static void save(struct sim *sim, struct cpu *cpu, struct worker *w)
+/*
+ * Remove a worker from its queue before a change. Treat a running worker as if it did not run. If the priority stays, the
+ * kernel's dequeue_entity() in fair.c leaves min_vruntime unchanged (DEQUEUE_SAVE without DEQUEUE_MOVE).
+ */
+static void save(struct sim *sim, struct cpu *cpu, struct worker *w, bool same_priority)
 {
-	if (is_rt(w))
+	const struct fair_class *fair = fair_of(sim);
+	int64_t min_vruntime;
+
+	if (is_rt(w)) {
 		rt_dequeue(cpu, w);
-	else
-		fair_of(sim)->dequeue(sim, cpu, w, false);
+		return;
+	}
+	fair->update_curr(sim, cpu);
+	min_vruntime = cpu->fair.min_vruntime;
+	fair->dequeue(sim, cpu, w, false);
+	if (same_priority)
+		cpu->fair.min_vruntime = min_vruntime;
 }
 
 static void restore(struct sim *sim, struct cpu *cpu, struct worker *w)
@@ -281,7 +292,7 @@ void sched_set(struct sim *sim, struct worker *w)
 		fair->dequeue(sim, cpu, w, true);
 	queued = w->on_rq;
 	if (queued)
-		save(sim, cpu, w);
+		save(sim, cpu, w, !rt && !was_rt && weight == old_weight);
 	else if (rt && !was_rt)
 		fair->leave(sim, cpu, w);
 	w->policy = m->policy;

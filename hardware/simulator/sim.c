@@ -9,13 +9,17 @@ static bool allocate(struct sim *sim)
 	const struct model *m = &sim->model;
 
 	sim->n_workers = m->workers + m->fronts;
+	sim->n_others = m->competitors + (m->logger_ns > 0);
 	sim->calls = calloc(m->calls, sizeof(*sim->calls));
-	sim->workers = calloc(sim->n_workers, sizeof(*sim->workers));
+	sim->workers = calloc(sim->n_workers + sim->n_others, sizeof(*sim->workers));
 	sim->cpus = calloc(m->cores, sizeof(*sim->cpus));
 	sim->locks = calloc(m->instances, sizeof(*sim->locks));
 	sim->stall_states = calloc(m->cores, sizeof(*sim->stall_states));
+	sim->competitor_states = calloc(sim->n_others + 1, sizeof(*sim->competitor_states));
+	sim->log_queue.blocked = calloc(sim->n_workers, sizeof(*sim->log_queue.blocked));
 	if (!sim->calls || !sim->workers || !sim->cpus || !sim->locks || !sim->stall_states ||
-	    !sockets_init(sim) || !tree_init(&sim->tree, SOURCE_CPUS + m->cores))
+	    !sim->competitor_states || !sim->log_queue.blocked || !sockets_init(sim) ||
+	    !tree_init(&sim->tree, SOURCE_CPUS + m->cores + sim->n_others))
 		return false;
 	for (uint32_t i = 0; i < m->instances; i++) {
 		sim->locks[i].spinning = calloc(m->workers / m->instances + 1, sizeof(struct worker *));
@@ -25,7 +29,7 @@ static bool allocate(struct sim *sim)
 	for (uint32_t i = 0; i < m->cores; i++) {
 		struct cpu *cpu = &sim->cpus[i];
 
-		cpu->fair.queue = calloc(sim->n_workers, sizeof(struct worker *));
+		cpu->fair.queue = calloc(sim->n_workers + sim->n_others, sizeof(struct worker *));
 		cpu->rt.queue = calloc(sim->n_workers, sizeof(struct worker *));
 		if (!cpu->fair.queue || !cpu->rt.queue)
 			return false;
@@ -45,6 +49,7 @@ static void init_worker(struct sim *sim, uint32_t id)
 	w->cpu = id % m->cores;
 	w->policy = m->policy;
 	w->weight = sched_weight(m->nice);
+	w->cpus = m->cores;
 	w->slice = (int64_t)m->slice_ns;
 	w->rt_left_ns = 100000000;
 	w->phase = PHASE_TAKE;
@@ -107,6 +112,10 @@ const char *sim_init(struct sim *sim, const struct model *given)
 		sim->stall_states[i] = splitmix64(&state);
 		cpu_init(sim, cpu);
 	}
+	for (uint32_t i = 0; i < sim->n_others; i++) {
+		sim->competitor_states[i] = splitmix64(&state);
+		competitor_init(sim, i);
+	}
 	if (script)
 		tree_set(&sim->tree, SOURCE_SCRIPT, script[0].at);
 	else
@@ -154,10 +163,10 @@ static const char *check_conservation(struct sim *sim)
 			return "the parts of a CPU's time do not add up: an error in the program";
 		task += cpu->spent[SPENT_TASK];
 	}
-	for (uint32_t i = 0; i < sim->n_workers; i++) {
+	for (uint32_t i = 0; i < sim->n_workers + sim->n_others; i++) {
 		struct worker *w = &sim->workers[i];
 
-		served += is_front(sim, w) ? 0 : w->messages;
+		served += i < sim->model.workers ? w->messages : 0;
 		ran += w->ran_ns;
 	}
 	if (ran != task)
@@ -181,13 +190,15 @@ const char *sim_run(struct sim *sim)
 				tree_set(&sim->tree, i, NEVER);
 			continue;
 		}
-		if (at == NEVER || (sim->over && is_empty(sim)))
+		if (at == NEVER || (sim->over && is_empty(sim)) || (sim->script_end && at > sim->script_end))
 			break;
 		if (++sim->counts.events > sim->model.events_max)
 			return "not at its end after events_max events: the load is far above the capacity, "
 			       "or events_max is too small";
 		sim->now = at;
-		if (source >= SOURCE_CPUS)
+		if (source >= SOURCE_CPUS + sim->model.cores)
+			competitor_event(sim, source - SOURCE_CPUS - sim->model.cores);
+		else if (source >= SOURCE_CPUS)
 			cpu_event(sim, &sim->cpus[source - SOURCE_CPUS]);
 		else if (source == SOURCE_SCRIPT)
 			follow_script(sim);
@@ -224,6 +235,8 @@ void sim_free(struct sim *sim)
 		free(sim->locks[i].spinning);
 	free(sim->locks);
 	free(sim->stall_states);
+	free(sim->competitor_states);
+	free(sim->log_queue.blocked);
 	free(sim->workers);
 	free(sim->cpus);
 	free(sim->calls);

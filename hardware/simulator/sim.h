@@ -7,6 +7,7 @@
  *   socket.c     the receive queues, the workers that wait at them, and the choice of a queue per message
  *   workers.c    the steps of a worker per message
  *   sched.c      the choice of the next worker; eevdf.c, cfs.c and rt.c have the rules of a class
+ *   competitors.c other programs on the CPUs
  *   placement.c  the CPU of a woken worker, and work that CPUs take from each other
  *   switches.c   a run that compares modes: switching workers while they serve; plan.c reads the times
  *
@@ -49,6 +50,8 @@ enum phase {
 	PHASE_SEND,    /* event: the datagram departs at t_dep */
 	PHASE_LOOP,    /* event: the worker receives again */
 	PHASE_FORWARD, /* event: a front passes on its message */
+	PHASE_LOG,     /* event: the worker passes its message to the logger */
+	PHASE_COMPETE, /* event: a competitor has done its work */
 	PHASE_SCRIPT,  /* event: the worker has done work from a test's script, and sleeps */
 };
 
@@ -58,7 +61,7 @@ struct lock {
 	uint32_t n_spinning;
 };
 
-/* A worker of the proxy, or a front that passes on messages. */
+/* A worker of the proxy, a front that passes on messages, or another program. */
 struct worker {
 	/* members for the scheduler */
 	int64_t vruntime, deadline, vprot, vlag;
@@ -72,6 +75,7 @@ struct worker {
 	uint32_t cpu;
 	uint32_t place; /* index of the worker in its run queue */
 	uint32_t weight;
+	uint32_t first_cpu, cpus; /* the CPUs on which the worker may run */
 	enum policy policy;
 	bool on_rq, delayed, relative_deadline, migrated;
 	/* members for wake_wide() */
@@ -92,6 +96,7 @@ struct worker {
 	/* the worker's counters */
 	uint64_t messages, switches, preemptions, wakeups, migrations, empty_receives, yields, ran_ns,
 		spun_ns, charged_ns;
+	uint64_t begin_ns;     /* a competitor's current or next period begins at this time */
 	uint64_t charged_from; /* time up to which `charged_ns` counts, on the task clock of its CPU */
 };
 
@@ -156,6 +161,13 @@ struct connection {
 	struct fifo unread;    /* messages that came while no worker held the connection */
 };
 
+/* Messages that wait for the logger, and workers that wait for room in this queue. */
+struct log_queue {
+	uint32_t length;
+	struct worker **blocked; /* ring buffer with room for all workers */
+	uint32_t first_blocked, n_blocked;
+};
+
 struct call {
 	struct call_record record;
 	uint64_t uas_ack_at; /* time of the ACK; 0 without ACK */
@@ -183,15 +195,18 @@ struct sim {
 	struct fifo soon, ring, hold, timers[TIMER_LENGTHS];
 	struct heap held; /* calls with a random hold time */
 	uint64_t service_seed;
-	struct socket *sockets;     /* the workers' sockets, followed by the fronts' sockets */
-	struct worker *workers;     /* the workers, followed by the fronts */
-	uint32_t n_workers;         /* number of workers, including the fronts */
+	struct socket *sockets; /* the workers' sockets, followed by the fronts' sockets */
+	struct worker *workers; /* the workers, followed by the fronts and the other programs */
+	uint32_t n_workers;     /* number of workers, including the fronts */
+	uint32_t n_others;      /* number of other programs: the competitors and the logger */
+	struct worker *logger;  /* NULL: none */
+	struct log_queue log_queue;
 	struct lock *locks;         /* one lock per instance */
 	uint32_t *connections_held; /* number of held connections per worker */
 	struct connection *connections;
 	struct cpu *cpus;
 	uint64_t order;
-	uint64_t *stall_states;
+	uint64_t *stall_states, *competitor_states;
 	double service_mu[KINDS], service_sigma[KINDS];
 	struct counts counts;
 	struct switches switches;
@@ -201,6 +216,7 @@ struct sim {
 	/* for tests: a script instead of calls, and the record of who ran when */
 	const struct script *script;
 	uint32_t script_length, script_next;
+	uint64_t script_end; /* competitors never end, so a script with competitors ends at this time */
 	void (*switched)(struct sim *, const struct cpu *, const struct worker *next);
 	void *observer;
 };
@@ -264,7 +280,7 @@ void socket_wait(struct worker *w);
 /* Functions of workers.c follow. */
 static inline bool is_front(const struct sim *sim, const struct worker *w)
 {
-	return w->id >= sim->model.workers;
+	return w->id >= sim->model.workers && w->id < sim->n_workers;
 }
 
 void worker_event(struct sim *sim, struct cpu *cpu);
@@ -273,6 +289,15 @@ uint64_t worker_span(const struct sim *sim, const struct worker *w);
 bool phase_is_event(const struct sim *sim, const struct worker *w);
 void worker_resumes(struct worker *w);
 uint64_t service_time(struct sim *sim, const struct timer *message);
+
+/* Functions of competitors.c follow. */
+void competitor_init(struct sim *sim, uint32_t number);
+/* Begin a competitor's work at its time. */
+void competitor_event(struct sim *sim, uint32_t number);
+/* Perform a competitor's step after its work. Return whether the competitor continues. */
+bool competitor_step(struct sim *sim, struct cpu *cpu, struct worker *w);
+/* Pass a worker's message to the logger. Return whether the worker continues. */
+bool competitor_log(struct sim *sim, struct cpu *cpu, struct worker *sender);
 
 /* Functions of trace.c follow. */
 void trace_open(struct sim *sim, FILE *file);

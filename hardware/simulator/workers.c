@@ -170,8 +170,8 @@ static void depart(struct sim *sim, struct worker *w)
 	agents_receive(sim, &w->message);
 	if (w->message.kind == TRACE_KIND_200_BYE)
 		socket_close(sim, w->message.call);
-	w->phase = PHASE_LOOP;
-	w->left_ns = sim->model.loop_ns;
+	w->phase = sim->logger ? PHASE_LOG : PHASE_LOOP;
+	w->left_ns = sim->logger ? 0 : sim->model.loop_ns;
 }
 
 /* Let a worker sleep, because the queue is empty. If it was woken in vain, charge an empty receive call first. */
@@ -228,6 +228,10 @@ static bool step(struct sim *sim, struct cpu *cpu, struct worker *w)
 		socket_forward(sim, cpu, &w->message);
 		sched_check(sim, cpu);
 		return cpu->curr == w;
+	case PHASE_LOG:
+		return competitor_log(sim, cpu, w);
+	case PHASE_COMPETE:
+		return competitor_step(sim, cpu, w);
 	case PHASE_SCRIPT:
 		sched_sleep(sim, cpu);
 		return false;

@@ -1,7 +1,7 @@
 """The simulator's parameters for a point: from the model, the simulated kernel and the scheduler mode."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sipsched.errors import StableError
@@ -19,7 +19,7 @@ from sipsched.plan.modes import Counts, Mode, Scaling, Setting, find_mode, load_
 from sipsched.plan.run import Point
 from sipsched.plan.simulated import load_model
 from sipsched.plan.sut import Sut
-from sipsched.testbed.inventory import SimulatedMachine, Testbed
+from sipsched.testbed.inventory import DeclaredCompetitor, SimulatedMachine, Testbed
 
 # SEE RFC 3261, 17.1.1.1
 T1_NS, T2_NS = 500_000_000, 4_000_000_000
@@ -28,6 +28,9 @@ NORMAL_LATENCY_NS, NORMAL_GRANULARITY_NS, NORMAL_WAKEUP_NS = 6_000_000, 750_000,
 NORMAL_SLICE_NS = 700_000
 """Base slice of EEVDF on one CPU, in ns. SEE kernel/sched/fair.c of Linux 6.18: normalized_sysctl_sched_base_slice"""
 MIGRATION_COST_NS = 500_000
+COMPETITORS_MAX = 16
+"""Largest number of competitors. SEE hardware/simulator/model.h"""
+NICE_0_WEIGHT = 1024
 EVENTS_A_CALL = 5_000
 """Largest number of simulated events per call. 35 is usual; a run in which 250 workers wake at once has 2,000."""
 WITHOUT: Mapping[str, Mapping[str, Value]] = {
@@ -39,6 +42,7 @@ WITHOUT: Mapping[str, Mapping[str, Value]] = {
     "placement": {"placement": False},
     "herd": {"wake_all": False},
     "migration_cost": {"migration_cost_ns": 0},
+    "competitors": {"competitors": 0, "logger_ns": 0},
 }
 """Per mechanism of the simulator, the parameters that switch it off."""
 SWITCHED = (
@@ -145,6 +149,8 @@ def plan_point(point: Point, config: Config, testbed: Testbed) -> SimulatedPoint
         "deferred_release": True,
         "workers": point.threads,
         "placement": True,
+        **_competitors(testbed.competitors, point.cores),
+        "competitor_slice_ns": kernel.base_slice_ns or NORMAL_SLICE_NS,
         **_scheduling(state, simulated),
     }
     for mechanism in simulated.without:
@@ -171,14 +177,14 @@ def simulated_kernel(kernel: str, cores: int, base_slice_ns: int | None = None) 
     Parameters
     ----------
     kernel
-        Version of the kernel, `6.18` or `5.10`.
+        Version of the kernel, such as `6.18` or `5.10`.
     base_slice_ns
         Base slice of EEVDF in ns; None for the default for the number of CPUs.
     """
     # SEE kernel/sched/fair.c: get_update_sysctl_factor()
     factor = 1 + int(math.log2(min(cores, 8)))
     scaling = list(Scaling).index(Scaling.LOGARITHMIC)
-    if kernel == "5.10":
+    if kernel != "6.18":
         values = {
             Setting.LATENCY: NORMAL_LATENCY_NS * factor,
             Setting.MIN_GRANULARITY: NORMAL_GRANULARITY_NS * factor,
@@ -223,6 +229,40 @@ def _tuned(mode: Mode, layout: CpuLayout, kernel: KernelScheduler, threads: int)
     return Tuned(mode, layout, kernel, steps, {**read_back, **dict(writes(steps))})
 
 
+def _competitors(declared: Sequence[DeclaredCompetitor], cores: int) -> dict[str, Value]:
+    """Return the simulator's parameters of the competitors on the first CPUs.
+
+    Raises
+    ------
+    StableError
+        There are too many competitors, or the CPUs of a competitor are not consecutive.
+    """
+    lists: list[list[int]] = []
+    for one in declared:
+        cpus = [cpu for cpu in one.cpus or range(cores) if cpu < cores]
+        if cpus and cpus != list(range(cpus[0], cpus[-1] + 1)):
+            raise StableError(
+                f"competitor {one.name}: cpus: the simulator needs consecutive CPUs, found {cpus}"
+            )
+        if cpus:
+            lists.append([one.period_us * 1000, one.busy_us * 1000, cpus[0], len(cpus)])
+    if len(lists) > COMPETITORS_MAX:
+        raise StableError(
+            f"competitors: the simulator has at most {COMPETITORS_MAX}, found {len(lists)}"
+        )
+    lists += [[0, 0, 0, 1]] * (COMPETITORS_MAX - len(lists))
+    period, work, first, number = zip(*lists, strict=True)
+    return {
+        "competitors": sum(ns > 0 for ns in period),
+        "competitor_period_ns": period,
+        "competitor_work_ns": work,
+        "competitor_weight": [NICE_0_WEIGHT] * COMPETITORS_MAX,
+        "competitor_first_cpu": first,
+        "competitor_cpus": number,
+        "competitor_random": False,
+    }
+
+
 def _scheduling(state: Tuned, simulated: SimulatedMachine) -> dict[str, Value]:
     """Return the simulator's parameters of the scheduler: the kernel's defaults, changed by the mode's settings."""
     defaults = {path: int(text) for path, text in state.kernel.files.items() if text is not None}
@@ -237,6 +277,8 @@ def _scheduling(state: Tuned, simulated: SimulatedMachine) -> dict[str, Value]:
     granularity_ns = value(Setting.MIN_GRANULARITY, NORMAL_GRANULARITY_NS)
     return {
         "rules": "eevdf" if simulated.is_eevdf else "cfs",
+        # Linux 6.18 has the rule of 6.1.
+        "newidle": "6.1" if simulated.is_eevdf else simulated.kernel,
         "policy": str(task.policy),
         "nice": task.nice,
         "slice_ns": task.slice_ns or values.get(scheduler.BASE_SLICE, NORMAL_SLICE_NS),

@@ -76,6 +76,8 @@ class SimulatorReport:
         Messages per socket, for deployments with several sockets.
     passed, fronts
         Messages that the front ends forwarded, and the counts of the front ends.
+    others
+        Counts of the competitors and of the logger.
     calls_started, calls_good
         Over TCP, number of started calls, and number of calls that completed and were set up in time.
     """
@@ -99,6 +101,7 @@ class SimulatorReport:
     selected: tuple[int, ...] = ()
     passed: int = 0
     fronts: tuple[WorkerCounts, ...] = ()
+    others: tuple[WorkerCounts, ...] = ()
     calls_started: int = 0
     calls_good: int = 0
 

@@ -160,6 +160,18 @@ class Numbers:
     ]
     spin_ns: Annotated[Whole, Meta(description="Time of spinning before sched_yield().")]
     yield_ns: Annotated[Whole, Meta(description="Time of sched_yield().")]
+    logger_ns: Annotated[
+        Whole,
+        Meta(
+            description="CPU time of a logging program per message of the proxy. 0 means no such program."
+        ),
+    ]
+    logger_queue: Annotated[
+        Whole,
+        Meta(
+            description="Messages that wait for the logging program at most. Then a worker waits. 0 means any number."
+        ),
+    ]
 
 
 @dataclass(frozen=True)

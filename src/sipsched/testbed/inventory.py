@@ -26,8 +26,8 @@ NEEDED = {
 """Per kind of testbed, the keys that its file must have in addition to name and fidelity."""
 OF_HOSTS = ("tuning", "lock_wait_s")
 """Optional keys for testbeds that have hosts. Simulated testbeds have none."""
-OF_VIRTUAL = ("competitors",)
-"""Optional keys for testbeds of kind `virtual`."""
+OF_EMULATED = ("competitors",)
+"""Optional keys for testbeds of the kinds `virtual` and `simulated`."""
 
 Cpus = Annotated[
     tuple[Annotated[int, Meta(ge=0)], ...], Meta(min_length=1, description="CPU numbers.")
@@ -42,6 +42,7 @@ MECHANISMS = [
     "placement",
     "herd",
     "migration_cost",
+    "competitors",
 ]
 """Mechanisms of the simulator that a testbed's file can switch off."""
 
@@ -249,8 +250,8 @@ class SimulatedMachine:
     kernel: Annotated[
         str,
         Meta(
-            pattern=r"\A(6\.18|5\.10)\Z",
-            description="Linux version whose scheduler is simulated: 6.18 (EEVDF) or 5.10 (CFS).",
+            pattern=r"\A(6\.18|6\.1|5\.10|3\.2)\Z",
+            description="Linux version whose scheduler is simulated: 6.18 (EEVDF), or 6.1, 5.10 or 3.2 (CFS).",
         ),
     ]
     processors: Annotated[int, Meta(ge=1, le=8, description="Number of processors.")]
@@ -340,7 +341,7 @@ class DeclaredTestbed:
     competitors: Annotated[
         Annotated[tuple[DeclaredCompetitor, ...], Meta(min_length=1)] | None,
         Meta(
-            description="Programs that run beside the proxy during each load, for the kind virtual."
+            description="Programs that run beside the proxy during each load, for the kinds virtual and simulated."
         ),
     ] = None
 
@@ -386,11 +387,11 @@ class Testbed:
     @property
     def description(self) -> str:
         """Description of the testbed, from the settings in its file. Other settings lead to another description."""
+        beside = "".join(f"; competitor {one}" for one in self.competitors)
         if self.simulated is not None:
-            return f"{_describe_simulated(self.simulated)}{self._remark}"
+            return f"{_describe_simulated(self.simulated)}{beside}{self._remark}"
         hosts = "; ".join(f"{host.role.upper()} on {_name_cpus(host.cpus)}" for host in self.hosts)
         helpers = f"what watches the SPS on its {_name_cpus(self.sps.helper_cpus)}"
-        beside = "".join(f"; competitor {one}" for one in self.competitors)
         return f"{self._setting}: {hosts}, {helpers}{beside}{self._remark}"
 
     @property
@@ -464,7 +465,9 @@ def load_testbed(name: str, folder: Path = PROJECT_ROOT / TESTBEDS) -> Testbed:
         _check_guest(where, guest, [hosts["sps"]])
     if virtual:
         _check_guest(where, virtual, list(hosts.values()))
-        _check_competitors(where, file.competitors or (), hosts["sps"])
+        _check_competitors(where, file.competitors or (), hosts["sps"].cpus)
+    if file.simulated:
+        _check_competitors(where, file.competitors or (), range(file.simulated.cpus))
     return Testbed(
         name=file.name,
         kind=file.kind,
@@ -492,10 +495,10 @@ def _check_kind(file: DeclaredTestbed, where: str) -> None:
     allowed = (
         *needed,
         *(OF_HOSTS if "hosts" in needed else ()),
-        *(OF_VIRTUAL if file.kind == "virtual" else ()),
+        *(OF_EMULATED if file.kind in ("virtual", "simulated") else ()),
     )
     known = dict.fromkeys(key for keys in NEEDED.values() for key in keys)
-    for key in (*known, *OF_HOSTS, *OF_VIRTUAL):
+    for key in (*known, *OF_HOSTS, *OF_EMULATED):
         is_given = getattr(file, key) is not None
         if key in needed and not is_given:
             raise StableError(f"{where}: {key} is missing: a testbed of kind {file.kind} needs it")
@@ -581,18 +584,18 @@ def _check_guest(where: str, guest: GuestMachine, inside: Sequence[HostSpec]) ->
 
 
 def _check_competitors(
-    where: str, competitors: Sequence[DeclaredCompetitor], sps: HostSpec
+    where: str, competitors: Sequence[DeclaredCompetitor], cpus: Sequence[int]
 ) -> None:
     """Check that competitors have distinct names, CPUs of the SPS, and periods that are not shorter than their work."""
     names = [competitor.name for competitor in competitors]
     for competitor in competitors:
         place = f"{where}: competitors: {competitor.name}"
-        outside = [cpu for cpu in competitor.cpus if cpu not in sps.cpus]
+        outside = [cpu for cpu in competitor.cpus if cpu not in cpus]
         if names.count(competitor.name) > 1:
             raise StableError(f"{place}: two competitors have this name")
         if outside:
             raise StableError(
-                f"{place}: the SPS has CPUs {list(sps.cpus)} for the proxy, found {outside}"
+                f"{place}: the SPS has CPUs {list(cpus)} for the proxy, found {outside}"
             )
         if competitor.busy_us > competitor.period_us:
             raise StableError(
