@@ -491,6 +491,72 @@ static void test_many_switches(enum rules rules, uint32_t cores, const char *wha
 	sim_free(&sim);
 }
 
+/*
+ * The kernel's largest average idle time counts the cost of all domains. With a migration cost of 0 it is 2 * (500 + 1000)
+ * ns, so a newly idle CPU also looks at the other processor, which takes 1500 ns.
+ */
+static void test_newly_idle_looks_at_other_processors(void)
+{
+	const struct script script[] = {
+		{ 0, 0, 3 * MS }, { 100000, 2, MS }, { 200000, 1, 100000 }, { 1300000, 1, 100000 }
+	};
+	struct model m = plain(RULES_CFS, 2, 3);
+
+	m.cores_per_processor = 1;
+	m.balance_ns = 500;
+	EXPECT("newly idle", &m, NULL, script, "0:A/0 0.2:B/1 0.3:-/1 1.3:B/1 1.4:C/1 2.4:-/1 3:-/0");
+	/* Up to Linux 5.16, a CPU that is usually idle for less than the migration cost takes no work. */
+	m.migration_cost_ns = 5 * MS;
+	EXPECT("migration cost", &m, NULL, script, "0:A/0 0.2:B/1 0.3:-/1 1.3:B/1 1.4:-/1 3:C/0 4:-/0");
+}
+
+/* A change of policy without a change of priority leaves min_vruntime, so the waiting worker keeps its place. */
+static void test_a_change_to_batch_costs_no_place(void)
+{
+	struct model m = plain(RULES_CFS, 1, 2);
+	struct sim sim = { .script = BOTH, .script_length = LENGTH(BOTH) };
+	const char *wrong = sim_init(&sim, &m);
+	struct worker *waiting;
+
+	check(!wrong, "batch", "%s", wrong);
+	sim.workers[0].left_ns = sim.workers[1].left_ns = 6 * MS;
+	sched_wake(&sim, &sim.workers[0], NULL);
+	sched_wake(&sim, &sim.workers[1], NULL);
+	waiting = &sim.workers[sim.cpus[0].curr == &sim.workers[0]];
+	sim.now = MS;
+	sim.model.policy = POLICY_BATCH;
+	sched_set(&sim, waiting);
+	check(waiting->vruntime == 0 && sim.cpus[0].fair.min_vruntime == 0, "batch",
+	      "vruntime %" PRId64 ", min_vruntime %" PRId64, waiting->vruntime,
+	      sim.cpus[0].fair.min_vruntime);
+	sim_free(&sim);
+}
+
+/* A competitor of SCHED_IDLE computes all the time. A worker that wakes beside it runs at once. */
+static void test_idle_class(enum rules rules, const char *what)
+{
+	const struct script script[] = { { MS, 0, MS }, { 5 * MS, 1, 500000 }, { 5200000, 0, MS } };
+	struct model m = plain(rules, 2, 2);
+	char found[4096] = "";
+	struct sim sim = { .script = script,
+			   .script_length = LENGTH(script),
+			   .script_end = 8 * MS,
+			   .switched = write_switch,
+			   .observer = found };
+	const char *timeline = "0:C/1 1:A/0 2:-/0 5:B/1 5.2:A/0 5.5:C/1 6.2:-/0", *wrong;
+
+	m.competitors = 1;
+	m.competitor_weight[0] = IDLE_WEIGHT;
+	m.competitor_first_cpu[0] = m.competitor_cpus[0] = 1;
+	m.competitor_slice_ns = m.slice_ns;
+	wrong = sim_init(&sim, &m);
+	if (!wrong)
+		wrong = sim_run(&sim);
+	check(!wrong, what, "%s", wrong);
+	check(!strcmp(found, timeline), what, "expected %s\n\tfound %s", timeline, found);
+	sim_free(&sim);
+}
+
 static void test_fifo_and_heap(void)
 {
 	struct fifo fifo = { 0 };
@@ -538,6 +604,10 @@ int main(void)
 	test_cfs_wakeup();
 	test_real_time();
 	test_placement();
+	test_newly_idle_looks_at_other_processors();
+	test_a_change_to_batch_costs_no_place();
+	test_idle_class(RULES_EEVDF, "EEVDF beside SCHED_IDLE");
+	test_idle_class(RULES_CFS, "CFS beside SCHED_IDLE");
 	test_long_run(RULES_EEVDF, "EEVDF over 10 s");
 	test_long_run(RULES_CFS, "CFS over 10 s");
 	test_lag();
