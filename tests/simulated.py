@@ -78,7 +78,7 @@ SERVER: ModelNumbers = NOTHING | {
     "fronts": 0,
     "front_ns": 0,
     "keep_ns": 0,
-    "newidle": "6.1",
+    "release": "6.1",
     "competitors": 0,
     "competitor_period_ns": [0] * 16,
     "competitor_work_ns": [0] * 16,

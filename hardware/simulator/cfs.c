@@ -65,12 +65,14 @@ static void update_curr(struct sim *sim, struct cpu *cpu)
 static uint64_t slice_of(const struct sim *sim, const struct cpu *cpu, const struct worker *w)
 {
 	const struct model *m = &sim->model;
-	uint64_t nr = nr_running(cpu), load = (uint64_t)cpu->fair.weight_sum;
+	uint64_t nr = nr_running(cpu), load = (uint64_t)cpu->fair.weight_sum, slice;
 	uint64_t period = nr > m->nr_latency ? nr * m->min_granularity_ns : m->latency_ns;
 
 	if (running(cpu))
 		load += running(cpu)->weight;
-	return period * w->weight / load;
+	slice = period * w->weight / load;
+	/* BASE_SLICE of Linux 6.1 */
+	return m->release == RELEASE_6_1 && slice < m->min_granularity_ns ? m->min_granularity_ns : slice;
 }
 
 static void clear_buddies(struct fair_rq *rq, const struct worker *w)

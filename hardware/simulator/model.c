@@ -106,7 +106,7 @@ static const struct entry ENTRIES[] = {
 	NS(wakeup_granularity_ns),
 	BETWEEN(nr_latency, NUMBER, 1, 1e9),
 	NS(migration_cost_ns),
-	ONE_OF(newidle, "3.2 5.10 6.1 "),
+	ONE_OF(release, "3.2 5.10 6.1 "),
 	BETWEEN(competitors, COUNT, 0, COMPETITORS_MAX),
 	NS(competitor_period_ns),
 	NS(competitor_work_ns),

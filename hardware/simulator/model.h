@@ -35,10 +35,10 @@ enum choice {
 	CHOICE_CONNECTION,
 	CHOICE_HOLDER
 };
-enum newidle {
-	NEWIDLE_3_2,
-	NEWIDLE_5_10,
-	NEWIDLE_6_1
+enum release {
+	RELEASE_3_2,
+	RELEASE_5_10,
+	RELEASE_6_1
 };
 enum service_law {
 	LAW_CONSTANT,
@@ -104,8 +104,8 @@ struct model {
 	bool place_lag, run_to_parity, preempt_short, delay_dequeue;
 	uint64_t latency_ns, min_granularity_ns, wakeup_granularity_ns, nr_latency;
 	uint64_t migration_cost_ns;
-	enum newidle
-		newidle; /* the kernel whose rule decides when a newly idle CPU takes work from other CPUs */
+	/* the release of Linux decides when a newly idle CPU takes work, and how short a slice of CFS may be */
+	enum release release;
 	/*
 	 * members that describe other programs on the CPUs; each list has one number per competitor. A competitor computes
 	 * for `work` in every `period`, or all the time if `period` is 0

@@ -205,7 +205,7 @@ static uint64_t largest_cost(const struct sim *sim, const struct cpu *cpu)
 
 	if (size < sim->model.cores)
 		cost += domain_cost(sim, sim->model.cores);
-	if (sim->model.newidle == NEWIDLE_3_2 || cost < sim->model.migration_cost_ns)
+	if (sim->model.release == RELEASE_3_2 || cost < sim->model.migration_cost_ns)
 		return sim->model.migration_cost_ns;
 	return cost;
 }
@@ -230,6 +230,8 @@ void placement_idle_ended(struct sim *sim, struct cpu *cpu)
 static bool is_hot(const struct sim *sim, const struct cpu *from, const struct cpu *to,
 		   const struct worker *w)
 {
+	if (w->policy == POLICY_IDLE)
+		return false;
 	if (sched_running(to) && (w == from->fair.next || w == from->fair.last))
 		return true;
 	return (int64_t)(cpu_task_clock(sim, from) - w->exec_start) < (int64_t)sim->model.migration_cost_ns;
@@ -309,13 +311,13 @@ bool placement_newidle(struct sim *sim, struct cpu *cpu)
 	if (take_rt(sim, cpu))
 		return true;
 	cpu->idle_stamp = sim->now;
-	if (sim->model.newidle != NEWIDLE_6_1 && cpu->average_idle < sim->model.migration_cost_ns)
+	if (sim->model.release != RELEASE_6_1 && cpu->average_idle < sim->model.migration_cost_ns)
 		return false;
 	for (; size <= sim->model.cores; first = 0, size = sim->model.cores) {
 		uint64_t cost = domain_cost(sim, size);
 		struct cpu *from;
 
-		if (sim->model.newidle != NEWIDLE_3_2 && cpu->average_idle < spent + cost)
+		if (sim->model.release != RELEASE_3_2 && cpu->average_idle < spent + cost)
 			return false;
 		spent += cost;
 		from = busiest(sim, cpu, first, size, 2);

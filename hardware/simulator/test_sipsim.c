@@ -49,7 +49,7 @@ static struct model plain(enum rules rules, uint32_t cores, uint32_t workers)
 		.spin_ns = 1,
 		.yield_ns = 1,
 		.rules = rules,
-		.newidle = rules == RULES_CFS ? NEWIDLE_5_10 : NEWIDLE_6_1,
+		.release = rules == RULES_CFS ? RELEASE_5_10 : RELEASE_6_1,
 		.placement = true,
 		.slice_ns = 2 * MS,
 		.base_slice_ns = 700000,

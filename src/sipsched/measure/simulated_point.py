@@ -277,8 +277,8 @@ def _scheduling(state: Tuned, simulated: SimulatedMachine) -> dict[str, Value]:
     granularity_ns = value(Setting.MIN_GRANULARITY, NORMAL_GRANULARITY_NS)
     return {
         "rules": "eevdf" if simulated.is_eevdf else "cfs",
-        # Linux 6.18 has the rule of 6.1.
-        "newidle": "6.1" if simulated.is_eevdf else simulated.kernel,
+        # With EEVDF, the release only decides when a newly idle CPU takes work. Linux 6.18 has the rule of 6.1.
+        "release": "6.1" if simulated.is_eevdf else simulated.kernel,
         "policy": str(task.policy),
         "nice": task.nice,
         "slice_ns": task.slice_ns or values.get(scheduler.BASE_SLICE, NORMAL_SLICE_NS),

@@ -108,7 +108,7 @@ def test_the_mean_sojourn_does_not_depend_on_the_order_of_service(
 
 VARIANTS: dict[str, ModelNumbers] = {
     "eevdf": {},
-    "cfs": {"rules": "cfs", "newidle": "5.10"},
+    "cfs": {"rules": "cfs", "release": "5.10"},
     "herd": {"wake_all": True},
     "fifo": {"policy": "fifo"},
     "rr": {"policy": "rr"},
@@ -472,7 +472,7 @@ def test_the_migration_cost_matters_only_beside_a_competitor(tmp_path: Path) -> 
     numbers = {
         **SERVER,
         **dict.fromkeys(("switch_ns", "receive_ns"), 1_500),
-        **{"cores": 2, "workers": 2, "rules": "cfs", "newidle": "5.10", "receive_cpus": 1},
+        **{"cores": 2, "workers": 2, "rules": "cfs", "release": "5.10", "receive_cpus": 1},
         **{"latency_ns": 2_000_000, "min_granularity_ns": 200_000, "wakeup_granularity_ns": 50_000},
         **{"service_law": "constant", "service_ns": [75_000] * 7, "rate_cps": 2 * 0.65e9 / 75_000},
     }

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/* A random state of a run queue, and the decisions of both sides in this state.
+ */
+#ifndef KERNEL_RULES_H
+#define KERNEL_RULES_H
+#include <stdbool.h>
+#include <stdint.h>
+
+#define TASKS 6
+#define NONE  (-1)
+
+enum task_policy {
+	TASK_NORMAL,
+	TASK_BATCH,
+	TASK_IDLE
+};
+
+struct state {
+	int n;                    /* tasks; a running task is among them */
+	int curr;                 /* the running task, or NONE */
+	int next, last, skip;     /* buddies, or NONE */
+	int woken;                /* a queued task that was just woken */
+	uint64_t vruntime[TASKS]; /* tasks with equal vruntime were queued in the
+                               order of their numbers */
+	uint64_t weight[TASKS];   /* weight of the nice value */
+	enum task_policy policy[TASKS];
+	uint64_t min_vruntime, ran_ns; /* ran_ns: time for which the running task has
+                                    run since it was picked */
+	uint64_t sleeper_vruntime;     /* of a task that wakes */
+	uint64_t latency_ns, min_granularity_ns, wakeup_granularity_ns, nr_latency, migration_cost_ns;
+	uint64_t since_ns;           /* time since a task that could migrate ran last */
+	bool target_runs;            /* the CPU to which the task would migrate is not idle */
+	unsigned int flips[2], size; /* wake-up flips of waker and wakee, and number
+                                  of CPUs that share a cache */
+};
+
+struct decisions {
+	int pick;                /* the task that runs next */
+	int compare;             /* wakeup_preempt_entity() of the first two tasks */
+	uint64_t slice;          /* of the running task */
+	bool tick;               /* a tick ends the turn of the running task */
+	bool preempts;           /* the woken task preempts the running task */
+	int next, last;          /* buddies after the wake-up */
+	uint64_t place;          /* vruntime of the task that wakes */
+	uint64_t min_vruntime;   /* after an update */
+	bool is_hot, wakes_many; /* of the first task; of a waker and a wakee */
+};
+
+/* whether a slice is at least the minimal granularity, as in Linux 6.1 */
+extern bool with_base_slice;
+void decide_as_kernel(const struct state *state, struct decisions *made);
+void decide_as_simulator(const struct state *state, struct decisions *made);
+/* functions of simulator.c and hot.c, which include the simulator's files */
+void decide_placement(const struct state *state, struct decisions *made);
+#endif
