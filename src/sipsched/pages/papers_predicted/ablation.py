@@ -26,7 +26,7 @@ MEANING = {
     "lock": "the lock that workers share",
     "switches": "context switches",
     "refills": "cache refills after a migration",
-    "stalls": "stalls of a CPU",
+    "competitors": "the logging program",
     "receive": "receive softirqs",
     "placement": "wake-up placement and balancing",
     "migration_cost": "the cache-hot test (migration cost)",
