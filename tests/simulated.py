@@ -86,7 +86,8 @@ SERVER: ModelNumbers = NOTHING | {
     "competitor_first_cpu": [0] * 16,
     "competitor_cpus": [1] * 16,
     "competitor_slice_ns": 1_400_000,
-    "competitor_random": False,
+    "burst_every_ns": 0,
+    "burst_ns": 0,
     "logger_ns": 0,
     "logger_queue": 0,
 }

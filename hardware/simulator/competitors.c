@@ -2,65 +2,82 @@
 /*
  * Other programs on the SPS's CPUs. A periodic competitor computes at the beginning of each period, as
  * ../scheduler/competitor.c does. A competitor without a period computes all the time. The logger has work for each message
- * that a worker has served. If the logger's queue is full, the worker waits until the logger has taken a message.
+ * that a worker has served. If the logger's queue is full, the worker waits until the logger has taken a message. One more
+ * program has bursts of work at random.
  */
 #include "sched.h"
 #include "sim.h"
 
 #define PIECE_NS 1000000000 /* a competitor without a period computes in pieces of this length */
 
-static uint64_t draw(struct sim *sim, uint32_t number, uint64_t mean_ns)
+/* Return the bursts' next random number with this mean. */
+static uint64_t draw_burst(struct sim *sim, uint64_t mean_ns)
 {
-	if (!sim->model.competitor_random)
-		return mean_ns;
-	return (uint64_t)(draw_exponential(&sim->competitor_states[number]) * (double)mean_ns + 0.5);
+	return (uint64_t)(draw_exponential(&sim->burst_state) * (double)mean_ns + 0.5);
 }
 
-static void set_timer(struct sim *sim, uint32_t number, uint64_t at)
+static void set_timer(struct sim *sim, const struct worker *w, uint64_t at)
 {
-	tree_set(&sim->tree, SOURCE_CPUS + sim->model.cores + number, at);
+	tree_set(&sim->tree, SOURCE_CPUS + sim->model.cores + w->id - sim->n_workers, at);
 }
 
-void competitor_init(struct sim *sim, uint32_t number)
+void competitors_init(struct sim *sim, uint64_t *state)
 {
 	const struct model *m = &sim->model;
-	struct worker *w = &sim->workers[sim->n_workers + number];
-	uint64_t *state = &sim->competitor_states[number];
 
-	w->id = w->last_wakee = sim->n_workers + number;
-	w->phase = PHASE_COMPETE;
-	w->slice = (int64_t)m->competitor_slice_ns;
-	if (number == m->competitors) {
+	for (uint32_t i = 0; i < sim->n_others; i++) {
+		struct worker *w = &sim->workers[sim->n_workers + i];
+		uint64_t turn = splitmix64(state);
+
+		w->id = w->last_wakee = sim->n_workers + i;
+		w->phase = PHASE_COMPETE;
+		w->slice = (int64_t)m->competitor_slice_ns;
 		w->weight = NICE_0_WEIGHT;
 		w->cpus = m->cores;
-		sim->logger = w;
-		return;
+		if (i < m->competitors) {
+			w->weight = m->competitor_weight[i];
+			w->policy = w->weight == IDLE_WEIGHT ? POLICY_IDLE : POLICY_OTHER;
+			w->cpu = w->first_cpu = m->competitor_first_cpu[i];
+			w->cpus = m->competitor_cpus[i];
+			/* begin within the first period at random, because the calls begin at 0 */
+			w->begin_ns = m->competitor_period_ns[i] ? turn % m->competitor_period_ns[i] : 0;
+		} else if (m->logger_ns && !sim->logger) {
+			sim->logger = w;
+			continue;
+		} else {
+			sim->bursts = w;
+			sim->burst_state = turn;
+			w->begin_ns = draw_burst(sim, m->burst_every_ns);
+		}
+		set_timer(sim, w, w->begin_ns);
 	}
-	w->weight = m->competitor_weight[number];
-	w->policy = w->weight == IDLE_WEIGHT ? POLICY_IDLE : POLICY_OTHER;
-	w->first_cpu = m->competitor_first_cpu[number];
-	w->cpus = m->competitor_cpus[number];
-	w->cpu = w->first_cpu;
-	/* begin within the first period at random, because the calls begin at 0 */
-	w->begin_ns = (uint64_t)((double)(splitmix64(state) >> 11) * 0x1p-53 *
-				 (double)m->competitor_period_ns[number]);
-	set_timer(sim, number, w->begin_ns);
+}
+
+static uint64_t work_of(struct sim *sim, const struct worker *w)
+{
+	const struct model *m = &sim->model;
+	uint32_t i = w->id - sim->n_workers;
+
+	if (w == sim->bursts)
+		return draw_burst(sim, m->burst_ns);
+	return m->competitor_period_ns[i] ? m->competitor_work_ns[i] : PIECE_NS;
 }
 
 void competitor_event(struct sim *sim, uint32_t number)
 {
 	struct worker *w = &sim->workers[sim->n_workers + number];
 
-	set_timer(sim, number, NEVER);
-	w->left_ns = draw(sim, number, sim->model.competitor_work_ns[number]);
+	set_timer(sim, w, NEVER);
+	w->left_ns = work_of(sim, w);
 	sched_wake(sim, w, NULL);
 	cpu_set(sim, &sim->cpus[w->cpu]);
 }
 
 /* Take a message from the logger's queue, and wake the worker that has waited longest for room in the queue. */
-static bool log_next(struct sim *sim, struct cpu *cpu, struct worker *logger)
+static bool log_next(struct sim *sim, struct cpu *cpu)
 {
 	struct log_queue *queue = &sim->log_queue;
+	struct worker *logger = sim->logger;
 
 	if (!queue->length) {
 		sched_sleep(sim, cpu);
@@ -81,27 +98,27 @@ static bool log_next(struct sim *sim, struct cpu *cpu, struct worker *logger)
 	return cpu->curr == logger;
 }
 
-bool competitor_step(struct sim *sim, struct cpu *cpu, struct worker *w)
+/* Return the begin of the next work, which is now if the last work was too long. */
+static uint64_t next_begin(struct sim *sim, const struct worker *w)
 {
-	uint32_t number = w->id - sim->n_workers;
 	uint64_t period_ns;
 
+	if (w == sim->bursts)
+		return w->begin_ns + draw_burst(sim, sim->model.burst_every_ns);
+	period_ns = sim->model.competitor_period_ns[w->id - sim->n_workers];
+	return period_ns ? w->begin_ns + (1 + (sim->now - w->begin_ns) / period_ns) * period_ns : sim->now;
+}
+
+bool competitor_step(struct sim *sim, struct cpu *cpu, struct worker *w)
+{
 	if (w == sim->logger)
-		return log_next(sim, cpu, w);
-	period_ns = sim->model.competitor_period_ns[number];
-	if (!period_ns) {
-		w->left_ns = PIECE_NS;
-		return true;
-	}
-	if (sim->model.competitor_random)
-		w->begin_ns += draw(sim, number, period_ns);
-	else
-		w->begin_ns += (1 + (sim->now - w->begin_ns) / period_ns) * period_ns;
+		return log_next(sim, cpu);
+	w->begin_ns = next_begin(sim, w);
 	if (w->begin_ns <= sim->now) {
-		w->left_ns = draw(sim, number, sim->model.competitor_work_ns[number]);
+		w->left_ns = work_of(sim, w);
 		return true;
 	}
-	set_timer(sim, number, w->begin_ns);
+	set_timer(sim, w, w->begin_ns);
 	sched_sleep(sim, cpu);
 	return false;
 }

@@ -117,9 +117,13 @@ struct model {
 	/* a competitor may run on `cpus` CPUs from `first_cpu` on */
 	uint32_t competitor_first_cpu[COMPETITORS_MAX], competitor_cpus[COMPETITORS_MAX];
 	uint64_t competitor_slice_ns;
-	bool competitor_random; /* work and periods are exponentially distributed, with these means */
-	uint64_t logger_ns;     /* work of a further program, the logger, per served message; 0: no logger */
-	uint32_t logger_queue;  /* number of messages that the logger's queue holds; 0: any number */
+	/*
+	 * a further program, whose bursts of work have exponentially distributed lengths and distances, with these means; 0:
+	 * no such program
+	 */
+	uint64_t burst_every_ns, burst_ns;
+	uint64_t logger_ns;    /* work of a further program, the logger, per served message; 0: no logger */
+	uint32_t logger_queue; /* number of messages that the logger's queue holds; 0: any number */
 	/* members that limit the run */
 	uint64_t events_max;
 };

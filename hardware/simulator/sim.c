@@ -9,16 +9,15 @@ static bool allocate(struct sim *sim)
 	const struct model *m = &sim->model;
 
 	sim->n_workers = m->workers + m->fronts;
-	sim->n_others = m->competitors + (m->logger_ns > 0);
+	sim->n_others = m->competitors + (m->logger_ns > 0) + (m->burst_every_ns > 0);
 	sim->calls = calloc(m->calls, sizeof(*sim->calls));
 	sim->workers = calloc(sim->n_workers + sim->n_others, sizeof(*sim->workers));
 	sim->cpus = calloc(m->cores, sizeof(*sim->cpus));
 	sim->locks = calloc(m->instances, sizeof(*sim->locks));
 	sim->stall_states = calloc(m->cores, sizeof(*sim->stall_states));
-	sim->competitor_states = calloc(sim->n_others + 1, sizeof(*sim->competitor_states));
 	sim->log_queue.blocked = calloc(sim->n_workers, sizeof(*sim->log_queue.blocked));
 	if (!sim->calls || !sim->workers || !sim->cpus || !sim->locks || !sim->stall_states ||
-	    !sim->competitor_states || !sim->log_queue.blocked || !sockets_init(sim) ||
+	    !sim->log_queue.blocked || !sockets_init(sim) ||
 	    !tree_init(&sim->tree, SOURCE_CPUS + m->cores + sim->n_others))
 		return false;
 	for (uint32_t i = 0; i < m->instances; i++) {
@@ -112,10 +111,7 @@ const char *sim_init(struct sim *sim, const struct model *given)
 		sim->stall_states[i] = splitmix64(&state);
 		cpu_init(sim, cpu);
 	}
-	for (uint32_t i = 0; i < sim->n_others; i++) {
-		sim->competitor_states[i] = splitmix64(&state);
-		competitor_init(sim, i);
-	}
+	competitors_init(sim, &state);
 	if (script)
 		tree_set(&sim->tree, SOURCE_SCRIPT, script[0].at);
 	else
@@ -235,7 +231,6 @@ void sim_free(struct sim *sim)
 		free(sim->locks[i].spinning);
 	free(sim->locks);
 	free(sim->stall_states);
-	free(sim->competitor_states);
 	free(sim->log_queue.blocked);
 	free(sim->workers);
 	free(sim->cpus);

@@ -198,15 +198,17 @@ struct sim {
 	struct socket *sockets; /* the workers' sockets, followed by the fronts' sockets */
 	struct worker *workers; /* the workers, followed by the fronts and the other programs */
 	uint32_t n_workers;     /* number of workers, including the fronts */
-	uint32_t n_others;      /* number of other programs: the competitors and the logger */
-	struct worker *logger;  /* NULL: none */
+	uint32_t
+		n_others; /* number of other programs: the competitors, the logger and the program with bursts */
+	struct worker *logger; /* NULL: none */
+	struct worker *bursts; /* the program with bursts of work; NULL: none */
 	struct log_queue log_queue;
 	struct lock *locks;         /* one lock per instance */
 	uint32_t *connections_held; /* number of held connections per worker */
 	struct connection *connections;
 	struct cpu *cpus;
 	uint64_t order;
-	uint64_t *stall_states, *competitor_states;
+	uint64_t *stall_states, burst_state;
 	double service_mu[KINDS], service_sigma[KINDS];
 	struct counts counts;
 	struct switches switches;
@@ -291,7 +293,8 @@ void worker_resumes(struct worker *w);
 uint64_t service_time(struct sim *sim, const struct timer *message);
 
 /* Functions of competitors.c follow. */
-void competitor_init(struct sim *sim, uint32_t number);
+/* Prepare the other programs, whose random numbers are taken from `state`. */
+void competitors_init(struct sim *sim, uint64_t *state);
 /* Begin a competitor's work at its time. */
 void competitor_event(struct sim *sim, uint32_t number);
 /* Perform a competitor's step after its work. Return whether the competitor continues. */

@@ -42,7 +42,7 @@ WITHOUT: Mapping[str, Mapping[str, Value]] = {
     "placement": {"placement": False},
     "herd": {"wake_all": False},
     "migration_cost": {"migration_cost_ns": 0},
-    "competitors": {"competitors": 0, "logger_ns": 0},
+    "competitors": {"competitors": 0, "logger_ns": 0, "burst_every_ns": 0},
 }
 """Per mechanism of the simulator, the parameters that switch it off."""
 SWITCHED = (
@@ -259,7 +259,6 @@ def _competitors(declared: Sequence[DeclaredCompetitor], cores: int) -> dict[str
         "competitor_weight": [NICE_0_WEIGHT] * COMPETITORS_MAX,
         "competitor_first_cpu": first,
         "competitor_cpus": number,
-        "competitor_random": False,
     }
 
 

@@ -160,6 +160,11 @@ class Numbers:
     ]
     spin_ns: Annotated[Whole, Meta(description="Time of spinning before sched_yield().")]
     yield_ns: Annotated[Whole, Meta(description="Time of sched_yield().")]
+    burst_every_ns: Annotated[
+        Whole,
+        Meta(description="Mean time between bursts of another program. 0 means no such program."),
+    ]
+    burst_ns: Annotated[Whole, Meta(description="Mean CPU time of a burst.")]
     logger_ns: Annotated[
         Whole,
         Meta(

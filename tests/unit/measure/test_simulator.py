@@ -128,7 +128,8 @@ VARIANTS: dict[str, ModelNumbers] = {
         "competitor_weight": [1024, 3, 335, *[1024] * 13],
         "competitor_first_cpu": [0, 3, 1, *[0] * 13],
         "competitor_cpus": [4, 1, 2, *[1] * 13],
-        "competitor_random": True,
+        "burst_every_ns": 5_000_000,
+        "burst_ns": 300_000,
     },
     "logger": {"rules": "cfs", "logger_ns": 10_000, "logger_queue": 2},
 }
@@ -445,9 +446,15 @@ def test_a_saturated_worker_and_a_competitor_share_a_cpu_by_weight(
     assert share == pytest.approx(1024 / (1024 + weight), rel=0.02)
 
 
-@pytest.mark.parametrize(("is_random", "rel"), [(False, 0.001), (True, 0.1)])
-def test_a_periodic_competitor_uses_its_share(is_random: bool, rel: float, tmp_path: Path) -> None:
-    changes = {**competitor(20_000_000, 3_000_000), "competitor_random": is_random}
+@pytest.mark.parametrize(
+    ("changes", "rel"),
+    [
+        (competitor(20_000_000, 3_000_000), 0.001),
+        ({"burst_every_ns": 20_000_000, "burst_ns": 3_000_000}, 0.1),
+    ],
+    ids=["periodic", "bursts"],
+)
+def test_another_program_uses_its_share(changes: Any, rel: float, tmp_path: Path) -> None:
     report, _ = trace({**SERVER, **changes, "rate_cps": 3000.0}, tmp_path)
     assert report.others[0].ran_ns / report.t_end_ns == pytest.approx(0.15, rel=rel)
 
