@@ -37,7 +37,7 @@ OWN_FILES = ("--report", "--ready", "--bursts", "--sample")
 
 
 @dataclass(frozen=True)
-class Cost:
+class AccountCost:
     """The cost of one account: BPF executions and their CPU time per second, and the CPU time of sipaccount."""
 
     runs_per_s: float
@@ -61,7 +61,7 @@ def account_of_run() -> list[str]:
     return []
 
 
-class Account:
+class FurtherAccount:
     """One more account, which counts from its creation until `end`."""
 
     def __init__(self, argv: Sequence[str], folder: Path, cpus: Sequence[int], bursts: bool):
@@ -80,7 +80,7 @@ class Account:
     def _cpu_ns(self) -> int:
         return int(Path(f"/proc/{self._process.pid}/schedstat").read_text().split()[0])
 
-    def end(self) -> Cost:
+    def end(self) -> AccountCost:
         lasted, used = time.monotonic() - self._began, self._cpu_ns() - self._before
         self._process.terminate()
         self._process.wait(10)
@@ -88,7 +88,7 @@ class Account:
         text = self._bursts.read_text() if self._bursts else '{"bursts": [], "lost": 0}'
         bursts = json.loads(text)
         assert not bursts["lost"]
-        return Cost(
+        return AccountCost(
             report["runs"] / lasted,
             report["run_ns"] / lasted / 1e9,
             used / lasted / 1e9,
@@ -97,7 +97,9 @@ class Account:
         )
 
 
-def compare(pairs: int, cpus: Sequence[int], folder: Path, found: list[dict[bool, Cost]]) -> None:
+def compare(
+    pairs: int, cpus: Sequence[int], folder: Path, found: list[dict[bool, AccountCost]]
+) -> None:
     """Count with and without bursts while the run offers its load."""
     # the record has this file as soon as no other run uses the testbed
     while not any((folder / "raw").rglob("proxy.cfg")) or not loads():
@@ -108,7 +110,8 @@ def compare(pairs: int, cpus: Sequence[int], folder: Path, found: list[dict[bool
         for pair in range(pairs):
             order = (True, False) if pair % 2 else (False, True)
             accounts = {
-                bursts: Account(argv, folder / f"{pair}-{bursts}", cpus, bursts) for bursts in order
+                bursts: FurtherAccount(argv, folder / f"{pair}-{bursts}", cpus, bursts)
+                for bursts in order
             }
             time.sleep(COUNTED_S)
             found.append({bursts: account.end() for bursts, account in accounts.items()})
@@ -124,7 +127,7 @@ def main() -> None:
     limits = dict.fromkeys(RULES, Limits(math.inf, math.inf))
     load = dataclasses.replace(campaign.load, duration_s=duration_s)
     campaign = dataclasses.replace(campaign, load=load, validity=limits)
-    found: list[dict[bool, Cost]] = []
+    found: list[dict[bool, AccountCost]] = []
     with tempfile.TemporaryDirectory() as folder:
         cpus = testbed.sps.helper_cpus
         counting = threading.Thread(
@@ -134,7 +137,7 @@ def main() -> None:
         run = Run("local", "kamailio-udp", "default", 1, 8, arguments.cps, 1)
         measure(run, campaign, testbed, Path(folder, "raw"))
         counting.join(30)
-    for field in dataclasses.fields(Cost):
+    for field in dataclasses.fields(AccountCost):
         without, using = (
             np.array([getattr(pair[bursts], field.name) for pair in found])
             for bursts in (False, True)

@@ -33,7 +33,7 @@ HOURS_S, MINUTES_S = 5 * 3600.0, 300.0
 
 
 @dataclass(frozen=True)
-class Machine:
+class DriftingMachine:
     """The standard deviations of the parts of a machine's log speed, and the steepness of its drop rate by load."""
 
     hours: float
@@ -71,13 +71,13 @@ def _process(rng: np.random.Generator, times: Values, spread: float, memory_s: f
 
 
 MACHINES = {
-    "does not drift": Machine(0, 0, 0.02),
-    "differs by 10 % from trial to trial": Machine(0, 0, 0.10),
-    "drifts by 10 % in minutes, 5 % by trial": Machine(0, 0.10, 0.05),
-    "drifts by 10 % in hours, 8 % by trial": Machine(0.10, 0, 0.08),
-    "drifts by 10 % in hours, 10 % in minutes, 5 % by trial": Machine(0.10, 0.10, 0.05),
-    "drifts by 25 % in minutes, 5 % by trial": Machine(0, 0.25, 0.05),
-    "the same, CPU time not recorded": Machine(0, 0.25, 0.05, measured=False),
+    "does not drift": DriftingMachine(0, 0, 0.02),
+    "differs by 10 % from trial to trial": DriftingMachine(0, 0, 0.10),
+    "drifts by 10 % in minutes, 5 % by trial": DriftingMachine(0, 0.10, 0.05),
+    "drifts by 10 % in hours, 8 % by trial": DriftingMachine(0.10, 0, 0.08),
+    "drifts by 10 % in hours, 10 % in minutes, 5 % by trial": DriftingMachine(0.10, 0.10, 0.05),
+    "drifts by 25 % in minutes, 5 % by trial": DriftingMachine(0, 0.25, 0.05),
+    "the same, CPU time not recorded": DriftingMachine(0, 0.25, 0.05, measured=False),
 }
 
 

@@ -40,7 +40,7 @@ SEGMENT_S, WASHOUT_S = 1.0, 0.25
 
 
 @dataclass(frozen=True)
-class Plan:
+class CompetitorPlan:
     """The behaviour of the test program during one second.
 
     Attributes
@@ -64,17 +64,17 @@ class Plan:
     nice: int = 0
 
 
-NOTHING = Plan("nothing", 0.0, SEGMENT_S)
+NOTHING = CompetitorPlan("nothing", 0.0, SEGMENT_S)
 PLANS = (
     NOTHING,
-    Plan("SCHED_IDLE, all idle time", 1.0, SEGMENT_S, os.SCHED_IDLE),
-    Plan("1 % in bursts of 1 ms", 0.01, 0.001),
-    Plan("2 % in bursts of 1 ms", 0.02, 0.001),
-    Plan("5 % in bursts of 1 ms", 0.05, 0.001),
-    Plan("10 % in bursts of 1 ms", 0.1, 0.001),
-    Plan("a burst of 2 ms per second, SCHED_FIFO", 0.002, 0.002, os.SCHED_FIFO),
-    Plan("a burst of 5 ms per second, SCHED_FIFO", 0.005, 0.005, os.SCHED_FIFO),
-    Plan("a burst of 20 ms per second, SCHED_FIFO", 0.02, 0.02, os.SCHED_FIFO),
+    CompetitorPlan("SCHED_IDLE, all idle time", 1.0, SEGMENT_S, os.SCHED_IDLE),
+    CompetitorPlan("1 % in bursts of 1 ms", 0.01, 0.001),
+    CompetitorPlan("2 % in bursts of 1 ms", 0.02, 0.001),
+    CompetitorPlan("5 % in bursts of 1 ms", 0.05, 0.001),
+    CompetitorPlan("10 % in bursts of 1 ms", 0.1, 0.001),
+    CompetitorPlan("a burst of 2 ms per second, SCHED_FIFO", 0.002, 0.002, os.SCHED_FIFO),
+    CompetitorPlan("a burst of 5 ms per second, SCHED_FIFO", 0.005, 0.005, os.SCHED_FIFO),
+    CompetitorPlan("a burst of 20 ms per second, SCHED_FIFO", 0.02, 0.02, os.SCHED_FIFO),
 )
 
 
@@ -109,7 +109,7 @@ def proxy_ns(pids: Sequence[str]) -> int:
     return sum(int(Path("/proc", pid, "schedstat").read_text().split()[0]) for pid in pids)
 
 
-def behave(plan: Plan, until: float) -> None:
+def behave(plan: CompetitorPlan, until: float) -> None:
     """Compute and sleep as the plan says, until the given time of CLOCK_MONOTONIC."""
     while time.monotonic() < until:
         if plan.share:

@@ -49,7 +49,7 @@ PAIRS = 5
 
 
 @dataclass(frozen=True)
-class Queue:
+class SimulatedQueue:
     """A simulated queue, and the machine that serves it.
 
     Attributes
@@ -76,13 +76,13 @@ class Queue:
     """Whether the sham always follows the reference. If false, its position in the block is random."""
 
 
-BURSTS = Queue(0.7, bursts_per_s=0.2, burst_s=0.1)
-SHORT_BURSTS = Queue(0.7, bursts_per_s=2, burst_s=0.01)
+BURSTS = SimulatedQueue(0.7, bursts_per_s=0.2, burst_s=0.1)
+SHORT_BURSTS = SimulatedQueue(0.7, bursts_per_s=2, burst_s=0.01)
 QUEUES = {
-    "load 0.5": Queue(0.5),
-    "load 0.7, 20 % slower at the end": Queue(0.7, slower=0.2),
+    "load 0.5": SimulatedQueue(0.5),
+    "load 0.7, 20 % slower at the end": SimulatedQueue(0.7, slower=0.2),
     "load 0.7, 2 % stolen in bursts of 0.1 s": BURSTS,
-    "load 0.85": Queue(0.85),
+    "load 0.85": SimulatedQueue(0.85),
 }
 ABOVE, NEXT_TOO = replace(BURSTS, limit=0.05), replace(BURSTS, limit=0.05, next_too=True)
 BRIEF = replace(SHORT_BURSTS, limit=0.05, next_too=True)

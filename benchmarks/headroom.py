@@ -65,7 +65,7 @@ def starts_s(law: str, cps: float, seconds: float, rng: np.random.Generator) -> 
 
 
 @dataclass(frozen=True)
-class Machine:
+class SimulatedProxy:
     """A simulated proxy, and the law of its calls."""
 
     law: str
@@ -74,7 +74,7 @@ class Machine:
     numbers: Mapping[str, Any]
 
     @classmethod
-    def sampled(cls, seed: int) -> "Machine":
+    def sampled(cls, seed: int) -> "SimulatedProxy":
         rng = np.random.default_rng((1, seed))
         cores = 2 if seed % 6 == 5 else 1
         workers = int(rng.choice([4, 8, 16]))
@@ -138,7 +138,7 @@ class Machine:
         return float(np.quantile(np.concatenate(times), 0.99)) / 1e3
 
 
-def dataset(records: npt.NDArray[Any], machine: Machine) -> xr.Dataset:
+def dataset(records: npt.NDArray[Any], machine: SimulatedProxy) -> xr.Dataset:
     """Return the messages of a simulated recording, as `messages.nc` has them."""
     attrs = {
         "cores": machine.cores,
@@ -152,7 +152,7 @@ def dataset(records: npt.NDArray[Any], machine: Machine) -> xr.Dataset:
 
 def simulated(seed: int) -> Result:
     """Predict for one simulated machine, and print the truth and the prediction."""
-    machine = Machine.sampled(seed)
+    machine = SimulatedProxy.sampled(seed)
     capacity = machine.capacity_cps()
     share = float(np.random.default_rng((3, seed)).uniform(0.3, 0.6))
     cps = share * capacity

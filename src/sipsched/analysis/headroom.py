@@ -108,7 +108,7 @@ class Server:
         )
 
 
-class Replay(Protocol):
+class Replayer(Protocol):
     """The simulator, as `sipsched.measure.replay.Replay` provides it."""
 
     def __call__(
@@ -182,7 +182,7 @@ class Headroom:
         return (self.growth.high - self.growth.low) / 2 / self.growth.estimate
 
 
-def headroom(ds: xr.Dataset, server: Server, replay: Replay, draws: int = DRAWS) -> Headroom:
+def headroom(ds: xr.Dataset, server: Server, replay: Replayer, draws: int = DRAWS) -> Headroom:
     """Predict the load with 1 % of drops, and the time per message at multiples of today's load.
 
     Parameters
@@ -283,7 +283,7 @@ def _interval(estimate: float, drawn: npt.NDArray[np.float64]) -> Interval:
 class _Model:
     """A server whose work and fixed delays are known, and the arrivals that are replayed at it."""
 
-    replay: Replay
+    replay: Replayer
     server: Server
     work: Work
     ds: xr.Dataset

@@ -200,7 +200,7 @@ class Cause(StrEnum):
 
 
 @dataclass(frozen=True)
-class Finding:
+class ShownCause:
     """A cause with the numbers that show it.
 
     Attributes
@@ -220,7 +220,7 @@ class Finding:
     program: str = ""
 
 
-def findings(seconds: Sequence[Second]) -> tuple[list[Finding], str]:
+def findings(seconds: Sequence[Second]) -> tuple[list[ShownCause], str]:
     """Name the causes that the seconds show, and the reason if they can show none."""
     usable = [second for second in seconds if second.recording and second.workers]
     received = sum(second.received for second in usable)
@@ -243,7 +243,7 @@ def _workers_busy(second: Second) -> float:
     return float(np.mean([share.busy for share in second.workers]))
 
 
-def _bursts(seconds: Sequence[Second]) -> Finding | None:
+def _bursts(seconds: Sequence[Second]) -> ShownCause | None:
     """Find drops in seconds in which the workers were not busy all the time: the load fits, but a burst did not."""
     dropped = [second for second in seconds if second.drops.get("socket buffer full")]
     brief = [
@@ -251,7 +251,7 @@ def _bursts(seconds: Sequence[Second]) -> Finding | None:
     ]
     if not brief:
         return None
-    return Finding(
+    return ShownCause(
         Cause.BURSTS,
         len(brief),
         len(dropped),
@@ -268,7 +268,7 @@ def _waits(second: Second) -> float:
     return float(histogram.quantile_ns(add_bins([second.waiting]), 0.99))
 
 
-def _too_few_workers(seconds: Sequence[Second]) -> Finding | None:
+def _too_few_workers(seconds: Sequence[Second]) -> ShownCause | None:
     shown = [
         second
         for second in seconds
@@ -282,7 +282,7 @@ def _too_few_workers(seconds: Sequence[Second]) -> Finding | None:
     )
 
 
-def _no_cpu_left(seconds: Sequence[Second]) -> Finding | None:
+def _no_cpu_left(seconds: Sequence[Second]) -> ShownCause | None:
     """Find seconds without an idle CPU. The cause is another program if one used a noticeable share."""
     shown = [second for second in seconds if second.cpu_busy >= 1 - (1 - BUSY) / 2]
     others: dict[str, float] = {}
@@ -295,7 +295,7 @@ def _no_cpu_left(seconds: Sequence[Second]) -> Finding | None:
     return _finding(Cause.NO_CPU_LEFT, shown, seconds, {})
 
 
-def _sleeping(seconds: Sequence[Second]) -> Finding | None:
+def _sleeping(seconds: Sequence[Second]) -> ShownCause | None:
     """Find long waits although CPUs are idle and workers are off the CPU during their service."""
     shown = [
         second
@@ -318,7 +318,7 @@ def _finding(
     of: Sequence[Second],
     values: Mapping[str, float],
     program: str = "",
-) -> Finding | None:
+) -> ShownCause | None:
     if len(shown) < MOST_SECONDS * len(of):
         return None
     known = {
@@ -326,4 +326,4 @@ def _finding(
         "cpu_busy": float(np.mean([second.cpu_busy for second in shown])),
         "wait_us": float(np.nanmedian([_waits(second) for second in shown])) / 1000,
     }
-    return Finding(cause, len(shown), len(of), {**known, **values}, program)
+    return ShownCause(cause, len(shown), len(of), {**known, **values}, program)

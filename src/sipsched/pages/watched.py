@@ -13,7 +13,7 @@ from sipsched.analysis.intervals import Interval
 from sipsched.analysis.watched import (
     PERCENTILES,
     Cause,
-    Finding,
+    ShownCause,
     Totals,
     findings,
     percentiles_us,
@@ -174,7 +174,7 @@ def _escaped(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class Advice:
+class CauseInWords:
     """A cause in words, with its evidence and the command that changes it."""
 
     cause: str
@@ -182,12 +182,12 @@ class Advice:
     command: str
 
 
-def advice(found: Sequence[Finding], program: str) -> list[Advice]:
+def advice(found: Sequence[ShownCause], program: str) -> list[CauseInWords]:
     """Write each finding as a cause, its evidence and a command."""
     return [_advice(finding, program) for finding in found]
 
 
-def _advice(finding: Finding, program: str) -> Advice:
+def _advice(finding: ShownCause, program: str) -> CauseInWords:
     values = finding.values
     share = f"In {finding.seconds} of {plural(finding.of, 'second')}"
     workers = WORKERS.get(program, "the setting for the number of workers of your proxy")
@@ -195,7 +195,7 @@ def _advice(finding: Finding, program: str) -> Advice:
     if finding.cause is Cause.BURSTS:
         size = _buffer_bytes(values["bytes"])
         buffer = BUFFER.get(program, "set SO_RCVBUF of the socket to BYTES").replace("BYTES", size)
-        return Advice(
+        return CauseInWords(
             f"The receive buffer was too small for the bursts: {grouped(values['drops'])} datagrams were dropped.",
             f"{share} with drops, the workers were busy {100 * values['busy']:.0f} % of the time, so they could "
             f"have served the messages later. The queue held up to {grouped(values['bytes'])} bytes.",
@@ -204,27 +204,27 @@ def _advice(finding: Finding, program: str) -> Advice:
     wait = f"The 99th percentile of the waiting time was {number(values['wait_us'])} µs."
     busy = f"the workers were busy {100 * values['busy']:.0f} % of the time"
     if finding.cause is Cause.TOO_FEW_WORKERS:
-        return Advice(
+        return CauseInWords(
             "The proxy has too few workers.",
             f"{share}, {busy}, while the CPUs were busy only {100 * values['cpu_busy']:.0f} %. {wait}",
             f"raise N above {values['workers']:.0f}: {workers}; {restart}",
         )
     if finding.cause is Cause.SLEEPING_WORKERS:
-        return Advice(
+        return CauseInWords(
             "Messages waited while the workers slept.",
             f"{share}, {busy}, and slept during {100 * values['off_cpu']:.0f} % of the service time, for example for "
             f"a lock, a database or DNS. {wait}",
             f"find the cause with: strace -c -f -p PID; or let other messages pass: raise N: {workers}; {restart}",
         )
     if finding.cause is Cause.COMPETITOR:
-        return Advice(
+        return CauseInWords(
             f"The program {finding.program} competes with the proxy.",
             f"{share}, the CPUs were busy {100 * values['cpu_busy']:.0f} %, and {finding.program} used "
             f"{100 * values['share']:.0f} % of one CPU. {wait}",
             f"move it to other CPUs: taskset --all-tasks --cpu-list --pid CPUS $(pidof {finding.program}); or lower "
             f"its priority: renice -n 19 -p $(pidof {finding.program})",
         )
-    return Advice(
+    return CauseInWords(
         "The proxy needs more CPU time than the machine has.",
         f"{share}, the CPUs were busy {100 * values['cpu_busy']:.0f} %, and no other program used a tenth of a CPU. "
         f"{wait}",

@@ -23,7 +23,7 @@ class Spans:
 
 
 @dataclass(frozen=True)
-class Machine:
+class Disturbances:
     """The disturbances in each window, including its washout: shape (window,), NaN where unknown.
 
     Attributes
@@ -112,7 +112,7 @@ def in_force(recorded: WindowsDocument, t_ns: npt.NDArray[np.int64]) -> ModesInF
     return ModesInForce(window.astype(np.int32), block[window], mode[window], evaluated)
 
 
-def machine(recorded: WindowsDocument, placed: Spans) -> Machine:
+def machine(recorded: WindowsDocument, placed: Spans) -> Disturbances:
     """Compute the disturbances in each window, from the samples nearest to its beginning and end."""
     samples = recorded.log.samples
     t_ns = np.array(samples.t_ns, np.int64)
@@ -127,7 +127,7 @@ def machine(recorded: WindowsDocument, placed: Spans) -> Machine:
         ticks = samples.steal_ticks[last] - samples.steal_ticks[before]
         steal[window] = ticks / TICKS_PER_S / elapsed_s
         squeezed[window] = samples.time_squeeze[last] - samples.time_squeeze[before]
-    return Machine(steal, squeezed, _competitor_share(recorded, placed))
+    return Disturbances(steal, squeezed, _competitor_share(recorded, placed))
 
 
 def _competitor_share(recorded: WindowsDocument, placed: Spans) -> Floats:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from watched import document, second, workers
 
-from sipsched.analysis.watched import Cause, Finding, findings, total
+from sipsched.analysis.watched import Cause, ShownCause, findings, total
 from sipsched.pages.watched import advice, advice_lines, lines_of, metrics, write_page
 from sipsched.records.watch import bins_of
 
@@ -52,7 +52,7 @@ def test_metrics_are_text_of_prometheus() -> None:
 def test_every_cause_has_evidence_and_a_command_of_the_program() -> None:
     values = {"busy": 0.9, "cpu_busy": 0.9, "wait_us": 100.0, "workers": 4, "off_cpu": 0.6}
     values |= {"drops": 5, "bytes": 300_000, "share": 0.5}
-    found = [Finding(cause, 3, 10, values, "backup") for cause in Cause]
+    found = [ShownCause(cause, 3, 10, values, "backup") for cause in Cause]
     for program, setting in (("kamailio", "children=N"), ("opensips", "udp_workers=N")):
         written = advice(found, program)
         assert all(each.cause and "3 of 10 seconds" in each.evidence for each in written)
