@@ -188,6 +188,7 @@ def check(_, testbed="local"):
     print(f"probe used: {answer['best'] or 'preload (no BPF)'}")
 
 
+# Eleven parameters: Fabric makes an option of the command from each of them.
 @task(
     name="watch",
     help={

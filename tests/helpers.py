@@ -94,6 +94,7 @@ def python(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+# Eleven parameters: each test sets only the few that it is about.
 def start_run(
     raw: Path,
     *,

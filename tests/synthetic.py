@@ -19,7 +19,7 @@ from sipsched.analysis.capacity.estimate import estimate_capacities
 from sipsched.analysis.capacity.queues import queue
 from sipsched.analysis.run_table import Campaign
 from sipsched.files import seal
-from sipsched.plan.crossover import draw
+from sipsched.plan.crossover import Design, draw
 from sipsched.plan.run import Point, TestbedLabels
 from sipsched.plan.run import Run as PlannedRun
 from sipsched.plan.sut import Sut
@@ -435,6 +435,7 @@ def samples_of(
     )
 
 
+# Nine parameters: each test sets only the few that it is about.
 def write_comparison(
     raw: Path,
     run: PlannedRun,
@@ -532,6 +533,29 @@ LEVELS = {
 """Values of the quantities of a synthetic window in the reference mode."""
 
 
+def values_by_window(
+    design: Design,
+    arm: npt.NDArray[np.int64],
+    by_arm: Sequence[Mapping[str, float]],
+    rng: np.random.Generator,
+) -> dict[str, npt.NDArray[Any]]:
+    """Return the values of each window that do not depend on the washout."""
+    squeeze = np.array([each.get("time_squeeze", 0.0) for each in by_arm])[arm]
+    return {
+        "block": np.array([each.block for each in design.windows], np.int32),
+        "mode": np.array([each.mode for each in design.windows], np.int16),
+        "window_arm": arm.astype(np.int16),
+        "sham": np.array([each.sham for each in design.windows], np.int8),
+        "start": np.array([each.start_ns / 1e9 for each in design.windows]),
+        "length": np.array([each.length_ns / 1e9 for each in design.windows]),
+        "switch": 100 + 20 * rng.random(arm.size),
+        "late": 20 + 10 * rng.random(arm.size),
+        "steal_share": 0.01 * rng.random(arm.size),
+        "time_squeeze": squeeze,
+    }
+
+
+# Nine parameters: each test sets only the few that it is about.
 def windows(
     run: PlannedRun,
     effects: Mapping[str, Mapping[str, float]],
@@ -581,20 +605,7 @@ def windows(
     for name in ("aligned_k_rcv", "aligned_total"):
         variables[name] = (("arm", "since_switch"), means)
         variables[f"{name}_error"] = (("arm", "since_switch"), 0.05 * means)
-    squeeze = np.array([each.get("time_squeeze", 0.0) for each in by_arm])[arm]
-    by_window = {
-        "block": np.array([each.block for each in design.windows], np.int32),
-        "mode": np.array([each.mode for each in design.windows], np.int16),
-        "window_arm": arm.astype(np.int16),
-        "sham": np.array([each.sham for each in design.windows], np.int8),
-        "start": np.array([each.start_ns / 1e9 for each in design.windows]),
-        "length": np.array([each.length_ns / 1e9 for each in design.windows]),
-        "switch": 100 + 20 * rng.random(n),
-        "late": 20 + 10 * rng.random(n),
-        "steal_share": 0.01 * rng.random(n),
-        "time_squeeze": squeeze,
-        "left_out": reasons,
-    }
+    by_window = values_by_window(design, arm, by_arm, rng) | {"left_out": reasons}
     return xr.Dataset(
         variables | {name: ("window", values) for name, values in by_window.items()},
         coords={"washout": [0.05, 0.1], "arm": [*modes, SHAM], "since_switch": bins},

@@ -125,6 +125,7 @@ static const struct option OPTIONS[] = {
 static const char CLIENT_ONLY[] = "rSCthdLa";
 static const char SERVER_ONLY[] = "iy";
 
+/* More than 60 lines: one case per option. */
 static void parse_option(struct options *o, int option, const char *name)
 {
 	switch (option) {

@@ -225,6 +225,7 @@ def fnv1a(text: bytes) -> int:
     return value
 
 
+# One test of 80 lines, because all its checks read the record of one watch.
 @pytest.mark.skipif(shutil.which("sipp") is None, reason="sipp is not installed")
 def test_real_traffic_is_joined_and_its_contents_are_nowhere(
     place: Place, probe: PurePosixPath

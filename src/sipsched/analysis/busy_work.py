@@ -169,12 +169,7 @@ def work(stamps: Stamps, cycles: Cycles, draws: int, rng: np.random.Generator) -
     load = np.log(LOCAL / np.maximum(since, 1.0) / mean_rate)
     x = np.column_stack((served, load * number))
     block = np.minimum((start / stamps.arrived[-1] * BLOCKS).astype(int), BLOCKS - 1)
-    squares = np.zeros((BLOCKS, x.shape[1], x.shape[1]))
-    products = np.zeros((BLOCKS, x.shape[1]))
-    for i in range(BLOCKS):
-        rows, weights = x[block == i], 1 / number[block == i]
-        squares[i] = rows.T @ (rows * weights[:, None])
-        products[i] = rows.T @ (weights * length[block == i])
+    squares, products = _normal_equations(x, length, 1 / number, block)
 
     def solve(blocks: npt.NDArray[np.int64]) -> tuple[float, float]:
         found = np.linalg.lstsq(squares[blocks].sum(axis=0), products[blocks].sum(axis=0))[0]
@@ -214,6 +209,19 @@ def work(stamps: Stamps, cycles: Cycles, draws: int, rng: np.random.Generator) -
         *pauses(np.arange(BLOCKS)),
         samples,
     )
+
+
+def _normal_equations(
+    x: Values, y: Values, weights: Values, block: npt.NDArray[np.int64]
+) -> tuple[Values, Values]:
+    """Return the two sides of the normal equations of a weighted regression of y on x, for each block."""
+    squares = np.zeros((BLOCKS, x.shape[1], x.shape[1]))
+    products = np.zeros((BLOCKS, x.shape[1]))
+    for i in range(BLOCKS):
+        rows, weight = x[block == i], weights[block == i]
+        squares[i] = rows.T @ (rows * weight[:, None])
+        products[i] = rows.T @ (weight * y[block == i])
+    return squares, products
 
 
 def _merge_rare(served: Values, share: Values) -> tuple[Values, Values]:

@@ -257,30 +257,6 @@ def messages_of_watch(folder: Path, document: WatchDocument) -> xr.Dataset:
     order = _order(records)
     received = order[records["event"][order] == Event.MESSAGE]
     flags = FLAGS | {"answered_by_proxy": ANSWERED}
-    further: dict[str, tuple[npt.NDArray[Any], dict[str, Any]]] = {
-        "name": (
-            name[received],
-            {
-                "long_name": "method of the request or status of the response",
-                "units": "1",
-                "definition": "RFC 3261; x stands for any digit",
-                "flag_values": np.array(list(NAMES.values()), np.uint8),
-                "flag_meanings": " ".join(key.replace(" ", "_") for key in NAMES),
-            },
-        ),
-        "length": (
-            records["length"][received],
-            {"long_name": "size of the message", "units": "byte", "definition": "UDP payload"},
-        ),
-        "queued_bytes": (
-            records["rmem"][received],
-            {
-                "long_name": "memory of the socket's queue at the arrival",
-                "units": "byte",
-                "definition": "sk_rmem_alloc, with the message itself",
-            },
-        ),
-    }
     attrs = {
         "title": "SIP messages through a proxy in production, one row a message",
         "format": "sipsched messages",
@@ -307,9 +283,39 @@ def messages_of_watch(folder: Path, document: WatchDocument) -> xr.Dataset:
         "flag_masks": np.array(list(flags.values()), np.uint16),
         "flag_meanings": " ".join(flags),
     }
-    for key, (values, described) in further.items():
+    for key, (values, described) in _further(records[received], name[received]).items():
         ds[key] = ("message", values, described)
     return ds
+
+
+def _further(
+    received: npt.NDArray[Any], names: npt.NDArray[Any]
+) -> dict[str, tuple[npt.NDArray[Any], dict[str, Any]]]:
+    """Return the values and the attributes of the columns that only a watch has, from records in order of arrival."""
+    return {
+        "name": (
+            names,
+            {
+                "long_name": "method of the request or status of the response",
+                "units": "1",
+                "definition": "RFC 3261; x stands for any digit",
+                "flag_values": np.array(list(NAMES.values()), np.uint8),
+                "flag_meanings": " ".join(key.replace(" ", "_") for key in NAMES),
+            },
+        ),
+        "length": (
+            received["length"],
+            {"long_name": "size of the message", "units": "byte", "definition": "UDP payload"},
+        ),
+        "queued_bytes": (
+            received["rmem"],
+            {
+                "long_name": "memory of the socket's queue at the arrival",
+                "units": "byte",
+                "definition": "sk_rmem_alloc, with the message itself",
+            },
+        ),
+    }
 
 
 def _order(records: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
