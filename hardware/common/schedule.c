@@ -251,56 +251,6 @@ const char *schedule_draw_blocks(struct schedule *schedule, enum schedule_law la
 	return wrong;
 }
 
-/* Read one line of a text file. Return 1 for a start time, 0 for an empty line or a comment, and -1 for an error. */
-static int read_line(const char *line, double *start_s)
-{
-	char *end;
-
-	if (is_comment(line))
-		return 0;
-	*start_s = strtod(line, &end);
-	if (end == line || end[strspn(end, " \t\r\n")])
-		return -1;
-	/* start times stay below 1e9 s (31 years); the comparison is false for NaN, too */
-	return *start_s >= 0.0 && *start_s < 1e9 ? 1 : -1;
-}
-
-const char *schedule_read_text(struct schedule *schedule, const char *path, uint64_t seed)
-{
-	FILE *file = fopen(path, "r");
-	const char *wrong = NULL;
-	char line[256];
-	uint64_t count = 0;
-	double start_s = 0.0;
-
-	begin(schedule, SCHEDULE_TEXT, 0.0, seed);
-	if (!file)
-		return strerror(errno);
-	while (fgets(line, sizeof(line), file))
-		count += read_line(line, &start_s) != 0;
-	rewind(file);
-	wrong = allocate(schedule, count);
-	for (uint64_t i = 0; !wrong && fgets(line, sizeof(line), file);) {
-		int found = read_line(line, &start_s);
-
-		if (found < 0) {
-			wrong = "expected one start time in seconds per line";
-		} else if (found > 0 && i < count) {
-			schedule->calls[i] = (struct scheduled_call){
-				.offset_ns = (uint64_t)floor(start_s * 1e9 + 0.5),
-				.random = random_of(seed, i),
-			};
-			if (i && schedule->calls[i].offset_ns < schedule->calls[i - 1].offset_ns)
-				wrong = "start times must not decrease";
-			i++;
-		}
-	}
-	if (!wrong && start_s > 0.0)
-		schedule->header.rate_cps = (double)count / start_s;
-	fclose(file);
-	return wrong;
-}
-
 const char *schedule_read(struct schedule *schedule, const char *path)
 {
 	FILE *file = fopen(path, "rb");

@@ -44,7 +44,7 @@
 enum schedule_law {
 	SCHEDULE_EXPONENTIAL = 1,
 	SCHEDULE_CONSTANT = 2,
-	SCHEDULE_TEXT = 3, /* start times were read from a text file */
+	SCHEDULE_GIVEN = 3, /* start times were not sampled; sipsched.measure.replay writes such schedules */
 };
 
 struct schedule_header {
@@ -54,7 +54,7 @@ struct schedule_header {
 	uint64_t count;    /* number of calls after this header */
 	uint64_t distinct; /* number of different calls; less than `count` if a block has several windows */
 	uint64_t seed;
-	double rate_cps; /* start rate; for a text file, number of calls / last start time */
+	double rate_cps; /* start rate of the law; 0 for given start times */
 } __attribute__((packed));
 
 struct scheduled_call {
@@ -81,8 +81,6 @@ const char *schedule_draw(struct schedule *schedule, enum schedule_law law, doub
 /* Sample a schedule for the blocks that a text file lists. The function skips empty lines and comments with #. */
 const char *schedule_draw_blocks(struct schedule *schedule, enum schedule_law law, double rate_cps,
 				 const char *path, uint64_t seed);
-/* Read start times in seconds from a file, one per line, in ascending order. Skip empty lines and comments with #. */
-const char *schedule_read_text(struct schedule *schedule, const char *path, uint64_t seed);
 const char *schedule_read(struct schedule *schedule, const char *path);
 const char *schedule_write(const struct schedule *schedule, const char *path);
 void schedule_free(struct schedule *schedule);

@@ -15,6 +15,7 @@
 #include "uac.h"
 
 #define LEAD_NS       (100 * NS_PER_MS) /* time for the threads to start before t0 */
+#define LINGER_NS     (100 * NS_PER_MS) /* time in which no call is open at the end of a run */
 #define STARTS_A_PASS 16                /* a thread receives again after this number of starts */
 #define SEND_NS       (10 * NS_PER_US)  /* expected duration of one send */
 #define WAIT_MAX_NS   (20 * NS_PER_MS)  /* a thread notices a signal within this time */
@@ -168,10 +169,9 @@ static uint64_t flush_between_starts(struct client *client, uint64_t next_ns)
 	return next_ns;
 }
 
-/* Run until every call of this thread has ended and --linger-ms have passed, or until a signal stops the run. */
+/* Run until every call of this thread has ended for `LINGER_NS`, or until a signal stops the run. */
 static void make_calls(struct client *client)
 {
-	const struct options *o = client->load->options;
 	uint64_t quiet_ns = 0; /* the time since which no call is open; 0 while a call is open */
 
 	while (!stop_asked) {
@@ -189,7 +189,7 @@ static void make_calls(struct client *client)
 				quiet_ns = 0;
 			else if (!quiet_ns)
 				quiet_ns = now_ns;
-			else if (now_ns - quiet_ns >= o->linger_ns)
+			else if (now_ns - quiet_ns >= LINGER_NS)
 				return;
 		}
 		link_poll(client->link, wait_time(client, next_ns, clock_ns()));

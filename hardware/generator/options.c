@@ -104,9 +104,6 @@ static const struct option OPTIONS[] = {
 	OPTION("threads", 'n'),
 	OPTION("cpus", 'c'),
 	OPTION("retransmissions", 'R'),
-	OPTION("t1-ms", '1'),
-	OPTION("t2-ms", '2'),
-	OPTION("t4-ms", '4'),
 	OPTION("buffer-bytes", 'b'),
 	OPTION("fifo", 'f'),
 	OPTION("spin-us", 's'),
@@ -116,13 +113,12 @@ static const struct option OPTIONS[] = {
 	OPTION("tcp-connections", 't'),
 	OPTION("hold-ms", 'h'),
 	OPTION("drain-s", 'd'),
-	OPTION("linger-ms", 'L'),
 	OPTION("late-ms", 'a'),
 	OPTION("ring-ms", 'i'),
 	OPTION("ready", 'y'),
 	{ 0 },
 };
-static const char CLIENT_ONLY[] = "rSCthdLa";
+static const char CLIENT_ONLY[] = "rSCthda";
 static const char SERVER_ONLY[] = "iy";
 
 /* More than 60 lines: one case per option. */
@@ -173,24 +169,12 @@ static void parse_option(struct options *o, int option, const char *name)
 	case 'd':
 		o->drain_ns = (uint64_t)(parse_double(name, optarg, 0.0, 1e6) * (double)NS_PER_S);
 		return;
-	case 'L':
-		o->linger_ns = parse_ms(name, optarg);
-		return;
 	case 'a':
 		o->late_ns = parse_ms(name, optarg);
 		return;
 	case 's':
 		o->spin_ns = !strcmp(optarg, "always") ? UINT64_MAX
 						       : parse_number(name, optarg, 0, 1000000) * NS_PER_US;
-		return;
-	case '1':
-		o->timing.t1_ns = (uint64_t)(parse_double(name, optarg, 1.0, 60000.0) * (double)NS_PER_MS);
-		return;
-	case '2':
-		o->timing.t2_ns = (uint64_t)(parse_double(name, optarg, 1.0, 600000.0) * (double)NS_PER_MS);
-		return;
-	case '4':
-		o->timing.t4_ns = (uint64_t)(parse_double(name, optarg, 0.0, 600000.0) * (double)NS_PER_MS);
 		return;
 	case 'b':
 		o->buffer_bytes = (int)parse_number(name, optarg, 1, 1 << 30);
@@ -210,7 +194,6 @@ static void parse_options(struct options *o, const char *other_role, uint64_t sp
 	*o = (struct options){ .timing = { 500 * NS_PER_MS, 4 * NS_PER_S, 5 * NS_PER_S, true, false },
 			       .threads = 1,
 			       .drain_ns = 40 * NS_PER_S,
-			       .linger_ns = 100 * NS_PER_MS,
 			       .late_ns = 500 * NS_PER_MS,
 			       .spin_ns = spin_ns,
 			       .buffer_bytes = 4194304 };
@@ -247,10 +230,13 @@ void parse_server_options(struct options *o, int argc, char **argv)
 void parse_schedule_options(struct schedule_options *o, int argc, char **argv)
 {
 	static const struct option known[] = {
-		{ "rate", required_argument, NULL, 'r' },   { "calls", required_argument, NULL, 'n' },
-		{ "blocks", required_argument, NULL, 'b' }, { "law", required_argument, NULL, 'l' },
-		{ "seed", required_argument, NULL, 's' },   { "from-text", required_argument, NULL, 'f' },
-		{ "output", required_argument, NULL, 'o' }, { 0 },
+		{ "rate", required_argument, NULL, 'r' },
+		{ "calls", required_argument, NULL, 'n' },
+		{ "blocks", required_argument, NULL, 'b' },
+		{ "law", required_argument, NULL, 'l' },
+		{ "seed", required_argument, NULL, 's' },
+		{ "output", required_argument, NULL, 'o' },
+		{ 0 },
 	};
 	int option;
 
@@ -267,14 +253,11 @@ void parse_schedule_options(struct schedule_options *o, int argc, char **argv)
 											: SCHEDULE_CONSTANT;
 		else if (option == 's')
 			o->seed = parse_number("seed", optarg, 0, UINT64_MAX);
-		else if (option == 'f')
-			o->text = optarg;
 		else if (option == 'o')
 			o->output = optarg;
 		else
 			usage(NULL, "unknown or incomplete option");
 	}
-	if (optind < argc || !o->output || !!o->text + !!o->blocks + !!o->calls != 1 ||
-	    !o->text != (o->rate_cps > 0.0))
-		usage(NULL, "--output, and --rate with --calls or --blocks, or --from-text, are needed");
+	if (optind < argc || !o->output || !!o->blocks + !!o->calls != 1 || !(o->rate_cps > 0.0))
+		usage(NULL, "--output, and --rate with --calls or --blocks, are needed");
 }

@@ -30,17 +30,15 @@ struct options {
 	bool hold_exponential;
 	uint64_t ring_ns;
 	uint64_t drain_ns;
-	uint64_t linger_ns;
 	uint64_t late_ns; /* longest time from INVITE to 2xx; a slower call counts as late */
 	uint64_t spin_ns; /* time to poll before a deadline; UINT64_MAX: always */
 	int buffer_bytes;
 	int fifo; /* priority for SCHED_FIFO; 0: do not change the policy */
 };
 
-/* The options of `sipload schedule`: a law with a rate and a number of calls or blocks, or a file of start times. */
+/* The options of `sipload schedule`: a law with a rate, and a number of calls or blocks. */
 struct schedule_options {
 	const char *output;
-	const char *text;   /* file of start times; NULL: sample them from the law */
 	const char *blocks; /* file of blocks; NULL: the schedule has `calls` calls */
 	double rate_cps;
 	uint64_t calls;

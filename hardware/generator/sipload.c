@@ -5,21 +5,20 @@
  * USAGE
  *   sipload uac --local A:P --remote A:P --schedule FILE --calls-file FILE --report FILE
  *               [--transport udp|tcp] [--tcp-connections per-call|N] [--hold-ms X|exp:X]
- *               [--drain-s X] [--linger-ms X] [--late-ms X] [--spin-us X|always] [common options]
+ *               [--drain-s X] [--late-ms X] [--spin-us X|always] [common options]
  *   sipload uas --local A:P --report FILE [--transport udp|tcp] [--ring-ms X] [--spin-us X|always] [--ready FILE]
  *               [common options]
- *   sipload schedule --output FILE (--rate CPS (--calls N | --blocks FILE) [--law exponential|constant]
- *                                   | --from-text FILE) [--seed N]
+ *   sipload schedule --output FILE --rate CPS (--calls N | --blocks FILE) [--law exponential|constant] [--seed N]
  *   sipload version
- *   common: [--threads N] [--cpus LIST] [--retransmissions on|off] [--t1-ms X] [--t2-ms X] [--t4-ms X]
- *           [--buffer-bytes N] [--fifo PRIORITY]
- *   Defaults: udp, per-call, hold 0, seed 1, drain 40 s, linger 100 ms, late 500 ms, spin 100 us (uas: 0), 1 thread,
- *   no pinning, retransmissions on, T1 500 ms, T2 4 s, T4 5 s, buffers 4194304 bytes, exponential, no priority.
+ *   common: [--threads N] [--cpus LIST] [--retransmissions on|off] [--buffer-bytes N]
+ *           [--fifo PRIORITY]
+ *   Defaults: udp, per-call, hold 0, seed 1, drain 40 s, late 500 ms, spin 100 us (uas: 0), 1 thread,
+ *   no pinning, retransmissions on, buffers 4194304 bytes, exponential, no priority.
  *
  * WHAT IT DOES
  *   `uac` starts call i at t0 + the schedule's offset i (schedule.h), on CLOCK_MONOTONIC. It starts a late call at once and
- *   records its lateness, and the next calls keep their times. The run ends in one of three ways: all calls have ended and
- *   --linger-ms have passed, --drain-s have passed since the last scheduled start, or SIGINT or SIGTERM came. Then `uac`
+ *   records its lateness, and the next calls keep their times. The run ends in one of three ways: 100 ms have
+ *   passed since the last call ended, --drain-s have passed since the last scheduled start, or SIGINT or SIGTERM came. Then `uac`
  *   writes one record per call (calls.h) and a report (report.h). Random hold times are computed from the random number of
  *   each call in the schedule (schedule.h).
  *   `uas` answers INVITE with 180 and, after --ring-ms, with 200. It answers BYE with 200. After SIGINT or SIGTERM, it
@@ -108,11 +107,10 @@ static int schedule_command(int argc, char **argv)
 	const char *wrong;
 
 	parse_schedule_options(&o, argc, argv);
-	wrong = o.text     ? schedule_read_text(&schedule, o.text, o.seed)
-		: o.blocks ? schedule_draw_blocks(&schedule, o.law, o.rate_cps, o.blocks, o.seed)
-			   : schedule_draw(&schedule, o.law, o.rate_cps, o.calls, o.seed);
+	wrong = o.blocks ? schedule_draw_blocks(&schedule, o.law, o.rate_cps, o.blocks, o.seed)
+			 : schedule_draw(&schedule, o.law, o.rate_cps, o.calls, o.seed);
 	if (wrong) {
-		fail(o.text ? o.text : o.blocks ? o.blocks : o.output, wrong);
+		fail(o.blocks ? o.blocks : o.output, wrong);
 	} else {
 		wrong = schedule_write(&schedule, o.output);
 		if (wrong)
