@@ -23,6 +23,12 @@ SEAL_BYTES = len(_SEAL_LINE.format(SEAL, hashlib.sha256().hexdigest()))
 _SEALED = re.compile(rf' "{SEAL}": "([0-9a-f]{{64}})"\n}}\n'.encode())
 
 
+def sha256_of(path: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 @contextmanager
 def whole(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside a file. At the end of the `with` block, the temporary file replaces the file.

@@ -25,6 +25,7 @@ from sipsched.records import watch
 from sipsched.records.trace import HEADER, RECORD, Event, ProbeMode
 from sipsched.records.watch import Second, Share
 from sipsched.testbed.machine import Machine
+from sipsched.testbed.topology import parse_cpu_list
 
 PROGRAM = "sipprobe"
 CAPABILITIES = ("CAP_BPF", "CAP_PERFMON", "CAP_SYS_PTRACE")
@@ -130,7 +131,7 @@ def parse_counters(lines: Sequence[str], ports: Sequence[int]) -> Counters:
         elif word == "connections":
             counters.connections = int(rest)
         elif word == "allowed":
-            counters.allowed = _count_cpus(rest)
+            counters.allowed = len(parse_cpu_list(rest))
         elif word == "table":
             for socket in parse_socket(values[0], rest.partition(" ")[2]):
                 if socket.port in ports:
@@ -145,12 +146,6 @@ def parse_counters(lines: Sequence[str], ports: Sequence[int]) -> Counters:
             else:
                 counters.errors += int(values[1]) * (1 if values[0] == "InErrors" else -1)
     return counters
-
-
-def _count_cpus(text: str) -> int:
-    """Return the number of CPUs in a list such as 0,2-3."""
-    ranges = (part.partition("-") for part in text.strip().split(",") if part)
-    return sum(int(last or first) - int(first) + 1 for first, _, last in ranges)
 
 
 class ProbeStream:
@@ -245,14 +240,7 @@ class ProbeStream:
 
     def end(self) -> None:
         """End the probe, which then writes its last records."""
-        assert self._process.stdin is not None
-        with suppress(OSError):
-            self._process.stdin.close()
-        try:
-            self._process.wait(END_TIMEOUT_S)
-        except TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        _end(self._process)
         for thread in self._threads:
             thread.join(END_TIMEOUT_S)
 
@@ -294,14 +282,19 @@ class CounterStream:
 
     def end(self) -> None:
         """End the script."""
-        assert self._process.stdin is not None
-        with suppress(OSError):
-            self._process.stdin.close()
-        try:
-            self._process.wait(END_TIMEOUT_S)
-        except TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        _end(self._process)
+
+
+def _end(process: Popen[bytes]) -> None:
+    """End a program by the end of its input, and kill it if it does not end in time."""
+    assert process.stdin is not None
+    with suppress(OSError):
+        process.stdin.close()
+    try:
+        process.wait(END_TIMEOUT_S)
+    except TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def connection_pattern(port: int) -> str:

@@ -1,11 +1,11 @@
 """The list of the files of a record, with sizes and SHA-256, and the check for damaged files."""
 
-import hashlib
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from sipsched.files import sha256_of
 from sipsched.paths import RUN_FILE
 from sipsched.records.run_document import FileReport
 
@@ -32,7 +32,7 @@ def reports(folder: Path) -> dict[str, FileReport]:
         A file cannot be read.
     """
     return {
-        path.name: FileReport(path.stat().st_size, _sha256(path))
+        path.name: FileReport(path.stat().st_size, sha256_of(path))
         for path in sorted(folder.iterdir())
         if path.name != RUN_FILE
     }
@@ -75,7 +75,7 @@ def _damage(path: Path, name: str, report: FileReport) -> Damage | None:
             return Damage(name, f"a file of {size}", "something that is not a plain file")
         if status.st_size != report.bytes:
             return Damage(name, size, str(status.st_size))
-        digest = _sha256(path)
+        digest = sha256_of(path)
     except FileNotFoundError:
         return Damage(name, size, "no such file")
     except OSError as error:
@@ -83,8 +83,3 @@ def _damage(path: Path, name: str, report: FileReport) -> Damage | None:
     if digest != report.sha256:
         return Damage(name, f"SHA-256 {report.sha256}", digest)
     return None
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,6 +1,5 @@
 """The offline bundle: one archive from which a machine without a network installs sipsched and measures."""
 
-import hashlib
 import os
 import platform
 import re
@@ -13,7 +12,7 @@ from importlib.metadata import version as installed_version
 from pathlib import Path
 
 from sipsched.errors import StableError
-from sipsched.files import whole
+from sipsched.files import sha256_of, whole
 from sipsched.paths import PROJECT_ROOT
 from sipsched.testbed.requirements import CONTROLLER_PACKAGES, PACKAGES
 from sipsched.versions import code_version
@@ -93,7 +92,7 @@ def make_bundle(pages: Path, to: Path, say: Callable[[str], None] = print) -> Pa
 def write_checksums(folder: Path) -> None:
     """Write the SHA-256 of every file of a bundle into its file `SHA256SUMS`, as the program `sha256sum` does."""
     lines = [
-        f"{_digest(path)}  ./{path.relative_to(folder).as_posix()}\n"
+        f"{sha256_of(path)}  ./{path.relative_to(folder).as_posix()}\n"
         for path in sorted(folder.rglob("*"))
         if path.is_file() and path != folder / CHECKSUMS
     ]
@@ -107,7 +106,7 @@ def write_index(folder: Path) -> None:
     """
     stanzas = [
         f"{_run(['dpkg-deb', '--field', str(path)]).strip()}\nFilename: ./{path.name}\n"
-        f"Size: {path.stat().st_size}\nSHA256: {_digest(path)}\n"
+        f"Size: {path.stat().st_size}\nSHA256: {sha256_of(path)}\n"
         for path in sorted(folder.glob("*.deb"))
     ]
     (folder / "Packages").write_text("\n".join(stanzas))
@@ -234,8 +233,3 @@ def _run(argv: Sequence[str]) -> str:
         said = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
         raise StableError(f"{argv[0]}: exit code {done.returncode}: {said}")
     return done.stdout
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -4,19 +4,14 @@ import getpass
 import os
 import platform
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
+from sipsched import scripting
 from sipsched.errors import StableError, TransientError
 from sipsched.testbed import places
-
-
-def say_here(line: str) -> None:
-    """Print a line to standard error."""
-    print(line, file=sys.stderr, flush=True)
 
 
 def holder(purpose: str) -> str:
@@ -71,7 +66,11 @@ def await_lock(
 
 @contextmanager
 def locked_here(
-    lock_file: Path, what: str, purpose: str, wait_s: float, say: Callable[[str], None] = say_here
+    lock_file: Path,
+    what: str,
+    purpose: str,
+    wait_s: float,
+    say: Callable[[str], None] = scripting.say,
 ) -> Iterator[None]:
     """Hold a lock of this machine while the `with` block runs. The end of this process releases the lock.
 

@@ -14,11 +14,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from sipsched import scripting
 from sipsched.errors import StableError, TransientError
 from sipsched.paths import TESTBEDS
 from sipsched.testbed import groups, places
 from sipsched.testbed.inventory import ROLES, HostSpec, Testbed
-from sipsched.testbed.lock import locked_here, say_here
+from sipsched.testbed.lock import locked_here
 
 STATE_ROOT = Path(places.RUN_FOLDER)
 LOCK_FILE = STATE_ROOT / places.LOCK_FILE
@@ -128,7 +129,7 @@ class MachineTestbed(ABC):
         self,
         testbed: Testbed,
         idle_s: float | None = None,
-        say: Callable[[str], None] = say_here,
+        say: Callable[[str], None] = scripting.say,
     ) -> None:
         """Create the testbed if it does not exist. If another user holds its lock, wait up to `lock_wait_s`.
 
@@ -159,7 +160,7 @@ class MachineTestbed(ABC):
     def take_down(self) -> None:
         """Stop every process of the testbed, and remove its parts. If the testbed does not exist, do nothing."""
         self.check_platform()
-        with self.held(f"taking down testbed {self.kind}", LOCK_PATIENCE_S, say_here):
+        with self.held(f"taking down testbed {self.kind}", LOCK_PATIENCE_S, scripting.say):
             self._remove()
             self._end_guardian()
             self._forget_machine()

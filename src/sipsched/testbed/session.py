@@ -5,12 +5,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
+from sipsched import scripting
 from sipsched.errors import StableError
 from sipsched.testbed import local, virtual, vm
 from sipsched.testbed.connection import CommandResult
 from sipsched.testbed.host import Host
 from sipsched.testbed.inventory import Testbed
-from sipsched.testbed.lock import say_here
 from sipsched.testbed.patience import REAL_TIME, Patience
 
 
@@ -44,7 +44,7 @@ class Hosts:
 
 @contextmanager
 def open_hosts(
-    testbed: Testbed, purpose: str = "a task", say: Callable[[str], None] = say_here
+    testbed: Testbed, purpose: str = "a task", say: Callable[[str], None] = scripting.say
 ) -> Iterator[Hosts]:
     """Connect to the hosts of a testbed, and hold its lock while the `with` block runs.
 
