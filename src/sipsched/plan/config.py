@@ -43,7 +43,7 @@ from sipsched.plan.sut import DEPLOYMENTS, Sut
 from sipsched.validity.rules import RULES, Limits
 
 LISTED = ("cores", "threads", "cps")
-"""Names of the three numbers of an entry in a study's `points`, in the order of the entry."""
+"""Names of the numbers of an entry in a study's `points`, in the order of the entry."""
 
 
 @dataclass(frozen=True)
@@ -405,10 +405,12 @@ def _study(
     """Check a study as the configuration declares it, and return it as a `Study`."""
     cps, precision = _loads(body, where), _precision(body, where)
     for point in body.points:
-        listed = (body.cores, body.threads, cps if isinstance(cps, tuple) else ())
-        if any(number not in axis for number, axis in zip(point, listed, strict=True)):
+        axes = (body.cores, body.threads, *([cps] if isinstance(cps, tuple) else []))
+        if len(point) != len(axes) or any(
+            number not in axis for number, axis in zip(point, axes, strict=True)
+        ):
             raise StableError(
-                f"{where}.points: {list(point)} is not a combination of the study's {', '.join(LISTED)}"
+                f"{where}.points: {list(point)} is not a combination of the study's {', '.join(LISTED[: len(axes)])}"
             )
     for sut, mode in itertools.product(body.suts, body.modes):
         if sut not in suts:

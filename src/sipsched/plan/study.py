@@ -28,7 +28,8 @@ class Study:
     notebook
         The notebook of the study's page; None for a study without a page.
     points
-        The combinations of cores, threads and cps to measure. If empty, all combinations are measured.
+        The combinations of cores, threads and cps to measure. If a search finds the loads, the combinations of cores
+        and threads. If empty, all combinations are measured.
     repetitions
         Number of repetitions of each point. With a precision, the smallest number of repetitions.
     precision
@@ -75,7 +76,7 @@ class Study:
         """List the points on a testbed at which searches find the loads of the study."""
         return [
             point
-            for sut, cores, threads in itertools.product(self.suts, self.cores, self.threads)
+            for sut, (cores, threads) in itertools.product(self.suts, self._systems)
             for point in self._searched(testbed, sut, cores, threads)
         ]
 
@@ -99,11 +100,11 @@ class Study:
             Groups with additional repetitions.
         """
         suts: dict[Group, list[str]] = {}
-        for cores, threads in itertools.product(self.cores, self.threads):
+        for cores, threads in self._systems:
             loads = self._loads(testbed, cores, threads, crossings)
             for cps in sorted({load for of_sut in loads.values() for load in of_sut}):
                 group = (cores, threads, cps)
-                if not self.points or group in self.points:
+                if not self.points or isinstance(self.cps, SearchedLoads) or group in self.points:
                     suts[group] = [sut for sut in self.suts if cps in loads[sut]]
         more = [group for group in repeats if group in suts]
         positions = {group: position for position, group in enumerate(suts)}
@@ -119,6 +120,13 @@ class Study:
                     if self._measures(testbed, block, rep + positions[group]):
                         runs += block
         return runs
+
+    @property
+    def _systems(self) -> list[tuple[int, int]]:
+        """The measured combinations of cores and threads."""
+        listed = {point[:2] for point in self.points}
+        systems = itertools.product(self.cores, self.threads)
+        return [system for system in systems if not listed or system in listed]
 
     def _measures(self, testbed: str, block: Sequence[Run], turn: int) -> bool:
         """Report whether this testbed measures a block of runs. Otherwise another testbed of the same hardware does."""
@@ -216,8 +224,9 @@ class DeclaredLoads:
     ] = None
 
 
-Point3 = Annotated[
-    tuple[Cores, Threads, Cps], Meta(description="Cores, threads and cps of a point.")
+PointNumbers = Annotated[
+    tuple[Annotated[int, Meta(ge=1)], ...],
+    Meta(min_length=2, max_length=3, description="Cores, threads and cps of a point."),
 ]
 
 
@@ -261,10 +270,10 @@ class DeclaredStudy:
         ),
     ] = None
     points: Annotated[
-        tuple[Point3, ...],
+        tuple[PointNumbers, ...],
         Meta(
-            description="The combinations [cores, threads, cps] to measure. Without this key, all combinations of "
-            "the three lists."
+            description="The combinations [cores, threads, cps] to measure, or [cores, threads] if a search finds the "
+            "loads. Without this key, all combinations of the lists."
         ),
     ] = ()
     repetitions: Annotated[

@@ -163,6 +163,22 @@ def test_points_pick_some_of_all_combinations(document: dict[str, Any]) -> None:
     study["points"].append([1, 4, 100])
     with pytest.raises(StableError, match=r"load_sweep.points: \[1, 4, 100\] is not a combination"):
         config.parse_config(document)
+    study["points"] = [[1, 2]]
+    with pytest.raises(StableError, match=r"\[1, 2\] is not a combination .* cores, threads, cps"):
+        config.parse_config(document)
+
+
+def test_points_without_a_load_pick_the_systems_of_a_search(document: dict[str, Any]) -> None:
+    study = document["studies"]["load_sweep"]
+    study.update(cores=[1, 2], threads=[2, 8], points=[[1, 2], [2, 8]], repetitions=1)
+    campaign = config.parse_config(document)
+    points = campaign.searches()
+    assert [(point.cores, point.threads) for point in points] == [(1, 2), (2, 8)]
+    runs = campaign.runs(dict.fromkeys(points, (2000, 2100)))
+    assert {(run.cores, run.threads) for run in runs} == {(1, 2), (2, 8)}
+    study["points"] = [[1, 2, 100]]
+    with pytest.raises(StableError, match=r"\[1, 2, 100\] is not a combination .* cores, threads$"):
+        config.parse_config(document)
 
 
 @pytest.mark.parametrize(
