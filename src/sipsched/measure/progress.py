@@ -23,8 +23,8 @@ class Progress:
         self._lanes = lanes
         self._numbers: dict[Run, int] = {}
         self._known: set[Run] = set()
-        self._started: dict[Run, float] = {}
-        self._lasted: dict[RunKind, deque[float]] = defaultdict(lambda: deque(maxlen=RUNS_FOR_PACE))
+        self._started: dict[Run, tuple[float, float]] = {}
+        self._paces: dict[RunKind, deque[float]] = defaultdict(lambda: deque(maxlen=RUNS_FOR_PACE))
 
     def start(self, run: Run, attempt: int, left: Mapping[Run, float], now: float) -> str:
         """Record the start of a run, and return a line about the progress for the terminal.
@@ -35,16 +35,17 @@ class Progress:
             The run that starts, and the number of its attempt, counted from 1.
         left
             Expected seconds of each run without a measurement, including `run`. If runs of the same kind have already
-            been measured, their duration replaces the expected seconds.
+            been measured, the ratio of their duration to the expected seconds corrects the expected seconds.
         now
             Seconds of a monotonic clock.
         """
         self._known.update(left)
         number = self._numbers.setdefault(run, len(self._numbers) + 1)
-        self._started[run] = now
+        self._started[run] = now, left[run]
         work_s: dict[str, float] = defaultdict(float)
         for other, expected in left.items():
-            work_s[other.testbed] += self._pace(other, expected)
+            paces = self._paces.get(kind(other))
+            work_s[other.testbed] += expected * (statistics.median(paces) if paces else 1)
         rest_s = max(self._lanes.ends_s(work_s).values())
         which = f"attempt {attempt} of {ATTEMPTS}: " if attempt > 1 else ""
         return (
@@ -55,11 +56,9 @@ class Progress:
         """Record the end of an attempt to measure a run."""
         started = self._started.pop(run, None)
         if started is not None:
-            self._lasted[kind(run)].append(now - started + BETWEEN_S)
-
-    def _pace(self, run: Run, expected_s: float) -> float:
-        lasted = self._lasted.get(kind(run))
-        return statistics.median(lasted) if lasted else expected_s
+            began, expected_s = started
+            # The expected time of a short simulated run can be 0, because it is rounded to seconds.
+            self._paces[kind(run)].append((now - began + BETWEEN_S) / max(expected_s, 1.0))
 
 
 def in_minutes(seconds: float) -> str:

@@ -23,6 +23,7 @@ from sipsched.plan.keys import Name, ProbeChoice, Share, check_keys, read
 from sipsched.plan.loads import (
     AroundCrossing,
     Capacity,
+    DeclaredLoad,
     Load,
     Precision,
     Search,
@@ -88,7 +89,7 @@ class Declared:
             "without timestamps. SUTs over TCP have one probe mode besides off."
         ),
     ]
-    load: Annotated[Load, Meta(description="The load, which is the same for every run.")]
+    load: Annotated[DeclaredLoad, Meta(description="The load, which is the same for every run.")]
     crossover: Annotated[
         Crossover, Meta(description="Settings of runs that compare modes (`default,batch`).")
     ]
@@ -175,6 +176,8 @@ class Config:
     records: Path
     twins: tuple[str, ...] = ()
     """Testbeds that share the runs of each study."""
+    calls: Mapping[int, int] = field(default_factory=dict)
+    """Calls per run, by number of cores. If it is empty, each run lasts as long as `load` says."""
 
     def sut(self, name: str) -> Sut:
         """Return a SUT by its name.
@@ -192,13 +195,17 @@ class Config:
 
     def load_of(self, run: Run) -> Load:
         """Return the settings of a run's load. A run that compares modes has a longer load than other runs."""
-        if not is_comparison(run.mode):
+        if is_comparison(run.mode):
+            return replace(
+                self.load,
+                duration_s=duration_s(run.mode, self.crossover),
+                retransmissions=self.crossover.retransmissions,
+            )
+        if not self.calls:
             return self.load
-        return replace(
-            self.load,
-            duration_s=duration_s(run.mode, self.crossover),
-            retransmissions=self.crossover.retransmissions,
-        )
+        listed = (cores for cores in self.calls if cores <= run.cores)
+        calls = self.calls[max(listed, default=min(self.calls))]
+        return replace(self.load, duration_s=calls / run.cps)
 
     def check_run(self, run: Run) -> None:
         """Raise an error for a run that no study of the configuration can contain.
@@ -341,7 +348,8 @@ def parse_config(
     return Config(
         testbeds=file.testbeds,
         probe=file.probe,
-        load=file.load,
+        load=file.load.in_seconds,
+        calls=file.load.calls_by_cores,
         crossover=file.crossover,
         pdr_limit=file.pdr_limit,
         search=file.search,

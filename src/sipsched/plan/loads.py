@@ -1,6 +1,7 @@
 """Settings of the load: how the loads are chosen, searched and repeated."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from typing import Annotated, Literal
 
 from msgspec import Meta
@@ -135,6 +136,38 @@ class Load:
             "takes longer is late.",
         ),
     ] = 500
+
+
+CallCount = Annotated[int, Meta(ge=1, le=10_000_000)]
+NumberOfCores = Annotated[str, Meta(pattern=r"\A[1-9][0-9]*\Z")]
+
+
+@dataclass(frozen=True)
+class DeclaredLoad(Load):
+    """The load as the configuration declares it. Its length is a number of seconds or a number of calls."""
+
+    calls: Annotated[
+        CallCount | Mapping[NumberOfCores, CallCount] | None,
+        Meta(
+            description="Instead of duration_s: calls that a run offers, as a number, or per number of cores, such as "
+            '{"1": 200000, "2": 100000}. A run uses the entry with the largest listed number of cores that does not '
+            "exceed its own. The key has no effect on runs that compare modes."
+        ),
+    ] = None
+
+    @property
+    def in_seconds(self) -> Load:
+        """The load without the number of calls."""
+        return Load(**{field.name: getattr(self, field.name) for field in fields(Load)})
+
+    @property
+    def calls_by_cores(self) -> dict[int, int]:
+        """Calls per run, by number of cores. The dictionary is empty if the length is a number of seconds."""
+        if self.calls is None:
+            return {}
+        if isinstance(self.calls, int):
+            return {1: self.calls}
+        return {int(cores): calls for cores, calls in self.calls.items()}
 
 
 @dataclass(frozen=True)

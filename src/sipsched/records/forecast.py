@@ -11,6 +11,7 @@ from pathlib import Path
 
 from sipsched.errors import StableError
 from sipsched.plan.config import Config
+from sipsched.plan.loads import Load
 from sipsched.plan.run import NO_REPEATS, Crossings, Point, Repeats, Run
 from sipsched.records.crossing import read_crossing, read_crossings
 from sipsched.records.look import all_repeats
@@ -24,11 +25,11 @@ BETWEEN_S = 1.0
 RUNS_FOR_PACE = 10
 
 RunKind = tuple[str, str]
-"""Testbed and mode of a run, which determine its duration."""
+"""Testbed and mode of a run, which determine its pace."""
 
 
 def kind(run: Run) -> RunKind:
-    """Return the testbed and the mode of a run. Runs with equal testbed and mode take the same time."""
+    """Return the testbed and the mode of a run. Runs with equal testbed and mode have the same pace."""
     return run.testbed, run.mode
 
 
@@ -115,21 +116,24 @@ class Outlook:
         return not self.left and not self.searches
 
 
-def recorded_s(runs: Iterable[Run], raw: Path) -> list[float]:
-    """Return the seconds from the start of a recorded run to the next start, for up to `RUNS_FOR_PACE` runs."""
-    times = []
+def recorded_paces(runs: Iterable[Run], raw: Path) -> list[float]:
+    """Return the pace of up to `RUNS_FOR_PACE` recorded runs.
+
+    The pace is the time from the start of a run to the next start, divided by the time that `planned_s` estimates.
+    """
+    paces = []
     recorded = (run for run in runs if is_recorded(raw, run))
     for run in itertools.islice(recorded, RUNS_FOR_PACE):
         # A damaged record is skipped. A function that needs its content reports the damage.
         with suppress(StableError):
-            timeline = read_run(raw / run.path).timeline
-            times.append(timeline.fetched - timeline.started + BETWEEN_S)
-    return times
+            document = read_run(raw / run.path)
+            took_s = document.timeline.fetched - document.timeline.started + BETWEEN_S
+            paces.append(took_s / planned_s(document.load))
+    return paces
 
 
-def planned_s(run: Run, config: Config) -> float:
+def planned_s(load: Load) -> float:
     """Estimate the duration of a run in seconds from its load alone."""
-    load = config.load_of(run)
     return load.warmup_s + load.duration_s + OVERHEAD_S
 
 
@@ -141,8 +145,8 @@ def expected_s(run: Run, planned: Iterable[Run], config: Config, raw: Path) -> f
     planned
         The runs of the campaign. The first `RUNS_FOR_PACE` recorded runs with the same testbed and mode are used.
     """
-    times = recorded_s((other for other in planned if kind(other) == kind(run)), raw)
-    return statistics.median(times) if times else planned_s(run, config)
+    paces = recorded_paces((other for other in planned if kind(other) == kind(run)), raw)
+    return planned_s(config.load_of(run)) * (statistics.median(paces) if paces else 1)
 
 
 def outlooks(config: Config, raw: Path, lanes: Lanes, results: Path | None = None) -> list[Outlook]:
@@ -166,11 +170,11 @@ def outlooks(config: Config, raw: Path, lanes: Lanes, results: Path | None = Non
     by_kind: dict[RunKind, list[Run]] = defaultdict(list)
     for run in all_runs:
         by_kind[kind(run)].append(run)
-    paces = {each: recorded_s(runs, raw) for each, runs in by_kind.items()}
+    paces = {each: recorded_paces(runs, raw) for each, runs in by_kind.items()}
+    pace_of = {each: statistics.median(found) if found else 1 for each, found in paces.items()}
 
     def expected(run: Run) -> float:
-        times = paces[kind(run)]
-        return statistics.median(times) if times else planned_s(run, config)
+        return planned_s(config.load_of(run)) * pace_of[kind(run)]
 
     found = []
     for name in config.testbeds:
@@ -193,7 +197,7 @@ def outlooks(config: Config, raw: Path, lanes: Lanes, results: Path | None = Non
             refused=_refused(raw, runs),
             work_s=searching_s + sum(map(expected, to_come)),
             done_in_s=0.0,
-            from_runs=sum(len(times) for (bed, _), times in paces.items() if bed == name),
+            from_runs=sum(len(known) for (bed, _), known in paces.items() if bed == name),
             at_most_more=_at_most_more(config, name, supposed, repeats),
             by_search_limit=None in searches.values(),
         )

@@ -1,5 +1,6 @@
 """Tests of the progress line of an invocation, and of the order in which runs start."""
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -8,8 +9,10 @@ import synthetic
 
 from sipsched.measure.aside import Aside
 from sipsched.measure.progress import Progress, in_minutes
-from sipsched.plan.config import load_config
-from sipsched.records.forecast import BETWEEN_S, OVERHEAD_S, Lanes, expected_s
+from sipsched.paths import PROJECT_ROOT
+from sipsched.plan.config import load_config, parse_config
+from sipsched.plan.documents import read_yaml
+from sipsched.records.forecast import BETWEEN_S, OVERHEAD_S, Lanes, expected_s, planned_s
 from sipsched.records.run_document import read_run
 from snakemake_scheduler_plugin_campaign import Scheduler, SchedulerSettings
 
@@ -79,11 +82,26 @@ def test_the_expected_time_comes_from_existing_records(tmp_path: Path) -> None:
     assert expected_s(RUNS[0], RUNS, config, tmp_path) == nothing
     longer = synthetic.Run(mode="baseline,enhanced")
     assert expected_s(longer, RUNS, config, tmp_path) > nothing
-    timeline = read_run(synthetic.write_record(tmp_path, RUNS[1], calls=40)).timeline
+    record = read_run(synthetic.write_record(tmp_path, RUNS[1], calls=40))
     (tmp_path / RUNS[2].path).mkdir(parents=True)
     (tmp_path / RUNS[2].path / "run.json").write_text("{}")
-    took = timeline.fetched - timeline.started + BETWEEN_S
-    assert expected_s(RUNS[0], RUNS, config, tmp_path) == took != nothing
+    took = record.timeline.fetched - record.timeline.started + BETWEEN_S
+    pace = took / planned_s(record.load)
+    assert expected_s(RUNS[0], RUNS, config, tmp_path) == pytest.approx(pace * nothing)
+    assert pace != 1
+
+
+def test_a_longer_run_is_expected_to_have_the_pace_of_existing_records(tmp_path: Path) -> None:
+    document = read_yaml(PROJECT_ROOT / "config" / "config.yaml")
+    document["load"]["calls"] = 60_000
+    config = parse_config(document)
+    short, longer = RUNS[0], replace(RUNS[0], cps=RUNS[0].cps // 4)
+    record = read_run(synthetic.write_record(tmp_path, RUNS[1], calls=40))
+    pace = expected_s(short, RUNS, config, tmp_path) / planned_s(config.load_of(short))
+    took = record.timeline.fetched - record.timeline.started + BETWEEN_S
+    assert pace == pytest.approx(took / planned_s(record.load))
+    planned = planned_s(config.load_of(longer))
+    assert expected_s(longer, RUNS, config, tmp_path) == pytest.approx(pace * planned)
 
 
 class Job(SimpleNamespace):

@@ -49,10 +49,9 @@ def estimate_capacities(
         if point.testbed == testbed:
             key = Configuration(point.sut, point.mode, point.cores, point.threads)
             searches.setdefault(key, []).append(crossing)
-    duration_s = float(campaign.load.get("duration_s", np.nan)) if campaign else np.nan
     systems = []
     for key, of_system in searches.items():
-        observed = observe(runs.get(key, _NO_RUNS), of_system, duration_s)
+        observed = observe(runs.get(key, _NO_RUNS), of_system)
         if len(np.unique(observed.cps)) > 1:
             systems.append(_estimate(testbed, key, observed, of_system, limit))
     return tuple(systems)
@@ -63,7 +62,7 @@ _NO_RUNS = pd.DataFrame({"cps": []}, dtype=float)
 
 def capacity_of_search(search: SearchRecord, limit: float = PDR_LIMIT) -> Interval:
     """Estimate the capacity from the trials of one search, for a limit at which the runs cannot be evaluated."""
-    observed = observe(_NO_RUNS, [search], np.nan)
+    observed = observe(_NO_RUNS, [search])
     if not len(observed.cps):
         return Interval.without(np.nan, 0, LEVEL, "no trial")
     point = search.point
@@ -71,11 +70,9 @@ def capacity_of_search(search: SearchRecord, limit: float = PDR_LIMIT) -> Interv
     return interval_of(_estimate(point.testbed, key, observed, [search], limit))
 
 
-def observe(
-    runs: pd.DataFrame, searches: Iterable[SearchRecord], duration_s: float
-) -> Observations:
+def observe(runs: pd.DataFrame, searches: Iterable[SearchRecord]) -> Observations:
     """Collect the trials and runs of one system as observations. The trials come first."""
-    parts = [*map(of_search, searches), _of_runs(runs, duration_s)]
+    parts = [*map(of_search, searches), _of_runs(runs)]
     return Observations(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
@@ -96,17 +93,18 @@ def of_search(search: SearchRecord) -> Observations:
     )
 
 
-def _of_runs(runs: pd.DataFrame, duration_s: float) -> Observations:
+def _of_runs(runs: pd.DataFrame) -> Observations:
     if not len(runs):
         return Observations(*np.empty((len(Observations._fields), 0)))
     rates = lost(runs)
     runs = runs[rates.notna()]
+    load_s = runs["calls_created"].to_numpy(float) / runs["cps"].to_numpy(float)
     return Observations(
         np.array([_seconds(text) for text in runs["started_at"]], float),
         runs["cps"].to_numpy(float),
         rates.dropna().to_numpy(float),
         (runs["proxy_cpu_ns"] / runs["messages"] / 1000).to_numpy(float),
-        1 - runs["steal_s"].to_numpy(float) / (duration_s * runs["cores"].to_numpy(float)),
+        1 - runs["steal_s"].to_numpy(float) / (load_s * runs["cores"].to_numpy(float)),
     )
 
 
