@@ -122,6 +122,13 @@ class Declared:
         Mapping[DocumentName, Mapping[str, Any]],
         Meta(description="Pages about several studies, by name: reports/<name>.html."),
     ] = field(default_factory=dict)
+    testbed: Annotated[
+        Name | None,
+        Meta(
+            description="Instead of testbeds: the name of the only testbed, for example: snakemake --config "
+            "testbed=NAME."
+        ),
+    ] = None
     twins: Annotated[
         tuple[Name, ...],
         Meta(
@@ -333,6 +340,8 @@ def parse_config(
         A key is unknown, a value is out of range, or a name is not defined.
     """
     file = read(Declared, tidy(document, what), what)
+    if file.testbed:
+        file = replace(file, testbeds=(file.testbed,))
     if file.search.lowest_cps >= file.search.highest_cps:
         raise StableError(
             f"{what}: search: lowest_cps ({file.search.lowest_cps}) must be less than highest_cps "

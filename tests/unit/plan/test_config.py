@@ -87,6 +87,30 @@ def test_the_repetitions_of_a_study_spread_over_the_campaign(document: dict[str,
     assert [run.mode for run in runs if run.cps >= 300] == ["default", "baseline"] * 2
 
 
+def test_the_length_of_a_run_follows_from_its_number_of_calls(document: dict[str, Any]) -> None:
+    run = Run("local", "kamailio-udp", "default", 4, 8, 800, 1)
+    assert config.parse_config(document).load_of(run).duration_s == 6
+    document["load"]["calls"] = 4000
+    campaign = config.parse_config(document)
+    assert campaign.load_of(run).duration_s == 5
+    assert campaign.load_of(replace(run, cores=1)).duration_s == 5
+    document["load"]["calls"] = {"2": 8000, "6": 1600}
+    campaign = config.parse_config(document)
+    seconds = [campaign.load_of(replace(run, cores=cores)).duration_s for cores in (1, 2, 4, 6, 8)]
+    assert seconds == [10, 10, 10, 2, 2]
+    # a comparison lasts as long as its modes
+    comparison = replace(run, mode="default,baseline")
+    assert campaign.load_of(comparison).duration_s == 3 * campaign.crossover.mode_s
+    document["load"]["calls"] = {"2": 0}
+    with pytest.raises(StableError, match=r"load\.calls\.2: expected int >= 1, found 0"):
+        config.parse_config(document)
+
+
+def test_one_testbed_replaces_all_others(document: dict[str, Any]) -> None:
+    document |= {"testbeds": ["a", "b"], "testbed": "c"}
+    assert config.parse_config(document).testbeds == ("c",)
+
+
 def test_a_run_of_two_studies_is_listed_once(document: dict[str, Any]) -> None:
     document["studies"]["again"] = document["studies"]["load_sweep"]
     runs = config.parse_config(document).runs()
