@@ -82,6 +82,14 @@ def test_multi_core_baseline(cores: int, threads: int) -> None:
     }
 
 
+@pytest.mark.parametrize(("cores", "factor"), [(2, 2), (4, 3), (6, 3), (8, 4)])
+def test_scaled_baseline_multiplies_as_the_paper_of_2016_describes(cores: int, factor: int) -> None:
+    scaled = (Setting.LATENCY, Setting.MIN_GRANULARITY, Setting.WAKEUP_GRANULARITY)
+    baseline = at("baseline", cores, 8)
+    expected = {key: value * (factor if key in scaled else 1) for key, value in baseline.items()}
+    assert at("baseline-scaled", cores, 8) == expected
+
+
 @pytest.mark.parametrize(("cores", "threads"), MULTI_CORE_ENHANCED)
 def test_multi_core_enhanced(cores: int, threads: int) -> None:
     latency, min_granularity, migration_cost = MULTI_CORE_ENHANCED[cores, threads]
@@ -134,7 +142,10 @@ def test_a_mode_can_name_another_instance(name: str, other: OtherInstance, words
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("fast", r"mode 'fast': 'fast' is not declared .*baseline, batch, default, .*slice-100ms"),
+        (
+            "fast",
+            r"mode 'fast': 'fast' is not declared .*baseline, baseline-scaled, batch, .*slice-100ms",
+        ),
         ("enhanced+migration_cost=0", "expected SETTING=VALUE with one of latency_ns"),
         ("enhanced+latency_ns", "expected SETTING=VALUE"),
         ("enhanced+latency_ns=1ms", "latency_ns: expected nanoseconds .*found '1ms'"),
