@@ -83,8 +83,11 @@ def audit_points(points: pd.DataFrame) -> pd.DataFrame:
     """Check rates, shares, counts and the limit of 1 % within each table of measurements."""
     checks: list[Check] = []
     texts = papers.texts(points)
+    recovered = set(
+        points.loc[points["recovered"], papers.COLUMN].itertuples(index=False, name=None)
+    )
     for place, cells in texts.items():
-        checks += _check_column(place, cells)
+        checks += _check_column(place, cells, place in recovered)
     for study, table, cores, threads, mode, loads in _pairs(texts):
         for load, rule, compare in (
             (loads[0], "PDR of the lower load", _at_most),
@@ -104,7 +107,9 @@ def audit_points(points: pd.DataFrame) -> pd.DataFrame:
     return _frame(checks)
 
 
-def _check_column(place: tuple[Any, ...], cells: Mapping[str, str]) -> Iterator[Check]:
+def _check_column(
+    place: tuple[Any, ...], cells: Mapping[str, str], recovered: bool
+) -> Iterator[Check]:
     study, table, _, threads, _, cps = place
     exact = {metric: Fraction(text) for metric, text in cells.items()}
     total = exact["total_messages"]
@@ -118,9 +123,9 @@ def _check_column(place: tuple[Any, ...], cells: Mapping[str, str]) -> Iterator[
         cells["arrival_rate_pps"],
         Fraction(papers.MESSAGES_PER_CALL * cps),
     )
-    if "rcv_errors" in cells:
-        rule = "PDR = RCV errors / total messages"
-        yield _equal(at("pdr"), rule, cells["pdr"], exact["rcv_errors"] / total)
+    rule = "PDR = RCV errors / total messages"
+    remark = "RCV errors recovered from call-setup drops" if recovered else ""
+    yield _equal(at("pdr"), rule, cells["pdr"], exact["rcv_errors"] / total, remark)
     rule = f"total messages ≤ {papers.MESSAGES_PER_CALL} × calls"
     without = "nothing sent twice; retransmissions would count"
     calls = papers.CALLS[study]
@@ -138,13 +143,11 @@ def _check_column(place: tuple[Any, ...], cells: Mapping[str, str]) -> Iterator[
     name = "call_setup_messages"
     yield _at_most(at(name), rule, cells[name], bound, without)
     yield _at_most(at(name), "call-setup messages ≤ total messages", cells[name], total)
-    name = "call_setup_drops"
-    if "rcv_errors" in cells:
-        yield _at_most(at(name), "call-setup drops ≤ RCV errors", cells[name], exact["rcv_errors"])
-    else:
-        rule = "call-setup drops ≤ PDR × total messages"
-        remark = "RCV errors are not in the scan"
-        yield _at_most(at(name), rule, cells[name], papers.errors_allowed(cells)[1], remark)
+    if not recovered:
+        name = "call_setup_drops"
+        rule = "call-setup drops = RCV errors × call-setup / total messages"
+        share = exact["call_setup_messages"] / total
+        yield _equal(at(name), rule, cells[name], exact["rcv_errors"] * share)
 
 
 def audit_modes(points: pd.DataFrame) -> pd.DataFrame:

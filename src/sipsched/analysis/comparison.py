@@ -381,10 +381,12 @@ class Side:
     @property
     def printed_crossing(self) -> float:
         """The load at which the PDR passes the limit, interpolated between two published loads; NaN without them."""
-        loads = [cps for cps in self.printed_loads if cps is not None]
-        if len(loads) < 2:
+        if None in self.printed_loads:
             return np.nan
-        rates = [float(self.printed_values(cps)["pdr"]) for cps in loads]
+        row = crossings(self._printed, self.case.limit).iloc[0]
+        loads, rates = (
+            [row[f"{end}_{name}"] for end in ("last", "first")] for name in ("cps", "rate")
+        )
         return crossing(loads, rates, self.case.limit).interval.estimate
 
 
@@ -408,14 +410,17 @@ def quantities(runs: xr.Dataset) -> dict[str, xr.DataArray]:
     every = runs.sel(message_type=ALL)
     setup = runs.sel(message_type=list(SETUP))
     drops = setup["drops"].sum("message_type", skipna=False)
+    setup_messages = setup["count"].sum("message_type", skipna=False) + drops
+    messages = runs["in_datagrams"] + runs["rcvbuf_errors"]
     found = {
         "arrival_rate_pps": MESSAGES_PER_CALL * runs["achieved_cps"],
         "t_sip_us": every["t_sip_mean"],
         "k_rcv_us": every["k_rcv_mean"],
         "rcv_errors": runs["rcvbuf_errors"],
-        "call_setup_drops": drops,
-        "call_setup_messages": setup["count"].sum("message_type", skipna=False) + drops,
-        "total_messages": runs["in_datagrams"] + runs["rcvbuf_errors"],
+        # The papers' row is this share of RCV errors, not a count of dropped messages.
+        "call_setup_drops": runs["rcvbuf_errors"] * setup_messages / messages,
+        "call_setup_messages": setup_messages,
+        "total_messages": messages,
         "pdr": runs["pdr"],
         "k_rcv": every["k_rcv_mean"],
         "t_sip_off_share": 100 * every["t_sip_off_mean"] / every["t_sip_mean"],

@@ -5,7 +5,6 @@ of the scans.
 """
 
 import csv
-import math
 from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
@@ -54,6 +53,8 @@ PAPER_QUANTITIES = (
 )
 COLUMN = ["study", "table", "cores", "threads", "mode", "cps"]
 """Keys that identify a column of the papers' tables of measurements."""
+AT_LIMIT = ("cps", "pdr", "k_rcv_us", "rate")
+"""Columns of `crossings` for each of the two loads."""
 MESSAGES_PER_CALL = 6
 """Number of messages per call that reach the SPS: INVITE, 180, 200, ACK, BYE, 200."""
 PAPERS_RUNS = 30
@@ -61,6 +62,10 @@ PAPERS_RUNS = 30
 CALLS = {"multicore": 100_000, "singlecore": 200_000}
 """Number of calls per experiment, from section II of one paper and section III of the other paper."""
 LOAD_STEP_CPS = 200
+RECOVERED = (
+    "The scan does not show the row RCV errors of the multi-core paper's Table I. Its numbers are recovered as "
+    "call-setup drops times total messages, divided by call-setup messages."
+)
 CUT_OFF = "cut off, not rounded"
 NOT_MEASURED = "Published numbers, not measured here"
 PAPERS = {"multicore": "Multi-core paper", "singlecore": "Single-core paper"}
@@ -98,8 +103,9 @@ def load_points(folder: Path = FOLDER) -> pd.DataFrame:
     -------
     DataFrame
         One row per number: study, table (Roman numeral), cores, threads, mode, cps (calls per second), metric (one of
-        `METRICS`, with its unit in the name), value (float), printed (its text). A table has all numbers of a metric,
-        or no number if no scan shows the metric.
+        `METRICS`, with its unit in the name), value (float), printed (its text), recovered. A table has all numbers of
+        a metric, or no number if the paper does not have the metric. `recovered` is true for RCV errors that the scan
+        does not show; `_recovered_errors` computes them.
 
     Raises
     ------
@@ -125,7 +131,25 @@ def load_points(folder: Path = FOLDER) -> pd.DataFrame:
                     f"{path}: {study}, Table {table}, {cores} cores, {threads} threads, {mode}, "
                     f"{cps} cps: expected {', '.join(missing)}, found no such row"
                 )
-    return frame.rename(columns={"value_printed": "printed"})
+    points = frame.rename(columns={"value_printed": "printed"}).assign(recovered=False)
+    return pd.concat([points, _recovered_errors(points)], ignore_index=True)
+
+
+def _recovered_errors(points: pd.DataFrame) -> pd.DataFrame:
+    """Return the RCV errors of the columns that lack them, as rows of `points`.
+
+    In all other columns of the multi-core paper, the call-setup drops are RCV errors × call-setup messages / total
+    messages, rounded or cut off.
+    """
+    rows = []
+    for place, cells in texts(points).items():
+        if "rcv_errors" not in cells and "call_setup_drops" in cells:
+            names = ("call_setup_drops", "total_messages", "call_setup_messages")
+            drops, total, setup = (Fraction(cells[name]) for name in names)
+            errors = round(drops * total / setup)
+            row = dict(zip(COLUMN, place, strict=True)) | {"metric": "rcv_errors"}
+            rows.append(row | {"value": float(errors), "printed": str(errors), "recovered": True})
+    return pd.DataFrame(rows, columns=points.columns)
 
 
 def load_comparison(folder: Path = FOLDER) -> pd.DataFrame:
@@ -246,50 +270,27 @@ def crossings(points: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> pd.DataFram
         One row per study, cores, threads and mode. The column `table` names the table. `first_cps` is the first load
         above the limit, and `last_cps` is the last load before it that is at or below the limit (both Int64; missing if
         no such load exists). `last_pdr`, `last_k_rcv_us`, `first_pdr` and `first_k_rcv_us` are the values at these
-        loads (float, NaN where missing).
+        loads (float, NaN where missing). `last_rate` and `first_rate` are RCV errors / total messages, which are
+        compared with the limit, because the printed PDR is rounded.
     """
     by = ["study", "cores", "threads", "mode"]
     rows = []
-    for place, group in wide(points).groupby(by, sort=True):
-        edges = grid_capacity(group["cps"], group["pdr"], pdr_limit)
+    table = wide(points)
+    table["rate"] = (table["rcv_errors"] / table["total_messages"]).fillna(table["pdr"])
+    for place, group in table.groupby(by, sort=True):
+        edges = grid_capacity(group["cps"], group["rate"], pdr_limit)
         below, above = (group[group["cps"] == edge] for edge in edges)
         row = dict(zip(by, place, strict=True)) | {"table": group["table"].iloc[0]}
         for name, found in (("last", below), ("first", above)):
-            for column in ("cps", "pdr", "k_rcv_us"):
+            for column in AT_LIMIT:
                 row[f"{name}_{column}"] = found[column].iloc[0] if len(found) else None
         rows.append(row)
     types = {
         f"{name}_{column}": "Int64" if column == "cps" else "float64"
         for name in ("last", "first")
-        for column in ("cps", "pdr", "k_rcv_us")
+        for column in AT_LIMIT
     }
     return pd.DataFrame(rows).astype(types)
-
-
-def errors_not_shown(points: pd.DataFrame) -> pd.DataFrame:
-    """Compute bounds for the numbers of RCV errors that are illegible in the scans.
-
-    Returns
-    -------
-    DataFrame
-        One row per column of a table without `rcv_errors`: `COLUMN`, at_least and at_most (messages). The bounds are
-        PDR × total messages, for a PDR that may be rounded or cut off, because the papers do both.
-    """
-    rows = []
-    for place, cells in texts(points).items():
-        if "rcv_errors" not in cells:
-            least, most = errors_allowed(cells)
-            rows.append(
-                dict(zip(COLUMN, place, strict=True)) | {"at_least": least, "at_most": most}
-            )
-    return pd.DataFrame(rows, columns=[*COLUMN, "at_least", "at_most"])
-
-
-def errors_allowed(cells: Mapping[str, str]) -> tuple[int, int]:
-    """Return the smallest and the largest number of RCV errors that agree with the PDR and the total of a column."""
-    share, half = Fraction(cells["pdr"]), half_unit(cells["pdr"])
-    total = Fraction(cells["total_messages"])
-    return math.ceil((share - half) * total), math.floor((share + 2 * half) * total)
 
 
 def predictions(

@@ -22,6 +22,7 @@ from sipsched.analysis.papers import (
     MODES,
     NOT_MEASURED,
     PAPERS,
+    RECOVERED,
     crossings,
     predictions,
     provenance,
@@ -75,17 +76,18 @@ def measurements(points: pd.DataFrame, study: str, table: str) -> Table:
     columns = list(among[["threads", "cps"]].drop_duplicates().itertuples(index=False))
     printed = {(r["threads"], r["cps"], r["metric"]): r["printed"] for r in _rows(among)}
     metrics = [metric for metric in METRICS if metric in set(among["metric"])]
+    recovered = set(among.loc[among["recovered"], "metric"])
     rows = [
-        (METRICS[metric], *(printed.get((*column, metric), "") for column in columns))
+        (
+            METRICS[metric] + (" (recovered)" if metric in recovered else ""),
+            *(printed.get((*column, metric), "") for column in columns),
+        )
         for metric in metrics
     ]
     groups = [("Server threads", 1)]
     for threads in dict.fromkeys(threads for threads, _ in columns):
         loads = sum(1 for count, _ in columns if count == threads)
         groups.append((f"{threads} threads", loads))
-    elsewhere = set(points.loc[points["study"] == study, "metric"]) - set(metrics)
-    missing = [METRICS[metric] for metric in METRICS if metric in elsewhere]
-    left = f" The scan does not show this row: {', '.join(missing)}." if missing else ""
     first = among.iloc[0] if len(among) else None
     what = (
         f"{first['mode']} mode, {plural(first['cores'], 'core')}"
@@ -98,7 +100,8 @@ def measurements(points: pd.DataFrame, study: str, table: str) -> Table:
         header=("Load (cps)", *(str(cps) for _, cps in columns)),
         rows=tuple(rows),
         none="the paper has no such table",
-        caption=f"{PAPERS[study]}, Table {table}: {what}.{left}",
+        caption=f"{PAPERS[study]}, Table {table}: {what}.",
+        reading=RECOVERED if recovered else "",
     )
 
 
@@ -417,25 +420,6 @@ def messages_per_call(points: pd.DataFrame) -> Words:
             f"call has {MESSAGES_PER_CALL}. The paper does not say which messages it counts."
         )
     return Words(tuple(lines))
-
-
-def errors_not_shown(bounds: pd.DataFrame) -> Table:
-    """List bounds of the RCV errors that are illegible in the scan."""
-    rows = [
-        (
-            *(f"Table {row['table']}", str(row["threads"]), str(row["cps"])),
-            *(str(row["at_least"]), str(row["at_most"])),
-        )
-        for row in _rows(bounds[bounds["study"] == "multicore"])
-    ]
-    return Table(
-        identity="table-errors-not-shown",
-        header=("where", "threads", "cps", "at least", "at most"),
-        rows=tuple(rows),
-        none="none: every table of measurements has its RCV errors",
-        caption="Bounds of the RCV errors that the scan does not show.",
-        reading="The bounds are PDR × total messages. The printed PDR may be rounded or cut off.",
-    )
 
 
 def _rows(frame: pd.DataFrame) -> Iterator[dict[str, Any]]:

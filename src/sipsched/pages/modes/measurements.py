@@ -7,7 +7,14 @@ import numpy as np
 
 from sipsched.analysis.comparison import PARTS, Case, Side, SutOnCores, relative
 from sipsched.analysis.intervals import NOT_MEASURED, Values, typical_interval
-from sipsched.analysis.papers import CALLS, METRIC_NAMES, PAPERS, PAPERS_RUNS, titled
+from sipsched.analysis.papers import (
+    CALLS,
+    METRIC_NAMES,
+    PAPERS,
+    PAPERS_RUNS,
+    RECOVERED,
+    titled,
+)
 from sipsched.pages.modes.wording import (
     NOT_PRINTED,
     NOT_SEEN,
@@ -63,6 +70,7 @@ def _table(case: Case, system: SutOnCores, mode: str) -> Table:
         rows += [(threads, name, *last[i], *first[i]) for i, name in enumerate(names)]
     study = study_of(cores)
     printed = case.points[(case.points["cores"] == cores) & (case.points["mode"] == mode)]
+    recovered = f" {RECOVERED}" if printed["recovered"].any() else ""
     beside = (
         f"{PAPERS[study]}, Table {printed['table'].iloc[0]} ({mode}), beside "
         if len(printed)
@@ -79,7 +87,8 @@ def _table(case: Case, system: SutOnCores, mode: str) -> Table:
         reading=f"The loads are the last load with PDR ≤ {case.share} and the first load above, of each testbed. "
         "Values are typical runs with 95 % intervals; the papers print no intervals. A difference of counts is one of "
         f"counts per call, since {_calls(case, system, mode)}. Call setup counts first sends. Retransmissions are in "
-        "RCV errors and total messages. The papers mostly count fewer than six messages per call (page of the "
+        "RCV errors and total messages. As in the papers, call-setup drops are RCV errors times call-setup messages, "
+        f"divided by total messages.{recovered} The papers mostly count fewer than six messages per call (page of the "
         f"published numbers). {SERVICE}",
         provenance=with_papers(case.summary, *([study] if len(printed) else [])),
     )
