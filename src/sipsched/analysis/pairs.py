@@ -17,6 +17,7 @@ from sipsched.analysis.intervals import (
 from sipsched.errors import StableError
 
 UNBOUNDED = "the reference is too near 0 for a percentage"
+NO_INTERVAL = "a ratio of means, as the papers print it"
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,9 @@ class Comparison:
     ratio
         Other divided by reference, as `ratio_interval` computes it.
     percent_lower
-        100 (1 - ratio), which the papers call "% lower".
+        100 (1 - ratio).
+    percent_lower_of_means
+        100 (1 - mean of other / mean of reference), which the papers call "%Lower". It has no interval.
     p_value
         P-value of the paired t test of the hypothesis that the mean log ratio is 0. If a run is 0, the hypothesis is a
         mean difference of 0. NaN for fewer than two pairs.
@@ -39,6 +42,7 @@ class Comparison:
     difference: Interval
     ratio: Interval
     percent_lower: Interval
+    percent_lower_of_means: Interval
     p_value: float
 
 
@@ -61,7 +65,7 @@ def ratio_interval(
 ) -> Interval:
     """Return the ratio of other to reference over pairs of runs with the same arrivals, with an interval.
 
-    The papers' "% lower" follows from this ratio. The ratio is the geometric mean of the pairs' ratios, with the t
+    The ratio is the geometric mean of the pairs' ratios, with the t
     interval of their logs. If a run is 0, the ratio is the ratio of the means with Fieller's interval. Fieller's
     interval contains each r for which the paired t test cannot distinguish other from r × reference. Both intervals
     exclude 1 exactly if the test of `compare` detects a difference. SEE Fieller, Some Problems in Interval Estimation
@@ -127,7 +131,14 @@ def compare(reference: npt.ArrayLike, other: npt.ArrayLike, level: float = LEVEL
     ratio = ratio_interval(first, second, level)
     tested = (np.log(first), np.log(second)) if _above_0(first, second) else (first, second)
     p_value = _paired_t_test(*tested)
-    return Comparison(paired_difference(first, second, level), ratio, percent_lower(ratio), p_value)
+    of_means = np.nan if not first.any() else 100 * (1 - second.mean() / first.mean())
+    return Comparison(
+        paired_difference(first, second, level),
+        ratio,
+        percent_lower(ratio),
+        Interval.without(float(of_means), first.size, level, ratio.why or NO_INTERVAL),
+        p_value,
+    )
 
 
 def _above_0(first: Values, second: Values) -> bool:

@@ -176,6 +176,16 @@ def test_ends_of_a_ratio_are_where_the_paired_t_test_turns():
     assert (alone.estimate, *why(alone)) == (25, intervals.TOO_FEW, 1)
 
 
+def test_percent_lower_of_means_is_the_papers_definition():
+    found = pairs.compare([1.0, 2.0, 9.0, np.nan], [1.0, 1.0, 4.0, 100.0])
+    assert found.percent_lower_of_means.estimate == pytest.approx(100 * (1 - 6 / 12))
+    assert found.percent_lower_of_means.n == 3
+    assert not found.percent_lower_of_means.known
+    assert found.percent_lower.estimate != pytest.approx(50)
+    nothing = pairs.compare([0.0, 0.0], [1.0, 2.0]).percent_lower_of_means
+    assert (np.isnan(nothing.estimate), nothing.why) == (True, "the reference is 0 in every run")
+
+
 def test_ratio_with_zeros():
     reference, other = np.arange(9.0), np.arange(9.0) / 2
     other[2] = 0

@@ -134,6 +134,32 @@ def test_modes_without_effect_are_indistinguishable_from_chance():
     assert all(line.endswith("within chance.") for line in lines)
 
 
+def test_the_papers_percentage_stands_beside_the_paired_percentage():
+    case = case_of(plan())
+    (table,) = percent_lower.tables(case, case.family()).parts
+    assert sum(span for _, span in table.groups) == len(table.header)
+    rows = {row[1].partition(",")[0]: row for row in table.rows if row[0] == "8 threads"}
+    published, here, difference = (rows[key] for key in ("published", "this testbed", "difference"))
+    # the papers' Table III: 8 threads, 1800 cps
+    assert published[3:] == (
+        *("0.018", "0.0113", "–", "37.22"),
+        *("1974.84", "1321.15", "–", "33.08"),
+    )
+    baseline, enhanced = (case.side(EIGHT, mode).runs("pdr", 2000) for mode in MODES)
+    assert here[6].interval.estimate == pytest.approx(100 * (1 - enhanced.mean() / baseline.mean()))
+    assert difference[6].interval.estimate == pytest.approx(here[6].interval.estimate - 37.22)
+    both = percent_lower.both_loads(case, case.family())
+    assert all(len(row) == len(both.header) for row in both.rows)
+
+
+def test_call_setup_drops_are_the_papers_share_of_rcv_errors():
+    case = case_of(plan(), lambda run: synthetic.two_modes(run))
+    side = case.side(EIGHT, "baseline")
+    names = ("call_setup_drops", "rcv_errors", "call_setup_messages", "total_messages")
+    drops, errors, setup, total = (side.runs(name, 2000) for name in names)
+    assert np.array_equal(drops, errors * setup / total, equal_nan=True)
+
+
 def test_the_papers_table_is_shown_beside_this_testbeds():
     case = case_of(plan())
     baseline, _ = measurements.tables(case).parts

@@ -38,6 +38,11 @@ from sipsched.words import grouped, listed, number, plural
 
 DRAWN_FROM_PERCENT = -150
 """Left end of the axis. Larger increases are drawn at this edge."""
+OF_MEANS = "%Lower of means"
+OF_MEANS_READING = (
+    "Lower by (%) is the typical decrease of a pair of runs. %Lower of means is 1 - e/b, as in the papers. Here, e and "
+    "b are the means over runs."
+)
 TITLES = {"pdr": "PDR", "k_rcv": "K_rcv"}
 UNITS = {"pdr": ("PDR", "%", 100.0), "k_rcv": ("K_rcv", "µs", 1.0)}
 """The title, the unit and the factor to this unit, by quantity."""
@@ -252,15 +257,15 @@ def _table(case: Case, found: Comparisons, system: SutOnCores) -> Table:
     beside = f"{PAPERS[study_of(cores)]}{table}, beside this testbed" if table else "This testbed"
     return Table(
         identity=identity("table-comparison", sut, cores),
-        groups=(("", 3), ("PDR", 3), ("K_rcv", 3)),
+        groups=(("", 3), ("PDR", 4), ("K_rcv", 4)),
         places=1,
-        header=("", "whose", "load (cps)", *(first, second, "lower by (%)") * 2),
+        header=("", "whose", "load (cps)", *(first, second, "lower by (%)", OF_MEANS) * 2),
         rows=tuple(row for place in among for row in _rows(case, found, place)),
         none="nothing was planned",
         caption=f"{beside}: {sut}, {plural(cores, 'core')}, {first} against {second}.",
         reading=f"The loads are {_loads(case, among)}. Values are typical runs with 95 % intervals. {corrected(found)} "
-        "In the row difference, means are in % of the published means, and percentages are in points."
-        f"{PUBLISHED_MODES}",
+        f"{OF_MEANS_READING} In the row difference, means are in % of the published means, and percentages are in "
+        f"points.{PUBLISHED_MODES}",
         provenance=with_papers(case.summary, *([study_of(cores)] if table else [])),
     )
 
@@ -269,17 +274,17 @@ def _rows(case: Case, found: Comparisons, place: Place) -> list[tuple[Cell, ...]
     """Make the rows of a system: published, this testbed, difference."""
     threads = plural(place.threads, "thread")
     printed = case.printed_comparison(place)
-    texts = [NOT_PRINTED, *[NO_ENTRY] * 6]
+    texts = [NOT_PRINTED, *[NO_ENTRY] * 8]
     if printed is not None:
-        names = [
-            *("pdr_baseline", "pdr_enhanced", "pdr_lower_pct"),
-            *("k_rcv_baseline_us", "k_rcv_enhanced_us", "k_rcv_lower_pct"),
-        ]
-        texts = [str(printed["cps"]), *(str(printed[f"{name}_printed"]) for name in names)]
+        texts = [str(printed["cps"])]
+        for name, unit in (("pdr", ""), ("k_rcv", "_us")):
+            for column in (f"{name}_baseline{unit}", f"{name}_enhanced{unit}"):
+                texts.append(str(printed[f"{column}_printed"]))
+            texts += [NO_ENTRY, str(printed[f"{name}_lower_pct_printed"])]
     rows: list[tuple[Cell, ...]] = [(threads, "published", *texts)]
     cps = case.compared_load(place)
     if cps is None:
-        return [*rows, (threads, "this testbed", _why_not_compared(case, place), *[NO_ENTRY] * 6)]
+        return [*rows, (threads, "this testbed", _why_not_compared(case, place), *[NO_ENTRY] * 8)]
     cells = [found.cells.get(ComparedQuantity(place, cps, name)) for name in TITLES]
     n = cells[0].comparison.difference.n if cells[0] else 0
     units = ("", "µs")
@@ -307,10 +312,11 @@ def _load(case: Case, place: Place, cps: int) -> str:
     return f"{cps} (the highest of both; none > {case.share})"
 
 
-def _cell(cell: ComparedCell | None, n: int, unit: str) -> tuple[Cell, Cell, Cell]:
+def _cell(cell: ComparedCell | None, n: int, unit: str) -> tuple[Cell, ...]:
     if cell is None:
-        return NO_ENTRY, NO_ENTRY, NO_ENTRY
-    return told(cell.reference, unit, n), told(cell.other, unit, n), lower(cell, n)
+        return (NO_ENTRY,) * 4
+    of_means = told(cell.comparison.percent_lower_of_means, "%", n)
+    return told(cell.reference, unit, n), told(cell.other, unit, n), lower(cell, n), of_means
 
 
 def _differences(
@@ -319,13 +325,14 @@ def _differences(
     texts: list[Cell] = []
     for cell, name, unit in zip(cells, TITLES, ("", "_us"), strict=True):
         if cell is None:
-            texts += [NO_ENTRY] * 3
+            texts += [NO_ENTRY] * 4
             continue
         for mode, mean in (("baseline", cell.reference), ("enhanced", cell.other)):
             value = float(printed[f"{name}_{mode}{unit}"])
             texts.append(told(mean.map(relative_to(value)), "%", n, "+"))
         points = float(printed[f"{name}_lower_pct"])
-        texts.append(told(cell.comparison.percent_lower.map(_less(points)), "%", n, "+"))
+        texts.append(NO_ENTRY)
+        texts.append(told(cell.comparison.percent_lower_of_means.map(_less(points)), "%", n, "+"))
     return tuple(texts)
 
 
@@ -349,17 +356,18 @@ def both_loads(case: Case, found: Comparisons) -> Table:
                 *(told(mean.map(_times(scale)), unit, n) for mean in means),
                 told(cell.comparison.difference.map(_times(scale)), unit, n, "+"),
                 lower(cell, n),
+                told(cell.comparison.percent_lower_of_means, "%", n),
             )
         )
     first, second = case.both
     return Table(
         identity="table-both-loads",
-        header=("", "", "load", "pairs", first, second, "difference", "lower by (%)"),
+        header=("", "", "load", "pairs", first, second, "difference", "lower by (%)", OF_MEANS),
         places=2,
         rows=tuple(rows),
         none=f"no load at which runs of both {first} and {second} count",
         caption=f"{second} against {first} at every load next to the crossing of either mode.",
-        reading=f"The difference is {second} minus {first}, over pairs of runs. {corrected(found)}",
+        reading=f"The difference is {second} minus {first}, over pairs of runs. {OF_MEANS_READING} {corrected(found)}",
         provenance=provenance(case.summary),
     )
 
