@@ -1,26 +1,41 @@
 """Forecast the testbed hours of the papers' grid under two protocols for the repetition of loads.
 
-For the studies of config/studies with the papers' grids, the benchmark prints the cells (modes, cores, threads), the
-runs and the hours. The first protocol repeats each load 30 times, as in the papers. The second protocol searches the
-capacity of each cell, and repeats only the two loads around the capacity 30 times. Each mode runs at the loads of
-both modes. Three numbers are medians of the records in the named folder (default: raw): the trials per search, and
-the additional seconds per trial and per run. The forecast assumes loads of the studies' length, and a testbed that is
-as fast between runs as the recorded testbed. The benchmark measures nothing.
+For the grids of the papers' tables, the benchmark prints the cells (modes, cores, threads), the runs and the hours. The
+first protocol repeats each load 30 times, as in the papers. The second protocol searches the capacity of each cell, and
+repeats only the two loads around the capacity 30 times. Each mode runs at the loads of both modes. Three numbers are
+medians of the records in the named folder (default: raw): the trials per search, and the additional seconds per trial
+and per run. The forecast assumes loads of `LOAD_S`, and a testbed that is as fast between runs as the recorded testbed.
+The benchmark measures nothing.
 """
 
 import statistics
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 from sipsched.paths import PROJECT_ROOT
 from sipsched.plan.config import load_config
-from sipsched.plan.documents import read_yaml
 from sipsched.records.crossing import read_crossing
 from sipsched.records.forecast import BETWEEN_S
 from sipsched.records.run_document import read_run
 
-GRIDS = ("single_core", "multi_core")
+
+class Grid(NamedTuple):
+    """The systems of a paper's tables, and its loads in cps with one more load at each end."""
+
+    cores: tuple[int, ...]
+    threads: tuple[int, ...]
+    cps: range
+
+
+GRIDS = {
+    "single_core": Grid((1,), (1, 2, 4, 6, 8, 16), range(800, 2801, 200)),
+    "multi_core": Grid((2, 4, 6), (2, 4, 6, 8, 16), range(2200, 7001, 200)),
+}
+MODES = 2
+LOAD_S = 32
+"""Seconds of a run's load, with its warm-up."""
 REPETITIONS = 30
 CELL = "*/*/*/cores~*/threads~*"
 RUNS = 30
@@ -60,17 +75,14 @@ def main() -> None:
         f"{len(timed)} searches: {trials:g} trials each, {around_trial_s:.1f} s around a trial; {len(runs_s)} runs: "
         f"{around_run_s:.1f} s around each"
     )
-    for name in GRIDS:
-        document = read_yaml(PROJECT_ROOT / "config" / "studies" / f"{name}.yaml")
-        study, load = document["studies"][name], document["load"]
-        load_s = load["duration_s"] + load["warmup_s"]
-        modes, places = len(study["modes"]), len(study["cores"]) * len(study["threads"])
-        cells = modes * places
-        grid = cells * len(study["cps"]) * REPETITIONS
-        confirming = places * 2 * modes * modes * REPETITIONS
-        grid_h = grid * (load_s + around_run_s) / 3600
-        search_h = cells * trials * (load_s + around_trial_s) / 3600
-        confirm_h = confirming * (load_s + around_run_s) / 3600
+    for name, study in GRIDS.items():
+        places = len(study.cores) * len(study.threads)
+        cells = MODES * places
+        grid = cells * len(study.cps) * REPETITIONS
+        confirming = places * 2 * MODES * MODES * REPETITIONS
+        grid_h = grid * (LOAD_S + around_run_s) / 3600
+        search_h = cells * trials * (LOAD_S + around_trial_s) / 3600
+        confirm_h = confirming * (LOAD_S + around_run_s) / 3600
         print(
             f"  {name}, {cells} cells: each load: {grid} runs, {grid_h:.0f} hours; searched: {cells} searches, "
             f"{search_h:.1f} hours, and at most {confirming} runs, {confirm_h:.0f} hours: "

@@ -225,10 +225,19 @@ def test_a_study_file_plans_only_its_own_study(
             continue
         # loads that depend on a search are unknown before the search
         loads = study["cps"][:3] if isinstance(study["cps"], list) else [1000]
-        cut[name] = {"repetitions": 1, "cps": loads}
-        points = study.get("points") or itertools.product(study["cores"], study["threads"], loads)
-        arms = list(itertools.product(study["modes"], study["suts"]))
-        runs |= {(*point, *arm) for point, arm in itertools.product(map(tuple, points), arms)}
+        listed = study.get("points", [])
+        points = [
+            point
+            for point in itertools.product(study["cores"], study["threads"], loads)
+            if not listed or [*point] in listed or [*point[:2]] in listed
+        ]
+        repetitions = 2 if "precision" in study else 1
+        often = {"precision": {"at_least": 2, "at_most": 2}}
+        cut[name] = {"cps": loads, **(often if repetitions == 2 else {"repetitions": 1})}
+        if listed:
+            cut[name]["points"] = [[*point] for point in points]
+        arms = itertools.product(study["modes"], study["suts"], range(repetitions))
+        runs |= {(*point, *arm) for point, arm in itertools.product(points, arms)}
     (project / "cut.yaml").write_text(yaml.safe_dump({"studies": cut}))
     files = (*named, f"config/studies/{path.name}")
     jobs = planned_jobs(project, "--configfile", *files, "cut.yaml")
