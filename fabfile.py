@@ -12,6 +12,7 @@ from typing import Any
 from fabric import task
 from invoke import Collection
 
+from sipsched import tune as tuning
 from sipsched.analysis.headroom import Server
 from sipsched.analysis.headroom import headroom as predict_headroom
 from sipsched.errors import SipschedError, StableError
@@ -288,6 +289,28 @@ def headroom(_, messages, cores=None, workers=None, buffer=None):
         print(line)
 
 
+@task(
+    help={
+        "sut": "a name from suts in config/config.yaml",
+        "cores": "number of CPUs of the SPS",
+        "threads": "number of workers of the proxy",
+        "runs": "number of runs per load and comparison",
+        "settings": "a configuration file with other keys, such as the length of runs",
+    }
+)
+@one_line_errors
+def tune(_, testbed="local", sut="kamailio-udp", cores="1", threads="8", runs="3", settings=None):
+    """Derive the papers' enhanced mode from T_sip at the knee, and compare it with its neighbours within runs."""
+    numbers = {"cores": cores, "threads": threads, "runs": runs}
+    options = tuning.Options(
+        testbed,
+        sut,
+        **{name: count(name, text) for name, text in numbers.items()},
+        settings=Path(settings) if settings else None,
+    )
+    tuning.tune(options, say=lambda line: print(line, flush=True))
+
+
 @task
 @one_line_errors
 def bundle(_, to="bundle"):
@@ -301,7 +324,7 @@ def bundle(_, to="bundle"):
 
 
 ns = Collection(
-    up, down, provision, doctor, modes, check, verify, reduce, headroom, watch_proxy, bundle
+    up, down, provision, doctor, modes, check, verify, reduce, headroom, tune, watch_proxy, bundle
 )
 ns.add_collection(Collection("vm", vm_up, vm_down))
 ns.add_collection(Collection("virtual", virtual_up, virtual_down, virtual_check))

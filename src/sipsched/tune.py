@@ -1,0 +1,182 @@
+"""The command `fab tune`: it derives the papers' enhanced mode for another proxy, and compares it with its neighbours.
+
+The papers set the minimum granularity to T_sip at the load at which the proxy begins to drop messages, and the latency
+to 800 µs times the number of cores. Snakemake measures in two steps: T_sip at this load, and then the comparison of one
+setting at a time within runs.
+
+Source: Krishnamurthy and Rouskas 2015, section III-B; 2016, section III-A.
+"""
+
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sipsched.analysis import advice
+from sipsched.analysis.comparison import Place, quantities, runs_at, settings_of
+from sipsched.analysis.intervals import Interval, typical_interval
+from sipsched.analysis.run_table import counted
+from sipsched.errors import StableError
+from sipsched.pages.crossover.answer import advised
+from sipsched.pages.numbers import in_words
+from sipsched.plan.modes import DEFAULT
+from sipsched.records.summary_files import open_summary
+
+KNEE, TUNE = "tune_knee", "tune"
+"""Names of the study that measures T_sip, and of the study that compares settings."""
+KNEE_MODE = "baseline"
+STEP_NS = 50_000
+"""The papers' minimum granularities are multiples of this number."""
+LEAST_NS = 100_000
+"""Smallest minimum granularity, and smallest slice, that kernels accept."""
+LATENCY_NS = 800_000
+"""The papers' best latency per core."""
+BASELINE_WAKEUP_NS = 25_000
+KERNEL_MIGRATION_NS = 500_000
+SHARES = (0.8, 0.95)
+"""Loads of the comparison, as shares of the load at which the proxy drops 1 % of its messages."""
+
+
+@dataclass(frozen=True)
+class Derived:
+    """A mode that follows from T_sip, and the comparisons that test it.
+
+    Attributes
+    ----------
+    comparisons
+        Modes of runs: the kernel's defaults with the derived mode, and the derived mode with its neighbours.
+    """
+
+    mode: str
+    comparisons: tuple[str, ...]
+
+
+def derive(t_sip_us: float, cores: int, eevdf: bool) -> Derived:
+    """Derive a mode from T_sip in µs, as the papers do. On EEVDF, the slice replaces the minimum granularity."""
+    own_ns = max(LEAST_NS, math.ceil(1000 * t_sip_us / STEP_NS) * STEP_NS)
+    if eevdf:
+        slices = [f"{DEFAULT}+slice_ns={value}" for value in _neighbours(own_ns)]
+        mode = f"{DEFAULT}+slice_ns={own_ns}"
+        return Derived(mode, (f"{DEFAULT},{mode}", ",".join((mode, *slices))))
+    latency_ns = max(LATENCY_NS * cores, own_ns)
+
+    def enhanced(latency: int = latency_ns, granularity: int = own_ns, more: str = "") -> str:
+        return f"enhanced+latency_ns={latency}+min_granularity_ns={granularity}{more}"
+
+    mode = enhanced()
+    groups = [
+        [enhanced(granularity=value) for value in _neighbours(own_ns)],
+        [enhanced(latency=value) for value in _neighbours(latency_ns)],
+        [enhanced(more=f"+wakeup_granularity_ns={BASELINE_WAKEUP_NS}")],
+    ]
+    if cores > 1:
+        groups.append([enhanced(more=f"+migration_cost_ns={KERNEL_MIGRATION_NS}")])
+    return Derived(mode, (f"{DEFAULT},{mode}", *(",".join((mode, *group)) for group in groups)))
+
+
+def _neighbours(value_ns: int) -> list[int]:
+    """Return half and double of a value, without values that the kernel refuses."""
+    return [near for near in (value_ns // 2, 2 * value_ns) if near >= LEAST_NS]
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of `fab tune`."""
+
+    testbed: str
+    sut: str
+    cores: int
+    threads: int
+    runs: int
+    settings: Path | None = None
+
+
+def tune(options: Options, say: Callable[[str], None]) -> None:
+    """Measure T_sip at the knee, derive a mode, compare it with its neighbours, and report the setting to use.
+
+    Raises
+    ------
+    StableError
+        Snakemake could not make the measurements, or no valid run has T_sip.
+    """
+    system = {"suts": [options.sut], "cores": [options.cores], "threads": [options.threads]}
+    knee = {"modes": [KNEE_MODE], "cps": _around([1.0]), "repetitions": options.runs}
+    summary = Path("results", KNEE, options.testbed, "summary.nc")
+    _snakemake(options, {KNEE: system | knee}, summary)
+    t_sip, eevdf = _t_sip(summary, options)
+    derived = derive(t_sip.estimate, options.cores, eevdf)
+    say(f"T_sip at the knee: {in_words(t_sip, 'µs')}. The derived mode is {derived.mode}.")
+    compared = {"notebook": "notebooks/crossover.ipynb", "modes": [*derived.comparisons]}
+    study = system | compared | {"cps": _around(SHARES), "repetitions": options.runs}
+    page = Path("reports", f"{TUNE}-{options.testbed}.html")
+    _snakemake(options, {TUNE: study}, page)
+    for line in _answers(Path("results", TUNE, options.testbed, "summary.nc"), derived.mode):
+        say(line)
+    say(f"Open: {page.resolve()}")
+
+
+def _around(shares: Sequence[float]) -> dict[str, Any]:
+    return {"around_crossing_of": KNEE_MODE, "shares": [*shares]}
+
+
+def _snakemake(options: Options, studies: dict[str, Any], target: Path) -> None:
+    """Make a file with Snakemake, from a configuration that has only these studies."""
+    path = Path("results", "tune", f"{next(iter(studies))}-{options.testbed}.yaml")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    document = {
+        "only": [*studies],
+        # Windows near the knee last seconds, because the queue forgets the previous mode slowly.
+        "crossover": {"mode_s": 30},
+        "search": {"highest_cps": 25_600},
+        "studies": studies,
+    }
+    path.write_text(json.dumps(document, indent=1) + "\n")
+    files = [str(path), *([str(options.settings)] if options.settings else [])]
+    setting = ("--config", f"testbed={options.testbed}", "--", str(target))
+    command = [sys.executable, "-m", "snakemake", "--configfile", *files, *setting]
+    if subprocess.run(command, check=False).returncode:
+        raise StableError(f"tune: snakemake did not make {target}; the lines above have the reason")
+
+
+def _t_sip(path: Path, options: Options) -> tuple[Interval, bool]:
+    """Return T_sip in µs over the valid runs, and whether the kernel has EEVDF."""
+    summary = open_summary(path)
+    place = Place(options.sut, options.cores, options.threads)
+    runs = runs_at(quantities(counted(summary))["t_sip_us"], place, KNEE_MODE, None)
+    t_sip = typical_interval(runs.ravel())
+    if math.isnan(t_sip.estimate):
+        raise StableError(f"tune: no valid run of {path} has T_sip; the probe needs timestamps")
+    settings = settings_of(summary, place, KNEE_MODE)
+    return t_sip, any(each["translated"] for each in settings)
+
+
+def _answers(path: Path, mode: str) -> list[str]:
+    """Return a sentence per comparison, and a sentence with the setting to use."""
+    loads = advice.read_loads(advice.find_windows(path), Path("raw").rglob("crossing.json"))
+    found = advice.advise(loads)
+    lines = [f"Against {each.place.reference}: {advised(each)}" for each in found]
+    return [*lines, setting(found, mode)]
+
+
+def setting(found: Sequence[advice.Advice], mode: str) -> str:
+    """Name the setting to use, by the comparisons at the highest load.
+
+    The setting is a neighbour that beats the derived mode, or else the derived mode. If the derived mode is worse than
+    the kernel's default mode, the setting is the default mode.
+    """
+    highest = {
+        each.place.reference: max(each.rankings, key=lambda ranking: ranking.load.cps)
+        for each in found
+        if each.rankings
+    }
+    kernel, own = highest.get(DEFAULT), highest.get(mode)
+    if kernel and any(each.verdict is advice.ModeEffect.WORSE for each in kernel.candidates):
+        return f"The setting: {DEFAULT}. The derived mode is worse than the kernel's default mode."
+    best = own.best.mode if own and own.best else mode
+    if kernel and kernel.best:
+        return f"The setting: {best}. The derived mode is better than the kernel's default mode."
+    return f"The setting: {best}. The runs do not show that the derived mode is better than the kernel's default mode."
