@@ -20,21 +20,18 @@
  *
  * sipshard needs root, or CAP_BPF, CAP_NET_ADMIN and CAP_SYS_PTRACE, and Linux 5.17 or later.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <getopt.h>
-#include <limits.h>
-#include <netinet/in.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include "../common/program.h"
+#include "../common/sockets.h"
 #include "shard.h"
 #include "shard.skel.h"
 
@@ -55,26 +52,18 @@ static _Noreturn void usage(void)
 }
 
 /* Add the socket to the list if it belongs to the port and is new. Otherwise close the socket. */
-static void keep_socket(struct shards *shards, int socket)
+static void keep_socket(void *context, int socket)
 {
-	struct sockaddr_in address = { 0 };
-	socklen_t size = sizeof(address);
-	int type = 0, shared = 0;
-	uint64_t cookie = 0;
+	struct shards *shards = context;
+	uint64_t cookie = socket_cookie(socket);
+	int shared = 0;
+	socklen_t size = sizeof(shared);
 	bool known = false;
 
-	if (getsockname(socket, (struct sockaddr *)&address, &size) == 0 && address.sin_family == AF_INET &&
-	    ntohs(address.sin_port) == shards->port) {
-		size = sizeof(type);
-		getsockopt(socket, SOL_SOCKET, SO_TYPE, &type, &size);
-		size = sizeof(shared);
-		getsockopt(socket, SOL_SOCKET, SO_REUSEPORT, &shared, &size);
-		size = sizeof(cookie);
-		getsockopt(socket, SOL_SOCKET, SO_COOKIE, &cookie, &size);
-	}
+	getsockopt(socket, SOL_SOCKET, SO_REUSEPORT, &shared, &size);
 	for (unsigned i = 0; i < shards->n_sockets && i < SHARDS_MAX; i++)
 		known = known || shards->cookies[i] == cookie;
-	if (type != SOCK_DGRAM || !shared || known) {
+	if (!is_udp_port(socket, shards->port) || !shared || known) {
 		close(socket);
 		return;
 	}
@@ -85,36 +74,6 @@ static void keep_socket(struct shards *shards, int socket)
 		close(socket);
 	}
 	shards->n_sockets++;
-}
-
-static void search_process(struct shards *shards, pid_t pid)
-{
-	char path[64];
-	int process = (int)syscall(SYS_pidfd_open, pid, 0);
-	struct dirent *entry;
-	DIR *folder;
-
-	snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
-	folder = opendir(path);
-	while (folder && process >= 0 && (entry = readdir(folder))) {
-		char name[PATH_MAX], target[16] = "";
-		int socket;
-
-		snprintf(name, sizeof(name), "%s/%s", path, entry->d_name);
-		if (readlink(name, target, sizeof(target) - 1) < 0 || strncmp(target, "socket:", 7))
-			continue;
-		socket = (int)syscall(SYS_pidfd_getfd, process, atoi(entry->d_name), 0);
-		if (socket >= 0)
-			keep_socket(shards, socket);
-		else
-			shards->denied = errno;
-	}
-	if (!folder || process < 0)
-		shards->denied = errno;
-	if (folder)
-		closedir(folder);
-	if (process >= 0)
-		close(process);
 }
 
 static int attach(const struct shards *shards, struct shard_bpf *object)
@@ -226,8 +185,11 @@ int main(int argc, char **argv)
 	block_signals();
 	catch_signals();
 	libbpf_set_print(NULL);
-	for (int i = optind; i < argc; i++)
-		search_process(&shards, (pid_t)strtol(argv[i], NULL, 10));
+	for (int i = optind; i < argc; i++) {
+		int denied = copy_sockets((pid_t)strtol(argv[i], NULL, 10), keep_socket, &shards);
+
+		shards.denied = denied ? denied : shards.denied;
+	}
 	if (shards.n_sockets < shards.wanted && shards.denied)
 		return fail("cannot take the sockets of a process", strerror(shards.denied));
 	if (shards.n_sockets != shards.wanted) {
