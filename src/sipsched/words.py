@@ -20,6 +20,14 @@ def grouped(value: float, _: object = None) -> str:
     return f"{value:,.0f}".replace(",", "\u202f") if abs(value) >= 1 or value == 0 else f"{value:g}"
 
 
+def binary_size(size: int) -> str:
+    """Format a number of bytes in MiB or KiB if it is a multiple, and otherwise in bytes: "64 KiB", "1000 bytes"."""
+    for unit, shift in (("MiB", 20), ("KiB", 10)):
+        if size and size % (1 << shift) == 0:
+            return f"{size >> shift}\u00a0{unit}"
+    return f"{grouped(size)} bytes"
+
+
 def plural(count: int, noun: str) -> str:
     """Format a count and its noun, in the plural if necessary."""
     return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -76,7 +76,7 @@ class HostNeeds:
         host.require_programs((*own, *HOST_PROGRAMS))
         if host.spec.role == "sps":
             check_memory(host, self.proxies, self.point.cores)
-            host.require_built("scheduler", ["taskslice", "switcher"])
+            host.require_built("scheduler", ["taskslice", "buffers", "switcher"])
             if self.probe != "off":
                 host.require_built("probe", ["sipprobe"])
         (first, last), protocol = self.ports(host), self.transport.protocol

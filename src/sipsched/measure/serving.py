@@ -1,9 +1,11 @@
 """The running SUT: UAS, proxy and probe on the hosts of a testbed, and the loads that the UAC offers to them."""
 
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
@@ -29,10 +31,12 @@ from sipsched.measure.tuning import Tuned, task_prefix
 from sipsched.plan.config import Config
 from sipsched.plan.crossover import Instance
 from sipsched.plan.run import Point
+from sipsched.plan.sut import Sut
 from sipsched.records.proxy_report import ProxyReport
 from sipsched.records.record import UnfinishedRecord
 from sipsched.records.run_document import HostReport, HostReports, Settings
 from sipsched.testbed.host import Host, Process
+from sipsched.testbed.inventory import native_folder
 from sipsched.testbed.links import check_links
 from sipsched.testbed.session import Hosts
 from sipsched.validity.ledger import (
@@ -58,6 +62,15 @@ tcp) waiting=$(ss -Hnt state established "( $own or ( dport >= :$2 and dport <= 
 esac
 [ -z "$waiting" ]"""
 """Shell condition: no SIP socket has unread data. Arguments: protocol, first port, last port."""
+SET_BUFFERS = """\
+program=$1 pid_file=$2 proxy=$3
+shift 3
+exec "$program" "$@" -- $(pgrep --pgroup "$(cat "$pid_file")" "$proxy")
+"""
+"""Shell script that sets receive buffers with the program `buffers`.
+
+Arguments: the path of `buffers`, the file with the proxy's process group, the proxy's program, PORT=BYTES per socket.
+"""
 LISTENING = '[ "$(ss -Hln "--$1" "( sport >= :$2 and sport <= :$3 )" | wc -l)" -ge "$4" ]'
 Answer = TypeVar("Answer")
 
@@ -105,10 +118,15 @@ class Serving:
         self.load = config.load
         self.sut = config.sut(point.sut)
         self.proxy = find_proxy(self.sut)
+        started = instances or (Instance(point.sut, point.threads),)
         self._instances = [
-            (config.sut(instance.sut), instance.threads)
-            for instance in instances or (Instance(point.sut, point.threads),)
+            (_sut_of(instance, config.sut(instance.sut)), instance.threads) for instance in started
         ]
+        self._buffers = {
+            number: instance.receive_buffer_bytes
+            for number, instance in enumerate(started)
+            if instance.receive_buffer_bytes
+        }
         if self.point.threads > MOST_INSTANCES and (self.sut.sharded or self.sut.fronted):
             raise StableError(
                 f"SUT {self.sut.name}: the dispatcher supports at most {MOST_INSTANCES} workers, found "
@@ -454,12 +472,16 @@ class Serving:
     def settings(self) -> Settings:
         """Read the size of the SPS's receive buffer and its CPUs while the proxy serves."""
         sps = self.hosts.sps
-        sockets = sps.run(["ss", "-Hlunmp", f"sport = :{sps.spec.sip_port}"]).stdout
+        first, last = self._needs.ports(sps)
+        listed = sps.run(["ss", "-Hlunm", f"( sport >= :{first} and sport <= :{last} )"]).stdout
+        sizes = _receive_buffers(listed)
+        of_instances = [sizes.get(first + number) for number in range(len(self._instances))]
         limits = ("rmem_default", "rmem_max")
         paths = {name: f"/proc/sys/net/core/{name}" for name in limits}
         values = read_files(sps, tuple(paths.values()))
         return Settings(
-            so_rcvbuf_bytes=_receive_buffer(sockets),
+            so_rcvbuf_bytes=of_instances[0],
+            so_rcvbuf_of_instances=tuple(of_instances) if len(of_instances) > 1 else (),
             sps_cpus=self.cpus,
             **{
                 name: values[path].strip() if path in values else None
@@ -499,11 +521,37 @@ class Serving:
             environment=self._shards.environment(environment) if self._shards else environment,
         )
         self._wait_for_socket(sps, process, self._sockets)
+        self._set_buffers(process)
         if self._shards:
             self._shards.attach(process, self.proxy.program)
         if self._front:
             self._wait_for_socket(sps, self._front.start(prefix), self._sockets + 1)
         return process
+
+    def _set_buffers(self, process: Process) -> None:
+        """Set the receive buffer of each instance that overrides the size of its SUT.
+
+        Raises
+        ------
+        StableError
+            A socket is missing, or the kernel refuses a size.
+        """
+        if not self._buffers:
+            return
+        sps = self.hosts.sps
+        first, program = sps.spec.sip_port, str(native_folder(sps.base, "scheduler") / "buffers")
+        wanted = {first + number: size for number, size in self._buffers.items()}
+        argv = [f"{port}={size}" for port, size in wanted.items()]
+        done = sps.shell(
+            SET_BUFFERS, program, process.pid_file, self.proxy.program, *argv, check=False
+        )
+        granted = [tuple(map(int, line.split())) for line in done.stdout.splitlines()]
+        # SEE socket(7): the kernel doubles the size for its own bookkeeping
+        if done.exit_code or granted != [(port, 2 * size) for port, size in wanted.items()]:
+            raise StableError(
+                f"host {sps.spec}: the receive buffers {', '.join(argv)} (PORT=BYTES) cannot be set: "
+                f"{done.stderr.strip() or f'the kernel granted {done.stdout.strip()}'}"
+            )
 
     def _wait_for_socket(self, host: Host, process: Process, sockets: int = 1) -> None:
         """Wait until a server listens. If the server ends before, raise an error that quotes its log."""
@@ -530,7 +578,7 @@ class Serving:
     def _describe(self, host: Host) -> HostReport:
         if host.spec.role == "sps":
             # Without another program, the name of the record's only version is the program's.
-            suts = dict.fromkeys(sut for sut, _ in self._instances)
+            suts = {sut.name: sut for sut, _ in self._instances}.values()
             versions = {
                 sut.name if len(suts) > 1 else self.proxy.program: self.proxy.version_argv(
                     sut, host
@@ -548,9 +596,15 @@ def _no_ports(counters: Snapshots, statistics: CallStatistics, uas: Mapping[str,
     return (statistics.no_ports or 0) + at_sps + no_ports(counters["uas"]["before"], uas)
 
 
-def _receive_buffer(sockets: str) -> int | None:
-    """Return the actual SO_RCVBUF in bytes, from the field skmem in the output of ss."""
-    for field in sockets.replace("(", ",").replace(")", ",").split(","):
-        if field.startswith("rb") and field[2:].isdigit():
-            return int(field[2:])
-    return None
+def _sut_of(instance: Instance, sut: Sut) -> Sut:
+    """Return the SUT of an instance, with the receive buffer of the instance in its configuration."""
+    size = instance.receive_buffer_bytes
+    return replace(sut, receive_buffer_bytes=size) if size else sut
+
+
+def _receive_buffers(sockets: str) -> dict[int, int]:
+    """Return the effective SO_RCVBUF in bytes by port, from the output of `ss -Hlunm`."""
+    found: dict[int, int] = {}
+    for port, size in re.findall(r":(\d+)\s+\S+:\*.*?skmem:\(r\d+,rb(\d+)", sockets, re.DOTALL):
+        found.setdefault(int(port), int(size))
+    return found

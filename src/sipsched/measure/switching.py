@@ -60,6 +60,7 @@ class Playable:
     def report(self, windows: WindowsDocument) -> CrossoverReport:
         """Return the modes and windows of the run as a value for `run.json`."""
         design, log = windows.design, windows.log
+        several = len(self.instances.started) > 1
         return CrossoverReport(
             modes=tuple(state.report() for state in self.modes),
             unavailable=self.refused,
@@ -70,7 +71,8 @@ class Playable:
             windows=len(design.windows),
             failed_switches=sum(not switch.good for switch in log.windows),
             tasks=log.tasks,
-            instances=self.instances.started if len(self.instances.started) > 1 else (),
+            instances=self.instances.started if several else (),
+            instance_of_mode=self.instances.of_mode if several else (),
         )
 
 

@@ -82,10 +82,19 @@ class Crossover:
 
 @dataclass(frozen=True)
 class Instance:
-    """A started proxy of a run: its SUT and its number of workers."""
+    """A started proxy of a run.
+
+    Attributes
+    ----------
+    sut, threads
+        Name of the SUT, and number of workers.
+    receive_buffer_bytes
+        The size that SO_RCVBUF of its socket is set to; None for the size in the SUT's configuration.
+    """
 
     sut: str
     threads: int
+    receive_buffer_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -178,7 +187,7 @@ def compared(mode: str) -> tuple[str, ...]:
 
 
 def instances(modes: Sequence[Mode], sut: str, threads: int) -> Instances:
-    """Return the proxy instances of a run, one per SUT and number of workers.
+    """Return the proxy instances of a run, one per SUT, number of workers and receive buffer.
 
     Parameters
     ----------
@@ -187,7 +196,12 @@ def instances(modes: Sequence[Mode], sut: str, threads: int) -> Instances:
     sut, threads
         The run's own SUT and number of workers, which the modes' names can override.
     """
-    wanted = [Instance(mode.other.sut or sut, mode.other.threads or threads) for mode in modes]
+    wanted = [
+        Instance(
+            mode.other.sut or sut, mode.other.threads or threads, mode.other.receive_buffer_bytes
+        )
+        for mode in modes
+    ]
     started = list(dict.fromkeys(wanted))
     of_mode = tuple(map(started.index, wanted))
     if len(started) > 1:
@@ -196,7 +210,7 @@ def instances(modes: Sequence[Mode], sut: str, threads: int) -> Instances:
 
 
 def compares_instances(mode: str) -> bool:
-    """Report whether a run of this mode compares instances that differ in their SUT or their number of workers."""
+    """Report whether a run of this mode compares instances of the proxy, such as two numbers of workers."""
     return any(split_name(name)[1] != OtherInstance() for name in compared(mode))
 
 
@@ -207,7 +221,8 @@ def check_instances(mode: str, sut: Sut, suts: Mapping[str, Sut], where: str) ->
     ------
     StableError
         A SUT is not defined, or runs another program than the reference. Or a SUT does not serve UDP on one shared
-        socket. Or the reference overrides its SUT or number of workers.
+        socket. Or the reference overrides a key of its instance. Or an instance overrides its receive buffer by the
+        size that its SUT has anyway.
     """
     names = compared(mode)
     for name in names:
@@ -217,7 +232,7 @@ def check_instances(mode: str, sut: Sut, suts: Mapping[str, Sut], where: str) ->
         what = f"{where}: '{mode}'"
         if name == names[0]:
             raise StableError(
-                f"{what}: the reference has the SUT and the number of workers of the study; "
+                f"{what}: the reference has the SUT of the study, with its number of workers and its receive buffer; "
                 f"write '{'+'.join((base, *rest))}' and set suts and threads"
             )
         if other.sut is not None and other.sut not in suts:
@@ -235,6 +250,11 @@ def check_instances(mode: str, sut: Sut, suts: Mapping[str, Sut], where: str) ->
             raise StableError(
                 f"{what}: {sut.name} runs {sut.proxy}, {second.name} runs {second.proxy}; the probe finds the "
                 "workers of one program, so measure two programs in separate runs"
+            )
+        if other.receive_buffer_bytes == second.receive_buffer_bytes:
+            raise StableError(
+                f"{what}: {second.receive_buffer_bytes} bytes are the receive buffer of {second.name} anyway; "
+                "choose another size"
             )
 
 

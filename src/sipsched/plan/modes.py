@@ -13,7 +13,7 @@ from msgspec import Meta
 from sipsched.errors import StableError
 from sipsched.paths import PROJECT_ROOT
 from sipsched.plan.keys import key_types, options, place, read_file, read_value
-from sipsched.words import plural
+from sipsched.words import binary_size, plural
 
 MODES_FILE = PROJECT_ROOT / "config" / "modes.yaml"
 TRANSLATION = " (EEVDF translation)"
@@ -69,8 +69,15 @@ PAPERS = (
 """The settings of the papers, which are settings of CFS."""
 
 
-INSTANCE_KEYS = ("sut", "threads")
+INSTANCE_KEYS = ("sut", "threads", "receive_buffer_bytes")
 """Overrides in the name of a mode that need another instance of the proxy, so only a comparison can have them."""
+INSTANCE_RANGES: Mapping[str, tuple[str, int, int]] = MappingProxyType(
+    {
+        "threads": ("a number of workers", 1, 9999),
+        "receive_buffer_bytes": ("a size in bytes", 4096, 2**30),
+    }
+)
+"""Per override of an instance that is a number: its name in words, its smallest and its largest value."""
 
 
 class Numbered(StrEnum):
@@ -273,6 +280,7 @@ class OtherInstance:
 
     sut: str | None = None
     threads: int | None = None
+    receive_buffer_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -288,7 +296,7 @@ class Mode:
     look
         Number of the mode's colour on pages, and its marker. Overrides do not change colour and marker.
     other
-        The SUT and the number of workers in the name, which a comparison of instances can override.
+        The SUT, the number of workers and the receive buffer in the name, which a comparison of instances can override.
     """
 
     name: str
@@ -402,12 +410,12 @@ def find_mode(name: str, declared: Modes) -> Mode:
 
 
 def split_name(name: str) -> tuple[str, OtherInstance, list[str]]:
-    """Split a mode's name into the declared mode, the overridden SUT and number of workers, and all other overrides.
+    """Split a mode's name into the declared mode, the overridden keys of the instance, and all other overrides.
 
     Raises
     ------
     StableError
-        A SUT or a number of workers is overridden twice, or the number is not a whole number from 1.
+        A key of the instance is overridden twice, or its number is not in the range of `INSTANCE_RANGES`.
     """
     base, *parts = name.split("+")
     others: dict[str, str] = {}
@@ -420,12 +428,19 @@ def split_name(name: str) -> tuple[str, OtherInstance, list[str]]:
             raise StableError(f"mode '{name}': {key} is overridden twice")
         else:
             others[key] = text
-    threads = others.get("threads")
-    if threads is not None and not re.fullmatch(r"[1-9][0-9]{0,3}", threads):
+    numbers = {
+        key: _instance_number(name, key, others[key]) for key in INSTANCE_RANGES if key in others
+    }
+    return base, OtherInstance(others.get("sut"), **numbers), rest
+
+
+def _instance_number(name: str, key: str, text: str) -> int:
+    what, least, most = INSTANCE_RANGES[key]
+    if not re.fullmatch(r"[1-9][0-9]{0,9}", text) or not least <= int(text) <= most:
         raise StableError(
-            f"mode '{name}': threads: expected a number of workers from 1 to 9999, found '{threads}'"
+            f"mode '{name}': {key}: expected {what} from {least} to {most}, found '{text}'"
         )
-    return base, OtherInstance(others.get("sut"), int(threads) if threads else None), rest
+    return int(text)
 
 
 def value_name(setting: Setting, value: int) -> str:
@@ -459,6 +474,8 @@ def _with_instance(name: str) -> str:
     words = [other.sut] if other.sut else []
     if other.threads:
         words.append(plural(other.threads, "thread"))
+    if other.receive_buffer_bytes:
+        words.append(f"{binary_size(other.receive_buffer_bytes)} buffer")
     mode = "+".join((base, *rest))
     return ", ".join((*([] if words and mode == DEFAULT else [mode]), *words))
 

@@ -107,7 +107,8 @@ class Sut:
             ge=4096,
             le=2**30,
             description="The size to which the proxy raises SO_RCVBUF (its maxbuffer). The kernel limits it to "
-            "net.core.rmem_max and doubles it. Over TCP: the proxy's read buffer per connection (tcp_rd_buf_size).",
+            "net.core.rmem_max and doubles it. A comparison can set other sizes, without this limit. "
+            "Over TCP: the proxy's read buffer per connection (tcp_rd_buf_size).",
         ),
     ]
     program: Annotated[

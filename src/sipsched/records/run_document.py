@@ -68,12 +68,21 @@ class HostReports:
 
 @dataclass(frozen=True)
 class Settings:
-    """The sockets and the CPUs of the SPS."""
+    """The sockets and the CPUs of the SPS.
+
+    Attributes
+    ----------
+    so_rcvbuf_bytes
+        Effective SO_RCVBUF of the proxy's socket, or of the reference if the run compares instances; None if unknown.
+    so_rcvbuf_of_instances
+        Effective SO_RCVBUF of each instance by port, if the run compares instances.
+    """
 
     so_rcvbuf_bytes: int | None
     sps_cpus: tuple[int, ...]
     rmem_default: str | None = None
     rmem_max: str | None = None
+    so_rcvbuf_of_instances: tuple[int | None, ...] = ()
 
 
 @dataclass(frozen=True)

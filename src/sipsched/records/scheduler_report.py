@@ -73,6 +73,8 @@ class CrossoverReport:
     instances
         The proxy instances, in the order of their ports; empty if one proxy served in all modes. The last instance
         repeats the first one, and serves the sham windows.
+    instance_of_mode
+        Per mode of `modes`, the index of its instance; empty if one proxy served in all modes.
     """
 
     modes: tuple[SchedulerReport, ...]
@@ -85,3 +87,4 @@ class CrossoverReport:
     failed_switches: int
     tasks: int
     instances: tuple[Instance, ...] = ()
+    instance_of_mode: tuple[int, ...] = ()

@@ -162,6 +162,20 @@ def read_trace(path: Path, expected: int | None = None) -> Trace:
     return Trace(mode, records)
 
 
+def truesize_bytes(trace: Trace) -> float:
+    """Return the mean number of bytes that the kernel charges to the receive buffer per message; NaN if unknown.
+
+    The smallest charge of each kind of message is its truesize, because some messages meet an empty queue.
+    """
+    charged = trace.records[(trace.records["event"] == Event.MESSAGE) & (trace.records["rmem"] > 0)]
+    kinds, numbers = np.unique(charged["kind"], return_inverse=True)
+    if not kinds.size:
+        return np.nan
+    smallest = np.full(kinds.size, np.iinfo(np.uint32).max, np.uint32)
+    np.minimum.at(smallest, numbers, charged["rmem"])
+    return float(smallest[numbers].mean())
+
+
 def _read(path: Path, expected: int | None) -> npt.NDArray[np.uint8]:
     """Read the bytes of a trace. If their number is known, memory for them is allocated once."""
     pieces = zstd_pieces(path, "trace", f"{FRESH_TRACE} with the probe on")

@@ -15,10 +15,11 @@ from sipsched.errors import StableError
 from sipsched.files import read_zstd, whole
 from sipsched.records.computed import open_netcdf
 from sipsched.records.messages import k_rcv, nanoseconds, open_messages
-from sipsched.records.record import read_record
+from sipsched.records.record import TRACE_FILE, read_record
 from sipsched.records.reduced import REDUCED_WINDOWS_FILE, WINDOWS_FILE, identity, kept
 from sipsched.records.run_document import RunDocument
 from sipsched.records.switch_log import Samples, WindowsDocument, read_windows
+from sipsched.records.trace import read_trace, truesize_bytes
 from sipsched.records.window_time import (
     COUNTS,
     STOLEN,
@@ -149,7 +150,7 @@ def windows_from_record(messages: Path, record: Path) -> xr.Dataset:
         }
         | _aligned(recorded, arrived, placed, by_window),
         coords={"washout": washouts_s, "arm": [*design.modes, SHAM]},
-        attrs={**_attrs(document, recorded), "record": identity(record)},
+        attrs={**_attrs(document, recorded, record), "record": identity(record)},
     )
 
 
@@ -300,7 +301,7 @@ def _aligned(
     return variables
 
 
-def _attrs(document: RunDocument, recorded: WindowsDocument) -> dict[str, Any]:
+def _attrs(document: RunDocument, recorded: WindowsDocument, record: Path) -> dict[str, Any]:
     design, crossover = recorded.design, document.crossover
     return {
         "title": "windows of a crossover run, one row a window",
@@ -327,7 +328,25 @@ def _attrs(document: RunDocument, recorded: WindowsDocument) -> dict[str, Any]:
         "retransmissions": int(document.load.retransmissions),
         "tasks": recorded.log.tasks,
         "speed": json.dumps(asdict(document.speed) if document.speed else None),
+        "receive_buffers": json.dumps(_receive_buffers(document, len(design.modes))),
+        "truesize": _truesize(document, record),
     }
+
+
+def _receive_buffers(document: RunDocument, modes: int) -> list[int | None]:
+    """Return the effective SO_RCVBUF in bytes of the instance of each mode; None for an unknown size."""
+    sizes, crossover = document.settings.so_rcvbuf_of_instances, document.crossover
+    if crossover is None or not sizes:
+        return [document.settings.so_rcvbuf_bytes] * modes
+    return [sizes[number] for number in crossover.instance_of_mode]
+
+
+def _truesize(document: RunDocument, record: Path) -> float:
+    """Return the mean truesize of the run's messages in bytes; NaN without a trace over UDP."""
+    path = record / TRACE_FILE
+    if document.sut.over_tcp or not path.exists():
+        return np.nan
+    return truesize_bytes(read_trace(path))
 
 
 def write_windows(ds: xr.Dataset, path: Path) -> None:

@@ -6,7 +6,7 @@ from sipsched.errors import StableError, TransientError
 from sipsched.measure.generator import CallStatistics
 from sipsched.measure.hoststate import parse_clock_offset_s, split_sections
 from sipsched.measure.observed import CpuTime
-from sipsched.measure.serving import Serving, _receive_buffer
+from sipsched.measure.serving import Serving, _receive_buffers
 from sipsched.plan.config import load_config
 from sipsched.validity.ledger import Tally
 
@@ -30,8 +30,9 @@ def test_no_text() -> None:
 
 
 def test_effective_receive_buffer_from_ss() -> None:
-    assert _receive_buffer(SS) == 524288
-    assert _receive_buffer("") is None
+    second = SS.replace(":5060", ":5061").replace("rb524288", "rb131072")
+    assert _receive_buffers(SS + second) == {5060: 524288, 5061: 131072}
+    assert _receive_buffers("") == {}
 
 
 def test_the_smallest_offset_of_the_clocks_counts() -> None:

@@ -50,6 +50,12 @@ def test_an_impossible_comparison_is_one_clear_error(name: str, message: str) ->
         ("default,default+threads=2", "kamailio-udp-sockets", "is UDP, deployment sockets"),
         ("default,default+sut=kamailio-tcp", "kamailio-udp", "kamailio-tcp is TCP"),
         ("default,default+sut=opensips-udp", "kamailio-udp", "opensips-udp runs opensips"),
+        ("default,default+receive_buffer_bytes=65536", "kamailio-tcp", "is TCP"),
+        (
+            "default,default+receive_buffer_bytes=262144",
+            "kamailio-udp",
+            "262144 bytes are the receive buffer of kamailio-udp anyway",
+        ),
         ("default+threads=2,default", "kamailio-udp", "the reference has .*write 'default'"),
         ("default+threads=2", "kamailio-udp", "the reference has .*write 'default'"),
     ],
@@ -73,6 +79,15 @@ def test_each_combination_has_an_instance_and_the_sham_has_its_own() -> None:
     assert {found.of_window(window) for window in windows if window.sham} == {2}
     assert {found.of_window(window) for window in windows if window.mode == 3} == {1}
     assert {found.of_window(w) for w in windows if w.mode == 0 and not w.sham} == {0}
+
+
+def test_each_receive_buffer_has_an_instance() -> None:
+    names = ("default", "default+receive_buffer_bytes=65536", "batch+receive_buffer_bytes=65536")
+    modes = [find_mode(name, load_modes()) for name in names]
+    found = crossover.instances(modes, "kamailio-udp", 8)
+    own, small = Instance("kamailio-udp", 8), Instance("kamailio-udp", 8, 65536)
+    assert found.started == (own, small, own)
+    assert found.of_mode == (0, 1, 1)
 
 
 def test_modes_of_one_instance_share_it_with_the_sham() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from sipsched.errors import StableError
 from sipsched.plan.modes import (
+    INSTANCE_KEYS,
     Counts,
     OtherInstance,
     Policy,
@@ -128,6 +129,11 @@ def test_overrides_replace_and_add() -> None:
         ("default+threads=1", OtherInstance(threads=1), "1 thread"),
         ("batch+threads=2", OtherInstance(threads=2), "batch, 2 threads"),
         ("default+sut=kamailio-udp-fm", OtherInstance("kamailio-udp-fm"), "kamailio-udp-fm"),
+        (
+            "batch+receive_buffer_bytes=65536",
+            OtherInstance(receive_buffer_bytes=65536),
+            "batch, 64\u00a0KiB buffer",
+        ),
         ("fifo+priority=5+threads=16", OtherInstance(threads=16), "fifo+priority=5, 16 threads"),
     ],
 )
@@ -135,7 +141,7 @@ def test_a_mode_can_name_another_instance(name: str, other: OtherInstance, words
     mode = find_mode(name, load_modes())
     assert mode.other == other
     # the instance changes no setting of the kernel
-    assert not {"sut", "threads"} & {str(setting) for setting in mode.overrides}
+    assert not set(INSTANCE_KEYS) & {str(setting) for setting in mode.overrides}
     assert label(name, translated=False, missing=()) == words
 
 
@@ -154,6 +160,11 @@ def test_a_mode_can_name_another_instance(name: str, other: OtherInstance, words
         ("enhanced+tunable_scaling=log", "expected none, logarithmic, linear"),
         ("default+threads=0", "threads: expected a number of workers from 1 to 9999, found '0'"),
         ("default+threads=2+threads=4", "threads is overridden twice"),
+        (
+            "default+receive_buffer_bytes=4095",
+            "size in bytes from 4096 to 1073741824, found '4095'",
+        ),
+        ("default+receive_buffer_bytes=64k", "receive_buffer_bytes: expected .* found '64k'"),
         ("default+policy=deadline", "policy: expected other, fifo, rr, batch, found 'deadline'"),
         ("default+nice=-21", "nice: expected -20 to 19 .*found '-21'"),
         ("default+nice=+5", "nice: expected -20 to 19"),

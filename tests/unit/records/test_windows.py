@@ -12,8 +12,10 @@ import zstandard
 from synthetic import Run, write_comparison
 
 from sipsched.errors import StableError
+from sipsched.paths import RUN_FILE
 from sipsched.records import switch_log, window_time, windows
 from sipsched.records.messages import messages_from_record, write_messages
+from sipsched.records.run_document import read_run
 from sipsched.records.switch_log import WINDOWS_FILE, Competed, read_windows
 
 WAITS = {"default": 1.0, "batch": 2.0}
@@ -79,6 +81,21 @@ def test_the_response_is_aligned_at_the_switches(quiet: xr.Dataset) -> None:
     assert 1.5 < float(aligned.mean()) < 2.2
     assert float(quiet["since_switch"].max()) < float(quiet["length"].min())
     assert (quiet["aligned_k_rcv_error"] > 0).all()
+
+
+def test_the_windows_have_the_receive_buffer_of_each_mode(tmp_path: Path) -> None:
+    record = write_comparison(tmp_path / "raw", RUN, WAITS)
+    assert json.loads(reduced(record, tmp_path).attrs["receive_buffers"]) == [425984, 425984]
+    document = read_run(record)
+    assert document.crossover is not None
+    changed = replace(
+        document,
+        settings=replace(document.settings, so_rcvbuf_of_instances=(425984, 131072, 425984)),
+        crossover=replace(document.crossover, instance_of_mode=(0, 1)),
+    )
+    (record / RUN_FILE).write_text(changed.to_json())
+    found = reduced(record, tmp_path)
+    assert json.loads(found.attrs["receive_buffers"]) == [425984, 131072]
 
 
 def test_a_failed_switch_invalidates_only_its_window(tmp_path: Path) -> None:
