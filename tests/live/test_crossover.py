@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 from collections import Counter
 from dataclasses import replace
@@ -13,8 +14,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import LOAD, Measure, pids, run_json, start_run, wait_for
+from helpers import LOAD, Measure, build_native, pids, run_json, start_run, wait_for
 
+from sipsched.analysis.advice import read_loads
+from sipsched.analysis.buffers import buffers_at
 from sipsched.errors import StableError
 from sipsched.files import read_zstd
 from sipsched.measure.generator import CALLS_HEADER, read_calls
@@ -192,3 +195,49 @@ def test_killed_switcher_is_named_in_the_error(testbed: Testbed, tmp_path: Path)
         assert worker.wait(120) != 0
     assert "switcher left no log" in said.read_text()
     assert not pids("^[^ ]*/(switcher|sipload|sipprobe) ")
+
+
+def test_each_instance_has_its_own_receive_buffer(measure: Measure, tmp_path: Path) -> None:
+    small, large = "default+receive_buffer_bytes=65536", "default+receive_buffer_bytes=4194304"
+    record = measure(mode=f"default,{small},{large}", cps=300, threads=4)
+    run = run_json(record)
+    first, *others = run["settings"]["so_rcvbuf_of_instances"]
+    assert run["settings"]["so_rcvbuf_bytes"] == first
+    assert others == [131_072, 8_388_608, first]
+    assert run["crossover"]["instance_of_mode"] == [0, 1, 2]
+    sizes = [one["receive_buffer_bytes"] for one in run["crossover"]["instances"]]
+    assert sizes == [None, 65_536, 4_194_304, None]
+    assert "maxbuffer=65536" in (record / "proxy-1.cfg").read_text()
+    assert run["generator"]["calls_completed"] == run["generator"]["calls_created"]
+    write_messages(messages_from_record(record), tmp_path / "messages.nc")
+    found = windows.windows_from_record(tmp_path / "messages.nc", record)
+    windows.write_windows(found, tmp_path / "windows.nc")
+    assert json.loads(found.attrs["receive_buffers"]) == [first, 131_072, 8_388_608]
+    # the kernel charges a SIP message between its length and the next sizes of its allocator
+    assert 512 < found.attrs["truesize"] < 5000
+    (load,) = read_loads([tmp_path / "windows.nc"])
+    held = buffers_at(load)
+    assert [one.mode for one in held] == [small, "default", large]
+    assert held[0].messages == int(131_072 // found.attrs["truesize"])
+
+
+def test_a_buffer_that_cannot_be_set_is_one_clear_error(tmp_path: Path) -> None:
+    program = build_native("scheduler", tmp_path, "buffers") / "buffers"
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+        one.bind(("127.0.0.1", 0))
+        port, own = one.getsockname()[1], str(os.getpid())
+        argv = [program, f"{port}=65536", "--", own]
+        done = subprocess.run(argv, capture_output=True, text=True, check=True)
+        assert done.stdout == f"{port} 131072\n"
+        assert one.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) == 131_072
+    for arguments, code, message in (
+        ([f"{port}=65536", "--", own], 1, f"none of .* has a UDP socket on port {port}"),
+        ([f"{port}=65536", "--", "999999999"], 1, "cannot take the sockets of a process"),
+        ([f"{port}=65536", "--"], 2, "usage: buffers"),
+        ([f"{port}", "--", own], 2, "usage: buffers"),
+        (["65536=65536", "--", own], 2, "usage: buffers"),
+        ([f"{port}={2**31}", "--", own], 2, "usage: buffers"),
+    ):
+        done = subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
+        assert done.returncode == code
+        assert re.search(f"^buffers: .*{message}", done.stderr)

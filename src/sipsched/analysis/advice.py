@@ -133,7 +133,11 @@ class ComparedLoad:
             others = [split_name(compared_mode)[1] for compared_mode in self.modes]
             sut = f"+sut={self.place.sut}" if any(other.sut for other in others) else ""
             threads = f"+threads={self.place.threads}" if any(o.threads for o in others) else ""
-            return label(f"{mode}{sut}{threads}", translated=False, missing=())
+            buffer, size = "", self.receive_buffer_bytes(mode)
+            if size and any(other.receive_buffer_bytes for other in others):
+                # the name has the size that the proxy asks for, which the kernel doubles
+                buffer = f"+receive_buffer_bytes={size // 2}"
+            return label(f"{mode}{sut}{threads}{buffer}", translated=False, missing=())
         return plain(self._recorded_labels.get(mode, mode))
 
     @property
@@ -149,6 +153,21 @@ class ComparedLoad:
             labels = zip(modes_of(run), json.loads(run.attrs["labels"]), strict=False)
             labels_by_mode = {mode: str(label) for mode, label in labels} | labels_by_mode
         return labels_by_mode
+
+    def receive_buffer_bytes(self, mode: str) -> int | None:
+        """Return the effective SO_RCVBUF of the instance that serves in a mode; None if no run recorded the size."""
+        for run in self.runs:
+            sizes = json.loads(run.attrs.get("receive_buffers", "[]"))
+            if mode in modes_of(run) and sizes and (size := sizes[modes_of(run).index(mode)]):
+                return int(size)
+        return None
+
+    @property
+    def truesize(self) -> float:
+        """Mean number of bytes per message that the kernel charges to the receive buffer; NaN if unknown."""
+        sizes = np.array([run.attrs.get("truesize", np.nan) for run in self.runs])
+        known = sizes[np.isfinite(sizes)]
+        return float(known.mean()) if known.size else np.nan
 
     def settings(self, mode: str) -> list[dict[str, Any]]:
         """Return the settings of a mode as in `run.json`; empty for a mode that changes no setting."""

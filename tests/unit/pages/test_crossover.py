@@ -15,7 +15,16 @@ from sipsched import words
 from sipsched.analysis import advice
 from sipsched.analysis.intervals import Interval
 from sipsched.pages import numbers
-from sipsched.pages.crossover import answer, bounds, effects, evidence, setting, shares, windows
+from sipsched.pages.crossover import (
+    answer,
+    bounds,
+    buffers,
+    effects,
+    evidence,
+    setting,
+    shares,
+    windows,
+)
 from sipsched.pages.crossover.wording import AA, effect_cell, fall_words
 from sipsched.pages.numbers import in_us
 from sipsched.plan.cautions import OF_POLICIES
@@ -61,6 +70,7 @@ def everything(loads: Any, found: Any) -> str:
         answer.title("crossover", loads),
         answer.answer(found),
         answer.recommendations(found),
+        buffers.page(found),
         effects.figures(found),
         setting.advised(found),
         answer.consequences(found),
@@ -440,6 +450,7 @@ def test_no_more_modes_are_drawn_than_the_colours_distinguish() -> None:
     [
         ("fifo", ""),
         ("default+threads=1", r"^restart the proxy with 1 worker \(.*children=1;"),
+        ("default+receive_buffer_bytes=65536", r"buffer of 64.KiB \(.*: maxbuffer=65536;"),
         ("batch+sut=kamailio-udp-fm+threads=16", r"kamailio-udp-fm and with 16 workers"),
     ],
 )
@@ -447,3 +458,18 @@ def test_an_instance_is_set_by_a_restart(mode: str, way: str) -> None:
     found = setting.restarted(mode)
     assert re.search(way, found)
     assert bool(found) == bool(way)
+
+
+def test_compared_buffers_have_their_burst_and_their_wait() -> None:
+    small = "default+receive_buffer_bytes=65536"
+    sizes = {"receive_buffers": json.dumps([524_288, 131_072]), "truesize": 1280.0}
+    loads, found = of(made(f"default,{small}", {small: {"pdr": 0.1}}, spread=0.0, **sizes))
+    everything(loads, found)
+    assert "receive buffer of kamailio-udp" in answer.title("buffers", loads).text
+    sentences, table = buffers.page(found).parts
+    first = page_text.text(sentences)
+    assert "a buffer of 64\u00a0KiB" in first
+    assert "17\u00a0ms" in first
+    assert [str(row[1]) for row in table.rows] == [loads[0].label(small), loads[0].label("default")]
+    _, without = of(made("default,fifo", {"fifo": FIFO}))
+    assert not buffers.page(without).parts

@@ -73,8 +73,16 @@ def _title_of_instances(loads: Sequence[ComparedLoad]) -> Title:
     """Ask the question of a study that compares instances of the proxy."""
     suts = listed(list(dict.fromkeys(load.place.sut for load in loads)))
     names = [split_name(mode) for load in loads for mode in load.modes]
-    if all(other.threads and not other.sut and not rest for _, other, rest in names):
+    if all(
+        other.threads and not (other.sut or other.receive_buffer_bytes or rest)
+        for _, other, rest in names
+    ):
         return Title(f"How many workers should {suts} have?")
+    if all(
+        other.receive_buffer_bytes and not (other.sut or other.threads or rest)
+        for _, other, rest in names
+    ):
+        return Title(f"How large should the receive buffer of {suts} be?")
     labels = dict.fromkeys(load.label(mode) for load in loads for mode in load.modes)
     return Title(f"What do {listed(list(labels))} do to {suts}?")
 

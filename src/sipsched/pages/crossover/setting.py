@@ -9,7 +9,7 @@ from sipsched.pages.crossover.wording import place_name, provenance
 from sipsched.pages.parts import Folded, Table, Words
 from sipsched.plan.cautions import OF_FILES, OF_POLICIES, OF_SETTINGS, Caution
 from sipsched.plan.modes import Policy, Setting, split_name
-from sipsched.words import listed, plural
+from sipsched.words import binary_size, listed, plural
 
 KAMAILIO_POLICIES = {Policy.RR: 1, Policy.FIFO: 2}
 """Values of `rt_policy`, which are Kamailio's own. SEE its core cookbook, "Real-Time Parameters"."""
@@ -125,6 +125,12 @@ def restarted(mode: str) -> str:
         count = other.threads
         ways.append(
             f"with {plural(count, 'worker')} (Kamailio: children={count}; OpenSIPS: udp_workers={count})"
+        )
+    if other.receive_buffer_bytes:
+        size = other.receive_buffer_bytes
+        ways.append(
+            f"with a receive buffer of {binary_size(size)} (Kamailio and OpenSIPS: maxbuffer={size}; "
+            f"net.core.rmem_default must be at most {size} and net.core.rmem_max at least {size})"
         )
     return f"restart the proxy {' and '.join(ways)}" if ways else ""
 

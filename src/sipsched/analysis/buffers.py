@@ -1,0 +1,78 @@
+"""What a receive buffer holds at a load: the longest burst without a drop, and the wait of the slowest message.
+
+The messages of a burst arrive at once, or while no worker runs. An empty buffer holds all messages of the burst if
+their truesize fits into SO_RCVBUF. The last of these messages waits until the workers have processed all others.
+"""
+
+from dataclasses import dataclass
+
+from sipsched.analysis.advice import ComparedLoad
+from sipsched.analysis.intervals import Interval
+from sipsched.analysis.papers import MESSAGES_PER_CALL
+from sipsched.plan.modes import split_name
+
+
+@dataclass(frozen=True)
+class BufferAtLoad:
+    """A receive buffer at one load.
+
+    Attributes
+    ----------
+    mode
+        The mode whose instance has this buffer.
+    receive_buffer_bytes
+        Effective SO_RCVBUF, which is twice the size that the proxy asks for.
+    truesize
+        Mean number of bytes that the kernel charges to the buffer per message.
+    messages
+        Number of messages that the empty buffer holds.
+    burst_ms
+        Time in which the load has this number of messages. A burst of this length loses no message.
+    wait_ms
+        CPU time of the proxy for this number of messages, divided by its cores: the wait of the burst's last message.
+    pdr, k_rcv_us, p99_us
+        Measured means over the windows: share of dropped messages, K_rcv, and the 99th percentile of K_rcv + T_sip.
+    """
+
+    mode: str
+    receive_buffer_bytes: int
+    truesize: float
+    messages: int
+    burst_ms: float
+    wait_ms: float
+    pdr: Interval
+    k_rcv_us: Interval
+    p99_us: Interval
+
+
+def buffers_at(load: ComparedLoad) -> tuple[BufferAtLoad, ...]:
+    """Return the buffers that the runs of a load compare, the smallest first; empty if they compare no buffers.
+
+    A mode is missing if its buffer, the messages' truesize or the proxy's CPU time per message is unknown.
+    """
+    if not any(split_name(mode)[1].receive_buffer_bytes for mode in load.modes):
+        return ()
+    found = [_buffer_at(load, mode) for mode in (load.place.reference, *load.modes)]
+    return tuple(sorted(filter(None, found), key=lambda each: each.receive_buffer_bytes))
+
+
+def _buffer_at(load: ComparedLoad, mode: str) -> BufferAtLoad | None:
+    size, truesize = load.receive_buffer_bytes(mode), load.truesize
+    service = load.mean(mode, "cpu_per_message").estimate
+    if size is None or not truesize > 0 or not service > 0:
+        return None
+    # The kernel accepts one message into an empty queue, whatever its size.
+    messages = max(1, int(size // truesize))
+    # ASSUME the calls in a window have the offered rate, because all windows of a block play the same calls
+    rate_per_ms = MESSAGES_PER_CALL * load.cps / 1e3
+    return BufferAtLoad(
+        mode=mode,
+        receive_buffer_bytes=size,
+        truesize=truesize,
+        messages=messages,
+        burst_ms=messages / rate_per_ms,
+        wait_ms=messages * service / load.place.cores / 1e3,
+        pdr=load.mean(mode, "pdr"),
+        k_rcv_us=load.mean(mode, "k_rcv_mean"),
+        p99_us=load.mean(mode, "total_p99"),
+    )

@@ -1,0 +1,82 @@
+"""The compared receive buffers: the burst that each holds, the wait of the slowest message, and the measured drops."""
+
+from collections.abc import Sequence
+
+from sipsched.analysis.advice import Advice, ComparedLoad
+from sipsched.analysis.buffers import BufferAtLoad, buffers_at
+from sipsched.pages.crossover.wording import by_proxy, identity, loads_name, place_name, short_load
+from sipsched.pages.numbers import in_us, told
+from sipsched.pages.parts import Cell, Part, Several, Table, Words
+from sipsched.words import binary_size, grouped, listed
+
+
+def page(found: Sequence[Advice]) -> Several:
+    """Show the buffers that the runs of each proxy compare; nothing for runs that compare no buffers."""
+    parts = [(advice, _parts(advice)) for advice in found]
+    return by_proxy([Several(each, place_name(advice.place)) for advice, each in parts if each])
+
+
+def _parts(advice: Advice) -> tuple[Part, ...]:
+    loads = [ranking.load for ranking in advice.rankings]
+    compared = [(load, each) for load in loads if (each := buffers_at(load))]
+    if not compared:
+        return ()
+    return (
+        Words(
+            tuple(
+                dict.fromkeys(_answer(load, each) for load, buffers in compared for each in buffers)
+            )
+        ),
+        _table(advice, compared),
+    )
+
+
+def _answer(load: ComparedLoad, each: BufferAtLoad) -> str:
+    """Answer the question of an operator for one buffer at one load."""
+    return (
+        f"At {loads_name([load])}, a buffer of {binary_size(each.receive_buffer_bytes // 2)} loses nothing in a burst "
+        f"of {_ms(each.burst_ms)} and lets the slowest message wait {_ms(each.wait_ms)}."
+    )
+
+
+def _table(
+    advice: Advice, compared: Sequence[tuple[ComparedLoad, Sequence[BufferAtLoad]]]
+) -> Table:
+    truesizes = dict.fromkeys(grouped(each.truesize) for _, buffers in compared for each in buffers)
+    return Table(
+        identity=identity("table-buffers", *advice.place[1:4]),
+        groups=(("", 4), ("computed", 2), ("measured", 3)),
+        places=2,
+        header=(
+            *("load", "buffer", "effective SO_RCVBUF", "messages"),
+            *("burst without a drop", "wait of the slowest message"),
+            *("PDR (%)", "K_rcv mean", "sum p99"),
+        ),
+        rows=tuple(_row(load, each) for load, buffers in compared for each in buffers),
+        none="no buffers were compared",
+        caption="The burst that each receive buffer holds, and the measured drops and times.",
+        reading="The kernel charges each message with its truesize, here "
+        f"{listed(list(truesizes))} bytes on average. The number of messages is the effective "
+        "SO_RCVBUF divided by the truesize. A burst is the messages of this time at this load, which arrive at once or "
+        "while no worker runs. The empty buffer holds the burst without a drop. The slowest message waits until the "
+        "workers have processed the whole burst, at the measured CPU time per message. The measured values are means "
+        "over the windows of each buffer. A load whose bursts are shorter than every buffer shows no difference.",
+    )
+
+
+def _row(load: ComparedLoad, each: BufferAtLoad) -> tuple[Cell, ...]:
+    return (
+        short_load(load),
+        load.label(each.mode),
+        binary_size(each.receive_buffer_bytes),
+        grouped(each.messages),
+        _ms(each.burst_ms),
+        _ms(each.wait_ms),
+        told(each.pdr.map(lambda share: 100 * share), "%"),
+        told(each.k_rcv_us, "µs"),
+        told(each.p99_us, "µs"),
+    )
+
+
+def _ms(value_ms: float) -> str:
+    return in_us(1000 * value_ms)

@@ -1,0 +1,72 @@
+"""Tests of the receive buffers at a load: bursts without drops, and the wait of the slowest message."""
+
+import json
+
+import pytest
+import synthetic
+import xarray as xr
+from synthetic import Run
+
+from sipsched.analysis import advice
+from sipsched.analysis.buffers import buffers_at
+
+SMALL = "default+receive_buffer_bytes=65536"
+LARGE = "default+receive_buffer_bytes=4194304"
+SIZES = [524_288, 131_072, 8_388_608]
+
+
+def load_of(
+    sizes: list[int | None], truesize: float = 1280.0, cores: int = 1
+) -> advice.ComparedLoad:
+    run = Run(mode=f"default,{SMALL},{LARGE}", cps=1000, cores=cores)
+    windows: xr.Dataset = synthetic.windows(
+        run,
+        {"default": {}, SMALL: {"pdr": 0.1}, LARGE: {"total_p99": 1.0}},
+        spread=0.0,
+        receive_buffers=json.dumps(sizes),
+        truesize=truesize,
+    )
+    (load,) = advice.loads_of([windows])
+    return load
+
+
+def test_a_buffer_holds_the_messages_of_a_burst() -> None:
+    small, own, large = buffers_at(load_of([*SIZES]))
+    assert (small.mode, own.mode, large.mode) == (SMALL, "default", LARGE)
+    # 131072 / 1280 = 102.4 messages, 6 messages per call at 1000 cps, and 70 us of CPU time per message
+    assert small.messages == 102
+    assert small.burst_ms == pytest.approx(17.0)
+    assert small.wait_ms == pytest.approx(7.14)
+    assert large.messages == 6553
+    assert large.wait_ms == pytest.approx(64 * small.wait_ms, rel=0.01)
+    assert small.pdr.estimate == pytest.approx(0.1)
+    assert own.pdr.estimate == 0
+    assert large.p99_us.estimate == pytest.approx(2.718 * own.p99_us.estimate, rel=0.01)
+
+
+def test_two_cores_halve_the_wait() -> None:
+    one, two = (buffers_at(load_of([*SIZES], cores=cores))[0] for cores in (1, 2))
+    assert two.wait_ms == pytest.approx(one.wait_ms / 2)
+    assert two.burst_ms == one.burst_ms
+
+
+def test_unknown_sizes_have_no_numbers() -> None:
+    assert [each.mode for each in buffers_at(load_of([524_288, None, 8_388_608]))] == [
+        "default",
+        LARGE,
+    ]
+    assert buffers_at(load_of([*SIZES], truesize=float("nan"))) == ()
+    assert buffers_at(load_of([])) == ()
+
+
+def test_modes_without_buffers_are_no_comparison_of_buffers() -> None:
+    run = Run(mode="default,batch", cps=1000)
+    windows = synthetic.windows(
+        run, {"default": {}, "batch": {}}, receive_buffers="[524288, 524288]"
+    )
+    (load,) = advice.loads_of([windows])
+    assert buffers_at(load) == ()
+
+
+def test_the_reference_is_named_by_its_buffer() -> None:
+    assert load_of([*SIZES]).label("default") == "256\u00a0KiB buffer"
