@@ -89,9 +89,10 @@ def test_each_window_reaches_its_instance(measure: Measure, tmp_path: Path) -> N
     mode = "default,batch,default+threads=2,default+sut=kamailio-udp-fm"
     record = measure(mode=mode, cps=300, threads=4)
     run = run_json(record)
-    four = {"sut": "kamailio-udp", "threads": 4}
-    two = {"sut": "kamailio-udp", "threads": 2}
-    other = {"sut": "kamailio-udp-fm", "threads": 4}
+    same = {"cores": 1, "receive_buffer_bytes": None}
+    four = {"sut": "kamailio-udp", "threads": 4, **same}
+    two = {"sut": "kamailio-udp", "threads": 2, **same}
+    other = {"sut": "kamailio-udp-fm", "threads": 4, **same}
     assert run["crossover"]["instances"] == [four, two, other, four]
     labels = [found["label"] for found in run["crossover"]["modes"]]
     assert labels == ["default", "batch", "2 threads", "kamailio-udp-fm"]
@@ -219,6 +220,30 @@ def test_each_instance_has_its_own_receive_buffer(measure: Measure, tmp_path: Pa
     held = buffers_at(load)
     assert [one.mode for one in held] == [small, "default", large]
     assert held[0].messages == int(131_072 // found.attrs["truesize"])
+
+
+def test_each_instance_runs_on_its_number_of_cores(testbed: Testbed, tmp_path: Path) -> None:
+    if len(testbed.sps.cpus) < 2:
+        pytest.skip("the SPS has one CPU")
+    first, second = testbed.sps.cpus[:2]
+    with start_run(tmp_path / "raw", mode="default,default+cores=2", cps=100) as worker:
+        wait_for(lambda: bool(pids(LOAD)), 60)
+        for number, cpus in enumerate(({first}, {first, second}, {first})):
+            proxies = pids(f"^[^ ]*kamailio .*/instance-{number}/proxy.cfg")
+            assert proxies
+            assert all(os.sched_getaffinity(proxy) == cpus for proxy in proxies)
+        assert worker.wait(240) == 0
+    (record,) = (path.parent for path in tmp_path.rglob("run.json"))
+    run = run_json(record)
+    assert [one["cores"] for one in run["crossover"]["instances"]] == [1, 2, 1]
+    assert run["settings"]["sps_cpus"] == [first, second]
+    assert run["account"]["moved"] == 0
+    # The embedded testbed receives on the first CPU of the SPS, in every mode.
+    received = run["settings"]["receive_cpus"]
+    masks = {
+        int(received[f"/sys/class/net/{link}0/queues/rx-0/rps_cpus"], 16) for link in ("uac", "uas")
+    }
+    assert masks == {1 << first}
 
 
 def test_a_buffer_that_cannot_be_set_is_one_clear_error(tmp_path: Path) -> None:

@@ -13,10 +13,9 @@ from sipsched.measure.scheduler import PLAIN, TASK_SLICE, KernelFamily, TaskAttr
 from sipsched.measure.tuning import (
     compile_modes,
     read_kernel,
-    read_layout,
     try_attributes,
 )
-from sipsched.plan.modes import Policy, find_mode, load_modes
+from sipsched.plan.modes import Counts, Policy, find_mode, load_modes
 from sipsched.testbed import local
 from sipsched.testbed.inventory import Testbed
 from sipsched.testbed.places import UNDO_FILE
@@ -76,9 +75,10 @@ def test_every_process_has_the_attributes_of_a_mode(
     measure: Measure, testbed: Testbed, mode: str, read_back: dict[str, int]
 ) -> None:
     with open_hosts(testbed) as hosts:
-        layout, kernel = read_layout(hosts.sps, hosts.sps.spec.cpus[:1]), read_kernel(hosts.sps)
         asked = find_mode(mode, load_modes())
-        (steps,) = compile_modes(hosts.sps, [asked], layout, kernel, 4).values()
+        (steps,) = compile_modes(
+            hosts.sps, [asked], read_kernel(hosts.sps), Counts(cores=1, threads=4, processors=1)
+        ).values()
     unavailable = [step.unavailable for step in steps if step.unavailable]
     if unavailable:
         pytest.skip(f"this kernel does not take {mode}: {unavailable[0]}")

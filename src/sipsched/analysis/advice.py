@@ -133,11 +133,12 @@ class ComparedLoad:
             others = [split_name(compared_mode)[1] for compared_mode in self.modes]
             sut = f"+sut={self.place.sut}" if any(other.sut for other in others) else ""
             threads = f"+threads={self.place.threads}" if any(o.threads for o in others) else ""
+            cores = f"+cores={self.place.cores}" if any(o.cores for o in others) else ""
             buffer, size = "", self.receive_buffer_bytes(mode)
             if size and any(other.receive_buffer_bytes for other in others):
                 # the name has the size that the proxy asks for, which the kernel doubles
                 buffer = f"+receive_buffer_bytes={size // 2}"
-            return label(f"{mode}{sut}{threads}{buffer}", translated=False, missing=())
+            return label(f"{mode}{sut}{threads}{cores}{buffer}", translated=False, missing=())
         return plain(self._recorded_labels.get(mode, mode))
 
     @property

@@ -57,6 +57,7 @@ def buffers_at(load: ComparedLoad) -> tuple[BufferAtLoad, ...]:
 
 
 def _buffer_at(load: ComparedLoad, mode: str) -> BufferAtLoad | None:
+    other = split_name(mode)[1]
     size, truesize = load.receive_buffer_bytes(mode), load.truesize
     service = load.mean(mode, "cpu_per_message").estimate
     if size is None or not truesize > 0 or not service > 0:
@@ -71,7 +72,7 @@ def _buffer_at(load: ComparedLoad, mode: str) -> BufferAtLoad | None:
         truesize=truesize,
         messages=messages,
         burst_ms=messages / rate_per_ms,
-        wait_ms=messages * service / load.place.cores / 1e3,
+        wait_ms=messages * service / (other.cores or load.place.cores) / 1e3,
         pdr=load.mean(mode, "pdr"),
         k_rcv_us=load.mean(mode, "k_rcv_mean"),
         p99_us=load.mean(mode, "total_p99"),

@@ -100,7 +100,7 @@ class _Acquisition:
         self.run, self.config, self.testbed, self.record = run, config, testbed, record
         declared = load_modes()
         self.modes = [find_mode(name, declared) for name in compared(run.mode)]
-        self.instances = instances(self.modes, run.sut, run.threads)
+        self.instances = instances(self.modes, run.sut, run.threads, run.cores)
         self.recording_off = any(mode.overrides.get(Setting.RECORDING) == 0 for mode in self.modes)
         self.arrivals = arrivals
         self.timeline: dict[str, float] = {}
@@ -192,7 +192,7 @@ class _Acquisition:
         """Return the modes between which the SPS can switch during the run, or None for a run of one mode."""
         if len(self.modes) == 1:
             return None
-        here = compiled_here(sps, state, self.modes, self.run.threads)
+        here = compiled_here(sps, state, self.modes, self.run.cores, self.run.threads)
         return playable(self.run.mode, here, self.instances)
 
     def _switcher(self, serving: Serving, modes: Playable, warm_up: WarmUp) -> Switcher:

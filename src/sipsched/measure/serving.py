@@ -26,6 +26,8 @@ from sipsched.measure.observed import CpuTime, Observed, WarmUp
 from sipsched.measure.probe import Probe
 from sipsched.measure.probing import Probing
 from sipsched.measure.proxy import find_proxy, in_root, shortened_log, together
+from sipsched.measure.quiet import RECEIVE_QUEUES
+from sipsched.measure.restoring import read_settings
 from sipsched.measure.shards import Shards
 from sipsched.measure.tuning import Tuned, task_prefix
 from sipsched.plan.config import Config
@@ -118,10 +120,11 @@ class Serving:
         self.load = config.load
         self.sut = config.sut(point.sut)
         self.proxy = find_proxy(self.sut)
-        started = instances or (Instance(point.sut, point.threads),)
+        started = instances or (Instance(point.sut, point.threads, point.cores),)
         self._instances = [
             (_sut_of(instance, config.sut(instance.sut)), instance.threads) for instance in started
         ]
+        self._cores = [instance.cores or point.cores for instance in started]
         self._buffers = {
             number: instance.receive_buffer_bytes
             for number, instance in enumerate(started)
@@ -164,8 +167,8 @@ class Serving:
 
     @property
     def cpus(self) -> tuple[int, ...]:
-        """CPUs of the SPS on which the proxy may run."""
-        return self.hosts.sps.spec.cpus[: self.point.cores]
+        """CPUs of the SPS on which the proxy may run. If a run compares numbers of cores: the CPUs of all instances."""
+        return self.hosts.sps.spec.cpus[: max(self._cores)]
 
     @property
     def processes(self) -> tuple[Process, ...]:
@@ -246,7 +249,9 @@ class Serving:
         sps.put_text(text, folder / "proxy.cfg")
         self._record.write(f"proxy-{number}.cfg" if number else "proxy.cfg", text)
         command = self.proxy.command(sut, folder / "proxy.cfg", folder, threads, sps.spec)
-        return [*in_root(sut, sps), *command]
+        cpus = ",".join(map(str, self.cpus[: self._cores[number]]))
+        pinned = ["taskset", "--cpu-list", cpus] if self._cores[number] < len(self.cpus) else []
+        return [*pinned, *in_root(sut, sps), *command]
 
     def warm_up(self, cps: int, seed: int) -> WarmUp:
         """Offer at least one call without measuring, and check that calls complete.
@@ -278,7 +283,8 @@ class Serving:
             # TCP, its counts must also exclude the warm-up.
             self._silence()
             self._start_server()
-        cores = len(self.cpus)
+        # If the instances have different numbers of cores, the queue of the fewest cores decides the washout.
+        cores = min(self._cores)
         return WarmUp(cpu_s / (calls / cps) / cores, cpu_s / (MESSAGES_A_CALL * completed) / cores)
 
     def observe(
@@ -483,6 +489,7 @@ class Serving:
             so_rcvbuf_bytes=of_instances[0],
             so_rcvbuf_of_instances=tuple(of_instances) if len(of_instances) > 1 else (),
             sps_cpus=self.cpus,
+            receive_cpus=read_settings(sps, (RECEIVE_QUEUES.format("*"),)),
             **{
                 name: values[path].strip() if path in values else None
                 for name, path in paths.items()

@@ -148,7 +148,7 @@ def read_layout(sps: Host, cpus: Sequence[int]) -> CpuLayout:
 
 
 def compile_modes(
-    sps: Host, modes: Sequence[Mode], layout: CpuLayout, kernel: KernelScheduler, threads: int
+    sps: Host, modes: Sequence[Mode], kernel: KernelScheduler, counts: Counts
 ) -> dict[str, list[Step]]:
     """Translate modes for the kernel of a host. The function first tries the task attributes on a separate process.
 
@@ -156,6 +156,8 @@ def compile_modes(
     ----------
     sps
         The host of the proxy.
+    counts
+        The run's own numbers of cores and workers, which the modes' names can override.
 
     Returns
     -------
@@ -167,13 +169,7 @@ def compile_modes(
     StableError
         A mode has no settings for this number of cores.
     """
-    counts = Counts(cores=len(layout.cpus), threads=threads, processors=layout.processors)
-    compiled = {
-        mode.name: compile_mode(
-            mode.settings(replace(counts, threads=mode.other.threads or threads)), kernel
-        )
-        for mode in modes
-    }
+    compiled = {mode.name: compile_mode(mode.settings(counts), kernel) for mode in modes}
     asked = {name: task_attributes(steps) for name, steps in compiled.items()}
     to_try = [attributes for attributes in dict.fromkeys(asked.values()) if attributes != PLAIN]
     refused = {
@@ -187,9 +183,12 @@ def compile_modes(
     }
 
 
-def compiled_here(sps: Host, state: Tuned, modes: Sequence[Mode], threads: int) -> list[Tuned]:
+def compiled_here(
+    sps: Host, state: Tuned, modes: Sequence[Mode], cores: int, threads: int
+) -> list[Tuned]:
     """Translate modes for a host that a run has already configured, without applying the modes."""
-    compiled = compile_modes(sps, modes, state.layout, state.kernel, threads)
+    counts = Counts(cores, threads, state.layout.processors)
+    compiled = compile_modes(sps, modes, state.kernel, counts)
     return [Tuned(mode, state.layout, state.kernel, compiled[mode.name]) for mode in modes]
 
 
@@ -214,7 +213,8 @@ def tuned(
     testbed
         The testbed. Its file contains the order of the CPUs, and the settings that a run may change.
     cores
-        Number of CPUs of the proxy. They are the first CPUs in the testbed's list.
+        Number of CPUs of the proxy. They are the first CPUs in the testbed's list. If an instance of another mode has
+        more cores, the SPS has this larger number.
     others
         Other modes to which the `with` block switches. Their settings are also restored.
 
@@ -225,7 +225,7 @@ def tuned(
     """
     repaired = repair(sps)
     check_interfaces(sps, testbed.tuning)
-    cpus = sps.spec.cpus[:cores]
+    cpus = sps.spec.cpus[: max(declared.other.cores or cores for declared in (mode, *others))]
     hotplug = _hotplug(sps, testbed, cpus)
     services = service_commands(sps, testbed.tuning)
     counts = Counts(cores, threads, 1)
@@ -239,7 +239,7 @@ def tuned(
         undo = undo_script(before, [path for path, _ in hotplug], services)
         write_undo(sps, undo)
     try:
-        state = _change(sps, testbed, mode, cpus, threads, hotplug, services)
+        state = _change(sps, testbed, mode, cpus, counts, hotplug, services)
         state.repaired = repaired
         yield state
     except BaseException as error:
@@ -257,7 +257,7 @@ def _change(
     testbed: Testbed,
     mode: Mode,
     cpus: Sequence[int],
-    threads: int,
+    counts: Counts,
     hotplug: Sequence[tuple[str, str]],
     services: Sequence[HostService],
 ) -> Tuned:
@@ -267,7 +267,8 @@ def _change(
         sps.run(service.stop)
     quiet = stop_noise(sps, testbed.tuning)
     layout, kernel = read_layout(sps, cpus), read_kernel(sps)
-    steps = compile_modes(sps, [mode], layout, kernel, threads)[mode.name]
+    counts = replace(counts, processors=layout.processors)
+    steps = compile_modes(sps, [mode], kernel, counts)[mode.name]
     to_write = [(path, str(value)) for path, value in writes(steps)]
     refused += write_settings(sps, to_write)
     if refused:

@@ -88,12 +88,16 @@ class Instance:
     ----------
     sut, threads
         Name of the SUT, and number of workers.
+    cores
+        Number of CPUs on which its processes may run, the first CPUs of the SPS; None in older records, whose instances
+        all run on the cores of the run.
     receive_buffer_bytes
         The size that SO_RCVBUF of its socket is set to; None for the size in the SUT's configuration.
     """
 
     sut: str
     threads: int
+    cores: int | None = None
     receive_buffer_bytes: int | None = None
 
 
@@ -186,19 +190,22 @@ def compared(mode: str) -> tuple[str, ...]:
     return tuple(mode.split(SEPARATOR))
 
 
-def instances(modes: Sequence[Mode], sut: str, threads: int) -> Instances:
-    """Return the proxy instances of a run, one per SUT, number of workers and receive buffer.
+def instances(modes: Sequence[Mode], sut: str, threads: int, cores: int) -> Instances:
+    """Return the proxy instances of a run, one per SUT, number of workers, number of cores and receive buffer.
 
     Parameters
     ----------
     modes
         Modes of the run, with the reference first.
-    sut, threads
-        The run's own SUT and number of workers, which the modes' names can override.
+    sut, threads, cores
+        The run's own SUT, number of workers and number of cores, which the modes' names can override.
     """
     wanted = [
         Instance(
-            mode.other.sut or sut, mode.other.threads or threads, mode.other.receive_buffer_bytes
+            mode.other.sut or sut,
+            mode.other.threads or threads,
+            mode.other.cores or cores,
+            mode.other.receive_buffer_bytes,
         )
         for mode in modes
     ]
@@ -207,6 +214,17 @@ def instances(modes: Sequence[Mode], sut: str, threads: int) -> Instances:
     if len(started) > 1:
         started.append(wanted[0])
     return Instances(tuple(started), of_mode)
+
+
+def cores_of(mode: str, cores: int) -> tuple[int, ...]:
+    """Return the number of cores of each mode of a run, with the reference first.
+
+    Parameters
+    ----------
+    cores
+        The run's own number of cores, which the modes' names can override.
+    """
+    return tuple(split_name(name)[1].cores or cores for name in compared(mode))
 
 
 def compares_instances(mode: str) -> bool:
@@ -232,8 +250,8 @@ def check_instances(mode: str, sut: Sut, suts: Mapping[str, Sut], where: str) ->
         what = f"{where}: '{mode}'"
         if name == names[0]:
             raise StableError(
-                f"{what}: the reference has the SUT of the study, with its number of workers and its receive buffer; "
-                f"write '{'+'.join((base, *rest))}' and set suts and threads"
+                f"{what}: the reference has the SUT, workers, cores and receive buffer of the study; "
+                f"write '{'+'.join((base, *rest))}' and set suts, threads and cores"
             )
         if other.sut is not None and other.sut not in suts:
             raise StableError(

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
@@ -69,11 +69,12 @@ PAPERS = (
 """The settings of the papers, which are settings of CFS."""
 
 
-INSTANCE_KEYS = ("sut", "threads", "receive_buffer_bytes")
+INSTANCE_KEYS = ("sut", "threads", "cores", "receive_buffer_bytes")
 """Overrides in the name of a mode that need another instance of the proxy, so only a comparison can have them."""
 INSTANCE_RANGES: Mapping[str, tuple[str, int, int]] = MappingProxyType(
     {
         "threads": ("a number of workers", 1, 9999),
+        "cores": ("a number of CPUs", 1, 9999),
         "receive_buffer_bytes": ("a size in bytes", 4096, 2**30),
     }
 )
@@ -280,6 +281,7 @@ class OtherInstance:
 
     sut: str | None = None
     threads: int | None = None
+    cores: int | None = None
     receive_buffer_bytes: int | None = None
 
 
@@ -296,7 +298,7 @@ class Mode:
     look
         Number of the mode's colour on pages, and its marker. Overrides do not change colour and marker.
     other
-        The SUT, the number of workers and the receive buffer in the name, which a comparison of instances can override.
+        The keys of the proxy's instance that the name overrides; only a comparison can have them.
     """
 
     name: str
@@ -309,6 +311,11 @@ class Mode:
     def settings(self, counts: Counts) -> dict[Setting, int]:
         """Return the value of each setting of this mode for given numbers of cores and workers.
 
+        Parameters
+        ----------
+        counts
+            The numbers of the run. The mode's instance can override them.
+
         Returns
         -------
         dict
@@ -319,6 +326,11 @@ class Mode:
         StableError
             No variant of the mode applies to this number of cores.
         """
+        counts = replace(
+            counts,
+            cores=self.other.cores or counts.cores,
+            threads=self.other.threads or counts.threads,
+        )
         for variant in self.variants:
             if variant.fits(counts.cores):
                 values = {
@@ -474,6 +486,8 @@ def _with_instance(name: str) -> str:
     words = [other.sut] if other.sut else []
     if other.threads:
         words.append(plural(other.threads, "thread"))
+    if other.cores:
+        words.append(plural(other.cores, "core"))
     if other.receive_buffer_bytes:
         words.append(f"{binary_size(other.receive_buffer_bytes)} buffer")
     mode = "+".join((base, *rest))

@@ -74,6 +74,9 @@ class Settings:
     ----------
     so_rcvbuf_bytes
         Effective SO_RCVBUF of the proxy's socket, or of the reference if the run compares instances; None if unknown.
+    receive_cpus
+        CPUs of the receive softirqs (RPS), a hexadecimal mask per receive queue of the SPS. The mask 0 means the CPU of
+        the interrupt.
     so_rcvbuf_of_instances
         Effective SO_RCVBUF of each instance by port, if the run compares instances.
     """
@@ -82,6 +85,7 @@ class Settings:
     sps_cpus: tuple[int, ...]
     rmem_default: str | None = None
     rmem_max: str | None = None
+    receive_cpus: Mapping[str, str | None] = field(default_factory=dict)
     so_rcvbuf_of_instances: tuple[int | None, ...] = ()
 
 

@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from sipsched.errors import StableError
 from sipsched.paths import PROJECT_ROOT, TESTBEDS
+from sipsched.plan.crossover import cores_of
 from sipsched.plan.keys import read, read_named
 from sipsched.plan.run import Point, Run, TestbedLabels
 from sipsched.testbed.topology import divide, read_cores
@@ -427,14 +428,20 @@ class Testbed:
         ------
         StableError
             The SPS has too few cores. The message lists the impossible points, and the SPS's CPUs in the testbed's
-            file.
+            file. Or a run compares numbers of cores, and the testbed takes other CPUs offline.
         """
-        points = dict.fromkeys(
-            f"cores={point.cores} threads={point.threads}"
-            + (f" cps={point.cps}" if isinstance(point, Run) else "")
-            for point in asked
-            if point.cores > len(self.sps.cpus)
-        )
+        points: dict[str, None] = {}
+        for point in asked:
+            cores = cores_of(point.mode, point.cores)
+            if len(set(cores)) > 1 and self.tuning.cores_by == "hotplug":
+                raise StableError(
+                    f"testbed {self.name}: '{point.mode}' compares numbers of cores within a run, but tuning.cores_by "
+                    "is hotplug, which takes other CPUs offline for the whole run; set it to cpuset, or measure each "
+                    "number of cores in its own runs"
+                )
+            if max(cores) > len(self.sps.cpus):
+                cps = f" cps={point.cps}" if isinstance(point, Run) else ""
+                points[f"cores={max(cores)} threads={point.threads}{cps}"] = None
         if points:
             file = f"{TESTBEDS / self.name}.yaml"
             where = f"from the cores of this machine, if not named in {file}"

@@ -44,6 +44,12 @@ def test_a_buffer_holds_the_messages_of_a_burst() -> None:
     assert large.p99_us.estimate == pytest.approx(2.718 * own.p99_us.estimate, rel=0.01)
 
 
+def test_the_reference_is_named_by_its_cores() -> None:
+    run = Run(mode="default,default+cores=2", cps=1000)
+    (load,) = advice.loads_of([synthetic.windows(run, {"default": {}, "default+cores=2": {}})])
+    assert load.label("default") == "1 core"
+
+
 def test_two_cores_halve_the_wait() -> None:
     one, two = (buffers_at(load_of([*SIZES], cores=cores))[0] for cores in (1, 2))
     assert two.wait_ms == pytest.approx(one.wait_ms / 2)

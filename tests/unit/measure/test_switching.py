@@ -35,7 +35,7 @@ def here(name: str, kernel: KernelScheduler, refused: Sequence[str] = ()) -> lis
 
 
 def played(name: str, states: Sequence[Tuned]) -> Playable:
-    return playable(name, states, instances([state.mode for state in states], "kamailio-udp", 8))
+    return playable(name, states, instances([state.mode for state in states], "kamailio-udp", 8, 1))
 
 
 def test_all_modes_that_differ_are_played() -> None:
@@ -80,6 +80,6 @@ def test_modes_of_different_instances_always_differ() -> None:
     found = played(name, here(name, EEVDF))
     assert found.names == ("default", "default+threads=2", "batch+threads=2")
     assert found.same == (("default", "default+slice_ns=1400000"),)
-    eight, two = Instance("kamailio-udp", 8), Instance("kamailio-udp", 2)
+    eight, two = Instance("kamailio-udp", 8, 1), Instance("kamailio-udp", 2, 1)
     assert found.instances.started == (eight, two, eight)
     assert found.instances.of_mode == (0, 1, 1)

@@ -655,6 +655,19 @@ def test_more_cores_than_the_sps_has() -> None:
         load_testbed("local").check_cores(runs)
 
 
+def test_the_cores_of_every_instance_are_checked() -> None:
+    bed = load_testbed("local")
+    bed = replace(bed, sps=replace(bed.sps, cpus=(0, 1)))
+    run = Run("local", "kamailio-udp", "default,default+cores=2", 1, 2, 100, 1)
+    bed.check_cores([run])
+    with pytest.raises(StableError, match="ask for more: cores=3"):
+        bed.check_cores([replace(run, mode="default,default+cores=3")])
+    bed = replace(bed, tuning=replace(bed.tuning, cores_by="hotplug"))
+    bed.check_cores([replace(run, mode="default,batch")])
+    with pytest.raises(StableError, match=r"takes other CPUs offline.* set it to cpuset"):
+        bed.check_cores([run])
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

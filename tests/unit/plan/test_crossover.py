@@ -71,8 +71,8 @@ def test_instances_that_cannot_be_compared_are_one_clear_error(
 def test_each_combination_has_an_instance_and_the_sham_has_its_own() -> None:
     names = ("default", "batch", "default+threads=2", "batch+threads=2", "default+threads=8")
     modes = [find_mode(name, load_modes()) for name in names]
-    found = crossover.instances(modes, "kamailio-udp", 8)
-    eight, two = Instance("kamailio-udp", 8), Instance("kamailio-udp", 2)
+    found = crossover.instances(modes, "kamailio-udp", 8, 1)
+    eight, two = Instance("kamailio-udp", 8, 1), Instance("kamailio-udp", 2, 1)
     assert found.started == (eight, two, eight)
     assert found.of_mode == (0, 0, 1, 1, 0)
     windows = draw(names, 60, 0.5, 0.05, 1).windows
@@ -84,16 +84,31 @@ def test_each_combination_has_an_instance_and_the_sham_has_its_own() -> None:
 def test_each_receive_buffer_has_an_instance() -> None:
     names = ("default", "default+receive_buffer_bytes=65536", "batch+receive_buffer_bytes=65536")
     modes = [find_mode(name, load_modes()) for name in names]
-    found = crossover.instances(modes, "kamailio-udp", 8)
-    own, small = Instance("kamailio-udp", 8), Instance("kamailio-udp", 8, 65536)
+    found = crossover.instances(modes, "kamailio-udp", 8, 1)
+    own, small = Instance("kamailio-udp", 8, 1), Instance("kamailio-udp", 8, 1, 65536)
     assert found.started == (own, small, own)
     assert found.of_mode == (0, 1, 1)
 
 
+def test_each_number_of_cores_has_an_instance() -> None:
+    names = ("default", "default+cores=2", "default+cores=1", "default+cores=4+threads=2")
+    modes = [find_mode(name, load_modes()) for name in names]
+    found = crossover.instances(modes, "kamailio-udp", 8, 1)
+    one = Instance("kamailio-udp", 8, 1)
+    assert found.started == (
+        one,
+        Instance("kamailio-udp", 8, 2),
+        Instance("kamailio-udp", 2, 4),
+        one,
+    )
+    assert found.of_mode == (0, 1, 0, 2)
+    assert crossover.cores_of(",".join(names), 1) == (1, 2, 1, 4)
+
+
 def test_modes_of_one_instance_share_it_with_the_sham() -> None:
     modes = [find_mode(name, load_modes()) for name in MODES]
-    found = crossover.instances(modes, "kamailio-udp", 8)
-    assert found.started == (Instance("kamailio-udp", 8),)
+    found = crossover.instances(modes, "kamailio-udp", 8, 1)
+    assert found.started == (Instance("kamailio-udp", 8, 1),)
     assert {found.of_window(w) for w in draw(MODES, 60, 0.5, 0.05, 1).windows} == {0}
 
 

@@ -114,6 +114,10 @@ def test_between_two_listed_counts_the_value_of_the_smaller_count_is_used() -> N
     assert at("enhanced", 3, 8)[Setting.MIN_GRANULARITY] == 150_000
 
 
+def test_the_cores_and_workers_of_an_instance_select_its_settings() -> None:
+    assert at("enhanced+cores=4+threads=6", 1, 8) == at("enhanced", 4, 6)
+
+
 def test_overrides_replace_and_add() -> None:
     found = at("enhanced+migration_cost_ns=250000+tunable_scaling=linear", 4, 6)
     assert found[Setting.MIGRATION_COST] == 250_000
@@ -129,6 +133,7 @@ def test_overrides_replace_and_add() -> None:
         ("default+threads=1", OtherInstance(threads=1), "1 thread"),
         ("batch+threads=2", OtherInstance(threads=2), "batch, 2 threads"),
         ("default+sut=kamailio-udp-fm", OtherInstance("kamailio-udp-fm"), "kamailio-udp-fm"),
+        ("default+cores=2", OtherInstance(cores=2), "2 cores"),
         (
             "batch+receive_buffer_bytes=65536",
             OtherInstance(receive_buffer_bytes=65536),
@@ -164,6 +169,7 @@ def test_a_mode_can_name_another_instance(name: str, other: OtherInstance, words
             "default+receive_buffer_bytes=4095",
             "size in bytes from 4096 to 1073741824, found '4095'",
         ),
+        ("default+cores=0", "cores: expected a number of CPUs from 1 to 9999, found '0'"),
         ("default+receive_buffer_bytes=64k", "receive_buffer_bytes: expected .* found '64k'"),
         ("default+policy=deadline", "policy: expected other, fifo, rr, batch, found 'deadline'"),
         ("default+nice=-21", "nice: expected -20 to 19 .*found '-21'"),

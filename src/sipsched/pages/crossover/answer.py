@@ -1,6 +1,8 @@
 """The answer of a page on comparisons: the recommendation, its evidence and its cost."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from types import MappingProxyType
 
 import numpy as np
 
@@ -42,6 +44,14 @@ ADVICE = "advice"
 """The study that asks an operator's question."""
 COSTS = ("k_rcv_mean", "cpu_per_message", "pdr", SQUEEZED)
 MOST_NAMED = 4
+QUESTIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "threads": "How many workers should {} have?",
+        "cores": "How many cores should {} have?",
+        "receive_buffer_bytes": "How large should the receive buffer of {} be?",
+    }
+)
+"""The question of a study whose instances differ in only one key of `OtherInstance`, with the names of the SUTs."""
 NOTHING = "No recommendation: no valid run compares modes. The command snakemake measures the missing runs."
 
 
@@ -73,16 +83,15 @@ def _title_of_instances(loads: Sequence[ComparedLoad]) -> Title:
     """Ask the question of a study that compares instances of the proxy."""
     suts = listed(list(dict.fromkeys(load.place.sut for load in loads)))
     names = [split_name(mode) for load in loads for mode in load.modes]
-    if all(
-        other.threads and not (other.sut or other.receive_buffer_bytes or rest)
-        for _, other, rest in names
-    ):
-        return Title(f"How many workers should {suts} have?")
-    if all(
-        other.receive_buffer_bytes and not (other.sut or other.threads or rest)
-        for _, other, rest in names
-    ):
-        return Title(f"How large should the receive buffer of {suts} be?")
+    differ = {
+        key.name
+        for _, other, _ in names
+        for key in fields(other)
+        if getattr(other, key.name) is not None
+    }
+    question = QUESTIONS.get(next(iter(differ), "")) if len(differ) == 1 else None
+    if question and not any(rest for _, _, rest in names):
+        return Title(question.format(suts))
     labels = dict.fromkeys(load.label(mode) for load in loads for mode in load.modes)
     return Title(f"What do {listed(list(labels))} do to {suts}?")
 

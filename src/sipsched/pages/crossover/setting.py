@@ -126,6 +126,10 @@ def restarted(mode: str) -> str:
         ways.append(
             f"with {plural(count, 'worker')} (Kamailio: children={count}; OpenSIPS: udp_workers={count})"
         )
+    if other.cores:
+        ways.append(
+            f"on {plural(other.cores, 'CPU')} (taskset --cpu-list, or CPUAffinity= in its systemd unit)"
+        )
     if other.receive_buffer_bytes:
         size = other.receive_buffer_bytes
         ways.append(
