@@ -28,7 +28,7 @@ from sipsched.analysis.intervals import NOT_MEASURED, TOO_FEW, Interval
 from sipsched.analysis.probe_cost import STILLED
 from sipsched.analysis.run_table import read_campaigns
 from sipsched.plan.crossover import compared, compares_instances
-from sipsched.plan.modes import is_translation, label, plain, split_name
+from sipsched.plan.modes import first_start, is_translation, label, plain, split_name
 from sipsched.records.crossing import SearchRecord, read_crossing
 from sipsched.records.system_capacity import SystemCapacity
 from sipsched.records.windows import SHAM, by_arm, open_windows
@@ -209,6 +209,20 @@ class ComparedLoad:
         """Return the effect of an arm (a mode or the sham) on a quantity, compared with the reference mode."""
         return effects_together({arm: self.asked(arm, quantity)}).effects[arm]
 
+    def start_effect(self, mode: str, quantity: str) -> Effect:
+        """Return the effect of a further start of a mode's instance, compared with the first start."""
+        first = first_start(mode)
+        ratio = scale_of(quantity) is Scale.RATIO
+        runs = [run for run in self.runs if {mode, first} <= set(arms_of(run))]
+        found = [adjusted(run, quantity, 0, ratio=ratio) for run in runs]
+        columns = [[arms_of(run).index(arm) for arm in (first, mode)] for run in runs]
+        asked = ArmsToCompare(
+            [each.table[:, pair] for each, pair in zip(found, columns, strict=True)],
+            *(0, 1, scale_of(quantity)),
+            [each.weights for each in found],
+        )
+        return effects_together({mode: asked}).effects[mode]
+
     def change(self, arm: str, quantity: str, tests: int) -> Change:
         """Return how much an effect changes if the washout is twice as long."""
         asked = self.asked(arm, quantity)
@@ -327,14 +341,19 @@ class Ranking:
         If several modes beat the reference, the mode that does so at most loads is recommended. Then one setting serves
         all loads.
         """
-        better = [candidate for candidate in self.candidates if candidate.beats]
+        better = [
+            each for each in self.candidates if each.beats and first_start(each.mode) == each.mode
+        ]
         return max(better, key=lambda each: self.loads_beaten[each.mode], default=None)
 
     @property
     def trades(self) -> tuple[Candidate, ...]:
         """The modes that lower the sum K_rcv + T_sip but raise another quantity, such as the drop rate."""
         return tuple(
-            candidate for candidate in self.candidates if candidate.verdict is ModeEffect.TRADE
+            candidate
+            for candidate in self.candidates
+            if candidate.verdict is ModeEffect.TRADE
+            and first_start(candidate.mode) == candidate.mode
         )
 
     @property
@@ -515,6 +534,7 @@ def _advise(
             deciding = {name: modes.effects[load.cps, mode, name] for name in DECIDING}
             others = {name: load.effect(mode, name) for name in dict.fromkeys(needed)}
             candidates.append(_candidate(mode, deciding | others, floors))
+        candidates = [_confirmed(candidate, candidates) for candidate in candidates]
         ranked = tuple(sorted(candidates, key=_rank))
         loads_beaten.update(candidate.mode for candidate in ranked if candidate.beats)
         tests = (modes.tests, shams.tests)
@@ -562,6 +582,15 @@ def _candidate(mode: str, effects: Mapping[str, Effect], floors: Mapping[str, fl
     else:
         verdict = ModeEffect.UNKNOWN
     return Candidate(mode, effects, verdict, "", tuple(costs))
+
+
+def _confirmed(candidate: Candidate, candidates: Sequence[Candidate]) -> Candidate:
+    """Return a mode that lowers the sum only if each further start of its instance also lowers the sum."""
+    lower = (ModeEffect.BETTER, ModeEffect.TRADE)
+    starts = [each for each in candidates if first_start(each.mode) == first_start(candidate.mode)]
+    if candidate.verdict not in lower or all(each.verdict in lower for each in starts):
+        return candidate
+    return replace(candidate, verdict=ModeEffect.UNSURE, decided_by="")
 
 
 def _within(interval: Interval) -> bool:

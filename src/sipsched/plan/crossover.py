@@ -15,7 +15,7 @@ from msgspec import Meta
 
 from sipsched.errors import StableError
 from sipsched.plan.keys import Share
-from sipsched.plan.modes import Mode, OtherInstance, Setting, find_mode, split_name
+from sipsched.plan.modes import Mode, OtherInstance, Setting, find_mode, first_start, split_name
 from sipsched.plan.sut import Sut
 
 SEPARATOR = ","
@@ -93,12 +93,15 @@ class Instance:
         all run on the cores of the run.
     receive_buffer_bytes
         The size that SO_RCVBUF of its socket is set to; None for the size in the SUT's configuration.
+    start
+        Number that distinguishes instances with equal settings.
     """
 
     sut: str
     threads: int
     cores: int | None = None
     receive_buffer_bytes: int | None = None
+    start: int = 1
 
 
 @dataclass(frozen=True)
@@ -206,6 +209,7 @@ def instances(modes: Sequence[Mode], sut: str, threads: int, cores: int) -> Inst
             mode.other.threads or threads,
             mode.other.cores or cores,
             mode.other.receive_buffer_bytes,
+            mode.other.start or 1,
         )
         for mode in modes
     ]
@@ -282,8 +286,8 @@ def check(names: Iterable[str], declared: Mapping[str, Any]) -> None:
     Raises
     ------
     StableError
-        A mode is not declared, an override is wrong, a list names a mode twice, or a single mode switches the
-        probe.
+        A mode is not declared, an override is wrong, a list names a mode twice, a list has a further start without
+        the first start, or a single mode switches the probe.
     """
     for name in names:
         several = compared(name)
@@ -292,6 +296,12 @@ def check(names: Iterable[str], declared: Mapping[str, Any]) -> None:
             raise StableError(
                 f"mode '{name}': {Setting.RECORDING} can only be switched in a comparison, as in "
                 f"'default,default+{Setting.RECORDING}=off'; for a run without the probe, set probe: off in its SUT"
+            )
+        lonely = next((mode for mode in several if first_start(mode) not in several), None)
+        if lonely is not None:
+            raise StableError(
+                f"comparison '{name}': '{lonely}' is a further start of '{first_start(lonely)}', which the comparison "
+                "lacks; add it"
             )
         twice = next((mode for mode in several if several.count(mode) > 1), None)
         if twice is not None:

@@ -69,13 +69,14 @@ PAPERS = (
 """The settings of the papers, which are settings of CFS."""
 
 
-INSTANCE_KEYS = ("sut", "threads", "cores", "receive_buffer_bytes")
+INSTANCE_KEYS = ("sut", "threads", "cores", "receive_buffer_bytes", "start")
 """Overrides in the name of a mode that need another instance of the proxy, so only a comparison can have them."""
 INSTANCE_RANGES: Mapping[str, tuple[str, int, int]] = MappingProxyType(
     {
         "threads": ("a number of workers", 1, 9999),
         "cores": ("a number of CPUs", 1, 9999),
         "receive_buffer_bytes": ("a size in bytes", 4096, 2**30),
+        "start": ("the number of a further start", 2, 9),
     }
 )
 """Per override of an instance that is a number: its name in words, its smallest and its largest value."""
@@ -277,12 +278,19 @@ class Counts:
 
 @dataclass(frozen=True)
 class OtherInstance:
-    """What a mode's name changes of the proxy instance that serves in this mode; None keeps the run's own value."""
+    """What a mode's name changes of the proxy instance that serves in this mode; None keeps the run's own value.
+
+    Attributes
+    ----------
+    start
+        Number of a further instance with the same settings. Its mode shows how much two starts differ.
+    """
 
     sut: str | None = None
     threads: int | None = None
     cores: int | None = None
     receive_buffer_bytes: int | None = None
+    start: int | None = None
 
 
 @dataclass(frozen=True)
@@ -455,6 +463,11 @@ def _instance_number(name: str, key: str, text: str) -> int:
     return int(text)
 
 
+def first_start(name: str) -> str:
+    """Return the name of the mode whose instance a mode starts again; the name itself without the key `start`."""
+    return "+".join(part for part in name.split("+") if not part.startswith("start="))
+
+
 def value_name(setting: Setting, value: int) -> str:
     """Return a setting's value in the form of modes.yaml."""
     names = list(NAMED.get(setting, ()))
@@ -490,6 +503,8 @@ def _with_instance(name: str) -> str:
         words.append(plural(other.cores, "core"))
     if other.receive_buffer_bytes:
         words.append(f"{binary_size(other.receive_buffer_bytes)} buffer")
+    if other.start:
+        words.append(f"start {other.start}")
     mode = "+".join((base, *rest))
     return ", ".join((*([] if words and mode == DEFAULT else [mode]), *words))
 

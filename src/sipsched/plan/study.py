@@ -241,7 +241,7 @@ class DeclaredStudy:
             min_length=1,
             description="Modes of config/modes.yaml, with overrides (enhanced+migration_cost_ns=500000). A run "
             "compares modes that are joined by commas; the first mode is the reference. A compared mode can override "
-            "the numbers of workers and cores, the receive buffer and the SUT (default,default+threads=2).",
+            "the numbers of workers and cores, the receive buffer, the SUT and the start (default,default+threads=2).",
         ),
     ]
     cores: Annotated[

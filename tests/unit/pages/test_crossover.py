@@ -81,6 +81,7 @@ def everything(loads: Any, found: Any) -> str:
         shares.figures(found),
         bounds.page(found),
         answer.reservations(found),
+        answer.starts(found),
         evidence.washouts(found),
         evidence.estimates(found),
         windows.design(loads),
@@ -450,6 +451,7 @@ def test_no_more_modes_are_drawn_than_the_colours_distinguish() -> None:
     [
         ("fifo", ""),
         ("default+threads=1", r"^restart the proxy with 1 worker \(.*children=1;"),
+        ("default+start=2", "^restart the proxy$"),
         ("default+cores=2", r"^restart the proxy on 2 CPUs"),
         ("default+receive_buffer_bytes=65536", r"buffer of 64.KiB \(.*: maxbuffer=65536;"),
         ("batch+sut=kamailio-udp-fm+threads=16", r"kamailio-udp-fm and with 16 workers"),
@@ -474,3 +476,22 @@ def test_compared_buffers_have_their_burst_and_their_wait() -> None:
     assert [str(row[1]) for row in table.rows] == [loads[0].label(small), loads[0].label("default")]
     _, without = of(made("default,fifo", {"fifo": FIFO}))
     assert not buffers.page(without).parts
+
+
+def test_a_mode_is_recommended_only_if_all_its_starts_are_better() -> None:
+    two, again = "default+threads=2", "default+threads=2+start=2"
+    lower = {"total_p99": -0.5, "total_mean": -0.2}
+    loads, found = of(made(f"default,{two},{again}", {two: lower, again: lower}))
+    everything(loads, found)
+    ((ranking,),) = (advised.rankings for advised in found)
+    assert ranking.best is not None
+    assert ranking.best.mode == two
+    assert len(answer.starts(found).lines) == len(advice.DECIDING)
+    effect = loads[0].start_effect(again, "total_p99").interval
+    assert effect.low < 0 < effect.high
+
+    loads, found = of(made(f"default,{two},{again}", {two: lower, again: {}}))
+    ((ranking,),) = (advised.rankings for advised in found)
+    assert ranking.best is None
+    effect = loads[0].start_effect(again, "total_p99").interval
+    assert effect.low == pytest.approx(0.5, abs=0.1)

@@ -35,6 +35,10 @@ def document() -> dict[str, Any]:
         ("default,fast", "mode 'fast': 'fast' is not declared"),
         ("default,baseline,default", "comparison .*'default' is named twice"),
         ("default,", "mode '': '' is not declared"),
+        (
+            "default,default+threads=2+start=2",
+            "a further start of 'default.threads=2', which .* lacks",
+        ),
     ],
 )
 def test_an_impossible_comparison_is_one_clear_error(name: str, message: str) -> None:
@@ -103,6 +107,16 @@ def test_each_number_of_cores_has_an_instance() -> None:
     )
     assert found.of_mode == (0, 1, 0, 2)
     assert crossover.cores_of(",".join(names), 1) == (1, 2, 1, 4)
+
+
+def test_each_further_start_has_an_instance() -> None:
+    names = ("default", "default+threads=2", "default+threads=2+start=2", "default+start=2")
+    modes = [find_mode(name, load_modes()) for name in names]
+    crossover.check([",".join(names)], load_modes())
+    found = crossover.instances(modes, "kamailio-udp", 8, 1)
+    eight, two = Instance("kamailio-udp", 8, 1), Instance("kamailio-udp", 2, 1)
+    assert found.started == (eight, two, replace(two, start=2), replace(eight, start=2), eight)
+    assert found.of_mode == (0, 1, 2, 3)
 
 
 def test_modes_of_one_instance_share_it_with_the_sham() -> None:

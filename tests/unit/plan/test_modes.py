@@ -134,6 +134,8 @@ def test_overrides_replace_and_add() -> None:
         ("batch+threads=2", OtherInstance(threads=2), "batch, 2 threads"),
         ("default+sut=kamailio-udp-fm", OtherInstance("kamailio-udp-fm"), "kamailio-udp-fm"),
         ("default+cores=2", OtherInstance(cores=2), "2 cores"),
+        ("default+start=2", OtherInstance(start=2), "start 2"),
+        ("default+threads=2+start=3", OtherInstance(threads=2, start=3), "2 threads, start 3"),
         (
             "batch+receive_buffer_bytes=65536",
             OtherInstance(receive_buffer_bytes=65536),
@@ -169,6 +171,7 @@ def test_a_mode_can_name_another_instance(name: str, other: OtherInstance, words
             "default+receive_buffer_bytes=4095",
             "size in bytes from 4096 to 1073741824, found '4095'",
         ),
+        ("default+start=1", "start: expected the number of a further start from 2 to 9, found '1'"),
         ("default+cores=0", "cores: expected a number of CPUs from 1 to 9999, found '0'"),
         ("default+receive_buffer_bytes=64k", "receive_buffer_bytes: expected .* found '64k'"),
         ("default+policy=deadline", "policy: expected other, fifo, rr, batch, found 'deadline'"),

@@ -35,7 +35,7 @@ from sipsched.pages.crossover.wording import (
 )
 from sipsched.pages.numbers import NO_ENTRY
 from sipsched.pages.parts import Answer, Cell, Folded, Table, Title, Words, translated
-from sipsched.plan.modes import split_name
+from sipsched.plan.modes import first_start, split_name
 from sipsched.records.window_time import COUNTS
 from sipsched.records.windows import LEFT_OUT
 from sipsched.words import listed, plural
@@ -87,7 +87,7 @@ def _title_of_instances(loads: Sequence[ComparedLoad]) -> Title:
         key.name
         for _, other, _ in names
         for key in fields(other)
-        if getattr(other, key.name) is not None
+        if key.name != "start" and getattr(other, key.name) is not None
     }
     question = QUESTIONS.get(next(iter(differ), "")) if len(differ) == 1 else None
     if question and not any(rest for _, _, rest in names):
@@ -326,6 +326,21 @@ def _costs(advice: Advice) -> Iterator[str]:
         where = f"{ranking.load.label(chosen.mode)} at {loads_name([ranking.load])}"
         text = f"Other effects of {where}: {'; '.join(beyond) or 'none beyond chance'}."
         yield f"{text} Within chance: {'; '.join(within)}." if within else text
+
+
+def starts(found: Sequence[Advice]) -> Words:
+    """Compare the starts of instances with equal settings; nothing without a further start."""
+    return Words(
+        tuple(
+            f"{loads_name([load])}: a further start of {load.label(first_start(mode))} changes {IN_WORDS[name]} by "
+            f"{effect_words(load.start_effect(mode, name), name)}."
+            for advice in found
+            for load in (ranking.load for ranking in advice.rankings)
+            for mode in load.modes
+            if first_start(mode) != mode
+            for name in DECIDING
+        )
+    )
 
 
 def reservations(found: Sequence[Advice]) -> Words:

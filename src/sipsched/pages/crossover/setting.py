@@ -136,7 +136,9 @@ def restarted(mode: str) -> str:
             f"with a receive buffer of {binary_size(size)} (Kamailio and OpenSIPS: maxbuffer={size}; "
             f"net.core.rmem_default must be at most {size} and net.core.rmem_max at least {size})"
         )
-    return f"restart the proxy {' and '.join(ways)}" if ways else ""
+    return (
+        " ".join(("restart the proxy", " and ".join(ways))).strip() if ways or other.start else ""
+    )
 
 
 def advised(found: Sequence[Advice]) -> Words:
