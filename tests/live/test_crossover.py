@@ -246,6 +246,32 @@ def test_each_instance_runs_on_its_number_of_cores(testbed: Testbed, tmp_path: P
     assert masks == {1 << first}
 
 
+@pytest.mark.parametrize("length", [600, 900])
+def test_a_buffer_holds_the_computed_number_of_messages(tmp_path: Path, length: int) -> None:
+    program = build_native("scheduler", tmp_path, "buffers") / "buffers"
+    address = ("127.0.0.1", 0)
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one,
+    ):
+        one.bind(address)
+        port = one.getsockname()[1]
+        subprocess.run([program, f"{port}=65536", "--", str(os.getpid())], check=True)
+
+        def memory(field: str) -> int:
+            argv = ["ss", "-Hlunm", f"sport = :{port}"]
+            said = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+            found = re.search(rf"[(,]{field}(\d+)[,)]", said)
+            assert found
+            return int(found[1])
+
+        sender.sendto(bytes(length), one.getsockname())
+        truesize = memory("r")
+        for _ in range(999):
+            sender.sendto(bytes(length), one.getsockname())
+        assert 1000 - memory("d") == 131_072 // truesize
+
+
 def test_a_buffer_that_cannot_be_set_is_one_clear_error(tmp_path: Path) -> None:
     program = build_native("scheduler", tmp_path, "buffers") / "buffers"
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:

@@ -1,7 +1,8 @@
-"""What a receive buffer holds at a load: the longest burst without a drop, and the wait of the slowest message.
+"""What a receive buffer holds at a load: the longest message burst without a drop, and the slowest message's wait.
 
-The messages of a burst arrive at once, or while no worker runs. An empty buffer holds all messages of the burst if
-their truesize fits into SO_RCVBUF. The last of these messages waits until the workers have processed all others.
+The messages of a message burst arrive at once, or while no worker runs. An empty buffer holds all messages of the
+burst if their truesize fits into SO_RCVBUF. The last of these messages waits until the workers have processed all
+others.
 """
 
 from dataclasses import dataclass

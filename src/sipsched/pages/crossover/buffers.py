@@ -1,4 +1,4 @@
-"""The compared receive buffers: the burst that each holds, the wait of the slowest message, and the measured drops."""
+"""The compared receive buffers: the message burst that each holds, the slowest message's wait, and the drops."""
 
 from collections.abc import Sequence
 
@@ -34,8 +34,8 @@ def _parts(advice: Advice) -> tuple[Part, ...]:
 def _answer(load: ComparedLoad, each: BufferAtLoad) -> str:
     """Answer the question of an operator for one buffer at one load."""
     return (
-        f"At {loads_name([load])}, a buffer of {binary_size(each.receive_buffer_bytes // 2)} loses nothing in a burst "
-        f"of {_ms(each.burst_ms)} and lets the slowest message wait {_ms(each.wait_ms)}."
+        f"At {loads_name([load])}, a buffer of {binary_size(each.receive_buffer_bytes // 2)} loses nothing in a "
+        f"message burst of {_ms(each.burst_ms)} and lets the slowest message wait {_ms(each.wait_ms)}."
     )
 
 
@@ -49,18 +49,19 @@ def _table(
         places=2,
         header=(
             *("load", "buffer", "effective SO_RCVBUF", "messages"),
-            *("burst without a drop", "wait of the slowest message"),
+            *("message burst without a drop", "wait of the slowest message"),
             *("PDR (%)", "K_rcv mean", "sum p99"),
         ),
         rows=tuple(_row(load, each) for load, buffers in compared for each in buffers),
         none="no buffers were compared",
-        caption="The burst that each receive buffer holds, and the measured drops and times.",
+        caption="The message burst that each receive buffer holds, and the measured drops and times.",
         reading="The kernel charges each message with its truesize, here "
-        f"{listed(list(truesizes))} bytes on average. The number of messages is the effective "
-        "SO_RCVBUF divided by the truesize. A burst is the messages of this time at this load, which arrive at once or "
-        "while no worker runs. The empty buffer holds the burst without a drop. The slowest message waits until the "
-        "workers have processed the whole burst, at the measured CPU time per message. The measured values are means "
-        "over the windows of each buffer. A load whose bursts are shorter than every buffer shows no difference.",
+        f"{listed(list(truesizes))} bytes on average. The number of messages is the effective SO_RCVBUF divided by "
+        "the truesize. A message burst is the messages of this time at this load, which arrive at once or while no "
+        "worker runs. The empty buffer holds the burst without a drop. The slowest message waits until the workers "
+        "have processed the whole burst, at the measured CPU time per message. The measured values are means over "
+        "the windows of each buffer. If all message bursts of a load fit into every buffer, the buffers do not "
+        "differ.",
     )
 
 
