@@ -255,12 +255,13 @@ def _distance(each: Contrast) -> float:
 def _sentence(each: Contrast) -> str:
     unit = _unit(each.quantity)
     return (
-        f"{_name(each)}: {TITLES[each.quantity]} predicted {_text(each.predicted)} {unit}, "
+        f"{setting_name(each)}: {TITLES[each.quantity]} predicted {_text(each.predicted)} {unit}, "
         f"measured {_text(each.measured)} {unit}."
     )
 
 
-def _name(each: Contrast) -> str:
+def setting_name(each: Contrast) -> str:
+    """Name the changed setting and the load of a prediction."""
     other, reference = each.other, each.reference
     what = other.mode if other.mode != reference.mode else f"{other.threads} threads"
     return f"{what} at {grouped(other.cps)} cps"
@@ -275,7 +276,7 @@ def contrasts(found: CheckedPredictions) -> Table:
     """List every prediction beside its measurement."""
     rows = [
         (
-            *(_place(each.other), _name(each), _reference(each), TITLES[each.quantity]),
+            *(_place(each.other), setting_name(each), _reference(each), TITLES[each.quantity]),
             *(told(each.predicted, plus="+"), told(each.measured, plus="+"), _unit(each.quantity)),
             _verdict(each),
         )

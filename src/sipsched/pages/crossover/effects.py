@@ -88,6 +88,39 @@ def _figure(advice: Advice) -> Figure:
     )
 
 
+def by_load(advice: Advice, identity: str) -> Figure:
+    """Draw the effect of each mode on the 99th percentile of K_rcv + T_sip, with the panels of all loads in a row.
+
+    Parameters
+    ----------
+    identity
+        The id of the figure, for a page with several comparisons of one system.
+    """
+    rankings = advice.rankings
+    names = [AA, *ordered_modes(advice)]
+    reach = _reach(rankings, DECIDING[0])
+
+    def draw(axis: Axes, _: int, column: int) -> None:
+        _draw_effects(axis, rankings[column], names, DECIDING[0])
+        _percent_axis(axis, *reach, apart=0.05 * len(rankings))
+
+    reference = rankings[0].load.label(advice.place.reference)
+    return Figure(
+        identity=identity,
+        draw=panels(
+            [""],
+            [short_load(ranking.load) for ranking in rankings],
+            draw,
+            "difference (%)",
+            shared=("all", "all"),
+            height_in=0.5 + 0.19 * len(names),
+        ),
+        caption=f"The effect of each mode on the 99th percentile of K_rcv + T_sip, compared with {reference}, by load.",
+        seen=tuple(_words(ranking) for ranking in rankings),
+        provenance=provenance(ranking.load for ranking in rankings),
+    )
+
+
 def ordered_modes(advice: Advice) -> list[str]:
     """Order the modes by their mean rank over the loads."""
     ranks: dict[str, list[int]] = {}
@@ -143,11 +176,30 @@ def _draw_effects(axis: Axes, ranking: Ranking, names: Sequence[str], quantity: 
     axis.spines["left"].set_visible(False)
 
 
-def _percent_axis(axis: Axes, low: float, high: float) -> None:
-    """Set an axis of log ratios with ticks in percent."""
+def spread_ticks(low: float, high: float, apart: float) -> list[int]:
+    """Choose the ticks of an axis of log ratios, in percent. The tick at 0 comes first.
+
+    Parameters
+    ----------
+    low, high
+        The ends of the axis, as logarithms of ratios.
+    apart
+        Smallest distance of two ticks, as a share of the axis.
+    """
+    chosen: dict[int, float] = {}
+    for tick in sorted(TICKS, key=lambda tick: abs(math.log1p(tick / 100))):
+        at = math.log1p(tick / 100)
+        far = all(abs(at - other) >= apart * (high - low) for other in chosen.values())
+        if far and low <= at <= high:
+            chosen[tick] = at
+    return list(chosen)
+
+
+def _percent_axis(axis: Axes, low: float, high: float, apart: float = 0.0) -> None:
+    """Set an axis of log ratios with ticks in percent. `apart` is as in `spread_ticks`."""
     margin = 0.06 * (high - low)
     axis.set_xlim(low - margin, high + margin)
-    inside = [tick for tick in TICKS if low - margin <= math.log1p(tick / 100) <= high + margin]
+    inside = spread_ticks(low - margin, high + margin, apart)
     axis.xaxis.set_major_locator(FixedLocator([math.log1p(tick / 100) for tick in inside]))
     axis.xaxis.set_major_formatter(
         FuncFormatter(
