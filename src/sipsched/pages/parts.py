@@ -309,7 +309,7 @@ class Heading(Part):
 
 @dataclass(frozen=True)
 class Definitions(Part):
-    """Questions or terms under a heading, each with a sentence."""
+    """Questions or terms under an optional heading, each with a sentence."""
 
     identity: str
     heading: str
@@ -492,6 +492,8 @@ class Page:
         Seconds after which a browser loads the page again; 0 means never.
     sources
         The runs on which the figures of the page rest.
+    article
+        Whether the page is an article. A printed article has small figures and no folded text.
     """
 
     title: str
@@ -500,6 +502,7 @@ class Page:
     code: Sequence[str] = ()
     refresh_s: float = 0
     sources: Sequence[Source] = ()
+    article: bool = False
 
     @property
     def sections(self) -> list[Section]:

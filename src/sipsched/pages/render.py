@@ -103,7 +103,8 @@ def make_page(
         raise StableError(f"{notebook}: {error}") from None
     _show_parameters(finished, {name: _shown(value) for name, value in given.items()})
     page = _page(finished.cells, shown, notebook.stem, home)
-    return replace(page, sources=sources.find_sources(given))
+    is_article = bool(finished.metadata.get("sipsched", {}).get("article"))
+    return replace(page, sources=sources.find_sources(given), article=is_article)
 
 
 def _plain(value: Any) -> Any:
