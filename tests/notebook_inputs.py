@@ -61,6 +61,7 @@ def parameters(notebook: str, folder: Path) -> Parameters:
         "capacity_model": capacity_model,
         "predicted": predicted,
         "papers_predicted": papers_predicted,
+        "paper": paper,
         "published": lambda folder: {"published": papers.FOLDER},
     }
     if notebook in writers:
@@ -100,6 +101,7 @@ WITHOUT_DATA = {
     "capacity_model": ("summaries", "predictions", "capacities"),
     "scaling": ("summaries", "crossings", "capacities"),
     "predicted": ("summaries", "predictions"),
+    "paper": ("summaries", "windows", "crossings", "capacities", "predictions", "records"),
 }
 """Notebooks whose pages exist before any measurement, with the parameters that are then empty lists."""
 
@@ -119,7 +121,7 @@ def parameters_of_nothing(notebook: str, folder: Path) -> Parameters:
         given["summary"] = written(study_summary.combine([], planned[notebook]), folder, "nothing")
     elif notebook in ("index", "testbed"):
         given["summaries"] = [written(study_summary.combine([], sweep), folder, "nothing")]
-    absent = {"testbed": "noise", "scaling": "simulated"}
+    absent = {"testbed": "noise", "scaling": "simulated", "paper": "simulated"}
     if notebook in absent:
         given[absent[notebook]] = folder / "nothing.csv"
     return given
@@ -306,3 +308,28 @@ def papers_predicted(folder: Path) -> Parameters:
     path = folder / "papers.csv"
     synthetic.predictions(0.2).to_csv(path, index=False)
     return {"predictions": [path]}
+
+
+def paper(folder: Path) -> Parameters:
+    """Write comparisons of modes and of workers, and simulations. No run compares versions of the proxy."""
+    shared = campaign(folder.parent / "campaign")
+    compared_modes: dict[str, dict[str, dict[str, float]]] = {
+        "crossover": {"baseline": {}, "enhanced": {"k_rcv_mean": 0.2, "t_sip_mean": -0.1}},
+        "advice": EFFECTS,
+        "workers": {"default": {}, "default+threads=4": {"total_p99": -0.3, "t_sip_mean": -0.3}},
+    }
+    summaries, files = [shared["load_sweep"]["summary"]], []
+    for study, effects in compared_modes.items():
+        run = Run(mode=",".join(effects), cps=1600)
+        summaries.append(synthetic.write_study(folder, [run], study=study))
+        files.append(folder / "results" / "runs" / run.path / "windows.nc")
+        write_windows(synthetic.windows(run, effects), files[-1])
+    return {
+        "summaries": summaries,
+        "windows": files,
+        "crossings": [],
+        "capacities": shared["load_sweep"]["capacities"],
+        "predictions": predicted(folder)["predictions"],
+        "records": shared["messages"]["records"],
+        "simulated": papers_predicted(folder)["predictions"][0],
+    }

@@ -63,9 +63,11 @@ def test_without_data_a_notebook_says_in_one_line_what_to_run(tmp_path):
 
 def test_every_notebook_is_a_study_a_document_or_a_page() -> None:
     rules = "".join(path.read_text() for path in Path(PROJECT_ROOT, "workflow/rules").glob("*.smk"))
-    configuration = "".join(
-        path.read_text() for path in Path(PROJECT_ROOT, "config").rglob("*.yaml")
-    )
+    files = [
+        *Path(PROJECT_ROOT, "config").rglob("*.yaml"),
+        PROJECT_ROOT / "recorded" / "config.yaml",
+    ]
+    configuration = "".join(path.read_text() for path in files)
     others = {"explore", "question", *TESTBED_PAGES}
     for path in NOTEBOOKS:
         in_rules = f"{{NOTEBOOKS}}/{path.name}" in rules

@@ -1,0 +1,265 @@
+"""The paper's answer, its findings, and the advice of the two papers on this kernel."""
+
+import math
+from collections.abc import Iterable, Iterator
+
+import pandas as pd
+
+from sipsched.analysis.advice import (
+    DECIDING,
+    Advice,
+    ComparedLoad,
+    ModeEffect,
+    Ranking,
+    is_higher,
+    is_lower,
+)
+from sipsched.analysis.papers import MODES, PAPERS, PAPERS_RUNS
+from sipsched.pages import published
+from sipsched.pages.capacities import carries, evidence
+from sipsched.pages.crossover import effects
+from sipsched.pages.crossover.answer import advised, advised_for
+from sipsched.pages.crossover.setting import in_force, what
+from sipsched.pages.crossover.wording import (
+    TITLES,
+    effect_words,
+    fall_words,
+    reference_name,
+)
+from sipsched.pages.index.tiles import system_name
+from sipsched.pages.numbers import NO_ENTRY
+from sipsched.pages.paper.material import PAPERS_MODES, SETTINGS, VERSIONS, WORKERS, Material
+from sipsched.pages.parts import Answer, Definitions, Table, Words, translated
+from sipsched.pages.predicted import MODEL
+from sipsched.pages.predicted import answer as predicted
+from sipsched.plan.modes import PAPERS as PAPERS_SETTINGS
+from sipsched.plan.modes import Counts, Setting, find_mode, load_modes, value_name
+from sipsched.words import grouped, listed, number, plural
+
+PARAGRAPH = "paragraphs"
+"""CSS class of sentences that the page shows as paragraphs."""
+NOT_MEASURED = "Not measured: no valid run of the study {} exists."
+SEVERAL_CORES = Counts(cores=4, threads=8, processors=1)
+"""The example of several cores in the table of settings."""
+
+
+def answer(material: Material) -> Answer:
+    """Say what the papers' settings are worth, and which changes are better."""
+    return Answer(f"{_worth(material)} {_replacing(material)}{origin(material)}")
+
+
+def origin(material: Material) -> str:
+    """Label the numbers of simulated runs; return an empty text for measured runs."""
+    simulated = material.campaign is not None and material.campaign.provenance
+    return " The numbers are predicted by a model, not measured." if simulated else ""
+
+
+def _worth(material: Material) -> str:
+    """Count the loads at which the papers' enhanced settings are better or worse than their baseline settings."""
+    rankings = material.rankings(PAPERS_MODES)
+    enhanced = [each for r in rankings for each in r.candidates if each.mode == MODES[1]]
+    if not enhanced:
+        return "Whether the papers' enhanced settings help on this kernel was not measured."
+    better = sum(each.verdict in (ModeEffect.BETTER, ModeEffect.TRADE) for each in enhanced)
+    worse = sum(each.verdict is ModeEffect.WORSE for each in enhanced)
+    loads = plural(len(enhanced), "measured load")
+    if not better and not worse:
+        return (
+            "On this kernel, the time per message with the papers' enhanced settings is indistinguishable from the "
+            f"time with their baseline settings at {'each of ' if enhanced[1:] else ''}{loads}."
+        )
+    return (
+        f"On this kernel, the papers' enhanced settings are better than their baseline settings at {better} of "
+        f"{loads}, and worse at {worse}."
+    )
+
+
+def _replacing(material: Material) -> str:
+    """Name the best change of each study that looks for a replacement."""
+    changes: list[str] = []
+    for study in (SETTINGS, WORKERS, VERSIONS):
+        best = [(r, r.best.mode) for r in material.rankings(study) if r.best]
+        labels = dict.fromkeys(
+            f"{_change(ranking.load, mode)} instead of {reference_name(ranking.load)}"
+            for ranking, mode in best
+        )
+        changes += labels
+    if not changes:
+        return "No measured change shortens the time of the slowest messages by more than chance."
+    return f"The time of the slowest messages is shorter with {listed(changes)}."
+
+
+def _change(load: ComparedLoad, mode: str) -> str:
+    """Name a mode, and the settings of its policy."""
+    found = in_force(load.settings(mode))
+    return f"{what(found)} (mode {mode})" if found.policy else load.label(mode)
+
+
+def at(load: ComparedLoad) -> str:
+    """Name a load: "740 cps (43 % of the capacity)"."""
+    share = "" if load.share is None else f" ({100 * load.share:.0f}\u00a0% of the capacity)"
+    return f"{grouped(load.cps)} cps{share}"
+
+
+def findings(material: Material) -> Definitions:
+    """State the results in a sentence or two each."""
+    system = material.system
+    capacity = (
+        f"{system_name(system)} {carries(system)} ({evidence(system)})."
+        if system
+        else "Not measured: no system was offered two loads."
+    )
+    moved = " ".join(_moved(material.rankings(PAPERS_MODES)))
+    return Definitions(
+        "findings",
+        "",
+        (
+            (
+                "The papers' settings",
+                " ".join(filter(None, (_found(material, PAPERS_MODES), moved))),
+            ),
+            ("Policies, nice values and slices", _found(material, SETTINGS)),
+            ("Number of workers", _found(material, WORKERS)),
+            ("Version and memory allocator", _found(material, VERSIONS)),
+            ("Capacity", capacity),
+            ("Simulation", f"{MODEL}: {predicted(material.predictions).line}"),
+        ),
+    )
+
+
+def _found(material: Material, study: str) -> str:
+    """State the recommendation of a study."""
+    found = material.advice(study)
+    if not any(advice.rankings for advice in found):
+        return NOT_MEASURED.format(study)
+    return " ".join(map(advised if len(found) == 1 else advised_for, found))
+
+
+def papers_say(material: Material) -> Words:
+    """Report the improvements that the papers print for enhanced mode."""
+    lines = ["All numbers of this paragraph are published and were not measured here."]
+    lines += [
+        f"{PAPERS[str(study)]}: in {plural(len(rows), 'comparison')} with {_cores(rows)}, enhanced mode lowers PDR by "
+        f"{_range(rows['pdr_lower_pct'])} % and the mean of K_rcv by {_range(rows['k_rcv_lower_pct'])} %. Each "
+        f"printed number is the mean of {PAPERS_RUNS} experiments, without an interval."
+        for study, rows in material.comparison.groupby("study", sort=False)
+    ]
+    lines.append(published.answer(material.points, material.checks, material.limit).line)
+    return Words((" ".join(lines),), PARAGRAPH)
+
+
+def _range(values: "pd.Series[float]") -> str:
+    return f"{number(values.min())} to {number(values.max())}"
+
+
+def _cores(rows: pd.DataFrame) -> str:
+    counts = sorted(set(rows["cores"]))
+    return f"{listed([*map(str, counts)])} core{'s' * (counts != [1])}"
+
+
+def settings(material: Material) -> Table:
+    """List the papers' settings, with their place on the measured kernel."""
+    advice = next(iter(material.advice(PAPERS_MODES)), None)
+    load = advice.rankings[0].load if advice and advice.rankings else None
+    one = Counts(1, load.place.threads if load else SEVERAL_CORES.threads, 1)
+    declared = load_modes()
+    columns = [
+        find_mode(mode, declared).settings(counts)
+        for counts in (one, SEVERAL_CORES)
+        for mode in MODES
+    ]
+    steps = {mode: load.settings(mode) if load else [] for mode in MODES}
+    rows = [
+        (
+            setting.key,
+            *(_asked(setting, values) for values in columns),
+            place_here(setting, steps) if load else "not measured",
+        )
+        for setting in PAPERS_SETTINGS
+        if any(setting in values for values in columns)
+    ]
+    return Table(
+        identity="table-papers-settings",
+        groups=(
+            ("", 1),
+            *((f"{plural(c.cores, 'core')}, {c.threads} threads", 2) for c in (one, SEVERAL_CORES)),
+            ("", 1),
+        ),
+        header=("setting (ns)", *MODES * 2, "on the measured kernel, 1 core"),
+        rows=tuple(rows),
+        none="no setting is declared",
+        caption="The papers' settings for CFS, and what the measured kernel made of them.",
+        reading="The values are from config/modes.yaml, which names their source. A setting without a number is left "
+        "as the kernel has it.",
+    )
+
+
+def _asked(setting: Setting, values: dict[Setting, int]) -> str:
+    if setting not in values:
+        return NO_ENTRY
+    text = value_name(setting, values[setting])
+    return grouped(int(text)) if text.isdecimal() else text
+
+
+def place_here(setting: Setting, steps: dict[str, list[dict[str, object]]]) -> str:
+    """Describe what the kernel made of a setting: the applied values and their place, or the reason for its absence."""
+    mine = [step for each in steps.values() for step in each if step["setting"] == setting]
+    missing = dict.fromkeys(str(step["unavailable"]) for step in mine if step["unavailable"])
+    if missing:
+        return "; ".join(missing)
+    values = dict.fromkeys(str(step["applied"]) for step in mine)
+    shown = [grouped(int(text)) if text.isdecimal() else text for text in values]
+    places = dict.fromkeys(str(step["place"]) for step in mine)
+    return f"{' and '.join(shown)}, by {listed([*places])}" if mine else NO_ENTRY
+
+
+def compared(material: Material) -> Words:
+    """Compare enhanced with baseline mode at each load, with the smallest change that would have been detected."""
+    rankings = material.rankings(PAPERS_MODES)
+    if not rankings:
+        return Words((NOT_MEASURED.format(PAPERS_MODES),), PARAGRAPH)
+    names = dict.fromkeys(name for ranking in rankings for name in ranking.load.translations)
+    lines = [*_percentiles(rankings), *_moved(rankings), *_printed(material.advice(PAPERS_MODES))]
+    return Words((" ".join(lines) + translated(tuple(names)) + origin(material),), PARAGRAPH)
+
+
+def _percentiles(rankings: Iterable[Ranking]) -> Iterator[str]:
+    """Report the change of the 99th percentile at each load, and the smallest detectable fall."""
+    for ranking in rankings:
+        for each in ranking.candidates:
+            p99, fall = each.effects[DECIDING[0]], ranking.detectable()
+            detected = (
+                ""
+                if math.isnan(fall)
+                else f" A fall by {fall_words(fall)} would have been detected in four of five cases."
+            )
+            yield (
+                f"At {at(ranking.load)}, {ranking.load.label(each.mode)} changes the 99th percentile of K_rcv + "
+                f"T_sip by {effect_words(p99, DECIDING[0])}, compared with {reference_name(ranking.load)}; n = "
+                f"{plural(sum(p99.blocks), 'block')} in {plural(p99.runs, 'run')}.{detected}"
+            )
+
+
+def _moved(rankings: Iterable[Ranking]) -> Iterator[str]:
+    """Report the loads at which the interval of the wait or of the service, taken alone, excludes 0."""
+    for ranking in rankings:
+        for each in ranking.candidates:
+            changed = {
+                name: effect
+                for name in ("k_rcv_mean", "t_sip_mean")
+                if is_lower((effect := each.effects[name]).interval) or is_higher(effect.interval)
+            }
+            if changed:
+                words = [
+                    f"the {TITLES[name]} by {effect_words(e, name)}" for name, e in changed.items()
+                ]
+                yield (
+                    f"At {at(ranking.load)}, {ranking.load.label(each.mode)} changes {listed(words)}, which is more "
+                    "than chance."
+                )
+
+
+def _printed(found: Iterable[Advice]) -> Iterator[str]:
+    for advice in found:
+        if text := effects.printed(advice):
+            yield f"Published, not measured here: {text}"

@@ -1,0 +1,190 @@
+"""The paper's method in numbers, its threats to validity, and the questions that it leaves open."""
+
+import math
+from collections.abc import Iterator
+
+from sipsched.analysis.advice import DECIDING
+from sipsched.analysis.intervals import Interval
+from sipsched.pages import tables
+from sipsched.pages.crossover import windows
+from sipsched.pages.crossover.wording import effect_words, fall_words, short_load
+from sipsched.pages.index.campaigns import counting, diagram, probing, software, when
+from sipsched.pages.paper.claims import PARAGRAPH
+from sipsched.pages.paper.material import COMPARED, PAPERS_MODES, Material
+from sipsched.pages.parts import Definitions, Figure, Heading, Several, Words, translated
+from sipsched.words import listed, number, plural
+
+NOTHING = "No run was measured."
+
+
+def heading(material: Material) -> Heading | Words:
+    """Describe the origin of the measured numbers."""
+    campaign = material.campaign
+    if campaign is None:
+        return Words((NOTHING,), PARAGRAPH)
+    return Heading(
+        campaign.fidelity,
+        f"Testbed {campaign.testbed}, kind {campaign.kind}, kernel {campaign.kernels}.",
+        f"{campaign.description.rstrip('.')}. {when(campaign)}".removeprefix(". "),
+    )
+
+
+def testbed() -> Figure:
+    """Show the testbed, and the six timestamps of a message."""
+    return diagram()
+
+
+def method(material: Material) -> Words:
+    """Describe the windows, the switches, the verdicts and the cost of the probe in numbers."""
+    campaign = material.campaign
+    if campaign is None:
+        return Words((NOTHING,), PARAGRAPH)
+    lines = [windows.design(material.loads).lines[0], *windows.machine(material.loads).lines]
+    return Words(
+        (" ".join(lines), f"{counting(campaign)} {probing(campaign, material.costs)}"), PARAGRAPH
+    )
+
+
+def threats(material: Material) -> Definitions:
+    """List the threats to validity, each with its size in this campaign."""
+    return Definitions("threats", "", tuple(_threats(material)))
+
+
+def _threats(material: Material) -> Iterator[tuple[str, str]]:
+    campaign = material.campaign
+    if campaign is not None:
+        yield (
+            "One machine",
+            f"All measurements come from one testbed. {software((campaign,)).lines[0]}",
+        )
+        yield "Other programs and other guests", tables.competitors((campaign,)).lines[0]
+        runs = campaign.counted
+        suspect = int((runs["grade"] == "suspect").sum())
+        yield (
+            "Suspect runs",
+            f"{suspect} of {plural(len(runs), 'valid run')} exceed a limit of the verdict rules by a little. These "
+            "runs count.",
+        )
+    yield "Few runs per comparison", _few(material)
+    yield "The reference differs from itself", _aa(material)
+    names = dict.fromkeys(name for load in material.loads for name in load.translations)
+    yield (
+        "Translation",
+        translated(tuple(names)).strip()
+        or "No compared mode is a translation, or no mode was compared.",
+    )
+    if campaign is not None and {"ring_time_ms", "hold_time_ms"} <= set(campaign.load):
+        yield (
+            "Short calls",
+            f"Test calls ring for {campaign.load['ring_time_ms']:g} ms and last {campaign.load['hold_time_ms']:g} ms. "
+            "Longer calls keep more transactions and timers alive.",
+        )
+    yield (
+        "Simulated numbers",
+        "The simulator is fitted to runs of the default mode on the same machine. Its numbers are predictions and "
+        "replace no measurement.",
+    )
+
+
+def _few(material: Material) -> str:
+    """Describe how many runs each comparison has, and count the intervals that the data speak against."""
+    found = [
+        each.effects[DECIDING[0]]
+        for ranking in material.rankings(*COMPARED)
+        for each in ranking.candidates
+        if each.effects[DECIDING[0]].interval.known
+    ]
+    if not found:
+        return "No comparison has an interval."
+    counts = sorted({effect.runs for effect in found})
+    runs = f"{counts[0]} to {plural(counts[-1], 'run')}" if counts[1:] else plural(counts[0], "run")
+    conditional = sum(effect.conditional for effect in found)
+    doubted = sum(bool(effect.doubts) for effect in found)
+    return (
+        f"A comparison has {runs}. {conditional} of {plural(len(found), 'interval')} of the 99th percentile describe "
+        f"only the measured runs, so another run may differ. The blocks of {doubted} scatter unevenly or depend on "
+        "each other. More runs, hours apart, would describe the machine."
+    )
+
+
+def _aa(material: Material) -> str:
+    """Report the A/A comparisons that exclude 0, and the widest A/A interval."""
+    rankings = material.rankings(*COMPARED)
+    known = [r for r in rankings if r.sham[DECIDING[0]].interval.known]
+    if not known:
+        return "No A/A comparison has an interval."
+    outside = [r for r in known if r.floors[DECIDING[0]]]
+    widest = max(known, key=lambda r: _width(r.sham[DECIDING[0]].interval))
+    return (
+        f"{len(outside)} of {plural(len(known), 'A/A interval')} of the 99th percentile exclude 0. The widest is "
+        f"{effect_words(widest.sham[DECIDING[0]], DECIDING[0])}, at {short_load(widest.load)}."
+    )
+
+
+def _width(interval: Interval) -> float:
+    return interval.high - interval.low
+
+
+def not_shown(material: Material) -> Words:
+    """List the questions that the recorded runs leave open."""
+    return Words(tuple(_open_questions(material)))
+
+
+def _open_questions(material: Material) -> Iterator[str]:
+    loads = material.loads
+    if not loads:
+        yield "Nothing is shown about modes, because no valid run compares modes."
+    else:
+        cores = sorted({load.place.cores for load in loads})
+        suts = dict.fromkeys(load.place.sut for load in loads)
+        yield (
+            f"Other systems: modes were compared with {listed([*suts])} on {_cores(cores)} only. The papers used "
+            "OpenSIPS, and the second paper used several cores."
+        )
+    falls = [
+        fall
+        for ranking in material.rankings(PAPERS_MODES)
+        if not math.isnan(fall := ranking.detectable())
+    ]
+    if falls:
+        yield (
+            f"Small effects of the papers' settings: a fall of the 99th percentile by less than "
+            f"{fall_words(min(falls))} can be missed at the best load, and by less than {fall_words(max(falls))} at "
+            "the worst load."
+        )
+    drops = [
+        rate
+        for load in loads
+        if not math.isnan(rate := 100 * load.mean(load.place.reference, "pdr").estimate)
+    ]
+    if drops:
+        yield (
+            f"Effects on drops: the papers' main number is the drop rate near the capacity. In the compared runs, the "
+            f"reference drops at most {number(max(drops))} % of its messages, so these runs say little about drops."
+        )
+    campaign = material.campaign
+    if campaign is not None and campaign.capacities:
+        modes = listed([*dict.fromkeys(each.mode for each in campaign.capacities)])
+        yield (
+            f"Other capacities: the capacity was estimated in {modes} mode only. It is open how far the better changes "
+            "raise the capacity."
+        )
+    if any(load.translations for load in loads):
+        yield (
+            "The papers' own scheduler: the compared modes are translations, so the papers' results on their kernels "
+            "are neither confirmed nor contradicted."
+        )
+    yield "Effects on other programs: no run measures what a real-time proxy does to programs on the same CPU."
+    if campaign is not None and campaign.kind == "local":
+        yield (
+            "Three machines and real network cards: the hosts of the campaign are network namespaces of one machine."
+        )
+
+
+def _cores(counts: list[int]) -> str:
+    return f"{listed([*map(str, counts)])} core{'s' * (counts != [1])}"
+
+
+def versions(material: Material) -> Several:
+    """Name the programs that made the paper, and the hashes of its data."""
+    return tables.versions(*material.files)

@@ -1,0 +1,162 @@
+"""The data of the paper: the comparisons of each study, the campaign, the published numbers and the simulations."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+import xarray as xr
+
+from sipsched.analysis import papers, papers_predicted
+from sipsched.analysis.advice import Advice, ComparedLoad, Ranking, advise, find_windows, read_loads
+from sipsched.analysis.probe_cost import ProbeCost, probe_costs
+from sipsched.analysis.run_table import Campaign, known_capacities, read_campaigns
+from sipsched.pages import messages, predicted
+from sipsched.pages.index.tiles import main_system
+from sipsched.records.summary_files import open_summary
+from sipsched.records.system_capacity import SystemCapacity
+
+PAPERS_MODES, SETTINGS, WORKERS, VERSIONS = "crossover", "advice", "workers", "versions"
+"""The studies that compare the papers' modes, settings of current kernels, numbers of workers, and versions."""
+COMPARED = (PAPERS_MODES, SETTINGS, WORKERS, VERSIONS)
+PROBE = "probe_cost"
+"""The study that measures the cost of the probe."""
+REPLACING = (SETTINGS, WORKERS, VERSIONS)
+"""The studies that look for a replacement of the papers' settings."""
+QUANTITIES = ("k_rcv_mean", "t_sip_mean", "cpu_per_message")
+"""Quantities of the paper beside the quantities that decide."""
+SWEEP = "load_sweep"
+PREDICTED = (SWEEP, "threads", PAPERS_MODES, SETTINGS)
+"""The studies that the simulator predicts."""
+
+
+@dataclass(frozen=True)
+class Material:
+    """The data of the paper.
+
+    Attributes
+    ----------
+    campaign
+        All runs of the first testbed with runs; None without any summary.
+    sweep
+        The summary of the load sweep; None if it is missing.
+    compared
+        The comparisons of each study of `COMPARED`, by the name of the study. Studies without a valid run have none.
+    costs
+        The cost of the probe.
+    points, comparison, checks
+        The published numbers, the published comparisons of modes, and the audit of these numbers.
+    predictions
+        The simulator's predictions for the campaign, beside the measurements.
+    simulated
+        The published effects beside the simulation of the papers' testbed.
+    traced
+        Runs with single messages.
+    limit
+        Packet drop rate at which capacity ends, as a share.
+    files
+        The files from which the numbers are computed.
+    """
+
+    campaign: Campaign | None
+    sweep: xr.Dataset | None
+    compared: Mapping[str, tuple[Advice, ...]]
+    costs: Sequence[ProbeCost]
+    points: pd.DataFrame
+    comparison: pd.DataFrame
+    checks: pd.DataFrame
+    predictions: predicted.CheckedPredictions
+    simulated: Sequence[papers_predicted.PublishedEffect]
+    traced: messages.Found
+    limit: float
+    files: tuple[Path, ...]
+
+    def advice(self, *studies: str) -> list[Advice]:
+        """List the comparisons of studies, in the order of the studies."""
+        return [advice for study in studies for advice in self.compared.get(study, ())]
+
+    def rankings(self, *studies: str) -> list[Ranking]:
+        """List the compared loads of studies that have an interval."""
+        found = (ranking for advice in self.advice(*studies) for ranking in advice.rankings)
+        return [ranking for ranking in found if ranking.judged]
+
+    @property
+    def loads(self) -> list[ComparedLoad]:
+        """All compared loads."""
+        return [each.load for advice in self.advice(*COMPARED) for each in advice.rankings]
+
+    @property
+    def system(self) -> SystemCapacity | None:
+        """The system with the most evidence about its capacity; None if no capacity was estimated."""
+        return main_system(self.campaign, self.limit)[0] if self.campaign else None
+
+
+def read(
+    summaries: Iterable[Path],
+    windows: Sequence[str | Path] | None,
+    crossings: Sequence[Path],
+    capacities: Iterable[str | Path] | None,
+    predictions: Iterable[Path],
+    records: Sequence[Path],
+    *,
+    published: Path,
+    simulated: Path,
+    limit: float,
+) -> Material:
+    """Read the data of the paper. Missing files are not an error.
+
+    Parameters
+    ----------
+    windows
+        Files `windows.nc` of all runs that compare modes. None: all existing files of these runs.
+    records
+        Folders of runs with single messages.
+    published
+        Folder of the published numbers.
+    simulated
+        File with simulated runs of the papers' testbed.
+    """
+    known = known_capacities(capacities)
+    predicted_files = [path for path in predictions if path.is_file()]
+    existing = [path for path in summaries if path.is_file()]
+    campaigns = read_campaigns(existing, known) if existing else []
+    campaign = next((each for each in campaigns if len(each.counted)), next(iter(campaigns), None))
+    testbed = campaign.testbed if campaign else "local"
+    files = {path.parent.parent.name: path for path in existing if path.parent.name == testbed}
+    comparison = papers.load_comparison(published)
+    runs = [path for path in (simulated,) if path.is_file()]
+    compared_runs = {
+        study: find_windows(files[study], windows) for study in (*COMPARED, PROBE) if study in files
+    }
+    compared = {
+        study: advise(read_loads(compared_runs[study], crossings, known), QUANTITIES)
+        for study in COMPARED
+        if study in files
+    }
+    predicted_studies = [files[study] for study in PREDICTED if study in files]
+    of_modes = [path for study in (PAPERS_MODES, SETTINGS) for path in compared_runs.get(study, ())]
+    return Material(
+        campaign=campaign,
+        sweep=open_summary(files[SWEEP]) if SWEEP in files else None,
+        compared={study: found for study, found in compared.items() if found},
+        costs=probe_costs([path for paths in compared_runs.values() for path in paths]),
+        points=papers.load_points(published),
+        comparison=comparison,
+        checks=papers.load_audit(published),
+        predictions=predicted.read(predicted_files, predicted_studies, of_modes),
+        simulated=[
+            effect
+            for path in runs
+            for effect in papers_predicted.effects(
+                papers_predicted.load_predictions(path), comparison
+            )
+        ],
+        traced=messages.read(testbed, records, known),
+        limit=limit,
+        files=(
+            *files.values(),
+            *predicted_files,
+            *(published / name for name in papers.FILES),
+            *runs,
+        ),
+    )

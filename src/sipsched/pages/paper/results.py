@@ -1,0 +1,247 @@
+"""The paper's results: comparisons within runs, the capacity, the cause of slow messages, and the simulator."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from sipsched.analysis.advice import DECIDING, Candidate, Ranking, is_lower
+from sipsched.analysis.intervals import typical_interval
+from sipsched.analysis.papers_predicted import Direction
+from sipsched.pages import load_sweep, messages, predicted
+from sipsched.pages.capacities import carries, disagreements, doubts_near, evidence
+from sipsched.pages.crossover import effects
+from sipsched.pages.crossover.setting import advised as how_to_set
+from sipsched.pages.crossover.wording import (
+    effect_cell,
+    identity,
+    provenance,
+    reference_name,
+    short_load,
+)
+from sipsched.pages.index.tiles import system_name
+from sipsched.pages.numbers import in_words
+from sipsched.pages.paper.claims import NOT_MEASURED, PARAGRAPH, origin
+from sipsched.pages.paper.material import COMPARED, PAPERS_MODES, REPLACING, SETTINGS, Material
+from sipsched.pages.parts import Cell, Several, Table, Words
+from sipsched.records.system_capacity import SystemCapacity
+from sipsched.words import grouped, plural
+
+INSIDE = ("total_p99", "k_rcv_mean", "t_sip_mean", "cpu_per_message")
+"""Quantities of the table of effects."""
+
+
+MARKS = (
+    "Left of 0 is faster. The marker is filled if chance alone cannot explain the difference from 0. The bar is the "
+    "confidence interval. The first row and the grey band compare the reference with itself (A/A). The axis is "
+    "logarithmic."
+)
+
+
+def figures(material: Material, study: str) -> Several:
+    """Draw the effects of a study on the 99th percentile, a figure per system. The table of effects has the values."""
+    found = [advice for advice in material.advice(study) if advice.rankings]
+    if not found:
+        return Several((Words((NOT_MEASURED.format(study),), PARAGRAPH),))
+    return Several(
+        [
+            replace(effects.by_load(advice, identity("figure", study, *place)), seen=())
+            for advice in found
+            for place in [advice.place[1:4] if found[1:] else ()]
+        ]
+    )
+
+
+def marks(material: Material) -> Words:
+    """Explain the marks of the figures of effects."""
+    return Words((MARKS,) if material.rankings(*COMPARED) else (), PARAGRAPH)
+
+
+def table(material: Material) -> Table:
+    """List the effects of the papers' enhanced mode, and of each change that differs from its reference."""
+    rows: list[tuple[Cell, ...]] = []
+    for study in COMPARED:
+        changes: dict[str, list[tuple[Cell, ...]]] = {}
+        for ranking in material.rankings(study):
+            for each in ranking.candidates:
+                if each.decided_by or study == PAPERS_MODES:
+                    load = ranking.load
+                    name = f"{load.label(each.mode)} instead of {reference_name(load)}"
+                    changes.setdefault(name, []).append(_row(name, ranking, each))
+        rows += [row for of_change in changes.values() for row in of_change]
+    loads = [ranking.load for ranking in material.rankings(*COMPARED)]
+    return Table(
+        identity="table-effects",
+        places=1,
+        header=(
+            *("change", "load", "K_rcv + T_sip, p99 (%)", "K_rcv, mean (%)", "T_sip, mean (%)"),
+            *("CPU per message (%)", "blocks", "runs"),
+        ),
+        rows=tuple(rows),
+        none="No valid run compares modes.",
+        caption="The effects of enhanced mode, and of every change that differs from its reference by more than "
+        "chance.",
+        reading="The first number of a load is its share of the capacity. A negative effect is a shorter time. The "
+        "intervals of the 99th percentile hold together for a study. Every other interval has its own level of 95 %.",
+        provenance=provenance(loads),
+    )
+
+
+def _row(name: str, ranking: Ranking, each: Candidate) -> tuple[Cell, ...]:
+    p99 = each.effects[DECIDING[0]]
+    return (
+        name,
+        short_load(ranking.load),
+        *(effect_cell(each.effects[quantity], quantity) for quantity in INSIDE),
+        str(sum(p99.blocks)),
+        str(p99.runs),
+    )
+
+
+def operating(material: Material) -> Words:
+    """Describe how an operator sets, limits and undoes the recommended settings."""
+    found = [advice for advice in material.advice(SETTINGS) if advice.rankings]
+    return how_to_set(found) if found else Words((NOT_MEASURED.format(SETTINGS),), PARAGRAPH)
+
+
+def capacity(material: Material) -> Several:
+    """Draw the drop rate against the load, with the capacity and its interval, and name the doubts."""
+    if material.sweep is None or material.campaign is None:
+        return Several(
+            (Words(("Not measured: no valid run of the load sweep exists.",), PARAGRAPH),)
+        )
+    figure = load_sweep.pdr(material.sweep, material.limit, material.campaign.capacities)
+    system = material.system
+    if system is None:
+        return Several((figure,))
+    runs = _of_system(material.campaign.single, system)
+    lines = (
+        f"{system_name(system)} {carries(system)}; n = {system.trials + system.runs}, which are {evidence(system)}.",
+        *disagreements(system),
+        *doubts_near(runs, system),
+    )
+    return Several((Words((" ".join(lines),), PARAGRAPH), replace(figure, seen=())))
+
+
+def _of_system(runs: pd.DataFrame, system: SystemCapacity) -> pd.DataFrame:
+    """Select the runs of a system."""
+    for name in ("sut", "mode", "cores", "threads"):
+        runs = runs[runs[name] == getattr(system, name)]
+    return runs
+
+
+def cause(material: Material) -> Words:
+    """Say where the time of a slow message goes, and which part of the time the better changes shorten."""
+    lines = [messages.answer(material.traced).line, *_off_cpu(material), *_shortened(material)]
+    lines[-1] += origin(material)
+    return Words(tuple(lines), PARAGRAPH)
+
+
+def _off_cpu(material: Material) -> Iterator[str]:
+    """Report the share of the service time off CPU, at the lowest and the highest load of the main system."""
+    system = material.system
+    if system is None or material.campaign is None:
+        return
+    runs = _of_system(material.campaign.traced, system)
+    runs = runs.assign(share=100 * runs["t_sip_off_mean"] / runs["t_sip_mean"]).dropna(
+        subset="share"
+    )
+    if runs.empty:
+        return
+    loads = dict.fromkeys((runs["cps"].min(), runs["cps"].max()))
+    said = [
+        f"{in_words(typical_interval(runs.loc[runs['cps'] == cps, 'share'].to_numpy(float)), '%')} at "
+        f"{grouped(cps)} cps"
+        for cps in loads
+    ]
+    yield (
+        f"In the load sweep of {system_name(system)}, the worker is off its CPU for a part of the mean T_sip: "
+        f"{' and '.join(said)}."
+    )
+
+
+def _shortened(material: Material) -> Iterator[str]:
+    """Count the better changes that shorten the service, and the better changes that shorten the wait."""
+    better = _better(material)
+    if better:
+        service, wait = (_lower(better, name) for name in ("t_sip_mean", "k_rcv_mean"))
+        yield (
+            f"The table of effects has {plural(len(better), 'better change')}, counted per load. The mean of T_sip is "
+            f"lower by more than chance in {service}, and the mean of the wait K_rcv in {wait}."
+        )
+
+
+def _better(material: Material) -> list[Candidate]:
+    """List the changes that are better than their reference, per load."""
+    return [
+        each
+        for ranking in material.rankings(*REPLACING)
+        for each in ranking.candidates
+        if each.beats
+    ]
+
+
+def _lower(found: Sequence[Candidate], quantity: str) -> int:
+    """Count the changes that lower a quantity by more than chance."""
+    return sum(is_lower(each.effects[quantity].interval) for each in found)
+
+
+def explanation(material: Material) -> Words:
+    """Explain the slow messages, if most better changes shorten the service and not the wait."""
+    better = _better(material)
+    service, wait = (_lower(better, name) for name in ("t_sip_mean", "k_rcv_mean"))
+    if 2 * service <= len(better) or 2 * wait >= len(better):
+        line = "The comparisons within runs do not show which part of a message's time causes slow messages."
+        return Words((line,), PARAGRAPH)
+    return Words(
+        (
+            "One explanation fits these measurements. A worker takes a message and loses the CPU to another worker "
+            "before the message is served. The message then waits although it is already out of the queue. A real-time "
+            "policy, fewer workers and a shorter service make this loss rarer. This is an interpretation, because no "
+            "comparison recorded each preemption.",
+        ),
+        PARAGRAPH,
+    )
+
+
+def waits(material: Material) -> Several:
+    """List the parts of a slow message's time by load, and draw these parts by type of message."""
+    return Several((messages.by_load(material.traced), *messages.ways(material.traced).parts))
+
+
+def simulator(material: Material) -> Several:
+    """Count the predictions that agree with the measurements, and name the wrong signs."""
+    found = material.predictions
+    wrong = [each for each in found.check.comparable if each.told and not each.sign_right]
+    names = dict.fromkeys(predicted.setting_name(each) for each in wrong)
+    signs = (
+        f" The predictions with the wrong sign belong to this setting: {'; '.join(names)}; n = {len(wrong)}."
+        if wrong
+        else ""
+    )
+    line = f"{predicted.MODEL}: {predicted.answer(found).line}{signs}"
+    return Several((Words((line,), PARAGRAPH), predicted.by_kind(found)))
+
+
+def papers_simulated(material: Material) -> Words:
+    """Count the published effects that the simulation of the papers' testbed reproduces."""
+    found = material.simulated
+    if not found:
+        return Words(("Not simulated: no prediction for the papers' testbed exists.",), PARAGRAPH)
+    counts = {each: sum(effect.direction is each for effect in found) for each in Direction}
+    told = ", ".join(f"{counts[each]} {each}" for each in Direction if counts[each])
+    seen = [effect.detectable for effect in found if np.isfinite(effect.detectable)]
+    power = (
+        f" The median of the smallest decrease that the simulation detects in four of five cases is "
+        f"{np.median(seen):.0f} %."
+        if seen
+        else ""
+    )
+    return Words(
+        (
+            f"{predicted.MODEL}: a second simulation has the papers' testbed with CFS. Of "
+            f"{plural(len(found), 'published effect')} of enhanced mode, this simulation has {told}.{power}",
+        ),
+        PARAGRAPH,
+    )
