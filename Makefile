@@ -10,8 +10,9 @@ BIN := .venv/bin
 CAMPAIGN ?=
 MINUTES ?= 60
 LAB ?= notebooks/explore.ipynb
+PAPER := reports/recorded/paper.html
 
-.PHONY: reproduce reports lab publish check test offline soak bench docs rulegraph lint format tables lock
+.PHONY: reproduce reports paper lab publish check test offline soak bench docs rulegraph lint format tables lock
 
 reproduce: .venv/ready
 	@$(BIN)/fab provision
@@ -21,6 +22,23 @@ reproduce: .venv/ready
 reports: .venv/ready
 	@$(BIN)/snakemake --config only_measured=True --configfile config/config.yaml recorded/config.yaml
 	printf 'Open: %s\n' "$$PWD"/reports/recorded/index.html
+
+# Write the paper about the recorded campaign as a page and as a PDF. This measures nothing and needs no root.
+paper: .venv/ready
+	@$(BIN)/snakemake --config only_measured=True --configfile config/config.yaml recorded/config.yaml -- $(PAPER)
+	printf 'Open: %s\n' "$$PWD"/$(PAPER)
+	if ! command -v chromium > /dev/null; then
+		echo "note: chromium is missing, so no PDF was written; print the page in a browser"
+		exit
+	fi
+	profile=$$(mktemp -d)
+	trap 'rm -rf "$$profile"' EXIT
+	# Chromium has no sandbox for root, and this page is the project's own.
+	sandbox=
+	[ "$$(id -u)" != 0 ] || sandbox=--no-sandbox
+	chromium --headless=new --disable-gpu --no-first-run $$sandbox --user-data-dir="$$profile" \
+		--no-pdf-header-footer --print-to-pdf=docs/paper/paper.pdf "file://$$PWD/$(PAPER)" 2> /dev/null
+	printf 'Open: %s\n' "$$PWD"/docs/paper/paper.pdf
 
 # On a machine without a browser, use: make lab LAB='--no-browser --port=8889'
 lab: .venv/ready
