@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The counters of a proxy and its CPUs at one time, and their form in logs. The simulator uses this file, so it is C11. */
+/*
+ * A sample of the counters of a proxy and its CPUs at one time, and the format of samples in logs. The simulator uses
+ * this file, so it is C11.
+ */
 #ifndef SIPSCHED_SAMPLE_H
 #define SIPSCHED_SAMPLE_H
 #include <stddef.h>
@@ -8,7 +11,10 @@
 
 /* The version of a log with samples (../scheduler/log.h). */
 #define LOG_VERSION 1
-/* The time from a sample to the next mode switch. It is several times as long as the sampling (benchmarks/switching.py). */
+/*
+ * The time from a sample to the next mode switch. It is several times as long as the sampling
+ * (benchmarks/switching.py).
+ */
 #define SAMPLE_LEAD_NS 1000000
 
 /* One reading of counters. The counters never decrease. */
@@ -17,7 +23,7 @@ struct sample {
 	uint64_t cpu_ns;
 	/* Datagrams that the SPS received: InDatagrams of UDP in its network namespace. For TCP, TCPOrigDataSent. */
 	uint64_t datagrams;
-	uint64_t refused; /* datagrams dropped for a full socket: RcvbufErrors of UDP */
+	uint64_t refused; /* datagrams that the full socket refused: RcvbufErrors of UDP */
 	uint64_t steal_ticks, idle_ticks, softirq_ticks; /* sums over the CPUs; idle includes iowait */
 	uint64_t time_squeeze; /* sum over the CPUs of this column of /proc/net/softnet_stat */
 };

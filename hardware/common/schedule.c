@@ -75,7 +75,7 @@ void schedule_free(struct schedule *schedule)
 	schedule->calls = NULL;
 }
 
-/* The state from which the next call of a schedule is sampled. */
+/* The state of the random sampling of a schedule's calls. */
 struct drawing {
 	enum schedule_law law;
 	double rate_cps;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Find SIP messages in a byte stream that arrives in pieces (RFC 3261 18.3).
+ * Functions that find SIP messages in a byte stream that arrives in pieces (RFC 3261 18.3).
  *
  * For each read, stream_resume() copies the kept bytes to the front of a buffer, and the read appends new bytes.
  * stream_cut() calls a function for each whole message. stream_keep() keeps the remaining bytes for the next read.

@@ -38,8 +38,9 @@ enum trace_kind {
 };
 
 /*
- * The method or status of a message of kind OTHER, which only `sipprobe watch` finds. It is in bits 3 to 7 of `kind`. The
- * value is 1 + the position in this list, or 0 if it was not looked for. src/sipsched/records/watch.py has the same list.
+ * The method or status of a message of kind OTHER, which only `sipprobe watch` finds. It is in bits 3 to 7 of `kind`.
+ * The value is 1 + the position in this list, or 0 if the probe did not determine the method or status.
+ * src/sipsched/records/watch.py has the same list.
  */
 #define TRACE_METHODS                                                                                \
 	"CANCEL", "OPTIONS", "REGISTER", "PRACK", "SUBSCRIBE", "NOTIFY", "PUBLISH", "INFO", "REFER", \
@@ -66,7 +67,9 @@ enum trace_flag {
 	TRACE_FLAG_SHARED_READ = 1 << 9,
 	TRACE_FLAG_SPLIT = 1 << 10, /* TCP: the worker needed several reads for this message */
 	TRACE_FLAG_LEFT = 1 << 11,  /* TCP: another process sent the message on; off_cpu_ns = 0 */
-	/* Only `sipprobe watch`: the worker sent no message of the same kind, and t_sip_out is its first other message. */
+	/*
+	 * Only `sipprobe watch`: the worker sent no message of the same kind, and t_sip_out is its first other message.
+	 */
 	TRACE_FLAG_ANSWERED = 1 << 12,
 };
 
@@ -94,16 +97,16 @@ struct trace_record {
 	/* Time that the worker was off the CPU between t_sip_in and t_sip_out. UINT32_MAX means this time or longer. */
 	uint32_t off_cpu_ns;
 	uint32_t rmem; /* the socket's sk_rmem_alloc in bytes at t_stack */
-	/* Duration of the probe's own work right after t_sip_in. T_sip excludes it. */
+	/* Duration of the probe's own work right after t_sip_in. T_sip excludes this duration. */
 	uint16_t in_cost_ns;
-	/* Duration of the probe's own work right after t_sip_out. K_snd excludes it. */
+	/* Duration of the probe's own work right after t_sip_out. K_snd excludes this duration. */
 	uint16_t out_cost_ns;
 	uint16_t cpu;      /* the CPU at t_sip_in, or at the drop */
 	uint16_t length;   /* number of payload bytes */
 	uint16_t flags;    /* bits of enum trace_flag */
 	uint16_t switches; /* number of context switches of the worker between t_sip_in and t_sip_out */
 	uint8_t event;     /* one of enum trace_event */
-	uint8_t kind;      /* one of enum trace_kind; for TRACE_METHODS and TRACE_STATUSES see there */
+	uint8_t kind;      /* one of enum trace_kind; `watch` adds the number of the method or status */
 	/* Number of datagrams that the worker sent between t_sip_in and the end of the message's service. */
 	uint8_t n_send;
 	/* For a drop, the kernel's errno value: 12 for RcvbufErrors, 105 for MemErrors. */

@@ -6,15 +6,19 @@
  *   sipdispatch --listen A:P --instance A:P [--instance A:P ...] --report FILE [--ready FILE]
  *
  * WHAT IT DOES
- *   sipdispatch cuts the stream of a client into messages (frame.h). The Call-ID of a message decides which instance gets
+ *   sipdispatch cuts the stream of a client into messages (frame.h). The Call-ID of a message decides which instance
+ * gets
  *   it, so
- *   all messages of a call reach the same instance. Each client has its own connection to each instance that it needs. An
+ *   all messages of a call reach the same instance. Each client has its own connection to each instance that it needs.
+ * An
  *   answer
  *   on such a connection belongs to the client, so sipdispatch needs no table of calls. It does not change messages and
  *   adds no
- *   Via. It reads only the first line and the end of a message. From the first lines, it counts the requests of a client
+ *   Via. It reads only the first line and the end of a message. From the first lines, it counts the requests of a
+ * client
  *   that
- *   have no final answer yet. When a client closes its sending side (shutdown), sipdispatch passes on these answers before
+ *   have no final answer yet. When a client closes its sending side (shutdown), sipdispatch passes on these answers
+ * before
  *   it
  *   closes the connection. It waits for each answer for at most LINGER_NS.
  *   sipdispatch runs until SIGTERM or SIGINT, and then writes a report, one JSON object:
@@ -25,16 +29,19 @@
  *     lost              messages whose receiver, an instance or a client, was unreachable or had closed its connection
  *     broken            streams that sipdispatch could not cut into messages; it closed their connections
  *     clients           accepted connections
- *     answering         accepted connections whose first message is an answer. When a client has disconnected, the instance
+ *     answering         accepted connections whose first message is an answer. When a client has disconnected, the
+ * instance
  *                       connects to the port in the client's Via, at the address of sipdispatch, to send its answer
  *     refused           connections that sipdispatch accepted and closed at once, because descriptors or memory ran out
- *     stalls            how often sipdispatch stopped reading a connection because its receivers had too much unsent data:
+ *     stalls            how often sipdispatch stopped reading a connection because its receivers had too much unsent
+ * data:
  *                       over TCP, all calls of a connection wait for the slowest instance
  *     cpu_ns, wall_ns   CPU time and wall-clock time of the process
  *   The exit code is 0 on success, 1 with one line on stderr for an error, and 2 for wrong usage.
  *
  * LIMITS
- *   sipdispatch has one thread. It supports IPv4 without TLS, and messages of at most 65535 bytes. It tries an unreachable
+ *   sipdispatch has one thread. It supports IPv4 without TLS, and messages of at most 65535 bytes. It tries an
+ * unreachable
  *   instance again after 100 ms.
  */
 #include <errno.h>
@@ -79,7 +86,7 @@ struct side {
 	size_t out_room;
 	uint64_t queued; /* number of messages in `out` */
 	bool connecting;
-	bool touched; /* the connection is in the dispatcher's list `touched` */
+	bool touched; /* true: the dispatcher's list `touched` contains this connection */
 };
 
 /* A client and its connections to the instances. */
@@ -196,7 +203,7 @@ static void end_session(struct dispatcher *d, struct session *session)
 	for (unsigned i = 0; i < d->n_instances; i++)
 		close_side(d, &session->instances[i]);
 	if (session->leaving)
-		return; /* end_leaving() moves the session to `ended` */
+		return; /* do nothing here, because end_leaving() will move the session to the list `ended` */
 	session->next = d->ended;
 	d->ended = session;
 }
@@ -352,7 +359,8 @@ static bool begins(const char *text, const struct frame *frame, const char *with
 }
 
 /*
- * Count the client's requests that have no final answer yet. Every request except ACK gets a final answer (RFC 3261 17.1).
+ * Count the client's requests that have no final answer yet. Every request except ACK gets a final answer (RFC 3261
+ * 17.1).
  */
 static void count_unanswered(struct dispatcher *d, const struct side *from, const char *text,
 			     const struct frame *frame)
@@ -401,7 +409,7 @@ static void flush_touched(struct dispatcher *d)
 	d->n_touched = 0;
 }
 
-/* The context argument of pass_on(): the connection from which a message came. */
+/* The context argument of pass_on(), which identifies the connection from which a message came. */
 struct source {
 	struct dispatcher *dispatcher;
 	struct side *side;

@@ -6,9 +6,11 @@
  *   sipshard --port P --sockets N --report FILE --ready FILE PID...
  *
  * WHAT IT DOES
- *   sipshard finds the N sockets that the processes have bound to UDP port P with SO_REUSEPORT (pidfd_getfd). It attaches
+ *   sipshard finds the N sockets that the processes have bound to UDP port P with SO_REUSEPORT (pidfd_getfd). It
+ * attaches
  *   the BPF
- *   program of shard.bpf.c, which chooses a socket by Call-ID, and then creates the file of --ready. At SIGTERM or SIGINT,
+ *   program of shard.bpf.c, which chooses a socket by Call-ID, and then creates the file of --ready. At SIGTERM or
+ * SIGINT,
  *   sipshard writes a report, one JSON object:
  *     selected          datagrams per socket, in the order of the processes
  *     without_call_id   datagrams without a Call-ID, which went to socket 0
@@ -39,7 +41,7 @@ struct shards {
 	unsigned port;
 	unsigned wanted;
 	unsigned n_sockets;
-	int denied; /* errno for the last process whose descriptors sipshard could not copy */
+	int denied; /* errno value of the last failure to copy the descriptors of a process */
 	int sockets[SHARDS_MAX];
 	uint64_t cookies[SHARDS_MAX];
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Timers, counters and writing functions that the client and the server share. */
+/* Timers, counters and functions that write messages, for both the client and the server. */
 #ifndef SIPSCHED_AGENT_H
 #define SIPSCHED_AGENT_H
 #include <netinet/in.h>
@@ -24,7 +24,7 @@ struct timing {
 	bool reliable; /* for TCP: timers A and E are off, and timers D and K are 0 */
 };
 
-/* The agent at the other end, which sent or will receive a message. */
+/* The other end of a communication, which sent a message or will receive a message. */
 struct peer {
 	struct sockaddr_in address; /* the address, for UDP and for the clients of a TCP server */
 	uint32_t connection;        /* number of the TCP connection; NO_CONNECTION for UDP */
@@ -34,13 +34,13 @@ struct peer {
 
 /* The counters of one thread. The report contains the sums over all threads. */
 struct counts {
-	uint64_t sent[SIP_KINDS];           /* first sends that the kernel accepted whole */
-	uint64_t sent_again[SIP_KINDS];     /* number of retransmissions */
-	uint64_t not_sent[SIP_KINDS];       /* sends that the kernel refused, or whose connection was lost */
-	uint64_t received[SIP_KINDS];       /* messages received for the first time */
+	uint64_t sent[SIP_KINDS];       /* first sends that the kernel accepted completely */
+	uint64_t sent_again[SIP_KINDS]; /* number of retransmissions */
+	uint64_t not_sent[SIP_KINDS];   /* messages that the kernel refused or whose connection was lost */
+	uint64_t received[SIP_KINDS];   /* messages received for the first time */
 	uint64_t received_again[SIP_KINDS]; /* received retransmissions */
-	uint64_t unexpected[SIP_KINDS];     /* messages that match no call, or not the state of their call */
-	uint64_t unparsable;                /* received texts that are no whole SIP message */
+	uint64_t unexpected[SIP_KINDS];     /* messages of no call, or in the wrong state of their call */
+	uint64_t unparsable;                /* received texts that are not complete SIP messages */
 	uint64_t overtaken;         /* client: 180 answers after the final answer; `received` includes them */
 	uint64_t too_long;          /* answers that were not sent because they exceeded OUTBOX_BYTES */
 	uint64_t calls_refused;     /* server: calls refused because too many calls were open */
@@ -53,7 +53,7 @@ struct counts {
 	/* TCP: connections that failed to open, broke, or that the server closed. */
 	uint64_t connections_lost;
 	uint64_t connections_cut;           /* TCP: connections that ended in the middle of a message */
-	uint64_t blocked;                   /* TCP: how often a send buffer was full */
+	uint64_t blocked;                   /* TCP: number of times that a send buffer was full */
 	uint64_t blocked_ns;                /* TCP: total time that messages waited for a full send buffer */
 	uint64_t send_errors[ERRNO_MAX];    /* number of send errors per errno */
 	uint64_t receive_errors[ERRNO_MAX]; /* number of receive errors per errno, including ICMP errors */
@@ -69,7 +69,9 @@ struct outgoing {
 
 /* Messages that an agent collects and sends together. */
 struct outbox {
-	/* Send and count the first `count` messages in the outbox. If the outbox is then empty, set first = used = 0. */
+	/*
+	 * Send and count the first `count` messages in the outbox. If the outbox is then empty, set first = used = 0.
+	 */
 	void (*flush)(struct outbox *outbox, unsigned count);
 	void *owner; /* the argument that `flush` receives */
 	struct counts *counts;
@@ -107,7 +109,10 @@ static inline void write_span(struct writer *w, struct span s)
 	write_bytes(w, s.at, span_size(s));
 }
 
-/* Write the last headers and a session description (RFC 4566). The description has the same size as SIPp's. */
+/*
+ * Write the last headers and a session description (RFC 4566). The description is as long as the description that SIPp
+ * sends.
+ */
 void write_session(struct writer *w, const char *user, struct span host);
 
 void counts_add(struct counts *sum, const struct counts *one);

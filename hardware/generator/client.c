@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
-/* The role `sipload uac` starts each call at its scheduled time. Between starts, it receives messages and runs timers. */
+/*
+ * The role `sipload uac` starts each call at its scheduled time. Between starts, it receives messages and runs timers.
+ */
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -14,11 +16,11 @@
 #include "../common/schedule.h"
 #include "uac.h"
 
-#define LEAD_NS       (100 * NS_PER_MS) /* time for the threads to start before t0 */
+#define LEAD_NS       (100 * NS_PER_MS) /* time before t0 in which the threads can start */
 #define LINGER_NS     (100 * NS_PER_MS) /* time in which no call is open at the end of a run */
-#define STARTS_A_PASS 16                /* a thread receives again after this number of starts */
+#define STARTS_A_PASS 16                /* a thread starts so many calls before it receives again */
 #define SEND_NS       (10 * NS_PER_US)  /* expected duration of one send */
-#define WAIT_MAX_NS   (20 * NS_PER_MS)  /* a thread notices a signal within this time */
+#define WAIT_MAX_NS   (20 * NS_PER_MS)  /* a thread waits no longer, to notice signals */
 
 struct load {
 	const struct options *options;
@@ -29,7 +31,7 @@ struct load {
 	uint64_t give_up_ns; /* time at which the run ends: last scheduled start + drain time */
 	uint64_t end_ns;
 	struct usage usage;
-	int64_t no_ports;   /* the host's counter NoPorts, read when all sockets were open */
+	int64_t no_ports;   /* value of the host's counter NoPorts when all sockets were open */
 	uint32_t instances; /* number of SIP servers, which listen on consecutive ports from --remote */
 };
 
@@ -137,7 +139,7 @@ static uint64_t wait_time(const struct client *client, uint64_t next_start_ns, u
 	return next_ns - now_ns - spin_ns < WAIT_MAX_NS ? next_ns - now_ns - spin_ns : WAIT_MAX_NS;
 }
 
-/* Start all calls whose time has come. Return the time of the next call, or WHEEL_NEVER after the last call. */
+/* Start all calls that are due. Return the start time of the next call, or WHEEL_NEVER after the last call. */
 static uint64_t start_due(struct client *client)
 {
 	const struct load *load = client->load;
@@ -153,7 +155,8 @@ static uint64_t start_due(struct client *client)
 }
 
 /*
- * Send the waiting messages. A send takes some microseconds, and the start of a call may come due meanwhile. If a start is
+ * Send the waiting messages. A send takes some microseconds, and the start of a call may come due meanwhile. If a start
+ * is
  * near, the function therefore sends one message at a time and starts due calls between the sends.
  */
 static uint64_t flush_between_starts(struct client *client, uint64_t next_ns)
@@ -240,7 +243,7 @@ static const char *open_client(struct client *client, struct load *load, unsigne
 		 load->schedule.header.count, clock_ns());
 	client->uac.call_over = on_call_over;
 	client->uac.context = client;
-	/* thread t of N gets every connection i with i mod N = t, and the calls follow the same rule */
+	/* thread t of N gets every connection i with i mod N = t, and every call by the same rule */
 	for (unsigned i = number; o->timing.reliable && i < o->tcp_connections; i += o->threads)
 		client->n_connections++;
 	client->connections = calloc(client->n_connections + 1, sizeof(*client->connections));

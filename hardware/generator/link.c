@@ -12,7 +12,7 @@
 #include "link.h"
 
 #define BATCH 16
-/* The extra bytes put the slots of a batch into different cache sets. */
+/* Size of a slot. The extra bytes put the slots of a batch into different cache sets. */
 #define DATAGRAM_BYTES (65536 + 4096 + 64)
 #define EVENTS         64
 #define OUT_BYTES_MAX  (16UL << 20) /* a connection with more unsent bytes is regarded as stuck */
@@ -34,7 +34,7 @@ struct connection {
 	bool dialled;
 	bool closing;
 	bool dirty; /* the connection is in the list link->dirty, because it has bytes to send or must be closed */
-	bool connecting;     /* TCP's handshake is not finished, so no byte was sent */
+	bool connecting;     /* TCP's handshake is not finished, so no byte has been sent yet */
 	bool writing;        /* epoll reports when the socket is writable (EPOLLOUT) */
 	uint64_t blocked_ns; /* time at which the send buffer became full; 0 while it has room */
 	struct stream in;
@@ -301,7 +301,8 @@ static void flush_udp(struct outbox *outbox, unsigned count)
 			poll(&ready, 1, 1);
 		}
 		/*
-		 * send the datagram once more after an error: ECONNREFUSED belongs to an earlier datagram, and the kernel
+		 * send the datagram once more after an error: ECONNREFUSED belongs to an earlier datagram, and the
+		 * kernel
 		 * did not send this one
 		 */
 		if (tries++ == 0)
@@ -423,7 +424,9 @@ void link_close(struct link *link, const struct peer *peer)
 	mark_dirty(link, c);
 }
 
-/* End a lost connection. The link informs the owner later, because the owner may be writing a message now. */
+/*
+ * End a lost connection. The link informs the connection's owner later, because the owner may be writing a message now.
+ */
 static void lose(struct link *link, struct connection *c, int error)
 {
 	uint32_t index = (uint32_t)(c - link->connections);

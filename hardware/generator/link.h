@@ -2,7 +2,8 @@
 /*
  * The sockets of one thread: a UDP socket, or TCP connections and possibly their listener.
  *
- * A link sends all messages of its outbox together, receives in batches, and counts the messages that the kernel refuses.
+ * A link sends all messages of its outbox together, receives in batches, and counts the messages that the kernel
+ * refuses.
  * Over TCP, a message waits in the link while the send buffer is full, and the link counts the waiting time. A message
  * counts as sent when the kernel has accepted all of it. It counts as not sent if its connection ends before that.
  */
@@ -24,7 +25,8 @@ struct link;
 int open_udp(const struct sockaddr_in *local, const struct sockaddr_in *remote, int buffer_bytes);
 
 /*
- * Discard the datagrams that are still queued, then close the socket. No counter of the kernel contains a datagram that is
+ * Discard the datagrams that are still queued, then close the socket. No counter of the kernel contains a datagram that
+ * is
  * queued when its socket closes. The ledger would miss such a datagram.
  */
 void close_udp(int fd);
@@ -51,7 +53,8 @@ void link_close(struct link *link, const struct peer *peer);
 void link_close_all(struct link *link);
 
 /*
- * The next three functions send all messages of the outbox, its first message (TCP: all), or all of the urgent outbox.
+ * These three functions send all messages of the outbox, only its first message (TCP: all), or all messages of the
+ * urgent outbox.
  */
 void link_flush(struct link *link);
 void link_flush_one(struct link *link);

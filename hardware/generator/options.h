@@ -22,7 +22,7 @@ struct options {
 	const char *report;
 	const char *ready;
 	struct timing timing;
-	unsigned tcp_connections; /* number of shared connections; 0: each call has its own */
+	unsigned tcp_connections; /* number of shared connections; 0: each call has its own connection */
 	unsigned threads;
 	unsigned n_cpus;
 	int cpus[CPUS_MAX];
@@ -31,7 +31,7 @@ struct options {
 	uint64_t ring_ns;
 	uint64_t drain_ns;
 	uint64_t late_ns; /* longest time from INVITE to 2xx; a slower call counts as late */
-	uint64_t spin_ns; /* time to poll before a deadline; UINT64_MAX: always */
+	uint64_t spin_ns; /* time before a deadline from which a thread polls; UINT64_MAX: it always polls */
 	int buffer_bytes;
 	int fifo; /* priority for SCHED_FIFO; 0: do not change the policy */
 };
@@ -50,7 +50,9 @@ struct schedule_options {
 void parse_client_options(struct options *o, int argc, char **argv);
 void parse_server_options(struct options *o, int argc, char **argv);
 void parse_schedule_options(struct schedule_options *o, int argc, char **argv);
-/* Print the value that an option expects, and exit. If `option` is NULL, `expected` describes the whole command line. */
+/*
+ * Print the value that an option expects, and exit. If `option` is NULL, `expected` describes the whole command line.
+ */
 _Noreturn void usage(const char *option, const char *expected);
 
 static inline struct span host_of(const struct endpoint *endpoint)

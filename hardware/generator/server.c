@@ -2,12 +2,16 @@
 /*
  * The role `sipload uas` answers calls until a signal stops it.
  *
- * The threads share one UDP socket. With several sockets, the kernel would choose one by a hash of the addresses. A proxy
+ * The threads share one UDP socket. With several sockets, the kernel would choose one by a hash of the addresses. A
+ * proxy
  * sends from one address, so all its datagrams would reach the same socket. A hash of Call-ID and From tag assigns each
- * call to one thread, which runs the call's timers. The thread that receives a message takes the lock of the call's thread.
+ * call to one thread, which runs the call's timers. The thread that receives a message takes the lock of the call's
+ * thread.
  *
- * Each thread wants to wake up every TICK_NS, and records how late it does. A message that had arrived at the intended time
- * would have waited as long for this thread. This lateness includes every cause: other messages, other programs on the CPU,
+ * Each thread tries to wake up every TICK_NS, and records how late it wakes up. A message that had arrived at the
+ * intended time
+ * would have waited as long for this thread. This lateness includes every cause: other messages, other programs on the
+ * CPU,
  * and signals that stopped the thread.
  */
 #include <errno.h>
@@ -58,7 +62,7 @@ static void on_received(void *context, const char *text, size_t size, const stru
 	pthread_mutex_unlock(&owner->lock);
 }
 
-/* Record the lateness of each intended wake-up until now. Return the time until the next one. */
+/* Record the lateness of each intended wake-up until now. Return the time until the next intended wake-up. */
 static uint64_t keep_appointments(struct server *server, uint64_t now_ns)
 {
 	for (; server->tick_ns <= now_ns; server->tick_ns += TICK_NS)
@@ -70,7 +74,7 @@ static void *server_main(void *argument)
 {
 	struct server *server = argument;
 	uint64_t spin_ns = server->options->spin_ns;
-	uint64_t busy_ns = 0; /* time at which the last message came */
+	uint64_t busy_ns = 0; /* time at which the thread received its last message */
 
 	settle_thread(server->options->cpus, server->options->n_cpus, server->number);
 	server->tick_ns = clock_ns() + TICK_NS;

@@ -5,7 +5,10 @@
 
 static const struct span EMPTY = { "", "" };
 
-/* Return the end of the quoted string that starts at s.at (RFC 3261 25.1). Return s.end if the closing quote is missing. */
+/*
+ * Return the end of the quoted string that starts at s.at (RFC 3261 25.1). Return s.end if the closing quote is
+ * missing.
+ */
 static const char *quoted_end(struct span s)
 {
 	const char *at = s.at + 1;
@@ -124,7 +127,8 @@ static enum sip_kind kind_of(const struct sip_message *m)
 }
 
 /*
- * Read a first line, such as `INVITE sip:a@b SIP/2.0` or `SIP/2.0 200 OK` (RFC 3261 7.1, 7.2). Set `method` for a request.
+ * Read a first line, such as `INVITE sip:a@b SIP/2.0` or `SIP/2.0 200 OK` (RFC 3261 7.1, 7.2). Set `method` for a
+ * request.
  */
 static bool parse_start(struct span line, struct sip_message *m, struct span *method)
 {
@@ -148,7 +152,7 @@ static bool parse_start(struct span line, struct sip_message *m, struct span *me
 	if (!blank || blank == line.at)
 		return false;
 	*method = (struct span){ line.at, blank };
-	/* check that a URI, a blank and the version follow the method */
+	/* check that the line continues with a URI, a blank and the version of SIP */
 	return span_size(line) > span_size(*method) + version_size + 2 &&
 	       line.end[-(ptrdiff_t)version_size - 1] == ' ' &&
 	       strncasecmp(line.end - version_size, version, version_size) == 0;
@@ -166,7 +170,7 @@ enum header {
 	HEADER_CONTENT_LENGTH,
 };
 
-/* Return the header that `name` denotes. Names ignore case and may be compact (RFC 3261 7.3.1, 7.3.3). */
+/* Return the header with this name. The comparison ignores case and accepts compact names (RFC 3261 7.3.1, 7.3.3). */
 static enum header header_of(struct span name)
 {
 	static const struct {

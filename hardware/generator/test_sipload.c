@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Unit tests of the parser, timer wheel and schedule, and of calls between a client and a server in memory. The tests copy
+ * Unit tests of the parser, timer wheel and schedule, and of calls between a client and a server in memory. The tests
+ * copy
  * each text to the heap at its exact size, so the sanitizer reports a read past its end.
  *
  *   test_sipload                 run the tests
@@ -205,7 +206,7 @@ static void on_fire(void *context, struct timer *timer, uint64_t now_ns)
 	}
 }
 
-/* Every timer fires. No timer fires early, or later than one tick and one step, at any distance. */
+/* Check that every timer fires, whatever its distance: never early, and at most one tick and one step late. */
 static void test_wheel(uint64_t span_ns)
 {
 	const uint64_t tick_ns = 1 << WHEEL_TICK_BITS;
@@ -265,7 +266,7 @@ static void test_histogram(void)
 
 static void test_schedule(void)
 {
-	/* numpy computes the same numbers with the operations that schedule.h lists */
+	/* these numbers were computed by numpy with the operations that schedule.h lists */
 	static const uint64_t expected[] = { 284085, 430746, 445459, 851020, 1256687 };
 	struct schedule a, b;
 	uint64_t state;
@@ -366,7 +367,8 @@ static void test_blocks(void)
 		snprintf(text, sizeof(text), "0 %llu\n0 500000000\n", (unsigned long long)(edge + more));
 		CHECK(!schedule_of(&a, text, 2000.0, 7));
 		/*
-		 * a shorter window repeats the first calls of the longer window, so the number of different calls stays the
+		 * a shorter window repeats the first calls of the longer window, so the number of different calls stays
+		 * the
 		 * same
 		 */
 		CHECK(a.header.count == 2 * next - 1 + more && a.header.distinct == next);
@@ -437,7 +439,7 @@ static void test_schedule_files(void)
 
 #define CALLS 50
 
-/* A client and a server, and a simple proxy between them that may lose or double each message. */
+/* A client, a server, and a simple proxy between them that may lose or duplicate each message. */
 struct world {
 	struct uac uac;
 	struct uas uas;
@@ -741,7 +743,8 @@ static void test_lossy_calls(void)
 }
 
 /*
- * Without answers, the client sends INVITE at 0, 0.5, 1.5, 3.5, 7.5, 15.5 and 31.5 s. The call ends after 32 s (17.1.1.2).
+ * Without answers, the client sends INVITE at 0, 0.5, 1.5, 3.5, 7.5, 15.5 and 31.5 s. The call ends after 32 s
+ * (17.1.1.2).
  */
 static void test_deaf_server(void)
 {
@@ -759,7 +762,9 @@ static void test_deaf_server(void)
 	run_s(33);
 	CHECK(outcomes(CALL_TIMEOUT_INVITE) == 2 && world->records[0].invite_again == 0);
 	end_world();
-	/* without answers, the client sends BYE at 0.5, 1.5, 3.5 and 7.5 s, and then every 4 s up to 31.5 s (17.1.2.2) */
+	/*
+	 * without answers, the client sends BYE at 0.5, 1.5, 3.5 and 7.5 s, and then every 4 s up to 31.5 s (17.1.2.2)
+	 */
 	begin_world(true, NS_PER_S, 0);
 	start_calls(1);
 	world->deaf = true;
@@ -811,7 +816,9 @@ static void test_answers(void)
 	run_s(1);
 	reply("481 Gone", 1, "BYE", 'b');
 	CHECK(world->records[1].outcome == CALL_REJECTED_BYE && world->records[1].status == 481);
-	/* the following messages are unexpected: they belong to another process, to no call, or to another transaction */
+	/*
+	 * the following messages are unexpected: they belong to another process, to no call, or to another transaction
+	 */
 	reply("200 OK", 77, "INVITE", 'i');
 	reply("200 OK", 2, "INVITE", 'b');
 	CHECK(world->uac.counts.unexpected[SIP_KIND_200_INVITE] == 2);

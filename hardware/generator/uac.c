@@ -13,7 +13,7 @@ struct dialog {
 	uint32_t target_size;
 	uint32_t to_size;
 	uint32_t routes_size;
-	char text[]; /* the remote target, the value of To, and the Route lines */
+	char text[]; /* three texts: the remote target, the value of To, and the Route lines */
 };
 
 static struct uac_call *call_of(struct timer *timer)
@@ -413,7 +413,10 @@ static void on_provisional(struct uac *uac, struct uac_call *call, const struct 
 	bool again = m->status == 180 ? record->t_ringing != 0 : call->seen_100;
 
 	count(uac, m, again);
-	/* a 180 comes after the 200 if two workers of a stateless SPS handle both at once; a stateful SPS drops this 180 */
+	/*
+	 * a 180 comes after the 200 if two workers of a stateless SPS handle both at once; a stateful SPS drops this
+	 * 180
+	 */
 	if (m->status == 180 && !again && call->state != UAC_CALLING && call->state != UAC_PROCEEDING)
 		uac->counts.overtaken++;
 	if (!record->t_first_response)

@@ -138,7 +138,9 @@ static void drop_call(struct uas *uas, struct uas_call *call)
 	uas->kept--;
 }
 
-/* Write the headers that an answer copies from its request (RFC 3261 8.2.6.2). All answers of a call have the same tag. */
+/*
+ * Write the headers that an answer copies from its request (RFC 3261 8.2.6.2). All answers of a call have the same tag.
+ */
 static void write_copied(struct writer *w, const struct uas *uas, const struct sip_message *m, bool routes)
 {
 	for (unsigned i = 0; i < m->n_via; i++) {
@@ -344,7 +346,7 @@ static void on_invite(struct uas *uas, struct outbox *outbox, struct uas_call *c
 		on_new_invite(uas, outbox, m, from, now_ns);
 		return;
 	}
-	/* the server does not support a re-INVITE */
+	/* reject a re-INVITE, which the server does not support */
 	if (!call || m->cseq_number != call->invite_cseq) {
 		uas->counts.unexpected[m->kind]++;
 		return;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Assigns all time of the CPUs to its users. The programs need no samples: they run at each context switch, and at the
- * beginning and end of each interrupt. One event takes about 0.2 us.
+ * These programs assign all time of the CPUs to the tasks and interrupts that use it. They do not sample: they run at
+ * each context switch, and at the beginning and end of each interrupt. One event takes about 0.2 us.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
@@ -11,9 +11,9 @@
 
 char LICENSE[] SEC("license") = "GPL";
 
-const volatile __s32 cfg_groups[ACCOUNT_GROUPS] = { 0 }; /* process groups of the proxy */
+const volatile __s32 cfg_groups[ACCOUNT_GROUPS] = { 0 }; /* ids of the proxy's process groups */
 const volatile __s32 cfg_own[ACCOUNT_OWN] = { 0 };       /* processes whose descendants belong to sipsched */
-const volatile bool cfg_bursts = false;                  /* whether bursts are written into the ring buffer */
+const volatile bool cfg_bursts = false;                  /* true: bursts are written into the ring buffer */
 
 #define PF_KTHREAD     0x00200000
 #define TASK_STOPS     0x00008004 /* __TASK_STOPPED and TASK_FROZEN of the kernel */
@@ -26,8 +26,10 @@ const volatile bool cfg_bursts = false;                  /* whether bursts are w
 #define MOST_ANCESTORS 8
 
 /*
- * Before Linux 5.18, sched_switch has no argument for the state of the previous task. These kernels may also lack atomic
- * functions that return a value (5.12) and bpf_get_current_task_btf (5.11). The Makefile defines this from the kernel's types.
+ * Before Linux 5.18, sched_switch has no argument for the state of the previous task. These kernels may also lack
+ * atomic
+ * functions that return a value (5.12) and bpf_get_current_task_btf (5.11). The Makefile defines this from the kernel's
+ * types.
  */
 #ifdef BEFORE_LINUX_5_18
 #define READ(task, field) BPF_CORE_READ(task, field)
@@ -61,9 +63,9 @@ struct account_stop worst_stop;
 struct account_gap gaps[ACCOUNT_GAPS];
 __s64 proxy_running; /* number of the proxy's tasks that are on a CPU */
 __u64 gap_since_ns;  /* time since which no task of the proxy has been on a CPU */
-__u64 tasks_lost;    /* how often the table had no room for a task */
-__u64 bursts_lost;   /* how often the ring buffer had no room for a burst */
-bool ending;         /* whether `settle` ends (true) or begins (false) the account */
+__u64 tasks_lost;    /* number of tasks for which the table had no room */
+__u64 bursts_lost;   /* number of bursts for which the ring buffer had no room */
+bool ending;         /* true: `settle` ends the account; false: it begins the account */
 
 static const struct account_task no_task = { 0 };
 
@@ -159,7 +161,10 @@ static __always_inline bool has_comm(const struct account_task *seen, struct tas
 	return old[0] == now[0] && old[1] == now[1];
 }
 
-/* Return a task's entry. Determine the task's owner again if the task has started another program or changed its policy. */
+/*
+ * Return a task's entry. Determine the task's owner again if the task has started another program or changed its
+ * policy.
+ */
 static __always_inline struct account_task *entry_of(struct task_struct *task)
 {
 	__u64 key = key_of(task);
@@ -217,7 +222,7 @@ static __always_inline __u64 competed(__u32 number, __u64 now)
 	return cpu->competed;
 }
 
-/* Return the competitor with the longest burst on a CPU after `since`. Only the latest bursts are known. */
+/* Return the competitor with the longest burst on a CPU after `since`. The search covers only the latest bursts. */
 static __always_inline __u64 longest_competitor(struct account_cpu *cpu, __u64 since)
 {
 	__u64 longest = 0, key = 0;
@@ -260,7 +265,7 @@ static __always_inline void end_wait(struct account_task *entry, __u64 now)
 	worst_wait.by = longest_competitor(cpu, entry->waiting_ns);
 }
 
-/* Count a task of the proxy that got a CPU (1) or gave it up (-1). Return the number of tasks that ran before. */
+/* Count that a task of the proxy got a CPU (1) or gave it up (-1). Return the number of its tasks that ran before. */
 static __always_inline __s64 count_running(__s64 change)
 {
 #ifdef BEFORE_LINUX_5_18
@@ -323,8 +328,10 @@ static __always_inline void proxy_ends(struct account_task *entry, __u32 cpu, __
 }
 
 /*
- * A task gives up a CPU, and the kernel did not report that it got this CPU. A task of the proxy has then not waited since
- * its wake-up. Without this function, its wait would last until the next reported switch, which takes seconds for a process
+ * A task gives up a CPU, and the kernel did not report that it got this CPU. A task of the proxy has then not waited
+ * since
+ * its wake-up. Without this function, its wait would last until the next reported switch, which takes seconds for a
+ * process
  * that rarely runs.
  */
 static __always_inline void end_unseen(struct task_struct *task, __u32 cpu, __u64 now, __u32 state)
@@ -340,7 +347,8 @@ static __always_inline void end_unseen(struct task_struct *task, __u32 cpu, __u6
 }
 
 /*
- * Write a burst into the ring buffer. BPF_RB_NO_WAKEUP is necessary, because a wakeup inside a context switch would change
+ * Write a burst into the ring buffer. BPF_RB_NO_WAKEUP is necessary, because a wakeup inside a context switch would
+ * change
  * the schedule. sipaccount reads the ring buffer periodically instead.
  */
 static __always_inline void keep_burst(struct task_struct *task, __s32 pid, __u32 number, __u32 part,
@@ -368,8 +376,9 @@ static __always_inline void keep_burst(struct task_struct *task, __s32 pid, __u3
 }
 
 /*
- * Keep the burst of the task that ran until now, unless the CPU was idle or the task belongs to the proxy. On some machines,
- * the kernel reports no switch away from some tasks. Then `cpu` describes such a task, and nobody knows when it ended.
+ * Keep the burst of the task that ran until now, unless the CPU was idle or the task belongs to the proxy. On some
+ * machines, the kernel does not report the switch away from certain tasks. If `cpu` describes such a task, the end of
+ * its burst is unknown.
  */
 static __always_inline void keep_task(const struct account_cpu *cpu, __u32 number, struct task_struct *task,
 				      __u64 now)
@@ -532,15 +541,15 @@ int BPF_PROG(on_softirq_end, unsigned int vector)
 		return 0;
 	charge(cpu, bpf_ktime_get_ns());
 	if (!cpu->softirqs)
-		return 0; /* the softirq began before the account */
+		return 0; /* ignore a softirq that began before the account */
 	if (!--cpu->softirqs)
 		keep_burst(NULL, vector, number, PART_softirq, cpu->softirq_ns, cpu->charged_ns);
 	return 0;
 }
 
 /*
- * sipaccount runs this program once per CPU at the beginning and at the end. Without it, a CPU that never switches tasks
- * would have no event.
+ * sipaccount runs this program once per CPU at the beginning and at the end of the account. Without this program, the
+ * account would miss a CPU that never switches tasks.
  */
 SEC("raw_tp")
 int settle(void *context)

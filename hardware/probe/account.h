@@ -8,7 +8,7 @@
 
 #define ACCOUNT_CPUS   256 /* largest number of CPUs, a power of two */
 #define ACCOUNT_GROUPS 4   /* process groups of the proxy and its front end */
-#define ACCOUNT_OWN    8   /* sshd processes of the connections; their descendants belong to sipsched */
+#define ACCOUNT_OWN    8   /* sshd processes of sipsched's connections; their descendants count too */
 #define ACCOUNT_TASKS  16384
 #define ACCOUNT_BURSTS 8  /* number of the latest bursts of competitors that are kept per CPU */
 #define ACCOUNT_GAPS   64 /* number of the longest gaps that are kept; in a gap, no task of the proxy ran */
@@ -40,7 +40,7 @@ enum account_part {
 /* A task that ran on at least one of the CPUs. */
 struct account_task {
 	__u64 ns;         /* CPU time without interrupts */
-	__u64 bursts;     /* how often the task got a CPU */
+	__u64 bursts;     /* number of times that the task got a CPU */
 	__u64 longest_ns; /* longest time that the task kept a CPU */
 	/* Time since which a task of the proxy has been runnable without a CPU. 0 for other tasks. */
 	__u64 waiting_ns;
@@ -50,8 +50,8 @@ struct account_task {
 	__u32 wait_cpu;
 	__s32 pid, tgid;
 	__u32 part;
-	__u32 policy; /* policy when the task last ran */
-	/* the policy during the longest burst, because a program may change its policy later */
+	__u32 policy; /* scheduling policy when the task last ran */
+	/* scheduling policy during the longest burst; a program may change its policy later */
 	__u32 longest_policy;
 	__s32 nice;
 	__u32 cpu;
@@ -73,8 +73,8 @@ struct account_kept {
 };
 
 struct account_cpu {
-	__u64 started_ns, ended_ns; /* times of the first and last event; 0 before this event */
-	__u64 charged_ns;           /* `ns` contains the time until this instant */
+	__u64 started_ns, ended_ns; /* times of the first and of the last event; 0 until the event */
+	__u64 charged_ns;           /* `ns` includes the time until this instant */
 	__u64 ns[ACCOUNT_PART_COUNT];
 	__u64 competed; /* CPU time of competitors: the owners realtime, fair and idle_class */
 	/* the members until `part` describe the task that runs now */
@@ -86,7 +86,7 @@ struct account_cpu {
 	struct account_burst bursts[ACCOUNT_BURSTS];
 };
 
-/* Of all waits of the proxy's tasks for a CPU, the wait in which competitors used this CPU longest. */
+/* The longest disturbance by competitors: a task of the proxy waits for a CPU, and competitors use this CPU. */
 struct account_wait {
 	__u64 ns;
 	__u64 competed;
@@ -102,6 +102,6 @@ struct account_gap {
 struct account_stop {
 	__u64 ns; /* longest time that a task of the proxy was stopped */
 	__s32 pid;
-	__u32 traced; /* how often a tracer stopped a task */
+	__u32 traced; /* number of times that a tracer stopped a task of the proxy */
 };
 #endif

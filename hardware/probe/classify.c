@@ -9,7 +9,7 @@ struct cseq {
 	bool found;
 };
 
-/* Return whether the text starts with SIP-Version, which ignores case (RFC 3261 7.1). */
+/* Return whether the text starts with the version of SIP, ignoring case (RFC 3261 7.1). */
 static bool is_response(struct span text)
 {
 	return span_size(text) >= 8 && strncasecmp(text.at, "SIP/2.0 ", 8) == 0;
@@ -146,7 +146,10 @@ static size_t method_number(struct span method)
 	return i + 1;
 }
 
-/* Return the number of a response's status: of the code itself, or else of its class, such as 4xx. */
+/*
+ * Return the number of a response's status code. If the list lacks the code, return the number of its class, such as
+ * 4xx.
+ */
 static size_t status_number(struct span code)
 {
 	for (size_t i = 0; i < COUNT_OF(statuses); i++) {
@@ -169,7 +172,7 @@ static bool is_request(struct span text)
 	       !strncasecmp(line.end - size, version, size);
 }
 
-/* Return the number of a message's method or status in the lists of trace.h. */
+/* Return the number of a message's method or status, according to the lists in trace.h. */
 static size_t detail_of(struct span text)
 {
 	if (is_response(text)) {

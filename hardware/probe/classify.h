@@ -6,17 +6,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A secret key, with which the hash of a Call-ID reveals nothing about the Call-ID. */
+/* A secret key. A hash of the Call-ID with this key reveals nothing about the Call-ID. */
 struct sip_key {
 	uint64_t half[2];
 };
 
 struct sip_class {
 	uint64_t
-		call_id_hash; /* 64-bit FNV-1a hash of the Call-ID's value, or SipHash with a key; 0 without a Call-ID */
+		call_id_hash; /* 64-bit FNV-1a of the Call-ID's value, or SipHash if a key is used; 0 without a Call-ID */
 	uint32_t cseq; /* number in CSeq, or its hash with a key; 0 without CSeq */
-	uint8_t kind;  /* one of enum trace_kind; with a key, also the method or status (trace.h) */
-	bool complete; /* whether the message has both Call-ID and CSeq */
+	uint8_t kind;  /* one of enum trace_kind; if a key is used, also the method or status (trace.h) */
+	bool complete; /* true: the message has both Call-ID and CSeq */
 };
 
 /* Return SipHash-2-4 (Aumasson and Bernstein, 2012) of some bytes. */
@@ -29,7 +29,8 @@ uint64_t sip_keyed_hash(const struct sip_key *key, const void *bytes, size_t siz
 struct sip_class sip_classify(const char *text, size_t size, const struct sip_key *key);
 
 /*
- * Return whether two messages have the same method or the same status code. The probe regards the first such message that a
+ * Return whether two messages have the same method or the same status code. The probe regards the first such message
+ * that a
  * worker sends after a receive as the forwarded message.
  */
 bool sip_same_start(const char *a, size_t a_size, const char *b, size_t b_size);

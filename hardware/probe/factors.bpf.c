@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 /*
- * Counts how often and how long the processes of a proxy wait for each other. Taking a free lock causes no event and costs
- * nothing. Every system call on the host becomes slightly slower, because the programs run at the entry of all system
+ * Counts how often and how long the processes of a proxy wait for each other. Taking a free lock causes no event, so it
+ * has no cost. Every system call on the host becomes slightly slower, because the programs run at the entry of all
+ * system
  * calls.
  *
  * ASSUME it is enough to count the second and later waiters for a spinlock of the kernel. The first waiter spins on the
- * pending bit, before the tracepoint (kernel/locking/qspinlock.c). A host with two CPUs never has a second waiter, except in
+ * pending bit, before the tracepoint (kernel/locking/qspinlock.c). A host with two CPUs never has a second waiter,
+ * except in
  * a guest whose kernel uses the hypervisor's spinlocks.
  */
 #include "vmlinux.h"
@@ -31,7 +33,7 @@ const volatile __s32 cfg_groups[FACTORS_GROUPS] = { 0 };
 #define CALL_SENDMSG 46
 #define CALL_YIELD   24
 #define CALL_FUTEX   202
-#else /* numbers from include/uapi/asm-generic/unistd.h */
+#else /* system call numbers from include/uapi/asm-generic/unistd.h */
 #define CALL_SENDMSG 211
 #define CALL_YIELD   124
 #define CALL_FUTEX   98
@@ -44,7 +46,7 @@ __u64 since_ns; /* waits that began before this time are not counted */
 static __u64 spinning[FACTORS_CPUS];
 static __u64 locking[FACTORS_TASKS];
 
-/* The wait of a task that is inside a system call. */
+/* The system call in which a task waits now. */
 static struct call {
 	__u64 since_ns;
 	__u64 factor;
@@ -80,7 +82,7 @@ static __always_inline void add(enum factor what, __u64 since)
 	__sync_fetch_and_add(&wait->ns, bpf_ktime_get_ns() - since);
 }
 
-/* Count the descriptors that a message passes to another process, if its first control message has descriptors. */
+/* Count the file descriptors that a message passes to another process in its first control message. */
 static __always_inline void count_descriptors(const struct user_msghdr *message)
 {
 	struct cmsghdr *data = NULL, first;

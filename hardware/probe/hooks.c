@@ -130,7 +130,7 @@ static int target_arguments(const struct btf *btf, const struct hook *hook)
 	int id;
 
 	if (hook->type == HOOK_TRACEPOINT) {
-		/* the type's first argument is not an argument of the tracepoint */
+		/* do not count the type's first argument, because it is not an argument of the tracepoint */
 		snprintf(name, sizeof(name), "btf_trace_%s", hook->target);
 		id = btf__find_by_name_kind(btf, name, BTF_KIND_TYPEDEF);
 		if (id < 0)
@@ -145,7 +145,8 @@ static int target_arguments(const struct btf *btf, const struct hook *hook)
 }
 
 /*
- * Choose the hook's program for this kernel. Store the reason if BTF or the target is missing, or if the kernel refuses an
+ * Choose the hook's program for this kernel. Store the reason if BTF or the target is missing, or if the kernel refuses
+ * an
  * empty program. Trying an empty program takes 0.2 ms, whereas loading a whole mode takes 0.1 s.
  */
 static void choose_program(const struct btf *btf, const struct hook *hook, struct hook_state *state)
@@ -171,7 +172,7 @@ static void choose_program(const struct btf *btf, const struct hook *hook, struc
 			 arguments);
 }
 
-/* Return whether the kernel lets this process load and attach BPF programs. */
+/* Return whether the kernel allows this process to load and attach BPF programs. */
 static bool may_load_programs(void)
 {
 	const uint64_t needed = 1ULL << CAP_BPF | 1ULL << CAP_PERFMON;

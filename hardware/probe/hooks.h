@@ -16,7 +16,7 @@ enum hook_type {
 	HOOK_FEXIT
 };
 
-/* The modes that use a hook, and whether they work without it. BOTH means both modes for datagrams. */
+/* The modes that use a hook, and whether these modes work without the hook. BOTH means both modes for datagrams. */
 enum hook_use {
 	USE_BOTH,
 	USE_BOTH_OPTIONAL,
@@ -42,7 +42,7 @@ struct hook {
 
 extern const struct hook hooks[N_HOOKS];
 
-/* Whether this kernel supports a hook, and with which program. */
+/* The result of the check whether this kernel supports a hook, and the program to use. */
 struct hook_state {
 	const char *program; /* the chosen program; NULL: the hook is not attached */
 	bool available;
@@ -57,7 +57,8 @@ bool hook_is_optional(const struct hook *hook);
 void explain_refusal(const struct hook *hook, struct hook_state *state, const char *step, int error);
 
 /*
- * Choose the program of each hook for this kernel. If no program can be loaded at all, store the reason and return false.
+ * Choose the program of each hook for this kernel. If no program can be loaded at all, store the reason and return
+ * false.
  * Here and below, `states` has N_HOOKS elements.
  */
 bool choose_programs(struct hook_state *states, char *reason, size_t size);

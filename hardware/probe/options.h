@@ -26,7 +26,7 @@ struct options {
 	unsigned long ring_bytes;
 	unsigned long snippet_bytes;
 	const char *netns;    /* file of the proxy's network namespace; NULL: the namespace of this process */
-	unsigned long one_in; /* `watch`: record the messages of one call in this number */
+	unsigned long one_in; /* `watch`: one of this many calls is recorded */
 	bool watch;           /* the command is `watch` */
 	bool verbose;
 };
@@ -37,6 +37,6 @@ const char *mode_name(enum mode_choice mode);
 uint32_t proxy_namespace(const struct options *options);
 /* Print the usage on stderr and return EXIT_USAGE. */
 int usage(void);
-/* Parse the arguments, of which the first is the command. If one is wrong, print one line and return false. */
+/* Parse the command and its arguments. If an argument is wrong, print one line and return false. */
 bool parse_options(int argc, char **argv, struct options *options);
 #endif

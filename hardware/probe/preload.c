@@ -5,14 +5,19 @@
  *  SIPSTAMP_DIR=<directory> SIPSTAMP_PORT=<UDP port> LD_PRELOAD=./libsipstamp.so kamailio ...
  *
  * Each process that receives on a UDP socket bound to the port writes <directory>/trace.<pid>.bin (trace.h) with t_arr
- * (SO_TIMESTAMPNS), t_sip_in and t_sip_out. The fields t_stack, t_sockq, t_dep, off_cpu_ns, switches and rmem are 0. The
- * trace has no records of drops. The header's field `reserved` has the kernel's number of drops (SO_RXQ_OVFL) at the last
+ * (SO_TIMESTAMPNS), t_sip_in and t_sip_out. The fields t_stack, t_sockq, t_dep, off_cpu_ns, switches and rmem are 0.
+ * The
+ * trace has no records of drops. The header's field `reserved` has the kernel's number of drops (SO_RXQ_OVFL) at the
+ * last
  * received datagram. It excludes later drops. All processes that share a socket read the same counter, so a reader of
  * several traces uses the largest number.
  *
- * The library maps the file into memory and lets it grow in steps, so that a killed worker loses no record. The file of a
- * killed worker ends in zeros. The library sees recvfrom, recvmsg, sendto and sendmsg. It does not see recvmmsg, sendmmsg,
- * io_uring, or system calls without libc. in_cost_ns is the time of the library's own work: 0.3 to 1.3 us at the median.
+ * The library maps the file into memory and lets it grow in steps, so that a killed worker loses no record. The file of
+ * a
+ * killed worker ends in zeros. The library sees recvfrom, recvmsg, sendto and sendmsg. It does not see recvmmsg,
+ * sendmmsg,
+ * io_uring, or system calls without libc. in_cost_ns is the time of the library's own work: 0.3 to 1.3 us at the
+ * median.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -36,7 +41,7 @@
 
 #define EXPORT        __attribute__((visibility("default")))
 #define DESCRIPTORS   4096        /* the library ignores larger descriptors */
-#define MAP_BYTES     (8UL << 30) /* reserves address space only, for 87 million records */
+#define MAP_BYTES     (8UL << 30) /* reserves only address space, not memory; enough for 87 million records */
 #define GROW_BYTES    (1UL << 20)
 #define SNIPPET_BYTES 2048
 #define CONTROL_BYTES 512
@@ -73,7 +78,10 @@ static void resolve(void)
 	real.close = (close_call *)dlsym(RTLD_NEXT, "close");
 }
 
-/* Call the real function. Constructors of other libraries may need it before start() has looked it up. */
+/*
+ * Call the real function of libc. Look the function up first if start() has not run yet, because constructors of other
+ * libraries may call it earlier.
+ */
 #define REAL(call) (*(real.call ? real.call : (resolve(), real.call)))
 
 static const char *directory; /* directory of the traces; NULL: nothing is recorded */
@@ -88,7 +96,7 @@ static bool trace_failed;
 static _Atomic size_t n_records;
 static _Atomic size_t n_room; /* number of records for which the file has room */
 
-/* The message that this thread has received and not yet finished. */
+/* The message that this thread is serving. */
 static __thread struct {
 	struct trace_record *record;
 	size_t size;
@@ -103,7 +111,7 @@ static void complain(const char *what)
 		directory, strerror(errno));
 }
 
-/* Allocate blocks now. On a full disk, a write to a hole in the file would kill the proxy by SIGBUS. */
+/* Allocate disk blocks now. Otherwise, on a full disk, a write to a hole in the file would kill the proxy by SIGBUS. */
 static bool grow_file(size_t bytes)
 {
 	int error = posix_fallocate(trace_fd, (off_t)bytes, GROW_BYTES);
@@ -149,7 +157,7 @@ static struct trace_record *record_at(size_t index)
 	return (struct trace_record *)(header + 1) + index;
 }
 
-/* Make room for a record. Return false after an error, which is reported once. */
+/* Make room for a record. Return false after an error. Only the first error is reported. */
 static bool make_room(size_t index)
 {
 	bool good = true;
@@ -224,7 +232,10 @@ static bool is_udp_on_port(int fd)
 	       !getsockname(fd, (struct sockaddr *)&address, &address_size) && port_of(&address) == port;
 }
 
-/* Return whether a descriptor is a socket of the port. Check it once, and ask the kernel for timestamps and drops. */
+/*
+ * Return whether a descriptor is a socket of the port. At the first call for a socket, request timestamps and drop
+ * counts from the kernel.
+ */
 static bool is_ours(int fd)
 {
 	int saved_errno = errno;
@@ -275,7 +286,7 @@ static uint64_t read_control(struct msghdr *message, uint32_t *drops)
 static void record_received(struct msghdr *control, const char *text, size_t snippet, size_t length)
 {
 	uint64_t t_sip_in = clock_ns();
-	/* The difference of two clocks, modulo 2^64. */
+	/* The difference between the two clocks, modulo 2^64. */
 	uint64_t to_monotonic = t_sip_in - read_clock(CLOCK_REALTIME);
 	uint32_t drops = 0;
 	uint64_t arrival = read_control(control, &drops);
@@ -350,11 +361,11 @@ __attribute__((destructor)) static void stop(void)
 	bytes = sizeof(*header) + atomic_load(&n_records) * sizeof(struct trace_record);
 	directory = NULL;
 	if (ftruncate(trace_fd, (off_t)bytes))
-		/* Ignore the error, because a trace may end in zeros. */
+		/* Ignore the error, because a trace that ends in zeros is valid. */
 		return;
 }
 
-/* Prepare the socket at bind(), so that already the first datagram has a timestamp. */
+/* Prepare the socket at bind(), so that even the first datagram has a timestamp. */
 EXPORT int bind(int fd, const struct sockaddr *address, socklen_t size)
 {
 	int result = REAL(bind)(fd, address, size);
@@ -407,7 +418,7 @@ EXPORT ssize_t __recvfrom_chk(int fd, void *buffer, size_t size, size_t buffer_s
 	return recvfrom(fd, buffer, size, flags, address, address_size);
 }
 
-/* Pass on only the control messages that the caller asked for, and not those that this library asked for. */
+/* Remove the control messages that only this library requested, and pass the others to the caller. */
 static void pass_control(struct msghdr *from, struct msghdr *to, void *control, size_t room)
 {
 	size_t used = 0;

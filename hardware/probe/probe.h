@@ -14,7 +14,7 @@
 #define PROBE_FINGERPRINT_BYTES 256
 #define PROBE_SNIPPET_MAX       1024
 #define PROBE_SNIPPET_DEFAULT   768
-#define PROBE_HEAD_BYTES        16 /* start of a sent datagram, such as "SIP/2.0 100 Tryi" or "INVITE sip:servi" */
+#define PROBE_HEAD_BYTES        16 /* stored start of a sent datagram, such as "SIP/2.0 100 Tryi" */
 #define PROBE_SENDS             4
 #define PROBE_WORKERS           256
 #define PROBE_TID_SLOTS         65536
@@ -87,7 +87,7 @@ struct probe_drop {
 	char payload[PROBE_SNIPPET_MAX];
 };
 
-/* A TCP connection, seen from this host. Addresses are in network byte order, ports in host byte order. */
+/* A TCP connection from the view of this host. Addresses are in network byte order, ports in host byte order. */
 struct probe_connection {
 	__u32 local;
 	__u32 remote;
@@ -133,7 +133,7 @@ struct probe_transfer {
  * entries USER(name) for the report.
  */
 #define PROBE_COUNTERS(BPF, USER)                                                                         \
-	BPF(arrived)         /* datagrams to the port that the earliest hook saw */                       \
+	BPF(arrived)         /* datagrams to the port, counted at the earliest hook */                    \
 	BPF(queued)          /* datagrams that the kernel put into the socket's queue */                  \
 	BPF(received)        /* datagrams that a worker received */                                       \
 	BPF(sent)            /* datagrams that a worker sent while it served a message */                 \
@@ -165,15 +165,15 @@ enum {
 struct probe_counters {
 	PROBE_COUNTERS(PROBE_COUNTER_FIELD, PROBE_NO_COUNTER)
 	PROBE_DESCRIPTOR_COUNTERS(PROBE_COUNTER_FIELD)
-	__u64 padding[16 - PROBE_N_COUNTERS]; /* fills two cache lines, so that CPUs share none */
+	__u64 padding[16 - PROBE_N_COUNTERS]; /* fills two cache lines; no two CPUs share a line */
 };
 
-#define PROBE_SEGMENTS 4 /* number of the latest times on a CPU that the probe keeps, a power of two */
+#define PROBE_SEGMENTS 4 /* number of stored periods of a worker on a CPU; a power of two */
 
 struct probe_worker {
 	__u32 tid;
 	__u32 in_service;
-	__u32 service; /* number of the message, which assigns a late departure to the correct message */
+	__u32 service; /* serial number of the message, to assign a late departure to the correct message */
 	__u32 sending; /* 1 + index of the send whose packet has not departed; 0: none */
 	__s32 fd;      /* socket of the last message; -1 before the first message */
 	__u32 taken;   /* exact mode: this receive call took a datagram from the queue */
@@ -196,7 +196,7 @@ struct probe_worker {
 	__u32 position;
 	struct probe_connection connection;
 	__u64 cost_ns; /* duration of the probe's own work since t_sip_in */
-	/* Whether the worker may still receive datagrams that arrived before recording began. The queue is in order. */
+	/* 1: the worker may still receive datagrams that arrived before recording began. The queue is in order. */
 	__u32 behind;
 	struct probe_message message;
 };

@@ -14,7 +14,8 @@ uint64_t count_unaccounted(const struct probe_counters *counted)
 }
 
 /*
- * Return the number of datagrams that arrived since recording began and were neither received nor refused. For TCP, return
+ * Return the number of datagrams that arrived since recording began and were neither received nor refused. For TCP,
+ * return
  * the number of connections with such data.
  */
 static uint64_t count_underway(const struct recording *recording)
@@ -40,7 +41,7 @@ void begin_recording(struct recording *recording)
 	state->since_ns = clock_ns();
 	recording->streams->since_ns = state->since_ns;
 	recording->streams->until_ns = 0;
-	__sync_synchronize(); /* after this barrier, the hooks enter only newer arrivals */
+	__sync_synchronize(); /* after this barrier, the hooks record only newer arrivals */
 	state->recording = 1;
 }
 
@@ -73,7 +74,10 @@ void switch_off(struct recording *recording)
 	}
 	recording->streams->until_ns = clock_ns();
 	detach_probe(recording->probe);
-	/* discard all entries, because they are incomplete, even while the hooks are attached again */
+	/*
+	 * discard all entries, because they are incomplete; this also covers the time in which the hooks are attached
+	 * again
+	 */
 	recording->probe->object->bss->since_ns = UINT64_MAX;
 	ring_buffer__consume(recording->ring);
 	recording->cut_arrivals += count_underway(recording);

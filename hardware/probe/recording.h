@@ -23,7 +23,7 @@ struct recording {
 	uint64_t off_ns; /* total time without hooks */
 	/* Datagrams that no worker had received at a switch-off. For TCP, connections with such data. */
 	uint64_t cut_arrivals;
-	uint64_t cut_services;   /* messages in service at a switch-off, which are missing in the trace */
+	uint64_t cut_services;   /* messages in service at a switch-off; the trace lacks them */
 	uint64_t slowest_off_ns; /* duration of the slowest switch-off */
 	uint64_t slowest_on_ns;
 };
@@ -33,7 +33,7 @@ uint64_t count_unaccounted(const struct probe_counters *counted);
 
 /* Begin to record arrivals. All hooks must be attached. */
 void begin_recording(struct recording *recording);
-/* Reset the counters at t_ns. */
+/* Reset the counters and start counting at t_ns. */
 void recording_afresh(struct recording *recording, uint64_t t_ns);
 /* Wait at most 50 ms for messages in the queue and in service, and detach every hook. */
 void switch_off(struct recording *recording);

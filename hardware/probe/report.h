@@ -10,7 +10,7 @@
 #include "streams.h"
 #include "workers.h"
 
-#define REPORT_VERSION 2 /* also the version of the output of `check` */
+#define REPORT_VERSION 2 /* the version of the report, and of the output of `check` */
 
 /* The results from the start of a run, or from the last SIGUSR1, to its end. */
 struct report {

@@ -20,12 +20,12 @@
 #include "system.h"
 #include "workers.h"
 
-#define POLL_MS 20 /* the ring has room for the events of far more than 20 ms */
+#define POLL_MS 20 /* time between two reads of the ring; the ring has room for far more */
 #define SCAN_NS 1000000000ULL
 /* Within this time, workers read all datagrams that were queued before all hooks were attached. */
 #define START_SETTLE_NS   100000000L
-#define SERVICE_SETTLE_NS 20000000L /* workers send the last messages on within this time */
-#define DETACH_SETTLE_NS  10000000L /* a BPF program that runs during the detaching ends within this time */
+#define SERVICE_SETTLE_NS 20000000L /* within this time, workers send their last messages on */
+#define DETACH_SETTLE_NS  10000000L /* running BPF programs end within this time after detaching */
 
 struct run {
 	const struct options *options;
@@ -49,7 +49,7 @@ static bool announce(const struct run *run, const char *word, uint64_t t_ns)
 	FILE *file;
 	bool written = false;
 
-	if (run->options->watch) /* the header of the trace announces it */
+	if (run->options->watch) /* set the flag that announces keyed hashes in the header of the trace */
 		return true;
 	file = fopen(run->options->ready, "ae");
 	if (file) {
@@ -62,8 +62,10 @@ static bool announce(const struct run *run, const char *word, uint64_t t_ns)
 }
 
 /*
- * Start counting now. The probe recognises older records in the ring and older messages in service by their timestamps, and
- * excludes them. Therefore neither the proxy nor the probe has to stop. With traffic, a counter may differ from the records
+ * Start counting now. The probe recognises older records in the ring and older messages in service by their timestamps,
+ * and
+ * excludes them. Therefore neither the proxy nor the probe has to stop. With traffic, a counter may differ from the
+ * records
  * by one or two messages.
  */
 static bool start_afresh(struct run *run)
@@ -198,7 +200,7 @@ static bool collect(struct run *run)
 			flush_trace(&run->records.trace);
 			report_second(run);
 			if (run->options->watch && run->records.trace.failed)
-				return false; /* nobody reads the trace any more */
+				return false; /* end the run, because the reader of the trace has gone */
 		}
 	}
 }
@@ -252,7 +254,7 @@ static bool trace_until_stopped(struct run *run)
 int run_probe(const struct options *options)
 {
 	static struct sip_key
-		key; /* it is only in this process's memory, and so nobody can test a guessed Call-ID */
+		key; /* only in this process's memory, so that nobody can test a guessed Call-ID */
 	static struct run run;
 	sigset_t signals = block_signals();
 	bool streaming;

@@ -9,11 +9,13 @@
  * t_sip_out  sys_enter of sendto, sendmsg
  * t_dep      net_dev_queue assigns the packet to the send, and net_dev_start_xmit takes the timestamp
  *
- * The hooks recognise a message as follows. Up to the socket's queue, they use the address of the skb. From the queue to
+ * The hooks recognise a message as follows. Up to the socket's queue, they use the address of the skb. From the queue
+ * to
  * the worker, exact mode uses the same address, and tracepoint mode uses a fingerprint of the payload. From receive to
  * send, they use the thread. From the send on, they use the address of the sent skb.
  *
- * The state is in arrays in .bss instead of hash maps. An access then takes only a few ns, and user space reads the arrays
+ * The state is in arrays in .bss instead of hash maps. An access then takes only a few ns, and user space reads the
+ * arrays
  * as memory.
  */
 #include "common.bpf.h"
@@ -30,9 +32,9 @@ const volatile bool cfg_ipv6 = false; /* whether datagrams over IPv6 are traced,
 #define PROTOCOL_UDP   17
 #define ETHERTYPE_IPV6 0x86DD
 #define STALE_NS       10000000000LL /* the probe may overwrite an entry that was not used for this time */
-/* No datagram waits longer in a queue; if its arrival is older, the probe missed it. */
+/* No datagram waits longer in a queue. If an entry is older, the probe missed the end of the wait. */
 #define BEHIND_NS         1000000000LL
-#define UNDERWAY_NS       100000000LL /* ASSUME no packet takes longer from the driver to the socket's queue */
+#define UNDERWAY_NS       100000000LL /* ASSUME no packet takes longer from driver to socket queue */
 #define WAYS              8 /* entries per set; with 5000 queued datagrams, one in 3 million finds its set full */
 #define DRIVER_STALE      250 /* longest time from the driver to the protocol layer, in jiffies: 0.25 to 2.5 s */
 #define PACKET_SETS       8192
@@ -198,7 +200,7 @@ static __always_inline __s64 age(__u64 now, __u64 then)
 	return now - then;
 }
 
-/* Return the time before which entries are useless, because they are too old or older than the recording. */
+/* Return the time before which entries are invalid, because they are too old or precede the recording. */
 static __always_inline __s64 stale_before(__u64 now)
 {
 	__s64 before = now - STALE_NS;
@@ -237,8 +239,8 @@ static __always_inline struct packet *find_packet(__u64 skb)
 }
 
 /*
- * Return the priority of an entry for replacement. The entry with the smallest number is replaced. The low bits are the
- * entry's index. The BPF verifier follows fewer combinations for one number than for several variables.
+ * Return the priority of an entry for replacement. The entry with the smallest priority is replaced. Its low bits are
+ * the entry's index. The BPF verifier follows fewer combinations for one number than for several variables.
  */
 static __always_inline __u64 choice(__u64 t_arr, __u32 place)
 {
@@ -247,7 +249,8 @@ static __always_inline __u64 choice(__u64 t_arr, __u32 place)
 
 /*
  * Return the place of the entry for this skb in its set. If an entry with the same address exists, return its place,
- * because the kernel reuses buffers. The function is global, so that the BPF verifier checks it once instead of once per
+ * because the kernel reuses buffers. The function is global, so that the BPF verifier checks it once instead of once
+ * per
  * caller.
  */
 __noinline __u32 place_of_packet(__u64 skb, __u64 now)
@@ -342,7 +345,9 @@ static __always_inline __u32 new_payload(struct sk_buff *skb, struct packet_head
 	__u32 linear = skb->len - skb->data_len;
 	__u32 ahead = is_ipv6(skb) ? sizeof(struct packet_headers_ipv6) : sizeof(*headers);
 
-	/* ASSUME the driver put the first 256 payload bytes into the linear part; if not, the datagram stays unmatched */
+	/*
+	 * ASSUME the driver put the first 256 payload bytes into the linear part; if not, the datagram stays unmatched
+	 */
 	if (linear < ahead + size)
 		return 0;
 	size &= 2 * PROBE_FINGERPRINT_BYTES - 1;
@@ -368,8 +373,9 @@ static __always_inline void enter_packet(struct sk_buff *skb, struct packet_head
 }
 
 /*
- * Enter all known facts about an arrival, at the earliest hook. A kernel may skip BPF programs for some packets
- * (docs/methodology/timestamps.md). With receive steering to another CPU, it skips the programs of netif_receive_skb and
+ * Store all known facts about an arrival at the earliest hook. A kernel may skip BPF programs for some packets
+ * (docs/methodology/timestamps.md). With receive steering to another CPU, it skips the programs of netif_receive_skb
+ * and
  * sk_data_ready for up to 2 packets in 1,000, and recursion_misses stays 0. The program of netif_rx has run before.
  */
 static __always_inline int on_driver(struct sk_buff *skb)
@@ -411,7 +417,7 @@ int BPF_PROG(on_netif_receive, struct sk_buff *skb)
 		return 0;
 	address = address_of(skb);
 	packet = find_packet(address);
-	/* the driver's hook may have recognised this packet before */
+	/* the driver's hook may already have recognised this packet */
 	if (!packet || packet->seen || (__u32)bpf_jiffies64() - packet->jiffies > DRIVER_STALE) {
 		if (!packet_is_ours(skb, &headers))
 			return 0;
@@ -453,12 +459,13 @@ static __always_inline bool stamp_queued(__u64 skb, struct sock *sk, __u64 now)
 			payload->t_stack = now;
 		}
 	}
-	packet->skb = 0; /* free the entry, because the worker finds the datagram by its payload */
+	packet->skb = 0; /* free the entry, because the worker will find the datagram by its payload */
 	return true;
 }
 
 /*
- * Visit the queue from its tail to the first datagram with a timestamp. The kernel calls sk_data_ready only once per batch
+ * Visit the queue from its tail to the first datagram with a timestamp. The kernel calls sk_data_ready only once per
+ * batch
  * of datagrams (list receive, and since Linux 6.18 also the producers' queue).
  */
 SEC("tp_btf/sk_data_ready")
@@ -623,7 +630,7 @@ int BPF_PROG(on_refused_no_skb, int rc, struct sock *sk)
 	drop = new_drop(rc, sk, address);
 	if (!drop)
 		return 0;
-	/* the refused datagram is the one that on_enqueue saw on this CPU just before */
+	/* on_enqueue saw the refused datagram just before, on this CPU */
 	if (cfg_exact)
 		copy_refused(drop, address);
 	bpf_ringbuf_submit(drop, BPF_RB_NO_WAKEUP);
@@ -724,7 +731,7 @@ int BPF_PROG(on_sys_enter, struct pt_regs *regs, long id)
 static __always_inline __u64 running_since(const struct probe_worker *worker, __u64 t)
 {
 	for (__u32 i = 1; i <= PROBE_SEGMENTS; i++) {
-		/* Begin with the oldest segment. */
+		/* Begin with the oldest stored period on a CPU. */
 		__u32 segment = (worker->segment + i) & (PROBE_SEGMENTS - 1);
 		__u64 on = worker->on[segment];
 		__u64 off = worker->off[segment];

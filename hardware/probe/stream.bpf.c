@@ -86,7 +86,7 @@ static __always_inline int on_stream_driver(struct sk_buff *skb, bool protocol_l
 	address = address_of(skb);
 	before = &handed_up[(address >> 6 ^ address >> 18) & (HANDED_UP - 1)];
 	if (protocol_layer) {
-		/* the driver's hook has already reported this segment */
+		/* ignore the segment, because the driver's hook has already reported it */
 		if (before->skb == address && before->seq == segment.seq) {
 			before->skb = 0;
 			return 0;
@@ -251,7 +251,8 @@ int BPF_PROG(on_stream_call, struct pt_regs *regs, long id)
 }
 
 /*
- * Send the bytes of a system call to user space. The caller has set all members of `transfer` except for seq, length and
+ * Send the bytes of a system call to user space. The caller has set all members of `transfer` except for seq, length
+ * and
  * data.
  */
 static __always_inline void emit_transfer(struct probe_transfer *transfer, struct pt_regs *regs, long id,
@@ -311,7 +312,7 @@ static __always_inline void exit_read(struct probe_worker *worker, struct pt_reg
 	worker->cost_ns = bpf_ktime_get_ns() - now;
 }
 
-/* Report a write. Return false if its data did not go to a connection of the port. */
+/* Report a write to user space. Return false if its data did not go to a connection of the port. */
 static __always_inline bool exit_write(struct probe_worker *worker, struct pt_regs *regs, long id,
 				       long length, __u64 entered, __u64 now)
 {

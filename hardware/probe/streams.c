@@ -8,8 +8,8 @@
 /* If a message was not sent on within this time, the worker does not send it on at all. */
 
 #define HOLD_NS   4000000000ULL
-#define CLOSED_NS 2000000000ULL /* a worker has read the rest of a closed connection within this time */
-/* No data waits longer in a queue; if its arrival is older, the probe missed it. */
+#define CLOSED_NS 2000000000ULL /* within this time, a worker has read the rest of a closed connection */
+/* No data waits longer in a queue. If an arrival is older, the probe missed the read. */
 #define BEHIND_NS 1000000000ULL
 /* ASSUME no segment takes longer from the driver to its reader if later segments have arrived. */
 #define UNDERWAY_NS 100000000ULL
@@ -33,7 +33,7 @@ struct marks {
 	size_t room;
 };
 
-/* One direction of a stream, with the bytes that are not yet cut into messages. */
+/* One direction of a TCP stream, with the bytes that do not form a complete message yet. */
 struct flow {
 	bool synced;   /* `text` begins at the start of a message */
 	uint32_t next; /* sequence number of the byte after `text` */
@@ -47,7 +47,7 @@ struct stream {
 	struct stream *next;
 	struct probe_connection connection;
 	uint64_t t_closed; /* time of the end; 0: the connection is open */
-	bool timed;        /* an arrival was found on this connection, so later arrivals are known too */
+	bool timed;        /* an arrival is known, so all later arrivals are known, too */
 	struct flow in;
 	struct flow out;
 	struct marks arrived;
@@ -181,7 +181,7 @@ static void end_stream(struct streams *streams, struct stream *stream)
 	clear_stream(stream);
 }
 
-/* Forget connections that were closed before `before_ns`, and at the end also open connections. */
+/* Free connections that were closed before `before_ns`. If `open` is true, also free open connections. */
 static void sweep_streams(struct streams *streams, uint64_t before_ns, bool open)
 {
 	for (size_t bucket = 0; bucket < STREAM_BUCKETS; bucket++) {
@@ -324,7 +324,7 @@ static void set_receive_times(struct trace_record *record, const struct probe_ca
 	}
 }
 
-/* Note that the worker's current read has completed this message, which the worker now serves. */
+/* Store that the worker's current read has completed this message. The worker now serves the message. */
 static void enter_service(struct streams *streams, struct service *service)
 {
 	if (service->first < service->last) {
@@ -430,7 +430,7 @@ static void forward(struct streams *streams, struct stream *stream, const struct
 		waiting->record.switches = saturate_u16(began->switches);
 		waiting->record.in_cost_ns = saturate_u16(began->cost_ns);
 	} else {
-		/* the worker that read the message left the sending to another worker */
+		/* another worker than the reader of the message sent the message on */
 		waiting->record.flags |= TRACE_FLAG_LEFT;
 	}
 	if (departed)
@@ -481,7 +481,7 @@ static bool extend(struct streams *streams, struct flow *flow, const struct prob
 		seq = flow->next;
 	}
 	if (flow->synced && seq != flow->next)
-		/* Bytes before this piece are missing. */
+		/* Start again, because bytes before this piece are missing. */
 		lose_track(streams, flow);
 	if (!flow->synced && !begins_message(data, size)) {
 		streams->counts.skipped_bytes += size;
@@ -553,7 +553,7 @@ static void on_written(struct streams *streams, const struct probe_transfer *tra
 	drop_marks(&stream->departed, stream->out.next - (uint32_t)stream->out.size);
 }
 
-/* Process a segment that departed. */
+/* Process the departure of a segment. */
 static void on_departed(struct streams *streams, const struct probe_segment *segment)
 {
 	struct stream *stream = find_stream(streams, &segment->connection, true);
@@ -576,7 +576,7 @@ int on_stream_event(void *context, void *data, size_t size)
 	struct streams *streams = context;
 	const struct probe_segment *segment = data;
 	const uint32_t *event = data;
-	/* Both kinds of events have the time at the same offset. */
+	/* Segments and system calls have the time at the same offset. */
 	uint64_t t = segment->t;
 	struct stream *stream;
 
@@ -599,7 +599,7 @@ int on_stream_event(void *context, void *data, size_t size)
 		break;
 	case PROBE_EVENT_OPENED:
 		stream = find_stream(streams, &segment->connection, false);
-		/* an earlier, closed connection had the same addresses and ports */
+		/* replace the state of an earlier, closed connection with the same addresses and ports */
 		if (stream && stream->t_closed)
 			end_stream(streams, stream);
 		break;

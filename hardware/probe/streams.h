@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Finds SIP messages in TCP streams. The input is the segments, reads and writes from stream.bpf.c. The output is records
+ * Finds SIP messages in TCP streams. The input is the segments, reads and writes from stream.bpf.c. The output is
+ * records
  * of messages.
  *
- * Content-Length (frame.h) cuts messages from the bytes that workers read and write. The position of a message's last byte
- * determines the segment in which the message arrived, the read by which a worker received it, and the segment in which it
+ * Content-Length (frame.h) cuts messages from the bytes that workers read and write. The position of a message's last
+ * byte
+ * determines the segment in which the message arrived, the read by which a worker received it, and the segment in which
+ * it
  * departed. A written message with the same kind, Call-ID and CSeq is the forwarded message.
  */
 #ifndef SIPSCHED_STREAMS_H
@@ -40,7 +43,7 @@ struct waiting;
 struct stream;
 
 struct streams {
-	struct records *records; /* receives the finished records */
+	struct records *records; /* the destination of finished records */
 	uint64_t since_ns;       /* arrivals before this time are unknown */
 	uint64_t until_ns;       /* arrivals after this time are unknown; 0: recording is on */
 	uint64_t now_ns;         /* time of the last event */
@@ -63,7 +66,7 @@ int on_stream_event(void *context, void *data, size_t size);
 void streams_afresh(struct streams *streams);
 /* Write the records of finished messages, and of messages that waited too long. */
 void settle_streams(struct streams *streams);
-/* The next two functions return the number of messages that have not departed, and of connections with unread bytes. */
+/* Two functions that return the number of messages that have not departed, and of connections with unread bytes. */
 uint64_t count_waiting(const struct streams *streams);
 uint64_t count_unread(const struct streams *streams);
 /* Write the records of departed messages, and forget all other messages. */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Unit tests of classify.c. The tests copy each text to the heap at its exact size, so the sanitizer reports a read past
+ * Unit tests of classify.c. The tests copy each text to the heap at its exact size, so the sanitizer reports a read
+ * past
  * its end.
  */
 #include <stdio.h>
@@ -58,7 +59,7 @@ static void test_kind(const char *start_line, const char *cseq, uint8_t kind, ui
 	}
 }
 
-/* Check the method or status that a keyed classification returns. */
+/* Check the method or status that sip_classify() returns if a key is used. */
 static void test_detail(const char *start_line, const char *name)
 {
 	static const char *const names[] = { TRACE_METHODS, TRACE_STATUSES };
@@ -166,7 +167,7 @@ static void test_what_is_not_there(void)
 	CHECK(!class.call_id_hash && !class.complete);
 }
 
-/* Cut the text at every length. A found value must be correct or missing. */
+/* Cut the text at every length. Each returned value must be correct or missing. */
 static void test_truncation(void)
 {
 	static const char text[] = "SIP/2.0 200 OK\r\n" VIA "Call-ID: " CALL_ID "\r\nCSeq: 314 INVITE\r\n"

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
-/* Unit tests of streams.c: feed it events of known messages, some of them damaged, and check the records. */
+/*
+ * Unit tests of streams.c: send the events of known messages, some of them damaged, to streams.c, and check the
+ * records.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -188,7 +191,7 @@ static void test_sizes(void)
 	/* the sequence numbers wrap within the message */
 	arrive(UINT32_MAX - 999, 8000, 100);
 	arrive(UINT32_MAX - 999 + 8000, large - 8000, 101);
-	/* the network delivers the same segment again */
+	/* the network delivers the same segment twice */
 	arrive(UINT32_MAX - 999 + 8000, large - 8000, 105);
 	read_at(UINT32_MAX - 999, text, 9000, 110);
 	read_at(UINT32_MAX - 999 + 9000, text + 9000, large - 9000, 111);

@@ -14,13 +14,16 @@ struct trace_file {
 	uint64_t messages; /* number of written records */
 	uint64_t drops;
 	uint64_t lost;  /* number of records that could not be written */
-	bool is_pipe;   /* the program cannot remove a written part */
+	bool is_pipe;   /* the trace is a pipe, so a partly written record cannot be removed */
 	bool failed;    /* the program has reported a failed write */
 	size_t waiting; /* number of records in `batch` */
 	struct trace_record batch[WRITE_BATCH];
 };
 
-/* Without a path (NULL), the trace goes to stdout, and is started once. On failure, these two functions print one line and return false. */
+/*
+ * These two functions open and start a trace. If the path is NULL, the trace goes to stdout and can be started only
+ * once. On failure, they print one line and return false.
+ */
 bool open_trace(struct trace_file *trace, const char *path);
 /* Empty the trace except for its header, and set the counters to 0. */
 bool start_trace(struct trace_file *trace, enum trace_mode mode);

@@ -66,7 +66,7 @@ static bool trace_thread(struct workers *workers, uint32_t tid)
 	if (*place && workers->threads[*place - 1].tid == tid)
 		return true;
 	if (*place && thread_exists(workers->threads[*place - 1].tid))
-		/* Two existing threads have the same low 16 bits in their ids. */
+		/* The slot is in use, because the ids of two threads have the same low 16 bits. */
 		return false;
 	slot = *place ? *place - 1U : free_slot(workers);
 	if (slot == PROBE_WORKERS)
@@ -85,7 +85,7 @@ static bool trace_thread(struct workers *workers, uint32_t tid)
 	worker->tid = tid;
 	thread->tid = tid;
 	snprintf(thread->comm, sizeof(thread->comm), "%s", workers->comm);
-	/* Publish the slot after its content is complete. */
+	/* Make the slot visible to the BPF programs only after its content is complete. */
 	__sync_synchronize();
 	*place = (__u16)(slot + 1);
 	return true;

@@ -19,18 +19,19 @@ struct workers {
 	const char *comm;   /* name of the processes whose threads are traced */
 	uint32_t namespace; /* inode number of their network namespace */
 	struct sipprobe *object;
-	struct records *records; /* receives the last message of a thread that has ended */
+	struct records *records; /* the destination of the last message of a thread that has ended */
 	struct thread threads[PROBE_WORKERS];
 	size_t n_threads;
 	uint64_t untraced; /* largest number of threads that could not be traced at the same time */
 };
 
-/* Find the proxy's threads in their network namespace, and trace the new threads. */
+/* Search the network namespace for threads of the proxy, and start to trace new threads. */
 void scan_workers(struct workers *workers);
 /* Return the number of workers that are serving a message. */
 uint64_t count_serving(const struct workers *workers);
 /*
- * Clear the state of every worker. No hook may be attached. A worker's first message may then be older than the recording.
+ * Clear the state of every worker. No hook may be attached. A worker's first message may then be older than the
+ * recording.
  */
 void forget_services(struct workers *workers);
 /* Write the records of the messages that were in service when the programs were detached. */

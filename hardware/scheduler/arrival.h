@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Detects the first INVITE to a UDP or TCP port of this host. A packet socket receives it, so the proxy's own socket is not
- * affected.
+ * Functions that detect the first INVITE to a UDP or TCP port of this host. A packet socket receives the INVITE, so the
+ * proxy's own socket is not affected.
  *
  * ASSUME IPv4 without VLAN tags, because the generator sends such packets.
  */
@@ -11,7 +11,8 @@
 #include <stdint.h>
 
 /*
- * Open a socket that becomes readable when the first INVITE arrives on any link of this network namespace. Over TCP, the
+ * Open a socket that becomes readable when the first INVITE arrives on any link of this network namespace. Over TCP,
+ * the
  * INVITE must be at the start of a segment. Return -1 and set errno on failure.
  */
 int arrival_open(uint16_t port, uint16_t last_port, bool tcp);

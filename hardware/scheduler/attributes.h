@@ -24,7 +24,10 @@ struct attributes {
 	uint32_t util_max;
 };
 
-/* Both functions return 0 on success. On failure, they return -1 and set errno. PID 0 is the caller. */
+/*
+ * attributes_get() and attributes_set() return 0 on success. On failure, they return -1 and set errno. PID 0 is the
+ * caller.
+ */
 static inline int attributes_get(pid_t pid, struct attributes *actual)
 {
 	return (int)syscall(SYS_sched_getattr, pid, actual, sizeof(*actual), 0);

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT
 /*
- * competitor is another program on the proxy's CPUs: it computes for a fixed CPU time at the beginning of each period.
+ * competitor competes with the proxy for its CPUs. It computes for a fixed CPU time at the beginning of each period.
  *
  * USAGE
  *   competitor NAME BUSY_US PERIOD_US     runs until SIGINT or SIGTERM; pin it with taskset
  *
  * HOW IT WORKS
- *   The kernel shows the task under NAME, of at most 15 characters. The competitor has the policy of an ordinary task. It
- *   counts its own CPU time, so it does the same work if other tasks preempt it. If its work lasts longer than a period,
+ *   The kernel shows the task under NAME, of at most 15 characters. The competitor has the policy of an ordinary task.
+ * It
+ *   counts its own CPU time, so it does the same work if other tasks preempt it. If its work lasts longer than a
+ * period,
  *   it skips the beginnings of periods that it missed.
  */
 #include <errno.h>

@@ -51,7 +51,9 @@ static void make_window(struct runner *runner, size_t window)
 	runner->log.n_windows = window + 1;
 }
 
-/* Take samples until `instant_ns`. The last sample is right before `instant_ns`. Return false if a signal came first. */
+/*
+ * Take samples until `instant_ns`. The last sample is right before `instant_ns`. Return false if a signal came first.
+ */
 static bool sample_until(struct runner *runner, uint64_t instant_ns, uint64_t *next_ns)
 {
 	uint64_t last_ns = instant_ns - SAMPLE_LEAD_NS;
@@ -86,7 +88,9 @@ static bool play(struct runner *runner)
 	sampler_take(&runner->sampler);
 	/* switch to the first mode again, so that every window begins with a switch */
 	make_window(runner, 0);
-	/* close the socket: the kernel reads the clock for every packet while it is open; closing waits 10 ms for RCU */
+	/*
+	 * close the socket: the kernel reads the clock for every packet while it is open; closing waits 10 ms for RCU
+	 */
 	close(runner->arrival);
 	runner->arrival = -1;
 	next = clock_ns() + plan->sample_ns;
@@ -104,7 +108,7 @@ static void prepare_process(struct runner *runner, int fifo)
 {
 	struct sched_param parameters = { .sched_priority = fifo };
 
-	/* ignore errors, because the program also works without locked memory and without SCHED_FIFO */
+	/* ignore errors, because locked memory and SCHED_FIFO are optional */
 	(void)!mlockall(MCL_CURRENT | MCL_FUTURE);
 	runner->log.fifo = fifo && !sched_setscheduler(0, SCHED_FIFO, &parameters);
 }

@@ -137,7 +137,7 @@ static bool is_held(const struct sampler *sampler, uint64_t cpu)
 
 static void read_stat(struct sampler *sampler, struct sample *sample)
 {
-	/* Skip the line with the sum over all CPUs. */
+	/* Skip the first line, which has the sums over all CPUs. */
 	const char *line = next_line(read_text(sampler, sampler->stat));
 
 	for (; !strncmp(line, "cpu", 3); line = next_line(line)) {

@@ -2,8 +2,10 @@
 /*
  * Switches: give all tasks, all files and the probe the settings of a mode, and read the settings back.
  *
- * All attributes are computed and all files are opened before the first switch. A switch is one system call per file, then
- * one for the probe, and then one per task. Files come first, because slice 0 takes the base slice that is in force at that
+ * All attributes are computed and all files are opened before the first switch. A switch is one system call per file,
+ * then
+ * one for the probe, and then one per task. Files come first, because slice 0 takes the base slice that is in force at
+ * that
  * time.
  */
 #ifndef SIPSCHED_SWITCHES_H
@@ -25,25 +27,26 @@ struct outcome {
 
 struct target_file {
 	const char *path;
-	int fd;         /* file descriptor, or -errno */
+	int fd;         /* descriptor of the open file, or -errno */
 	char *original; /* content at the start; NULL if the file is not readable */
 };
 
 struct switches {
 	const struct plan *plan;
-	/* The plan's modes; values that a mode does not name are original values. */
+	/* The plan's modes; settings that a mode does not name have their original values. */
 	struct plan_mode modes[MODES_MAX];
 	struct target_file files[FILES_MAX];
-	int probe; /* socket, -errno, or NO_PROBE */
+	int probe; /* socket of the probe, -errno, or NO_PROBE */
 	unsigned n_tasks;
 	const pid_t *tasks;
 	struct attributes *wanted; /* attributes for each mode and task */
 	int *set_errors; /* result of setting each task in the current switch: 0 or an errno value */
-	pid_t model;     /* a child process that shows the effect of slice 0 */
+	pid_t model;     /* a sleeping child process with slice 0, from which the base slice is read */
 };
 
 /*
- * Prepare all switches. `probe_control` is the path of a socket, or NULL. A target that fails to open fails in each switch.
+ * Prepare all switches. `probe_control` is the path of a socket, or NULL. A target that fails to open fails in each
+ * switch.
  */
 void switches_open(struct switches *switches, const struct plan *plan, const pid_t *tasks, unsigned n_tasks,
 		   const char *probe_control);
