@@ -14,7 +14,7 @@ Snapshots = Mapping[str, Mapping[str, Mapping[str, str]]]
 
 @dataclass(frozen=True)
 class Balance:
-    """Sent, received and dropped datagrams in one direction of the SIP traffic, or over TCP messages.
+    """The numbers of sent, received and dropped datagrams (over TCP: messages) in one direction of the SIP traffic.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Balance:
 
 @dataclass(frozen=True)
 class Ledger:
-    """Sent, received and dropped messages of a run in both directions, and packets that interfaces dropped.
+    """The numbers of sent, received and dropped messages in both directions, and of packets that interfaces dropped.
 
     Attributes
     ----------
@@ -105,7 +105,7 @@ def balance(snapshots: Snapshots, *, fronted: bool = False) -> Ledger:
 
 @dataclass(frozen=True)
 class Tally:
-    """Numbers of SIP messages that a program sent and received, including retransmissions."""
+    """The numbers of SIP messages that a program sent and received, including retransmissions."""
 
     sent: int
     received: int

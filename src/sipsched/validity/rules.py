@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of a rule. The report names a run above `suspect`. The workflow repeats a run above `invalid`."""
+    """The limits of a rule. A run above `suspect` is marked on pages. The workflow repeats a run above `invalid`."""
 
     suspect: float
     invalid: float
@@ -51,14 +51,14 @@ class Rule:
 
     @property
     def in_general(self) -> str:
-        """The text about a run that breaks the rule, with N instead of the number."""
+        """The text about any run that breaks the rule. The letter N replaces the number of a run."""
         return re.sub(r"\{value:[^}%]*(%?)\}", r"N\1", self.words)
 
 
 _DECLARED = (
     Rule(
         "rate_error",
-        "the achieved rate is {value:.2%} off the schedule's",
+        "the achieved rate differs by {value:.2%} from the scheduled rate",
         suspect=0.005,
         invalid=0.01,
         why="The papers' loads are 200 cps apart. At 2000 cps, 1 % is a tenth of that step.",
@@ -66,7 +66,7 @@ _DECLARED = (
     ),
     Rule(
         "ks_excess",
-        "inter-arrival times are {value:.3f} further from their law than chance explains",
+        "the distance of the inter-arrival times from their distribution is {value:.3f} larger than chance explains",
         suspect=0.01,
         invalid=0.05,
         why="This is the Kolmogorov-Smirnov distance beyond its 1 % point, 1.63 / sqrt(n). "
@@ -75,7 +75,8 @@ _DECLARED = (
     ),
     Rule(
         "cv_error",
-        "the coefficient of variation of inter-arrival times is {value:.2f} off its law's",
+        "the coefficient of variation of the inter-arrival times differs by {value:.2f} from the schedule's "
+        "distribution",
         suspect=0.05,
         invalid=0.15,
         why="This is the difference beyond 3 / sqrt(n). In queueing theory, the waiting time grows with the "
@@ -87,7 +88,7 @@ _DECLARED = (
         "one call in a hundred started more than {value:.0f} µs late",
         suspect=500,
         invalid=2000,
-        why="A late call meets another queue. Below the knee, messages wait some 100 µs.",
+        why="A late call meets a different queue. At loads below the knee, messages wait about 100 µs.",
         shared_machine=True,
     ),
     Rule(
@@ -112,7 +113,7 @@ _DECLARED = (
         "sockets of UAC and UAS refused {value:.0f} datagrams",
         suspect=0,
         invalid=0,
-        why="A message that an agent loses was not lost by the SPS.",
+        why="A message that an agent loses would be counted as lost although the SPS did not lose it.",
     ),
     Rule(
         "calls_not_started",
@@ -123,69 +124,70 @@ _DECLARED = (
     ),
     Rule(
         "calls_failed_unexplained",
-        "{value:.2%} of the calls did not complete, and no drop at the SPS explains it",
+        "{value:.2%} of the calls did not complete, and no drop at the SPS explains this",
         suspect=0,
         invalid=0.001,
-        why="A call that fails without a drop at the SPS fails elsewhere. One call in a thousand may be chance.",
+        why="If a call fails without a drop at the SPS, the cause is elsewhere. One call in a thousand may fail "
+        "by chance.",
     ),
     Rule(
         "unexpected_messages",
-        "{value:.3f} messages a call did not fit the call's state",
+        "{value:.3f} messages per call did not fit the state of their call",
         suspect=0,
         invalid=0.01,
         why="The UAC received messages that belong to another load or to an overload.",
     ),
     Rule(
         "datagrams_without_port",
-        "{value:.0f} datagrams met no open port while UAC, SPS and UAS were up",
+        "{value:.0f} datagrams were sent to closed ports while UAC, SPS and UAS were running",
         suspect=0,
         invalid=10,
         why="Either an agent has ended, or another program sends datagrams.",
     ),
     Rule(
         "foreign_datagrams",
-        "{value:.0f} datagrams that are none of the calls' reached the SPS",
+        "{value:.0f} datagrams that belong to no call reached the SPS",
         suspect=0,
         invalid=10,
-        why="They take time of the workers and room in the queue. "
-        "A UAS that no longer knows a call sends such a datagram, too.",
+        why="Such datagrams take time of the workers and room in the queue. A UAS that no longer knows a call "
+        "also sends such a datagram.",
     ),
     Rule(
         "link_drops",
         "interfaces dropped {value:.0f} packets",
         suspect=0,
         invalid=0,
-        why="A packet that a link drops was not dropped by the SPS.",
+        why="A packet that a link drops would be missing although the SPS did not drop it.",
     ),
     Rule(
         "ledger_residual",
-        "{value:.0f} messages were sent and are not accounted for",
+        "{value:.0f} sent messages are missing in all other counts",
         suspect=0,
         invalid=0,
-        why="Every message is received, dropped or refused; otherwise a counter is wrong.",
+        why="Every sent message must be received, dropped or refused. Otherwise a counter is wrong.",
     ),
     Rule(
         "segments_again",
-        "TCP sent {value:.0f} segments again",
+        "TCP retransmitted {value:.0f} segments",
         suspect=0,
         invalid=100,
         why="Packets were lost between the hosts, and each loss costs a call tenths of a second. "
-        "The kernel may send a few segments again without a loss.",
+        "The kernel may retransmit a few segments without a loss.",
     ),
     Rule(
         "connections_lost",
         "{value:.2%} of the TCP connections of UAC and UAS were lost during the load",
         suspect=0,
         invalid=0.001,
-        why="A connection that dies takes messages with it, and the calls of these messages wait in vain. "
-        "Where each call has a connection, one connection is as much as one call.",
+        why="The messages of a lost connection are lost, and the calls of these messages never complete. If each "
+        "call has its own connection, one lost connection is one lost call.",
     ),
     Rule(
         "foreign_connections",
-        "{value:.0f} TCP connections that are none of the UAC's reached the dispatcher",
+        "{value:.0f} TCP connections that do not come from the UAC reached the dispatcher",
         suspect=0,
         invalid=10,
-        why="They take time of the dispatcher, which is a part of the SPS.",
+        why="Such connections take time of the dispatcher, which is a part of the SPS.",
     ),
     Rule(
         "broken_streams",
@@ -193,65 +195,65 @@ _DECLARED = (
         suspect=0,
         invalid=10,
         why="UAC and proxy send whole messages, so another program sent these streams. "
-        "A stream of the load that is closed breaks the rule on lost connections, too.",
+        "If the dispatcher closes a stream of the load, the run also breaks the rule about lost connections.",
     ),
     Rule(
         "calls_split",
         "{value:.0f} calls had messages at more than one of the SPS's sockets",
         suspect=0,
         invalid=0,
-        why="Where each worker has calls of its own, a worker cannot answer a message of another worker's call.",
+        why="If each worker has its own calls, a worker cannot answer a message of another worker's call.",
     ),
     Rule(
         "share_excess",
-        "a worker's share of the calls is {value:.0%} off the others' beyond chance",
+        "a worker's share of the calls differs by {value:.0%} from an equal share, beyond chance",
         suspect=0,
         invalid=0.1,
-        why="The busiest worker limits the speed-up. The number is beyond 4 standard errors.",
+        why="The busiest worker limits the speed-up. The number is the difference beyond 4 standard errors.",
     ),
     Rule(
         "retransmission_disagreement",
-        "UAC and SPS tell first sends and retransmissions apart differently for {value:.0f} requests",
+        "UAC and SPS disagree for {value:.0f} requests whether they are retransmissions",
         suspect=0,
         invalid=0,
-        why="The requests that the UAC sent again and those that reached the SPS twice are the same; "
-        "otherwise one of the two counts is wrong.",
+        why="The requests that the UAC retransmitted must be the requests that reached the SPS twice. Otherwise "
+        "one of the two counts is wrong.",
     ),
     Rule(
         "probe_lost",
         "the probe lost {value:.0f} records",
         suspect=0,
         invalid=0,
-        why="A message without a record may be the slowest one.",
+        why="A message without a record may be the slowest message.",
     ),
     Rule(
         "probe_skipped",
-        "timestamps of {value:.0f} messages may be missing, which the kernel did not show the probe",
+        "the kernel did not run the probe for {value:.0f} messages, whose timestamps may be missing",
         suspect=0,
         invalid=100,
-        why="A run of minutes has one or two skipped programs and yet every record. "
-        "Messages whose arrival was not found count as well.",
+        why="A run of minutes typically has one or two skipped programs, although no record is missing. Messages "
+        "with an unknown arrival are counted as well.",
     ),
     Rule(
         "settings_unlike_asked",
-        "{value:.0f} scheduler settings do not read back as they were written",
+        "{value:.0f} scheduler settings differ from the written values when read back",
         suspect=0,
         invalid=0,
-        why="A mode whose settings are not in force is another mode.",
+        why="If the settings of a mode are not in force, the run measures another mode.",
     ),
     Rule(
         "receive_buffer_shortfall",
-        "the kernel granted {value:.0%} less receive buffer than the SUT asks for",
+        "the kernel granted {value:.0%} less receive buffer than the SUT requests",
         suspect=0,
         invalid=1,
-        why="A smaller buffer drops earlier. Such runs can be compared with each other only.",
+        why="With a smaller buffer, drops begin at a lower load. Such runs can only be compared with each other.",
     ),
     Rule(
         "clock_step_s",
         "the wall clock of a host stepped by {value:.2f} s",
         suspect=0.05,
         invalid=0.5,
-        why="The proxies' timers use the wall clock. An NTP daemon slews it by 0.5 ms a second at most.",
+        why="The proxies' timers use the wall clock. An NTP daemon slews the wall clock by at most 0.5 ms per second.",
     ),
     Rule(
         "steal_share",
@@ -267,7 +269,7 @@ _DECLARED = (
         suspect=0.02,
         invalid=0.05,
         why="Up to 5 % in bursts of 1 ms, the means of K_rcv and T_sip change by less than their interval; at 10 % "
-        "they change by more (docs/methodology/competitors.md). Programs of class SCHED_IDLE do not count.",
+        "they change by more (docs/methodology/competitors.md). Programs of class SCHED_IDLE are excluded.",
         shared_machine=True,
     ),
     Rule(
@@ -285,7 +287,7 @@ _DECLARED = (
         "by {value:.0f} µs",
         suspect=10,
         invalid=40,
-        why="As for a wait for another program.",
+        why="The reason is the same as for `competitor_wait_us`.",
         shared_machine=True,
     ),
     Rule(
@@ -293,7 +295,7 @@ _DECLARED = (
         "{value:.0f} tasks of the proxy were given other CPUs during the load",
         suspect=0,
         invalid=0,
-        why="A proxy with other CPUs is another proxy.",
+        why="Results of a proxy on other CPUs are not comparable.",
     ),
     Rule(
         "trace_stops",
@@ -304,17 +306,17 @@ _DECLARED = (
     ),
     Rule(
         "blocks_left_out",
-        "{value:.0%} of the blocks of windows are left out",
+        "{value:.0%} of the blocks of windows are excluded",
         suspect=0.25,
         invalid=0.5,
-        why="In a crossover run, a block that is left out costs time and biases nothing.",
+        why="In a crossover run, excluded blocks cost time, but cause no bias.",
     ),
     Rule(
         "allocation_failures",
-        "the proxy's log tells of {value:.0f} failed allocations",
+        "the proxy's log contains {value:.0f} failed allocations",
         suspect=0,
         invalid=0,
-        why="A failed allocation ends a call as a receive drop does, and no counter shows it.",
+        why="Like a drop, a failed allocation ends a call, but no counter shows it.",
     ),
 )
 

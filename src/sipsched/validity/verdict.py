@@ -65,7 +65,7 @@ class Verdict:
 
 
 def in_general(rule: str) -> str:
-    """Describe a broken rule with N instead of the run's number. Return only the name of an unknown rule."""
+    """Describe a broken rule for any run, with N instead of a number. For an unknown rule, return only its name."""
     return RULES[rule].in_general if rule in RULES else rule
 
 
