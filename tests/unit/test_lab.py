@@ -91,7 +91,7 @@ def test_figures_of_runs(project):
     assert len(runs.plot.ccdf().seen) == 2
     assert [run.cps for run in runs.pair.runs] == [500, 1000]
     assert len(runs.pair.plot.timeline().seen) == 2
-    with pytest.raises(StableError, match="4 runs where one is needed"):
+    with pytest.raises(StableError, match="4 runs are selected"):
         runs.plot.timeline()
     one = runs.sel(cps=500, rep=1)
     assert one.pair.runs == one.runs
@@ -106,13 +106,13 @@ def test_figures_of_recorded_messages(tmp_path):
     assert alike.plot.waterfall().caption.startswith(
         "kamailio-udp, default, 1 core, 8 threads, 1600 cps, 2 runs"
     )
-    with pytest.raises(StableError, match="6 runs where one is needed: choose with sel: cps"):
+    with pytest.raises(StableError, match=r"6 runs are selected, .*\. Select one with sel: cps"):
         runs.plot.waterfall()
     one = alike.sel(rep=1)
     assert one.plot.lanes().identity == "figure-lanes"
     assert one.plot.heat_map().identity == "figure-heat"
     assert one.perfetto(tmp_path / "run.json.gz").stat().st_size > 100_000
-    with pytest.raises(StableError, match="2 runs where one is needed"):
+    with pytest.raises(StableError, match="2 runs are selected"):
         alike.perfetto(tmp_path / "two.json.gz")
 
 

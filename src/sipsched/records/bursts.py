@@ -25,7 +25,7 @@ Numbers = npt.NDArray[np.int64]
 
 
 class Program(NamedTuple):
-    """A program, a kernel thread or a softirq that ran: its name, and the owner as in a run's account."""
+    """A program, kernel thread or softirq that ran. `owner` has the categories of a run's CPU account."""
 
     name: str
     owner: str
@@ -73,14 +73,14 @@ class Bursts:
         return {cpu: slice(begin, end) for cpu, begin, end in ends}
 
     def during(self, cpu: int, start_ns: int, end_ns: int) -> slice:
-        """Find the bursts on a CPU that overlap a stretch of time."""
+        """Return the bursts on a CPU that overlap a period of time."""
         of_cpu = self._of_cpu.get(cpu, slice(0, 0))
         first = np.searchsorted(self.end_ns[of_cpu], start_ns, side="right")
         last = np.searchsorted(self.start_ns[of_cpu], end_ns, side="left")
         return slice(of_cpu.start + int(first), of_cpu.start + max(int(first), int(last)))
 
     def ran_ns(self, cpu: int, start_ns: int, end_ns: int) -> dict[Program, int]:
-        """Return the time that each program ran on a CPU within a stretch of time, the longest time first."""
+        """Return the time that each program ran on a CPU within a period of time, in descending order."""
         some = self.during(cpu, start_ns, end_ns)
         begin, end = (
             np.maximum(self.start_ns[some], start_ns),

@@ -38,7 +38,7 @@ KEYS = tuple(field.name for field in fields(Run))
 def check_key(key: str, known: Sequence[str] = KEYS) -> None:
     """Raise a StableError if a key is unknown. The message lists the known keys."""
     if key not in known:
-        raise StableError(f"{key}: runs have no such key; there are {', '.join(known)}")
+        raise StableError(f"{key}: unknown key; the keys of runs are {', '.join(known)}")
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Catalogue:
     results
         Folder of the files that are computed from the records. A missing file is computed when it is needed.
     runs
-        The identities of the runs, sorted. Opening and selecting never lead to an empty catalogue.
+        The identities of the runs, sorted. A catalogue is never empty, because an empty selection is an error.
     modes
         The modes that the user selected in runs that compare modes; empty if no mode was selected.
     """
@@ -65,7 +65,7 @@ class Catalogue:
         return len(self.runs)
 
     def __iter__(self) -> Iterator[Self]:
-        """Yield a catalogue of one run, for each run."""
+        """For each run, yield a catalogue that contains only this run."""
         return (replace(self, runs=(run,)) for run in self.runs)
 
     def sel(self, **chosen: Any) -> Self:
@@ -83,7 +83,7 @@ class Catalogue:
             A key is unknown, or no run has the value. The message lists the existing values.
         """
         left, modes = self.runs, self.modes
-        # The mode is selected last, because the other keys determine whether runs of a single mode exist.
+        # The mode is selected last, because only the other keys determine whether runs with only this mode exist.
         for key in sorted(chosen, key="mode".__eq__):
             check_key(key)
             value = chosen[key]
@@ -99,8 +99,8 @@ class Catalogue:
                 known = {getattr(run, key) for run in left}
                 known |= {mode for run in left if key == "mode" for mode in self.modes_of(run)}
                 raise StableError(
-                    f"no run with {key} {' or '.join(map(str, wanted))} among these {len(left)}; "
-                    f"there is {'; '.join(map(str, sorted(known)))}"
+                    f"no run with {key} {' or '.join(map(str, wanted))} among these {len(left)} runs; existing "
+                    f"values: {'; '.join(map(str, sorted(known)))}"
                 )
             left = kept
         return replace(self, runs=left, modes=modes)
@@ -123,9 +123,14 @@ class Catalogue:
         return self.runs[0]
 
     def several(self) -> StableError:
-        """Return the error for a selection of several runs. The error names the settings in which the runs differ."""
+        """Return the error to raise if a function needs one run but several are selected.
+
+        The error names their differences.
+        """
         values = "; ".join(f"{key} {', '.join(map(str, self.values(key)))}" for key in self.varied)
-        return StableError(f"{len(self.runs)} runs where one is needed: choose with sel: {values}")
+        return StableError(
+            f"{len(self.runs)} runs are selected, but this function needs one run. Select one with sel: {values}"
+        )
 
     @property
     def varied(self) -> list[str]:
@@ -157,11 +162,14 @@ class Catalogue:
         return self._made(run)
 
     def without_messages(self, run: Run) -> StableError:
-        """Return the error for a run without single messages. The error names the reason, and runs with messages."""
+        """Return the error to raise for a run without single messages.
+
+        The error names the reason, and runs with messages.
+        """
         off = self.document(run).probe.mode == "off"
         return StableError(
-            f"{run}: no single messages: {PROBE_OFF if off else reduced.REASON}; its numbers are in "
-            f"summary(); sipsched.open({run.testbed!r}, messages=True) opens runs that have them"
+            f"{run}: the record has no single messages: {PROBE_OFF if off else reduced.REASON}. summary() has the "
+            f"numbers of this run. sipsched.open({run.testbed!r}, messages=True) opens runs that have them"
         )
 
     def _made(self, run: Run) -> Path:
@@ -216,7 +224,7 @@ class Catalogue:
             columns: dict[str, Any] = {key: getattr(run, key) for key in along}
             if comparing:
                 columns |= vars(self.in_force(run, ds[f"{prefix}t_arr"].to_numpy()))
-            # This is a NumPy array, because xarray cannot group by a Dask array.
+            # The column must be a NumPy array, because xarray cannot group by a Dask array.
             coordinates = {
                 f"{prefix}{key}": (dimension, np.broadcast_to(values, ds.sizes[dimension]))
                 for key, values in columns.items()
@@ -260,8 +268,8 @@ class Catalogue:
         """
         if self.modes and any(is_comparison(run.mode) for run in self.runs):
             raise StableError(
-                f"{of} is of whole runs, and of these runs only windows of mode {', '.join(self.modes)} are selected: "
-                "use windows() or messages()"
+                f"{of} needs whole runs, but only windows of mode {', '.join(self.modes)} are selected. Use windows() "
+                f"or messages()"
             )
 
     def quantiles(

@@ -68,6 +68,7 @@ def check_record(made_of: str, path: Path, record_dir: Path) -> None:
     """
     if made_of != identity(record_dir):
         raise ComputedFileError(
-            f"{path}: made of another record than {record_dir} holds now; delete it and run snakemake",
+            f"{path}: this file was made from another record than the current {record_dir}; delete the file and run "
+            f"snakemake",
             path,
         )

@@ -101,7 +101,7 @@ class FactorReport:
 
 @dataclass(frozen=True)
 class CpuParts:
-    """CPU time of the SPS during the load, by its user, in ns. The sum of all parts is `total`.
+    """The CPU time of the SPS during the load in ns, divided by the programs that used it. The parts add up to `total`.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Records of searches: two loads, one below and one above the drop rate's limit, and all trials.
+"""Records of searches. A search finds two loads, one below and one above the drop rate's limit, in several trials.
 
 The loads in `crossing.json` determine the loads of other measurements. `capacity~LIMIT~WIDTH.json` is a search for a
 capacity.
@@ -19,7 +19,7 @@ from sipsched.plan.run import Point
 from sipsched.records.conversion import as_part
 
 SCHEMA_VERSION = 2
-REMEDY = "move away what is there and run snakemake"
+REMEDY = "move the file away and run snakemake"
 
 
 _Count = Annotated[int, Meta(ge=0)]
@@ -107,12 +107,12 @@ class SearchRecord:
 
     @property
     def found(self) -> str:
-        """Describe the two loads between which the drop rate passes its limit."""
+        """Describe in words the two loads between which the drop rate exceeds its limit."""
         if self.lower_cps is None:
-            return f"below {self.upper_cps} cps, the lowest load of the search, where more than it is dropped"
+            return f"below {self.upper_cps} cps, as even the lowest load of the search exceeded the limit"
         if self.upper_cps is None:
-            return f"above {self.lower_cps} cps, the highest load of the search, where no more than it is dropped"
-        late = ", where the time of the search was up" if self.ended_by == "time" else ""
+            return f"above {self.lower_cps} cps, as even the highest load of the search did not exceed the limit"
+        late = ", when the time limit of the search ended" if self.ended_by == "time" else ""
         return f"between {self.lower_cps} and {self.upper_cps} cps{late}"
 
 
@@ -144,7 +144,7 @@ def read_crossing(path: Path) -> SearchRecord:
 
 
 def _instant(text: str | None) -> str | None:
-    """Return a time in ISO 8601, or None for None."""
+    """Convert a time in ISO 8601. None stays None."""
     try:
         return text if text and datetime.fromisoformat(text) else None
     except ValueError:
@@ -166,6 +166,6 @@ def read_crossings(raw: Path, points: Iterable[Point]) -> dict[Point, tuple[int,
             continue
         crossing = read_crossing(path)
         if crossing.point != point:
-            raise StableError(f"{path}: this is of {crossing.point}; {REMEDY}")
+            raise StableError(f"{path}: this record belongs to {crossing.point}; {REMEDY}")
         found[point] = crossing.loads
     return found

@@ -65,7 +65,9 @@ def from_json(text: str, where: Path) -> Fitted:
     """
     content = json.loads(text)
     if content.pop("schema_version", None) != SCHEMA_VERSION:
-        raise StableError(f"{where}: a fit of another version; delete it and run snakemake")
+        raise StableError(
+            f"{where}: this fit has another format version; delete the file and run snakemake"
+        )
     return as_part(Fitted, content, str(where))
 
 

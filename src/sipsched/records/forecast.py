@@ -25,7 +25,7 @@ BETWEEN_S = 1.0
 RUNS_FOR_PACE = 10
 
 RunKind = tuple[str, str]
-"""Testbed and mode of a run, which determine its pace."""
+"""Testbed and mode of a run. Runs with the same testbed and mode are expected to take the same time."""
 
 
 def kind(run: Run) -> RunKind:
@@ -112,7 +112,7 @@ class Outlook:
 
     @property
     def is_done(self) -> bool:
-        """Whether no run and no search remains."""
+        """True if no run and no search remains."""
         return not self.left and not self.searches
 
 
@@ -215,7 +215,7 @@ def _at_most_more(
     crossings: Crossings,
     repeats: Mapping[tuple[str, str], Repeats],
 ) -> int:
-    """Count the runs that later decisions about repetitions may still add."""
+    """Count the runs that later decisions about more repetitions may still add."""
     more = 0
     for study in config.studies.values():
         if study.precision is None:
@@ -229,7 +229,7 @@ def _at_most_more(
 
 
 def _supposed(config: Config) -> dict[Point, tuple[int, int]]:
-    """Assume a result for each search: the middle of the searched loads, or distinct loads for a capacity."""
+    """Assume a result for each pending search: the middle of the searched loads, or distinct loads for a capacity."""
     middle = round(math.sqrt(config.search.lowest_cps * config.search.highest_cps))
     return {
         point: (middle + 2 * place, middle + 2 * place + 1) if point.goal else (middle, middle)

@@ -14,7 +14,7 @@ LONGEST_NS = 4 * 2**32
 """Largest possible sum of four intervals in ns. Each interval saturates at 2^32 ns (docs/data-format.md)."""
 BINS = 1 + int(np.ceil(np.log(LONGEST_NS) / np.log(_FACTOR)))
 UPPER_NS: npt.NDArray[np.float64] = np.power(_FACTOR, np.arange(BINS), dtype=np.float64)
-"""Upper bounds of the bins in ns, which belong to the bins. The first bin begins at 0."""
+"""Upper bounds of the bins in ns. A bin includes its upper bound. The first bin begins at 0."""
 
 
 def count(times_ns: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
@@ -45,7 +45,7 @@ def quantile_ns(counts: npt.NDArray[np.integer], share: float) -> npt.NDArray[np
     """
     reached = np.cumsum(counts, axis=-1)
     total = reached[..., -1:]
-    # As in numpy's inverted_cdf: the result is the first bin at which the cumulative count reaches the share.
+    # The quantile is the first bin at which the cumulative count reaches the share, as in numpy's method inverted_cdf.
     rank = np.maximum(np.ceil(share * total - 1e-9 * total), 1)
     bins = np.argmax(reached >= rank, axis=-1)
     middles = 2 * UPPER_NS / (1 + _FACTOR)

@@ -18,7 +18,7 @@ SCHEMA_VERSION = 1
 
 
 def look_path(results: Path, study: str, testbed: str, repetitions: int) -> Path:
-    """Return the path of the file that decides, after a number of repetitions, which runs need more."""
+    """Return the path of the file that lists, after a number of repetitions, the runs that need more repetitions."""
     return results / study / testbed / f"look~{repetitions}.json"
 
 
@@ -63,8 +63,8 @@ def read_repeats(results: Path, study: Study, testbed: str, until: int | None = 
         path = look_path(results, study.name, testbed, now)
         if not path.is_file():
             break
-        # A decision covers only groups with a wide interval in the previous decision. But the file of the previous
-        # decision may be newer.
+        # A decision covers only groups whose interval was wide in the previous decision. But the file of the previous
+        # decision may have been replaced by a newer one.
         wide = [group for group in _still_wide(path) if not repeats or repeats.get(group) == now]
         if not wide:
             break
@@ -81,7 +81,9 @@ def _still_wide(path: Path) -> list[Group]:
             (int(cores), int(threads), int(cps)) for cores, threads, cps in document["still_wide"]
         ]
     except (KeyError, TypeError, ValueError):
-        raise StableError(f"{path}: not the look at a study's runs; {MAKE_AGAIN}") from None
+        raise StableError(
+            f"{path}: this file is not a decision about the repetitions of a study; {MAKE_AGAIN}"
+        ) from None
     return found
 
 

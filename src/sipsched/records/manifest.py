@@ -12,14 +12,14 @@ from sipsched.records.run_document import FileReport
 
 @dataclass(frozen=True)
 class Damage:
-    """A file of a record that differs from its entry in `run.json`: the expected and the actual state, as text."""
+    """A damaged file of a record: the state that `run.json` describes, and the actual state, as text."""
 
     name: str
     expected: str
     found: str
 
     def __str__(self) -> str:
-        """Describe the damage without naming the folder."""
+        """Describe the damage. The text does not contain the folder."""
         return f"{self.name}: expected {self.expected} as run.json says, found {self.found}"
 
 
@@ -68,18 +68,18 @@ def _damage(path: Path, name: str, report: FileReport) -> Damage | None:
     # Names with a slash are refused, because they would lead to a file in another folder. Names with a NUL are
     # invalid.
     if path.name != name or "\0" in name:
-        return Damage(repr(name), "the name of a file of this folder", "another path")
+        return Damage(repr(name), "the name of a file in this folder", "another path")
     try:
         status = path.lstat()
         if not stat.S_ISREG(status.st_mode):
-            return Damage(name, f"a file of {size}", "something that is not a plain file")
+            return Damage(name, f"a file of {size}", "a path that is not a plain file")
         if status.st_size != report.bytes:
             return Damage(name, size, str(status.st_size))
         digest = sha256_of(path)
     except FileNotFoundError:
         return Damage(name, size, "no such file")
     except OSError as error:
-        return Damage(name, size, f"that it cannot be read: {error.strerror}")
+        return Damage(name, size, f"a file that cannot be read: {error.strerror}")
     if digest != report.sha256:
         return Damage(name, f"SHA-256 {report.sha256}", digest)
     return None

@@ -23,7 +23,7 @@ _LEFT = int(Flag.LEFT)
 
 
 class Calls(NamedTuple):
-    """The transactions of all previous records, as a hash table.
+    """A hash table of the transactions that occurred in all previous records.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class Calls(NamedTuple):
 
 
 class MessageColumns(NamedTuple):
-    """The output columns, with one entry per received message.
+    """The columns of received messages, which the loop fills. Each has one entry per message.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class MessageColumns(NamedTuple):
 
 
 class DropColumns(NamedTuple):
-    """The output columns, with one entry per refused datagram."""
+    """The columns of refused datagrams, which the loop fills. Each has one entry per datagram."""
 
     drop_t_arr: npt.NDArray[np.int64]
     drop_type: npt.NDArray[np.uint8]
@@ -108,7 +108,7 @@ def _slot(table: npt.NDArray[np.uint64], call: Any, cseq: Any) -> Any:
 
 @numba.njit(cache=True, boundscheck=False)
 def _fit(value: Any) -> Any:
-    """Convert an interval of 0 ns or more to uint32; return `SATURATED` for an interval that is too long."""
+    """Convert an interval of 0 ns or more to uint32. Return `SATURATED` for an interval that is too long."""
     return np.uint32(value) if value < SATURATED else np.uint32(SATURATED)
 
 

@@ -49,11 +49,11 @@ INTERVALS = {
     "t_sip": "t_sip_out - t_sip_in: service in the proxy, without the probe's own work",
     "t_sip_off": "the part of t_sip that the worker spent off CPU",
     "k_snd": "t_dep - t_sip_out: from send to the driver, without the probe's own work",
-    "k_rcv": "t_sip_in - t_arr; present only where its three parts are not",
+    "k_rcv": "t_sip_in - t_arr; exists only if its three parts are missing",
 }
 ARRIVALS = {
     "t_arr": {
-        "long_name": "arrival: the driver hands the packet up",
+        "long_name": "arrival: the driver hands the packet to the kernel",
         "units": "ns",
         "definition": "CLOCK_MONOTONIC; t_sip_in where flag arrival_not_found is set",
     },
@@ -86,7 +86,7 @@ DESCRIPTIONS: Mapping[str, dict[str, Any]] = {
         "definition": "smp_processor_id() when recv returned",
     },
     "flags": {
-        "long_name": "what the probe and the parser say about the row",
+        "long_name": "flags of the probe and of the parser",
         "units": "1",
         "definition": "bits 7 and 8 from sipsched.records.messages, the others from hardware/common/trace.h",
         "flag_masks": np.array(list(FLAGS.values()), np.uint16),
@@ -99,7 +99,7 @@ DESCRIPTIONS: Mapping[str, dict[str, Any]] = {
         **_TYPE_CODES,
     },
     "drop_reason": {
-        "long_name": "errno the kernel gave",
+        "long_name": "errno that the kernel returned",
         "units": "1",
         "definition": "12: counted in RcvbufErrors, 105: counted in MemErrors",
     },
@@ -111,18 +111,18 @@ STAMPS = {
     "t_dep": ("k_snd",),
     "off_cpu_ns": ("t_sip_off",),
 }
-"""Per timestamp that the preload library cannot take, the columns that need the timestamp."""
+"""The timestamps that the preload library cannot take, each with the columns that need the timestamp."""
 UNKNOWN = "unknown"
 """Text for a fact that the kernel of a host does not report."""
 PROBE_OFF = "the probe was off"
 """Reason why a control run has no times."""
 PARTS = ("k_stack", "k_sockq", "k_copy")
 GAPS = {"t_arr": "gap", "drop_t_arr": "drop_gap"}
-"""Per column of arrival times, the column of gaps that the file contains instead."""
+"""The columns of arrival times, each with the column of gaps that the file contains instead."""
 BY_BYTES = ("k_stack", "k_copy", "k_snd", "t_sip_off")
 """Columns in which a byte often equals the same byte of the previous message. This determines the compression."""
 NOISY = ("gap", "k_sockq", "t_sip", "k_rcv")
-"""Columns for which slower compression is worthwhile: it saves a tenth of a byte per message for a few ns."""
+"""Columns for which slower compression is worthwhile. It saves a tenth of a byte and costs a few ns per message."""
 CHUNK = 1 << 16
 BY_BYTE: Mapping[str, Any] = {"compression": "blosc_zstd", "blosc_shuffle": 1, "complevel": 1}
 BY_BIT: Mapping[str, Any] = {"compression": "blosc_zstd", "blosc_shuffle": 2, "complevel": 1}
@@ -208,7 +208,7 @@ def columns_of(
 
 
 def _workers(tid: npt.NDArray[np.uint32], tids: npt.NDArray[np.uint32]) -> npt.NDArray[Any]:
-    """Return the number of each message's worker. The numbers follow the ascending order of thread ids."""
+    """Return the index of each message's worker. Workers are numbered in ascending order of thread ids."""
     dtype = np.uint8 if len(tids) <= 256 else np.uint16
     if not len(tids):
         return np.empty(0, dtype)
@@ -226,13 +226,15 @@ def _missing_reasons(mode: trace.ProbeMode) -> dict[str, str]:
     reasons: dict[str, str] = {}
     for stamp, columns in STAMPS.items():
         for column in columns:
-            reasons.setdefault(column, f"the preload fallback cannot see {stamp}; it needs eBPF")
+            reasons.setdefault(
+                column, f"the preload library cannot take the timestamp {stamp}, which needs eBPF"
+            )
     return reasons
 
 
 def _global_attrs(document: RunDocument, record_dir: Path) -> dict[str, Any]:
     return {
-        "title": "SIP messages through a proxy: one run, one row a message",
+        "title": "SIP messages through a proxy in one run, with one row per message",
         "format": "sipsched messages",
         "format_version": MESSAGES_VERSION,
         **asdict(document.run),
@@ -268,7 +270,7 @@ def assemble(
         if name in reasons:
             columns[name].fill(MISSING)
         elif n and bool((columns[name] == MISSING).all()):
-            reasons[name] = f"not seen for any of the {n} messages"
+            reasons[name] = f"not measured for any of the {n} messages"
     if not set(PARTS) & set(reasons):
         del columns["k_rcv"]
     described: dict[str, Mapping[str, Any]] = dict(DESCRIPTIONS)
@@ -377,7 +379,7 @@ def _encoding(name: str, values: npt.NDArray[Any]) -> Mapping[str, Any]:
 
 
 def _largest_share(rows: npt.NDArray[np.bool_]) -> float:
-    """Return the largest share of selected rows that any chunk has."""
+    """Return the largest share of selected rows in any chunk."""
     return max(float(rows[at : at + CHUNK].mean()) for at in range(0, len(rows), CHUNK))
 
 

@@ -13,7 +13,7 @@ from sipsched.files import read_sealed
 from sipsched.records.conversion import as_part
 
 SCHEMA_VERSION = 2
-REMEDY = "move away what is there and run snakemake"
+REMEDY = "move the file away and run snakemake"
 
 
 _Count = Annotated[int, Meta(ge=0)]
@@ -21,7 +21,7 @@ _Count = Annotated[int, Meta(ge=0)]
 
 @dataclass(frozen=True)
 class CpuNoise:
-    """The interruptions of a program on one idle CPU. The program reads the clock all the time.
+    """The interruptions of a program that continuously reads the clock on one idle CPU.
 
     Attributes
     ----------

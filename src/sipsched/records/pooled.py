@@ -24,7 +24,7 @@ SUMS: Mapping[str, tuple[Sequence[str], str]] = {
     "k_rcv": (PARTS, "from the driver to the proxy: K_stack + K_sockq + K_copy"),
     "total": (("k_rcv", "t_sip"), "wait and service: K_rcv + T_sip of the same message"),
 }
-"""Columns that a file may lack. Each is the sum of other columns, which are listed here."""
+"""Columns that a file may lack because they are sums. The lists contain the columns to add."""
 SMALL = {"message_type": "u1", "worker": "u2", "cpu": "u2", "flags": "u2"}
 _LOCK = SerializableLock("sipsched.netcdf4")
 """Lock for reading netCDF files, because the HDF5 library is not thread-safe."""
@@ -61,7 +61,7 @@ def open_study(summary: xr.Dataset, runs_folder: Path, where: Mapping[str, Any])
     runs = [Run(summary.attrs["testbed"], *values) for values in zip(*keys, strict=True)]
     if not runs:
         raise StableError(
-            f"no run that counts and has messages is like {dict(where)}; see status in the study's summary"
+            f"no valid run with messages has the settings {dict(where)}; see status in the study's summary"
         )
     paths = [runs_folder / run.path / "messages.nc" for run in runs]
     lost = [path for path in paths if not path.exists()]
@@ -213,7 +213,7 @@ def quantiles(
         (*by, "share"),
         name=quantity,
         attrs={
-            "long_name": f"quantiles of {quantity}, all messages of alike runs together",
+            "long_name": f"quantiles of {quantity} over the messages of all runs with equal settings",
             "units": "us",
         },
     )

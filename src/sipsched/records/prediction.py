@@ -1,4 +1,4 @@
-"""Files with predictions of the simulator: `predicted.nc` per setting, `predicted_capacity.json` per core number."""
+"""The files with predictions of the simulator: `predicted.nc` (settings) and `predicted_capacity.json` (capacities)."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
@@ -32,7 +32,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, order=True)
 class PredictedSetting:
-    """The settings of a run without its repetition. `compared` is true for a mode of a run that compares modes."""
+    """The settings of a run without its repetition. `compared` is true if the run compares this mode with others."""
 
     sut: str
     mode: str
@@ -44,7 +44,7 @@ class PredictedSetting:
 
 @dataclass(frozen=True)
 class Predicted:
-    """The simulation of one setting, with one row per replicate. Each replicate has its own arrivals and parameters.
+    """The simulation of one setting. Each row is a replicate with its own arrivals and parameters.
 
     Attributes
     ----------

@@ -71,7 +71,7 @@ class DispatchReport:
 
 @dataclass(frozen=True)
 class FrontReport:
-    """The front end of a proxy's instances, which distributes messages.
+    """The front end, a program that distributes messages to the instances of a proxy.
 
     Attributes
     ----------

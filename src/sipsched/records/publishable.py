@@ -47,8 +47,8 @@ ERRORS = (
     (re.compile(r"host (uac|sps|uas)\b.* is unreachable\b.*"), r"host \1 is unreachable"),
     (re.compile(r"(.*: )?disk full: .*"), r"disk full"),
 )
-"""Patterns for the errors of failed attempts, and the part of each error that may be published."""
-NOT_TOLD = "an error that is told in failure.txt of the attempt"
+"""Patterns of the errors of failed attempts, each with the part that may be published."""
+NOT_TOLD = "an error that failure.txt of the attempt describes"
 
 
 def publishable_hosts(hosts: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -74,7 +74,7 @@ def publishable_reason(text: str) -> str:
     rest = text
     while word := PLAIN_WORDS.match(rest):
         rest = rest[word.end() :]
-    return text if not rest else "a reason that is told in run.json"
+    return text if not rest else "a reason that run.json contains"
 
 
 def publishable_error(text: str) -> str:

@@ -143,7 +143,7 @@ class UnfinishedRecord:
             with _alone_in(final.parent):
                 if is_recorded(raw, run):
                     raise StableError(
-                        f"{final}: already recorded; a finished run is never measured over"
+                        f"{final}: the run is already recorded, and a finished run is never replaced"
                     )
                 if folder.exists():
                     left = cls(folder, final, _lock(folder))
@@ -154,7 +154,7 @@ class UnfinishedRecord:
                 return cls(folder, final, _lock(folder))
         except BlockingIOError:
             raise StableError(
-                f"{folder}: this run is being measured by another process; wait until that has ended"
+                f"{folder}: another process is measuring this run; wait until it has ended"
             ) from None
         except OSError as error:
             raise StableError(f"{folder}: {error.strerror}") from error
@@ -176,7 +176,7 @@ class UnfinishedRecord:
                 os.fsync(file.fileno())
         except OSError as error:
             raise StableError(
-                f"{path}: cannot write: {error.strerror}; nothing measured before is lost"
+                f"{path}: cannot write: {error.strerror}; earlier records are not affected"
             ) from error
 
     def close(self, document: RunDocument) -> None:
@@ -208,7 +208,7 @@ class UnfinishedRecord:
                 self.folder.rename(self.final)
         except OSError as error:
             raise StableError(
-                f"{self.final}: cannot put the record here: {error.strerror}"
+                f"{self.final}: cannot create the record: {error.strerror}"
             ) from error
         self._unlock()
 
@@ -227,7 +227,7 @@ class UnfinishedRecord:
         taken = {path.name for path in self.final.parent.glob(f"{self.final.name}.failed-*")}
         numbers = range(1, len(taken) + 2)
         name = next(name for n in numbers if (name := f"{self.final.name}.failed-{n}") not in taken)
-        # If the disk is full, the name of the folder still shows that the run failed.
+        # If the disk is full, the reason cannot be written. The name of the folder still shows that the run failed.
         with contextlib.suppress(StableError):
             self.write(REASON_FILE, reason + "\n")
         failed = self.final.with_name(name)
@@ -259,7 +259,7 @@ def _lock(folder: Path) -> int:
 
 @contextlib.contextmanager
 def _alone_in(folder: Path) -> Iterator[None]:
-    """Lock a folder while the `with` block runs, so that no other process starts or completes a run in it."""
+    """Lock a folder during the `with` block, so that no other process starts or completes a run in the folder."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -28,7 +28,7 @@ LEFT_OUT = ("trace.bin.zst", "uac.calls.zst", "bursts.json.zst")
 """Files that a reduced record lacks. Their size grows with the length of the run. `bursts.json.zst` also names other
 programs of the machine."""
 LEVEL = 19
-REMEDY = "take the record from the campaign it was reduced from"
+REMEDY = "copy the record from the campaign from which it was reduced"
 REASON = "the trace was left out of this record to make it smaller"
 
 
@@ -86,7 +86,9 @@ def kept(folder: Path, name: str) -> Path | None:
     if reduced is None:
         return None
     if name not in reduced.files:
-        raise StableError(f"{folder}: reduced without {name}; take it from the whole campaign")
+        raise StableError(
+            f"{folder}: the reduced record lacks {name}; copy the file from the complete campaign"
+        )
     return folder / name
 
 
@@ -113,7 +115,7 @@ def reduce(record: Path, results: Path, target: Path) -> None:
             if path.name not in left_out:
                 shutil.copy(path, target)
         if not (results / SUMMARY_FILE).exists():
-            raise StableError(f"{results}: no {SUMMARY_FILE}; make it with snakemake")
+            raise StableError(f"{results}: {SUMMARY_FILE} is missing; make it with snakemake")
         shutil.copy(results / SUMMARY_FILE, target)
         made = [SUMMARY_FILE]
         if (results / WINDOWS_FILE).exists():

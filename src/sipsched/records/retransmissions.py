@@ -40,7 +40,7 @@ def arrived(records: npt.NDArray[Any]) -> dict[str, Sends]:
 
 
 def disagreement(sent: Mapping[str, Sends], reached: Mapping[str, Sends], unseen: int) -> int:
-    """Count the requests that only one of UAC and SPS classifies as retransmissions; 0 if UAC and SPS agree.
+    """Count the requests that UAC and SPS classify differently as retransmissions. 0 if UAC and SPS agree.
 
     Parameters
     ----------

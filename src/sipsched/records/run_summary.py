@@ -124,7 +124,9 @@ def _of_reduced(stored: Path, document: RunDocument, record: Path) -> xr.Dataset
     """Return the summary from a reduced record, with the SHA-256 of this record as its source."""
     summary = open_run(stored)
     if summary["record"].item() != document.sha256:
-        raise StableError(f"{stored}: made of another record than {record}; restore it from a copy")
+        raise StableError(
+            f"{stored}: this file was made from another record than {record}; restore it from a copy"
+        )
     summary["record"] = summary["record"].copy(data=identity(record))
     return summary
 
@@ -190,7 +192,7 @@ def _statistics(ds: xr.Dataset) -> dict[str, tuple[str, npt.NDArray[np.float64]]
     for name in SUMMARY_TIMES:
         values = (k_rcv(ds) if name == "k_rcv" else nanoseconds(ds, name)) / 1000
         if name in ("k_stack", "k_sockq") and unseen.any():
-            # In this case, the trace has t_stack = t_arr. This value is correct for K_rcv and wrong for its parts.
+            # In this case, the trace has t_stack = t_arr. This value gives the correct K_rcv, but wrong parts of K_rcv.
             values[unseen] = np.nan
         values = values[order]
         groups = [values] + [

@@ -9,7 +9,7 @@ from sipsched.plan.crossover import Instance
 
 @dataclass(frozen=True)
 class SettingReport:
-    """A setting of the mode: requested value, written value and read-back value, or why the setting is unavailable."""
+    """One setting of the mode: the requested, written and read-back values, or the reason why it is unavailable."""
 
     setting: str
     asked: Any
@@ -26,7 +26,7 @@ class SchedulerReport:
     Attributes
     ----------
     translated
-        Whether the kernel has another scheduler than the papers, so that the mode's settings were translated.
+        True if the kernel has another scheduler than the papers, so that the mode's settings were translated.
     base_slice_ns
         The slice that EEVDF gives to a task without its own slice; None if the kernel does not report it.
     """

@@ -1,4 +1,4 @@
-"""The file `settled.json`, which lists the runs in a study summary. Snakemake needs no jobs for these runs.
+"""The file `settled.json`, which lists the runs of a study summary, so that Snakemake needs no jobs for them.
 
 Snakemake takes 0.65 ms per job even if the outputs of the job are up to date, and a run has three jobs.
 """
@@ -25,7 +25,7 @@ _RECORD = re.compile(rb'"record": "([0-9a-f]{64})"')
 """Pattern for the record's SHA-256 in the file of a run's summary. The header of a netCDF-3 file has plain text."""
 
 Marks = list[str]
-"""Three texts per run: the SHA-256 of its record, a mark of its `run.json`, and a mark of the files in `MADE`.
+"""The SHA-256 of a run's record, a mark of its `run.json`, and a mark of the files in `MADE`.
 
 A mark consists of the inode, size, modification time and change time of files. No program can set a change time. So a
 file with an unchanged mark has unchanged content and is not read again.
@@ -87,7 +87,7 @@ def _mark(files: Iterable[str]) -> str:
 
 def _status(file: str) -> tuple[int, int, int, int] | None:
     try:
-        # The argument is a text, because Path objects for the 144,000 files of a large campaign would double the
+        # The path is passed as text, because Path objects for the 144,000 files of a large campaign would double the
         # time.
         status = os.stat(file)  # noqa: PTH116
     except OSError:
@@ -96,7 +96,7 @@ def _status(file: str) -> tuple[int, int, int, int] | None:
 
 
 def is_stale(record: Path, results: Path) -> bool:
-    """Return whether the computed files of a run are outdated, because they were made from another record of the run.
+    """Return True if the computed files of a run are outdated, because they were made from another record.
 
     Parameters
     ----------

@@ -15,7 +15,7 @@ HEADER = "# Predicted by simulation, not measured: docs/data-format.md, speedups
 
 @dataclass(frozen=True)
 class Speedup:
-    """The capacity of a deployment with a number of cores, and its ratio to the capacity with one core.
+    """A deployment's capacity with a number of cores, and the ratio of this capacity to the capacity with one core.
 
     Attributes
     ----------

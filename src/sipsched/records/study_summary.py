@@ -139,7 +139,7 @@ def join(
 
 @dataclass(frozen=True)
 class _Cells:
-    """The arrays of a study summary, to which runs are added one by one."""
+    """The arrays of a study summary while it is being built. Runs are added one by one."""
 
     axes: Mapping[str, list[Any]]
     values: Mapping[str, npt.NDArray[Any]]
@@ -152,7 +152,7 @@ class _Cells:
         axes: dict[str, list[Any]] = {}
         for dim in RUN_DIMS:
             names = dict.fromkeys(getattr(run, dim) for run in planned)
-            # Names keep the order of the configuration, in which the reference comes first.
+            # SUTs and modes keep the order of the configuration, because there the reference comes first.
             axes[dim] = list(names) if dim in ("sut", "mode") else sorted(names)
         shape = tuple(map(len, axes.values()))
         statistics = [f"{name}_{stat}" for name in SUMMARY_TIMES for stat in STATISTICS]
@@ -281,7 +281,7 @@ def join_again(
 
 
 def write_again(ds: xr.Dataset, settled: Settled, path: Path) -> None:
-    """Write a study summary, and then the list of its runs, so that an interrupt never leaves an outdated list."""
+    """Write a study summary, and then the list of its runs. In this order, an interrupt cannot leave a wrong list."""
     settled_file(path).unlink(missing_ok=True)
     write(ds, path)
     write_settled(path, settled)

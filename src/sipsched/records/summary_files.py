@@ -82,7 +82,7 @@ def _unpacked(
 
 
 def read_run_summary(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Read the summary of a run by the library netCDF4, because xarray takes 10 ms per file."""
+    """Read the summary of a run with the library netCDF4, because xarray would take 10 ms per file."""
     try:
         content = read_zstd(path, "summary", MAKE_AGAIN)
         with netCDF4.Dataset(path, memory=content) as file:
@@ -109,8 +109,8 @@ def open_summary(path: Path) -> xr.Dataset:
         The file is missing, is not netCDF, or has another format version.
     """
     remedy = (
-        "make reports makes the summaries of the recorded campaign, and snakemake measures what is missing, "
-        "with --configfile a study of config/studies"
+        "make reports creates the summaries of the recorded campaign. snakemake measures missing runs; its option "
+        "--configfile names a study of config/studies"
     )
     return open_netcdf(path, "sipsched summary", SUMMARY_VERSION, remedy)
 

@@ -15,7 +15,7 @@ SUMMARY_TIMES = ("k_rcv", "k_stack", "k_sockq", "k_copy", "t_sip", "t_sip_off", 
 STATISTICS = ("n", "mean", "sd", "p50", "p95", "p99")
 OF_A_RUN = "sipsched run summary"
 BY_TYPE, OF_RUN, HISTOGRAM = "by_type", "of_run", "histogram"
-"""Variables in the file of a run: numbers by message type, numbers of the whole run, and histograms of times."""
+"""Names of the packed variables in a run's file: numbers by message type, numbers of the whole run, and histograms."""
 COUNTED = ("k_rcv", "t_sip", "total")
 """Quantities that have a histogram. `total` is K_rcv + T_sip of the same message."""
 CPU_PARTS = (
@@ -24,7 +24,7 @@ CPU_PARTS = (
 )
 """Variables with the shares of the SPS's CPU time. Their sum is 1."""
 RUN_DIMS = ("sut", "mode", "cores", "threads", "cps", "rep")
-# Per variable of a whole run: its unit ("" for text) and its definition.
+# For each variable of a whole run: the unit ("" for text) and the definition.
 RUN_LEVEL = {
     "pdr": ("1", "RcvbufErrors of the SPS in the run / SIP messages that reached it"),
     "rcvbuf_errors": ("1", "RcvbufErrors of the SPS in the run"),
@@ -34,7 +34,7 @@ RUN_LEVEL = {
     ),
     "probe_drops": (
         "1",
-        "refused datagrams counted by the probe, including those that arrived and were never received",
+        "refused datagrams counted by the probe, including datagrams that arrived but were never received",
     ),
     "lost_records": ("1", "records that the probe lost"),
     "offered_cps": ("s-1", "calls per second of the generator's schedule"),
@@ -44,11 +44,12 @@ RUN_LEVEL = {
     "calls_incomplete": ("1", "calls that did not complete: failed, or open after the drain time"),
     "calls_late": (
         "1",
-        "completed calls whose 200 came later than the ring time plus `setup_limit_ms`",
+        "completed calls whose 200 arrived later than the ring time plus `setup_limit_ms`",
     ),
     "call_loss": (
         "1",
-        "calls that failed or were set up late / calls begun; over TCP the limit of the capacity applies to it",
+        "calls that failed or were set up late, divided by calls begun; over TCP, the limit of the capacity applies "
+        "to this share",
     ),
     "messages": ("1", "SIP messages that the SPS received; datagrams over UDP"),
     "so_rcvbuf": ("B", "effective SO_RCVBUF of the proxy's socket"),
@@ -67,12 +68,18 @@ RUN_LEVEL = {
         "involuntary context switches of the proxy's tasks, including those by sched_yield",
     ),
     "migrations": ("1", "moves of the proxy's tasks to another CPU"),
-    "kernel_locks": ("1", "waits of the proxy's tasks for locks of the kernel, spinning or asleep"),
+    "kernel_locks": (
+        "1",
+        "number of waits of the proxy's tasks for kernel locks, by spinning or by sleeping",
+    ),
     "kernel_locks_ns": (
         "ns",
-        "length of the waits for locks of the kernel; the first waiter of a native spinlock is not seen",
+        "length of the waits for kernel locks; the first waiter of a native spinlock is not counted",
     ),
-    "own_locks": ("1", "waits of the proxy's tasks for each other in futex or sched_yield"),
+    "own_locks": (
+        "1",
+        "number of waits of the proxy's tasks for each other in futex or sched_yield",
+    ),
     "own_locks_ns": ("ns", "length of the waits in futex and sched_yield"),
     "descriptors": ("1", "file descriptors that the proxy's tasks sent to each other (SCM_RIGHTS)"),
     "generator_cpu_us": ("us", "CPU time of the generator's client and server per call"),
@@ -97,12 +104,15 @@ RUN_LEVEL = {
     ),
     "stolen_share": ("1", "share of the SPS's CPU time during the load that the hypervisor took"),
     "idle_share": ("1", "share of the SPS's CPU time during the load in which nothing ran"),
-    "competitor_wait_s": ("s", "longest time that a runnable task of the proxy waited for others"),
+    "competitor_wait_s": (
+        "s",
+        "longest time that a runnable task of the proxy waited while other tasks used its CPU",
+    ),
     "ks_distance": (
         "1",
         "Kolmogorov-Smirnov distance between the inter-arrival times and their distribution",
     ),
-    "ks_p_value": ("1", "asymptotic p-value of that distance"),
+    "ks_p_value": ("1", "asymptotic p-value of the Kolmogorov-Smirnov distance"),
     "cv": ("1", "coefficient of variation of inter-arrival times; 1 if exponential"),
     **{
         f"variance_to_mean_{window}ms": (
@@ -117,9 +127,15 @@ RUN_LEVEL = {
     "generator_cpu_share": ("1", "CPU time over wall time of the generator's client"),
     "generator_drops": ("1", "datagrams that the sockets of UAC and UAS refused"),
     "link_drops": ("1", "packets that the interfaces of all hosts dropped"),
-    "ledger_residual": ("1", "datagrams sent and not accounted for, the larger of both directions"),
+    "ledger_residual": (
+        "1",
+        "sent datagrams that no other count explains, the larger number of both directions",
+    ),
     "requests_again_uac": ("1", "requests that the UAC sent again"),
-    "requests_again_sps": ("1", "requests that reached the SPS again, refused ones included"),
+    "requests_again_sps": (
+        "1",
+        "retransmitted requests that reached the SPS, including refused requests",
+    ),
     "proxy": ("", "program of the SUT"),
     "transport": ("", "udp or tcp"),
     "deployment": ("", "arrangement of workers, sockets, instances and dispatcher"),
@@ -136,14 +152,14 @@ RUN_LEVEL = {
     ),
     "k_sockq_alone": (
         "us",
-        "mean K_sockq of messages that found the SPS empty: waking the worker and dequeuing, "
-        "without waiting for a worker",
+        "mean K_sockq of messages that arrived at an empty SPS: the time to wake the worker and to dequeue",
     ),
-    "k_sockq_alone_n": ("1", "messages that found the SPS empty"),
-    "busy_periods": ("1", "periods in which the SPS always holds a message"),
+    "k_sockq_alone_n": ("1", "messages that arrived at an empty SPS"),
+    "busy_periods": ("1", "number of periods during which the SPS always held a message"),
     "busy_periods_effective": (
         "1",
-        "squared sum of the busy periods' lengths over their sum of squares: the effective number",
+        "effective number of busy periods: the squared sum of their lengths, divided by the sum of their squared "
+        "lengths",
     ),
     "busy_longest_s": ("s", "length of the longest busy period"),
     "busy_longest_share": (
@@ -159,7 +175,11 @@ RUN_LEVEL = {
 
 def describe(ds: xr.Dataset) -> xr.Dataset:
     """Add unit, name and definition to every variable of a summary."""
-    names = {"mean": "mean", "sd": "standard deviation", "n": "messages that have it"}
+    names = {
+        "mean": "mean",
+        "sd": "standard deviation",
+        "n": "number of messages that have a value",
+    }
     names |= {f"p{q}": f"{q}th percentile" for q in (50, 95, 99)}
     for quantity in SUMMARY_TIMES:
         definition = INTERVALS[quantity] if quantity != "k_rcv" else "t_sip_in - t_arr"
@@ -176,12 +196,12 @@ def describe(ds: xr.Dataset) -> xr.Dataset:
     ds["count"].attrs = {
         "long_name": "messages received",
         "units": "1",
-        "definition": "rows of messages.nc; 'all' counts retransmissions and other too",
+        "definition": "rows of messages.nc; 'all' includes retransmissions and other messages",
     }
     ds["drops"].attrs = {
         "long_name": "datagrams refused by the full socket queue",
         "units": "1",
-        "definition": "drops of messages.nc; a refused datagram that came again is a retransmission",
+        "definition": "drops of messages.nc; the second arrival of a refused datagram is a retransmission",
     }
     ds[HISTOGRAM].attrs = {
         "long_name": "messages by time",

@@ -20,7 +20,7 @@ _Part = TypeVar("_Part")
 
 @dataclass(frozen=True)
 class Switch:
-    """The change of the scheduler mode at the start of a window. Times are in ns, CLOCK_MONOTONIC of the SPS.
+    """A change of the scheduler mode at the start of a window. Times are in ns on the SPS's clock CLOCK_MONOTONIC.
 
     Attributes
     ----------
@@ -144,8 +144,7 @@ def read_windows(record: Path) -> WindowsDocument:
     document = _checked(WindowsDocument, data.decode(errors="replace"), str(path), VERSION)
     if len(document.log.windows) > len(document.design.windows):
         raise StableError(
-            f"{path}: {len(document.log.windows)} switches into {len(document.design.windows)} windows; "
-            "repeat the run"
+            f"{path}: {len(document.log.windows)} switches for {len(document.design.windows)} windows; repeat the run"
         )
     return document
 

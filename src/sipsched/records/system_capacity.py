@@ -17,7 +17,7 @@ class Searched:
     Attributes
     ----------
     lower_cps, upper_cps
-        The loads below and above the capacity; None if the searched range ended on this side.
+        The highest load below and the lowest load above the capacity. None if the search found no such load.
     started_at, finished_at
         UTC, ISO 8601; None in records that lack it.
     cpu_ratio
@@ -81,7 +81,7 @@ class SystemCapacity:
 
     @property
     def likely_cps(self) -> float:
-        """The estimate. Without an estimate, the highest or lowest offered load, beyond which the capacity lies."""
+        """The estimate. If no estimate exists, the highest or lowest offered load, which bounds the capacity."""
         if self.estimate_cps is not None:
             return self.estimate_cps
         return self.lowest_cps if self.dropped else self.highest_cps

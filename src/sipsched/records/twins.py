@@ -1,4 +1,4 @@
-"""The check that twins, which are testbeds that share runs, have the same hardware according to their records."""
+"""The check that twins have the same hardware. Twins are testbeds that share the runs of a campaign."""
 
 import itertools
 from collections.abc import Iterable
@@ -28,8 +28,8 @@ def check_twins(raw: Path, twins: Iterable[str]) -> None:
                 values = [getattr(getattr(each.hosts, role), what) for each in (first, second)]
                 if values[0] != values[1]:
                     raise StableError(
-                        f"config: twins: {one} and {other} are not the same hardware by their records: {what} of the "
-                        f"{role} is {values[0]!r} and {values[1]!r}; take one of them out of twins"
+                        f"config: twins: {one} and {other} have different hardware according to their records: {what} "
+                        f"of the {role} is {values[0]!r} and {values[1]!r}; remove one of them from twins"
                     )
 
 

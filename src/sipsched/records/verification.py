@@ -71,23 +71,23 @@ class Verification:
     def lines(self) -> Iterator[str]:
         """The lines to print: one per record that is damaged or contains unlisted files, then the totals."""
         for each in (*self.runs, *self.singles):
-            attempt = "" if each.counts else " (an attempt that does not count)"
+            attempt = "" if each.counts else " (an invalid attempt)"
             if each.damage:
                 yield f"damaged: {each.place}{attempt}: {'; '.join(each.damage)}"
             if each.unnamed:
                 names = ", ".join(each.unnamed)
-                yield f"not named in run.json: {each.place}{attempt}: {names}"
+                yield f"not listed in run.json: {each.place}{attempt}: {names}"
         if not self.intact:
-            yield f"what to do about a damaged record: {DAMAGED}"
+            yield f"to repair a damaged record: {DAMAGED}"
         yield _sum([run for run in self.runs if run.counts])
         if self.singles:
             yield _sum(self.singles) + " (searches and noise)"
         attempts = [run for run in self.runs if not run.counts]
         if attempts:
             yield (
-                f"{plural(len(attempts), 'attempt')} that do not count, "
-                f"{sum(bool(attempt.damage) for attempt in attempts)} damaged: no report reads them, "
-                "and they do not make this check fail"
+                f"{plural(len(attempts), 'invalid attempt')}, "
+                f"{sum(bool(attempt.damage) for attempt in attempts)} of them damaged. Reports never read invalid "
+                f"attempts, so this check ignores their damage"
             )
 
 
@@ -121,13 +121,14 @@ def verify(raw: Path) -> Verification:
     ]
     if not any(each.counts for each in chain(runs, singles)):
         raise StableError(
-            f"{raw}: nothing was checked: no record in this folder; name the folder of the records with --raw"
+            f"{raw}: nothing was checked, because this folder contains no record; name the folder of the records with "
+            f"--raw"
         )
     return Verification(tuple(runs), tuple(singles))
 
 
 def _problem(read: Callable[[Path], object], path: Path) -> tuple[str, ...]:
-    """Return the error that a function raises when it reads a file, in a tuple; empty if it raises no error."""
+    """Read a file with a function. Return the error that the function raises in a tuple, or an empty tuple."""
     try:
         read(path)
     except (StableError, OSError) as error:

@@ -1,4 +1,4 @@
-"""The record of a watched proxy: counters per second, and one row per message without any content of SIP.
+"""The record of a watched proxy: counters per second and times per message, but no content of SIP messages.
 
 The folder of a record has `watch.json` (the proxy and the privileges), `seconds.jsonl` (one line per second),
 `trace.bin.zst` (the probe's trace, in frames of zstd) and `messages.nc`.
@@ -33,7 +33,7 @@ MESSAGES_FILE, PAGE_FILE = "messages.nc", "page.html"
 WATCH_VERSION = 1
 TESTBED, MODE = "production", "as found"
 """The testbed and the mode in the labels of the messages."""
-FIDELITY = "a proxy in production: real traffic, settings as they were"
+FIDELITY = "a proxy in production, with real traffic and unchanged settings"
 KIND_BITS = 3
 KIND_MASK = (1 << KIND_BITS) - 1
 # The lists are TRACE_METHODS and TRACE_STATUSES of hardware/common/trace.h.
@@ -49,7 +49,7 @@ NOT_SIP, NOT_SIP_CODE = "not SIP", 30
 ANSWERED = 1 << 12
 """Flag of a message that the proxy answered instead of sending it on (`TRACE_FLAG_ANSWERED`)."""
 _FIRST = 8
-"""The first code of a name that `MESSAGE_TYPES` lacks."""
+"""`MESSAGE_TYPES` has the codes below this number. Other methods and statuses have codes from this number on."""
 NAMES: Mapping[str, int] = {
     **{
         name: code
@@ -66,7 +66,7 @@ INVITE = NAMES["INVITE"]
 
 @dataclass(frozen=True)
 class Share:
-    """The share of one CPU's time that a process or a program used, and the messages that it received."""
+    """The share of one CPU's time that a process or program used, and the number of messages that it received."""
 
     name: str
     busy: float
@@ -75,7 +75,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Second:
-    """What happened in one interval of about a second.
+    """Counts and times of one interval, which is about a second long.
 
     Attributes
     ----------
@@ -143,7 +143,7 @@ class Second:
 
 @dataclass(frozen=True)
 class WatchDocument:
-    """The file `watch.json`."""
+    """The content of `watch.json`, which describes the watched proxy and the watch."""
 
     program: str
     transports: str
@@ -223,7 +223,7 @@ def read_watch(folder: Path) -> WatchDocument:
         The file is missing, damaged, or of another version.
     """
     path = folder / WATCH_FILE
-    content = read_json(path, None, "name a folder that fab watch wrote")
+    content = read_json(path, None, "name a folder that fab watch has written")
     if content.get("watch_version") != WATCH_VERSION:
         raise StableError(f"{path}: expected watch_version {WATCH_VERSION}")
     return as_part(WatchDocument, content, str(path))
@@ -258,7 +258,7 @@ def messages_of_watch(folder: Path, document: WatchDocument) -> xr.Dataset:
     received = order[records["event"][order] == Event.MESSAGE]
     flags = FLAGS | {"answered_by_proxy": ANSWERED}
     attrs = {
-        "title": "SIP messages through a proxy in production, one row a message",
+        "title": "SIP messages through a proxy in production, with one row per message",
         "format": "sipsched messages",
         "format_version": MESSAGES_VERSION,
         "testbed": TESTBED,

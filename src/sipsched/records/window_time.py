@@ -16,7 +16,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Spans:
-    """Beginning and end of the measured windows, on the clock of the SPS: int64 ns, shape (window,)."""
+    """Start and end of each measured window in ns on the clock of the SPS: int64, shape (window,)."""
 
     done: npt.NDArray[np.int64]
     end: npt.NDArray[np.int64]
@@ -43,7 +43,7 @@ class Disturbances:
 
 @dataclass(frozen=True)
 class Usable:
-    """The share of a run that is valid, according to the log of its mode switches.
+    """How much of a run is usable, according to the log of its mode switches.
 
     Attributes
     ----------
@@ -113,7 +113,7 @@ def in_force(recorded: WindowsDocument, t_ns: npt.NDArray[np.int64]) -> ModesInF
 
 
 def machine(recorded: WindowsDocument, placed: Spans) -> Disturbances:
-    """Compute the disturbances in each window, from the samples nearest to its beginning and end."""
+    """Compute the disturbances in each window from the counter samples nearest to the window's start and end."""
     samples = recorded.log.samples
     t_ns = np.array(samples.t_ns, np.int64)
     steal, squeezed = (np.full(len(recorded.design.windows), np.nan) for _ in range(2))

@@ -34,23 +34,23 @@ from sipsched.records.window_time import (
 from sipsched.versions import WINDOWS_VERSION
 
 SHAM = "sham"
-"""Name of the last arm, after one arm per mode: windows that repeat the reference mode as a check."""
+"""Name of the last arm. Its windows repeat the reference mode as a check. All other arms are modes."""
 WINDOW_TIMES = ("k_rcv", "t_sip", "total")
 """Times that have statistics per window. `total` is K_rcv + T_sip of the same message."""
 STATISTICS = ("mean", "p50", "p90", "p99")
 WASHOUTS = (1, 2)
-"""Factors by which the washout is multiplied. Each statistic is computed with both washouts."""
+"""Each statistic is computed twice: with the washout multiplied by each of these factors."""
 BINS = 30
-"""Number of bins of the mean time since the switch, over the length of the shortest window."""
+"""The shortest window is divided into this number of bins, to show message times since the switch."""
 MESSAGES_MIN = 30
 DROPPED, FEW = 4, 5
 LEFT_OUT = {
     COUNTS: "counts",
-    SWITCH: "the switch into it failed or does not read back",
-    UNFINISHED: "the run ended before it did",
-    STOLEN: "the hypervisor took more of the SPS's CPUs than the limit, in the block or right before it; "
-    "comparisons of modes adjust for it",
-    DROPPED: "a message was dropped in the block or the one before, and retransmissions were on",
+    SWITCH: "the switch at its start failed, or the settings read back differ",
+    UNFINISHED: "the run ended before the window",
+    STOLEN: "the hypervisor took more of the SPS's CPU time than the limit, in the block or just before it; "
+    "comparisons of modes adjust for this time",
+    DROPPED: "a message was dropped in this block or in the previous block, and retransmissions were on",
     FEW: f"fewer than {MESSAGES_MIN} messages",
 }
 VARIABLES = {
@@ -58,11 +58,14 @@ VARIABLES = {
     "drops": ("1", "messages that arrived in the window and that the full socket queue refused"),
     "datagrams": (
         "1",
-        "InDatagrams of the SPS, next to the window's ends; over TCP TCPOrigDataSent",
+        "InDatagrams of the SPS, sampled near the window's ends; over TCP, TCPOrigDataSent",
     ),
-    "refused": ("1", "RcvbufErrors of the SPS, likewise"),
+    "refused": ("1", "RcvbufErrors of the SPS, sampled near the window's ends"),
     "pdr": ("1", "refused / (datagrams + refused)"),
-    "cpu_per_message": ("us", "CPU time of all of the proxy's processes over datagrams"),
+    "cpu_per_message": (
+        "us",
+        "CPU time of all processes of the proxy, divided by the number of datagrams",
+    ),
     **{
         f"{name}_{statistic}": (
             "us",
@@ -76,15 +79,21 @@ VARIABLES = {
         for name in WINDOW_TIMES
         for statistic in STATISTICS
     },
-    "service": ("us", "mean of T_sip less its time off CPU: the proxy's own work on a message"),
-    "service_scv": ("1", "variance of the same over its mean squared"),
+    "service": (
+        "us",
+        "mean of T_sip minus its time off CPU, which is the proxy's own work on a message",
+    ),
+    "service_scv": (
+        "1",
+        "squared coefficient of variation of the proxy's own work: its variance divided by its squared mean",
+    ),
 }
 """Units and definitions of the variables over (washout, window)."""
 
 
 @dataclass(frozen=True)
 class _Messages:
-    """The messages of one run: arrival times in ns, ascending, and per quantity times in µs, NaN where missing."""
+    """The messages of one run: arrival times in ns, ascending, and the times of each quantity in µs, NaN if missing."""
 
     t_arr: npt.NDArray[np.int64]
     values: Mapping[str, Floats]
@@ -161,7 +170,9 @@ def _of_reduced(stored: Path, document: RunDocument, record: Path) -> xr.Dataset
         path.write_bytes(read_zstd(stored, WINDOWS_FILE, "take it from the whole campaign"))
         windows = open_windows(path)
     if windows.attrs["record"] != document.sha256:
-        raise StableError(f"{stored}: made of another record than {record}; restore it from a copy")
+        raise StableError(
+            f"{stored}: this file was made from another record than {record}; restore it from a copy"
+        )
     return windows.assign_attrs(record=identity(record))
 
 
@@ -218,7 +229,7 @@ def _reduced(arrived: _Messages, begin: int, end: int) -> dict[str, float]:
 
 
 def _between(samples: Samples, begin: int, end: int) -> tuple[int, int] | None:
-    """Return the indices of the first sample after the beginning, and of the last sample before the end."""
+    """Return the indices of the first sample after a window's start, and of the last sample before its end."""
     first = int(np.searchsorted(samples.t_ns, begin, side="left"))
     last = int(np.searchsorted(samples.t_ns, end, side="right")) - 1
     return (first, last) if last > first else None
@@ -254,7 +265,7 @@ def _left_out(
         lossy = np.unique(blocks[np.nan_to_num(tables["refused"][0]) > 0])
         # Clients retransmit after T1 = 0.5 s, 1 s and so on. So a drop also disturbs the next block.
         reasons[(reasons == COUNTS) & np.isin(blocks, (*lossy, *(lossy + 1)))] = DROPPED
-    # The kernel's count of datagrams is used instead of the trace, because the probe may be off in some windows.
+    # The probe may be off in some windows, so datagrams are counted by the kernel instead of in the trace.
     few = np.nan_to_num(tables["datagrams"][-1]) < MESSAGES_MIN
     reasons[(reasons == COUNTS) & few] = FEW
     return reasons
@@ -266,7 +277,7 @@ def _aligned(
     placed: Spans,
     by_window: Mapping[str, npt.NDArray[Any]],
 ) -> dict[str, Any]:
-    """Compute the mean times of messages by the time since the switch, over the valid windows."""
+    """Compute the mean message times as a function of the time since the switch, over the valid windows."""
     design = recorded.design
     arms = len(design.modes) + 1
     shortest_ns = min(window.length_ns for window in design.windows)

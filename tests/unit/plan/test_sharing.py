@@ -95,6 +95,6 @@ def test_the_records_decide_whether_twins_have_the_same_hardware(tmp_path: Path)
     synthetic.rewrite(place, {"hosts": hosts | {"sps": hosts["sps"] | {"kernel": "9.9-other"}}})
     with pytest.raises(
         StableError,
-        match="twins: one and two are not the same hardware by their records: kernel of",
+        match="twins: one and two have different hardware according to their records: kernel of",
     ):
         check_twins(tmp_path, ("one", "two"))

@@ -49,13 +49,18 @@ def test_runs_are_selected_by_their_tuple(runs):
 
 
 def test_an_impossible_selection_lists_the_existing_values(runs):
-    with pytest.raises(StableError, match="no run with cps 700 among these 5; there is 500; 1000"):
+    with pytest.raises(
+        StableError, match="no run with cps 700 among these 5 runs; existing values: 500; 1000"
+    ):
         runs.sel(mode="default", cps=700)
     with pytest.raises(
-        StableError, match="load: runs have no such key; there are testbed, sut, mode"
+        StableError, match="load: unknown key; the keys of runs are testbed, sut, mode"
     ):
         runs.sel(load=500)
-    with pytest.raises(StableError, match="2 runs where one is needed: choose with sel: rep 1, 2"):
+    with pytest.raises(
+        StableError,
+        match=r"2 runs are selected, but this function needs one run\. Select one with sel: rep 1, 2",
+    ):
         _ = runs.sel(cps=500).one
 
 

@@ -32,7 +32,7 @@ def test_the_record_of_a_search_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        ({"lower_cps": -900}, r"Expected `int` >= 1 - at `\$\.lower_cps`; move away"),
+        ({"lower_cps": -900}, r"Expected `int` >= 1 - at `\$\.lower_cps`; move the file away"),
         ({"lower_cps": "900"}, r"Expected `int \| null`, got `str` - at `\$\.lower_cps`"),
         ({"lower_cps": 1000}, r"lower_cps \(1000\) must be less than upper_cps \(1000\)"),
         ({"upper_cps": float("inf")}, "not JSON: JSON is malformed"),
@@ -71,5 +71,7 @@ def test_a_text_that_is_no_record_is_refused(tmp_path: Path, text: str, expected
 def test_the_crossing_of_another_point_is_refused(tmp_path: Path) -> None:
     other = Point("bed", "a", "baseline", 1, 4)
     written(tmp_path, synthetic.sealed(synthetic.crossing(other, 900, 1000)))
-    with pytest.raises(StableError, match="this is of a baseline cores=1 threads=4 on bed"):
+    with pytest.raises(
+        StableError, match="this record belongs to a baseline cores=1 threads=4 on bed"
+    ):
         read_crossings(tmp_path, [POINT])

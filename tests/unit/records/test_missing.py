@@ -61,7 +61,7 @@ def test_a_study_without_a_run_at_one_point_has_no_answer(tmp_path: Path) -> Non
     assert words.line(missing, 0) == "2 of 4 runs are missing: snakemake measures them"
     (unanswered,) = missing.unanswered
     assert words.no_answer(unanswered) == (
-        "load_sweep on local has no answer: nothing is recorded of "
+        "load_sweep on local has no answer, because nothing is recorded for "
         "kamailio-udp baseline cores=1 threads=2 cps=500"
     )
 
@@ -70,10 +70,10 @@ def test_a_study_without_its_crossing_has_no_answer(tmp_path: Path) -> None:
     config = campaign(cps=AroundCrossing("default", 200, (0,)))
     missing = find_missing(config, tmp_path, tmp_path / "results")
     assert words.line(missing, 0) == (
-        "1 crossing was not found, and the loads around it not measured: snakemake measures it"
+        "1 crossing was not found, so the loads around it are not measured: snakemake measures it"
     )
     (unanswered,) = missing.unanswered
-    assert "nothing is recorded of the crossing of kamailio-udp default" in words.no_answer(
+    assert "nothing is recorded for the crossing of kamailio-udp default" in words.no_answer(
         unanswered
     )
 
@@ -81,7 +81,7 @@ def test_a_study_without_its_crossing_has_no_answer(tmp_path: Path) -> None:
 def test_the_line_on_missing_runs_names_the_errors_first(tmp_path: Path) -> None:
     missing = find_missing(campaign(), tmp_path, tmp_path / "results")
     assert words.line(missing, 4) == (
-        "4 of 4 runs are missing: snakemake measures them once the errors above are put right"
+        "4 of 4 runs are missing: snakemake measures them after the errors above are fixed"
     )
     assert words.line(Missing(4, (), ()), 0) == ""
 

@@ -33,7 +33,7 @@ def test_another_version_a_broken_and_a_missing_file_are_refused(tmp_path):
     with pytest.raises(StableError, match="not JSON"):
         read_noise(path)
     path.write_text(synthetic.sealed(synthetic.noise() | {"schema_version": 1}))
-    with pytest.raises(StableError, match="expected 2, found 1; move away what is there"):
+    with pytest.raises(StableError, match="expected 2, found 1; move the file away"):
         read_noise(path)
 
 

@@ -73,7 +73,7 @@ DAMAGE = {
     "truncated": (cut, "expected 6 bytes as run.json says, found 5"),
     "missing": (Path.unlink, "expected 6 bytes as run.json says, found no such file"),
     "flipped byte": (flip, "expected SHA-256 5891b5b5.* as run.json says, found bf8c8341"),
-    "a link": (replace_by_link, "expected a file of 6 bytes .* found something that is not"),
+    "a link": (replace_by_link, "expected a file of 6 bytes .* found a path that is not"),
 }
 
 
@@ -102,7 +102,7 @@ def test_a_name_of_another_folder_is_not_read(tmp_path: Path, name: str) -> None
     (tmp_path / "outside").write_text("secret")
     (tmp_path / "record").mkdir()
     (tmp_path / "record" / "run.json").write_text(document.to_json())
-    with pytest.raises(StableError, match="expected the name of a file of this folder") as error:
+    with pytest.raises(StableError, match="expected the name of a file in this folder") as error:
         read_record(tmp_path / "record")
     assert str(error.value).isprintable()
 
@@ -267,7 +267,7 @@ def test_a_run_in_progress_is_protected_and_files_of_a_killed_run_are_kept(
         assert process.stdout is not None
         assert process.stdout.readline() == b"measuring\n"
         before = digests(tmp_path)
-        with pytest.raises(StableError, match="is being measured by another process"):
+        with pytest.raises(StableError, match="another process is measuring this run"):
             UnfinishedRecord.begin(tmp_path, RUN)
         assert digests(tmp_path) == before
         process.kill()
@@ -291,14 +291,14 @@ def test_only_one_of_several_simultaneous_begins_succeeds(tmp_path: Path) -> Non
         with ThreadPoolExecutor(8) as pool:
             found = list(pool.map(begin, range(8)))
         (record,) = (each for each in found if isinstance(each, UnfinishedRecord))
-        assert sum("being measured" in str(each) for each in found) == 7
+        assert sum("is measuring this run" in str(each) for each in found) == 7
         assert record.fail("nothing was left") is None
 
 
 def test_finishing_does_not_replace_an_existing_record(record: UnfinishedRecord) -> None:
     record.final.mkdir()
     (record.final / "run.json").write_text(DOCUMENT.to_json())
-    with pytest.raises(StableError, match="cannot put the record here"):
+    with pytest.raises(StableError, match="cannot create the record"):
         record.finish(DOCUMENT)
     assert (record.final / "run.json").read_text() == DOCUMENT.to_json()
     record.fail("a record appeared")

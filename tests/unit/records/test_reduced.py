@@ -109,11 +109,11 @@ def test_a_single_mode_has_no_windows(tmp_path: Path) -> None:
     computed(run, tmp_path / "raw", tmp_path / "results")
     reduce(tmp_path / "raw" / run.path, tmp_path / "results" / run.path, tmp_path / "small")
     assert not (tmp_path / "small" / "windows.nc.zst").exists()
-    with pytest.raises(StableError, match=r"reduced without windows\.nc\.zst"):
+    with pytest.raises(StableError, match=r"the reduced record lacks windows\.nc\.zst"):
         windows.windows_from_record(tmp_path / "messages.nc", tmp_path / "small")
 
 
 def test_without_results_nothing_is_reduced(tmp_path: Path) -> None:
     write_record(tmp_path / "raw", Run())
-    with pytest.raises(StableError, match=r"no summary\.nc\.zst; make it with snakemake"):
+    with pytest.raises(StableError, match=r"summary\.nc\.zst is missing; make it with snakemake"):
         reduce(tmp_path / "raw" / Run().path, tmp_path / "results", tmp_path / "small")

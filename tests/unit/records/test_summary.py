@@ -403,7 +403,7 @@ def test_a_join_reads_all_runs_again_if_one_has_changed(tmp_path):
     paths = [tmp_path / "results" / "runs" / run.path / "summary.nc.zst" for run in planned]
     before = joined_again(tmp_path, paths, planned)
     shutil.rmtree(tmp_path / "results" / "raw" / planned[0].path)
-    with pytest.raises(ComputedFileError, match="made of another record"):
+    with pytest.raises(ComputedFileError, match="made from another record"):
         joined_again(tmp_path, paths, planned)
     ds, *_ = reduce(tmp_path / "results", planned[0], calls=40)
     summary_files.write(ds, paths[0])
@@ -446,7 +446,7 @@ def test_combine_refuses_unplanned_repeated_and_foreign_summaries(tmp_path):
 def test_summary_refuses_another_runs_messages_and_cut_counters(tmp_path):
     _, _, messages, record = reduce(tmp_path, synthetic.Run(cps=500), calls=5)
     *_, other = reduce(tmp_path, synthetic.Run(cps=1000), calls=5)
-    with pytest.raises(StableError, match="made of another record"):
+    with pytest.raises(StableError, match="made from another record"):
         run_summary.summarise_run(messages, other)
     path = record / COUNTERS_FILE
     document = json.loads(zstandard.decompress(path.read_bytes()))
@@ -470,11 +470,11 @@ def test_a_file_made_from_another_record_is_refused_and_named(tmp_path):
     run = synthetic.Run()
     _, path, messages, record = reduce(tmp_path, run, calls=20)
     synthetic.rewrite(record, {"started_at": "2026-02-01T00:00:00Z"})
-    with pytest.raises(ComputedFileError, match="made of another record") as error:
+    with pytest.raises(ComputedFileError, match="made from another record") as error:
         run_summary.summarise_run(messages, record)
     assert error.value.path == messages
     raw = record.parents[len(run.path.parts) - 1]
-    with pytest.raises(ComputedFileError, match="made of another record") as error:
+    with pytest.raises(ComputedFileError, match="made from another record") as error:
         study_summary.join([path], [run], raw=raw)
     assert error.value.path == path
     assert study_summary.join([path], [run]).summary["status"].item() == "measured"

@@ -70,7 +70,9 @@ def test_a_folder_without_records_is_an_error(tmp_path: Path, attempt: bool) -> 
     if attempt:
         folder = write(tmp_path, 1)
         folder.rename(folder.with_name("rep~1.failed-1"))
-    with pytest.raises(StableError, match="nothing was checked: no record"):
+    with pytest.raises(
+        StableError, match="nothing was checked, because this folder contains no record"
+    ):
         verify(tmp_path)
 
 
@@ -95,7 +97,7 @@ def test_an_unlisted_file_is_named_but_is_no_damage(tmp_path: Path) -> None:
     folder = write(tmp_path, 1)
     (folder / "note.txt").write_text("read me")
     assert verify(tmp_path).intact
-    assert lines(tmp_path)[0] == f"not named in run.json: {folder}: note.txt"
+    assert lines(tmp_path)[0] == f"not listed in run.json: {folder}: note.txt"
 
 
 @pytest.mark.parametrize("spoil", [Path.unlink, lambda path: path.write_text("{")])
@@ -113,15 +115,15 @@ def test_damaged_attempts_are_reported_but_do_not_fail_the_check(tmp_path: Path)
         UnfinishedRecord(write(tmp_path, 2), place).fail("late")
     place.with_name("rep~2.failed-3").mkdir()
     assert lines(tmp_path)[1:] == [
-        "2 attempts that do not count, 0 damaged: no report reads them, and they do not make this "
-        "check fail"
+        "2 invalid attempts, 0 of them damaged. Reports never read invalid attempts, so this check "
+        "ignores their damage"
     ]
     failed = place.with_name("rep~2.failed-2")
     (failed / "counters.json.zst").unlink()
     found = verify(tmp_path)
     assert found.intact
-    assert f"{failed} (an attempt that does not count): counters.json.zst" in next(found.lines)
-    assert list(found.lines)[-1].startswith("2 attempts that do not count, 1 damaged")
+    assert f"{failed} (an invalid attempt): counters.json.zst" in next(found.lines)
+    assert list(found.lines)[-1].startswith("2 invalid attempts, 1 of them damaged")
 
 
 def cut(path: Path) -> None:
