@@ -34,7 +34,7 @@ from sipsched.records.system_capacity import SystemCapacity
 from sipsched.records.windows import SHAM, by_arm, open_windows
 
 DECIDING = ("total_p99", "total_mean")
-"""Quantities that decide, the first one first. `total` is K_rcv + T_sip of the same message."""
+"""Quantities that decide whether a mode is better, in order of priority. `total` is K_rcv + T_sip per message."""
 GUARDS = ("pdr", "cpu_per_message")
 """Quantities that must not rise. A mode that raises such a quantity has a cost."""
 SQUEEZED = "squeezed_per_s"
@@ -50,7 +50,7 @@ ALIKE = math.log(1.05)
 
 
 class ModeEffect(StrEnum):
-    """The possible results of comparing a mode's sum K_rcv + T_sip with the reference's."""
+    """The verdict on a mode: its K_rcv + T_sip is better than, worse than, or indistinguishable from the reference."""
 
     BETTER = "better"
     TRADE = "better, at a cost"
@@ -61,7 +61,7 @@ class ModeEffect(StrEnum):
 
 
 class ReferenceSystem(NamedTuple):
-    """The SUT with cores and threads that handles the load, and the reference mode."""
+    """A SUT with its cores and threads, and the reference mode with which other modes are compared."""
 
     testbed: str
     sut: str
@@ -107,7 +107,10 @@ class ComparedLoad:
 
     @property
     def one_instance(self) -> bool:
-        """Whether the runs compare modes of one proxy. All other runs also compare instances with other settings."""
+        """True if the runs compare modes of a single proxy.
+
+        Otherwise, the runs also compare proxies with other settings.
+        """
         return not any(compares_instances(run.attrs["mode"]) for run in self.runs)
 
     @property
@@ -129,7 +132,7 @@ class ComparedLoad:
     def label(self, mode: str) -> str:
         """Return the label of a mode on the kernel, without the suffix for a different scheduler."""
         if mode == self.place.reference and not self.one_instance:
-            # the label names what the compared instances differ in
+            # If the compared proxies differ in a setting, the label names this setting.
             others = [split_name(compared_mode)[1] for compared_mode in self.modes]
             sut = f"+sut={self.place.sut}" if any(other.sut for other in others) else ""
             threads = f"+threads={self.place.threads}" if any(o.threads for o in others) else ""
@@ -179,7 +182,7 @@ class ComparedLoad:
         return []
 
     def tables(self, arm: str, quantity: str, washout: int = 0) -> Tables:
-        """Return one adjusted table per run, for the reference, the sham and another mode; shape (block, 3)."""
+        """Return one table per run, shape (block, 3): adjusted values of the reference, the sham and another mode."""
         return [each.table for each in self._adjusted(arm, quantity, washout)]
 
     def _adjusted(self, arm: str, quantity: str, washout: int = 0) -> list[Adjusted]:
@@ -192,7 +195,7 @@ class ComparedLoad:
         ]
 
     def asked(self, arm: str, quantity: str) -> ArmsToCompare:
-        """Describe the comparison of a mode with both reference windows, or of the sham with the other one of them.
+        """Describe the comparison of a mode with the mean of both reference windows, or of the two reference windows.
 
         The two windows of the reference have random positions in the block. So their average is an equivalent reference
         with less scatter.
@@ -271,12 +274,12 @@ def scale_of(quantity: str) -> Scale:
 
 
 def is_lower(interval: Interval, floor: float = 0.0) -> bool:
-    """Report whether a whole interval is below 0, by more than a given amount."""
+    """Return True if the whole interval lies below 0, by more than `floor`."""
     return interval.known and interval.high < -floor
 
 
 def is_higher(interval: Interval, floor: float = 0.0) -> bool:
-    """Report whether a whole interval is above 0, by more than a given amount."""
+    """Return True if the whole interval lies above 0, by more than `floor`."""
     return interval.known and interval.low > floor
 
 
@@ -309,7 +312,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Ranking:
-    """The compared modes at one load. The mode with the lowest 99th percentile of the sum comes first.
+    """The compared modes at one load, ordered by the 99th percentile of K_rcv + T_sip, from low to high.
 
     Attributes
     ----------
@@ -358,7 +361,7 @@ class Ranking:
 
     @property
     def judged(self) -> bool:
-        """True if the effect of at least one mode has an interval."""
+        """True if the effect of at least one mode has a confidence interval, so that a judgement is possible."""
         return any(candidate.verdict is not ModeEffect.UNKNOWN for candidate in self.candidates)
 
     @property
@@ -473,7 +476,7 @@ def _with_rates(run: xr.Dataset) -> xr.Dataset:
 def _capacity(
     place: ReferenceSystem, capacities: Sequence[SystemCapacity]
 ) -> SystemCapacity | None:
-    """Return a system's capacity at the lowest limit, for the reference mode or else for the first known mode."""
+    """Return a system's capacity at the smallest drop limit, in the reference mode or else the first known mode."""
     there = [
         capacity
         for capacity in capacities
@@ -484,7 +487,7 @@ def _capacity(
 
 
 def _planned_cps(place: ReferenceSystem, crossings: Sequence[SearchRecord]) -> int | None:
-    """Return the load of which other loads are shares, from the search in the reference mode or the first search."""
+    """Return the capacity that a search found before the runs, and of which the planned loads are shares."""
     there = [
         crossing
         for crossing in crossings
@@ -594,7 +597,7 @@ def _confirmed(candidate: Candidate, candidates: Sequence[Candidate]) -> Candida
 
 
 def _within(interval: Interval) -> bool:
-    """Report whether the confidence interval of an effect is within ± 5 %. Equal windows have the effect 0."""
+    """Return True if the confidence interval of an effect lies within ± 5 %. Equal windows have the effect 0."""
     if not interval.known:
         return interval.estimate == 0
     return interval.low >= -ALIKE and interval.high <= ALIKE

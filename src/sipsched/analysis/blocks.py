@@ -14,9 +14,9 @@ from sipsched.analysis.intervals import LEVEL, Values
 
 POWER = 0.8
 SPLITS = 2**14 - 1
-"""Number of splits of the blocks into two groups. For up to 15 blocks, the test uses all possible splits."""
+"""Number of ways of splitting the blocks into two groups that the test uses. Up to 15 blocks, these are all ways."""
 FOLLOWED = 0.99
-"""Confidence that neighbouring blocks are correlated, above which the interval is widened."""
+"""If neighbouring blocks are correlated with at least this confidence, the interval is widened."""
 LARGEST_LAG_ONE = 0.9
 FEWEST_FOR_LAG_ONE = 8
 _SEED = 1
@@ -49,7 +49,7 @@ class Splits:
 
     def ends(self, level: float = LEVEL) -> tuple[float, float]:
         """Return the ends of the confidence interval. Above the level 1 - 1 / (1 + splits), the ends are infinite."""
-        # One split has all blocks in one group and encloses every θ. The factor prevents that rounding misses a tail
+        # The split with all blocks in one group encloses every θ. The factor prevents that rounding misses a tail
         # such as 1/32.
         place = int((1 - level) * (1 + self.lows.size) * (1 + 1e-9))
         if place < 1:
@@ -90,7 +90,7 @@ class Student:
 
     def p_value(self) -> float:
         """Return the p-value for a mean of 0. The p-value is at most α exactly if the interval at 1 - α excludes 0."""
-        # All values are equal to the last digit.
+        # If all values are equal to the last digit, the standard error is 0.
         if not self.error:
             return float(self.estimate == 0)
         return float(2 * special.stdtr(self.df, -abs(self.estimate) / self.error))
@@ -118,11 +118,11 @@ def mean_of_blocks(runs: list[Values], weights: list[Values] | None = None) -> S
     wider = widening(runs)
     lows = mean + wider * np.minimum(first, second)
     highs = mean + wider * np.maximum(first, second)
-    # The tolerance prevents that rounding decides whether the two means of a split enclose 0.
+    # Without a tolerance, rounding errors would decide whether the two means of a split enclose 0.
     nothing = 1e-12 * float(np.abs(pooled).max())
     for outer in (lows, highs):
         outer[np.abs(outer) <= nothing] = 0
-    # This is the number of blocks with equal weights that would have the same precision.
+    # The effective number of blocks: so many blocks with equal weights would have the same precision.
     worth = whole**2 / float(weight @ weight)
     error = wider * float(np.sqrt(worth / (worth - 1) * (moments @ moments))) / whole
     return Splits(mean, error, np.sort(lows), np.sort(highs)[::-1])
@@ -165,8 +165,7 @@ def widening(runs: list[Values]) -> float:
     correlation = lag_one(runs)
     n = sum(map(len, runs))
     length = n / max(len(runs), 1)
-    # This is the standard deviation of the lag-one correlation of independent blocks, after the correction of its
-    # bias.
+    # For independent blocks, the lag-one correlation has this standard deviation, after the correction of its bias.
     spread = (length - 2) / (length - 3) / np.sqrt(max(n - len(runs), 1)) if length > 3 else np.inf
     if np.isnan(correlation) or correlation <= special.ndtri(FOLLOWED) * spread:
         return 1.0

@@ -1,4 +1,4 @@
-"""The time per message of a busy proxy, from the messages of a proxy that is not saturated.
+"""Estimation of a busy proxy's time per message, from the recorded messages of a proxy that is not saturated.
 
 While messages wait, the proxy's CPU works all the time. The time between two departures is then the whole cost of a
 message: user, kernel and softirq time, the probe, and the CPU time that competitors take from a busy proxy. At half the
@@ -18,16 +18,16 @@ Values = npt.NDArray[np.float64]
 LOCAL = 64
 """Number of preceding arrivals that determine the local load."""
 LEAST_OF_TYPE = 30
-"""Smallest number of messages of a type in the busy cycles. Rarer types are counted as type `other`."""
+"""Smallest number of messages of a type in the busy cycles. Rarer message types are counted as type `other`."""
 BLOCKS = 20
 DEPARTED, QUEUED, RECEIVED = range(3)
 LONG = 10.0
-"""A cycle with more than this multiple of the median time per message contains a pause."""
+"""If a cycle takes more than this multiple of the median time per message, the cycle contains a pause."""
 
 
 @dataclass(frozen=True)
 class Stamps:
-    """Instants of the messages with known times, in ns since the first arrival; each of shape (message,).
+    """Timestamps of the messages whose times are known, in ns since the first arrival. Each has the shape (message,).
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Stamps:
 
     @classmethod
     def of(cls, ds: xr.Dataset) -> "Stamps":
-        """Compute the instants from the columns of `messages.nc`. Messages without K_rcv are excluded."""
+        """Compute the timestamps from the columns of `messages.nc`. Messages without K_rcv are excluded."""
         waited = k_rcv(ds)
         known = np.isfinite(waited)
         start = ds["t_arr"].to_numpy()[:1]
@@ -118,10 +118,10 @@ class Work:
 
 
 def busy_cycles(stamps: Stamps, cores: int) -> Cycles:
-    """Find the cycles of all CPUs. `cores` is the number of CPUs that the proxy may use."""
+    """Find the busy cycles of all CPUs. `cores` is the number of CPUs that the proxy may use."""
     size, width = len(stamps.arrived), max(MESSAGE_TYPES.values()) + 1
-    # A worker may receive its next message in the nanosecond of a departure. So departures come first, and are later
-    # than the receipt of the same message.
+    # A worker may receive its next message in the same nanosecond in which the previous message departs. The sort
+    # therefore puts departures before receipts, except that a message departs after its own receipt.
     departed = np.maximum(stamps.departed, stamps.received + 1)
     at = np.concatenate((departed, stamps.queued, stamps.received))
     event = np.repeat([DEPARTED, QUEUED, RECEIVED], size)
@@ -234,6 +234,6 @@ def _merge_rare(served: Values, share: Values) -> tuple[Values, Values]:
     share[other] += share[rare].sum()
     kept = ~rare & (served.sum(axis=0) > 0)
     if not kept[other] and share[other] > 0:
-        # The busy cycles show none of these messages. The mean of all other types stands for them.
+        # No busy cycle contains messages of this type, so its work is assumed to be the mean of all other types.
         share[kept] /= share[kept].sum()
     return served[:, kept], share[kept]

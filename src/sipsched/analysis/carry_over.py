@@ -1,4 +1,4 @@
-"""The time for which a switch of modes influences the messages. The washout must be longer than this time."""
+"""The time during which a switch of modes still influences message times. The washout must be longer than this time."""
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ def settled_after(
     resamples: int = RESAMPLES,
     seed: int = SEED,
 ) -> Interval:
-    """Estimate the time after a switch from which on the mean time of messages no longer changes.
+    """Estimate how long the mean time of messages changes after a switch of modes.
 
     The marginal standard error rule removes the first bins, as many as make the mean of the remaining bins most
     precise. Removing bins reduces the bias but also the number of bins. The rule detects an initial change only if it
@@ -83,13 +83,13 @@ def _bins(*columns: npt.ArrayLike) -> list[Values]:
 
 
 def _cut(starts: Values, rows: Values) -> Values:
-    """Return the time of the first remaining bin of each row; infinity if this bin is in the second half."""
+    """Return the time of the first bin that the rule keeps in each row. Infinity if this bin is in the second half."""
     bins = starts.size
     left = np.arange(bins, 0, -1)
     centred = rows - rows.mean(axis=1, keepdims=True)
     sums = np.cumsum(centred[:, ::-1], axis=1)[:, ::-1]
     squares = np.cumsum(centred[:, ::-1] ** 2, axis=1)[:, ::-1]
     errors = (squares - sums**2 / left) / left**2
-    # The last bins are excluded from the search, because a few bins at the end can agree by chance.
+    # The search excludes the last bins. Otherwise the rule might keep only a few bins that agree by chance.
     place = np.argmin(errors[:, : bins - MIN_BINS // 2], axis=1)
     return np.where(place <= bins // 2, starts[place], np.inf)

@@ -49,7 +49,7 @@ PARTS = {
     "k_sockq_alone": "K_sockq^s",
     "service": "E[x]",
 }
-"""Parts of a message's time in the SPS, and the time in total, all in µs."""
+"""Parts of a message's time in the SPS, and its total time. All are in µs."""
 COMPARED = ("pdr", "k_rcv")
 COMPARED_BY_TYPE = ("k_rcv", "t_sip")
 SutOnCores = tuple[str, int]
@@ -103,12 +103,12 @@ class Case:
 
     @cached_property
     def values(self) -> dict[str, xr.DataArray]:
-        """The quantities of the valid runs; see the function `quantities`."""
+        """The compared quantities of the valid runs, as the function `quantities` returns them."""
         return quantities(counted(self.summary))
 
     @cached_property
     def labels(self) -> dict[str, str]:
-        """The labels of the modes; see the function `labels`."""
+        """The label of each mode, as the function `labels` returns it."""
         return labels(self.summary)
 
     @property
@@ -132,7 +132,7 @@ class Case:
         return self.labels.get(mode, mode)
 
     def translated(self, mode: str) -> bool:
-        """Report whether a mode was translated on a kernel of the runs, because the papers used another scheduler."""
+        """Return True if a kernel of the runs could only approximate the mode. The papers used another scheduler."""
         return any(
             settings["translated"]
             for place in self.places()
@@ -192,7 +192,7 @@ class Case:
         return sorted(self.places(system, published=True), key=unmeasured)
 
     def side(self, place: Place, mode: str) -> "Side":
-        """Return the runs and the published numbers of one mode for a setting."""
+        """Return an object with the runs and the published numbers of one mode in a setting."""
         return Side(self, place, mode)
 
     def sides(self, place: Place) -> tuple["Side", "Side"]:
@@ -267,7 +267,7 @@ class Case:
 
     @property
     def more_load_level(self) -> float:
-        """Level of each interval of `more_load`, so that all intervals of a page hold simultaneously."""
+        """The confidence level that each interval of `more_load` needs, so that all intervals hold simultaneously."""
         met = [
             (place, mode)
             for place in self.places()
@@ -330,7 +330,7 @@ class Side:
 
     @property
     def loads_around(self) -> tuple[float, float]:
-        """The last load before the mean PDR exceeds the limit, and the next load.
+        """The last load before the mean PDR exceeds the limit, and the load after it.
 
         See `crossing_load.grid_capacity`: -inf and inf if no such load exists, NaN if no run exists.
         """
@@ -339,7 +339,7 @@ class Side:
 
     @property
     def capacity(self) -> SweepCapacity:
-        """The load at which the PDR passes the limit."""
+        """The load at which the PDR exceeds the limit."""
         return capacity(self.case.loads_cps, self.runs("pdr"), self.case.limit)
 
     @property
@@ -503,7 +503,7 @@ def settings_of(summary: xr.Dataset, place: Place, mode: str) -> list[dict[str, 
 
 
 def _at(values: xr.DataArray, place: Place, mode: str, **more: float) -> dict[Any, Any] | None:
-    """Return the coordinates of a mode and a setting, or None if the study lacks one of them."""
+    """Return the dataset coordinates of a mode and a setting. None if the study lacks the mode or the setting."""
     at: dict[Any, Any] = place._asdict() | {"mode": mode} | more
     return None if any(value not in values[dim].to_numpy() for dim, value in at.items()) else at
 

@@ -154,7 +154,7 @@ def _fit(
 
 
 def _within(values: Values, usable: Flags) -> Values:
-    """Subtract the mean of a block's valid windows from each window of the block. Invalid windows become 0."""
+    """Subtract from each valid window the mean of the valid windows in its block. Invalid windows become 0."""
     count = np.maximum(usable.sum(axis=1, keepdims=True), 1)
     mean = np.where(usable, values, 0).sum(axis=1, keepdims=True) / count
     return np.where(usable, values - mean, 0)

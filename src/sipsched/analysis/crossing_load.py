@@ -36,7 +36,10 @@ STEEPEST = 20
 Beyond this factor, the two loads around the limit are the only result, without interpolation.
 """
 RATE_RANGE = 100
-"""Range of distinguishable drop rates. Rates below the limit divided by this factor are raised to this minimum."""
+"""Range of drop rates that the estimate distinguishes.
+
+Rates below the limit divided by this factor are raised to this minimum.
+"""
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,7 @@ class SweepCapacity:
 
     @property
     def safe_cps(self) -> float:
-        """The load that is reliably handled: the lower end of the interval, or else the papers' grid load.
+        """The load that the proxy reliably handles: the lower end of the interval, or else the papers' grid load.
 
         The result never exceeds the highest measured load.
         """
@@ -120,7 +123,7 @@ def typical_drop_rates(pdr: Values, limit: float = PDR_LIMIT, whole: float = 1.0
     """
     least = limit / RATE_RANGE
     typical = typical_intervals(np.maximum(pdr, least))
-    # The tolerance excludes rates that exceed the minimum only by rounding.
+    # The tolerance treats rates that exceed the minimum only because of rounding as equal to the minimum.
     estimate, low, high = (
         np.where(end <= 1.0001 * least, 0, end)
         for end in (typical.estimate, typical.low, typical.high)
@@ -189,7 +192,10 @@ def crossing(
 
 
 def _around(values: Values, under: int, beyond: tuple[float, float]) -> tuple[float, float]:
-    """Return the values at the indices `under` - 1 and `under`. A value of `beyond` replaces a missing value."""
+    """Return the values at the indices `under` - 1 and `under`.
+
+    If an index does not exist, return the value from `beyond` instead.
+    """
     low, high = np.concatenate(([beyond[0]], values, [beyond[1]]))[under : under + 2]
     return float(low), float(high)
 
@@ -203,7 +209,7 @@ def crossing_ratio(
     resamples: int = RESAMPLES,
     seed: int = SEED,
 ) -> Interval:
-    """Return the load at which another mode passes the drop limit, divided by this load in the reference mode.
+    """Return the ratio of the loads at which another mode and the reference mode exceed the drop limit.
 
     The two loads are sampled independently. If equal arrivals correlate the loads, the interval is too wide.
 
@@ -282,7 +288,8 @@ def capacity(
 ) -> SweepCapacity:
     """Return the largest load whose packet drop rate is at most the limit, by two definitions.
 
-    All code of the project uses this function for capacities. Its parameters and errors equal the ones of `crossing`.
+    All code of the project computes capacities with this function. Its parameters and errors are the same as for
+    `crossing`.
     """
     found = crossing(cps, pdr, limit, level, seed=seed)
     means, *_ = mean_intervals(_rows(cps, pdr)[1])
@@ -290,7 +297,7 @@ def capacity(
 
 
 class _Rates(NamedTuple):
-    """Logs of drop rate over limit, by ascending load: of a typical run, of all runs, and the number of runs."""
+    """For each load: log(drop rate / limit) of the typical run and of all runs, and the number of runs."""
 
     loads: Values
     typical: Values
@@ -299,7 +306,7 @@ class _Rates(NamedTuple):
 
 
 class _Crossed(NamedTuple):
-    """The load at which each row passes the limit, shape (row,): lower bound, estimate and upper bound.
+    """The load at which each row of drop rates exceeds the limit: lower bound, estimate and upper bound, shape (row,).
 
     The loads are ±inf outside the measured loads. `resolved` is false if only the two loads around the limit are known.
     `under` is the number of loads at or below the limit.
@@ -371,7 +378,7 @@ def _isotonic(rows: Values, weights: npt.NDArray[Any]) -> Values:
 
 
 def _cross(loads: Values, rows: Values) -> _Crossed:
-    """Return the load at which each non-decreasing row of log PDR / limit passes 0.
+    """Return, for each row of non-decreasing values log(PDR / limit), the load at which the value becomes 0.
 
     A straight line of PDR between the two loads around the limit reaches the limit at one bound. A straight line of log
     PDR reaches the limit at the other bound, which is the estimate. If the two loads are more than `WIDEST_BRACKET`
@@ -385,7 +392,7 @@ def _cross(loads: Values, rows: Values) -> _Crossed:
     high = np.take_along_axis(rows, right[:, None], axis=1)[:, 0]
     start, step = loads[left], loads[right] - loads[left]
     apart = low < high
-    # The rates are clipped to the range of distinguishable rates.
+    # Rates outside the range that the estimate distinguishes are clipped to the ends of the range.
     low, high = (np.clip(rate, *np.log((1 / RATE_RANGE, RATE_RANGE))) for rate in (low, high))
     straight = start + step * _share(1 - np.exp(low), np.exp(high) - np.exp(low), apart)
     estimate = start + step * _share(-low, high - low, apart)

@@ -28,20 +28,18 @@ from sipsched.errors import StableError
 RUNS_AS_SAMPLE = 6
 """Smallest number of runs that can be considered a sample of all possible runs."""
 FEWEST_APART = 2
-"""Number of differing runs that is too small for a sample. For two runs, Student's t multiplies the error by 12.7."""
+"""Two runs that differ are too few to be treated as a sample, because Student's t would multiply the error by 12.7."""
 MIN_BLOCKS = 10
 """Smallest number of blocks in which heavy tails and dependence are detectable."""
 MIN_CHANGED = 10
 """Smallest number of blocks with a nonzero difference, for a quantity that is 0 in most windows."""
 ROUNDING = 1e-13
 TINY = 1e-150
-"""Numbers below this limit count as 0, because their squares underflow."""
+"""Numbers below this limit are treated as 0, because their squares would underflow."""
 LOPSIDED = 0.25
-"""Largest skewness of the blocks, divided by the square root of their number.
-
-Above this limit, the interval is too narrow for the mean.
+"""Largest skewness of the blocks, divided by the square root of their number, with a sufficiently wide interval.
 """
-NO_LOGARITHM = "a ratio was asked of a value that is not above 0"
+NO_LOGARITHM = "a ratio needs values above 0"
 NOT_FINITE = "a value is infinite"
 NO_SPREAD = "no interval, since all blocks are equal"
 
@@ -151,7 +149,7 @@ def percent(interval: Interval) -> Interval:
 
 
 def combined(blocks: Sequence[int]) -> list[int]:
-    """Return the indices of the runs for the estimate: runs with two blocks or more, or else the only run."""
+    """Return the indices of the runs that the estimate uses: runs with two or more blocks, or else the only run."""
     several = [run for run, count in enumerate(blocks) if count > 1]
     return several or [run for run, count in enumerate(blocks) if count][:1]
 
@@ -194,7 +192,7 @@ def block_differences(
 
 
 def _side(windows: Values, scale: Scale) -> Values:
-    """Return the mean of one side's windows per block. The mean is infinite if a value has no logarithm."""
+    """Average the windows of one side of a comparison per block. The mean is infinite if a value has no logarithm."""
     counts = ~np.isnan(windows)
     usable = np.isfinite(windows) & ((windows > 0) | (scale is Scale.DIFFERENCE))
     values = np.zeros_like(windows)
@@ -277,7 +275,7 @@ def change(
 
 
 def _less(late: Values, early: Values, scale: Scale) -> Values:
-    """Subtract the early from the late values of blocks. An infinite value minus a valid value stays infinite."""
+    """Subtract the first from the second value of each block. An infinite value minus a finite value stays infinite."""
     difference: Values = np.where(np.isnan(late) | np.isnan(early), np.nan, np.inf)
     finite = np.isfinite(late) & np.isfinite(early)
     difference[finite] = _subtract(late[finite], early[finite], scale)
@@ -285,7 +283,7 @@ def _less(late: Values, early: Values, scale: Scale) -> Values:
 
 
 def _subtract(late: Values, early: Values, scale: Scale) -> Values:
-    """Subtract two arrays. Rounding errors of equal values become 0, so that the test ignores them."""
+    """Subtract two arrays. Differences as small as rounding errors become 0, so that the test ignores them."""
     difference = late - early
     magnitude = np.maximum(np.abs(late), np.abs(early))
     if scale is Scale.RATIO:
@@ -350,7 +348,7 @@ def _without(
 
 
 def _interval(means: Sequence[Splits | Student], n: int, level: float) -> Interval:
-    """Return an interval that contains every value which at least one of several tests accepts."""
+    """Return the interval of all values that at least one of several tests accepts."""
     estimate = means[0].estimate
     lows, highs = zip(*(mean.ends(level) for mean in means), strict=True)
     if not np.isfinite([*lows, *highs]).all():
@@ -401,7 +399,10 @@ def _doubts(runs: list[Values], differ: bool) -> frozenset[Doubt]:
 
 
 def _differ(runs: list[Values]) -> bool:
-    """Test whether all runs have the same mean, by Welch's analysis of variance with the errors of blocks."""
+    """Test whether all runs have the same mean.
+
+    The test is Welch's analysis of variance with the errors of the blocks.
+    """
     runs = [run for run in runs if len(run) > 2]
     # If all blocks of a run are equal, the error of the run is unknown.
     if len(runs) < 2 or not all(map(np.ptp, runs)):

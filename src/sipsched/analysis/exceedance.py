@@ -28,22 +28,22 @@ class Exceedance:
 
     @property
     def mean(self) -> Values:
-        """The mean share over runs, shape (time,)."""
+        """For each time, the mean of the shares of all runs, shape (time,)."""
         return np.asarray(self.shares.mean(axis=0))
 
     @property
     def lowest(self) -> Values:
-        """The lowest share over runs, shape (time,)."""
+        """For each time, the lowest share of a run, shape (time,)."""
         return np.asarray(self.shares.min(axis=0))
 
     @property
     def highest(self) -> Values:
-        """The highest share over runs, shape (time,)."""
+        """For each time, the highest share of a run, shape (time,)."""
         return np.asarray(self.shares.max(axis=0))
 
 
 def exceedance(runs: Sequence[Values]) -> Exceedance | None:
-    """Compute the share of messages that take longer than each of several times; None without a time above 0.
+    """Compute the share of messages that take longer than each of several times. None if no time is above 0.
 
     Parameters
     ----------

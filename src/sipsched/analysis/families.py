@@ -22,7 +22,10 @@ A difference is significant if its p-value is at most this limit.
 """
 
 Pair = tuple[Values, Values]
-"""Values of the reference's runs and of the other runs, shape (rep,) each, paired by arrivals; NaN for no run."""
+"""Values of the reference's runs and of the other mode's runs, shape (rep,) each.
+
+Runs with equal indices have the same arrivals. NaN if a run is missing.
+"""
 Key = TypeVar("Key", bound=Hashable)
 
 
@@ -53,7 +56,7 @@ class ComparedCell:
 
 @dataclass(frozen=True)
 class Family(Generic[Key]):
-    """Comparisons with simultaneous intervals, because a reader sees these comparisons together.
+    """Comparisons that a reader sees together. Their confidence intervals hold simultaneously.
 
     Attributes
     ----------
@@ -128,7 +131,7 @@ class ArmsToCompare:
 
 @dataclass(frozen=True)
 class Effects(Generic[Key]):
-    """Effects with simultaneous intervals, because a reader sees these effects together.
+    """Effects that a reader sees together. Their confidence intervals hold simultaneously.
 
     Attributes
     ----------

@@ -1,6 +1,6 @@
-"""How much load a running proxy can take in addition, from its messages at today's load.
+"""Prediction of how much more load a running proxy can handle, from messages recorded at today's load.
 
-docs/methodology/headroom.md describes the method. The functions read no host and change nothing.
+docs/methodology/headroom.md describes the method. The functions only compute. They access no host.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,19 +25,31 @@ from sipsched.records.messages import k_rcv, nanoseconds
 FACTORS = (1.5, 2.0)
 """Multiples of today's load at which the time per message is predicted."""
 DRAWS = 40
-"""Number of samples of the estimates, each with its own replayed arrivals. The 95 % interval is nearly their range."""
+"""Number of random samples of the estimates.
+
+Each sample replays its own arrivals. The 95 % interval is almost the range of the samples.
+"""
 STEPS = 7
-"""Number of replays per sample that search the load with 1 % of drops. They end within 1 % of this load."""
+"""Number of replays per sample that search for the load with 1 % of drops.
+
+The search result is within 1 % of this load.
+"""
 LEAST_MESSAGES, LEAST_CYCLES, LEAST_BUSY = 2_000, 200, 0.2
 LEAST_REPLAYED, MOST_REPLAYED = 60_000, 200_000
-"""A shorter recording is replayed several times in a row. Of a longer recording, each sample replays another part."""
+"""Numbers of messages in a replay.
+
+A shorter recording is replayed several times in a row. From a longer recording, each sample replays a different part.
+"""
 LEAST_BREAK_NS, LEAST_BREAK_GAPS = 1_000_000_000, 100
-"""A longer time without a message is a break of the recording: longer than this time and this multiple of the mean."""
+"""A break of the recording is a time without messages that exceeds this time and this multiple of the mean gap."""
 MOST_UNSENT = 0.5
 AGREEMENT = 2.0
-"""Largest ratio between replayed and measured p99 at today's load with which the replay may predict other loads."""
+"""If the replayed and the measured p99 at today's load differ by more than this factor, no prediction is made."""
 TRUESIZE = 1280
-"""Bytes that a datagram needs in the receive buffer, if unknown. SEE config/models/kamailio-qm.yaml"""
+"""Assumed number of bytes that a datagram needs in the receive buffer, if the real number is unknown.
+
+SEE config/models/kamailio-qm.yaml
+"""
 SEED = 1
 
 
@@ -57,7 +69,7 @@ class Lack(StrEnum):
 
 @dataclass(frozen=True)
 class Server:
-    """What the replay must know of the proxy and its machine.
+    """Facts about the proxy and its machine that the replay needs.
 
     Attributes
     ----------
@@ -82,12 +94,12 @@ class Server:
         workers: int | None = None,
         receive_buffer_bytes: int | None = None,
     ) -> "Server":
-        """Take each number from the caller or, if it is None, from the attributes of the dataset.
+        """Make the object from the arguments. An argument of None is replaced by the attribute of the dataset.
 
         Raises
         ------
         StableError
-            A number is in neither place.
+            The arguments and the attributes both lack a number.
         """
         given = (
             ("cores", "cores", cores),
@@ -109,7 +121,7 @@ class Server:
 
 
 class Replayer(Protocol):
-    """The simulator, as `sipsched.measure.replay.Replay` provides it."""
+    """The interface of the simulator, which `sipsched.measure.replay.Replay` implements."""
 
     def __call__(
         self, arrivals_ns: npt.NDArray[np.int64], numbers: Mapping[str, Any], times: bool
@@ -183,7 +195,7 @@ class Headroom:
 
 
 def headroom(ds: xr.Dataset, server: Server, replay: Replayer, draws: int = DRAWS) -> Headroom:
-    """Predict the load with 1 % of drops, and the time per message at multiples of today's load.
+    """Predict the load at which 1 % of messages is dropped, and the time per message at multiples of today's load.
 
     Parameters
     ----------
@@ -267,7 +279,10 @@ def _drops(ds: xr.Dataset) -> npt.NDArray[np.float64]:
 
 
 def _truesize(ds: xr.Dataset) -> int:
-    """Return the smallest memory of the queue that a message met: the memory of this message alone."""
+    """Return the smallest queue memory of all messages.
+
+    A message that finds an empty queue accounts for this memory alone.
+    """
     if "queued_bytes" not in ds:
         return TRUESIZE
     sizes = ds["queued_bytes"].to_numpy()
@@ -281,7 +296,7 @@ def _interval(estimate: float, drawn: npt.NDArray[np.float64]) -> Interval:
 
 @dataclass(frozen=True)
 class _Model:
-    """A server whose work and fixed delays are known, and the arrivals that are replayed at it."""
+    """A model of the proxy with its estimated work and fixed delays, and the recorded arrivals that are replayed."""
 
     replay: Replayer
     server: Server
@@ -316,7 +331,7 @@ class _Model:
         return _interval(float(np.median(drawn)), drawn)
 
     def times(self, draws: int) -> tuple[float, float, tuple[TimeAt, ...]]:
-        """Return the measured and the replayed p99 at today's load, and the predictions for other loads.
+        """Return the measured and the replayed 99th percentile at today's load, and the predictions for other loads.
 
         The replay does not model every delay, so the ratio of the two p99 shows its error. A full buffer limits the
         times without this error. So each prediction counts twice, with and without this ratio.
@@ -377,7 +392,7 @@ class _Model:
         return np.sort(np.concatenate(parts))
 
     def _numbers(self, factor: float, draw: int) -> dict[str, Any]:
-        """Return the parameters of the simulator: the work at this load, and the delays of an idle proxy."""
+        """Return the simulator's parameters: the work per message at this load, and the delays of an idle proxy."""
         mean_ns, slope, pauses, pause_ns = self.work.draws[draw].tolist()
         total = mean_ns * factor**slope * (1 - pauses)
         service = max(total - self.copy_ns - self.send_ns, 1.0)
@@ -416,7 +431,10 @@ def scaled(
     shift: float,
     rng: np.random.Generator,
 ) -> Iterator[npt.NDArray[np.int64]]:
-    """Thin or superpose arrivals to a multiple of their load. Further copies are shifted in a circle of `span` ns."""
+    """Change the load of arrivals by a factor: omit some arrivals, or add shifted copies.
+
+    Shifted copies wrap around after `span` ns.
+    """
     for copy in count():
         share = min(factor - copy, 1.0)
         if share <= 0:
@@ -426,7 +444,7 @@ def scaled(
 
 
 def _fixed_ns(ds: xr.Dataset, stamps: Stamps) -> tuple[float, float, float]:
-    """Return the medians of K_copy and K_snd, and the delay of a message that meets no other message."""
+    """Return the medians of K_copy and K_snd, and the delay of a message that arrives at an empty proxy."""
     copy_ns, send_ns = (
         float(np.nanmedian(values)) if np.any(np.isfinite(values)) else 0.0
         for values in (nanoseconds(ds, name) for name in ("k_copy", "k_snd"))

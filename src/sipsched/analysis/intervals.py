@@ -1,4 +1,4 @@
-"""Estimates over several runs, with their confidence intervals.
+"""Functions that estimate a value from several runs, with a confidence interval.
 
 The run is the replicate. The messages of one run share one queue and depend on each other, so a run is one value.
 docs/methodology/statistics.md has the sources and the measured coverage.
@@ -16,7 +16,10 @@ from sipsched.errors import StableError
 
 LEVEL = 0.95
 RANKS_FROM = 6
-"""Smallest number of runs for which signed ranks reach a level of 95 %. Fewer runs need a t interval of the logs."""
+"""With at least this number of runs, the signed rank method reaches a level of 95 %.
+
+With fewer runs, a t interval of the logarithms is used.
+"""
 FEWEST = 4
 """Smallest number of runs for which pages show an interval.
 
@@ -96,7 +99,10 @@ class Estimates:
 
     @classmethod
     def of(cls, intervals: Sequence[Interval]) -> "Estimates":
-        """Convert intervals into arrays of shape (interval,). An estimate without runs counts as one run in figures."""
+        """Convert a list of intervals into arrays of shape (interval,).
+
+        Figures treat an estimate without runs like one run.
+        """
         ends = [(each.estimate, each.low, each.high) for each in intervals]
         estimate, low, high = np.array(ends, float).reshape(-1, 3).T
         count = np.array([max(each.n, 1) for each in intervals], int)
@@ -104,7 +110,7 @@ class Estimates:
 
     @property
     def bars(self) -> Values:
-        """Distances from the estimate to the ends of its interval, shape (2, …); 0 for intervals that pages hide."""
+        """Distances from the estimate to the ends of its interval, shape (2, …). 0 if pages hide the interval."""
         reach = np.array([self.estimate - self.low, self.high - self.estimate])
         return np.asarray(np.where(self.n < FEWEST, 0, np.maximum(np.nan_to_num(reach), 0)))
 
@@ -206,7 +212,7 @@ def mean_intervals(
 
 
 def mean_interval(values: npt.ArrayLike, level: float = LEVEL, least: float = -np.inf) -> Interval:
-    """Return the mean of several runs, with Student's t interval.
+    """Return the mean of several runs with its confidence interval (Student's t).
 
     Parameters
     ----------
@@ -227,12 +233,12 @@ def mean_interval(values: npt.ArrayLike, level: float = LEVEL, least: float = -n
 
 
 def simultaneous_level(cells: int) -> float:
-    """Return the level of each of several intervals, so that all intervals hold simultaneously (Bonferroni)."""
+    """Return the confidence level that each interval needs, so that all intervals hold simultaneously (Bonferroni)."""
     return 1 - (1 - LEVEL) / max(cells, 1)
 
 
 def percentiles(drawn: Values, level: float) -> tuple[float, float]:
-    """Return the two percentiles between which a given share of bootstrap samples lies. Samples may be infinite."""
+    """Return the two percentiles that enclose a given share of bootstrap samples. Samples may be infinite."""
     # Interpolation between two samples is impossible if one of them is infinite.
     tails = ((1 - level) / 2, (1 + level) / 2)
     low, high = np.quantile(drawn, tails, method="inverted_cdf")
@@ -280,7 +286,7 @@ def _typical(logs: Values, level: float) -> tuple[float, float, float, str]:
 
 
 def draw_typical(rng: np.random.Generator, logs: Values, draws: int) -> Values:
-    """Sample values of a typical run, from the distribution whose percentiles `_typical` returns."""
+    """Draw random values of a typical run from the distribution whose percentiles `_typical` returns."""
     n = logs.size
     if n < RANKS_FROM:
         error = logs.std(ddof=1) / np.sqrt(n) if n > 1 else 0.0

@@ -1,4 +1,4 @@
-"""Times per message, which are computed from the summaries of runs."""
+"""Functions that compute times per message from the summaries of runs."""
 
 import operator
 from collections.abc import Iterable
@@ -64,7 +64,7 @@ def _sum_of_means(ds: xr.Dataset, *parts: str) -> xr.DataArray:
 
 
 def pooled_quantile(ds: xr.Dataset, quantity: str, share: float) -> xr.DataArray:
-    """Return a quantile over the pooled messages of all repetitions of a point.
+    """Return a quantile over the messages of all repetitions of a point, taken together.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ class LoadTimes(NamedTuple):
     runs: int
 
     def quantile_us(self, share: float) -> float:
-        """Return the time in µs that a given share of the messages does not exceed."""
+        """Return a quantile of the message times in µs: the time that the given share of messages does not exceed."""
         return float(histogram.quantile_ns(self.counts, share)) / 1000
 
     @property

@@ -33,7 +33,7 @@ The fit excludes these services as stalls, because the model has separate parame
 EARLY = 0.05
 """Quantile of the services of a message type.
 
-The fit counts arrivals until this time of a service, because few services end before.
+The fit counts arrivals during this first part of a service, because few services are shorter.
 """
 SHORTEST_STALL_NS = 5_000
 NEIGHBOURS, TURNS = 65, 10
@@ -49,7 +49,7 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Service:
-    """Mean CPU time between recv and send with warm caches, and squared coefficient of variation, of a message type."""
+    """A message type's CPU time between recv and send with warm caches: mean and squared coefficient of variation."""
 
     mean_ns: float
     scv: float
@@ -153,7 +153,7 @@ def read_messages(folder: Path) -> ReceivedMessages:
     records = records[np.argsort(records["t_sip_in"], kind="stable")]
     at = {name: records[name].astype("i8") for name in RECORD.fields or ()}
     departed = np.sort(at["t_dep"])
-    # This is the number of other datagrams in the SPS when each datagram reached the socket.
+    # The number of other datagrams that are in the SPS when a datagram reaches the socket.
     held = np.arange(len(stacked)) - np.searchsorted(departed, stacked)
     waking = np.concatenate(([0], np.cumsum(held < run.threads)))
     within = [
@@ -192,7 +192,7 @@ def read_messages(folder: Path) -> ReceivedMessages:
 
 
 def _early_ns(records: npt.NDArray[Any]) -> NanosecondArray:
-    """Return, for the type of each message, the time that nearly all services exceed."""
+    """Return, for each message, the time that nearly all services of its message type exceed."""
     t_sip = (records["t_sip_out"] - records["t_sip_in"]).astype("i8")
     early = np.zeros(len(records), "i8")
     for kind in np.unique(records["kind"]):
@@ -224,7 +224,7 @@ def fit(runs: Iterable[ReceivedMessages], noise: Path | None) -> Fit:
         lengths[kind] = int(np.median(of_kind))
     every_ns, stall_ns = _stalls(noise)
     service, cold_ns, woke_ns, met_ns = _services(pooled)
-    # The measured service times contain stalls, which are separate parameters of the model.
+    # The model has separate parameters for stalls, so stalls are removed from the measured service times.
     unstalled = 1 - stall_ns / every_ns if every_ns else 1.0
     copy_ns = float(np.median(pooled.copy))
     idle, busy = pooled.first & pooled.alone, pooled.first & ~pooled.alone
@@ -259,7 +259,10 @@ def fit(runs: Iterable[ReceivedMessages], noise: Path | None) -> Fit:
 
 
 def _chosen(runs: Mapping[Path, Run]) -> list[Path]:
-    """Return some runs per load, all with the number of threads whose runs cover the most loads."""
+    """Choose some runs per load.
+
+    All have the same number of threads, namely the number whose runs cover the most loads.
+    """
     loads: dict[int, set[int]] = {}
     for run in runs.values():
         loads.setdefault(run.threads, set()).add(run.cps)

@@ -103,12 +103,12 @@ def ratio_interval(
     middle, spread = x * y - xy, (x * y - xy) ** 2 - (x**2 - xx) * (y**2 - yy)
     half = np.sqrt(max(spread, 0.0))
     low, high = ((middle + end) / (x**2 - xx) for end in (-half, half))
-    # If all pairs have the same ratio, the ends of the interval can differ from it by rounding.
+    # If all pairs have the same ratio, rounding can make the ends of the interval differ from this ratio.
     return Interval(y / x, max(min(low, y / x), 0.0), max(high, y / x), n, level, "Fieller")
 
 
 def percent_lower(ratio: Interval) -> Interval:
-    """Convert a ratio of other to reference into "% lower"."""
+    """Convert a ratio (other divided by reference) into the papers' "% lower"."""
     return ratio.map(lambda value: 100 * (1 - value))
 
 

@@ -44,7 +44,7 @@ def titled(name: str, unit: str) -> str:
 
 
 METRICS = {metric: titled(*name_and_unit) for metric, name_and_unit in METRIC_NAMES.items()}
-"""Per metric, its name and its unit in one text."""
+"""The title of each metric: its name and its unit."""
 NEEDED = {"arrival_rate_pps", "t_sip_us", "k_rcv_us", "total_messages", "pdr"}
 """Metrics that each table of measurements must have."""
 PAPER_QUANTITIES = (
@@ -319,7 +319,7 @@ def predictions(
 
 
 def texts(points: pd.DataFrame) -> dict[tuple[Any, ...], dict[str, str]]:
-    """Return the printed texts by metric, for each column of the papers' tables."""
+    """Return the printed numbers as text for each column of the papers' tables, by metric."""
     texts: dict[tuple[Any, ...], dict[str, str]] = {}
     for row in points.to_dict("records"):
         place = tuple(row[name] for name in COLUMN)
@@ -328,5 +328,5 @@ def texts(points: pd.DataFrame) -> dict[tuple[Any, ...], dict[str, str]]:
 
 
 def half_unit(printed: str) -> Fraction:
-    """Return half a unit of the last digit of a printed number."""
+    """Return half a unit of the last printed digit, which is the largest rounding error of a printed number."""
     return Fraction(1, 2 * 10 ** len(printed.partition(".")[2]))

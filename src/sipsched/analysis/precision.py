@@ -16,7 +16,7 @@ from sipsched.records.summary_variables import ALL, RUN_DIMS
 
 @dataclass(frozen=True)
 class Known:
-    """The confidence interval of a group's runs in one SUT and mode."""
+    """The confidence interval that a group of runs has reached, for one SUT and mode."""
 
     sut: str
     mode: str
@@ -33,7 +33,7 @@ class Known:
 
 
 def level_of_a_look(precision: Precision) -> float:
-    """Return the confidence level of the interval at each decision about more repetitions.
+    """Return the confidence level of the intervals that decide about more repetitions.
 
     A rule that repeats runs until an interval is narrow tends to stop when runs agree by chance. So Bonferroni's
     correction divides the error probability among all planned decisions. Then all intervals hold simultaneously at
@@ -43,7 +43,7 @@ def level_of_a_look(precision: Precision) -> float:
 
 
 def look(summary: xr.Dataset, precision: Precision) -> list[Known]:
-    """Compute the interval of each group of a study in each SUT and mode. The widest interval comes first."""
+    """Compute the interval of each group of runs in each SUT and mode. The widest interval comes first."""
     level = level_of_a_look(precision)
     values = counted(summary)[precision.of].sel(message_type=ALL).transpose(*RUN_DIMS)
     planned = (summary["status"] != NOT_PLANNED).any("rep")
@@ -59,7 +59,7 @@ def look(summary: xr.Dataset, precision: Precision) -> list[Known]:
 
 
 def still_wide(found: Sequence[Known], precision: Precision) -> list[Group]:
-    """Return the groups with a wider interval than requested. The group with the widest interval comes first.
+    """Return the groups whose interval is still wider than requested. The group with the widest interval comes first.
 
     All SUTs and modes of a group get more repetitions together, because they are compared in pairs.
     """

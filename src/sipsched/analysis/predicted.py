@@ -28,7 +28,7 @@ OF_RUNS = {
     "off_share": "off_share",
     "cpu_per_message": "cpu_per_message",
 }
-"""Per quantity, its column in a campaign's table of runs. The summary of a run has other percentiles."""
+"""The column of each quantity in a campaign's table of runs."""
 DIFFERENCES = ("off_share",)
 """Quantities that are compared by their difference, in percentage points.
 
@@ -229,7 +229,7 @@ def _points(interval: Interval) -> Interval:
 
 
 def _predicted(reference: Predicted, other: Predicted, quantity: str) -> Interval:
-    """Return the predicted effect over the replicates, from windows or from whole runs."""
+    """Return the predicted effect with its interval over the simulated replicates."""
     column = list(UNITS).index(quantity)
     # The CPU time is a single number per run, so it has no value per window.
     whole = not reference.setting.compared or quantity == "cpu_per_message"

@@ -1,4 +1,4 @@
-"""The cost of the probe: the proxy's CPU time with and without recording, in windows of the same run."""
+"""The CPU cost of the probe, from windows with and without recording in the same run."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -43,7 +43,7 @@ class ProbeCost:
 
 
 def probe_costs(paths: Iterable[Path]) -> list[ProbeCost]:
-    """Compare windows in which the probe records with windows in which it does not. Ignore other runs.
+    """Compare windows with recording to windows without recording. Ignore runs that contain only one kind.
 
     Raises
     ------

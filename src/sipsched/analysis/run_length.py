@@ -1,4 +1,4 @@
-"""The check that runs are long enough, by their number of busy periods."""
+"""The check that runs are long enough. A run is long enough if it contains many busy periods."""
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ Values = npt.NDArray[np.float64]
 LEAST_PERIODS = 20
 """Smallest effective number of busy periods in a run that is long enough."""
 LONGEST_SHARE = 0.1
-"""Largest share of a run that one busy period may fill in a run that is long enough."""
+"""In a run that is long enough, no busy period fills more than this share of the run."""
 FULL_PDR = 0.05
-"""PDR above which the SPS is always saturated. Then a run needs only one busy period."""
+"""Above this PDR, the SPS is always saturated. A run then needs only one busy period."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def busy_periods(runs: xr.Dataset, at: Mapping[Hashable, Any]) -> BusyPeriods | 
 
 
 def too_short(effective: Values, longest_share: Values, pdr: Values) -> npt.NDArray[np.bool_]:
-    """Return a mask of the runs that are too short for their load.
+    """Return an array that is True for each run that is too short for its load.
 
     Parameters
     ----------

@@ -29,13 +29,16 @@ IMPOSSIBLE = "impossible"
 STATUSES = (MEASURED, INVALID, MISSING, IMPOSSIBLE)
 SettingKey = tuple[Any, ...]
 Facet = tuple[str, str, int]
-"""SUT, mode and number of cores, to which one row of panels in a figure belongs."""
+"""SUT, mode and number of cores. Figures have one row of panels for each such combination."""
 POINT = ("sut", "mode", "cores", "threads", "cps")
 OF_ALL_MESSAGES = tuple(f"{name}_{statistic}" for name in SUMMARY_TIMES for statistic in STATISTICS)
 
 
 def provenance(summary: xr.Dataset) -> str:
-    """Describe the source of simulated numbers; empty for measured numbers, whose source the page states once."""
+    """Describe the source of simulated numbers.
+
+    Empty for measured numbers, because the page states their source once.
+    """
     return _provenance(summary.attrs["kind"], summary.attrs["fidelity"])
 
 
@@ -160,7 +163,7 @@ class Campaign:
 
     @property
     def single(self) -> pd.DataFrame:
-        """The rows of the valid runs of a single mode, without runs that compare modes."""
+        """The rows of the valid runs that use only one mode."""
         counted = self.counted
         return counted[~counted["mode"].map(is_comparison).astype(bool)]
 
@@ -321,7 +324,7 @@ def _rows(ds: xr.Dataset) -> pd.DataFrame:
 def _refined(
     runs: pd.DataFrame, testbed: str, attempts: Sequence[Attempt], hosts: Mapping[str, Any]
 ) -> pd.DataFrame:
-    """Return the status of missing runs: all attempts invalid, impossible on the testbed, or not yet tried."""
+    """Return a status for each missing run: all attempts invalid, impossible on the testbed, or not yet tried."""
     cpus = hosts.get("sps", {}).get("cpus")
     status = runs["status"].to_numpy(object)
     reasons = np.array([in_words(findings_of(text)) for text in runs["findings"]], object)
@@ -339,7 +342,7 @@ def _refined(
 
 
 def lost(runs: pd.DataFrame) -> pd.Series:
-    """Return the rate to which the limit applies: the packet drop rate, or over TCP the share of lost calls."""
+    """Return the loss to which the limit applies: over UDP the packet drop rate, over TCP the share of lost calls."""
     return runs["call_loss"].where(runs["transport"] == "tcp", runs["pdr"])
 
 
@@ -373,7 +376,7 @@ def configurations(runs: pd.DataFrame) -> dict[Configuration, pd.DataFrame]:
 
 
 def by_load(runs: pd.DataFrame, columns: Iterable[str]) -> xr.Dataset:
-    """Return a dataset of the runs of one setting over (cps, rep), both ascending; NaN for missing runs."""
+    """Return the runs of one setting as a dataset over (cps, rep), both ascending. NaN for missing runs."""
     table: xr.Dataset = runs.set_index(["cps", "rep"])[list(columns)].to_xarray()
     return table.sortby(["cps", "rep"])
 

@@ -1,4 +1,4 @@
-"""The mean time of a message in a proxy on one core, according to queueing theory for two service disciplines.
+"""The theoretical mean time of a message in a proxy on one core, for two scheduling disciplines of queueing theory.
 
 Short slices approximate processor sharing, and SCHED_FIFO approximates first come first served. For both disciplines,
 the mean sojourn times of M/G/1 are known. First come first served is faster exactly if the service time varies less
@@ -18,7 +18,7 @@ from sipsched.analysis.papers import MESSAGES_PER_CALL
 
 @dataclass(frozen=True)
 class Sojourn:
-    """The theoretical mean sojourn times with both disciplines at a load, and their parameters.
+    """The theoretical mean time of a message with each of the two scheduling disciplines, and its parameters.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class Sojourn:
 
 
 def sojourn(load: ComparedLoad) -> Sojourn | None:
-    """Return the theoretical mean sojourn times at a load on one core; None if the reference has no CPU time."""
+    """Return the theoretical mean times of a message on one core. None if the CPU time of the reference is unknown."""
     service: Interval = load.mean(load.place.reference, "cpu_per_message")
     if load.place.cores != 1 or np.isnan(service.estimate):
         return None

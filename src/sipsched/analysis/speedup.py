@@ -1,4 +1,4 @@
-"""The capacity, the cost per message and the waiting of workers for each other, on one and on several cores."""
+"""How capacity, cost per message and waits between workers change from one core to several cores."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ SHARED = "shared"
 REMEDIES = {"udp": ("partitioned",), "tcp": ("dispatcher", "listeners")}
 """Deployments in which workers wait less for each other, by transport. The most similar deployment comes first."""
 NEAR = 1.1
-"""Largest ratio between the load of a run and the bound of a search that the run may confirm."""
+"""A run may confirm a bound that a search found if its load differs from the bound by at most this factor."""
 COLUMNS = ("study", "platform", "operating_system", "transport", "remedies", "speedup", "place")
 FACTORS = {
     "wake_ups": ("wake-ups", 1.0),
@@ -39,7 +39,7 @@ FACTORS = {
 
 
 class WorkerSetting(NamedTuple):
-    """A setting and its load. `threads` is the total number of workers."""
+    """A SUT with its deployment, cores and workers. `threads` is the total number of workers."""
 
     proxy: str
     transport: str
@@ -50,7 +50,7 @@ class WorkerSetting(NamedTuple):
 
 
 class SystemKind(NamedTuple):
-    """A SUT with its number of workers, which is compared over numbers of cores."""
+    """A SUT with a number of workers. Pages compare it between numbers of cores."""
 
     transport: str
     sut: str
@@ -110,13 +110,13 @@ class MeasuredSetting:
 
     @property
     def kind(self) -> SystemKind:
-        """The SUT and its number of workers, without the number of cores."""
+        """The SUT and the number of workers of this setting."""
         return SystemKind(self.place.transport, self.place.sut, self.place.threads)
 
 
 @dataclass(frozen=True)
 class SpeedUp:
-    """The speed-up of the capacity with several cores.
+    """The ratio of a SUT's capacity on several cores to its capacity on one core.
 
     Attributes
     ----------
@@ -143,7 +143,7 @@ class SpeedUp:
 
 @dataclass(frozen=True)
 class Herd:
-    """Number of wake-ups per message, by number of workers, at one load on one core."""
+    """The number of wake-ups per message for each number of workers, at one load on one core."""
 
     sut: str
     cps: int
@@ -162,7 +162,7 @@ class Published:
 
     @property
     def gain(self) -> float:
-        """The factor by which the better deployments multiply the speed-up."""
+        """The speed-up with the published remedy divided by the speed-up without the remedy."""
         return self.after / self.before
 
 
@@ -342,7 +342,10 @@ def _bound(one: MeasuredSetting, more: MeasuredSetting) -> float:
 
 
 def _room(one: MeasuredSetting, more: MeasuredSetting, campaign: Campaign) -> float:
-    """Estimate the number of CPUs that the proxy had, from the generators' CPU time per call on a separate CPU."""
+    """Estimate how many CPUs the proxy could use.
+
+    The generators' share is known from their CPU time on a separate CPU.
+    """
     cores = more.place.cores
     if not shares_cpus(campaign, cores):
         return float(cores)
@@ -355,7 +358,7 @@ def _room(one: MeasuredSetting, more: MeasuredSetting, campaign: Campaign) -> fl
 
 
 def shares_cpus(campaign: Campaign, cores: int) -> bool:
-    """Report whether the SPS shares a CPU with the load generators, which is possible only on a single machine."""
+    """Return True if the SPS shares a CPU with the load generators. This is possible only on a single machine."""
     if campaign.kind != "local" or "sps" not in campaign.hosts:
         return False
     cpus = {role: list(campaign.hosts[role].get("cpus", ())) for role in ("uac", "sps", "uas")}

@@ -1,4 +1,4 @@
-"""Statistics of the switches between modes within a run: valid windows, durations of switches, disturbances."""
+"""Statistics of runs that switch between modes: valid windows, durations of switches, and disturbances."""
 
 import json
 from collections.abc import Mapping
@@ -63,7 +63,7 @@ class Switching:
 
 @dataclass(frozen=True)
 class Aligned:
-    """The mean time of messages by the time since the last switch, over all runs of a load.
+    """The mean message time as a function of the time since the last switch, over all runs at a load.
 
     Attributes
     ----------
@@ -117,7 +117,7 @@ def _any(values: Values) -> bool:
 
 
 def aligned(load: ComparedLoad) -> Aligned | None:
-    """Return the mean time of messages by the time since the last switch, over all runs of a load.
+    """Return the mean message time as a function of the time since the last switch, over all runs at a load.
 
     Runs have windows of different lengths. So the bins of the shortest windows are used for all runs.
 

@@ -1,4 +1,4 @@
-"""What the seconds of a watched proxy show: totals, the cost of the probe, and causes of waiting and of drops."""
+"""Evaluation of a watched proxy: totals, the cost of the probe, and the causes of waiting and of drops."""
 
 import math
 from collections import Counter
@@ -16,15 +16,15 @@ from sipsched.records.watch import Second, add_bins
 
 PERCENTILES = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999}
 BUSY, IDLE, SLEEPING = 0.9, 0.3, 0.5
-"""Share of a second from which a worker is busy, idle share of the CPUs, and largest share of a worker that sleeps."""
+"""Busy share of a busy worker or CPU, idle share of idle CPUs, and largest busy share of a sleeping worker."""
 MOST_SECONDS = 0.2
-"""Share of the seconds in which a cause must be seen."""
+"""A cause is reported if at least this share of the seconds shows it."""
 OFF_CPU = 0.5
 COMPETING = 0.1
-"""Share of one CPU's time from which another program competes with the proxy."""
+"""Another program competes with the proxy if it uses at least this share of a CPU."""
 LONG_WAIT_NS = 1e6
 FEWEST_SECONDS, FEWEST_MESSAGES = 10, 1000
-"""From fewer seconds or messages, no cause is named."""
+"""If fewer seconds or messages were recorded, no cause is reported."""
 ASSUMED_COST = 0.06
 """The cost of the probe per message until it is measured: the upper end of docs/methodology/probe-cost.md."""
 LEAST_SHARE = 1 / 60
@@ -38,7 +38,7 @@ def _no_bins() -> npt.NDArray[np.int64]:
 
 @dataclass
 class Totals:
-    """The sums over several seconds.
+    """Sums over several seconds of a watch.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class Totals:
     cpu_s: float = 0.0
 
     def add(self, second: Second) -> None:
-        """Add one second."""
+        """Add the numbers of one second to the sums."""
         self.seconds += second.length_s
         if second.recording:
             self.recorded_s += second.length_s
@@ -94,12 +94,12 @@ class Totals:
         return count / self.recorded_s if self.recorded_s else math.nan
 
     def share(self, cpu_s: float) -> float:
-        """Convert a CPU time into a share of the seconds."""
+        """Convert a CPU time into a share of the elapsed time."""
         return cpu_s / self.seconds if self.seconds else math.nan
 
 
 def total(seconds: Iterable[Second]) -> Totals:
-    """Add up several seconds."""
+    """Return the sums over several seconds."""
     sums = Totals()
     for second in seconds:
         sums.add(second)
@@ -107,7 +107,7 @@ def total(seconds: Iterable[Second]) -> Totals:
 
 
 def percentiles_us(counts: npt.NDArray[np.int64]) -> dict[str, float]:
-    """Return the `PERCENTILES` of a histogram in µs, NaN without any time."""
+    """Return the `PERCENTILES` of a histogram in µs. NaN if the histogram is empty."""
     return {
         name: float(histogram.quantile_ns(counts, share)) / 1000
         for name, share in PERCENTILES.items()
@@ -118,14 +118,15 @@ def percentiles_us(counts: npt.NDArray[np.int64]) -> dict[str, float]:
 
 
 def probe_cost(seconds: Sequence[Second]) -> Interval:
-    """Estimate the probe's cost: the proxy's CPU time per datagram with recording, divided by the time without it.
+    """Estimate how much the probe increases the proxy's CPU time per datagram.
 
-    Each value is a stretch of seconds with recording, compared with the stretch without recording that follows.
+    Each value compares a period with recording with the following period without recording.
 
     Returns
     -------
     Interval
-        The ratio minus 1. Without enough stretches, the interval does not exist.
+        The CPU time with recording, divided by the CPU time without recording, minus 1. If the watch has too few
+        periods, the interval does not exist.
     """
     stretches: list[tuple[bool, int, int]] = []
     for second in seconds:
@@ -145,7 +146,8 @@ def probe_cost(seconds: Sequence[Second]) -> Interval:
 class Budget:
     """The share of time in which the probe records, so that its cost stays below a share of the proxy's CPU time.
 
-    Recording seconds and other seconds alternate. The other seconds also measure the cost of the recording ones.
+    Seconds with and without recording alternate. The comparison of both kinds of seconds also measures the cost of
+    recording.
 
     Parameters
     ----------
@@ -159,7 +161,10 @@ class Budget:
         self._cycle = self._cycle_of(ASSUMED_COST)
 
     def _cycle_of(self, cost: float) -> int:
-        """Return the number of seconds of which the probe records one. At least one second is without recording."""
+        """Return the length of a cycle in seconds.
+
+        The probe records in one second of each cycle, and not in the others.
+        """
         share = min(1.0, self._limit / cost) if cost > 0 else 1.0
         return min(max(2, math.ceil(1 / share)), round(1 / LEAST_SHARE))
 
@@ -174,13 +179,14 @@ class Budget:
         Parameters
         ----------
         seconds
-            The seconds so far.
+            All seconds since the start of the watch.
         """
         self._step += 1
         if self._step >= self._cycle:
             self._step = 0
             cost = probe_cost(seconds)
-            # The upper end of the interval is used, so that a wide interval leads to less recording and not to more.
+            # If the cost is known only roughly, the probe should record less. So the budget uses the upper end of the
+            # interval.
             known = cost.known and cost.n >= FEWEST_CYCLES
             self._cycle = self._cycle_of(max(cost.high, 0) if known else ASSUMED_COST)
         return self._step == 0
@@ -201,12 +207,12 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True)
 class ShownCause:
-    """A cause with the numbers that show it.
+    """A cause with the measured numbers that support it.
 
     Attributes
     ----------
     seconds, of
-        The number of seconds that show the cause, and the number of seconds that could.
+        The number of seconds that show the cause, and the number of seconds that could have shown it.
     values
         The further numbers of the evidence, by name.
     program
@@ -221,7 +227,7 @@ class ShownCause:
 
 
 def findings(seconds: Sequence[Second]) -> tuple[list[ShownCause], str]:
-    """Name the causes that the seconds show, and the reason if they can show none."""
+    """Return the causes of waiting and drops that the seconds show, or the reason why no cause can be determined."""
     usable = [second for second in seconds if second.recording and second.workers]
     received = sum(second.received for second in usable)
     if len(usable) < FEWEST_SECONDS or received < FEWEST_MESSAGES:
@@ -244,7 +250,10 @@ def _workers_busy(second: Second) -> float:
 
 
 def _bursts(seconds: Sequence[Second]) -> ShownCause | None:
-    """Find drops in seconds in which the workers were not busy all the time: the load fits, but a burst did not."""
+    """Find seconds with drops in which the workers also had idle time.
+
+    A burst of messages then overflowed the buffer.
+    """
     dropped = [second for second in seconds if second.drops.get("socket buffer full")]
     brief = [
         second for second in dropped if _workers_busy(second) < BUSY and second.cpu_busy < BUSY
@@ -283,7 +292,7 @@ def _too_few_workers(seconds: Sequence[Second]) -> ShownCause | None:
 
 
 def _no_cpu_left(seconds: Sequence[Second]) -> ShownCause | None:
-    """Find seconds without an idle CPU. The cause is another program if one used a noticeable share."""
+    """Find seconds without an idle CPU. If another program used a noticeable share, this program is the cause."""
     shown = [second for second in seconds if second.cpu_busy >= 1 - (1 - BUSY) / 2]
     others: dict[str, float] = {}
     for second in shown:
@@ -296,7 +305,7 @@ def _no_cpu_left(seconds: Sequence[Second]) -> ShownCause | None:
 
 
 def _sleeping(seconds: Sequence[Second]) -> ShownCause | None:
-    """Find long waits although CPUs are idle and workers are off the CPU during their service."""
+    """Find seconds with long waits although CPUs were idle, because workers were off the CPU during their service."""
     shown = [
         second
         for second in seconds

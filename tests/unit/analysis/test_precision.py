@@ -64,11 +64,11 @@ def test_the_page_names_reached_groups_and_the_level() -> None:
     table = tables.repetitions(summary)
     assert table is not None
     # the runs of default at 200 and 300 cps differ by more than the precision
-    assert "reached by 4 of 6 systems" in table.caption
+    assert "4 of 6 systems reached" in table.caption
     assert "3 to 4 runs each" in table.reading
-    assert "at most 2 times, each time with a level of 97.5 %" in table.reading
+    assert "at most 2 times. Each of these intervals has a level of 97.5 %" in table.reading
     assert table.rows[0][:5] == ("a", "default", "1", "8", "300")
     assert [row[-1] for row in table.rows[:3]] == [
-        *["no, after the largest number of 4 runs"] * 2,
+        *["no, although the largest number of 4 runs was made"] * 2,
         "yes",
     ]

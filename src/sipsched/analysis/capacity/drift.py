@@ -14,7 +14,10 @@ from scipy import special
 from sipsched.analysis.intervals import LEVEL, Values
 
 READ_WITHIN = 10.0
-"""Drop rates within this factor of the limit are used as numbers. All other drop rates only bound the capacity."""
+"""The fit uses the exact value of a drop rate only within this factor of the limit.
+
+Other drop rates only bound the capacity.
+"""
 STEEPNESS = ((14.0, 25.0), (1.0, 1.0))
 """Values and prior weights of the steepness: the change of the log drop rate per change of the log load."""
 SCATTER = ((0.02, 0.04, 0.08, 0.16), (1.0, 2.0, 2.0, 1.0))
@@ -36,7 +39,7 @@ FEWEST_SPEEDS = 4
 SPEED_NOISE = (0.01, 0.03, 0.06, 0.12)
 """Standard deviation of the measured log speed from trial to trial, in addition to the slow changes."""
 WIDEST = 4.0
-"""Factor by which the searched range of capacities exceeds the lowest and the highest load."""
+"""The searched capacities range from the lowest load divided by this factor to the highest load times this factor."""
 COARSE, FINE = 32, 48
 """Numbers of evaluated capacities: first in the whole range, then in the range with non-negligible probability."""
 SHORTEST_S = 1.0
@@ -129,7 +132,8 @@ def fit(observations: Observations, limit: float, level: float = LEVEL) -> Poste
     unseen = _usual_speed(time_s, speed).scaled(share)
     beyond = 4 * unseen.spread + abs(unseen.middle)
     loads = np.linspace(fine[0] - beyond, fine[-1] + beyond, RESOLUTION)
-    # The trials determine the capacity at the speed during the trials. It is corrected to the usual speed.
+    # The trials determine the capacity at the machine's speed during the trials. The next lines correct it to the usual
+    # speed.
     away = loads[:, None] - fine - unseen.middle
     below = special.ndtr(away / max(unseen.spread, fine[1] - fine[0])) @ total.sum(axis=0)
     ends = np.interp(((1 - level) / 2, 0.5, (1 + level) / 2), below, loads)
@@ -138,7 +142,7 @@ def fit(observations: Observations, limit: float, level: float = LEVEL) -> Poste
 
 
 def speeds(observations: Observations) -> Values:
-    """Return the log of the machine's speed in each trial and run, minus its mean; 0 where it was not measured.
+    """Return the logarithm of the machine's speed in each trial and run, minus the mean. Unmeasured speeds become 0.
 
     At a higher load, the proxy needs less CPU time per message, because it sleeps less often between messages. A
     straight line through the logarithms removes this dependence. The rest of the variation comes from the machine: its
@@ -200,7 +204,7 @@ def _usual_speed(time_s: Values, speed: Values) -> _Offset:
 
 
 def _centred(values: Values) -> Values:
-    """Return logarithms minus their mean; 0 where a value was not measured."""
+    """Return logarithms minus their mean. Unmeasured values become 0."""
     logs = np.log(np.where(values > 0, values, np.nan))
     if np.isnan(logs).all():
         return np.zeros(len(logs))
@@ -216,7 +220,10 @@ def _weighted(evidence: Values, weights: Values) -> Values:
 
 @dataclass(frozen=True)
 class _Grid:
-    """Per trial: the log load, the log of drop rate over limit, and two covariates; each of shape (trial,)."""
+    """The input of the fit: log load, log of drop rate divided by limit, and two covariates.
+
+    Each has the shape (trial,).
+    """
 
     loads: Values
     logs: Values
@@ -232,7 +239,7 @@ class _Grid:
         """
         steepness, scatter, drift, memory_s, share = (column[:, None] for column in settings.T)
         window = np.log(READ_WITHIN)
-        # This is the log capacity that each trial alone shows, or a bound of it; shape (trial, setting, capacity).
+        # The log capacity that a single trial implies, or a bound of this capacity; shape (trial, setting, capacity).
         shown = self.loads - np.clip(self.logs, -window, window) / steepness
         shown -= self.available + share * self.speed
         target = shown.T[:, :, None] - places

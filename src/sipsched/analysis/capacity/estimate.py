@@ -17,8 +17,8 @@ from sipsched.records.system_capacity import Searched, SystemCapacity
 
 TRIAL_S = 9.0
 """Assumed seconds between the starts of two trials, for records without start times."""
-ALL_UNDER = "no load was above the limit"
-ALL_ABOVE = "every load was above it"
+ALL_UNDER = "at no load did the drop rate exceed the limit"
+ALL_ABOVE = "at every load, the drop rate exceeded the limit"
 METHOD = "model of a drifting machine"
 
 
@@ -143,7 +143,7 @@ def _estimate(
 
 
 def _searched(search: SearchRecord, observed: Observations, own: slice) -> Searched:
-    """Compare the trials of a search with the runs. `own` are the indices of the trials; the runs are at the end."""
+    """Compare the trials of a search with the runs. `own` holds the indices of the trials in the observations."""
     slow = -speeds(observed)
     known = observed.cpu_us > 0
     mine = np.zeros(len(slow), bool)
@@ -157,7 +157,7 @@ def _searched(search: SearchRecord, observed: Observations, own: slice) -> Searc
 
 
 def interval_of(capacity: SystemCapacity) -> Interval:
-    """Return the capacity with its interval. Beyond the measured loads, the capacity is infinity or 0."""
+    """Return the capacity with its interval. A capacity outside the measured loads becomes infinity or 0."""
     n = capacity.trials + capacity.runs
     if capacity.estimate_cps is None or capacity.low_cps is None or capacity.high_cps is None:
         beyond = 0.0 if capacity.dropped else np.inf

@@ -1,4 +1,4 @@
-"""Collection of published and measured capacities, from the papers' tables and from study summaries."""
+"""Functions that collect published capacities from the papers' tables, and measured capacities from study summaries."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -101,7 +101,7 @@ def collect(
 
 
 def _is_usable(service: MeasuredService) -> bool:
-    """Return whether the service times come from more than one load, and at least one of them is known."""
+    """Return True if service times were measured at several loads and at least one service time is known."""
     known = np.isfinite((service.cpu_us.estimate, service.t_sip_us.estimate))
     return len(service.loads) > 1 and bool(known.any())
 
@@ -109,7 +109,7 @@ def _is_usable(service: MeasuredService) -> bool:
 def _searched(
     options: Sequence[Option], known: Mapping[Configuration, SystemCapacity]
 ) -> list[Option]:
-    """Return the systems whose capacity was searched, but of which no run was measured."""
+    """Return the systems whose capacity comes only from a search, because they have no measured runs."""
     settings = {(option.sut, option.mode, option.cores, option.threads) for option in options}
     return [
         replace(option_of(system), sut=key.sut)
@@ -160,7 +160,7 @@ def _published(wide: pd.DataFrame, limit: float) -> list[System]:
                 mode,
                 tuple(options),
                 papers.provenance("multicore", "singlecore"),
-                # The rule of the papers is about the enhanced mode.
+                # The papers derived their rule from measurements in enhanced mode.
                 stated if mode == "enhanced" else None,
                 published=True,
             )

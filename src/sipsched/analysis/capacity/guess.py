@@ -1,4 +1,4 @@
-"""The load at which a search for a capacity begins, which is guessed from the capacities of other points."""
+"""The first load of a search for a capacity. The load is guessed from the known capacities of other points."""
 
 import math
 from collections.abc import Mapping

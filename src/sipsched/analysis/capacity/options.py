@@ -1,4 +1,4 @@
-"""The settings between which an operator can choose, with their capacities."""
+"""Settings (SUT, mode, cores and threads) that an operator can choose, with their capacities."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -36,7 +36,7 @@ class Option:
     basis
         `MEASURED`, `PUBLISHED`, `EXTRAPOLATED` (by a law of capacity by cores) or `SIMULATED`.
     settled
-        Whether the capacity is between two measured loads.
+        True if the capacity lies between two measured loads.
     """
 
     sut: str

@@ -18,13 +18,16 @@ from sipsched.analysis.capacity.systems import CapacityEvidence, CapacityModel, 
 from sipsched.analysis.intervals import Interval
 
 RESAMPLES = 499
-"""Number of bootstrap fits of a law, from which its intervals follow. These fits take 2 s."""
+"""Number of bootstrap fits of a scaling law, which determine its intervals. These fits take 2 s."""
 RULE, LAW, AMDAHL = "papers' rule, fitted", "Universal Scalability Law", "Amdahl's law"
 BORROWED = "Amdahl's law of the papers' server"
 
 
 def rule_points(system: System) -> tuple[Option, ...]:
-    """Return the options to which the papers' rule is fitted. With one core, only one thread is used: T(1,1) is 1."""
+    """Return the options to which the papers' rule is fitted.
+
+    For one core, only options with one thread are used, because the papers define T(1,1) as 1.
+    """
     return tuple(option for option in system.fitted if option.cores > 1 or option.threads == 1)
 
 
@@ -77,7 +80,10 @@ def _parameters(law: ScalingLaw, contention_only: bool) -> tuple[tuple[str, str,
 
 
 def choose(models: Sequence[CapacityModel]) -> CapacityModel | None:
-    """Return the model with the smallest leave-one-out errors; None if every model lacks some of these errors."""
+    """Return the model with the smallest leave-one-out errors.
+
+    Models that lack such an error are ignored. None if no model remains.
+    """
     judged = [model for model in models if np.isfinite(model.rms_percent)]
     return min(judged, key=lambda model: model.rms_percent, default=None)
 
@@ -135,7 +141,7 @@ def predictor(
 
 
 def _through(points: Sequence[Option], cores: int) -> Interval:
-    """Predict a capacity by Amdahl's law through two known capacities.
+    """Predict a capacity by the curve of Amdahl's law that passes through two known capacities.
 
     Laws through the ends of the capacities' intervals determine the ends of the predicted interval.
     """
@@ -156,7 +162,10 @@ def _through(points: Sequence[Option], cores: int) -> Interval:
 def extrapolated(
     system: System, evidence: CapacityEvidence, cores: Iterable[int]
 ) -> tuple[Option, ...]:
-    """Return the known capacities of a system, and predictions by a law for all other numbers of cores."""
+    """Return the known capacities of a system.
+
+    For all other numbers of cores, return the predictions of a scaling law.
+    """
     law = predictor(system, evidence)
     if law is None:
         return ()

@@ -1,4 +1,4 @@
-"""Queueing models of a proxy: M/M/c/K exactly, M/G/c/K and M/G/c by approximations; and their capacities."""
+"""Queueing models of a proxy, and their capacities. M/M/c/K is exact, and M/G/c/K and M/G/c are approximations."""
 
 from dataclasses import dataclass
 
@@ -29,7 +29,7 @@ class Queue:
 def queue(
     arrivals_per_s: float, service_us: float, servers: int, places: int, scv: float = 1.0
 ) -> Queue:
-    """Return the steady state of M/M/c/K exactly, or of M/G/c/K by Kimura's approximation.
+    """Return the steady state of a queue: exactly for M/M/c/K, and by Kimura's approximation for M/G/c/K.
 
     For an `scv` of 1, the result is exact for M/M/c/K. Without waiting places, the result is Erlang's loss formula,
     which is exact for any service time. The computation uses logarithms, so only memory limits `places`.

@@ -1,4 +1,4 @@
-"""Laws of capacity by number of cores: the papers' rule, the Universal Scalability Law and Amdahl's law."""
+"""Scaling laws that predict the capacity from the number of cores."""
 
 import functools
 import warnings
@@ -19,7 +19,7 @@ PAPER_SINGLE_CORE_CPS = 1000.0
 PAPER_EXTRA_THREADS = 2
 """T(1,c) - c, the number of threads beyond the cores on one processor. Source: the same, section V."""
 MIN_SPARE_POINTS = 2
-"""Number of points that a fit needs in addition to its parameters. With fewer points, its errors are meaningless."""
+"""A fit needs at least this many more points than parameters. With fewer points, its errors are meaningless."""
 
 
 class TooFewPointsError(StableError):
@@ -68,7 +68,10 @@ class ScalingLaw:
         return float(scaling_law(cores, *(parameter.estimate for parameter in parameters)))
 
     def predict(self, cores: float, seed: int = SEED) -> Interval:
-        """Predict a new measurement. The interval includes the scatter of measurements around the law."""
+        """Predict the capacity that a new measurement would show.
+
+        The interval includes the scatter of measurements around the law.
+        """
         n, level = self.single_cps.n, self.single_cps.level
         if self.single_cps.why:
             return Interval.without(self.curve(cores), n, level, self.single_cps.why)
@@ -100,7 +103,10 @@ class PapersRule:
     weight: float
 
     def predict(self, cores: float) -> Interval:
-        """Predict a new measurement. The interval includes the scatter of measurements around the rule."""
+        """Predict the capacity that a new measurement would show.
+
+        The interval includes the scatter of measurements around the rule.
+        """
         threads, single = self.threads(cores), self.single_cps
         estimate = threads * single.estimate
         if single.why:

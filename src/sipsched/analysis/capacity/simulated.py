@@ -1,4 +1,7 @@
-"""The simulated capacity by number of cores, with the uncertainty of the simulator's parameters."""
+"""The simulated capacity for each number of cores.
+
+Its intervals include the uncertainty of the simulator's parameters.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +15,10 @@ from sipsched.records.fitted import Fitted
 from sipsched.records.prediction import CapacityOfCores, CapacityPrediction, read_capacity
 
 FULL = 0.9
-"""Busy share from which on a CPU is considered the limit of a capacity. Bursts need the remaining share."""
+"""A CPU that is busy for at least this share of its time is considered to limit the capacity.
+
+Bursts need the remaining share.
+"""
 RECEIVE, CORES, NEITHER = "the CPU that receives", "the cores", "bursts at neither"
 
 
@@ -46,7 +52,7 @@ class Simulated:
 
     @property
     def bound(self) -> str:
-        """Describe which resource limits the capacity."""
+        """Name the resource that limits the capacity."""
         if self.receive_share >= FULL:
             return RECEIVE
         return CORES if self.busy_share >= FULL else NEITHER
@@ -63,7 +69,7 @@ def read(paths: Iterable[Path]) -> CapacityPrediction:
 
 
 def by_cores(prediction: CapacityPrediction, widening: Sequence[str]) -> tuple[Simulated, ...]:
-    """Return, per number of cores, the best number of threads and the capacity with its interval.
+    """Return the best number of threads and the capacity with its interval, for each number of cores.
 
     Parameters
     ----------

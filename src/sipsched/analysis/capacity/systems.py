@@ -14,7 +14,7 @@ from sipsched.analysis.run_table import Buffers, Campaign
 
 @dataclass(frozen=True)
 class ReadSummary:
-    """A summary file that the capacity page was asked to read."""
+    """A study summary among the inputs of the capacity page. `found` is false if the file does not exist."""
 
     name: str
     found: bool

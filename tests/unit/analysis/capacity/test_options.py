@@ -76,7 +76,10 @@ def test_options_of_a_summary():
     assert crossing.carries_cps == crossing.interval.low < crossing.interval.estimate
     assert crossing.interval.estimate == pytest.approx(1110.2, abs=0.1)
     assert (above.threads, above.carries_cps, above.grid_cps) == (8, 1200, 1200)
-    assert (above.interval.n, above.interval.why) == (9, "no load was above the limit")
+    assert (above.interval.n, above.interval.why) == (
+        9,
+        "at no load did the drop rate exceed the limit",
+    )
     assert best_by_cores([crossing, above]) == (above,)
     over = measured_option("a", "b", 1, 2, crossing_load.capacity([500], [0.2]))
     assert (over.carries_cps, over.interval.estimate) == (0, 0)
