@@ -108,7 +108,7 @@ def test_capacities_are_searched_in_every_cell_and_measured_at_the_loads_around_
         assert (four["ended_by"], four["lower_cps"], four["upper_cps"]) == ("range", 4500, None)
         line = (
             f"kamailio-udp {mode} cores=4 threads=4 on simulated-cfs: the limit of 1 % is crossed above 4500 "
-            "cps, the highest load of the search, where no more than it is dropped"
+            "cps, as even the highest load of the search did not exceed the limit"
         )
         assert line in said
     # every search except the first search began with a guess
@@ -127,7 +127,7 @@ def test_capacities_are_searched_in_every_cell_and_measured_at_the_loads_around_
         for rep in (1, 2)
     }
     text = (project / page).read_text()
-    assert "above 4500 cps, the highest load of the search" in text
+    assert "above 4500 cps, as even the highest load of the search" in text
     # after the loss of one file, only this search is repeated, and measured runs stay
     lost = raw / "enhanced" / "cores~1" / "threads~4" / "capacity~0.01~0.05.json"
     lost.unlink()
@@ -179,7 +179,7 @@ def test_runs_are_added_to_wide_intervals_up_to_the_maximum(
     assert sorted(path.name for path in results.glob("look~*")) == ["look~3.json", "look~5.json"]
     text = (project / page).read_text()
     assert "reached by 1 of 2 systems" in text and "with 3 to 7 runs each" in text
-    assert "no, after the largest number of 7 runs" in text
+    assert "no, although the largest number of 7 runs was made" in text
     # after the loss of a look's file, the look is repeated on the existing runs
     lost = results / "look~3.json"
     content = lost.read_bytes()

@@ -150,7 +150,7 @@ def test_permanent_errors_are_not_tried_again(project: Path) -> None:
         assert last in "\n".join(said[line + 2 : line + 15])
     assert "Error in rule" not in text
     assert said[-1] == (
-        "3 of 4 runs are missing: snakemake measures them once the errors above are put right"
+        "3 of 4 runs are missing: snakemake measures them after the errors above are fixed"
     )
 
 
@@ -190,7 +190,7 @@ def test_a_study_without_an_answer_is_no_success(project: Path) -> None:
     assert f"Open: {project / 'reports' / 'index.html'}" in said
     assert said[-2:] == [
         "1 of 2 runs is missing: snakemake measures it",
-        "load_sweep on local has no answer: nothing is recorded of "
+        "load_sweep on local has no answer, because nothing is recorded for "
         "kamailio-udp default cores=1 threads=2 cps=500",
     ]
 
@@ -263,14 +263,14 @@ def test_a_dry_run_says_how_many_runs_are_left_and_when_they_would_end(project: 
     (line,) = outlook()
     assert re.fullmatch(
         r"local: 0 of 4 runs measured, 1 minute of testbed time left, done about \d\d:\d\d UTC "
-        r"\(by the length of the load, since no run is recorded\)",
+        r"\(estimated from the length of the load, because no run is recorded yet\)",
         line,
     )
     assert not (project / "reports" / "progress.html").exists()
     run(project, {"4/2": "9"})
     (line,) = outlook(*RUNS)
     assert line.startswith("local: 3 of 4 runs measured, 1 minute of testbed time left")
-    assert line.endswith("(by the times of 3 recorded runs)")
+    assert line.endswith("(estimated from the times of 3 recorded runs)")
     run(project, {})
     assert outlook(*RUNS) == ["local: all of its 4 runs measured"]
     assert outlook("--config", "only_measured=True") == []

@@ -35,7 +35,7 @@ PROFILES = {
 }
 """The profiles to which the archive conforms, with their names and versions."""
 TERMS = "https://w3id.org/ro/terms/workflow-run/context"
-"""The words of the profiles that RO-Crate does not define."""
+"""Address that defines the terms of the profiles which RO-Crate itself does not define."""
 WORKFLOW = "Snakefile"
 MEASURE = "workflow/scripts/measure_run.py"
 LICENSE = "https://spdx.org/licenses/MIT"
@@ -44,13 +44,13 @@ TESTBED_KEYS = (
     *("vm", "virtual", "simulated", "hosts", "tuning"),
 )
 HOST_KEYS = ("sip_port", "cpus", "helper_cpus")
-"""Published keys of a testbed's file; addresses, logins and paths are private."""
+"""Keys of a testbed's file that the archive contains. The other keys (addresses, logins and paths) are private."""
 KINDS = {
     ".nc": ("application/x-netcdf", "Summary of all runs of a study on one testbed"),
     ".html": ("text/html", "Report; self-contained"),
     ".lock": ("text/plain", "Every package of the environment, with its hash"),
-    ".yaml": ("application/yaml", "What was studied, or what it was measured on"),
-    ".yml": ("application/yaml", "The environment, for conda"),
+    ".yaml": ("application/yaml", "Configuration of a study, a testbed or a proxy"),
+    ".yml": ("application/yaml", "The Python environment, as a file for conda"),
     ".smk": ("text/x-python", "Rules of the workflow"),
     ".py": ("text/x-python", "Script of a rule of the workflow"),
     ".json": ("application/json", ""),
@@ -64,7 +64,7 @@ def publish(
     version: str,
     configuration: str,
 ) -> None:
-    """Write the archive; the same files always make the same bytes.
+    """Write the archive. The same input files always produce an identical archive.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def publish(
         Files to bundle, relative to the working directory. They keep their paths. A testbed's file loses the addresses
         and logins of its hosts.
     campaigns
-        The measured campaigns: testbeds, fidelity and times.
+        The measured campaigns, from which the testbeds, the fidelity and the times are taken.
     version
         Version of the code, from `versions.code_version`.
     configuration
@@ -108,7 +108,7 @@ def publish(
 
 
 def _published(file: Path) -> bytes:
-    """Return a file's bytes; a testbed's file loses everything that names a machine or a user."""
+    """Return a file's bytes. From a testbed's file, remove everything that identifies a machine or a user."""
     if file.parent != TESTBEDS:
         return file.read_bytes()
     whole_file = document_named("testbed", file.stem, file.parent)
@@ -187,7 +187,7 @@ def _links(names: Iterable[str]) -> list[dict[str, str]]:
 
 
 def _workflow(files: dict[str, dict[str, Any]], version: str) -> dict[str, dict[str, Any]]:
-    """Mark the file of the workflow and the script that measures, and describe everything that they need."""
+    """Describe the workflow's main file, the measuring script, and all files that they need."""
     code = {"version": version, "programmingLanguage": {"@id": "#snakemake"}}
     files[WORKFLOW] |= code | {
         "@type": ["File", "SoftwareSourceCode", "ComputationalWorkflow"],
@@ -210,9 +210,7 @@ def _workflow(files: dict[str, dict[str, Any]], version: str) -> dict[str, dict[
     for parameter, (_, examples) in parameters.items():
         for name in examples:
             files[name]["exampleOfWork"] = {"@id": parameter}
-    operator = (
-        "The archive names no person. It was measured and made by the operator of the testbeds."
-    )
+    operator = "The operator of the testbeds measured the data and made the archive. The archive names no person."
     return {
         "#snakemake": {
             "@type": "ComputerLanguage",
@@ -245,7 +243,7 @@ def _workflow(files: dict[str, dict[str, Any]], version: str) -> dict[str, dict[
 def _runs(
     campaign: Campaign, contents: Mapping[str, bytes], files: dict[str, dict[str, Any]]
 ) -> dict[str, dict[str, Any]]:
-    """Describe each valid run as an action, whose result is its record. Link the summaries to the records."""
+    """Describe each valid run as an action that produced the run's record. Link the summaries to the records."""
     entities: dict[str, dict[str, Any]] = {}
     testbed = (TESTBEDS / f"{campaign.testbed}.yaml").as_posix()
     inputs = [CONFIGURATION, *([testbed] if testbed in contents else [])]
@@ -279,7 +277,7 @@ def _runs(
 def _figures(
     contents: Mapping[str, bytes], files: dict[str, dict[str, Any]]
 ) -> dict[str, dict[str, Any]]:
-    """Describe each figure of each page, with the summaries on which it rests."""
+    """Describe each figure of each page, with the study summaries from which the figure is computed."""
     entities: dict[str, dict[str, Any]] = {}
     for name, data in contents.items():
         if not name.endswith(".html"):

@@ -1,4 +1,4 @@
-"""The estimated capacity of a system, in the text and figures of pages."""
+"""Sentences and drawings that show the estimated capacity of a system."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -17,11 +17,11 @@ from sipsched.records.system_capacity import Searched, SystemCapacity
 from sipsched.words import listed, number, plural
 
 HOW = (
-    "The capacity is one estimate from all trials of searches and all runs of a system. Its interval includes how the "
-    "speed of the machine drifts from minute to minute (docs/methodology/capacity.md)"
+    "The capacity is one estimate from all trials of searches and all runs of a system. Its interval allows for the "
+    "drift of the machine's speed from minute to minute (docs/methodology/capacity.md)"
 )
 CLEARLY = 0.05
-"""Smallest relative change of the machine's speed that explains the bracket of a search."""
+"""Smallest relative change of the machine's speed that explains why a search found another capacity."""
 Values = npt.NDArray[np.float64]
 
 
@@ -31,9 +31,9 @@ def evidence(capacity: SystemCapacity) -> str:
 
 
 def estimate(capacity: SystemCapacity) -> str:
-    """Write the estimate alone, to the digits that its interval allows.
+    """Write the estimate without its interval, rounded to the digits that the interval allows.
 
-    Beyond all loads, write the last load instead.
+    If the capacity lies outside the measured loads, write the lowest or highest load instead.
     """
     if capacity.estimate_cps is None:
         return number(capacity.likely_cps)
@@ -55,7 +55,7 @@ def capacity_words(capacity: SystemCapacity) -> str:
 
 
 def carries(capacity: SystemCapacity) -> str:
-    """Write a clause about the load that a system handles: "handles 1 780 calls per second (…) before …"."""
+    """Write a clause that states the system's capacity: "handles 1 780 calls per second (…) before …"."""
     share, unit = f"{100 * capacity.limit:g}\u00a0% of its messages", "calls per second"
     if capacity.estimate_cps is not None:
         return f"handles {with_unit(interval_of(capacity), unit)} before it drops {share}"
@@ -65,7 +65,7 @@ def carries(capacity: SystemCapacity) -> str:
 
 
 def doubt(capacity: SystemCapacity) -> str:
-    """Name the load to measure if a capacity lies beyond all loads; else return nothing."""
+    """Name the load to measure if a capacity lies outside the measured loads. Otherwise return an empty text."""
     if capacity.estimate_cps is not None:
         return ""
     side, end = (
@@ -75,7 +75,7 @@ def doubt(capacity: SystemCapacity) -> str:
 
 
 def disagreements(capacity: SystemCapacity) -> list[str]:
-    """Describe each search whose bracket excludes the estimate, and the reason: one sentence per search."""
+    """Write one sentence per search whose bracket excludes the estimate, with the reason."""
     return [
         _disagreement(capacity, search, capacity.estimate_cps)
         for search in capacity.searches
@@ -154,7 +154,8 @@ def first_shown(loads: Values, rates: Values, capacities: Sequence[SystemCapacit
     Returns
     -------
     int
-        The last load below all drops and below all intervals of capacities; 0 if no such load exists.
+        Index of the highest load at which nothing is dropped and that lies below the interval of every capacity. 0 if
+        no such load exists.
     """
     dropping = loads[(rates > 0).any(axis=0)]
     low = [known.low_cps for known in capacities if known is not None and known.low_cps is not None]
@@ -196,7 +197,7 @@ def share_words(
     Parameters
     ----------
     planned_cps
-        The capacity from a search, of which the loads are planned shares; None for fixed loads.
+        The capacity that a search found before the runs. The loads were planned as shares of it. None for fixed loads.
 
     Returns
     -------
@@ -222,6 +223,6 @@ def _percent(loads: Sequence[int], whole: float) -> str:
 def systems(
     capacities: Sequence[SystemCapacity], limit: float, sut: str, mode: str
 ) -> list[SystemCapacity]:
-    """List the capacities of a SUT in a mode, with the largest first."""
+    """List the capacities of a SUT in a mode, from the largest to the smallest."""
     found = [each for each in capacities if (each.limit, each.sut, each.mode) == (limit, sut, mode)]
     return sorted(found, key=lambda each: -each.likely_cps)

@@ -1,4 +1,4 @@
-"""The load at which a drop rate crosses its limit, in the text and figures of pages."""
+"""Sentences and cells that show the load at which the drop rate crosses its limit."""
 
 import numpy as np
 
@@ -8,14 +8,18 @@ from sipsched.plan.loads import WIDEST_BRACKET
 from sipsched.words import number
 
 HOW = (
-    "Log PDR is interpolated between the two loads around the limit, and the interval includes a linear interpolation "
-    f"of PDR. If these loads are more than {100 * (WIDEST_BRACKET - 1):.0f} % apart, or a PDR there is more than "
-    f"{STEEPEST} times the limit or less than its {STEEPEST}th part, only the two loads are known"
+    "The logarithm of PDR is interpolated between the two loads around the limit. The interval also includes the "
+    f"result of a linear interpolation of PDR. No number is estimated if these two loads are more than "
+    f"{100 * (WIDEST_BRACKET - 1):.0f} % apart, or if a PDR there is more than {STEEPEST} times the limit or less "
+    f"than a {STEEPEST}th of the limit"
 )
 
 
 def crossing_words(crossing: CrossingLoad, unit: str = "cps") -> str:
-    """Write a crossing: "1 840 cps (1 790 to 1 900), n = 15". Beyond all loads, write the last load instead."""
+    """Write a crossing, such as "1 840 cps (1 790 to 1 900), n = 15".
+
+    Outside the measured loads, write the nearest load.
+    """
     interval = crossing.interval
     if np.isinf(interval.estimate):
         side = "above" if interval.estimate > 0 else "below"
@@ -25,13 +29,13 @@ def crossing_words(crossing: CrossingLoad, unit: str = "cps") -> str:
 
 
 def crossing_cell(crossing: CrossingLoad) -> Number | str:
-    """Write a crossing for a cell. Beyond all loads, write the last load instead."""
+    """Write the crossing load for a table cell. If it lies outside the measured loads, write the nearest load."""
     interval = crossing.interval
     return crossing_words(crossing, "") if np.isinf(interval.estimate) else told(interval, "cps")
 
 
 def doubt(crossing: CrossingLoad, limit: float) -> str:
-    """Explain why a crossing has no number, and name the load to measure; return an empty text if the number exists."""
+    """Explain why a crossing has no number, and name the load to measure. Return an empty text if it has a number."""
     share, (below, above) = f"{100 * limit:g} %", crossing.bracket_cps
     if np.isnan(below):
         return ""
@@ -57,5 +61,5 @@ def doubt(crossing: CrossingLoad, limit: float) -> str:
 
 def _share(rate: float, limit: float) -> str:
     least = limit / RATE_RANGE
-    # the estimate cannot resolve smaller rates
+    # the estimate cannot distinguish smaller rates from 0
     return f"at most {100 * least:g} %" if rate <= 1.0001 * least else f"{number(100 * rate)} %"

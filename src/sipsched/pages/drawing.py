@@ -1,4 +1,4 @@
-"""The drawing of every figure: width, colours for light and dark mode, legend and SVG."""
+"""The common style of all figures: width, colours for light and dark mode, legend and SVG output."""
 
 import io
 import re
@@ -117,7 +117,7 @@ WIDE, NARROW = Layout(WIDTH_IN, False), Layout(NARROW_IN, True)
 def in_form(draw: Callable[[Layout], str], layout: Layout, salt: str) -> str:
     """Draw one form of a figure in the style of all figures.
 
-    The salt of the ids inside the SVG. With different salts, two drawings on a page share no id.
+    The salt is part of the ids inside the SVG. Different salts keep the ids of two drawings on a page different.
     """
     with rc_context({**STYLE, "svg.hashsalt": salt}):
         svg = draw(layout)
@@ -131,7 +131,7 @@ def legend(
     columns: int = 6,
     marker_scale: float = 1.0,
 ) -> None:
-    """Put one legend above all panels, with each label once."""
+    """Draw one legend above all panels. A label that several panels share appears once."""
     entries: dict[str, Any] = {}
     for axis in grid.ravel():
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
@@ -148,12 +148,12 @@ def legend(
 
 
 def titled(artist: Artist, titles: Sequence[str]) -> None:
-    """Give each point of an artist a title, which a page shows on hover and focus."""
+    """Attach a title to each point of a matplotlib artist. The page shows the title on hover and focus."""
     artist.set_gid("\n".join(titles))
 
 
 class _InlineSVG(RendererSVG):
-    """Writes SVG for the inside of a page: no ids of groups, and titles at points."""
+    """An SVG renderer for figures inside a page. It omits the ids of groups and adds titles to points."""
 
     def __init__(self, width: float, height: float, buffer: io.StringIO) -> None:
         self._titles: Iterator[str] = iter(())
@@ -163,13 +163,13 @@ class _InlineSVG(RendererSVG):
         self.writer.element = self._element
 
     def _write_metadata(self, metadata: Any) -> None:
-        """Write no metadata: the page describes the figure."""
+        """Write no metadata, because the page describes the figure."""
 
     def _write_default_style(self) -> None:
-        """Write no default style: inside a page, the style would apply to the whole page."""
+        """Write no default style, because inside a page the style would apply to the whole page."""
 
     def open_group(self, s: str, gid: str | None = None) -> None:
-        """Open a group; `gid` has the titles of its points, a line each."""
+        """Open a group. `gid` contains the titles of the group's points, one title per line."""
         titles = gid.split("\n") if gid else []
         self._titles = iter(titles if len(titles) > 1 else ())
         if len(titles) == 1:
@@ -179,7 +179,7 @@ class _InlineSVG(RendererSVG):
             self.writer.start("g")
 
     def _element(self, tag: str, text: str | None = None, attrib: Any = None, **more: Any) -> None:
-        """Write an element; a point receives the next title."""
+        """Write an element. If the element is a point, attach the next title."""
         title = next(self._titles, "") if tag == "use" else ""
         if not title:
             self._write_element(tag, text, attrib or {}, **more)
@@ -195,11 +195,11 @@ def themed(canvas: Canvas) -> str:
     canvas.set_dpi(72)
     width, height = canvas.get_size_inches()
     svg_renderer = _InlineSVG(72 * width, 72 * height, buffer)
-    # Use no `savefig`, which would draw the figure twice to lay it out.
+    # `savefig` would draw the figure twice to compute its layout, so this function calls the renderer directly.
     renderer: Any = MixedModeRenderer(canvas, width, height, 72, svg_renderer)  # type: ignore[no-untyped-call]
     canvas.draw(renderer)
     renderer.finalize()
-    # a hundredth of a point is invisible, and further digits are a third of a page
+    # Two decimals are enough, because a hundredth of a point is invisible. Further digits would fill a third of a page.
     svg = COORDINATES.sub(lambda path: DIGITS.sub(r"\1", path[0]), buffer.getvalue())
     svg = NOT_DRAWN.sub("", svg[svg.index("<svg") :])
     for marker, (name, _, _) in THEME.items():

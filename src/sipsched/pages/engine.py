@@ -1,6 +1,6 @@
-"""An engine of papermill that runs a notebook with IPython in this process.
+"""A papermill engine that runs a notebook with IPython in this process.
 
-A Jupyter kernel is a separate process that takes seconds to load the libraries again.
+The usual engine starts a Jupyter kernel, a separate process that needs seconds to load the libraries.
 """
 
 import tempfile
@@ -19,11 +19,11 @@ from sipsched.pages.parts import Foreign, Part, Printed, Prose
 
 NAME = "this process"
 INJECTED = "injected-parameters"
-"""Tag of the cell that papermill adds, with the values of parameters."""
+"""Tag of the cell that papermill adds to a notebook to set the parameters."""
 
 
 class ThisProcess(Engine):  # type: ignore[misc]
-    """Runs the cells one after the other and keeps the parts that they show."""
+    """The engine. It runs the cells in order and keeps the page parts that the cells show."""
 
     @classmethod
     def execute_managed_notebook(
@@ -39,7 +39,7 @@ class ThisProcess(Engine):  # type: ignore[misc]
         Parameters
         ----------
         shown
-            Receives the parts that each cell shows, by the index of the cell.
+            Receives the page parts that each cell shows. The key is the index of the cell.
 
         Raises
         ------
@@ -76,7 +76,7 @@ def _shell() -> Iterator[InteractiveShell]:
 
 
 class _Keeper(DisplayFormatter):
-    """Keeps shown parts as they are, and turns other objects into parts."""
+    """An IPython display formatter that keeps page parts unchanged and converts other objects into page parts."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -85,7 +85,7 @@ class _Keeper(DisplayFormatter):
     def format(
         self, obj: Any, include: Any = None, exclude: Any = None
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Keep an object, and return nothing for IPython to show."""
+        """Keep an object. Return no representation, so that IPython itself shows nothing."""
         if isinstance(obj, Part):
             self.kept.append(obj)
         else:
@@ -95,7 +95,7 @@ class _Keeper(DisplayFormatter):
 
 
 def _foreign(forms: Mapping[str, Any]) -> Part:
-    """Make a part from IPython's representations of another object."""
+    """Make a page part from the representations that IPython has computed for an object, such as HTML and text."""
     if "application/vnd.jupyter.widget-view+json" in forms:
         return Prose("The controls work in JupyterLab.")
     if "text/html" in forms:
@@ -104,7 +104,7 @@ def _foreign(forms: Mapping[str, Any]) -> Part:
 
 
 def _run(shell: InteractiveShell, source: str) -> tuple[list[Part], BaseException | None]:
-    """Run a cell; return its shown parts and printed text, and the error that the cell raised.
+    """Run a cell. Return the page parts that it showed, the text that it printed, and the error that it raised.
 
     Raises
     ------
@@ -113,7 +113,7 @@ def _run(shell: InteractiveShell, source: str) -> tuple[list[Part], BaseExceptio
     """
     keeper = _Keeper(parent=shell)
     shell.display_formatter = keeper
-    # inside the trap, because the trap would replace the display hook of `capture_output` by the shell's own hook
+    # `capture_output` must start inside the trap. Otherwise the trap would replace its display hook.
     with shell.display_trap, capture_output() as printed:
         result = shell.run_cell(source, store_history=False)  # type: ignore[no-untyped-call]
     error: BaseException | None = result.error_before_exec or result.error_in_exec

@@ -1,6 +1,7 @@
-"""The glossary of a page, made from docs/glossary.md.
+"""The glossary of a page, generated from docs/glossary.md.
 
-Each abbreviation is explained where the page first uses it. The end of the page lists all terms of the page.
+Each abbreviation is explained at its first use in the page. A list at the end of the page explains all terms of the
+page.
 """
 
 import functools
@@ -68,7 +69,7 @@ class Marker:
         self._folds = 0
 
     def fold(self, step: int) -> str:
-        """Begin (1) or end (-1) folded text, in which no abbreviation is explained: a reader may not see it."""
+        """Begin (1) or end (-1) folded text. Abbreviations in it are not explained, since readers may not open it."""
         self._folds += step
         return ""
 

@@ -1,4 +1,4 @@
-"""The headroom of a running proxy, in sentences for a page and for the terminal."""
+"""Sentences, for pages and the terminal, about how much more load a running proxy can handle."""
 
 from collections.abc import Mapping
 
@@ -17,24 +17,28 @@ from sipsched.pages.parts import Section, Words
 from sipsched.words import grouped, number, plural
 
 WIDE = 0.5
-"""Half-width of an interval from which on a sentence says that the recording hardly determines the number."""
+"""Largest relative half-width of an interval without a warning that the recording hardly determines the number."""
 LIMIT = f"{PDR_LIMIT:.0%}".replace("%", " %")
 LACKS: Mapping[Lack, str] = {
-    Lack.SAMPLED: "The recording has a sample of the calls only. The replay needs every message, so record all calls.",
-    Lack.STREAM: "The proxy uses TCP. A TCP socket refuses no message, so this method cannot predict when calls fail.",
+    Lack.SAMPLED: (
+        "The recording contains only a sample of the calls. The replay needs every message, so record all calls."
+    ),
+    Lack.STREAM: "The proxy uses TCP. A TCP socket drops no messages, so this method cannot predict when calls fail.",
     Lack.MESSAGES: f"The recording has fewer than {grouped(LEAST_MESSAGES)} messages. Record for longer.",
     Lack.BREAKS: "The recording has a break: no message arrived for more than a second, and for more than 100 times "
     "the mean time between messages. Record without breaks. For fab watch, omit --cpu.",
     Lack.TIMES: "The times of too many messages are unknown: K_rcv of more than 1 %, or T_sip of more than half. "
     "Use the probe with eBPF.",
     Lack.LOAD: f"The messages need less than {LEAST_BUSY:.0%} of the CPU time. ".replace("%", " %")
-    + "The cost of a message at a high load cannot be known at this load. Record when the load is higher.",
+    + "At such a low load, the cost of a message at a high load cannot be measured. Record when the load is higher.",
     Lack.CYCLES: f"The proxy was busy without a break fewer than {LEAST_CYCLES} times. Record for longer, or when the "
     "load is higher.",
-    Lack.CORES: f"All CPUs were busy while messages waited fewer than {LEAST_CYCLES} times. It is unknown how the "
-    "proxy scales over its CPUs. Record for longer, or when the load is higher.",
+    Lack.CORES: (
+        f"All CPUs were busy while messages waited fewer than {LEAST_CYCLES} times. The recording therefore cannot "
+        f"show how the proxy scales over its CPUs. Record for longer, or when the load is higher."
+    ),
 }
-"""Per reason why the headroom is unknown, its sentences."""
+"""The sentences for each reason why the headroom is unknown."""
 
 
 def sentences(headroom: Headroom) -> tuple[str, ...]:
@@ -49,7 +53,7 @@ def sentences(headroom: Headroom) -> tuple[str, ...]:
     if headroom.lack or not (headroom.growth and headroom.work_us and headroom.slope):
         return today, f"The headroom is unknown. {LACKS[headroom.lack]}"
     work = (
-        f"A message takes {with_unit(headroom.work_us, 'µs')} of a busy CPU, so the messages need "
+        f"A message needs {with_unit(headroom.work_us, 'µs')} of CPU time, so the messages need "
         f"{100 * headroom.busy:.0f} % of the CPU time. Twice the load changes this time by "
         f"{with_unit(headroom.slope.map(lambda slope: 100 * (2**slope - 1)), '%', '+')}."
     )
@@ -60,12 +64,12 @@ def sentences(headroom: Headroom) -> tuple[str, ...]:
         f"If messages arrived as a Poisson process, {LIMIT} would be dropped at {headroom.poisson:.2f} times today's "
         "load.",
         *_times(headroom),
-        "The prediction holds for the arrivals and competitors of this recording.",
+        "The prediction is valid only for arrivals and competing programs like those of this recording.",
     )
 
 
 def _growth(headroom: Headroom, growth: Interval) -> str:
-    """Describe the load with 1 % of drops."""
+    """State the load at which 1 % of messages would be dropped."""
     per_s = growth.map(lambda factor: factor * headroom.per_s)
     if growth.estimate <= 1:
         text = (
@@ -80,7 +84,7 @@ def _growth(headroom: Headroom, growth: Interval) -> str:
 
 
 def _times(headroom: Headroom) -> tuple[str, ...]:
-    """Describe the 99th percentile of the time per message at higher loads."""
+    """State the predicted 99th percentile of the time per message at higher loads."""
     measured = in_us(headroom.p99_us)
     if not headroom.times:
         return (
@@ -105,7 +109,7 @@ def _time(at: TimeAt, measured: str) -> str:
 def section(headroom: Headroom) -> Section:
     """Return the section of a page with the prediction."""
     expected = (
-        "Expected: the load can grow until the messages need all the CPU time. Bursts reduce this load. Shortly before "
-        "it, the times grow fast."
+        "Expected: the load can grow until the messages need all the CPU time. With bursts, drops begin at a lower "
+        "load. Shortly before this load, message times grow fast."
     )
     return Section("How much load can be added?", expected, (Words(sentences(headroom)),))

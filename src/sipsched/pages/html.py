@@ -1,4 +1,4 @@
-"""Parts of pages as HTML, by the template page.html.j2."""
+"""Conversion of page parts to HTML with the template page.html.j2."""
 
 import base64
 import functools
@@ -13,12 +13,12 @@ from sipsched.pages.numbers import Number
 
 
 def document(page: parts.Page) -> str:
-    """Write a page as one HTML file that needs no other file."""
+    """Return a page as one self-contained HTML document."""
     return _rendered(page=page)
 
 
 def fragment(part: parts.Part) -> str:
-    """Write one part as HTML, with the styles that its figures need outside a page."""
+    """Return one page part as HTML, with the styles that figures need outside a page."""
     return _rendered(part=part)
 
 
@@ -53,14 +53,14 @@ def _template() -> jinja2.Template:
 
 
 def _csv_address(table: parts.Table) -> str:
-    """Write the CSV of a table into a link, so that the download needs no network."""
+    """Return a link that contains the CSV of a table, so that the download needs no network."""
     # The mark at the start tells spreadsheets that the file is UTF-8.
     data = base64.b64encode(table.to_csv().encode("utf-8-sig")).decode()
     return f"data:text/csv;charset=utf-8;base64,{data}"
 
 
 def _prose(marker: glossary.Marker, markdown: str) -> Markup:
-    """Write Markdown as HTML, with the terms of the glossary marked."""
+    """Convert Markdown to HTML, and mark the terms of the glossary."""
 
     class Marked(mistune.HTMLRenderer):
         def text(self, text: str) -> str:
@@ -69,5 +69,5 @@ def _prose(marker: glossary.Marker, markdown: str) -> Markup:
         def link(self, text: str, url: str, title: str | None = None) -> str:
             return f'<a href="{escape(url)}">{text}</a>'
 
-    # the text comes from the project's own notebooks
+    # The HTML is not escaped again, because the text comes from the project's own notebooks.
     return Markup(mistune.create_markdown(renderer=Marked(), plugins=["table"])(markdown))  # noqa: S704

@@ -1,4 +1,4 @@
-"""The figures of a load sweep's page."""
+"""The answer and the figures of the page about a load sweep."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -63,12 +63,12 @@ __all__ = (
 Estimate = Callable[[Values], Estimates]
 """The function from runs, shape (load, run), to estimates, shape (load,)."""
 Line = tuple[Facet, int]
-"""A configuration and a number of threads: one line of a figure."""
+"""One line of a figure: a configuration and a number of threads."""
 Capacities = Sequence[SystemCapacity]
 
 
 def answer(summary: xr.Dataset, limit: float = PDR_LIMIT, capacities: Capacities = ()) -> Answer:
-    """Name the best configuration, its capacity with doubts about the capacity, and the waiting time of its messages.
+    """Name the best configuration, its capacity, doubts about this capacity, and the waiting time of its messages.
 
     Parameters
     ----------
@@ -81,7 +81,9 @@ def answer(summary: xr.Dataset, limit: float = PDR_LIMIT, capacities: Capacities
         if (known := _capacity(summary, line, limit, capacities))
     }
     if not by_line:
-        return Answer("No answer yet: no system of this study was offered two loads.")
+        return Answer(
+            "There is no answer yet, because no system of this study was measured at two or more loads."
+        )
     line, capacity = max(by_line.items(), key=lambda item: item[1].likely_cps)
     among = f", the best of {len(by_line)} configurations," if len(by_line) > 1 else ""
     text = f"{_name(line)}{among} {carries(capacity)}"
@@ -91,12 +93,12 @@ def answer(summary: xr.Dataset, limit: float = PDR_LIMIT, capacities: Capacities
         for i in _first_and_last(waits)
     ]
     if ends:
-        text += f"; half of the messages wait no more than {' and '.join(ends)} calls per second"
+        text += f". The median waiting time is {' and '.join(ends)} calls per second"
     return Answer(" ".join((f"{text}.", *doubts_near(_rows(summary, line), capacity))))
 
 
 def pdr(summary: xr.Dataset, limit: float = PDR_LIMIT, capacities: Capacities = ()) -> Figure:
-    """Draw the packet drop rate against the offered load, and the capacity on the line of the limit."""
+    """Draw the packet drop rate against the offered load, and mark the capacity on the limit's line."""
     rates = 100 * summary["pdr"]
 
     def typical(runs: Values) -> Estimates:
@@ -134,8 +136,8 @@ def pdr(summary: xr.Dataset, limit: float = PDR_LIMIT, capacities: Capacities = 
         if len(above):
             drops = in_words(curve.of.at(above[0]), "%")
             sentences.append(
-                f"{grouped(curve.x[above[0]])} cps is the first load whose typical run drops more than "
-                f"{100 * limit:g} %: {drops}."
+                f"{grouped(curve.x[above[0]])} cps is the lowest measured load at which the typical run drops more "
+                f"than {100 * limit:g} %: {drops}."
             )
         return " ".join(filter(None, (*sentences, _short_words(summary, line))))
 
@@ -143,17 +145,18 @@ def pdr(summary: xr.Dataset, limit: float = PDR_LIMIT, capacities: Capacities = 
         summary,
         "figure-pdr",
         _load_panels(shown, {"": draw}),
-        "Packet drop rate (PDR) against offered load, by number of worker threads.",
-        "PDR is RcvbufErrors divided by the messages that reached the SPS. The dashed line is the limit of "
-        f"{100 * limit:g} %. A tick on the dashed line is a capacity, and the band around it is its interval. {HOW}. "
-        "A hollow point has a run that is too short. The scale is linear below "
-        f"{100 * limit / RATE_RANGE:g} % and logarithmic above. The figure begins at the last load before drops.",
+        "Packet drop rate (PDR) against offered load, for each number of worker threads.",
+        f"PDR is the kernel counter RcvbufErrors divided by the number of messages that reached the SPS. The dashed "
+        f"line is the limit of {100 * limit:g} %. A tick on the dashed line is a capacity, and the band around the "
+        f"tick is the capacity's interval. {HOW}. At a hollow point, at least one run is too short. The scale is "
+        f"linear below {100 * limit / RATE_RANGE:g} % and logarithmic above. The figure begins at the highest load "
+        f"without drops.",
         words,
     )
 
 
 def by_threads(summary: xr.Dataset) -> Several:
-    """Draw threads against load; return no figure if only one number of threads was measured."""
+    """Draw the heat maps of threads and load. Draw nothing if only one number of threads was measured."""
     return heat_maps(summary)
 
 
@@ -175,14 +178,14 @@ def receive_time(summary: xr.Dataset) -> Figure:
         "figure-k-rcv",
         _times_panels(summary, values, "K_rcv (µs)"),
         "K_rcv, the time from the driver to the proxy, against offered load.",
-        "The panels show the mean, the median and the 99th percentile of all received messages of a run. The time "
-        "axis is logarithmic.",
+        "The panels show the mean, the median and the 99th percentile over all messages that a run received. The "
+        "time axis is logarithmic.",
         words,
     )
 
 
 def service_time(summary: xr.Dataset) -> Figure:
-    """Draw T_sip, the service in the proxy, and the share of T_sip during which the worker is off its CPU."""
+    """Draw T_sip, the service time in the proxy, and the share of T_sip that the worker spends off CPU."""
     mean = summary["t_sip_mean"].sel(message_type=ALL)
     share = 100 * summary["t_sip_off_mean"].sel(message_type=ALL) / mean
 
@@ -204,14 +207,14 @@ def service_time(summary: xr.Dataset) -> Figure:
             },
         ),
         "T_sip, the service time in the proxy, against offered load.",
-        "The left panel is the mean over all messages that the proxy sent on. The right panel is the share of T_sip "
-        "during which the worker is off its CPU: the mean time off CPU divided by the mean of T_sip.",
+        "The left panel shows the mean T_sip over all messages that the proxy sent on. The right panel shows the "
+        "share of T_sip that the worker spends off CPU, which is the mean time off CPU divided by the mean T_sip.",
         words,
     )
 
 
 def receive_parts(summary: xr.Dataset) -> Figure:
-    """Draw K_rcv split into stack, queue and copy."""
+    """Draw the three parts of K_rcv: network stack, queue and copy."""
     means = {
         title: summary[f"{name}_mean"].sel(message_type=ALL)
         for title, name in (("K_stack", "k_stack"), ("K_sockq", "k_sockq"), ("K_copy", "k_copy"))
@@ -233,11 +236,12 @@ def receive_parts(summary: xr.Dataset) -> Figure:
         "figure-k-rcv-parts",
         _times_panels(summary, means, "mean (µs)"),
         "The three parts of mean K_rcv against offered load.",
-        "K_stack is the time from the driver to the socket's queue, K_sockq the time in the queue, and K_copy the "
-        "time from the queue until recv returns. The sum of the three is K_rcv. The time axis is logarithmic."
+        "K_stack is the time from the driver to the socket's queue. K_sockq is the time in the queue. K_copy is the "
+        "time from the queue until recv returns. K_rcv is the sum of these three times. The time axis is "
+        "logarithmic."
         + (
-            " The tracepoint probe has a lower bound of t_sockq: K_sockq is at least the drawn value and K_copy at "
-            "most the drawn value, about 1 µs apart."
+            " The tracepoint probe measures only a lower bound of t_sockq. The true K_sockq may be about 1 µs larger "
+            "than drawn, and the true K_copy correspondingly smaller."
             if tracepoints
             else ""
         ),
@@ -246,7 +250,7 @@ def receive_parts(summary: xr.Dataset) -> Figure:
 
 
 def load(summary: xr.Dataset) -> Figure:
-    """Draw the load that the generator achieved, and the datagrams that the full socket refused."""
+    """Draw the load that the generator achieved, and the datagrams that the proxy's full socket refused."""
     achieved = 100 * summary["achieved_cps"] / summary["offered_cps"]
     kernel, probe = summary["rcvbuf_errors"], summary["probe_drops"]
     valid = summary["status"] == MEASURED
@@ -278,8 +282,10 @@ def load(summary: xr.Dataset) -> Figure:
         summary,
         "figure-load",
         _load_panels(summary, {"achieved rate": draw_rate, "RcvbufErrors of the SPS": draw_drops}),
-        "The rate that the generator achieved, and the datagrams that the full socket refused, against offered load.",
-        "The achieved rate is a share of the offered rate. The dashed lines are ±1 %. Crosses are invalid runs.",
+        "The call rate that the generator achieved, and the datagrams that the proxy's full socket refused, against "
+        "offered load.",
+        "The achieved rate is shown in percent of the offered rate. The dashed lines mark deviations of ±1 %. "
+        "Crosses are invalid runs.",
         words,
     )
     both = np.isfinite(kernel.to_numpy()) & np.isfinite(probe.to_numpy())
@@ -289,7 +295,7 @@ def load(summary: xr.Dataset) -> Figure:
 
 
 def _lines(summary: xr.Dataset, facet: Facet | None = None) -> list[Line]:
-    """List the lines of the study, or of one configuration, that have a valid run."""
+    """List the lines (configuration and number of threads) of a study or of one configuration that have a valid run."""
     return [
         (where, threads)
         for where in facets(summary)
@@ -304,7 +310,7 @@ def _name(line: Line) -> str:
 
 
 def _of_line(values: xr.DataArray, line: Line) -> xr.DataArray:
-    """Select the runs of one line: dimensions (cps, rep)."""
+    """Select the values for one configuration and number of threads. Their dimensions are (cps, rep)."""
     (sut, mode, cores), threads = line
     return values.sel(sut=sut, mode=mode, cores=cores, threads=threads).transpose("cps", "rep")
 
@@ -316,7 +322,7 @@ def _curve(
     unit: str,
     estimate: Estimate = typical_intervals,
 ) -> Curve:
-    """Estimate one quantity of a line at each load."""
+    """Estimate one quantity at each load, for one configuration and number of threads."""
     runs = _of_line(values, line)
     loads = summary["cps"].to_numpy().astype(float)
     threads = summary["threads"].to_numpy().tolist()
@@ -334,7 +340,7 @@ def _curve(
 
 
 def _first_and_last(curve: Curve) -> list[int]:
-    """Find the first and the last load of a curve that have a run."""
+    """Return the indices of the first and the last load of a curve that have a run."""
     some = np.flatnonzero(curve.of.n > 0)
     return list(dict.fromkeys([int(i) for i in (*some[:1], *some[-1:])]))
 
@@ -357,7 +363,7 @@ def _capacity(
 
 
 def _rows(summary: xr.Dataset, line: Line) -> pd.DataFrame:
-    """Return the valid runs of a line, as rows of a campaign."""
+    """Return the valid runs of one configuration and number of threads, as rows of a campaign."""
     names = ("grade", "busy_periods_effective", "busy_longest_share", "pdr", "status")
     rows = pd.DataFrame(
         {name: _of_line(summary[name], line).to_numpy().ravel() for name in names}
@@ -367,7 +373,7 @@ def _rows(summary: xr.Dataset, line: Line) -> pd.DataFrame:
 
 
 def _too_short(summary: xr.Dataset, line: Line) -> dict[int, BusyPeriods]:
-    """Find the loads at which a run is too short for its busy periods."""
+    """List the loads at which a run is too short for its busy periods."""
     runs = counted(summary)
     at = dict(zip(("sut", "mode", "cores"), line[0], strict=True)) | {"threads": line[1]}
     by_load = {int(cps): busy_periods(runs, at | {"cps": cps}) for cps in runs["cps"].to_numpy()}
@@ -380,7 +386,7 @@ def _short_words(summary: xr.Dataset, line: Line) -> str:
         f"{number(busy.longest_s)} s, {number(100 * busy.longest_share)} % of the run"
         for cps, busy in _too_short(summary, line).items()
     ]
-    return f"Too short to hold many busy periods: {'; '.join(by_load)}." if by_load else ""
+    return f"Runs too short to contain many busy periods: {'; '.join(by_load)}." if by_load else ""
 
 
 def _draw_lines(
@@ -405,7 +411,7 @@ def _draw_invalid(axis: Axes, summary: xr.Dataset, facet: Facet, values: xr.Data
 def _from_zero(
     summary: xr.Dataset, values: xr.DataArray, unit: str, label: str
 ) -> Callable[[Axes, Facet], None]:
-    """Make the function that draws one quantity on a linear axis from zero."""
+    """Return a function that draws one quantity on a linear axis that starts at zero."""
 
     def draw(axis: Axes, facet: Facet) -> None:
         _draw_lines(axis, summary, facet, values, unit)
@@ -419,7 +425,7 @@ def _from_zero(
 def _times_panels(
     summary: xr.Dataset, values: Mapping[str, xr.DataArray], label: str
 ) -> Callable[[Layout], str]:
-    """Make the function that draws times in panels that share one logarithmic axis."""
+    """Return a function that draws times in panels that share one logarithmic axis."""
     means = np.concatenate(
         [
             typical_intervals(of.transpose(..., "rep").to_numpy()).estimate.ravel()
@@ -446,7 +452,7 @@ def _load_panels(
     columns: Mapping[str, Callable[[Axes, Facet], None]],
     shared_y: str = "column",
 ) -> Callable[[Layout], str]:
-    """Make the function that draws panels against the offered load: a row per configuration."""
+    """Return a function that draws panels against the offered load, with one row per configuration."""
     rows, draws = facets(summary), list(columns.values())
     loads = summary["cps"].to_numpy().astype(float)
     return panels(
@@ -467,24 +473,24 @@ def _figure(
     reading: str,
     words: Callable[[Line], str],
 ) -> Figure:
-    """Make a figure with the sentences of each line."""
+    """Make a figure, with sentences about each of its lines."""
     seen = [f"{_name(line)}: {text}" for line in _lines(summary) if (text := words(line))]
     if not seen and _lines(summary):
         seen = [
-            "The probe of these runs does not measure this; the missing columns are listed below."
+            "The probe of these runs does not measure this quantity. A table below lists the missing columns."
         ]
     return Figure(
         identity=identity,
         draw=draw,
         caption=f"{caption} {_replicates(summary)}",
-        reading=f"Small points are runs. The line joins the typical runs. {reading}",
-        seen=tuple(seen) or ("No valid run: nothing to see yet.",),
+        reading=f"Each small point is a run. The line joins the typical runs. {reading}",
+        seen=tuple(seen) or ("There is nothing to show yet, because no run is valid.",),
         provenance=provenance(summary),
     )
 
 
 def _replicates(summary: xr.Dataset) -> str:
-    """Describe the number of runs per point, and the error bars."""
+    """State the number of runs per point, and the meaning of the error bars."""
     counts = (summary["status"] == MEASURED).sum("rep").to_numpy().ravel()
     counts = counts[counts > 0]
     if not counts.size:
@@ -492,7 +498,7 @@ def _replicates(summary: xr.Dataset) -> str:
     low, high = int(counts.min()), int(counts.max())
     runs = f"n = {low}" if low == high else f"n = {low} to {high}"
     bars = (
-        f"bars are 95 % intervals, from {FEWEST} runs on"
+        f"error bars are 95 % intervals, drawn for {FEWEST} or more runs"
         if high >= FEWEST
         else "too few runs for an interval"
     )

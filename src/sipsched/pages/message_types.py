@@ -1,4 +1,4 @@
-"""The figure that compares types of messages, on the page of a load sweep."""
+"""The figure on a load sweep's page that compares types of messages."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -24,10 +24,10 @@ TIMES = {"k_rcv": "K_rcv", "t_sip": "T_sip"}
 PERCENTILES = {"p50": "median", "p95": "95th percentile", "p99": "99th percentile"}
 KINDS = {kind: code for kind, code in MESSAGE_TYPES.items() if 1 <= code <= 6}
 GRID_US = np.geomspace(0.1, 1e7, 641)
-"""Times at which distributions are computed."""
+"""Times in µs at which distributions are computed."""
 
 Shares = Mapping[str, Mapping[str, Values]]
-"""The share of messages at or below each time of `GRID_US`, shape (run, time), by type and quantity."""
+"""Per type and quantity, the share of messages at or below each time of `GRID_US`, shape (run, time)."""
 LoadPoint = tuple[int, int]
 """A load in cps and a number of threads."""
 
@@ -38,16 +38,17 @@ def distributions(
     cps: int | None = None,
     threads: int | None = None,
 ) -> Figure:
-    """Draw the distributions of K_rcv and T_sip by message type at one point of each configuration.
+    """Draw the distributions of K_rcv and T_sip for each message type, at one load of each configuration.
 
-    Without single messages the figure has three percentiles of each type.
+    If the runs have no records of single messages, the figure shows three percentiles of each type instead.
 
     Parameters
     ----------
     messages_root
         Directory of the runs' `messages.nc`.
     cps, threads
-        The point; by default the median of the measured loads, and the largest number of threads there.
+        The drawn load and number of threads. By default, the median of the measured loads, and the largest number of
+        threads at this load.
     """
     points = {
         facet: point
@@ -59,14 +60,16 @@ def distributions(
     }
     if any(len(by_name["k_rcv"]) for kinds in shares.values() for by_name in kinds.values()):
         draw, medians = _curves(shares)
-        caption = "Share of messages at or below a time, by message type."
-        reading = f"Thin: one run. Thick: the mean of the runs, {MAX_RUNS_READ} at most."
+        caption = "Share of messages whose time is at most the value on the x axis, for each message type."
+        reading = (
+            f"A thin line is one run. A thick line is the mean of at most {MAX_RUNS_READ} runs."
+        )
     else:
         draw, medians = _percentiles(summary, points)
-        caption = "Median, 95th and 99th percentile of K_rcv and T_sip, by message type."
+        caption = "Median, 95th and 99th percentile of K_rcv and T_sip, for each message type."
         reading = (
-            "Each percentile is that of the typical run. "
-            "The records of these runs keep no single messages. The time axis is logarithmic."
+            "Each point is the percentile of the typical run. The full distribution is unknown, because these runs "
+            "did not record single messages. The time axis is logarithmic."
         )
     rows = facets(summary)
     names = [
@@ -95,17 +98,17 @@ Medians = Callable[[Facet, str], dict[str, Interval]]
 
 
 def _seen(facets_by_name: Mapping[str, Facet], medians: Medians) -> tuple[str, ...]:
-    """Write the medians of each facet."""
+    """Write the medians of each configuration."""
     words = {
         name: _words({time: medians(facet, time) for time in TIMES})
         for name, facet in facets_by_name.items()
     }
     seen = tuple(f"{name}: {text}" for name, text in words.items() if text)
-    return seen or ("No valid run: nothing to see yet.",)
+    return seen or ("There is nothing to show yet, because no run is valid.",)
 
 
 def _curves(shares: Mapping[Facet, Shares]) -> tuple[Draw, Medians]:
-    """Make the functions that draw distributions and take their medians."""
+    """Return two functions: one draws distributions, and one computes their medians."""
 
     def draw(axis: Axes, facet: Facet, name: str) -> None:
         axis.set_xscale("log")
@@ -139,7 +142,7 @@ def _curves(shares: Mapping[Facet, Shares]) -> tuple[Draw, Medians]:
 
 
 def _percentiles(summary: xr.Dataset, points: Mapping[Facet, LoadPoint]) -> tuple[Draw, Medians]:
-    """Make the functions that draw percentiles of typical runs and take the medians."""
+    """Return two functions: one draws percentiles of typical runs, and one computes their medians."""
 
     def typical(facet: Facet, name: str) -> dict[str, Interval]:
         sut, mode, cores = facet
@@ -180,7 +183,7 @@ def _percentiles(summary: xr.Dataset, points: Mapping[Facet, LoadPoint]) -> tupl
 
 
 def _words(medians: Mapping[str, Mapping[str, Interval]]) -> str:
-    """For each measured time, name the message types with the shortest and the longest median."""
+    """For K_rcv and T_sip, name the message types with the shortest and the longest median."""
     parts = []
     for name, by_kind in medians.items():
         ordered = sorted(by_kind, key=lambda kind: by_kind[kind].estimate)
@@ -194,14 +197,17 @@ def _words(medians: Mapping[str, Mapping[str, Interval]]) -> str:
 
 
 def _time_at(shares: Values, share: float) -> float:
-    """Return the time in µs at which a growing curve reaches a share; the last time if no time does."""
+    """Return the time in µs at which a distribution reaches a share.
+
+    If no time reaches the share, return the last time.
+    """
     return float(GRID_US[min(int(np.searchsorted(shares, share)), len(shares) - 1)])
 
 
 def _choose_point(
     summary: xr.Dataset, facet: Facet, cps: int | None, threads: int | None
 ) -> LoadPoint | None:
-    """Choose the point whose messages are drawn; None if it was not measured."""
+    """Choose the load and the number of threads to draw. None if they were not measured."""
     sut, mode, cores = facet
     measured = (summary["status"].sel(sut=sut, mode=mode, cores=cores) == MEASURED).any("rep")
     loads = measured["cps"].to_numpy()[measured.any("threads").to_numpy()].tolist()
@@ -216,7 +222,7 @@ def _choose_point(
 
 
 def _shares(summary: xr.Dataset, root: Path, facet: Facet, point: LoadPoint) -> Shares:
-    """Compute the share of messages at or below each time, for each type and run that keeps its messages."""
+    """Compute the share of messages at or below each time, per message type and per run with single messages."""
     sut, mode, cores = facet
     cps, threads = point
     status = summary["status"].sel(sut=sut, mode=mode, cores=cores, cps=cps, threads=threads)

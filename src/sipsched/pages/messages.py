@@ -1,4 +1,4 @@
-"""The page of single messages: their times near 80 % of capacity, and the reasons why some are slow."""
+"""The page about single messages: their times near 80 % of capacity, and why some messages are slow."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,12 +25,15 @@ from sipsched.records.system_capacity import SystemCapacity
 from sipsched.words import grouped, listed, number, plural
 
 SHOWN_SHARE = 0.8
-"""The share of capacity at which the page looks for a load."""
+"""The page shows the load that is nearest to this share of the capacity."""
 NEAR = 0.1
-"""The largest distance from `SHOWN_SHARE` that the page passes over without a remark."""
+"""If the shown load is farther than this from `SHOWN_SHARE`, the page says so."""
 MOST_REPETITIONS = 3
-NOTHING = "There is no answer: no run of the default mode has its single messages recorded."
-NO_STAGES = "Not seen: too few messages, or a probe without BPF, which does not see the stages of a message."
+NOTHING = "There is no answer, because no run of the default mode recorded single messages."
+NO_STAGES = (
+    "This figure is missing, because too few messages were recorded, or because a probe without BPF cannot measure "
+    "the stages of a message."
+)
 PERCENTILES = (50.0, 99.0, 99.9)
 PARTS = {
     "workers": "the workers",
@@ -43,12 +46,12 @@ PARTS = {
     "stolen": "the hypervisor",
     "idle": "idle",
 }
-"""The users of CPU time, in the categories of a run's account."""
+"""Names of the categories of a run's CPU account, for sentences."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """The runs of the page.
+    """The runs that the page shows.
 
     Attributes
     ----------
@@ -56,9 +59,9 @@ class Found:
         The runs at the lowest load, the shown load and the highest load, ascending. All have equal settings except load
         and repetition, and at least one message with K_rcv and T_sip.
     shown_cps
-        The load nearest to `SHOWN_SHARE` of the capacity; without a capacity, the load in the middle.
+        The load nearest to `SHOWN_SHARE` of the capacity. If the capacity is unknown, the load in the middle.
     account
-        The account of the CPU time of the first shown run; None if its record has none.
+        The CPU account of the first shown run. None if its record has no account.
     """
 
     by_load: Mapping[int, Sequence[Messages]]
@@ -74,7 +77,7 @@ class Found:
 
     @property
     def shown(self) -> Sequence[Messages]:
-        """The runs at the shown load; empty without such runs."""
+        """The runs at the shown load. Empty if no such runs exist."""
         return self.by_load.get(self.shown_cps, ())
 
 
@@ -83,12 +86,13 @@ def read(
     folders: Iterable[Path],
     capacities: Sequence[SystemCapacity] = (),
 ) -> Found:
-    """Read the messages of runs in the default mode.
+    """Read the single messages of runs in the default mode.
 
     Parameters
     ----------
     folders
-        Folders of records. The page uses the folder with runs at most loads, and its setting with the most runs.
+        Folders of records. The page uses the folder whose runs cover the most loads. Of this folder, it uses the
+        setting with the most runs.
     """
     catalogues = [_with_messages(find_runs(folder, testbed)) for folder in folders]
     chosen = max(catalogues, key=lambda each: len(each.values("cps")), default=None)
@@ -116,7 +120,10 @@ def read(
 
 
 def _with_messages(runs: Catalogue) -> Catalogue:
-    """Select the runs in the default mode with messages, of the setting with the most such runs."""
+    """Select the runs in the default mode that recorded messages.
+
+    If several settings have such runs, use the setting with the most.
+    """
     groups: dict[tuple[object, ...], list[Run]] = {}
     for run in runs.runs:
         if run.mode == DEFAULT and runs.has_messages(run):
@@ -126,7 +133,7 @@ def _with_messages(runs: Catalogue) -> Catalogue:
 
 
 def _capacity(run: Run, capacities: Sequence[SystemCapacity]) -> SystemCapacity | None:
-    """Return the capacity of the system of a run at the lowest limit; None if it was not estimated."""
+    """Return the capacity of a run's system at the smallest drop limit. None if this capacity was not estimated."""
     system = (run.testbed, run.sut, run.mode, run.cores, run.threads)
     known = [
         each
@@ -137,7 +144,10 @@ def _capacity(run: Run, capacities: Sequence[SystemCapacity]) -> SystemCapacity 
 
 
 def _shown_load(loads: Sequence[int], capacity: SystemCapacity | None) -> int:
-    """Choose the load nearest to the share of the capacity; without a capacity, the load in the middle."""
+    """Choose the load nearest to the share of the capacity.
+
+    If the capacity is unknown, choose the load in the middle.
+    """
     if capacity is None or capacity.estimate_cps is None:
         return loads[(len(loads) - 1) // 2]
     wanted = SHOWN_SHARE * capacity.estimate_cps
@@ -145,7 +155,7 @@ def _shown_load(loads: Sequence[int], capacity: SystemCapacity | None) -> int:
 
 
 def answer(found: Found) -> Answer:
-    """Name the shown runs, the time of a slow message, and the stage that takes most of it."""
+    """Name the shown runs, the time of a slow message, and the stage that takes most of this time."""
     runs = found.shown
     if not runs:
         return Answer(NOTHING)
@@ -154,8 +164,8 @@ def answer(found: Found) -> Answer:
     sentences = [
         f"{plural(len(runs), 'run')} of {' to '.join(dict.fromkeys(lengths))} s at "
         f"{grouped(found.shown_cps)} calls per second{_share_words(found)}: one message in a hundred takes longer "
-        f"than {in_us(slow)} from its arrival until the proxy sends it on, which is {number(slow / usual)} times "
-        "the median."
+        f"than {in_us(slow)} from its arrival until the proxy sends it on. This is {number(slow / usual)} times the "
+        f"median."
     ]
     way = slow_way(runs)
     if way is not None:
@@ -168,7 +178,10 @@ def answer(found: Found) -> Answer:
 
 
 def _share_words(found: Found) -> str:
-    """Describe the shown load as a share of the capacity, and its distance from `SHOWN_SHARE` if it is large."""
+    """Describe the shown load as a share of the capacity.
+
+    If the share is far from `SHOWN_SHARE`, state the distance.
+    """
     capacity = found.capacity
     if capacity is None or capacity.estimate_cps is None:
         return " (the capacity is not known)"
@@ -178,11 +191,11 @@ def _share_words(found: Found) -> str:
         return f" ({text})"
     side = "below" if share < SHOWN_SHARE else "above"
     points = f"{100 * abs(share - SHOWN_SHARE):.0f} points {side} {100 * SHOWN_SHARE:.0f} %"
-    return f" ({text}; {points}, and no recorded load is nearer)"
+    return f" ({text}; this is {points}, but no recorded load is nearer)"
 
 
 def distributions(found: Found) -> Figure | Words:
-    """Draw the share of messages that take longer than a time, by load."""
+    """Draw the share of messages that take longer than a given time, for each load."""
     return _of_page(ccdf(found.all), found) if found.by_load else Words((NOTHING,))
 
 
@@ -216,20 +229,20 @@ def by_load(found: Found) -> Table:
         groups=(("", 4), ("K_rcv + T_sip", 3), ("of a slow message's time", 3)),
         rows=tuple(rows),
         none=NOTHING,
-        caption="Times of the messages of all runs at a load.",
-        reading="A slow message is one whose time is next to the 99th percentile. The last columns are the parts "
-        "of its time.",
+        caption="Times of messages at each load, over all runs at the load.",
+        reading="A slow message is a message whose time is near the 99th percentile. The last columns are the parts "
+        "of a slow message's time.",
         provenance=_provenance(found),
     )
 
 
 def ways(found: Found) -> Several:
-    """Draw the parts of a message's time by type, at the shown load."""
+    """Draw the parts of a message's time for each message type, at the shown load."""
     return _several(waterfall(found.shown) if found.shown else None, found, NO_STAGES)
 
 
 def around(found: Found) -> Several:
-    """Draw the recorded work on the CPUs while a slow message waited, and list who ran while the slowest waited."""
+    """Draw the recorded work on the CPUs while a slow message waited, and list the programs that ran meanwhile."""
     drawn = _several(lanes(found.shown[0]) if found.shown else None, found, NOTHING)
     if not found.shown:
         return drawn
@@ -238,19 +251,22 @@ def around(found: Found) -> Several:
 
 
 def account_words(account: Account | None) -> str:
-    """Describe who used the CPUs of the SPS during a run, by the kernel's context switches."""
+    """State which programs used the CPUs of the SPS during a run, according to the kernel's context switches."""
     if account is None:
-        return "Who used the CPUs during the whole run is not recorded: the record has no account of CPU time."
+        return (
+            "It is unknown which programs used the CPUs during the whole run, because the record has no account of "
+            "CPU time."
+        )
     parts = account.parts
     times = {name: getattr(parts, name, 0) for name in PARTS}
     times["competitors"] = parts.realtime + parts.fair + parts.idle_class
     used = sorted((name for name in times if times[name]), key=lambda name: -times[name])
     shares = [f"{PARTS[name]} {100 * times[name] / parts.total:.2g} %" for name in used]
-    text = f"The CPU time of the whole run, from the kernel's context switches: {listed(shares)}."
+    text = f"The CPU time of the whole run, according to the kernel's context switches: {listed(shares)}."
     if account.competitors:
-        text += f" Of the other programs, {account.competitors[0]}."
+        text += f" The other program with the most CPU time: {account.competitors[0]}."
     if account.planned:
-        text += f" Programs that the testbed declares: {listed([*map(str, account.planned)])}."
+        text += f" Programs that the testbed's file declares as competitors: {listed([*map(str, account.planned)])}."
     return text
 
 
@@ -260,12 +276,12 @@ def over_time(found: Found) -> Several:
 
 
 def versions(found: Found) -> Several:
-    """Name the versions that made this page, and the hashes of its data."""
+    """List the versions of the programs that made this page, and the hashes of its data."""
     return tables.versions(*found.files)
 
 
 def conditions(found: Found) -> Words:
-    """Name the runs of the page and their testbed."""
+    """Describe the runs of the page and their testbed."""
     runs = found.all
     if not runs:
         return Words((NOTHING,))
@@ -277,7 +293,10 @@ def conditions(found: Found) -> Words:
 
 
 def _provenance(found: Found) -> str:
-    """Describe the origin of simulated numbers. The end of the page describes the origin of measured numbers."""
+    """Return the label of simulated numbers.
+
+    Measured numbers have no label, because the end of the page states their origin.
+    """
     return provenance(found.all) if any(r.testbed_kind == "simulated" for r in found.all) else ""
 
 

@@ -1,4 +1,4 @@
-"""The effect of the cost of migration: figure 2 of the multi-core paper, on this testbed.
+"""The effect of the scheduler's migration cost: figure 2 of the multi-core paper, repeated on this testbed.
 
 SEE Krishnamurthy and Rouskas, Performance Evaluation of Multi-Core, Multi-Threaded SIP Proxy Servers,
 IEEE ICC 2016, section IV-A.
@@ -40,32 +40,33 @@ from sipsched.records.study_summary import NOT_PLANNED
 from sipsched.words import listed, plural
 
 DEFAULT_COST_NS = 500_000
-"""The default cost of the kernel."""
+"""The kernel's default of sched_migration_cost_ns."""
 PUBLISHED_BEST = {2: 0, 4: 0, 6: 500_000}
-"""The best cost by cores in ns, from the paper's sections III-A and IV-A."""
+"""The best migration cost in ns per number of cores, from sections III-A and IV-A of the paper."""
 TITLES = {"pdr": "PDR (%)", "k_rcv": "K_rcv (µs)"}
 SCALES = {"pdr": 100.0, "k_rcv": 1.0}
 
 
 class Spot(NamedTuple):
-    """A system and a load: one line of the figure."""
+    """A system and a load, which have one line in the figure."""
 
     place: Place
     cps: int
 
     def __str__(self) -> str:
-        """Name the setting and the load for a page."""
+        """Return the name of the system and the load for a page."""
         return f"{self.place}, {self.cps} cps"
 
 
 @dataclass(frozen=True)
 class CostPoint:
-    """One cost of migration at one system and load.
+    """The results with one migration cost, for one system and load.
 
     Attributes
     ----------
     why
-        The reason why nothing is drawn, for example a cost that was not in force; empty if the point is drawn.
+        The reason why the figure excludes this cost, for example because the cost was not in force. Empty if the point
+        is drawn.
     values
         PDR (%) and K_rcv (µs) by run, shape (rep,).
     """
@@ -78,7 +79,7 @@ class CostPoint:
 
 
 class Asked(NamedTuple):
-    """A quantity of a mode at one system and load, to be compared with the default."""
+    """A comparison with the default cost: a mode, a quantity, a system and a load."""
 
     spot: Spot
     mode: str
@@ -92,7 +93,7 @@ class CostStudy:
     Attributes
     ----------
     against
-        Each cost compared with the default, over runs with the same arrivals.
+        The comparisons of each cost with the default, over pairs of runs with the same arrivals.
     default_ns
         The reference cost of all comparisons.
     """
@@ -105,20 +106,20 @@ class CostStudy:
 
     @property
     def spots(self) -> list[Spot]:
-        """The systems and loads, one per line of the figure."""
+        """The systems and loads. Each has one line in the figure."""
         return list(dict.fromkeys(point.spot for point in self.points))
 
     def at(self, spot: Spot) -> list[CostPoint]:
-        """List the points of one system and load by rising cost."""
+        """List the results of one system and load, in ascending order of the migration cost."""
         return sorted((p for p in self.points if p.spot == spot), key=lambda p: p.cost_ns)
 
     def name(self, spot: Spot) -> str:
-        """Name a system and load, with the SUT if several SUTs exist."""
+        """Return the name of a system and load. If several SUTs were measured, the name includes the SUT."""
         return str(spot) if self.summary.sizes["sut"] == 1 else f"{spot.place.sut}, {spot}"
 
 
 def cost_of(mode: str) -> int | None:
-    """Return the cost of migration of a mode in ns; None if the mode does not override the cost.
+    """Return the migration cost of a mode in ns. None if the mode does not override the cost.
 
     Raises
     ------
@@ -131,7 +132,7 @@ def cost_of(mode: str) -> int | None:
 def study(
     summary: xr.Dataset, default_ns: int = DEFAULT_COST_NS, limit: float = PDR_LIMIT
 ) -> CostStudy:
-    """Gather the points of a study whose modes override the cost of migration.
+    """Collect the results of a study whose modes override the migration cost.
 
     Parameters
     ----------
@@ -183,7 +184,7 @@ def _planned(summary: xr.Dataset) -> Iterator[tuple[Spot, str]]:
 
 
 def _why_not_in_force(summary: xr.Dataset, place: Place, mode: str, cost: int) -> str:
-    """Explain why runs of a mode did not have the mode's cost; return an empty text if the cost was in force."""
+    """Explain why the migration cost of a mode was not in force during its runs. Return an empty text if it was."""
     found = settings_of(summary, place, mode)
     if not found:
         return "the record does not say whether the cost was in force"
@@ -191,16 +192,16 @@ def _why_not_in_force(summary: xr.Dataset, place: Place, mode: str, cost: int) -
         steps = {step["setting"]: step for step in settings["steps"]}
         step = steps.get(str(Setting.MIGRATION_COST))
         if step is None:
-            return "the cost was not asked for"
+            return "the cost was not requested"
         if step["unavailable"]:
-            return f"this kernel does not let the cost be set: {step['unavailable']}"
+            return f"this kernel does not allow setting the cost: {step['unavailable']}"
         if step["applied"] != cost:
             return f"the cost in force was {_cost(int(step['applied']))}"
     return ""
 
 
 def _pairs(points: Sequence[CostPoint], default_ns: int) -> dict[Asked, Pair]:
-    """Pair the runs of each cost with the runs of the default."""
+    """Pair the runs with each cost with the runs with the default cost."""
     pairs: dict[Asked, Pair] = {}
     for point in points:
         reference = next(
@@ -216,7 +217,7 @@ def _pairs(points: Sequence[CostPoint], default_ns: int) -> dict[Asked, Pair]:
 
 
 def answer(found: CostStudy) -> Answer:
-    """Answer whether a cost drops significantly fewer messages than the default."""
+    """Answer whether any migration cost drops significantly fewer messages than the default."""
     drawn = [point for point in found.points if not point.why]
     if not drawn:
         why = listed(list(dict.fromkeys(point.why for point in found.points)))
@@ -229,7 +230,7 @@ def answer(found: CostStudy) -> Answer:
     default = f"the default, {_cost(found.default_ns)}"
     if not judged:
         return Answer(
-            f"There is no answer yet: too few runs at {default}, and at other costs with the same arrivals."
+            f"There is no answer yet, because too few runs with {default} and with other costs have the same arrivals."
         )
     told = [
         f"{_cost(_cost_at(found, asked))} drops {'fewer' if better else 'more'} messages at "
@@ -240,8 +241,8 @@ def answer(found: CostStudy) -> Answer:
     ]
     if not told:
         return Answer(
-            f"No cost of migration makes the proxy drop fewer or more messages than {default}, by more than "
-            f"chance: {plural(len(judged), 'comparison')}."
+            f"With no migration cost does the proxy drop significantly fewer or more messages than with {default} "
+            f"({plural(len(judged), 'comparison')})."
         )
     return Answer(f"Compared with {default}, {listed(told)}.")
 
@@ -255,7 +256,7 @@ def _cost_at(found: CostStudy, asked: Asked) -> int:
 
 
 def curves(found: CostStudy) -> Figure:
-    """Draw K_rcv and PDR against the cost of migration, a line for each number of cores."""
+    """Draw K_rcv and PDR against the migration cost, with one line per number of cores."""
     costs = sorted({point.cost_ns for point in found.points})
 
     names = ["k_rcv", "pdr"]
@@ -285,17 +286,17 @@ def curves(found: CostStudy) -> Figure:
             height_in=3.0,
             beside=False,
         ),
-        caption=f"Mean K_rcv and PDR against sched_migration_cost, {_others(found)}, by cores.",
+        caption=f"Mean K_rcv and PDR against sched_migration_cost, {_others(found)}, for each number of cores.",
         seen=best(found).lines,
-        reading="Small points are runs. The line is the typical run, with its 95 % interval. The costs are spaced "
-        f"evenly, not to scale. The dashed line is {100 * found.limit:g} %. Runs in which the cost was "
-        "not in force are excluded.",
+        reading=f"Each small point is a run. The line shows the typical run with its 95 % interval. The costs on the x "
+        f"axis are evenly spaced, not to scale. The dashed line is {100 * found.limit:g} %. Runs in which the "
+        f"cost was not in force are excluded.",
         provenance=provenance(found.summary),
     )
 
 
 def _curve(found: CostStudy, spot: Spot, name: str, i: int, costs: list[int]) -> Curve | None:
-    """Estimate a quantity of the i-th line at each cost; None if no cost was in force."""
+    """Estimate a quantity of the i-th line at each migration cost. None if no cost was in force."""
     points = [point for point in found.at(spot) if not point.why]
     if not points:
         return None
@@ -313,7 +314,7 @@ def _curve(found: CostStudy, spot: Spot, name: str, i: int, costs: list[int]) ->
 
 
 def best(found: CostStudy) -> Words:
-    """Compare the best cost at each system and load with the default and with the paper."""
+    """Compare the best migration cost of each system and load with the default and with the paper's result."""
     lines = list(_obstacles(found))
     for spot in found.spots:
         points = [point for point in found.at(spot) if not point.why]
@@ -330,7 +331,7 @@ def best(found: CostStudy) -> Words:
                 f"The multi-core paper found {_cost(told_by_paper)} best on "
                 f"{plural(spot.place.cores, 'core')}."
             )
-    return Words(tuple(lines or ["No run counts: nothing to see yet."]))
+    return Words(tuple(lines or ["There is nothing to show yet, because no run is valid."]))
 
 
 def _best(
@@ -345,23 +346,23 @@ def _best(
         return f"{title} is the same, {_unit(mean, name)}, at {which}."
     text = f"{title} is lowest at {_cost(cost)}, {_unit(mean, name)}"
     if len(means) == 1:
-        return f"{text}; no other cost was measured."
+        return f"{text}. No other cost was measured."
     if cost == found.default_ns:
         return f"{text}: at the default."
     against = found.against.cells.get(Asked(point.spot, point.mode, name))
     if against is None:
-        return f"{text}; the default, {_cost(found.default_ns)}, was not measured."
+        return f"{text}. The default, {_cost(found.default_ns)}, was not measured."
     lower = against.comparison.percent_lower
     text += f"; lower than at {_cost(found.default_ns)} by {with_unit(lower, '%')}"
     if np.isnan(against.p_value):
         return f"{text}."
     return f"{text}; {p_text(against.p_value)}: " + (
-        "more than chance." if against.stands_out else "not to be told from the default."
+        "more than chance." if against.stands_out else "indistinguishable from the default."
     )
 
 
 def _obstacles(found: CostStudy) -> Iterator[str]:
-    """List the costs that are not drawn, with reasons."""
+    """List the migration costs that the figure excludes, with the reasons."""
     reasons: dict[str, list[str]] = {}
     for point in found.points:
         if point.why:
@@ -373,11 +374,11 @@ def _obstacles(found: CostStudy) -> Iterator[str]:
         else:
             yield f"Not drawn, {why}: {'; '.join(places)}."
     if any(spot.place.cores == 1 for spot in found.spots):
-        yield "With one core no worker can migrate: the cost can change nothing there."
+        yield "With one core, workers cannot migrate, so the migration cost has no effect."
 
 
 def costs(found: CostStudy) -> Table:
-    """List every cost with its PDR and K_rcv, and compare both with the default."""
+    """List PDR and K_rcv at every migration cost, compared with their values at the default cost."""
     rows: list[tuple[Cell, ...]] = []
     for spot in found.spots:
         for point in found.at(spot):
@@ -401,21 +402,21 @@ def costs(found: CostStudy) -> Table:
         places=1,
         rows=tuple(rows),
         none="no run is planned",
-        caption=f"PDR and mean K_rcv by sched_migration_cost, {_others(found)}.",
-        reading=f"Numbers are of typical runs with their 95 % intervals. {_family(found)}",
+        caption=f"PDR and mean K_rcv at each sched_migration_cost, {_others(found)}.",
+        reading=f"Each number describes the typical run, with its 95 % interval. {_family(found)}",
         provenance=provenance(found.summary),
     )
 
 
 def _family(found: CostStudy) -> str:
-    """Describe the correction for the number of comparisons."""
+    """Describe how the intervals are corrected for the number of comparisons."""
     tests = found.against.tests
     if not tests:
         return f"No run has the same arrivals as a run at {_cost(found.default_ns)}, so no costs are compared."
     return (
         f"Costs are compared with {_cost(found.default_ns)} over pairs of runs with the same arrivals. Each interval "
-        f"is at {100 * found.against.level:.3g} %, so that {plural(tests, 'comparison')} together hold at 95 % "
-        "(Bonferroni). The p-value is from a paired t test, after Holm."
+        f"has a level of {100 * found.against.level:.3g} %, so that {plural(tests, 'comparison')} hold simultaneously "
+        f"at 95 % (Bonferroni). The p-values are from paired t tests with Holm's correction."
     )
 
 
@@ -429,7 +430,7 @@ def _against(found: CostStudy, point: CostPoint, name: str, n: int) -> Cell:
 
 
 def _others(found: CostStudy) -> str:
-    """Name the mode of all other settings, as this kernel applies it."""
+    """Name the mode that sets all other settings, as this kernel applies the mode."""
     bases = set()
     for point in found.points:
         name = point.mode.replace(f"+{Setting.MIGRATION_COST}={point.cost_ns}", "")
@@ -439,7 +440,7 @@ def _others(found: CostStudy) -> str:
 
 
 def _missing(settings: Mapping[str, Any]) -> list[str]:
-    """List the requested settings, except the cost, that the kernel does not have."""
+    """List the requested settings that the kernel lacks, except the migration cost."""
     return [
         step["setting"]
         for step in settings["steps"]
@@ -452,7 +453,7 @@ def _unit(mean: Interval, name: str) -> str:
 
 
 def _cost(cost_ns: int) -> str:
-    """Write a cost with a suitable unit."""
+    """Write a migration cost with a suitable unit."""
     if cost_ns == 0:
         return "0"
     if cost_ns >= 1_000_000:

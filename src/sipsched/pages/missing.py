@@ -1,4 +1,4 @@
-"""Lines for the terminal about the missing measurements of a campaign."""
+"""Terminal messages about the missing measurements of a campaign."""
 
 from sipsched.plan.run import Point
 from sipsched.records.missing import Missing, Unanswered
@@ -6,7 +6,7 @@ from sipsched.words import plural
 
 
 def no_answer(unanswered: Unanswered) -> str:
-    """Describe a study without an answer and its first missing measurement, of which any repetition suffices."""
+    """Describe a study without an answer, and its first missing measurement. Any repetition of it would suffice."""
     lacks = unanswered.lacks
     if isinstance(lacks, Point):
         named = f"the crossing of {lacks}"
@@ -14,18 +14,16 @@ def no_answer(unanswered: Unanswered) -> str:
         named = (
             f"{lacks.sut} {lacks.mode} cores={lacks.cores} threads={lacks.threads} cps={lacks.cps}"
         )
-    return (
-        f"{unanswered.study} on {unanswered.testbed} has no answer: nothing is recorded of {named}"
-    )
+    return f"{unanswered.study} on {unanswered.testbed} has no answer, because nothing is recorded for {named}"
 
 
 def line(missing: Missing, broken: int) -> str:
-    """Return one line that lists the missing measurements and the command for them; empty if none is missing.
+    """Return a line that lists the missing measurements and the command that makes them. Empty if none is missing.
 
     Parameters
     ----------
     broken
-        Number of measurements that failed for a permanent reason. Repeating them is useless.
+        Number of measurements that failed for a permanent reason. A repetition would fail again.
     """
     parts = []
     if missing.runs:
@@ -34,9 +32,9 @@ def line(missing: Missing, broken: int) -> str:
     if missing.searches:
         verb = "was" if len(missing.searches) == 1 else "were"
         crossings = plural(len(missing.searches), "crossing")
-        parts.append(f"{crossings} {verb} not found, and the loads around it not measured")
+        parts.append(f"{crossings} {verb} not found, so the loads around it are not measured")
     if not parts:
         return ""
     them = "it" if len(missing.runs) + len(missing.searches) == 1 else "them"
-    later = " once the errors above are put right" if broken else ""
+    later = " after the errors above are fixed" if broken else ""
     return f"{' and '.join(parts)}: snakemake measures {them}{later}"

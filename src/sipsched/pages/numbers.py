@@ -1,4 +1,4 @@
-"""Numbers with their intervals and p-values, as text for cells and sentences."""
+"""Functions that write numbers with their intervals and p-values, for table cells and sentences."""
 
 import math
 from dataclasses import dataclass
@@ -7,31 +7,32 @@ from sipsched.analysis.intervals import FEWEST, Interval
 from sipsched.words import number
 
 LARGEST_TOLD = 9999
-"""Largest percentage that a page prints. The interval of a ratio of two pairs may reach 1e30."""
+"""Largest percentage that a page prints. The interval of a ratio that rests on two pairs may reach 1e30."""
 MILLI_FROM = 1000
-"""Smallest time in microseconds that a page writes in milliseconds."""
+"""A page writes a time in milliseconds if the time has at least this many microseconds."""
 NO_ENTRY = "–"
 
 
 def trusted(interval: Interval) -> bool:
-    """Report whether a page prints and draws an interval: the interval exists and has enough runs."""
+    """Return whether a page shows an interval. An interval is shown if it exists and has enough runs."""
     return interval.known and (not interval.n or interval.n >= FEWEST)
 
 
 @dataclass(frozen=True)
 class Number:
-    """A number as a cell of a table: one text on the page, several columns in the CSV.
+    """A number in a table. It has one cell on the page and several columns in the CSV.
 
     Attributes
     ----------
     interval
         The number, in `unit`.
     unit
-        Unit of the interval. The page writes a time in µs or ms, whichever suits its size.
+        Unit of the interval. The page writes a time in µs or ms, depending on its size.
     plus
-        Sign of a positive number: "+" for a difference, else empty.
+        Sign of a positive number: "+" for a difference, otherwise empty.
     n
-        Number of runs or pairs in the row. If the interval has a different number, the cell names that number.
+        Number of runs or pairs in the row. If the interval comes from a different number, the cell names the number of
+        the interval.
     p_value
         P-value of the test of no difference; NaN without a test.
     """
@@ -54,18 +55,18 @@ class Number:
 
 
 def told(interval: Interval, unit: str = "", n: int | None = None, plus: str = "") -> Number:
-    """Make a number for a cell; the parameters are the attributes of `Number`."""
+    """Make a number for a table cell. The parameters are the attributes of `Number`."""
     return Number(interval, unit, plus, n)
 
 
 def in_words(interval: Interval, unit: str = "", plus: str = "") -> str:
-    """Write a number for a sentence: "131 µs (108 to 157), n = 5"."""
+    """Write a number for a sentence, such as "131 µs (108 to 157), n = 5"."""
     count = f", n = {interval.n}" if interval.n > 1 and not math.isnan(interval.estimate) else ""
     return with_unit(interval, unit, plus) + count
 
 
 def with_unit(interval: Interval, unit: str = "", plus: str = "") -> str:
-    """Write a number with its unit and its finite ends."""
+    """Write a number with its unit and the finite ends of its interval."""
     if math.isnan(interval.estimate):
         return interval.why or "not measured"
     if unit == "µs" and _largest(interval) >= MILLI_FROM:
@@ -88,7 +89,7 @@ def with_unit(interval: Interval, unit: str = "", plus: str = "") -> str:
 
 
 def _largest(interval: Interval) -> float:
-    """Return the size that decides the unit of a time: the number, or its largest end if unresolved."""
+    """Return the value that decides between µs and ms: the number, or the larger end of an unresolved interval."""
     if interval.resolved:
         return abs(interval.estimate)
     return max((abs(end) for end in (interval.low, interval.high) if math.isfinite(end)), default=0)
@@ -101,16 +102,16 @@ def _bounds(low: str, high: str, both: str) -> str:
 
 
 def _seen(interval: Interval, unit: str, plus: str) -> str:
-    """Write the range of a few runs without an interval."""
+    """Write the range of the runs, if they are too few for an interval."""
     least, most = (_alone(end, unit, plus) for end in (interval.least, interval.most))
     return f" (runs: {least} to {most})" if least and most and least != most else ""
 
 
 def rounded(interval: Interval, unit: str = "", plus: str = "") -> tuple[str, str, str]:
-    """Write a number and the ends of its interval to the digits that the interval allows.
+    """Round a number and the ends of its interval to the digits that the interval justifies.
 
     SEE Particle Data Group, Review of Particle Physics, Introduction, 5.3: if the three leading digits of an error are
-    at most 354, two digits are kept, else one.
+    at most 354, the error keeps two digits, otherwise one.
 
     Returns
     -------
@@ -133,7 +134,10 @@ def rounded(interval: Interval, unit: str = "", plus: str = "") -> tuple[str, st
 
 
 def _places(error: float) -> int:
-    """Return the number of decimals that an error of this size allows; negative for tens, hundreds and so on."""
+    """Return the number of decimals that an error of this size justifies.
+
+    A negative number means tens, hundreds and so on.
+    """
     if not error > 0 or not math.isfinite(error):
         return 0
     power = math.floor(math.log10(error))
@@ -141,7 +145,10 @@ def _places(error: float) -> int:
 
 
 def _alone(value: float, unit: str, plus: str, digits: int = 2) -> str:
-    """Write a number without a known error to some digits; with three digits, a whole number stays whole."""
+    """Write a number without a known error, rounded to some digits.
+
+    With three digits, a whole number is not rounded.
+    """
     power = math.floor(math.log10(abs(value))) if value and math.isfinite(value) else 0
     places = min(digits - 1 - power, 6)
     return _written(value, max(places, 0) if digits > 2 else places, unit, plus)
@@ -161,7 +168,7 @@ def _written(value: float, places: int, unit: str, plus: str) -> str:
 
 
 def in_us(value_us: float) -> str:
-    """Write a time without an interval: in µs below 1000 µs, in ms above."""
+    """Write a time without an interval. Times below 1000 µs are written in µs, and longer times in ms."""
     if math.isnan(value_us):
         return NO_ENTRY
     in_ms = value_us >= MILLI_FROM
@@ -169,12 +176,12 @@ def in_us(value_us: float) -> str:
 
 
 def signed(value: float) -> str:
-    """Write a number without an interval: its sign and three digits."""
+    """Write a number without an interval, with its sign and three digits."""
     return f"{'+' if value > 0 else ''}{number(value)}"
 
 
 def p_text(value: float) -> str:
-    """Write a p-value; return an empty text without a test."""
+    """Write a p-value. Return an empty text if no test was made."""
     if math.isnan(value):
         return ""
     return "p\u00a0<\u00a00.001" if value < 0.001 else f"p\u00a0=\u00a0{value:.2g}"

@@ -1,4 +1,4 @@
-"""The parts of a page as plain values: figures, tables, sentences and sections.
+"""The parts of a page as plain data: figures, tables, sentences and sections.
 
 A part holds words and data and no HTML. `sipsched.pages.html` turns parts into HTML, with one template for all.
 """
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
     from sipsched.pages.drawing import Layout
 
 FORMULA_BEGINS = ("=", "+", "-", "@", "\t", "\r")
-"""First characters of a cell that make a spreadsheet run the cell as a formula."""
+"""If a cell begins with one of these characters, a spreadsheet runs the cell as a formula."""
 NUMBER = re.compile(r"<?[+-]?[0-9][0-9.,]*(e[+-]?[0-9]+)?( ?%)?")
-"""A number. It may begin with such a character but is no formula."""
+"""Pattern of a number. A number may begin with such a character, but it is not a formula."""
 
 
 class Part:
-    """A part of a page. JupyterLab shows a part as the page does."""
+    """A part of a page. JupyterLab and the page show it in the same way."""
 
     @property
     def kind(self) -> str:
-        """Name the macro of the template that draws this part."""
+        """Return the name of the template macro that draws this part."""
         return type(self).__name__
 
     def _repr_html_(self) -> str:
-        # imported here, because a part that nobody displays needs no template
+        # imported here, because only a displayed part needs the template
         from sipsched.pages.html import fragment
 
         return fragment(self)
@@ -51,13 +51,14 @@ class Figure(Part):
     draw
         Draws the figure for a layout, as SVG (`sipsched.pages.drawing.themed`).
     caption
-        One sentence that names the quantities. The caption is also the text for readers who do not see the figure.
+        One sentence that names the quantities. The caption is also the alternative text for readers who cannot see the
+        figure.
     seen
         Sentences with the values of the figure.
     reading
         Sentences that explain the marks of the figure. The page folds them.
     provenance
-        The origin of numbers that were not measured: simulated, predicted or published.
+        The label of numbers that were not measured: simulated, predicted or published.
     """
 
     identity: str
@@ -76,7 +77,7 @@ class Figure(Part):
 
     @functools.cached_property
     def narrow(self) -> str:
-        """Draw the figure for a phone; return an empty text if the wide form is the same."""
+        """Draw the figure for a phone. Return an empty text if this form is equal to the wide form."""
         from sipsched.pages.drawing import NARROW, in_form
 
         svg = in_form(self.draw, NARROW, f"{self.identity}-narrow")
@@ -84,31 +85,32 @@ class Figure(Part):
 
 
 Cell = str | Number
-"""An entry of a table: words, or a number with its interval."""
+"""A cell of a table: words, or a number with its interval."""
 EMPTY = frozenset(("", NO_ENTRY))
-"""Cells without information. A column or row that has no other cells is not shown."""
+"""Cells without information. A column or row with only such cells is not shown."""
 
 
 @dataclass(frozen=True)
 class Table(Part):
     """A table with its words.
 
-    Columns and rows without any entry are not shown. Rows that agree in their first `places` columns share a heading.
+    Empty columns and rows are not shown. Consecutive rows with equal values in the first `places` columns share a
+    heading.
 
     Attributes
     ----------
     identity
         The id of the table in the page, and the name of its CSV file.
     header, rows
-        Names of the columns, each with its unit in brackets at the end; and cells.
+        The names of the columns, each with its unit in brackets at the end, and the rows of cells.
     none
         The sentence that replaces a table without rows.
     caption, provenance
         As in `Figure`.
     groups
-        A line above the header: a text, and the number of columns under it.
+        Texts of a line above the header, each with the number of columns that it spans.
     places
-        The number of leading columns that form the heading of rows.
+        The number of leading columns that form the headings of rows.
     shown
         The number of rows on the page; the CSV has all rows. None shows all rows.
     reading
@@ -133,7 +135,7 @@ class Table(Part):
 
     @functools.cached_property
     def columns(self) -> list[int]:
-        """Find the columns behind the row headings that have an entry in a shown row."""
+        """Return the columns after the row headings that have an entry in at least one shown row."""
         return [
             i
             for i in range(self.places, len(self.header))
@@ -142,7 +144,10 @@ class Table(Part):
 
     @functools.cached_property
     def numeric(self) -> frozenset[int]:
-        """Find the shown columns that contain only numbers. The first column names its row and never counts."""
+        """Return the shown columns that contain only numbers.
+
+        The first column is excluded, because it names its row.
+        """
         return frozenset(
             i
             for i in self.columns[1:]
@@ -153,7 +158,7 @@ class Table(Part):
         )
 
     def spanners(self) -> list[tuple[str, int]]:
-        """List the texts above the header, each with its number of shown columns."""
+        """List the texts above the header, each with the number of shown columns that it spans."""
         ends = list(accumulate((span for _, span in self.groups), initial=0))
         return [
             (text, count)
@@ -162,7 +167,7 @@ class Table(Part):
         ]
 
     def bodies(self) -> dict[str, list[list[Cell]]]:
-        """Group the cells of shown rows by the heading of their rows."""
+        """Group the cells of the shown rows by row heading."""
         by_place: dict[str, list[list[Cell]]] = {}
         for row in self.rows[: self.shown]:
             cells = [row[i] for i in self.columns]
@@ -171,7 +176,7 @@ class Table(Part):
         return by_place
 
     def _place(self, row: Sequence[Cell]) -> str:
-        """Write the heading of a row from its first cells. A count appears with its noun."""
+        """Write the heading of a row from its first cells. Counts are followed by their noun."""
         names = []
         for name, cell in zip(self.header, row[: self.places], strict=False):
             text = str(cell)
@@ -183,9 +188,10 @@ class Table(Part):
         return ", ".join(filter(None, names))
 
     def to_csv(self) -> str:
-        """Write the table as CSV (RFC 4180): one header line, no typographic spaces or minus.
+        """Write the table as CSV (RFC 4180), with one header line, plain spaces and ASCII minus signs.
 
-        A number with an interval has columns for estimate, low, high, n, unit, and p where there was a test.
+        A number with an interval has columns for estimate, low, high, n and unit. If a test was made, it also has a
+        column for p.
         """
         spans = [text for text, span in self.groups for _ in range(span)]
         spans += [""] * (len(self.header) - len(spans))
@@ -202,20 +208,20 @@ class Table(Part):
 
 
 def sort_key(cell: Cell) -> str:
-    """Return the number by which a reader sorts a cell; None for words."""
+    """Return the number by which a cell is sorted on the page. None for words."""
     if isinstance(cell, Number):
         return _written(cell.interval.estimate)
     return _plain(cell).removeprefix("<") if _is_number(cell) else ""
 
 
 def cell_text(cell: Cell) -> str:
-    """Return the text of a cell on the page, with a whole number in groups of three digits."""
+    """Return the text of a cell on the page. The digits of whole numbers are grouped by three."""
     text = str(cell)
     return grouped(int(text)) if text.isdecimal() else text
 
 
 def number_and_interval(cell: Number) -> tuple[str, str]:
-    """Split the text of a number into the number and the rest, which starts with a bracket."""
+    """Split the text of a number into the number and the interval in brackets after it."""
     text, bracket, rest = str(cell).partition(" (")
     return text, f"({rest}" if bracket else ""
 
@@ -225,7 +231,7 @@ def _is_number(text: str) -> bool:
 
 
 def _csv_columns(title: str, cells: Sequence[Cell]) -> list[tuple[str, list[str]]]:
-    """Split a column of a table into the columns of its CSV."""
+    """Return the CSV columns for one column of a table."""
     numbers = [cell for cell in cells if isinstance(cell, Number)]
     if not numbers:
         return [(title, [_plain(str(cell)) for cell in cells])]
@@ -251,17 +257,17 @@ def _csv_columns(title: str, cells: Sequence[Cell]) -> list[tuple[str, list[str]
 
 
 def _written(value: float | int | str) -> str:
-    """Write a number for a CSV; return an empty text for infinite and missing numbers."""
+    """Write a number for a CSV. Return an empty text for infinite and missing numbers."""
     if isinstance(value, str):
         return value
     return f"{value:.6g}" if math.isfinite(value) else ""
 
 
 def _plain(text: str) -> str:
-    """Write text so that a spreadsheet reads numbers as numbers and never runs text as a formula.
+    """Write text so that a spreadsheet recognises numbers, and never runs text as a formula.
 
-    Thin spaces are removed and the typographic minus becomes a hyphen. Text that begins like a formula starts with an
-    apostrophe, which spreadsheets read as the mark of text.
+    The function removes thin spaces and replaces the typographic minus by a hyphen. It puts an apostrophe before text
+    that begins like a formula, because spreadsheets treat cells with an apostrophe as text.
     """
     thin = text.replace("\u202f", "").replace("\u2009", "")
     plain = thin.replace("\u00a0", " ").replace("−", "-")
@@ -278,14 +284,14 @@ class Title(Part):
 
 @dataclass(frozen=True)
 class Answer(Part):
-    """The answer to the page's question in one sentence, in larger type."""
+    """The answer to the page's question, shown in larger type."""
 
     line: str
 
 
 @dataclass(frozen=True)
 class Words(Part):
-    """Sentences computed from the data, as a list."""
+    """A list of sentences that were computed from the data."""
 
     lines: tuple[str, ...]
     css_class: str = "seen"
@@ -293,14 +299,14 @@ class Words(Part):
 
 @dataclass(frozen=True)
 class Prose(Part):
-    """Text of a notebook, in Markdown."""
+    """Markdown text from a notebook."""
 
     markdown: str
 
 
 @dataclass(frozen=True)
 class Heading(Part):
-    """The origin of a page's numbers: their fidelity, then the testbed, its kind and its kernel."""
+    """The origin of a page's numbers: the fidelity, the testbed, its kind and its kernel."""
 
     fidelity: str
     testbed: str
@@ -309,7 +315,7 @@ class Heading(Part):
 
 @dataclass(frozen=True)
 class Definitions(Part):
-    """Questions or terms under an optional heading, each with a sentence."""
+    """Questions or terms under an optional heading, each with an explanation."""
 
     identity: str
     heading: str
@@ -318,14 +324,14 @@ class Definitions(Part):
 
 @dataclass(frozen=True)
 class Links(Part):
-    """Links to pages: the address and the title of each."""
+    """Links to pages, each with an address and a title."""
 
     pages: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
 class Several(Part):
-    """Parts one after the other, under an optional heading of the third level."""
+    """Several parts in a row, under an optional heading of the third level."""
 
     parts: Sequence[Part]
     heading: str = ""
@@ -333,7 +339,7 @@ class Several(Part):
 
 @dataclass(frozen=True)
 class Folded(Part):
-    """Parts that the reader unfolds by clicking their summary."""
+    """Hidden parts, which the reader opens by a click on their summary."""
 
     summary: str
     parts: Sequence[Part]
@@ -341,7 +347,7 @@ class Folded(Part):
 
 @dataclass(frozen=True)
 class Tile(Part):
-    """One of the few answers at the top of a page.
+    """A short answer in a box at the top of a page.
 
     Attributes
     ----------
@@ -350,7 +356,7 @@ class Tile(Part):
     meaning
         The system and the conditions of the answer.
     grade, trust
-        The grade of the evidence in two or three words, and the sentences behind the grade.
+        The grade of the evidence in two or three words, and sentences that explain the grade.
     link, link_text
         The page with the evidence.
     figure
@@ -369,29 +375,29 @@ class Tile(Part):
 
 @dataclass(frozen=True)
 class Tiles(Part):
-    """Tiles side by side."""
+    """Several tiles side by side."""
 
     tiles: Sequence[Tile]
 
 
 @dataclass(frozen=True)
 class LoadAnswers:
-    """The answers of one system for every load.
+    """One system's answers for every load that a reader may enter.
 
     Attributes
     ----------
     steps
-        Four values per entry, in ascending order of the load: the largest load of the answer, the answer, the
-        capacity for the load's share, and the words before this share.
+        The answers, in ascending order of the load. Each entry has four values: the largest load for which the answer
+        is valid, the answer, the capacity from which the used share is computed, and the words before this share.
     beyond
-        The answer for larger loads.
+        The answer for loads above all entries.
     """
 
     steps: tuple[tuple[float, str, float, str], ...]
     beyond: str
 
     def at(self, cps: float) -> str:
-        """Write the answer for a load. The script of the page does the same."""
+        """Write the answer for a load, in the same way as the script of the page."""
         for limit, text, capacity, words in self.steps:
             if cps <= limit:
                 return f"{text}, {words}{100 * cps / capacity:.0f}\u00a0% used"
@@ -407,9 +413,9 @@ class LoadBox(Part):
     identity
         The id of the box in the page.
     first, highest
-        The load that the box shows first, and the largest load that it accepts, in calls per second.
+        The load that the box initially shows, and the largest load that it accepts, in calls per second.
     kinds
-        Names of the kinds of answers.
+        The names of the kinds of answers, such as measured and simulated.
     rows
         The name of each system, with its answers of each kind.
     """
@@ -430,7 +436,7 @@ class Printed(Part):
 
 @dataclass(frozen=True)
 class Foreign(Part):
-    """HTML representation of an object from outside the project, such as a data frame."""
+    """The HTML representation of an object that is no page part, such as a data frame."""
 
     html: str
 
@@ -442,7 +448,7 @@ class Section(Part):
     Attributes
     ----------
     expected
-        The reader's expectation, from the notebook, in Markdown. The page folds the text.
+        The result to expect, as Markdown from the notebook. The page folds this text.
     """
 
     heading: str
@@ -451,13 +457,13 @@ class Section(Part):
 
     @property
     def identity(self) -> str:
-        """Make the id of the section from its heading."""
+        """Return the section's id in the page, made from its heading."""
         return re.sub(r"[^a-z0-9]+", "-", self.heading.lower()).strip("-")
 
 
 @dataclass(frozen=True)
 class Source:
-    """A summary of a study, from which the figures of a page are computed.
+    """A study summary from which the figures of a page are computed.
 
     Attributes
     ----------
@@ -466,7 +472,8 @@ class Source:
     valid
         Number of valid runs in the summary.
     runs
-        Folders of the records of these runs below the folder of all records. Braces join folders, as in a shell.
+        Folders of these runs' records, relative to the folder of all records. Braces abbreviate several folders, as in
+        a shell.
     """
 
     path: str
@@ -489,9 +496,9 @@ class Page:
     code
         The source of the cells that made the page.
     refresh_s
-        Seconds after which a browser loads the page again; 0 means never.
+        Seconds after which a browser reloads the page. 0 means never.
     sources
-        The runs on which the figures of the page rest.
+        The runs from which the figures of the page are computed.
     article
         Whether the page is an article. A printed article has small figures and no folded text.
     """
@@ -511,8 +518,14 @@ class Page:
 
 
 def translated(names: Sequence[str]) -> str:
-    """Name the modes that are translations, for one sentence per page; return an empty text without names."""
+    """Write a sentence that names the modes which this kernel can only approximate.
+
+    Return an empty text without names.
+    """
     if not names:
         return ""
     kind = "are EEVDF translations" if names[1:] else "is an EEVDF translation"
-    return f" Here {listed(names)} {kind}: this kernel's scheduler has other settings than the papers'."
+    return (
+        f" Here, {listed(names)} {kind}, because this kernel's scheduler has other settings than the papers' "
+        f"scheduler."
+    )

@@ -1,4 +1,4 @@
-"""The toolkit of the pages' figures: a grid of panels, curves with intervals, axes, and names of lines."""
+"""Common elements of the pages' figures: grids of panels, curves with intervals, axes, and names of lines."""
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -27,12 +27,15 @@ from sipsched.plan.modes import NO_LOOK, find_mode, load_modes
 from sipsched.words import grouped, number
 
 MAX_NAMED = 3
-"""Up to this number of lines have their names beside them. A figure with more lines has a legend."""
+"""A panel with at most this number of lines shows their names beside the lines.
+
+A panel with more lines has a legend.
+"""
 NAME_GAP = 0.09
-"""The least distance between the names of two lines, as a share of the panel's height."""
+"""The smallest distance between the names of two lines, as a share of the panel's height."""
 MAX_LOADS_AS_TICKS = 5
 TICK_IN = 0.45
-"""Inches of an axis that the name of a load takes."""
+"""Width of the name of a load on an axis, in inches."""
 
 
 @dataclass(frozen=True)
@@ -44,17 +47,18 @@ class Look:
 
 
 def look(i: int) -> Look:
-    """Return the look of the i-th series of a figure."""
+    """Return the colour and the marker of the i-th series of a figure."""
     return Look(SERIES[i % len(SERIES)], MARKERS[(i + i // len(SERIES)) % len(MARKERS)])
 
 
 def mode_look(mode: str) -> Look:
-    """Return the look of a mode, which is the same on all pages.
+    """Return the colour and the marker of a mode, which are the same on all pages.
 
     Parameters
     ----------
     mode
-        Name or label of the mode, with overrides and remarks: "enhanced+base_slice_ns=100000 (EEVDF translation)".
+        Name or label of the mode. It may have overrides and remarks, as in "enhanced+base_slice_ns=100000 (EEVDF
+        translation)".
     """
     declared = _declared_modes()
     base = mode.partition(" ")[0].partition("+")[0]
@@ -69,7 +73,7 @@ def _declared_modes() -> Mapping[str, Any]:
 
 @dataclass(frozen=True)
 class Curve:
-    """One quantity of one series, such as the drop rate with 8 threads, against x.
+    """One line of a figure: a quantity of one series against x, such as the drop rate with 8 threads against the load.
 
     Attributes
     ----------
@@ -82,11 +86,11 @@ class Curve:
     unit, x_unit
         The units of y and x.
     x_names
-        Names of the points; empty: their x values.
+        Names of the points. If empty, the points are named by their x values.
     shift
-        The sideways shift of the curve, so that intervals do not hide each other.
+        A horizontal shift of the curve, which prevents that intervals of several curves overlap.
     hollow
-        The points that are drawn hollow, shape (point,); None: no point.
+        The points that are drawn hollow, shape (point,). None means no point.
     """
 
     name: str
@@ -159,18 +163,18 @@ def draw_line(
     titles: Sequence[str],
     **more: Any,
 ) -> None:
-    """Draw points joined by a line in the look of a series. Each point has a title, which a page shows on hover."""
+    """Draw points joined by a line, with a series' colour and marker. A page shows the title of a point on hover."""
     (line,) = axis.plot(x, y, **{"color": style.color, "marker": style.marker} | more)
     titled(line, titles)
 
 
 def categories(axis: Axes, names: Sequence[object]) -> None:
-    """Set an x axis with a name at each whole number from 0."""
+    """Give an x axis a name at each whole number, starting from 0."""
     axis.set_xticks(range(len(names)), list(map(str, names)))
     axis.set_xlim(-0.5, len(names) - 0.5)
 
 
-# Eight parameters: each figure sets only those in which its panels differ from the panels of most figures.
+# The function has eight parameters, but most figures use the defaults of the optional ones.
 def panels(
     rows: Sequence[str],
     columns: Sequence[str],
@@ -182,7 +186,7 @@ def panels(
     prepare: Callable[[Axes, float], None] | None = None,
     beside: bool = True,
 ) -> Callable[[Layout], str]:
-    """Make the function that draws a grid of panels, for a page or one below the other for a phone.
+    """Return a function that draws a grid of panels for a page, or a stack of panels for a phone.
 
     Parameters
     ----------
@@ -190,9 +194,9 @@ def panels(
         The panels that share their x axis, and the panels that share their y axis: "all", the panels of a "column", or
         none ("").
     prepare
-        Sets the ticks of the axes before the drawing of a panel. The argument is the panel's width in inches.
+        Sets the ticks of the axes before a panel is drawn. Its last argument is the panel's width in inches.
     beside
-        Whether the names of a few lines are beside the lines. Otherwise all lines have a legend.
+        If true, the names of a few lines are written beside the lines. Otherwise, a legend names all lines.
     """
 
     def draw(layout: Layout) -> str:
@@ -208,7 +212,7 @@ def panels(
                 axis.set_xlabel(x_label)
         labels = {label for axis in grid.ravel() for label in axis.get_legend_handles_labels()[1]}
         for (row, column), axis in np.ndenumerate(grid):
-            # the title names the only line of a figure
+            # A figure with a single line needs no legend, because the title names the line.
             above = ", ".join(filter(None, (rows[row], *labels))) if len(labels) == 1 else rows[row]
             names = (above if not column else "", columns[column])
             axis.set_title("\n".join(filter(None, names)), loc="left")
@@ -228,14 +232,14 @@ def wrapped(
     across: int,
     height_in: float,
 ) -> Callable[[Layout], str]:
-    """Make the function that draws a series of panels in lines, or one below the other for a phone.
+    """Return a function that draws panels in several rows for a page, or a stack of panels for a phone.
 
     Parameters
     ----------
     draw_panel
-        Draws the i-th panel into the axes; the last argument tells whether the panel is the first of its line.
+        Draws the i-th panel into the axes. The last argument is true if the panel is the first of its row.
     across
-        The number of panels in a line of a page.
+        The number of panels in a row on a page.
     """
 
     def draw(layout: Layout) -> str:
@@ -255,7 +259,7 @@ def wrapped(
 
 
 def name_lines(grid: npt.NDArray[np.object_]) -> None:
-    """Write the names of a few lines at their right ends, one below the other, into each of some panels."""
+    """In each given panel, write the names of the lines at the right ends of the lines, without overlap."""
     for axis in grid.ravel():
         handles, names = axis.get_legend_handles_labels()
         last_points = [handle.get_xydata()[-1] for handle in handles]
@@ -291,7 +295,7 @@ def limit_line(axis: Axes, height: float, name: str = "") -> None:
 
 
 def symlog_scale(axis: Axes, threshold: float) -> None:
-    """Set a y axis from zero that is linear up to the threshold and logarithmic above it.
+    """Make a y axis start at zero. The axis is linear up to the threshold and logarithmic above the threshold.
 
     The axis begins a little below zero, so that a point at zero is fully visible.
     """
@@ -303,7 +307,7 @@ def symlog_scale(axis: Axes, threshold: float) -> None:
 
 
 def log_scale(axis: Axes, limits: tuple[float, float]) -> None:
-    """Set a logarithmic y axis with these limits and a name at each decade."""
+    """Make a y axis logarithmic, with the given limits and a label at each decade."""
     axis.set_yscale("log", nonpositive="clip")
     axis.set_ylim(limits)
     axis.yaxis.set_major_formatter(FuncFormatter(grouped))
@@ -311,7 +315,7 @@ def log_scale(axis: Axes, limits: tuple[float, float]) -> None:
 
 
 def load_axis(axis: Axes, loads: Values, width_in: float) -> None:
-    """Set the x axis of loads in cps. Each load has a tick, but overlapping loads have no name."""
+    """Set up the x axis of loads in cps. Each load has a tick, but labels that would overlap are omitted."""
     margin = 0.08 * (loads[-1] - loads[0]) or 0.5 * loads[0]
     if len(loads) <= MAX_LOADS_AS_TICKS:
         gap = TICK_IN / width_in * (loads[-1] - loads[0] + 2 * margin)
@@ -325,7 +329,7 @@ def load_axis(axis: Axes, loads: Values, width_in: float) -> None:
 
 
 def loads_apart(loads: Values, gap: float) -> list[float]:
-    """Choose the loads to name on an axis: the largest load, and smaller loads whose names do not overlap."""
+    """Choose the loads with a label on an axis: the largest load, and smaller loads whose labels do not overlap."""
     chosen: list[float] = []
     for cps in loads[::-1].tolist():
         if not chosen or chosen[0] - cps >= gap:
@@ -334,6 +338,6 @@ def loads_apart(loads: Values, gap: float) -> list[float]:
 
 
 def not_measured(axis: Axes) -> None:
-    """Write into a panel that nothing was measured."""
+    """Write the words "not measured" into an empty panel."""
     axis.text(0.5, 0.5, "not measured", transform=axis.transAxes, ha="center", va="center")
     axis.tick_params(left=False, labelleft=False)

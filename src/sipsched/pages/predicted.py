@@ -1,6 +1,6 @@
-"""Predictions of the simulator, compared with the measured effects of settings.
+"""The simulator's predictions of the effects of settings, compared with the measured effects.
 
-The simulator is fitted to the default mode.
+The simulator was fitted only to runs in the default mode.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -40,14 +40,14 @@ MODEL = "Predicted by simulation, not measured"
 
 @dataclass(frozen=True)
 class CheckedPredictions:
-    """The data of the page: the check of the predictions, and the campaigns that were measured."""
+    """The data of the page: the comparison of predictions with measurements, and the measured campaigns."""
 
     check: Check
     campaigns: tuple[Campaign, ...] = ()
 
     @property
     def provenance(self) -> str:
-        """Return the origin of the measurements."""
+        """Return the label of the measurements' origin."""
         return "; ".join(dict.fromkeys(campaign.provenance for campaign in self.campaigns))
 
     @property
@@ -57,7 +57,7 @@ class CheckedPredictions:
 
     @property
     def why_not(self) -> str:
-        """Explain why no comparison is possible; empty if a comparison exists."""
+        """Explain why no comparison is possible. Empty if a comparison exists."""
         if self.check.comparable:
             return ""
         fitted = self.check.predictions.fitted
@@ -65,7 +65,7 @@ class CheckedPredictions:
             return fitted.why or "no model was fitted"
         if not self.check.contrasts:
             return "no comparison of modes and no second number of threads was measured"
-        return "what was measured has no interval"
+        return "the measured effects have no interval"
 
 
 def read(
@@ -88,7 +88,7 @@ def read(
 
 
 def answer(found: CheckedPredictions) -> Answer:
-    """Count the predictions inside the measured intervals, and the effects with the right sign."""
+    """Count the predictions inside the measured intervals, and the effects whose sign is predicted correctly."""
     if found.why_not:
         return Answer(f"{NOTHING}{found.why_not}.")
     comparable = found.check.comparable
@@ -102,14 +102,16 @@ def answer(found: CheckedPredictions) -> Answer:
     if told:
         right = sum(each.sign_right for each in told)
         effects = plural(len(told), "effect")
-        second = f"the sign is right for {right} of the {effects} distinguishable from chance"
+        second = f"the predicted sign is right for {right} of the {effects} that are distinguishable from chance"
     else:
-        second = "no effect is distinguishable from chance, so no sign can be right or wrong"
+        second = (
+            "no effect is distinguishable from chance, so the predicted signs cannot be checked"
+        )
     return Answer(f"{first}, and {second}.")
 
 
 def fitted_to(found: CheckedPredictions) -> Words:
-    """Name the runs to which the model was fitted."""
+    """Describe the runs to which the model was fitted."""
     fitted = found.check.predictions.fitted
     if not fitted.numbers:
         return Words((f"No model was fitted: {fitted.why}.",) if fitted.why else ())
@@ -122,7 +124,7 @@ def fitted_to(found: CheckedPredictions) -> Words:
 
 
 def conditions(found: CheckedPredictions) -> Words:
-    """Describe the share of the SPS's CPU time that other programs used in the measured runs."""
+    """Report the share of the SPS's CPU time that other programs used in the measured runs."""
     return competitors(found.campaigns)
 
 
@@ -136,7 +138,7 @@ def heading(found: CheckedPredictions) -> Heading:
 
 
 def by_kind(found: CheckedPredictions) -> Table:
-    """Count the agreeing predictions by quantity."""
+    """Count the predictions that agree with the measurement, for each quantity."""
     rows = []
     for name, group in by_quantity(found.check.comparable).items():
         told = [each for each in group if each.told]
@@ -157,10 +159,11 @@ def by_kind(found: CheckedPredictions) -> Table:
         ),
         rows=tuple(rows),
         none=found.why_not or "nothing to compare",
-        caption="The predictions that agree with the measurement, by quantity.",
-        reading="Inside counts the predictions that lie in the measured 95 % interval. Even a perfect model lies "
-        "outside one interval in twenty. Intervals overlap counts the predictions whose own interval shares a value "
-        "with the measured interval. An effect is distinguishable from chance if p ≤ 0.05 after Holm's correction "
+        caption="The number of predictions that agree with the measurement, for each quantity.",
+        reading='The column "inside" counts the predictions that lie in the measured 95 % interval. Even a perfect '
+        'model lies outside one interval in twenty. The column "intervals overlap" counts the predictions '
+        "whose own interval overlaps the measured interval. An effect is distinguishable from chance if p ≤ "
+        "0.05 after Holm's correction "
         "over the whole page. The error is the size of the difference between prediction and measurement.",
         provenance=MODEL,
     )
@@ -171,7 +174,7 @@ def _unit(quantity: str) -> str:
 
 
 def figure(found: CheckedPredictions) -> Figure | Words:
-    """Draw each prediction against its measurement, with a panel per quantity."""
+    """Draw each prediction against the corresponding measurement, with one panel per quantity."""
     comparable = found.check.comparable
     if not comparable:
         return Words((f"{NOTHING}{found.why_not}.",))
@@ -185,7 +188,7 @@ def figure(found: CheckedPredictions) -> Figure | Words:
             across=3,
             height_in=2.3,
         ),
-        caption="Predicted against measured effects of modes and of numbers of threads, by quantity.",
+        caption="Predicted against measured effects of modes and of numbers of threads, with one panel per quantity.",
         seen=tuple(
             f"{TITLES[name]}: {sum(each.inside for each in group)} of {len(group)} inside."
             for name, group in groups.items()
@@ -204,7 +207,7 @@ def _panel(axis: Axes, group: Sequence[Contrast]) -> None:
         for value in (one.low, one.high, one.estimate)
         if np.isfinite(value)
     ]
-    # one wide interval must not squeeze all others
+    # The axis range ignores very wide intervals, because they would squeeze all other points together.
     reach = [each.measured.estimate for each in group] + [each.predicted.estimate for each in group]
     margin = 0.25 * (max(reach) - min(reach)) + 1
     low = max(min(ends), min(reach) - margin)
@@ -231,7 +234,10 @@ def _panel(axis: Axes, group: Sequence[Contrast]) -> None:
 
 
 def misses(found: CheckedPredictions) -> Words:
-    """List the failed predictions: wrong signs first, then the predictions farthest outside their interval."""
+    """List the failed predictions.
+
+    Wrong signs come first, then the predictions farthest outside the measured interval.
+    """
     if found.why_not:
         return Words((f"{NOTHING}{found.why_not}.",))
     comparable = found.check.comparable
@@ -247,7 +253,7 @@ def misses(found: CheckedPredictions) -> Words:
 
 
 def _distance(each: Contrast) -> float:
-    """Return the distance from the measurement in half-widths of the measured interval."""
+    """Return the distance of a prediction from its measurement, in half-widths of the measured interval."""
     half = (each.measured.high - each.measured.low) / 2
     return abs(each.predicted.estimate - each.measured.estimate) / half if half else np.inf
 
@@ -291,10 +297,10 @@ def contrasts(found: CheckedPredictions) -> Table:
         rows=tuple(rows),
         none=found.why_not or "nothing to compare",
         caption="Every prediction beside its measurement.",
-        reading="A prediction is the mean of many simulations, with the interval that contains 95 % "
-        "of them. Each simulation has its own arrivals, and a model fitted to a random sample"
-        " of the runs. A measurement has a 95 % confidence interval. It comes from the blocks"
-        " of a run, or from pairs of runs with the same arrivals.",
+        reading="A prediction is the mean of many simulations. Its interval contains 95 % of the simulations. Each "
+        "simulation has its own arrivals, and its model is fitted to a random sample of the runs. A "
+        "measurement has a 95 % confidence interval, computed from the blocks of a run or from pairs of runs "
+        "with the same arrivals.",
         provenance=MODEL,
         shown=40,
     )
@@ -332,8 +338,9 @@ def levels(found: CheckedPredictions) -> Table:
         header=("setting", "quantity", "simulated", "runs"),
         rows=tuple(rows),
         none="no run of the default mode was predicted and measured",
-        caption="The default mode, to which the model was fitted: times in µs and the share off CPU in %.",
-        reading="A simulated number is the mean over replicates, with the interval that contains 95 % of them.",
+        caption="Simulated and measured numbers of the default mode, to which the model was fitted: times in µs, and "
+        "the share off CPU in %.",
+        reading="A simulated number is the mean over many simulations. Its interval contains 95 % of the simulations.",
         provenance=MODEL,
     )
 
@@ -356,7 +363,7 @@ def _runs(each: Level) -> str:
 
 
 def fit(found: CheckedPredictions) -> Table:
-    """List the numbers that were fitted, with their range over samples of the runs."""
+    """List the fitted numbers of the model, with their range over random samples of the runs."""
     fitted = found.check.predictions.fitted
     rows = []
     for name, value in fitted.numbers.items():
@@ -374,11 +381,11 @@ def fit(found: CheckedPredictions) -> Table:
             )
     return Table(
         identity="table-predicted-fit",
-        header=("number", "fitted", "over samples of the runs"),
+        header=("number", "fitted", "range over samples of the runs"),
         rows=tuple(rows),
         none=fitted.why or "no model was fitted",
-        caption="The numbers that were fitted to the default mode, in ns and bytes.",
-        reading=f"The scv is the variance over the square of the mean. All other numbers are from config/models/"
+        caption="The numbers of the model that were fitted to runs in the default mode, in ns and bytes.",
+        reading=f"The scv is the variance divided by the square of the mean. All other numbers are in config/models/"
         f"{fitted.model or '*'}.yaml, each with its source. docs/simulator/numbers.md describes which intervals show "
         "which number.",
         provenance=MODEL,

@@ -1,6 +1,7 @@
 """The progress of a campaign, as a page and as lines for the terminal.
 
-The page is made every few minutes during measurements. A notebook would take seconds of CPU time each time.
+The page is renewed every few minutes during measurements. It is not a notebook, because running a notebook takes
+seconds of CPU time.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,11 +17,11 @@ from sipsched.validity.rules import RULES
 from sipsched.validity.verdict import in_general
 from sipsched.words import number, plural
 
-TITLE = "How far measuring has come"
+TITLE = "Progress of the measurements"
 EVERY_S = 120.0
 """Seconds between two pages during measurements."""
 NEXT_RUNS = 5
-"""Number of next runs that the page lists per testbed."""
+"""Number of upcoming runs that the page lists for each testbed."""
 
 
 def line(outlook: Outlook, now: datetime) -> str:
@@ -45,11 +46,11 @@ def line(outlook: Outlook, now: datetime) -> str:
 def basis(outlook: Outlook) -> str:
     """Describe the source of the estimated time per run."""
     by_limit = outlook.searches and outlook.by_search_limit
-    searching = "a search counts as the most it may take" if by_limit else ""
+    searching = "assuming that each search takes its longest time" if by_limit else ""
     if outlook.from_runs:
-        times = f"by the times of {plural(outlook.from_runs, 'recorded run')}"
+        times = f"estimated from the times of {plural(outlook.from_runs, 'recorded run')}"
     else:
-        times = "by the length of the load, since no run is recorded"
+        times = "estimated from the length of the load, because no run is recorded yet"
     return "; ".join(filter(None, (times, searching)))
 
 
@@ -97,14 +98,14 @@ def _parts(
             identity="table-next",
             header=("testbed", "run"),
             rows=tuple(following),
-            caption="The next runs, in this order; invalid attempts are repeated after all other runs.",
+            caption="The next runs, in this order. Invalid attempts are repeated after all other runs.",
             none="No run with a known load is left.",
         ),
         Table(
             identity="table-refused",
             header=("testbed", "why", "attempts"),
             rows=tuple(refused),
-            caption="Invalid attempts by cause; an attempt may have several causes.",
+            caption="Invalid attempts by cause. An attempt may have several causes.",
             none="No attempt was invalid.",
         ),
     ]

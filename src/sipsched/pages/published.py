@@ -1,6 +1,6 @@
-"""The page of published numbers: tables, figures and sentences. No number on this page was measured in this project.
+"""The page of the papers' published numbers. No number on this page was measured in this project.
 
-The tables `points`, `compared`, `predicted` and `checks` are from the functions `load_points`, `load_comparison`,
+The tables `points`, `compared`, `predicted` and `checks` come from the functions `load_points`, `load_comparison`,
 `load_capacity` and `load_audit` of `sipsched.analysis.papers`. `pdr_limit` is the share of dropped messages at which
 capacity ends.
 """
@@ -34,9 +34,9 @@ from sipsched.pages.plots import categories, draw_line, limit_line, look, mode_l
 from sipsched.words import grouped, number, plural
 
 DODGE = {"baseline": -0.14, "enhanced": 0.14}
-"""Sideways shift of each mode, as a share of the step between two numbers of threads."""
+"""Horizontal shift of each mode's points, as a share of the distance between two numbers of threads."""
 QUANTITIES = (("pdr", 100, "PDR (%)"), ("k_rcv_us", 1, "K_rcv (µs)"))
-"""Quantities of the figure of loads at the limit: the column of each, its scale and its label."""
+"""The quantities that the figure shows. Each has a column of the table, a factor and a label."""
 
 
 def heading(points: pd.DataFrame) -> Heading:
@@ -45,33 +45,33 @@ def heading(points: pd.DataFrame) -> Heading:
     return Heading(
         fidelity=f"{NOT_MEASURED}: transcribed from two papers, as printed.",
         testbed="; ".join(f"{PAPERS[study]}: {CITATIONS[study]}" for study in papers) + ".",
-        description="OpenSIPS, on Linux 3.2.51 and 2.6.32, on Intel Xeon E5540; a column of a "
+        description="OpenSIPS on Linux 3.2.51 and 2.6.32, with Intel Xeon E5540. Each column of a "
         "table is the average of thirty experiments.",
     )
 
 
 def answer(points: pd.DataFrame, checks: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> Answer:
-    """Report the effect of the modes according to the papers, and the share of passed checks of the printed numbers."""
+    """Report the effect of the modes according to the papers, and how many checks of the printed numbers hold."""
     last = crossings(points, pdr_limit).pivot_table(
         index=["study", "cores", "threads"], columns="mode", values="last_cps"
     )
     both = last.dropna() if set(MODES) <= set(last.columns) else last.iloc[:0]
     if both.empty:
-        text = "The papers print no load that both modes handle"
+        text = "The papers print no setting in which both modes handle a load"
     else:
         more = int((both["enhanced"] > both["baseline"]).sum())
         text = (
-            f"By the papers' tables enhanced mode handles more calls per second than baseline mode in {more} of "
-            f"{len(both)} settings before {100 * pdr_limit:g}\u00a0% of messages are dropped"
+            f"According to the papers' tables, enhanced mode handles more calls per second than baseline mode in "
+            f"{more} of {len(both)} settings before {100 * pdr_limit:g}\u00a0% of messages are dropped"
         )
     agreeing = int(checks["agrees"].sum())
     return Answer(
-        f"{text}; {agreeing} of {plural(len(checks), 'check')} of the printed numbers hold."
+        f"{text}. Of {plural(len(checks), 'check')} of the printed numbers, {agreeing} hold."
     )
 
 
 def measurements(points: pd.DataFrame, study: str, table: str) -> Table:
-    """Show a table of measurements in the paper's form: parameters down, threads × cps across."""
+    """Show a table of measurements in the paper's layout: quantities in rows, threads and loads in columns."""
     among = points[(points["study"] == study) & (points["table"] == table)]
     columns = list(among[["threads", "cps"]].drop_duplicates().itertuples(index=False))
     printed = {(r["threads"], r["cps"], r["metric"]): r["printed"] for r in _rows(among)}
@@ -106,7 +106,7 @@ def measurements(points: pd.DataFrame, study: str, table: str) -> Table:
 
 
 def comparison(compared: pd.DataFrame, study: str, table: str) -> Table:
-    """Show a table of the modes side by side, in the paper's form."""
+    """Show a table of both modes side by side, in the paper's layout."""
     among = compared[(compared["study"] == study) & (compared["table"] == table)]
     rows = []
     for row in _rows(among):
@@ -127,7 +127,7 @@ def comparison(compared: pd.DataFrame, study: str, table: str) -> Table:
 
 
 def loads_at_limit(points: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> Table:
-    """List, for each system and number of threads, the loads between which PDR passes a limit."""
+    """List the loads between which PDR exceeds a limit, for each system and number of threads."""
     found = crossings(points, pdr_limit)
     rows = []
     for (study, cores, threads), group in found.groupby(["study", "cores", "threads"]):
@@ -151,13 +151,14 @@ def loads_at_limit(points: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> Table:
         header=("", *(f"last ≤\u00a0{share}", f"first >\u00a0{share}") * 2, "more"),
         rows=tuple(row for _, row in sorted(rows, key=lambda row: row[0])),
         none="no table of measurements",
-        caption=f"Printed loads (cps) between which PDR passes {share}, and the additional load in enhanced mode.",
-        reading="The values of one core are from the single-core paper, which used another kernel.",
+        caption=f"Printed loads (cps) between which PDR exceeds {share}, and the additional load that enhanced mode "
+        f"handles.",
+        reading="The values for one core are from the single-core paper, which used another kernel.",
     )
 
 
 def crossing(points: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> Figure:
-    """Draw PDR and K_rcv at the two loads between which PDR passes a limit."""
+    """Draw PDR and K_rcv at the two printed loads around the limit of PDR."""
     found = crossings(points, pdr_limit)
     systems = _systems(found)
     share = f"{100 * pdr_limit:g} %"
@@ -183,10 +184,11 @@ def crossing(points: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> Figure:
             height_in=2.0,
             beside=False,
         ),
-        caption="PDR and K_rcv at the two printed loads where PDR passes the limit, by server threads and mode.",
+        caption="PDR and K_rcv at the two printed loads around the limit of PDR, for each mode and number of server "
+        "threads.",
         seen=tuple(_crossing_words(found, system) for system in systems),
-        reading=f"A point without filling is at the last load at or under {share}. A filled point is at the first load "
-        f"above it. The dashed line is {share}. The scales are linear and begin at zero.",
+        reading=f"A hollow point shows the last load whose PDR is at most {share}. A filled point shows the first load "
+        f"with a higher PDR. The dashed line is {share}. The scales are linear and begin at zero.",
         provenance=provenance(*found["study"]),
     )
 
@@ -243,7 +245,7 @@ def _crossing_words(found: pd.DataFrame, system: tuple[str, int]) -> str:
 
 
 def capacity(points: pd.DataFrame, predicted: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> Figure:
-    """Draw the last load at or under a limit by threads, cores and mode, and the papers' model."""
+    """Draw the papers' capacities for each number of threads, number of cores and mode, and the papers' model."""
     found = crossings(points, pdr_limit)
     systems = _systems(found)
     threads = sorted(set(found["threads"]))
@@ -274,11 +276,11 @@ def capacity(points: pd.DataFrame, predicted: pd.DataFrame, pdr_limit: float = P
         draw=panels(
             [""], MODES, draw, "server threads", shared=("", "all"), height_in=3.2, beside=False
         ),
-        caption="Published capacity by server threads, cores and mode.",
+        caption="Published capacity for each number of server threads, number of cores and mode.",
         seen=tuple(_capacity_words(found, mode) for mode in MODES),
-        reading=f"Capacity is the last printed load at or under {share} of dropped messages. Stars are the predictions "
-        "of the papers' capacity model (section V). Two stars at one place stand side by side. One core is from the "
-        "single-core paper, which used another kernel.",
+        reading=f"The capacity is the last printed load at which at most {share} of messages are dropped. Stars are "
+        f"the predictions of the papers' capacity model (section V). Equal predictions are drawn side by side. "
+        f"The values for one core are from the single-core paper, which used another kernel.",
         provenance=provenance(*found["study"]),
     )
 
@@ -286,7 +288,7 @@ def capacity(points: pd.DataFrame, predicted: pd.DataFrame, pdr_limit: float = P
 def _stars(
     axis: Axes, predicted: pd.DataFrame, systems: Sequence[tuple[str, int]], threads: Sequence[int]
 ) -> None:
-    """Mark the predictions of the model. Equal predictions stand side by side."""
+    """Mark the model's predictions with stars. Equal predictions are drawn side by side."""
     taken: list[tuple[int, int]] = []
     for row in _rows(predicted):
         system, place = (row["study"], row["cores"]), (row["threads"], row["capacity_cps"])
@@ -324,7 +326,7 @@ def _capacity_words(found: pd.DataFrame, mode: str) -> str:
 def capacity_model(
     points: pd.DataFrame, predicted: pd.DataFrame, pdr_limit: float = PDR_LIMIT
 ) -> Table:
-    """List the capacities by the papers' model beside the capacities of the tables."""
+    """List the capacities that the papers' model predicts, beside the capacities in the papers' tables."""
     rows = []
     for row in _rows(predictions(points, predicted, pdr_limit)):
         cells = [row[name] for name in ("cores", "processors", "threads", "capacity_cps")]
@@ -345,16 +347,16 @@ def capacity_model(
         ),
         rows=tuple(rows),
         none="the paper has no prediction",
-        caption="Capacities by the papers' model and by their tables.",
+        caption="Capacities that the papers' model predicts, and capacities in the papers' tables.",
         reading="The model is in section V of the multi-core paper: C(p,c) = T(p,c) × C(1,1), with C(1,1) = "
-        f"{', '.join(map(str, predicted['single_core_cps'].unique()))} cps. The tables II, V and VIII have the last "
-        f"load at or under {100 * pdr_limit:g} %. The paper prints the first four columns. The "
-        "others follow from the tables.",
+        f"{', '.join(map(str, predicted['single_core_cps'].unique()))} cps. The capacity in the tables II, V and VIII "
+        f"is the last load whose PDR is at most {100 * pdr_limit:g} %. The paper prints the first four columns. The "
+        f"other columns are computed from the tables.",
     )
 
 
 def audit_summary(checks: pd.DataFrame) -> Table:
-    """Count per rule the checks that hold and the checks that fail."""
+    """For each rule, count the checks that hold and the checks that fail."""
     cut = checks["remark"].str.contains(CUT_OFF)
     rows = []
     for rule, among in checks.groupby("rule", sort=False):
@@ -367,20 +369,20 @@ def audit_summary(checks: pd.DataFrame) -> Table:
         rows=tuple(rows),
         none="nothing was checked",
         caption="Checks of the printed numbers, by rule.",
-        reading="Two numbers count as equal if they differ by at most half a unit of the last printed"
-        " digit. Cut off counts the numbers that are equal only if the paper cut off the last"
-        " digit instead of rounding it.",
+        reading="Two numbers count as equal if they differ by at most half a unit of the last printed digit. The "
+        'column "cut off" counts numbers that agree only if the paper truncated the number instead of '
+        "rounding it.",
     )
 
 
 def audit_words(checks: pd.DataFrame) -> Words:
-    """Count the passed checks, and the checks that fail because the paper cut off a digit."""
+    """Count the checks that hold, and the checks that fail because the paper truncated a number."""
     off = checks[~checks["agrees"]]
     cut = off["remark"].str.contains(CUT_OFF)
     return Words(
         (
-            f"{len(checks) - len(off)} of {plural(len(checks), 'check')} hold. In {int(cut.sum())} the last digit is "
-            f"cut off instead of rounded, and {int((~cut).sum())} disagree.",
+            f"{len(checks) - len(off)} of {plural(len(checks), 'check')} hold. In {int(cut.sum())} checks, the paper "
+            f"truncated the number instead of rounding it. In {int((~cut).sum())} checks, the numbers disagree.",
         )
     )
 
@@ -404,12 +406,12 @@ def audit_disagreements(checks: pd.DataFrame) -> Table:
         header=("where", "cell", "printed", "expected", "difference", "rule", "remark"),
         rows=tuple(rows),
         none="none: every check holds",
-        caption="Every check that fails. The numbers stay as printed.",
+        caption="Every check that fails. The numbers are shown as printed.",
     )
 
 
 def messages_per_call(points: pd.DataFrame) -> Words:
-    """Report the papers' number of messages per call, although a call has six messages."""
+    """Report how many messages per call the papers count. A call has six messages."""
     lines = []
     totals = points[points["metric"] == "total_messages"]
     for study, rows in totals.groupby("study", sort=False):
@@ -427,7 +429,7 @@ def _rows(frame: pd.DataFrame) -> Iterator[dict[str, Any]]:
 
 
 def _systems(found: pd.DataFrame) -> list[tuple[str, int]]:
-    """List (study, cores), with the fewest cores first."""
+    """List the pairs (study, cores), in ascending order of the cores."""
     pairs = {(str(row["study"]), int(row["cores"])) for row in _rows(found)}
     return sorted(pairs, key=lambda pair: (pair[1], pair[0]))
 
@@ -443,7 +445,7 @@ def _place(row: dict[str, Any]) -> str:
 
 
 def _signed(value: float, decimals: int = 0) -> str:
-    """Write a difference with its sign and a typographic minus; zero has no sign."""
+    """Write a difference with its sign and a typographic minus. Zero has no sign."""
     return f"{value:+.{decimals}f}".replace("-", "−") if value else "0"
 
 

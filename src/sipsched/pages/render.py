@@ -1,4 +1,4 @@
-"""Pages from notebooks: papermill runs a notebook, and the parts that its cells show make up the page."""
+"""Pages from notebooks. papermill runs a notebook, and the page consists of the parts that the cells show."""
 
 import logging
 import re
@@ -14,9 +14,9 @@ from sipsched.pages.parts import Page, Part, Prose, Section, Title
 from sipsched.paths import PROJECT_ROOT, project_path
 
 HOME = "index.html"
-"""The overview, which links all other pages of the folder."""
+"""The overview page, which links to all other pages of the folder."""
 NOT_ON_PAGE = "notebook-only"
-"""Tag of a text cell that the page omits; the page has a title from its data instead."""
+"""Tag of a text cell that the page omits. The page has a title that is computed from the data instead."""
 
 
 def render(
@@ -52,17 +52,17 @@ def make_page(
     offered: Mapping[str, Any] = MappingProxyType({}),
     home: str = HOME,
 ) -> Page:
-    """Run a notebook and return its page. No figure is drawn yet.
+    """Run a notebook and return its page. The figures are drawn later, when the page is written.
 
     Parameters
     ----------
     notebook
-        An .ipynb with one cell tagged `parameters`. The file is not changed.
+        An .ipynb file with one cell tagged `parameters`. The file is not changed.
     parameters
         Values for that cell. Paths, also in lists, are made absolute for the notebook. The page shows them relative to
         the working directory, because the folders of this machine are private.
     offered
-        Optional values. The notebook receives the values for which it has a parameter.
+        Optional values. The notebook receives only the values for which it has a parameter.
     home
         The address of the overview.
 
@@ -72,7 +72,7 @@ def make_page(
         The notebook does not exist, does not know a parameter, or raises an error in a cell. The message names the
         notebook and the cell.
     """
-    # imported here, because papermill loads slowly and a wrong path should fail at once
+    # papermill loads slowly. It is imported here, so that a wrong path fails immediately.
     import papermill
 
     from sipsched.pages import engine, sources
@@ -108,14 +108,17 @@ def make_page(
 
 
 def _plain(value: Any) -> Any:
-    """Make paths absolute, because a notebook runs in another folder, and turn them into text for papermill."""
+    """Convert paths to absolute paths in text form.
+
+    A notebook runs in another folder, and papermill accepts only text.
+    """
     if isinstance(value, list):
         return [_plain(one) for one in value]
     return str(value.resolve()) if isinstance(value, Path) else value
 
 
 def _shown(value: Any) -> Any:
-    """Shorten paths for the reader to paths relative to the working directory, or else to file names."""
+    """Shorten paths to paths relative to the working directory. Paths outside become file names."""
     if isinstance(value, list):
         return [_shown(one) for one in value]
     if not isinstance(value, Path):
@@ -124,7 +127,7 @@ def _shown(value: Any) -> Any:
 
 
 def _show_parameters(notebook: Any, values: Mapping[str, Any]) -> None:
-    """Replace the values that papermill wrote into the notebook."""
+    """Replace the parameter values that papermill wrote into the notebook by values for the reader."""
     from papermill.translators import translate_parameters
 
     from sipsched.pages.engine import INJECTED
@@ -138,7 +141,7 @@ def _show_parameters(notebook: Any, values: Mapping[str, Any]) -> None:
 def _page(
     cells: Sequence[Any], shown: Mapping[int, Sequence[Part]], fallback_title: str, home: str
 ) -> Page:
-    """Put the parts of a page together, in the order of the notebook."""
+    """Assemble the page from its parts, in the order of the notebook."""
     opening: list[Part] = []
     sections: list[tuple[str, str, list[Part]]] = []
     for index, cell in enumerate(cells):

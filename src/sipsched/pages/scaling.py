@@ -1,4 +1,4 @@
-"""Speed-up of the proxy with cores, by deployment and transport, and the reasons that limit it."""
+"""The proxy's speed-up with the number of cores, for each deployment and transport, and the costs that limit it."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -40,10 +40,10 @@ from sipsched.records.system_capacity import SystemCapacity
 from sipsched.words import grouped, number, plural
 
 TRANSPORTS = {"udp": "UDP", "tcp": "TCP"}
-NOTHING = "Nothing was measured yet, so there is no answer."
+NOTHING = "There is no answer yet, because nothing was measured."
 SIMULATED = "Predicted by simulation, not measured."
 RECEIVING = ("one CPU receives", "each core receives")
-"""Words in the name of a simulated model."""
+"""Texts that the names of simulated models contain."""
 LOCK = "assumed lock share"
 REPORT = "Zhou, Liang and Dai, IBM Research Report RC24501, 2008"
 
@@ -55,7 +55,7 @@ class ScalingData:
     Attributes
     ----------
     campaign
-        The testbed with the most searched systems; None if nothing was measured.
+        The measurements of the testbed on which the most systems were searched. None if nothing was measured.
     """
 
     campaign: Campaign | None
@@ -77,7 +77,7 @@ class ScalingData:
         return [each for each in self.carried if each.place.transport == transport]
 
     def gained(self, each: MeasuredSetting) -> SpeedUp | None:
-        """Return the speed-up of a system."""
+        """Return the speed-up of a system over the same system on one core."""
         return next((one for one in self.speed_ups if one.more is each), None)
 
 
@@ -89,14 +89,14 @@ def find(
     limit: float = PDR_LIMIT,
     capacities: Sequence[SystemCapacity] = (),
 ) -> ScalingData:
-    """Read everything that the page shows.
+    """Read all data that the page shows.
 
     Parameters
     ----------
     summaries, crossings
-        Of studies on any testbeds; missing files are skipped.
+        Files of studies on any testbeds. Missing files are skipped.
     published, simulated
-        Tables of speed-ups; the simulated table may be missing.
+        Tables of speed-ups. The simulated table may be missing.
     """
     studies = [
         (path.parent.parent.name, open_summary(path)) for path in summaries if path.is_file()
@@ -114,7 +114,7 @@ def found_of(
     simulated: Sequence[Speedup],
     limit: float = PDR_LIMIT,
 ) -> ScalingData:
-    """Gather the data of the page from values that were read."""
+    """Combine values that were already read into the data of the page."""
     by_campaign = [(each, carried(each, crossings, limit)) for each in campaigns]
     campaign, places = max(by_campaign, key=lambda pair: len(pair[1]), default=(None, []))
     return ScalingData(
@@ -147,7 +147,7 @@ def others(found: ScalingData) -> Words:
 
 
 def answer(found: ScalingData) -> Answer:
-    """Name the deployment to choose, by transport and number of cores."""
+    """Name the best deployment for each transport and number of cores."""
     lines = [
         line
         for transport, name in TRANSPORTS.items()
@@ -165,7 +165,7 @@ def answer(found: ScalingData) -> Answer:
 def _choices(
     found: ScalingData, places: Sequence[MeasuredSetting], transport: str
 ) -> Iterator[str]:
-    """Name the deployment with the largest capacity per number of cores."""
+    """For each number of cores, name the deployment with the largest capacity."""
     for cores in sorted({each.place.cores for each in places}):
         among = [
             each
@@ -185,7 +185,7 @@ def _best(found: ScalingData, among: Sequence[MeasuredSetting]) -> str:
             reason = f" {plain.place.sut} handles {_cps(plain.capacity)}."
         else:
             best = plain
-            reason = " No deployment is distinguishable from it, and it is the simplest."
+            reason = " No other deployment is distinguishably better, and this deployment is the simplest."
     text = f"choose {best.place.sut}. It handles {_cps(best.capacity)}"
     gained = found.gained(best)
     if gained is not None:
@@ -194,14 +194,14 @@ def _best(found: ScalingData, among: Sequence[MeasuredSetting]) -> str:
 
 
 def _room(gained: SpeedUp) -> str:
-    """Name the CPUs that the generators left to the proxy; return an empty text if the proxy has all CPUs."""
+    """State how many CPUs the generators left to the proxy. Return an empty text if the proxy has all CPUs."""
     if not np.isfinite(gained.room) or gained.room >= gained.cores:
         return ""
     return f"; the load generators left it {_about(gained.room)} of {plural(gained.cores, 'CPU')}"
 
 
 def _apart(one: Interval, other: Interval) -> bool:
-    """Report whether one interval lies entirely above the other."""
+    """Return whether the first interval lies entirely above the second."""
     return one.known and other.known and one.low > other.high
 
 
@@ -217,10 +217,12 @@ def _times(speedup: Interval) -> str:
 
 
 def stops(found: ScalingData) -> Words:
-    """Name the costs that grow with cores, in one line per SUT with measurements on one core and on more cores."""
+    """Name the costs per message that grow with the number of cores, for each SUT with several numbers of cores."""
     lines = [_stop(each) for each in found.speed_ups]
     if not lines and found.carried:
-        lines = ["No SUT was measured on one core and on more, so the limits are unknown."]
+        lines = [
+            "No SUT was measured both on one core and on several cores, so the limits are unknown."
+        ]
     return Words(tuple(lines or [NOTHING]))
 
 
@@ -229,27 +231,27 @@ def _stop(each: SpeedUp) -> str:
     name, cores = each.more.place.sut, plural(each.cores, "core")
     text = f"{name} on {cores}: {_times(each.measured)} its capacity on one core{_room(each)}"
     if one is None or more is None:
-        return f"{text}. No run kept the limit, so the cost of a message is unknown."
+        return f"{text}. Every run exceeded the drop limit, so the cost of a message is unknown."
     text += (
         f". A message costs {_about(more.cpu_us)} µs of CPU time at {grouped(more.cps)} cps, and "
         f"{_about(one.cpu_us)} µs on one core at {grouped(one.cps)} cps"
     )
     if np.isfinite(each.bound):
-        text += f". By this cost alone the speed-up is {_about(each.bound)}"
+        text += f". If only this cost mattered, the speed-up would be {_about(each.bound)}"
     grown = []
     for key, (words, _) in FACTORS.items():
         before, after = one.factors[key], more.factors[key]
         if np.isfinite((before, after)).all() and after > before and after >= 0.005:
             grown.append(f"{words} {_about(before)} → {_about(after)}")
     if grown:
-        text += f". Per message these grow: {', '.join(grown)}"
+        text += f". These costs per message grow: {', '.join(grown)}"
     elif np.isfinite([more.factors[key] for key in FACTORS]).any():
-        text += ". None of the counted costs grows"
+        text += ". None of the measured costs per message grows"
     return f"{text}."
 
 
 def capacities(found: ScalingData) -> Table:
-    """List the capacity of each deployment by cores, and compare its speed-up with the bound."""
+    """List the capacity of each deployment on each number of cores, and compare its speed-up with the bound."""
     rows: list[tuple[Cell, ...]] = []
     for each in found.carried:
         gained = found.gained(each)
@@ -278,19 +280,20 @@ def capacities(found: ScalingData) -> Table:
         ),
         rows=tuple(rows),
         none="no search was made",
-        caption="Capacity and speed-up by deployment and cores.",
-        reading=f"The capacity is the load at which {share} is lost. Over UDP the loss is of datagrams that reached "
-        "the SPS. Over TCP the loss is of calls, which failed or took longer to set up than is allowed. By calls is "
-        f"this loss of calls for both transports, from the trials of the search alone. {HOW}. Confirmed counts the "
-        "runs on the bracket of the search that agree with the search. Bound is cores × CPU time of a message on one "
-        "core / CPU time here. CPUs it had is the number of cores, less the share of the generators in a CPU that "
-        "they share.",
+        caption="Capacity and speed-up of each deployment on each number of cores.",
+        reading=f"The capacity is the load at which {share} is lost. Over UDP, the loss counts dropped datagrams that "
+        f"reached the SPS. Over TCP, the loss counts calls that failed or took too long to set up. The column "
+        f'"by calls" counts lost calls for both transports, and uses only the trials of the search. {HOW}. '
+        f'"Confirmed" counts the runs at the two final loads of the search that agree with the search. '
+        f'"Bound" is the number of cores × CPU time per message on one core / CPU time per message on this '
+        f'number of cores. "CPUs it had" is the number of cores minus the CPU time of the generators on a '
+        f"shared CPU.",
         provenance=found.provenance,
     )
 
 
 def costs(found: ScalingData) -> Table:
-    """List the cost of a message and its factors, by deployment, workers and cores."""
+    """List the CPU cost of a message and its causes, for each deployment, number of workers and number of cores."""
     rows = [
         (
             *(key.sut, str(key.threads), str(key.cores), str(cost.cps)),
@@ -306,16 +309,16 @@ def costs(found: ScalingData) -> Table:
             *(words for words, _ in FACTORS.values()),
         ),
         rows=tuple(rows),
-        none="no run kept the limit",
-        caption="The cost of a message, of all processes of the proxy.",
-        reading="The cost depends on the load. If a load was measured for all rows of a SUT with one "
-        "number of workers, they show this load. Otherwise, each row shows its highest load "
-        "at which at most the limit was lost. CPU time is from the scheduler's clock, and its"
-        " two parts are counted at timer ticks. Waits for the proxy's own locks are its calls"
-        " of futex and sched_yield. If a worker spins before such a call, this is CPU time in"
-        " the program. The first waiter for a spinlock of the kernel is not visible."
+        none="every run exceeded the drop limit",
+        caption="The cost of a message, summed over all processes of the proxy.",
+        reading="The cost depends on the load. If all rows with the same SUT and number of workers have a load in "
+        "common, they show this load. Otherwise, each row shows its highest load with at most the allowed "
+        "loss. The CPU time is from the scheduler's clock. Its division into two parts is sampled at timer "
+        "ticks. Waits for the proxy's own locks are counted as calls of futex and sched_yield. Spinning "
+        "before such a call counts as CPU time of the program. The first waiter for a kernel spinlock cannot "
+        "be counted."
         + (
-            " The probe recorded messages in some of the runs, which costs CPU time as well."
+            " In some runs, the probe recorded messages, which also costs CPU time."
             if any(cost.probed for cost in found.costs.values())
             else ""
         ),
@@ -324,7 +327,7 @@ def costs(found: ScalingData) -> Table:
 
 
 def _about(value: float) -> str:
-    """Write a number without an interval, from one run or few runs, to two digits."""
+    """Write a number from one or a few runs, without an interval, to two digits."""
     return number(float(f"{value:.2g}"))
 
 
@@ -333,7 +336,7 @@ def _plain(value: float) -> str:
 
 
 def curves(found: ScalingData) -> Figure:
-    """Draw the speed-up over cores by deployment, with the bound from the cost of a message."""
+    """Draw the speed-up of each deployment against the number of cores, with the bound from the cost of a message."""
     names = [name for name in TRANSPORTS if found.over(name)] or ["udp"]
 
     def draw(axis: Axes, _: int, column: int) -> None:
@@ -362,12 +365,13 @@ def curves(found: ScalingData) -> Figure:
             shared=("", "all"),
             beside=False,
         ),
-        caption="Speed-up over cores, by transport and deployment.",
-        seen=() if found.speed_ups else ("No SUT was measured on one core and on more.",),
-        reading="The speed-up is the capacity divided by the capacity of the same SUT on one core, "
-        "with its 95 % interval. A point that is not filled is the largest speed-up that the "
-        "CPU time per message allows. On the dashed line, the speed-up equals the number of "
-        "cores.",
+        caption="Speed-up against the number of cores, for each transport and deployment.",
+        seen=()
+        if found.speed_ups
+        else ("No SUT was measured both on one core and on several cores.",),
+        reading="The speed-up is the capacity divided by the capacity of the same SUT on one core. Bars are 95 % "
+        "intervals. A hollow point is the largest speed-up that the CPU time per message allows. On the "
+        "dashed line, the speed-up equals the number of cores.",
         provenance=found.provenance,
     )
 
@@ -399,7 +403,7 @@ def _draw_speed_up(
 
 
 def herd(found: ScalingData) -> Figure:
-    """Draw the wake-ups per message against workers."""
+    """Draw the number of wake-ups per message against the number of workers."""
 
     def draw(axis: Axes, _: int, __: int) -> None:
         if not found.herds:
@@ -421,10 +425,12 @@ def herd(found: ScalingData) -> Figure:
     return Figure(
         identity="figure-herd",
         draw=panels([""], [""], draw, "workers", beside=False),
-        caption="Wake-ups of the proxy's tasks per message, by workers that share one UDP socket on one core.",
+        caption="Wake-ups of the proxy's tasks per message, against the number of workers that share one UDP socket "
+        "on one core.",
         seen=tuple(map(_herd_words, found.herds))
-        or ("Wake-ups were not counted with two numbers of workers.",),
-        reading="A wake-up is a voluntary context switch. The timers and other processes of the proxy are included.",
+        or ("Wake-ups were not counted for two or more numbers of workers.",),
+        reading="A wake-up is counted as a voluntary context switch. The counts include the proxy's timers and other "
+        "processes.",
         provenance=found.provenance,
     )
 
@@ -442,7 +448,7 @@ def _herd_words(each: Herd) -> str:
 
 
 def published(found: ScalingData) -> Table:
-    """List the published speed-ups of remedies beside the measured speed-ups."""
+    """List the published effects of remedies against poor scaling, beside the measured effects."""
     rows: list[tuple[str, ...]] = [
         (
             f"{each.platform}, {each.operating_system} (published)",
@@ -470,15 +476,14 @@ def published(found: ScalingData) -> Table:
         rows=tuple(rows),
         none="no speed-up is known",
         caption=f"Speed-ups before and after remedies: published in {REPORT}, and measured here.",
-        reading="The report used other hardware, another proxy and more cores. So only two things can"
-        " be compared: whether a remedy helps, and whether it helps more over UDP or over "
-        "TCP.",
+        reading="The report used other hardware, another proxy and more cores. Therefore, only two questions can be "
+        "compared: whether a remedy helps, and whether it helps more over UDP or over TCP.",
         provenance="The published rows were not measured here.",
     )
 
 
 def _gains(found: ScalingData) -> Iterator[tuple[SpeedUp, SpeedUp]]:
-    """Pair the speed-ups without and with the remedy of the published report, by transport and cores."""
+    """Pair the speed-ups without and with the published remedy, for each transport and number of cores."""
     for transport, deployments in REMEDIES.items():
         among = [each for each in found.speed_ups if each.one.place.transport == transport]
         for cores in sorted({each.cores for each in among}):
@@ -490,7 +495,7 @@ def _gains(found: ScalingData) -> Iterator[tuple[SpeedUp, SpeedUp]]:
 
 
 def simulated(found: ScalingData) -> Table:
-    """List simulated speed-ups by cores."""
+    """List the simulated speed-ups on each number of cores."""
     cores = sorted({row.cores for row in found.simulated})
     kinds = dict.fromkeys((row.transport, row.deployment, row.model) for row in found.simulated)
     rows = []
@@ -504,19 +509,21 @@ def simulated(found: ScalingData) -> Table:
         rows.append((TRANSPORTS.get(kind[0], kind[0]), *kind[1:], *cells))
     return Table(
         identity="table-simulated-speed-ups",
-        groups=(("", 3), ("C(c) / C(1), simulated, on so many cores", len(cores))) if cores else (),
+        groups=(("", 3), ("C(c) / C(1), simulated, on this number of cores", len(cores)))
+        if cores
+        else (),
         header=("transport", "deployment", "model", *map(str, cores)),
         rows=tuple(rows),
         none="nothing was simulated",
-        caption="Simulated speed-ups by deployment and cores.",
-        reading="A model of the proxy under the kernel's scheduler was fitted to runs on one core. Each speed-up is "
-        "over the same deployment on one core, with the best number of workers.",
+        caption="Simulated speed-ups of each deployment on each number of cores.",
+        reading="A model of the proxy under the kernel's scheduler was fitted to runs on one core. Each speed-up "
+        "compares a deployment with itself on one core, using the best number of workers.",
         provenance=SIMULATED,
     )
 
 
 def simulated_answer(found: ScalingData) -> Words:
-    """Name the deployment with the largest simulated capacity on the largest number of cores."""
+    """Name the deployment with the largest simulated capacity on the largest simulated number of cores."""
     lines = []
     for transport, name in TRANSPORTS.items():
         of_transport = [row for row in found.simulated if row.transport == transport]
@@ -536,7 +543,7 @@ def simulated_answer(found: ScalingData) -> Words:
 
 
 def simulated_curves(found: ScalingData) -> Figure | Words:
-    """Draw simulated speed-ups by cores, with one CPU that receives, and with each core receiving."""
+    """Draw simulated speed-ups against the number of cores, for one receiving CPU and for every core receiving."""
     rows = [row for row in found.simulated if LOCK not in row.model]
     kinds = list(dict.fromkeys((row.transport, row.deployment) for row in rows))
     columns = {
@@ -567,10 +574,11 @@ def simulated_curves(found: ScalingData) -> Figure | Words:
     return Figure(
         identity="figure-simulated-speedups",
         draw=panels([""], list(columns), draw, "cores", shared=("", "all"), beside=False),
-        caption="Simulated speed-up over cores, by deployment and transport.",
-        reading="The bars are from fits to samples of the recorded runs. Lines over TCP are dashed. On the straight "
-        "dashed line the speed-up equals the number of cores. Both axes are logarithmic. The lock within a socket "
-        "costs nothing in this model, and a message over TCP costs a constant factor more.",
+        caption="Simulated speed-up against the number of cores, for each deployment and transport.",
+        reading="The bars show the range over models fitted to samples of the recorded runs. Results for TCP are "
+        "dashed. On the straight dashed line, the speed-up equals the number of cores. Both axes are "
+        "logarithmic. In this model, the lock within a socket costs nothing. A message over TCP costs a "
+        "constant factor more than over UDP.",
         provenance=SIMULATED,
     )
 
@@ -589,12 +597,14 @@ def _draw_simulated(axis: Axes, rows: Sequence[Speedup], name: str, style: Look)
 
 
 def sharing(found: ScalingData) -> Words:
-    """Describe, from the runs on one core, how the proxy shares a CPU with the generators."""
+    """Report how the proxy shares a CPU with the generators in the runs on one core."""
     if found.campaign is None or not found.carried:
         return Words((NOTHING,))
     most = max(each.place.cores for each in found.carried)
     if not shares_cpus(found.campaign, most):
-        return Words(("The proxy had its CPUs for itself on every measured number of cores.",))
+        return Words(
+            ("The proxy shared no CPU with the generators on any measured number of cores.",)
+        )
     lines = [
         f"With {plural(most, 'core')} the proxy shares a CPU with the generators, which run first there (SCHED_FIFO)."
     ]
@@ -606,13 +616,14 @@ def sharing(found: ScalingData) -> Words:
             lines.append(f"The records of {sut} lack the CPU time of the generators.")
             continue
         lines.append(
-            f"Beside {sut} on one core, client and server take {_about(control.generator_us)} µs of CPU time per call "
+            f"When {sut} runs on one core, client and server take {_about(control.generator_us)} µs of CPU time per "
+            f"call "
             f"at {grouped(control.cps)} cps{_beside(each)}. At the capacity of {plural(each.cores, 'core')} they leave "
             f"{_about(each.room)} CPUs to the proxy."
         )
     if len(lines) == 1:
         lines.append(
-            "No SUT was measured on one core and on more, so the cost of sharing is unknown."
+            "No SUT was measured both on one core and on several cores, so the cost of sharing is unknown."
         )
     return Words(tuple(lines))
 

@@ -1,4 +1,4 @@
-"""The runs on which the figures of a page rest."""
+"""The runs from which the figures of a page are computed."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -19,8 +19,8 @@ SUMMARY = "summary.nc"
 def find_sources(parameters: Mapping[str, Any]) -> tuple[Source, ...]:
     """List the summaries among the parameters of a notebook, with their valid runs.
 
-    A page reads other files, too, such as the windows of runs that compare modes. All these files belong to runs of the
-    listed studies.
+    A page may also read other files, such as the windows of runs that compare modes. These files also belong to runs of
+    the listed studies.
     """
     paths = [
         path
@@ -40,7 +40,7 @@ def valid_runs(summary: xr.Dataset) -> Iterator[Run]:
 
 def _source(path: Path) -> Source:
     runs = list(valid_runs(open_summary(path)))
-    # Loads with equal repetitions share a line, so that the list of a campaign with thousands of runs is short.
+    # Loads with the same repetitions share a line. This keeps the list of a campaign with thousands of runs short.
     repetitions: dict[tuple[str, int], list[int]] = {}
     for run in runs:
         folder = run.path.parents[1].as_posix()
@@ -55,7 +55,7 @@ def _source(path: Path) -> Source:
 
 
 def _braces(numbers: list[int]) -> str:
-    """Join numbers as a shell does: `1`, `{1,3}`, or `{1..4}` for numbers without a gap."""
+    """Write numbers as a shell pattern: `1`, `{1,3}`, or `{1..4}` for consecutive numbers."""
     first, last = numbers[0], numbers[-1]
     if len(numbers) == 1:
         return str(first)

@@ -1,4 +1,4 @@
-"""Tables and sentences of several pages."""
+"""Tables and sentences that several pages share."""
 
 import hashlib
 import itertools
@@ -47,21 +47,23 @@ from sipsched.versions import code_version
 from sipsched.words import number, plural
 
 MAX_RUNS_LISTED = 50
-RANGES = f"A point with fewer than {FEWEST} runs has the range of its runs instead of an interval."
+RANGES = (
+    f"With fewer than {FEWEST} runs, a cell shows the range of the runs instead of an interval."
+)
 PROBE_MODES = {
     "exact": "fentry and fexit: all six timestamps are measured.",
-    "tracepoint": "Tracepoints only: t_sockq is a lower bound. K_sockq is at least the shown value, and K_copy at most "
-    "the shown value, about 1 µs apart. K_rcv is exact.",
-    "stream": "SIP over TCP, tracepoints only: all six timestamps are measured. They belong to the "
-    "TCP segment, or the read, with the last byte of the message.",
+    "tracepoint": "Tracepoints only: t_sockq is a lower bound. The true K_sockq may be about 1 µs larger than shown, "
+    "and the true K_copy correspondingly smaller. K_rcv is exact.",
+    "stream": "SIP over TCP, tracepoints only: all six timestamps are measured. A message gets the timestamps of the "
+    "TCP segment and of the read that contain its last byte.",
     "preload": "No eBPF: only t_arr, t_sip_in, t_sip_out and the drop counter are measured. t_sockq and the parts of "
     "K_rcv are unknown.",
-    "off": "No probe: counters only.",
+    "off": "No probe: only counters are measured.",
     "simulated": "No probe: a model computed the timestamps, and nothing was measured.",
 }
 POINT_HEADER = ("SUT", "mode", "cores", "threads", "cps")
 LONG_FACTS = ("files", "lscpu")
-"""Facts of a host that are too long for a page."""
+"""Recorded facts of a host that are too long for a page."""
 PACKAGES = (
     "numpy",
     "pandas",
@@ -75,7 +77,7 @@ PACKAGES = (
 
 
 def heading(summary: xr.Dataset, study: str) -> Heading:
-    """Describe the origin of a page's numbers."""
+    """State the study, testbed and kernel from which a page's numbers come."""
     attrs = summary.attrs
     return Heading(
         fidelity=attrs["fidelity"],
@@ -93,7 +95,7 @@ def conditions_of_study(
     Parameters
     ----------
     labelled
-        The same summary with the modes named as the kernel applied them; None if the names are equal.
+        The same summary, but with the modes named as the kernel applied them. None if the names are equal.
     """
     shown = summary if labelled is None else labelled
     testbed = summary.attrs["testbed"]
@@ -140,10 +142,11 @@ def drops(summary: xr.Dataset, limit: float = PDR_LIMIT) -> Table:
         places=4,
         rows=tuple(rows),
         none="no run was measured",
-        caption="Drops at every measured point: the typical run with its 95 % interval.",
-        reading=f"{RANGES} Lost calls failed or were set up late. During a busy period the SPS always holds a message. "
-        "The columns have the effective number of busy periods of the run with the fewest, the longest busy period as "
-        "a share of its run, and the number of runs that are too short. A run with a PDR of at most "
+        caption="Drops at every measured point, for the typical run with its 95 % interval.",
+        reading=f"{RANGES} A lost call failed or was set up late. A busy period is a time during which the SPS always "
+        f"holds at least one message. Three columns describe busy periods: their effective number in the run "
+        f"with the fewest, the longest one as a share of its run, and the number of runs that are too short. A "
+        f"run with a PDR of at most "
         f"{100 * FULL_PDR:g} % is too short if it has fewer than {LEAST_PERIODS} effective busy periods, or if one "
         f"busy period takes more than {100 * LONGEST_SHARE:g} % of the run.",
         provenance=provenance(summary),
@@ -174,14 +177,14 @@ def times(summary: xr.Dataset) -> Table:
         rows=tuple(rows),
         none="no run was measured",
         caption="Times of the typical run at every measured point, with 95 % intervals.",
-        reading=f"{RANGES} The 99.9th percentile is over the messages of all runs of a point, with a relative error of "
-        f"at most {100 * RELATIVE_ERROR:g} %. Runs without histograms have none.",
+        reading=f"{RANGES} The 99.9th percentile is computed from the messages of all runs of a point, with a relative "
+        f"error of at most {100 * RELATIVE_ERROR:g} %. It is missing for runs without histograms.",
         provenance=provenance(summary),
     )
 
 
 def _points(summary: xr.Dataset) -> Iterator[tuple[dict[Hashable, Any], int]]:
-    """Yield each point with valid runs, and their number."""
+    """Yield each point that has valid runs, and the number of these runs."""
     for sut, mode, cores in facets(summary):
         for threads, cps in itertools.product(
             summary["threads"].to_numpy().tolist(), summary["cps"].to_numpy().tolist()
@@ -216,7 +219,7 @@ def runs_not_counted(summary: xr.Dataset) -> Table:
         header=("SUT", "mode", "cores", "threads", "cps", "rep", "status", "why"),
         places=4,
         rows=tuple(rows),
-        none="none: every planned run is measured and valid",
+        none="none, because every planned run is measured and valid",
         caption="Planned runs that are not valid.",
         provenance=provenance(summary),
         shown=MAX_RUNS_LISTED,
@@ -224,7 +227,7 @@ def runs_not_counted(summary: xr.Dataset) -> Table:
 
 
 def arrivals(summary: xr.Dataset) -> Table:
-    """Show the arrival certificates of the runs, per point."""
+    """Show the arrival certificates of the runs at each point. A certificate checks that calls arrived on schedule."""
     columns = {
         "KS distance": _largest(summary["ks_distance"]),
         "KS p-value": _smallest(summary["ks_p_value"]),
@@ -246,13 +249,14 @@ def arrivals(summary: xr.Dataset) -> Table:
         ),
         rows=_rows_per_point(summary, columns),
         none="no run was measured",
-        caption="Arrival certificates: the worst value of the runs of each point.",
+        caption="Arrival certificates, which check that calls arrived on schedule: the worst value of the runs of "
+        "each point.",
         provenance=provenance(summary),
     )
 
 
 def accounts(summary: xr.Dataset) -> Table:
-    """Show the drop ledgers of the runs, per point."""
+    """Show the drop ledgers of the runs at each point. A ledger accounts for every sent message."""
     names = {
         "calls that did not complete": "calls_incomplete",
         "calls set up late": "calls_late",
@@ -271,8 +275,8 @@ def accounts(summary: xr.Dataset) -> Table:
         places=4,
         rows=_rows_per_point(summary, columns),
         none="no run was measured",
-        caption="Drop ledgers: the largest value of the runs of each point.",
-        reading="Requests that reached the SPS again include those that its full socket refused.",
+        caption="Drop ledgers, which account for every sent message: the largest value of the runs of each point.",
+        reading="Retransmissions that reached the SPS include the requests that its full socket refused.",
         provenance=provenance(summary),
     )
 
@@ -288,7 +292,7 @@ def _smallest(values: xr.DataArray) -> xr.DataArray:
 def _rows_per_point(
     summary: xr.Dataset, columns: Mapping[str, xr.DataArray]
 ) -> tuple[tuple[str, ...], ...]:
-    """Make a row per point with runs: the point, a cell per column, and the verdicts."""
+    """Make one row per point with runs. A row contains the point, a cell per column, and the verdicts."""
     grades: dict[tuple[Any, ...], list[str]] = {}
     for key, status in iterate_runs(summary):
         if status != MISSING:
@@ -311,8 +315,8 @@ def attempts(summary: xr.Dataset) -> Table:
         identity="table-attempts",
         header=("run", "why it is invalid"),
         rows=tuple(rows),
-        none="none: every attempt was valid",
-        caption=f"Invalid attempts, kept beside the record: {len(rows)}.",
+        none="none, because every attempt was valid",
+        caption=f"Invalid attempts ({len(rows)}). Their files are kept beside the record.",
         provenance=provenance(summary),
         shown=MAX_RUNS_LISTED,
     )
@@ -330,7 +334,7 @@ def suspicions(summary: xr.Dataset) -> Words:
 
 
 def coverage(summary: xr.Dataset) -> Words:
-    """Count the planned runs by status, and describe the probe."""
+    """Count the planned runs by status, and describe the mode of the probe."""
     words = [status for _, status in iterate_runs(summary)]
     lines = [
         f"{plural(len(words), 'run')} planned: {words.count(MEASURED)} measured, "
@@ -350,7 +354,7 @@ def coverage(summary: xr.Dataset) -> Words:
 
 
 def columns_missing(summary: xr.Dataset) -> Table:
-    """List the columns that some runs lack, with the reasons."""
+    """List the columns of messages.nc that some runs lack, with the reasons."""
     rows = [
         (entry["column"], str(entry["runs"]), entry["reason"])
         for entry in json.loads(summary.attrs["columns_missing"])
@@ -359,7 +363,7 @@ def columns_missing(summary: xr.Dataset) -> Table:
         identity="table-columns-missing",
         header=("column", "runs", "why"),
         rows=tuple(rows),
-        none="none: every run has every column",
+        none="none, because every run has every column",
         caption="Columns of messages.nc that are missing.",
         provenance=provenance(summary),
     )
@@ -388,13 +392,13 @@ def hosts(summary: xr.Dataset) -> Table:
         header=("", *roles) if roles else ("",),
         rows=tuple(rows),
         none="no run was measured, so the hosts are unknown",
-        caption="Hosts, settings and load, as the first run recorded them.",
+        caption="The hosts, their settings and the load, from the record of the first run.",
         provenance=provenance(summary),
     )
 
 
 def conditions(summary: xr.Dataset) -> Words:
-    """Describe conditions that should be equal in all runs: kernel, receive buffer, stolen time."""
+    """Report conditions that should be equal in all runs: kernel, receive buffer and stolen CPU time."""
     runs = summary["so_rcvbuf"].to_dataframe().reset_index()
     buffers = receive_buffers(runs, "sut", "mode")
     shares = {name: summary[name].to_numpy().ravel() for name in CPU_SHARES}
@@ -405,12 +409,12 @@ def conditions(summary: xr.Dataset) -> Words:
 def conditions_of(
     kernels: str, buffers: Buffers, steal: Values, shares: Mapping[str, Values]
 ) -> Words:
-    """Describe conditions that should be equal in all runs.
+    """Report conditions that should be equal in all runs.
 
     Parameters
     ----------
     steal
-        Shape (run,): time stolen in s; NaN where not recorded.
+        CPU time that the hypervisor stole, in s, shape (run,). NaN if not recorded.
     shares
         Shares of the SPS's CPU time by the names of `CPU_SHARES`, shape (run,); NaN where not recorded.
     """
@@ -430,7 +434,7 @@ def conditions_of(
 
 
 def competitors_of(shares: Mapping[str, Values]) -> str:
-    """Describe in one sentence the share of the SPS's CPU time that other programs used.
+    """Write a sentence about the share of the SPS's CPU time that other programs used.
 
     Parameters
     ----------
@@ -443,13 +447,13 @@ def competitors_of(shares: Mapping[str, Values]) -> str:
     return (
         f"Share of the SPS's CPU time that other programs used in a run: "
         f"median {100 * np.median(of_others):.1f} %, "
-        f"at most {100 * of_others.max():.1f} %; programs of class SCHED_IDLE, which yield at once, at most "
-        f"{100 * idle_class.max():.1f} % more; n = {of_others.size}."
+        f"at most {100 * of_others.max():.1f} %; programs of class SCHED_IDLE, which yield immediately, used at most "
+        f"another {100 * idle_class.max():.1f} %; n = {of_others.size}."
     )
 
 
 def competitors(campaigns: Iterable[Campaign]) -> Words:
-    """Describe the share of the SPS's CPU time that other programs used in all valid runs of several testbeds."""
+    """Report, for several testbeds, the share of the SPS's CPU time that other programs used in all valid runs."""
     found = [campaign.cpu_shares for campaign in campaigns]
     return Words(
         (
@@ -464,14 +468,14 @@ def competitors(campaigns: Iterable[Campaign]) -> Words:
 
 
 def buffers_differ(buffers: Buffers, name: Callable[..., str] = "{}, {}".format) -> list[str]:
-    """Warn if a comparison has receive buffers of different sizes; return an empty list if all sizes are equal.
+    """Warn if the compared runs have receive buffers of different sizes. Return an empty list if all sizes are equal.
 
     Parameters
     ----------
     buffers
-        Receive buffers of the compared runs.
+        Receive buffer sizes of the compared runs.
     name
-        Makes the name of a group from its key.
+        Function that returns the name of a group of runs from its key.
     """
     if not buffers.differ:
         return []
@@ -496,7 +500,7 @@ def _text(value: Any) -> str:
 
 
 def versions(*data: Path) -> Several:
-    """List the versions of the programs that made the page, and the folded hashes of its data."""
+    """List the versions of the programs that made the page. The hashes of its data are folded."""
     packages = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
     programs = f"sipsched {code_version()}; Python {platform.python_version()}, {packages}."
     hashes = (
@@ -512,7 +516,7 @@ def versions(*data: Path) -> Several:
 
 
 def repetitions(data: xr.Dataset) -> Table | None:
-    """Show the precision that the repetitions of a study reached; return None for a fixed number of repetitions."""
+    """Show the precision that the repetitions of a study reached. Return None for a fixed number of repetitions."""
     if "precision" not in data.attrs:
         return None
     precision = Precision(**json.loads(data.attrs["precision"]))
@@ -533,12 +537,12 @@ def repetitions(data: xr.Dataset) -> Table | None:
         ),
         rows=tuple(_known_row(known, precision) for known in found),
         none="no run was planned",
-        caption=f"Precision of {precision.of}, reached by {reached} of {len(found)} systems.",
-        reading="Runs were added until the half-width of the interval was at most "
-        f"{100 * precision.relative:g} %, with {precision.at_least} to {plural(precision.at_most, 'run')} each. The "
-        f"interval is computed at most {plural(looks, 'time')}, each time with a level of "
-        f"{100 * level_of_a_look(precision):.3g} %, so the last one has at least 95 %. Other intervals of this page "
-        "treat the number of runs as fixed.",
+        caption=f"Precision of {precision.of}. {reached} of {len(found)} systems reached the required precision.",
+        reading=f"Runs were repeated until the half-width of the interval was at most {100 * precision.relative:g} %, "
+        f"from {precision.at_least} up to {plural(precision.at_most, 'run')} per system. The interval was "
+        f"computed after several numbers of runs, at most {plural(looks, 'time')}. Each of these intervals has "
+        f"a level of {100 * level_of_a_look(precision):.3g} %, so that the final interval has at least 95 %. "
+        f"Other intervals on this page ignore that the number of runs depended on the results.",
         provenance=provenance(data),
     )
 
@@ -548,7 +552,7 @@ def _known_row(known: Known, precision: Precision) -> tuple[Cell, ...]:
     if wide <= precision.relative:
         word = "yes"
     elif known.interval.n >= precision.at_most:
-        word = f"no, after the largest number of {precision.at_most} runs"
+        word = f"no, although the largest number of {precision.at_most} runs was made"
     else:
         word = "not yet"
     return (

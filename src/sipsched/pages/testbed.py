@@ -1,4 +1,4 @@
-"""The page of a testbed: its valid runs, its noise, the cost of the probe, and its arrivals."""
+"""The page about a testbed: its valid runs, the noise of its CPUs, the cost of the probe, and the arrivals of calls."""
 
 import textwrap
 from collections import Counter
@@ -35,12 +35,12 @@ from sipsched.validity.verdict import in_general
 from sipsched.words import grouped, listed, number, plural
 
 NARROW_CELL_IN = 0.45
-"""Column width below which the text of a cell is vertical."""
+"""If a column is narrower than this, in inches, the text of its cells is vertical."""
 MOST_LEVEL_LOADS = 6
 WIDE_NAME, NARROW_NAME = 40, 20
-"""Largest number of characters per line of a configuration's name, on a page and on a phone."""
+"""Largest number of characters in a line of a configuration's name: on a page, and on a phone."""
 SUSPECT = "suspect"
-# Status of a point, from the best to the worst: colour, sign in its cell, and meaning.
+# The statuses of a point, from the best to the worst, with colour, sign in the cell, and meaning.
 KINDS = {
     MEASURED: (SERIES[0], "", "every planned run is valid"),
     SUSPECT: (SERIES[3], "?", "a run is suspect"),
@@ -61,7 +61,7 @@ def heading(campaign: Campaign) -> Heading:
 
 
 def answer(campaign: Campaign, noise_file: Path, windows: Sequence[Path]) -> Answer:
-    """Count the valid runs, and name the noise of the CPUs and the cost of the probe."""
+    """Report the number of valid runs, the noise of the CPUs, and the cost of the probe."""
     status = campaign.runs["status"].value_counts()
     suspect = int((campaign.counted["grade"] == "suspect").sum())
     said = [
@@ -80,7 +80,7 @@ def answer(campaign: Campaign, noise_file: Path, windows: Sequence[Path]) -> Ans
 
 
 def coverage(campaign: Campaign) -> Figure:
-    """Draw the status of every planned point."""
+    """Draw the status of every planned point as a coloured cell."""
     points = _points(campaign.runs)
     by_sut = {sut: points[points["sut"] == sut] for sut in dict.fromkeys(points["sut"])}
     tally = points["kind"].value_counts()
@@ -97,9 +97,9 @@ def coverage(campaign: Campaign) -> Figure:
     return Figure(
         identity="figure-coverage",
         draw=_heat_maps({sut: _grid(of_sut) for sut, of_sut in by_sut.items()}),
-        caption="Planned points by the worst status of their runs.",
+        caption="The planned points, each with the worst status of its runs.",
         seen=tuple(seen),
-        reading="A cell has the number of valid runs and the number of planned runs. An empty cell is not planned.",
+        reading="A cell shows the number of valid runs / the number of planned runs. Empty cells are not planned.",
         provenance=campaign.provenance,
     )
 
@@ -107,7 +107,7 @@ def coverage(campaign: Campaign) -> Figure:
 def _heat_maps(
     grids: Mapping[str, tuple[pd.DataFrame, pd.DataFrame]],
 ) -> Callable[[Layout], str]:
-    """Make the function that draws the grid of each SUT, from the codes and the texts of its cells."""
+    """Return a function that draws the grid of each SUT from the status codes and the texts of its cells."""
     # imported here, because seaborn and pyplot take a second to load
     import seaborn
 
@@ -164,7 +164,7 @@ def _heat_maps(
 
 
 def _points(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return a row per point: the worst status of its runs, and the numbers of valid and planned runs."""
+    """Return a table with the worst status, the number of valid runs and the number of planned runs of each point."""
     kinds = list(KINDS)
     suspect = (runs["status"] == MEASURED) & (runs["grade"] == "suspect")
     status = runs["status"].where(~suspect, SUSPECT)
@@ -178,7 +178,7 @@ def _points(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _grid(points: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the statuses as numbers and the cells' texts: one row per configuration, one column per load."""
+    """Return two tables with a row per configuration and a column per load: status codes and cell texts."""
     names = points[["mode", "cores", "threads"]].itertuples(index=False)
     row = [_configuration(*name) for name in names]
     label = [
@@ -199,7 +199,7 @@ def _grid(points: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def _cell_text(loads: int, layout: Layout) -> dict[str, Any]:
-    """Return the text style of cells; the text is vertical where cells are narrow."""
+    """Return the text style of cells. Narrow cells have vertical text."""
     upright = layout.width_in / loads < NARROW_CELL_IN
     return {
         "color": PAPER,
@@ -213,13 +213,13 @@ def _configuration(mode: str, cores: int, threads: int) -> str:
 
 
 def _broken(configuration: str, narrow: bool) -> str:
-    """Break the name of a configuration into lines, also between the modes of a comparison."""
+    """Break the name of a configuration into lines. Lines may also end between the modes of a comparison."""
     parted = configuration.replace(",", ", ").replace(",  ", ", ")
     return textwrap.fill(parted, NARROW_NAME if narrow else WIDE_NAME, break_on_hyphens=False)
 
 
 def _listed(points: pd.DataFrame) -> str:
-    """Name the first few points in a sentence."""
+    """List the first few points in a sentence."""
     few = 4
     words = [
         f"{_configuration(mode, cores, threads)}, {cps} cps"
@@ -239,13 +239,16 @@ def noise(path: Path, campaign: Campaign) -> Figure | Words:
     """
     if not path.is_file():
         return Words(
-            (f"Not measured: the records have no file {path.name}. snakemake measures it.",)
+            (
+                f"The noise was not measured, because the file {path.name} is missing. The command snakemake "
+                f"measures the noise.",
+            )
         )
     return draw_noise(read_noise(path), campaign)
 
 
 def draw_noise(found: Noise, campaign: Campaign) -> Figure:
-    """Draw the gaps of each CPU: the rate of gaps longer than a time."""
+    """Draw, for each CPU, the rate of gaps that are longer than the time on the x axis."""
 
     def draw_panel(axis: Axes, *_: int) -> None:
         for i, cpu in enumerate(found.cpus):
@@ -272,7 +275,8 @@ def draw_noise(found: Noise, campaign: Campaign) -> Figure:
     return Figure(
         identity="figure-noise",
         draw=panels([""], [""], draw_panel, "length of a gap (µs)", beside=False),
-        caption="Gaps in the time of a program that reads the clock on an idle CPU of the SPS: rate of longer gaps.",
+        caption="Interruptions of an idle CPU of the SPS, seen as gaps by a program that reads the clock: the rate of "
+        "gaps longer than a given time.",
         reading="Both scales are logarithmic. The noise was measured once, so no number has an interval. "
         f"Measured {found.started_at}, kernel {found.kernel}.",
         seen=tuple(map(_noise_words, found.cpus)),
@@ -295,7 +299,7 @@ def _noise_words(cpu: CpuNoise) -> str:
 
 
 def conditions(campaign: Campaign) -> Words:
-    """Describe conditions that should be equal in the runs of all studies."""
+    """Report conditions that should be equal in the runs of all studies."""
     buffers = receive_buffers(campaign.runs, "sut", "mode")
     steal = campaign.runs["steal_s"].to_numpy(float)
     return conditions_of(campaign.kernels, buffers, steal, campaign.cpu_shares)
@@ -323,14 +327,15 @@ def cost_of_the_probe(campaign: Campaign, windows: Sequence[Path]) -> Table:
         ),
         rows=tuple(rows),
         none="not measured: no run compares a mode with itself and recording=off",
-        caption="CPU time of the proxy per message, with and without the probe, in windows of the same runs.",
-        reading="Intervals are 95 % confidence intervals. Sham: the same windows, but nothing is changed.",
+        caption="CPU time of the proxy per message, with and without the probe. Both are measured in the same runs, "
+        "in alternating windows.",
+        reading="Intervals are 95 % confidence intervals. The sham compares windows between which nothing was changed.",
         provenance=campaign.provenance,
     )
 
 
 def certificates(campaign: Campaign) -> Table:
-    """Show how well the arrivals of the valid runs followed their plan, per SUT and load."""
+    """Show how well the arrivals of the valid runs followed their schedule, for each SUT and load."""
     rows = []
     for (sut, cps), runs in campaign.counted.groupby(["sut", "cps"], sort=True):
         grades = runs["grade"].value_counts()
@@ -355,7 +360,8 @@ def certificates(campaign: Campaign) -> Table:
         ),
         rows=tuple(rows),
         none="no run is valid",
-        caption="Arrival certificates of the valid runs: smallest to largest value of the runs at a load.",
+        caption="Arrival certificates of the valid runs, which check that calls arrived on schedule. Each cell shows "
+        "the smallest and the largest value at a load.",
         provenance=campaign.provenance,
     )
 
@@ -369,7 +375,7 @@ def _range(values: pd.Series) -> str:
 
 
 def reasons(campaign: Campaign) -> Table:
-    """Count the reasons of verdicts, of suspect runs and of invalid attempts."""
+    """Count the reasons for suspect runs and for invalid attempts."""
     suspect = campaign.counted[campaign.counted["grade"] == "suspect"]["findings"]
     told = Counter(finding.rule for text in suspect for finding in findings_of(text))
     refused = Counter(cause for attempt in campaign.attempts for cause in attempt.causes)
@@ -381,9 +387,9 @@ def reasons(campaign: Campaign) -> Table:
         identity="table-reasons",
         header=("why", "suspect\u00a0runs", "invalid\u00a0attempts"),
         rows=tuple(rows),
-        none="none: no run is suspect, and every attempt was valid",
+        none="none, because no run is suspect and every attempt was valid",
         caption=f"Reasons for {plural(len(suspect), 'suspect run')} and "
-        f"{plural(len(campaign.attempts), 'invalid attempt')}, which may have several.",
+        f"{plural(len(campaign.attempts), 'invalid attempt')}. A run may have several reasons.",
         provenance=campaign.provenance,
     )
 
@@ -403,7 +409,7 @@ def doubtful_runs(campaign: Campaign) -> Table:
         places=4,
         header=(*POINT, "rep", "status", "why"),
         rows=tuple(rows),
-        none="none: every planned run is valid, and no run is suspect",
+        none="none, because every planned run is valid, and no run is suspect",
         caption="Planned runs that are suspect or not valid.",
         provenance=campaign.provenance,
         shown=MAX_RUNS_LISTED,

@@ -1,4 +1,4 @@
-"""The users of the SPS's CPU time on the testbed's page, as a bar per run."""
+"""The figure on the testbed's page that shows which programs used the SPS's CPU time in each run."""
 
 import numpy as np
 import pandas as pd
@@ -21,11 +21,11 @@ LABELS = {
     "idle_share": "idle",
 }
 COLOURS = (SERIES[0], SERIES[2], SERIES[3], SERIES[4], SERIES[1], SERIES[5], INK, "none")
-"""Other programs have the warning colour; idle time has no colour."""
+"""The colours of the parts. Other programs have the warning colour, and idle time has no colour."""
 
 
 def cpu_account(campaign: Campaign) -> Figure | Words:
-    """Draw the parts of the SPS's CPU time as a stacked bar per run. Without data, a sentence replaces the figure."""
+    """Draw the parts of the SPS's CPU time as one stacked bar per run. If no data exist, return a sentence."""
     counted = campaign.counted
     known = counted[counted["idle_share"].notna()].sort_values(["cps", "competitor_share"])
     said = competitors_of(campaign.cpu_shares)
@@ -35,10 +35,10 @@ def cpu_account(campaign: Campaign) -> Figure | Words:
     return Figure(
         identity="figure-cpu-account",
         draw=lambda layout: _drawn(known, layout),
-        caption="Users of the SPS's CPU time during the load, as a bar per run.",
+        caption="Shares of the SPS's CPU time that programs used during the load, with one bar per run.",
         seen=seen,
         reading=f"Runs are sorted by load, from {grouped(known['cps'].min())} to {grouped(known['cps'].max())} cps, "
-        "and within a load by the share of other programs. The parts add up to 1, and empty space is idle time. "
+        "and within a load by the share of other programs. The parts add up to 1. Empty space is idle time. "
         f"{len(known)} of {plural(len(counted), 'run')} have an account of CPU time.",
         provenance=campaign.provenance,
     )
@@ -47,7 +47,7 @@ def cpu_account(campaign: Campaign) -> Figure | Words:
 def _drawn(runs: pd.DataFrame, layout: Layout) -> str:
     canvas, grid = layout.panels(1, 1, 2.5)
     axis = grid[0, 0]
-    # one step curve with a width of 1 per run, because thousands of bars would be thousands of SVG shapes
+    # The bars are drawn as one step curve, because thousands of bars would be thousands of SVG shapes.
     edges = np.arange(len(runs) + 1)
     below = np.zeros(len(runs))
     for name, colour in zip(CPU_PARTS, COLOURS, strict=True):
@@ -76,7 +76,7 @@ def _drawn(runs: pd.DataFrame, layout: Layout) -> str:
 
 
 def _worst(runs: pd.DataFrame) -> tuple[str, ...]:
-    """Name the run in which other programs used the largest share; return an empty tuple if every share is 0."""
+    """Name the run in which other programs used the largest share. Return an empty tuple if every share is 0."""
     worst = runs.loc[runs["competitor_share"].idxmax()]
     if not worst["competitor_share"] > 0:
         return ()

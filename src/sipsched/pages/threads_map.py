@@ -1,4 +1,4 @@
-"""Heat maps of the drop rate and the wait, by threads and load."""
+"""Heat maps of the drop rate and the wait, for each number of threads and load."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,15 +19,15 @@ from sipsched.words import grouped, number, plural
 
 Values = npt.NDArray[np.float64]
 MOST_LABELLED = 12
-"""The largest number of loads for which cells show their numbers."""
+"""If a heat map has more loads than this, its cells do not show their numbers."""
 CELL_IN, TITLE_IN = 0.28, 0.9
 LEAST = {"PDR": 0.01, "wait": 1.0}
-"""The smallest values with a colour, in percent and microseconds. A drop rate of 0 has no colour."""
+"""The smallest values on the colour scales, in percent and microseconds. A drop rate of 0 has no colour."""
 
 
 @dataclass(frozen=True)
 class Panel:
-    """Both quantities of one configuration, shape (threads, load); NaN without a valid run."""
+    """The drop rate and the wait of one configuration, shape (threads, load). NaN if no run is valid."""
 
     facet: Facet
     threads: tuple[int, ...]
@@ -37,7 +37,7 @@ class Panel:
 
 
 def heat_maps(summary: xr.Dataset) -> Several:
-    """Draw both quantities for each configuration with several numbers of threads at several loads, if one exists."""
+    """Draw the drop rate and the wait of each configuration with several numbers of threads and several loads."""
     panels = [panel for facet in facets(summary) if (panel := _panel(summary, facet)) is not None]
     if not panels:
         return Several(())
@@ -45,11 +45,10 @@ def heat_maps(summary: xr.Dataset) -> Several:
     figure = Figure(
         identity="figure-threads",
         draw=lambda layout: _drawn(panels, layout),
-        caption="Packet drop rate and 99th percentile of K_rcv, by threads and load.",
+        caption="Packet drop rate and 99th percentile of K_rcv, for each number of threads and load.",
         seen=seen,
-        reading="Each cell shows the median of its runs. The colour is on a logarithmic scale, and "
-        "darker cells have smaller values. A cell without colour has no valid run, or no "
-        "drops.",
+        reading="Each cell shows the median of its runs. The colour scale is logarithmic, and darker cells have "
+        "smaller values. A cell without colour has no valid run or no drops.",
         provenance=provenance(summary),
     )
     return Several((figure,))
@@ -108,7 +107,7 @@ def _draw(
         return
     for (row, column), value in np.ndenumerate(values):
         if np.isfinite(value):
-            # the lower half of the colour map is dark, also in the dark mode of the page
+            # Dark cells need light text. The lower half of the colour map is dark, also in the dark mode of the page.
             color = INK if value <= 0 else "white" if norm(value) < 0.6 else "black"
             axis.text(
                 column + 0.5,
@@ -122,7 +121,7 @@ def _draw(
 
 
 def _words(panel: Panel) -> str:
-    """Name the highest load without a drop, and the numbers of threads at that load."""
+    """Name the highest load without drops, and the numbers of threads that handle it without drops."""
     name = facet_name(panel.facet)
     clean = np.where(panel.pdr > 0, -1.0, np.array(panel.cps, float))
     clean = np.where(np.isnan(panel.pdr), -1.0, clean)

@@ -1,4 +1,4 @@
-"""A watched proxy in words: lines for the terminal, metrics for Prometheus, and one HTML page."""
+"""The output of a watch: lines for the terminal, metrics for Prometheus, and an HTML page."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -45,23 +45,23 @@ TITLE = "What did the proxy do with its messages?"
 MOST_NAMES = 6
 """Largest number of methods and statuses in a line of the terminal."""
 WORKERS = {"kamailio": "children=N in kamailio.cfg", "opensips": "udp_workers=N in opensips.cfg"}
-"""Per program, the setting of its number of workers."""
+"""The setting of the number of workers, for each proxy program."""
 BUFFER = {
     "kamailio": "start kamailio with -b BYTES, or set maxbuffer=BYTES in kamailio.cfg",
     "opensips": "start opensips with -b BYTES",
 }
 LEAST_SHOWN = 0.001
-"""Smallest share of a CPU with which the page lists another program."""
-NO_CAUSE = "No cause of waiting or of drops was measured, so nothing needs to change."
+"""The page lists another program only if it used at least this share of a CPU."""
+NO_CAUSE = "The watch found no cause of waiting or of drops, so nothing needs to change."
 
 
 # ---- the terminal ----
 
 
 def lines_of(second: Second) -> list[str]:
-    """Describe one second in a few lines."""
+    """Write a few lines for the terminal about one second."""
     if not second.processes:
-        return [f"{second.t_s:6.0f} s  the proxy does not run; waiting for it to start"]
+        return [f"{second.t_s:6.0f} s  the proxy is not running; waiting for its start"]
     lost = f", {second.lost} records lost by the probe" if second.lost else ""
     if second.recording:
         names = sorted(second.messages, key=lambda name: -second.messages[name])
@@ -115,7 +115,7 @@ def metrics(seconds: Sequence[Second], sums: Totals) -> str:
     Parameters
     ----------
     seconds
-        The last seconds, which the gauges show.
+        The last seconds. The gauges show their values.
     sums
         The sums since the start of the watch.
     """
@@ -175,7 +175,7 @@ def _escaped(text: str) -> str:
 
 @dataclass(frozen=True)
 class CauseInWords:
-    """A cause in words, with its evidence and the command that changes it."""
+    """A problem in words: its cause, the evidence, and a command that solves it."""
 
     cause: str
     evidence: str
@@ -183,7 +183,7 @@ class CauseInWords:
 
 
 def advice(found: Sequence[ShownCause], program: str) -> list[CauseInWords]:
-    """Write each finding as a cause, its evidence and a command."""
+    """Write each finding as a cause, the evidence and a command."""
     return [_advice(finding, program) for finding in found]
 
 
@@ -197,8 +197,8 @@ def _advice(finding: ShownCause, program: str) -> CauseInWords:
         buffer = BUFFER.get(program, "set SO_RCVBUF of the socket to BYTES").replace("BYTES", size)
         return CauseInWords(
             f"The receive buffer was too small for the bursts: {grouped(values['drops'])} datagrams were dropped.",
-            f"{share} with drops, the workers were busy {100 * values['busy']:.0f} % of the time, so they could "
-            f"have served the messages later. The queue held up to {grouped(values['bytes'])} bytes.",
+            f"{share} with drops, the workers were busy {100 * values['busy']:.0f} % of the time, so they could have "
+            f"served the dropped messages a little later. The queue held up to {grouped(values['bytes'])} bytes.",
             f"sysctl -w net.core.rmem_max={size}; {buffer}; {restart}",
         )
     wait = f"The 99th percentile of the waiting time was {number(values['wait_us'])} µs."
@@ -267,9 +267,9 @@ def write_page(
     seconds
         The last seconds, for advice and figures.
     sums
-        The sums over the whole watch.
+        The sums since the start of the watch.
     messages
-        The content of `messages.nc`; None if no single messages are kept.
+        The content of `messages.nc`. None if the watch keeps no single messages.
     """
     page = Page(TITLE, (Title(TITLE), *_parts(document, seconds, messages, sums)))
     with whole(path) as partial:
@@ -326,7 +326,7 @@ def _summary(document: WatchDocument, sums: Totals, cost: Interval) -> Iterator[
 
 
 def cost_line(cost: Interval) -> str:
-    """Describe the measured cost of the probe."""
+    """Write the sentence about the measured cost of the probe."""
     share = in_words(cost.map(lambda ratio: 100 * ratio), "%")
     return f"The probe cost {share} of the proxy's CPU time per message while it recorded."
 
@@ -339,7 +339,7 @@ def _advice_table(document: WatchDocument, seconds: Sequence[Second]) -> Part:
         rows=tuple(
             (each.cause, each.evidence, each.command) for each in advice(found, document.program)
         ),
-        caption="Measured causes of waiting and of drops.",
+        caption="Causes of waiting and of drops, found in the measurements.",
         none=f"No advice: {reason}." if reason else NO_CAUSE,
     )
 
@@ -367,7 +367,7 @@ def _ccdf(messages: xr.Dataset | None) -> Iterator[Figure]:
 
 
 def run_of(messages: xr.Dataset) -> Run:
-    """Return the labels of a watch as the tuple of a run, for figures that draw runs."""
+    """Return the labels of a watch in the form of a run's tuple, because some figures draw only runs."""
     keys = ("testbed", "sut", "mode", "cores", "threads", "cps", "rep")
     return Run(*(messages.attrs[key] for key in keys))
 
@@ -420,13 +420,13 @@ def _names_table(sums: Totals) -> Table:
             (name, grouped(count), number(sums.per_s(count)))
             for name, count in sums.messages.most_common()
         ),
-        caption="Received messages by method or status; x stands for any digit.",
+        caption="Number of received messages for each method or status. The letter x in a status stands for any digit.",
         none="No message was recorded.",
     )
 
 
 def _joined(messages: xr.Dataset | None) -> Iterator[Table]:
-    """Count the rows of single messages by what could be joined."""
+    """Count the rows of messages.nc by the events of a message that the probe could match."""
     if messages is None or not messages.sizes["message"]:
         return
     flags = messages["flags"].to_numpy()
@@ -448,7 +448,8 @@ def _joined(messages: xr.Dataset | None) -> Iterator[Table]:
             (name, grouped(int(mask.sum())), number(100 * float(mask.mean())))
             for name, mask in rows
         ),
-        caption="Rows of messages.nc by what the probe could join; a row can be in several lines.",
+        caption="Rows of messages.nc by the events of a message that the probe could match. A row can count in "
+        "several lines.",
         none="",
     )
 
@@ -466,7 +467,7 @@ def _ledger(document: WatchDocument, sums: Totals) -> Table:
         identity="table-ledger",
         header=("count", "number"),
         rows=tuple((name, grouped(count)) for name, count in rows),
-        caption="Datagrams and losses during the watch. The probe counts drops at a full buffer again.",
+        caption="Datagrams and losses during the watch. The kernel and the probe both count drops at a full buffer.",
         none="",
     )
 
@@ -483,6 +484,7 @@ def _cpu_table(sums: Totals) -> Table:
         identity="table-cpu",
         header=("task or program", "CPU time (% of one CPU)"),
         rows=tuple(rows),
-        caption="Use of CPU time. Other programs count only in seconds in which they were among the largest three.",
+        caption="Use of CPU time. The time of another program is counted only in seconds in which it was among the "
+        "three largest.",
         none="",
     )

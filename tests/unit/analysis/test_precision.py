@@ -65,7 +65,7 @@ def test_the_page_names_reached_groups_and_the_level() -> None:
     assert table is not None
     # the runs of default at 200 and 300 cps differ by more than the precision
     assert "4 of 6 systems reached" in table.caption
-    assert "3 to 4 runs each" in table.reading
+    assert "from 3 up to 4 runs per system" in table.reading
     assert "at most 2 times. Each of these intervals has a level of 97.5 %" in table.reading
     assert table.rows[0][:5] == ("a", "default", "1", "8", "300")
     assert [row[-1] for row in table.rows[:3]] == [

@@ -249,7 +249,7 @@ def test_several_proxies_have_sections_and_their_own_advice() -> None:
         "kamailio-udp, 1 core, 8 threads",
         "opensips-udp, 1 core, 8 threads",
     ]
-    assert "The bounds hold for one core" in everything(loads, found)
+    assert "The bounds apply only to one core" in everything(loads, found)
 
 
 def test_the_title_is_the_question_of_the_study() -> None:
@@ -305,12 +305,12 @@ def test_estimates_have_their_parts_in_columns_of_their_own() -> None:
 def test_the_response_and_the_bounds_of_one_core() -> None:
     loads, found = of(made("default,fifo", {"fifo": FIFO}))
     (seen,) = windows.response(loads).seen
-    assert "the response is flat in every mode" in seen
+    assert "the message time is constant in every mode" in seen
     run = loads[0].runs[0]
     rising = run["aligned_total"] * (1 + 2 * (run["since_switch"] - 0.2))
     moved, _ = of(run.assign(aligned_total=rising))
     (seen,) = windows.response(moved).seen
-    assert re.search(r"still moves under .*: its first quarter is −\d\d\u00a0% off", seen)
+    assert re.search(r"still changes under .*: its first quarter is −\d\d\u00a0% off", seen)
     (table,) = bounds.page(found).parts
     service = loads[0].mean("default", "cpu_per_message").estimate
     # 1000 cps are 6000 messages per second
@@ -322,7 +322,7 @@ def test_the_response_and_the_bounds_of_one_core() -> None:
 def test_a_load_that_leaves_no_time_free_has_no_bounds() -> None:
     _, found = of(made("default,fifo", {"fifo": {}}, cps=3000))
     (table,) = bounds.page(found).parts
-    assert table.rows[0][3:5] == ("none: no time is free",) * 2
+    assert table.rows[0][3:5] == ("none, because the CPU is fully used",) * 2
 
 
 def test_switches_windows_and_speed_are_counted() -> None:
@@ -434,7 +434,7 @@ def test_times_of_modes_are_those_of_the_reference_changed_by_their_effects() ->
     assert by_mode["fifo"][-1] == pytest.approx(p99 * math.exp(effect))
     (figure,) = shares.figures(found).parts
     assert f"{in_us(p99)} with default" in figure.seen[0]
-    assert "more are in the tables" not in figure.reading
+    assert "with the best ranks" not in figure.reading
     assert "var(--series" in figure.narrow
 
 
@@ -443,7 +443,7 @@ def test_no_more_modes_are_drawn_than_the_colours_distinguish() -> None:
     run = made(",".join(["default", *modes]), {mode: {} for mode in modes})
     _, found = of(run)
     (figure,) = shares.figures(found).parts
-    assert f"{len(modes) + 1 - shares.MOST} more are in the tables" in figure.reading
+    assert f"the other {len(modes) + 1 - shares.MOST}." in figure.reading
 
 
 @pytest.mark.parametrize(

@@ -182,7 +182,9 @@ def test_one_load_has_no_capacity(tmp_path):
 def test_a_probe_without_bpf_is_reported(tmp_path):
     found = read(tmp_path, synthetic.repeated(n=1), lambda run: {"mode": 3})
     cost = index.details(found).pairs[-1][1]
-    assert "k_sockq (the preload fallback cannot see t_stack; it needs eBPF)" in cost
+    assert (
+        "k_sockq (the preload library cannot take the timestamp t_stack, which needs eBPF)" in cost
+    )
 
 
 def test_testbeds_are_shown_separately(tmp_path):

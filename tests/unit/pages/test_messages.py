@@ -43,7 +43,7 @@ def test_the_load_nearest_to_eighty_percent_of_capacity_is_shown(tmp_path):
     assert "SHA-256" in text(page.versions(found))
     # the load of 2000 cps is half of the capacity of 4000 cps
     far = page.answer(read(tmp_path, synthetic.capacity(4000.0, **system))).line
-    assert "30 points below 80 %, and no recorded load is nearer" in far
+    assert "30 points below 80 %, but no recorded load is nearer" in far
 
 
 def test_without_a_capacity_the_load_in_the_middle_is_shown(tmp_path):
@@ -65,8 +65,11 @@ def test_the_account_of_cpu_time_names_every_user():
     assert "declares" not in text
     logger = Competitor("logger", 40, "SCHED_OTHER", 0, 2 * 10**9, 3, 10**6, 1)
     text = page.account_words(replace(account, planned=(logger,)))
-    assert "Programs that the testbed declares: logger (nice 0, pid 40) ran 2 s on CPU 1." in text
-    assert "not recorded" in page.account_words(None)
+    assert (
+        "Programs that the testbed's file declares as competitors: logger (nice 0, pid 40) ran 2 s on CPU 1."
+        in text
+    )
+    assert "unknown" in page.account_words(None)
 
 
 def test_the_page_names_who_ran_while_the_slowest_messages_waited(tmp_path):
@@ -81,7 +84,7 @@ def test_the_page_names_who_ran_while_the_slowest_messages_waited(tmp_path):
     # a record without the file, as in recorded/, stays readable
     for path in (tmp_path / "raw").rglob(BURSTS_FILE):
         path.unlink()
-    assert "not recorded" in text(page.around(read(tmp_path)))
+    assert "unknown" in text(page.around(read(tmp_path)))
 
 
 def test_the_folder_with_more_loads_is_shown(tmp_path):

@@ -78,9 +78,13 @@ def test_the_mode_of_a_cost_is_identified_by_its_effective_settings():
         found = migration_cost.study(synthetic.combined(plan(), run_of))
         return migration_cost.curves(found).caption
 
-    assert "all else as in enhanced (EEVDF translation), by cores" in told(True, unavailable="no")
-    assert "all else as in enhanced (without latency_ns), by cores" in told(False, unavailable="no")
-    assert "all else as in enhanced, by cores" in told(False)
+    assert "all else as in enhanced (EEVDF translation), for each number of cores" in told(
+        True, unavailable="no"
+    )
+    assert "all else as in enhanced (without latency_ns), for each number of cores" in told(
+        False, unavailable="no"
+    )
+    assert "all else as in enhanced, for each number of cores" in told(False)
 
 
 def test_noise_is_not_reported_as_a_best_cost():
@@ -92,14 +96,17 @@ def test_noise_is_not_reported_as_a_best_cost():
     said = [line for line in lines if "PDR is lowest" in line]
     assert len(said) == 3
     assert all(
-        "not to be told from the default" in line or "at the default" in line for line in said
+        "indistinguishable from the default" in line or "at the default" in line for line in said
     )
 
 
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"unavailable": "locked down"}, "this kernel does not let the cost be set: locked down"),
+        (
+            {"unavailable": "locked down"},
+            "this kernel does not allow setting the cost: locked down",
+        ),
         ({"applied": 7}, "the cost in force was 7\u00a0ns"),
     ],
 )
@@ -127,7 +134,7 @@ def test_a_partly_measured_study_and_an_empty_study_are_shown():
     found = migration_cost.study(synthetic.combined(plan(), half))
     text = " ".join(migration_cost.best(found).lines)
     assert "Not drawn, not measured: 5 missing: " in text
-    assert "the default, 500\u00a0µs, was not measured" in text
+    assert "The default, 500\u00a0µs, was not measured" in text
     assert "default not measured" in migration_cost.costs(found)._repr_html_()
     nothing = migration_cost.study(synthetic.combined(plan(), lambda run: None))
     assert migration_cost.answer(nothing).line == "There is no answer: not measured: 5 missing."
@@ -138,12 +145,14 @@ def test_a_partly_measured_study_and_an_empty_study_are_shown():
 def test_one_core_and_one_run_are_named():
     found = migration_cost.study(synthetic.combined(plan(reps=1, spots=SPOTS[:1]), outcome))
     assert "(one run)" in " ".join(migration_cost.best(found).lines)
-    assert migration_cost.answer(found).line.startswith("There is no answer yet: too few runs")
+    assert migration_cost.answer(found).line.startswith(
+        "There is no answer yet, because too few runs"
+    )
     alone = [synthetic.Run(mode="enhanced+migration_cost_ns=0", cores=1)]
     lines = migration_cost.best(
         migration_cost.study(synthetic.combined(alone, lambda run: None))
     ).lines
-    assert any("With one core no worker can migrate" in line for line in lines)
+    assert any("With one core, workers cannot migrate" in line for line in lines)
 
 
 def test_a_study_without_costs_is_refused():

@@ -265,7 +265,7 @@ def test_the_page_says_that_one_run_per_point_is_too_few():
     case = case_of(plan(reps=1))
     text = everything(case)
     assert "(one run)" in text
-    assert "too few runs to tell" in percent_lower.answer(case, case.family()).line
+    assert "too few runs exist" in percent_lower.answer(case, case.family()).line
     assert case.family().tests == 0
 
 
@@ -278,11 +278,12 @@ def test_a_probe_without_parts_and_loads_that_never_pass_the_limit():
 
     case = case_of(plan(), outcome)
     text = everything(case)
-    assert "not seen by the probe" in text
+    assert "not measured by the probe" in text
     assert "none: PDR ≤ 1\u00a0% up to 2000 cps" in text
     assert "the reference is 0 in every run" in text
     assert (
-        "highest load of both, since no PDR is" in percent_lower.figure(case, case.family()).caption
+        "highest load of both modes, since no PDR exceeds"
+        in percent_lower.figure(case, case.family()).caption
     )
     assert case.compared_load(EIGHT) == 2000
 

@@ -42,8 +42,8 @@ def found(*contrasts: Contrast, fitted: Fitted = FITTED) -> predicted.CheckedPre
 def test_the_first_sentence_is_the_answer() -> None:
     page = found(contrast(-44, -42), contrast(20, -30), contrast(1, 3, p_value=0.6))
     assert predicted.answer(page).line == (
-        "2 of 3 predictions lie inside the measured 95 % interval, and the sign is right for 1 of the 2 "
-        "effects distinguishable from chance."
+        "2 of 3 predictions lie inside the measured 95 % interval, and the predicted sign is "
+        "right for 1 of the 2 effects that are distinguishable from chance."
     )
     (second,) = predicted.fitted_to(page).lines
     assert "fitted to 2 runs of the default mode (47\u202f997 messages)" in second
@@ -67,7 +67,7 @@ def test_a_single_prediction_is_not_counted_as_one_of_one() -> None:
         (
             FITTED,
             (replace(contrast(1, 1), measured=Interval.without(1, 1)),),
-            "what was measured has no interval",
+            "the measured effects have no interval",
         ),
     ],
 )

@@ -23,24 +23,24 @@ POINT = RUNS[0].point
         (
             NOTHING,
             "rack: 0 of 8 runs measured, 12 minutes of testbed time left, done about 21:42 UTC "
-            "(by the length of the load, since no run is recorded)",
+            "(estimated from the length of the load, because no run is recorded yet)",
         ),
         (
             replace(SOME, work_s=14_400.0, done_in_s=14_400.0),
             "rack: 1 of 8 runs measured, 4 hours of testbed time left, done about 2026-03-05 01:30 "
-            "UTC (by the times of 1 recorded run)",
+            "UTC (estimated from the times of 1 recorded run)",
         ),
         (
             replace(NOTHING, left=(), searches=(POINT,), behind_searches=9),
             "rack: 0 of 0 runs measured, 1 search to make and about 9 runs behind it, 12 minutes of "
-            "testbed time left, done about 21:42 UTC (by the length of the load, since no run is "
-            "recorded; a search counts as the most it may take)",
+            "testbed time left, done about 21:42 UTC (estimated from the length of the load, "
+            "because no run is recorded yet; assuming that each search takes its longest time)",
         ),
         (
             replace(SOME, searches=(POINT, POINT), behind_searches=1),
             "rack: 1 of 8 runs measured, 2 searches to make and about 1 run behind them, 12 minutes "
-            "of testbed time left, done about 21:42 UTC (by the times of 1 recorded run; a search "
-            "counts as the most it may take)",
+            "of testbed time left, done about 21:42 UTC (estimated from the times of 1 recorded run; assuming "
+            "that each search takes its longest time)",
         ),
         (replace(SOME, measured=8, left=()), "rack: all of its 8 runs measured"),
         (replace(SOME, measured=1, left=()), "rack: all of its 1 run measured"),

@@ -60,9 +60,9 @@ def test_figures_of_another_limit_and_of_one_paper(points):
 def test_words_of_the_audit_follow_the_checks():
     checks = papers.load_audit()
     (before,) = published.audit_words(checks).lines
-    assert before.endswith("12 disagree.")
+    assert before.endswith("In 12 checks, the numbers disagree.")
     checks.loc[checks["agrees"].idxmax(), "agrees"] = False
-    assert published.audit_words(checks).lines[0].endswith("13 disagree.")
+    assert published.audit_words(checks).lines[0].endswith("In 13 checks, the numbers disagree.")
     assert len(published.audit_disagreements(checks).rows) == (~checks["agrees"]).sum()
     counts = [tuple(map(int, row[1:])) for row in published.audit_summary(checks).rows]
     assert all(total == hold + cut + off for total, hold, cut, off in counts)
@@ -74,4 +74,4 @@ def test_an_audit_that_finds_nothing_says_so():
     checks = checks[checks["agrees"]]
     table = published.audit_disagreements(checks)
     assert "none: every check holds" in table._repr_html_()
-    assert published.audit_words(checks).lines[0].endswith("0 disagree.")
+    assert published.audit_words(checks).lines[0].endswith("In 0 checks, the numbers disagree.")

@@ -194,11 +194,14 @@ def test_a_page_with_few_runs_says_so(places: list[tuple[str, int]]) -> None:
     page = found(places) if places else scaling.found_of([], [], [], [])
     text = everything(page)
     assert "nan" not in text.replace("nance", "").lower()
-    assert "No SUT was measured on one core and on more." in text
+    assert "No SUT was measured both on one core and on several cores." in text
     if not places:
         assert scaling.answer(page).line == scaling.NOTHING
     else:
-        assert "No SUT was measured on one core and on more" in scaling.stops(page).lines[0]
+        assert (
+            "No SUT was measured both on one core and on several cores"
+            in scaling.stops(page).lines[0]
+        )
 
 
 def test_runs_without_counts_show_no_numbers() -> None:
@@ -210,7 +213,8 @@ def test_runs_without_counts_show_no_numbers() -> None:
     assert all(each.cost is None for each in page.carried)
     assert "nan" not in everything(page).lower()
     assert (
-        "No run kept the limit, so the cost of a message is unknown" in scaling.stops(page).lines[0]
+        "Every run exceeded the drop limit, so the cost of a message is unknown"
+        in scaling.stops(page).lines[0]
     )
 
 

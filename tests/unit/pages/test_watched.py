@@ -29,7 +29,7 @@ def test_lines_show_rates_times_drops_and_workers() -> None:
 def test_lines_of_an_idle_a_stopped_and_an_unrecorded_second() -> None:
     idle = lines_of(second(messages={}, calls=0, waiting=[], service=[], workers=(), others=()))
     assert "no worker has received a message" in idle[-1]
-    assert "does not run" in lines_of(second(processes=0))[0]
+    assert "is not running" in lines_of(second(processes=0))[0]
     assert "400 datagrams/s" in lines_of(second(recording=False))[0]
 
 

@@ -1,4 +1,4 @@
-"""The number of cores that a load needs: the answer, the box for the reader's load, the tables, and their reasons."""
+"""The answer to "How many cores does a load need?", with an input box for the reader's load, tables and reasons."""
 
 from collections.abc import Iterator, Sequence
 
@@ -34,12 +34,12 @@ NAMED_CORES = 4
 def systems(
     evidence: CapacityEvidence, prediction: CapacityPrediction, rows: Sequence[Simulated]
 ) -> tuple[SizedSystem, ...]:
-    """Gather the answers of all systems, with the page's main system first."""
+    """Return the answers of all systems. The page's main system comes first."""
     return sized(evidence, rows, prediction.fitted.sut)
 
 
 def answer(found: Sequence[SizedSystem]) -> Answer:
-    """Report the capacity of the first system per measured number of cores, and both predictions for more cores."""
+    """Report the first system's measured capacity on each number of cores, and both predictions for more cores."""
     if not found:
         return Answer("There is no answer: no capacity of any proxy is known.")
     first = found[0]
@@ -72,7 +72,7 @@ def _handles(option: Option) -> str:
 
 
 def box(found: Sequence[SizedSystem], cps: float) -> LoadBox:
-    """Make the box in which a reader enters a load."""
+    """Make the input box in which a reader enters a load."""
     return LoadBox(
         identity="load-box",
         first=cps,
@@ -112,7 +112,7 @@ def _beyond(sizing: Sizing) -> str:
 
 
 def _beyond_cell(sizing: Sizing) -> str:
-    """Write the answer for a load that exceeds the capacity of every setting, for a narrow cell."""
+    """Write a short answer for a load that exceeds the capacity of every setting."""
     if not sizing.options:
         return f"not {sizing.basis}"
     last = sizing.options[-1]
@@ -122,9 +122,9 @@ def _beyond_cell(sizing: Sizing) -> str:
 
 
 def tables(found: Sequence[SizedSystem]) -> Several:
-    """List the cores for each load: an open table for the first system, and folded tables for the others."""
+    """List the number of cores that each load needs. All tables except the first system's table are folded."""
     shown: list[Part] = [_table(each, i) for i, each in enumerate(found)]
-    others = [Folded("The tables of the other systems", shown[1:])] if shown[1:] else []
+    others = [Folded("The tables of all other systems", shown[1:])] if shown[1:] else []
     return Several([*shown[:1], *others])
 
 
@@ -147,10 +147,10 @@ def _table(each: SizedSystem, place: int) -> Table:
         header=("load (cps)", *("cores", "used (%)") * len(each.all)),
         rows=tuple(rows),
         none="nothing is known",
-        caption=f"The number of cores that a load needs, of {each.system.name}.",
-        reading="A number of cores is enough if even the lower end of its capacity's interval is at "
-        "least the load. The column Used shows the load as a share of the estimated capacity."
-        " If it says at most, the capacity is known only to be larger than a value.",
+        caption=f"The number of cores that {each.system.name} needs for a load.",
+        reading="A number of cores is enough if the lower end of the capacity's 95 % interval is at least as large as "
+        'the load. The column Used shows the load as a percentage of the estimated capacity. The words "at '
+        'most" mean that only a lower bound of the capacity is known.',
         provenance=each.system.provenance,
     )
 
@@ -158,7 +158,7 @@ def _table(each: SizedSystem, place: int) -> Table:
 def reasons(
     found: Sequence[SizedSystem], evidence: CapacityEvidence, prediction: CapacityPrediction
 ) -> Words:
-    """Explain why the measured, the extrapolated and the simulated answers of the first system differ."""
+    """Explain why the measured, extrapolated and simulated answers for the first system differ."""
     if not found:
         return Words(("No capacity of any proxy is known, so no answers can differ.",))
     first = found[0]
@@ -189,10 +189,11 @@ def _of_measurement(first: SizedSystem, evidence: CapacityEvidence) -> Iterator[
     if shared:
         yield (
             f"With {plural(min(shared), 'core')} the proxy shares a CPU with the load generators, which run first "
-            "there. A proxy with CPUs of its own handles more, so the measured capacity is a low estimate."
+            "there. A proxy that has its CPUs for itself handles more load, so the measured capacity is an "
+            "underestimate."
         )
         if len(cores) > 1:
-            yield "The law is fitted to this low estimate, so the extrapolated answer is low as well."
+            yield "The law is fitted to this underestimate, so the extrapolated answer is too low as well."
 
 
 def _of_law(first: SizedSystem, evidence: CapacityEvidence) -> Iterator[str]:
@@ -233,6 +234,7 @@ def _of_simulation(first: SizedSystem, prediction: CapacityPrediction) -> Iterat
     enough = next(o for o in options if o.interval.estimate >= 0.95 * most.interval.estimate)
     if enough is not options[-1] and np.isfinite(enough.interval.estimate):
         yield (
-            f"In the simulation more than {plural(enough.cores, 'core')} add nothing, because one CPU receives all "
-            "messages of a socket."
+            f"In the simulation, using more than {plural(enough.cores, 'core')} does not increase the capacity, "
+            f"because "
+            f"one CPU receives all messages of a socket."
         )

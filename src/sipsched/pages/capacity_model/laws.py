@@ -1,4 +1,4 @@
-"""Capacity by cores: measured, extrapolated by laws, and simulated."""
+"""The capacity against the number of cores: measured, extrapolated by scaling laws, and simulated."""
 
 from collections.abc import Sequence
 
@@ -22,11 +22,11 @@ from sipsched.words import grouped, number, plural
 DRAWN_CORES = (1, 2, 4, 8, 16)
 NOT_MEASURED = "Predicted by simulation, not measured"
 WIDENING = ("migrations cost nothing", "migrations cost thrice as much")
-"""Changed assumptions of the simulation that its intervals include."""
+"""Alternative assumptions of the simulation. Its intervals include the results under these assumptions."""
 
 
 def by_cores(found: Sequence[SizedSystem], evidence: CapacityEvidence) -> Figure:
-    """Draw the capacity of the first system and of the papers' server by cores."""
+    """Draw the capacity of the first system and of the papers' server against the number of cores."""
     shown = [*found[:1], *(each for each in found[1:] if each.system.published)]
 
     def draw(axis: Axes, _: int, column: int) -> None:
@@ -58,12 +58,12 @@ def by_cores(found: Sequence[SizedSystem], evidence: CapacityEvidence) -> Figure
             shared=("all", "all"),
             beside=False,
         ),
-        caption=f"Capacity at a packet drop rate of {100 * evidence.limit:g} % by cores.",
+        caption=f"Capacity, the load at which {100 * evidence.limit:g} % of messages are dropped, against the number "
+        f"of cores.",
         seen=tuple(f"{each.system.name}: {_known_words(each.known.options)}." for each in shown),
-        reading="Each point is the largest capacity of a number of cores, with its 95 % interval. If "
-        "a point is not filled, the capacity is at least this large. The extrapolated line is"
-        " a formula fitted to the points. The simulated line comes from a model of the proxy."
-        " Both axes are logarithmic.",
+        reading="Each point is the largest capacity measured on this number of cores, with its 95 % interval. A "
+        "hollow point is a lower bound of the capacity. The extrapolated line is a formula fitted to the "
+        "points. The simulated line comes from a model of the proxy. Both axes are logarithmic.",
         provenance=evidence.provenance,
     )
 
@@ -107,7 +107,7 @@ def _known_words(options: Sequence[Option]) -> str:
 
 
 def fitted(evidence: CapacityEvidence) -> Folded:
-    """Fold the table of laws fitted over cores, with their parameters, errors and predictions for eight cores."""
+    """Make the folded table of the scaling laws, with their parameters, errors and predictions for eight cores."""
     rows: list[tuple[Cell, ...]] = []
     for system in evidence.systems:
         chosen = choose(system.models)
@@ -136,18 +136,21 @@ def fitted(evidence: CapacityEvidence) -> Folded:
         ),
         rows=tuple(rows),
         none="nothing to fit",
-        caption="Laws of capacity by cores, fitted to the best setting of each number of cores.",
-        reading="The Universal Scalability Law is C(N) = λ N / (1 + σ (N − 1) + κ N (N − 1)), with its maximum at N*. "
-        "In Amdahl's law κ is 0. The papers' rule is C(p,c) = T(p,c) × C(1,1). A law has a 95 % interval if it has two "
-        "points more than parameters. The interval of a prediction contains a new measurement. The papers' one core "
-        "ran another kernel than their other systems. docs/methodology/models.md describes the laws.",
+        caption="Scaling laws that give the capacity from the number of cores, fitted to the best setting on each "
+        "number of cores.",
+        reading="The Universal Scalability Law is C(N) = λ N / (1 + σ (N − 1) + κ N (N − 1)), where N is the number "
+        "of cores. C is largest at N*. In Amdahl's law, κ is 0. The papers' rule is C(p,c) = T(p,c) × C(1,1). "
+        "A law has 95 % intervals if the number of points exceeds the number of parameters by two or more. "
+        "The interval of a prediction contains a new measurement with a probability of 95 %. The papers' "
+        "system with one core ran another kernel than their other systems. docs/methodology/models.md "
+        "describes the laws.",
         provenance=evidence.provenance,
     )
     return Folded("Laws over cores, with their parameters and errors", (table,))
 
 
 def _parameters(model: CapacityModel) -> str:
-    """Write the parameters of a law. The reason for missing intervals appears once."""
+    """Write the parameters of a law. If intervals are missing, write the reason once."""
     values = [value for _, _, value in model.parameters]
     if any(value.known for value in values):
         return "; ".join(f"{name} = {in_words(v, unit)}" for name, unit, v in model.parameters)
@@ -163,7 +166,7 @@ def _parameter(value: float) -> str:
 
 
 def simulated(prediction: CapacityPrediction, simulated_rows: Sequence[Simulated]) -> Table:
-    """List the simulated capacity, the best number of threads and the limiting resource per number of cores."""
+    """List the simulated capacity, the best number of threads and the limiting resource for each number of cores."""
     rows: list[tuple[Cell, ...]] = []
     for row in simulated_rows:
         tried = "; ".join(f"{each.threads}: {grouped(each.cps)}" for each in row.tried)
@@ -184,10 +187,11 @@ def simulated(prediction: CapacityPrediction, simulated_rows: Sequence[Simulated
         ),
         rows=tuple(rows),
         none=fitted_to.why or "nothing was simulated",
-        caption="Capacity by cores by simulation, with the best number of threads.",
-        reading="The capacity is the load at which the drop rate reaches the limit or receive softirqs saturate a CPU. "
-        "Receive softirqs is their share of the time of the busiest receiving CPU at this load, and busy is the busy "
-        "share of all CPUs. Otherwise: the capacity with other assumptions. The simulation has "
+        caption="Simulated capacity for each number of cores, with the best number of threads.",
+        reading="The capacity is the load at which the drop rate reaches the limit, or at which receive softirqs "
+        'saturate a CPU. The column "receive softirqs" shows their share of the time of the busiest '
+        'receiving CPU at this load. The column "busy" shows the busy share of all CPUs. The columns of '
+        "other assumptions show the capacity under these assumptions. The simulation has "
         f"{plural(prediction.cores_per_processor, 'core')} per processor, one socket, no waiting for locks, and agents "
         "and links without limits.",
         provenance=f"{NOT_MEASURED}: {fitted_to.sut}, mode {DEFAULT}, fitted to "

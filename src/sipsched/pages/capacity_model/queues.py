@@ -1,4 +1,4 @@
-"""Capacities of queues with a finite buffer, compared with the measured capacities."""
+"""Capacities that queueing theory predicts for a finite buffer, compared with the measured capacities."""
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -30,7 +30,7 @@ SERVERS = {"cores": "cores, CPU time", "threads": "threads, T_sip"}
 
 
 def measured(evidence: CapacityEvidence) -> Table:
-    """Compare the capacities of queues with measured service times to the measured capacities."""
+    """Compare the measured capacities with the predictions of queueing theory from the measured service times."""
     rows: list[tuple[Cell, ...]] = []
     for each in evidence.services:
         for by, service in (("cores", each.cpu_us), ("threads", each.t_sip_us)):
@@ -53,20 +53,19 @@ def measured(evidence: CapacityEvidence) -> Table:
         groups=(("", 5), ("M/M/c/K", 2), ("M/G/c/K", 2)),
         places=1,
         rows=tuple(rows),
-        none="nothing measured: no service times",
-        caption="Capacity by queues with finite room and measured service times, beside the measured capacity.",
-        reading="The table shows two ways to choose the servers of the queue. If the servers are the "
-        "cores, a service takes the CPU time of a message: T_sip on CPU + K_stack + K_copy + "
-        "K_snd. If the servers are the threads, a service takes T_sip, which includes waiting"
-        " for a CPU. Service times are from the highest load at which at most the limit was "
-        "dropped. The 95 % intervals come from the mean service times of the runs. Arrivals "
-        "are assumed to be Poisson.",
+        none="no service time was measured",
+        caption="Capacity that queueing theory predicts from measured service times, beside the measured capacity.",
+        reading="The queue has finite room, and messages arrive as a Poisson process. Its servers are either the "
+        "cores or the threads. If the servers are the cores, a service takes the CPU time of a message: T_sip "
+        "on CPU + K_stack + K_copy + K_snd. If the servers are the threads, a service takes T_sip, which "
+        "includes waiting for a CPU. Service times are from the highest load whose drop rate is at most the "
+        "limit. The 95 % intervals reflect the differences between the mean service times of the runs.",
         provenance=evidence.own_provenance,
     )
 
 
 def measured_words(evidence: CapacityEvidence) -> Words:
-    """Report the prediction error of each choice of servers."""
+    """Report the prediction error of both models: cores as servers, and threads as servers."""
     lines: list[str] = []
     for by, name in SERVERS.items():
         errors = [
@@ -82,14 +81,16 @@ def measured_words(evidence: CapacityEvidence) -> Words:
                 f"median {percent(float(np.median(errors)))}, over {len(errors)} settings."
             )
     if not evidence.services:
-        lines.append("Nothing was measured here, so no load sweep tests the queues.")
+        lines.append(
+            "Nothing was measured here, so the predictions of queueing theory cannot be tested."
+        )
     elif not lines:
         lines.append("No setting has both a measured capacity and service times.")
     return Words(tuple(lines))
 
 
 def curves(evidence: CapacityEvidence) -> Figure:
-    """Draw drop rate and wait against load: measured values, and values of queues with one server per core."""
+    """Draw the measured drop rate and wait against load, beside the predictions of queues with one server per core."""
     facets = list(dict.fromkeys(each.facet for each in evidence.services))
     counts = sorted({each.threads for each in evidence.services})
     limit = 100 * evidence.limit
@@ -120,15 +121,15 @@ def curves(evidence: CapacityEvidence) -> Figure:
             shared=("", ""),
             beside=False,
         ),
-        caption="Packet drop rate (PDR) and mean wait in the socket queue against load, measured and by queues.",
+        caption="Packet drop rate (PDR) and mean wait in the socket queue against load, measured and predicted by "
+        "queueing theory.",
         seen=tuple(dict.fromkeys(_queue_words(each, evidence.limit) for each in evidence.services))
         or measured_words(evidence).lines,
-        reading="Points are measurements: a typical run with its 95 % interval. Lines are calculated "
-        "for queues whose servers are the cores. Their service takes the CPU time of a "
-        "message at the highest load at which at most the limit was dropped. The queue M/G/c "
-        "has unlimited room, so its line ends at full load. The axis of the drop rate is "
-        "linear below 0.01 % and logarithmic above. Only the measured wait includes the time "
-        "to wake the worker. The queues ignore retransmissions.",
+        reading="Each point is the typical run at a load, with its 95 % interval. The lines are calculated for queues "
+        "whose servers are the cores. In these queues, a service takes the CPU time of a message, measured at "
+        "the highest load whose drop rate is at most the limit. The queue M/G/c has unlimited room, so its "
+        "line ends at full load. The axis of the drop rate is linear below 0.01 % and logarithmic above. Only "
+        "the measured wait includes the time to wake the worker. The queues ignore retransmissions.",
         provenance=evidence.own_provenance,
     )
 
@@ -167,7 +168,7 @@ def _draw_queue(axis: Axes, each: MeasuredService, style: Look, column: int, lim
                 color=style.color,
                 linewidth=1.1,
             )
-        # the legend shows this line without a number of threads
+        # the prediction does not depend on the number of threads, so its legend entry omits this number
         axis.plot([], [], linestyle=line, color=INK, linewidth=1.1, label=name)
 
 
@@ -206,7 +207,7 @@ def _queue_words(each: MeasuredService, limit: float) -> str:
 
 
 def _beside_bound(found: Interval, measured: Option) -> str:
-    """Report whether a prediction is possible where only a bound of the capacity was measured."""
+    """Report whether a prediction agrees with a measurement that only bounds the capacity."""
     bound = measured.interval.estimate
     if not bound:
         return "every measured load is above the capacity, so no comparison is possible"
@@ -218,12 +219,12 @@ def _beside_bound(found: Interval, measured: Option) -> str:
 
 
 def percent(value: float) -> str:
-    """Write a difference in percent with its sign; below 10 %, with one decimal."""
+    """Write a difference in percent with its sign. Differences below 10 % have one decimal."""
     return f"{value:+.{int(abs(value) < 10)}f}\u00a0%".replace("-", "−")
 
 
 def off_by(model: Interval, option: Option) -> str:
-    """Write the error of a model; return an empty cell if the prediction or the measurement is unknown."""
+    """Write the error of a model. Return an empty cell if the prediction or the measurement is unknown."""
     measured = option.capacity.estimate
     if not option.settled or not np.isfinite(model.estimate) or not measured > 0:
         return ""

@@ -1,4 +1,4 @@
-"""The evidence of the page on capacity: the summaries, and every known capacity."""
+"""The evidence behind the capacity page: the summaries that it reads, and every known capacity."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from sipsched.words import grouped, number, plural
 
 
 def heading(evidence: CapacityEvidence) -> Heading:
-    """Describe the origin of the numbers: measured here, and published."""
+    """State which numbers were measured here and which were published by the papers."""
     return Heading(
         fidelity=evidence.fidelity or "Nothing was measured here",
         testbed=" ".join(campaign.description for campaign in evidence.campaigns),
@@ -22,7 +22,7 @@ def heading(evidence: CapacityEvidence) -> Heading:
 
 
 def read(evidence: CapacityEvidence) -> Words:
-    """List the summaries that were read."""
+    """List the study summaries that the page was computed from."""
     lines = [_source_words(source) for source in evidence.read]
     return Words(
         (*(lines or ["No summary of a study was given."]), *buffers_differ(evidence.buffers))
@@ -39,7 +39,7 @@ def _source_words(source: ReadSummary) -> str:
 
 
 def _capacity_cell(option: Option) -> Cell:
-    """Write a capacity, or its bound in words if no load exceeded the limit."""
+    """Write a capacity. If no load exceeded the limit, write its bound in words."""
     if option.basis == MEASURED and not option.settled:
         bound = option.interval.estimate
         return f"at least {number(bound)}" if bound else "below every load offered"
@@ -66,8 +66,9 @@ def settings(evidence: CapacityEvidence) -> Table:
         rows=tuple(rows),
         none="no capacity is known",
         caption=f"The capacity of every setting at {share} of dropped messages.",
-        reading=f"The last load is the highest measured load at or under {share}. The crossing is the capacity with "
-        "its 95 % interval. Its n counts trials and runs, or the papers' experiments of a column. Best marks the best "
-        f"number of threads of a number of cores. {HOW}.",
+        reading=f"The last load is the highest measured load whose drop rate is at most {share}. The crossing is the "
+        f"capacity with its 95 % interval. For measurements, n is the number of trials and runs. For the "
+        f'papers, n is the number of experiments behind a column. "Best" marks the best number of threads '
+        f"for a number of cores. {HOW}.",
         provenance=evidence.provenance,
     )

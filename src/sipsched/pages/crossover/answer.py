@@ -56,7 +56,7 @@ NOTHING = "No recommendation: no valid run compares modes. The command snakemake
 
 
 def title(study: str, loads: Sequence[ComparedLoad], given: str = "") -> Title:
-    """Ask the question of a study.
+    """Return the question of a study, which is the title of its page.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def title(study: str, loads: Sequence[ComparedLoad], given: str = "") -> Title:
 
 
 def _title_of_instances(loads: Sequence[ComparedLoad]) -> Title:
-    """Ask the question of a study that compares instances of the proxy."""
+    """Return the question of a study that compares proxies with different settings."""
     suts = listed(list(dict.fromkeys(load.place.sut for load in loads)))
     names = [split_name(mode) for load in loads for mode in load.modes]
     differ = {
@@ -105,13 +105,13 @@ def answer(found: Sequence[Advice]) -> Answer:
 
 
 def advised_for(advice: Advice) -> str:
-    """Recommend a setting, starting with the name of the system."""
+    """Write the recommendation for one system, starting with the system's name."""
     text = advised(advice)
     return f"{place_name(advice.place)}: {text[0].lower()}{text[1:]}"
 
 
 def advised(advice: Advice) -> str:
-    """Recommend a setting; loads with the same recommendation share their sentences."""
+    """Write the recommended settings. Loads with the same recommendation share one sentence."""
     if not advice.rankings:
         return NOTHING
     groups: dict[tuple[str, str], list[Ranking]] = {}
@@ -126,7 +126,7 @@ def advised(advice: Advice) -> str:
 
 
 def _kind(ranking: Ranking) -> tuple[str, str]:
-    """Classify the recommendation for a load: its kind, and the mode or reason that distinguishes it."""
+    """Return the kind of the recommendation for a load, and the recommended mode or the reason for none."""
     if ranking.best:
         return "set", ranking.best.mode
     if ranking.trades:
@@ -179,12 +179,12 @@ def _sentences(kind: tuple[str, str], rankings: Sequence[Ranking]) -> str:
 
 
 def _chosen(ranking: Ranking) -> Candidate | None:
-    """Return the recommended mode for a load, or else the best mode that has a cost."""
+    """Return the recommended mode for a load. If none is recommended, return the best of the modes that have a cost."""
     return ranking.best or next(iter(ranking.trades), None)
 
 
 def _sizes(quantity: str, chosen: Sequence[Candidate | None], *, costs: bool = False) -> list[str]:
-    """Write the effects on a quantity at the loads where the quantity decides or is a cost."""
+    """Write the effects on a quantity at each load where the quantity decides the recommendation or is a cost."""
     return [
         size_words(each.effects[quantity], quantity)
         for each in chosen
@@ -193,7 +193,7 @@ def _sizes(quantity: str, chosen: Sequence[Candidate | None], *, costs: bool = F
 
 
 def _amount(chosen: Sequence[Candidate | None]) -> str:
-    """Describe how many blocks and runs the recommendation for each load is based on."""
+    """Report the numbers of blocks and runs behind the recommendation for each load."""
     effects = [each.effects[DECIDING[0]] for each in chosen if each]
     runs, blocks = min(each.runs for each in effects), min(sum(each.blocks) for each in effects)
     least = "at least " if len({(each.runs, each.blocks) for each in effects}) > 1 else ""
@@ -201,7 +201,7 @@ def _amount(chosen: Sequence[Candidate | None]) -> str:
 
 
 def _none_better(rankings: Sequence[Ranking], reference: str) -> str:
-    """Describe a comparison in which no mode is better, with the smallest detectable effect."""
+    """Report that no mode is better than the reference, and state the smallest detectable effect."""
     worse = dict.fromkeys(
         ranking.load.label(each.mode)
         for ranking in rankings
@@ -215,8 +215,8 @@ def _none_better(rankings: Sequence[Ranking], reference: str) -> str:
     if not falls:
         return f"{text}."
     return (
-        f"{text}. In every mode, a fall of the 99th percentile by {fall_words(max(falls))} or more would have "
-        "been seen."
+        f"{text}. In every mode, a decrease of the 99th percentile by {fall_words(max(falls))} or more would have "
+        f"been detected."
     )
 
 
@@ -234,7 +234,7 @@ def _why_unknown(ranking: Ranking) -> str:
         if same:
             verb = "have" if same[1:] else "has"
             why.append(f"{listed(same)} {verb} the same settings as {load.place.reference}")
-        return f"{' and '.join(why) or 'no other mode was played'}, so nothing is compared"
+        return f"{' and '.join(why) or 'no other mode was active'}, so nothing is compared"
     left_out = [int(code) for run in load.runs for code in run["left_out"].to_numpy()]
     if left_out and COUNTS not in left_out:
         reasons = listed([LEFT_OUT[code] for code in sorted(set(left_out))])
@@ -258,16 +258,15 @@ def recommendations(found: Sequence[Advice]) -> Table:
         groups=(("", 2), ("effect on K_rcv + T_sip (%)", 2), (AA, 1), ("", 3)),
         header=(
             *("load", "recommendation", "p99", "mean", "p99 (%)"),
-            *("smallest fall seen", "blocks", "runs"),
+            *("smallest detectable fall", "blocks", "runs"),
         ),
         rows=rows,
         none="nothing was compared",
         caption="The recommendation for each load with its evidence.",
-        reading="The table shows the effects of the recommended mode. If no mode is recommended, it "
-        "shows the mode with the lowest 99th percentile. The A/A comparison compares the "
-        "reference with itself, so only chance makes its effect differ from 0. The last "
-        "column is the sensitivity: a fall of the 99th percentile by this much is detected in"
-        " four of five cases.",
+        reading="The table shows the effects of the recommended mode. If no mode is recommended, the table shows the "
+        "mode with the lowest 99th percentile. The A/A comparison compares the reference with itself, so only "
+        "chance makes its effect differ from 0. The last column is the sensitivity: if the 99th percentile "
+        "decreases by this amount, the test detects the decrease in four of five cases.",
         provenance=provenance(loads),
     )
 
@@ -291,7 +290,7 @@ def _evidence(ranking: Ranking) -> tuple[Cell, ...]:
 
 
 def consequences(found: Sequence[Advice]) -> Words:
-    """Describe the costs of the recommended modes, and warn where the A/A differs."""
+    """Describe the costs of the recommended modes, and warn of loads at which the A/A comparison shows a difference."""
     return Words(tuple(line for advice in found for line in _consequences(advice)))
 
 
@@ -344,9 +343,9 @@ def starts(found: Sequence[Advice]) -> Words:
 
 
 def reservations(found: Sequence[Advice]) -> Words:
-    """Name the properties of the data that may make an interval too narrow or limit it to these runs."""
+    """List the properties of the data that may make an interval too narrow or limit it to these runs."""
     lines = [line for advice in found for line in _reservations(advice, len(found) > 1)]
-    none = "No property of the data speaks against the intervals of the sum's p99."
+    none = "The data give no reason to doubt the intervals of the 99th percentile of K_rcv + T_sip."
     return Words(tuple(lines) or (none if found else NOTHING,))
 
 
@@ -375,39 +374,40 @@ def _reservations(advice: Advice, named: bool) -> Iterator[str]:
 
 
 DOUBTS = {
-    Doubt.FEW_BLOCKS: "fewer than 10 blocks, which show neither tails nor correlation",
-    Doubt.FEW_CHANGED: "fewer than 10 blocks differ at all",
-    Doubt.ONE_BLOCK: "one block makes more than half of the spread",
-    Doubt.SKEWED: "one tail is longer, so the end of the interval on that side may be too near",
-    Doubt.AUTOCORRELATED: "neighbouring blocks are correlated, and the interval is wider for it",
-    Doubt.RUNS_DIFFER: "runs differ by more than their blocks explain",
+    Doubt.FEW_BLOCKS: "fewer than 10 blocks, which are too few to show long tails or correlation",
+    Doubt.FEW_CHANGED: "fewer than 10 blocks show any difference between the modes",
+    Doubt.ONE_BLOCK: "one block causes more than half of the variance",
+    Doubt.SKEWED: "the distribution is skewed, so the interval may be too short on the side of the longer tail",
+    Doubt.AUTOCORRELATED: "neighbouring blocks are correlated, so the interval was widened",
+    Doubt.RUNS_DIFFER: "runs differ by more than the variance of their blocks explains",
 }
 
 
 def rule(found: Sequence[Advice]) -> Folded:
-    """Describe the conditions for recommending a mode, and report the number of comparisons."""
+    """State the conditions under which a mode is recommended, and the number of comparisons."""
     tests = [
         f"{place_name(advice.place)}: {plural(advice.tests, 'comparison')}"
         for advice in found
         if advice.tests
     ]
-    together = f" hold together at 95\u00a0% ({'; '.join(tests)})" if tests else " have 95\u00a0%"
+    together = (
+        f" hold simultaneously at 95\u00a0% ({'; '.join(tests)})" if tests else " have 95\u00a0%"
+    )
     words = Words(
         (
-            "A mode is better than the reference if chance alone cannot explain its lower 99th "
-            "percentile of K_rcv + T_sip, which are added per message. If the change of the "
-            "percentile cannot be distinguished from 0, the mean decides. A mode is better at a "
-            "cost if it raises the drop rate (PDR), the CPU time per message or the mean by more "
-            "than chance explains.",
+            "A mode is better than the reference if it lowers the 99th percentile of K_rcv + T_sip by more than "
+            "chance explains. K_rcv and T_sip are added per message. If the change of this percentile is "
+            "indistinguishable from 0, the mean decides. A better mode has a cost if it raises the drop rate (PDR), "
+            "the CPU time per message or the mean by more than chance explains.",
             "Modes are ranked by the 99th percentile. If several modes are better, the mode that is better at "
             f"most loads is recommended. The intervals of the 99th percentile and the mean{together}. Every other "
             "interval has 95\u00a0%.",
-            "A window is a part of the load during which one mode is active. A block contains one"
-            " window of each mode, in random order, and all its windows have the same calls. The "
-            "first part of each window, the washout, is excluded.",
-            f"{AA}: each block has a second window of the reference at a random place. Each mode is compared with the "
-            "average of both windows. If chance cannot explain the difference between the two windows, only an effect "
-            "that is larger than this difference counts.",
+            "A window is a part of the load during which one mode is active. A block contains one window of each "
+            "mode, in random order. All windows of a block have the same calls. The first part of each window is the "
+            "washout, which is excluded from the results.",
+            f"{AA}: each block has a second window of the reference at a random position. Each mode is compared with "
+            f"the average of both windows of the reference. If the two windows differ by more than chance explains, "
+            f"only an effect larger than this difference counts.",
         )
     )
     return Folded("When a mode is recommended", (words,))

@@ -1,4 +1,4 @@
-"""The measured mean of K_rcv + T_sip beside two bounds of queueing theory for one core."""
+"""The measured mean of K_rcv + T_sip, compared with two bounds of queueing theory for one core."""
 
 import math
 from collections.abc import Sequence
@@ -18,19 +18,21 @@ from sipsched.words import number
 
 
 def page(found: Sequence[Advice]) -> Several:
-    """List the bounds of the mean time for each proxy on one core."""
+    """List, for each proxy on one core, the measured mean time and its theoretical bounds."""
     if not found:
-        return Several((Words(("No bounds: nothing was measured.",)),))
+        return Several((Words(("There are no bounds, because nothing was measured.",)),))
     return by_proxy([Several((_part(advice),), place_name(advice.place)) for advice in found])
 
 
 def _part(advice: Advice) -> Table | Words:
     if advice.place.cores != 1:
-        return Words(("The bounds hold for one core, and this proxy has more.",))
+        return Words(("The bounds apply only to one core, and this proxy has more cores.",))
     loads = [ranking.load for ranking in advice.rankings]
     known = [(load, each) for load in loads if (each := sojourn(load)) is not None]
     if not known:
-        return Words(("No bounds: no window of the reference has a CPU time per message.",))
+        return Words(
+            ("There are no bounds, because no window of the reference has a CPU time per message.",)
+        )
     return Table(
         identity=identity("table-bounds", *advice.place[1:4]),
         groups=(("", 3), ("bounds", 2), ("computed from", 3)),
@@ -41,11 +43,12 @@ def _part(advice: Advice) -> Table | Words:
         ),
         rows=tuple(_row(load, each) for load, each in known),
         none="nothing was measured",
-        caption="The measured mean of K_rcv + T_sip in the reference mode, and two bounds of queueing theory.",
-        reading="The bounds are the mean sojourn times of M/G/1 under processor sharing and first come first "
-        "served, at the measured CPU time per message. Short slices come near processor sharing, and SCHED_FIFO "
-        "near first come first served. The measured times also contain the proxy's other work and the kernel's "
-        "packet processing. scv is the squared coefficient of variation of the service.",
+        caption="The measured mean of K_rcv + T_sip in the reference mode, and two bounds from queueing theory.",
+        reading="The bounds are the mean sojourn times of the queue M/G/1 with the measured CPU time per message. One "
+        "bound assumes processor sharing, and the other first come, first served. A scheduler with short "
+        "slices resembles processor sharing. SCHED_FIFO resembles first come, first served. The measured "
+        "times also contain the proxy's other work and the kernel's packet processing. scv is the squared "
+        "coefficient of variation of the service time.",
         provenance=provenance(loads),
     )
 
@@ -67,4 +70,4 @@ def _row(load: ComparedLoad, found: Sojourn) -> tuple[Cell, ...]:
 def _bound(value: float) -> str:
     if math.isnan(value):
         return "not known"
-    return "none: no time is free" if math.isinf(value) else in_us(value)
+    return "none, because the CPU is fully used" if math.isinf(value) else in_us(value)

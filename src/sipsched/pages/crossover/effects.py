@@ -1,4 +1,4 @@
-"""The effect of every mode: a figure for the deciding quantities, and the ranking with all quantities."""
+"""The effect of every mode: figures of the two quantities that decide a recommendation, and tables of all others."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -42,16 +42,16 @@ RANKED = (
     *("t_sip_mean", "t_sip_p99", "cpu_per_message", "pdr"),
 )
 TICKS = (-90, -75, -50, -20, 0, 25, 100, 300, 900)
-"""Ticks of the axis of ratios, in percent."""
+"""Ticks of the axis, in percent of change against the reference."""
 FARTHEST = math.log(20)
-"""The largest ratio that is drawn; larger ratios and their intervals are cut off."""
+"""The logarithm of the largest drawn ratio. Larger ratios and their intervals are cut off at this value."""
 COMPARED = ("baseline", "enhanced")
 """The modes that the papers compare."""
 WORDS = {ModeEffect.ALIKE: "within ±\u00a05\u00a0%", ModeEffect.UNSURE: "within chance"}
 
 
 def figures(found: Sequence[Advice]) -> Several:
-    """Draw the effect of each mode on K_rcv + T_sip, a figure per proxy."""
+    """Draw the effect of each mode on K_rcv + T_sip. Each proxy has its own figure."""
     return by_proxy([Several((_figure(advice),), place_name(advice.place)) for advice in found])
 
 
@@ -79,10 +79,10 @@ def _figure(advice: Advice) -> Figure:
             height_in=0.4 + 0.2 * len(names),
         ),
         caption=f"The effect of each mode on K_rcv + T_sip, compared with {reference}.",
-        reading="Left of 0 is faster. The marker is filled if chance alone cannot explain the "
-        "difference from 0. The bar is the confidence interval: with a probability of 95 %, "
-        "all bars of the figure contain the true value. The first row and the grey band "
-        "compare the reference with itself (A/A). The axis is logarithmic.",
+        reading="Modes left of 0 are faster than the reference. A marker is filled if the effect differs from 0 by "
+        "more than chance explains. The bar is the confidence interval. With a probability of 95 %, every bar "
+        "of the figure contains its true value. The first row and the grey band show the reference compared "
+        "with itself (A/A). The axis is logarithmic.",
         seen=tuple(seen),
         provenance=provenance(ranking.load for ranking in rankings),
     )
@@ -131,14 +131,14 @@ def ordered_modes(advice: Advice) -> list[str]:
 
 
 def _effects(ranking: Ranking, quantity: str) -> dict[str, Effect]:
-    """Return the effects on a quantity by mode, with the A/A."""
+    """Return the effect of each mode on a quantity, including the comparison of the reference with itself (A/A)."""
     effects = {each.mode: each.effects[quantity] for each in ranking.candidates}
     found = {AA: ranking.sham[quantity]} | effects
     return {name: each for name, each in found.items() if not math.isnan(each.interval.estimate)}
 
 
 def _ends(effect: Effect) -> tuple[float, float, float]:
-    """Return the estimate and the ends of its interval as drawn."""
+    """Return the estimate and the ends of its interval, clipped to the drawn range."""
     interval = effect.interval
     ends = (interval.low, interval.high) if interval.known else (interval.estimate,) * 2
     middle, low, high = np.clip((interval.estimate, *ends), -FARTHEST, FARTHEST).tolist()
@@ -146,7 +146,7 @@ def _ends(effect: Effect) -> tuple[float, float, float]:
 
 
 def _reach(rankings: Sequence[Ranking], quantity: str) -> tuple[float, float]:
-    """Find the ends of the axis of a quantity, equal for all loads."""
+    """Return the limits of a quantity's axis. The limits are equal for all loads."""
     ends = [_ends(each) for ranking in rankings for each in _effects(ranking, quantity).values()]
     least = math.log(1.1)
     low = min((low for _, low, _ in ends), default=-least)
@@ -196,7 +196,7 @@ def spread_ticks(low: float, high: float, apart: float) -> list[int]:
 
 
 def _percent_axis(axis: Axes, low: float, high: float, apart: float = 0.0) -> None:
-    """Set an axis of log ratios with ticks in percent. `apart` is as in `spread_ticks`."""
+    """Label an axis of logarithmic ratios with percentages. `apart` is as in `spread_ticks`."""
     margin = 0.06 * (high - low)
     axis.set_xlim(low - margin, high + margin)
     inside = spread_ticks(low - margin, high + margin, apart)
@@ -210,7 +210,7 @@ def _percent_axis(axis: Axes, low: float, high: float, apart: float = 0.0) -> No
 
 
 def _words(ranking: Ranking) -> str:
-    """Name the modes that differ from the reference at a load, and report whether the A/A comparison differs."""
+    """Name the modes that differ from the reference at a load, and report whether the reference differs from itself."""
     sham = ranking.sham[DECIDING[0]]
     text = "cannot be judged" if not sham.interval.known else "is within chance"
     if ranking.floors[DECIDING[0]]:
@@ -229,7 +229,7 @@ def _words(ranking: Ranking) -> str:
 
 
 def verdict_words(candidate: Candidate) -> str:
-    """Write the verdict on a mode, and name the quantities behind the verdict."""
+    """Write whether a mode is better or worse than the reference, and name the quantities that decide this."""
     if candidate.verdict is ModeEffect.TRADE:
         return f"better, but {' and '.join(TITLES[name] for name in candidate.costs)} higher"
     if candidate.decided_by == DECIDING[1]:
@@ -238,7 +238,7 @@ def verdict_words(candidate: Candidate) -> str:
 
 
 def printed(advice: Advice) -> str:
-    """Describe the same comparison as a paper prints it; return an empty text for other comparisons."""
+    """Quote the papers' result for the same comparison. Return an empty text if the papers have no such comparison."""
     place, (reference, other) = advice.place, COMPARED
     played = {mode for ranking in advice.rankings for mode in ranking.load.modes}
     rows = load_comparison()
@@ -256,7 +256,7 @@ def printed(advice: Advice) -> str:
 
 
 def tables(found: Sequence[Advice]) -> Several:
-    """Rank the modes of each proxy per load, with all quantities."""
+    """List the modes of each proxy per load, ordered by the 99th percentile, with all quantities."""
     return by_proxy(
         [Several(tuple(map(_table, advice.rankings)), place_name(advice.place)) for advice in found]
     )
@@ -284,9 +284,10 @@ def _table(ranking: Ranking) -> Table:
         ),
         rows=tuple(rows),
         none="no window is valid",
-        caption=f"{short_load(load)}: modes by the 99th percentile of K_rcv + T_sip, the lowest first.",
-        reading=f"The first row has the values of {load.label(reference)}: the mean over its windows of the mean "
-        "or the percentile in each window. All other rows are differences from it.",
+        caption=f"{short_load(load)}: modes ordered by the 99th percentile of K_rcv + T_sip, from the lowest to the "
+        f"highest.",
+        reading=f"The first row shows the values of {load.label(reference)}, averaged over its windows. All other rows "
+        f"show the difference of a mode from the first row.",
         provenance=provenance([load]),
     )
 

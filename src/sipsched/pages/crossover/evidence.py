@@ -1,4 +1,4 @@
-"""The evidence for a recommendation: every estimate with its interval, and the estimates under two washouts."""
+"""The evidence for a recommendation: every estimate with its interval, and a comparison of two washout lengths."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ MOST_SHOWN = 24
 
 
 def estimates(found: Sequence[Advice]) -> Folded:
-    """Show every estimate: mean, interval and p-value of one test, the robust estimate, and its blocks."""
+    """Show the mean, the interval, the p-value, the robust estimate and the number of blocks of every effect."""
     rows: list[tuple[Cell, ...]] = []
     for name, ranking in _named(found):
         arms = [(AA, ranking.sham)]
@@ -47,17 +47,17 @@ def estimates(found: Sequence[Advice]) -> Folded:
         places=2,
         header=(
             *("load", "quantity", "mode", "effect", "in", "robust", "p", "blocks", "runs"),
-            *("lag\u00a01", "widened", "would have been seen"),
+            *("lag\u00a01", "widened", "would have been detected"),
         ),
         rows=tuple(rows),
         none="nothing was compared",
         caption="Every estimate with its interval, test and blocks.",
-        reading="The effect is the mean over the blocks with its 95 % interval, and p is the p-value "
-        "of the same test. For the p99 and the mean of the sum, intervals and p-values are "
-        "corrected for the number of modes and loads. Robust is the estimate of Hodges and "
-        "Lehmann, which single blocks influence less. Lag 1 is the correlation of "
-        "neighbouring blocks. If it is large, the interval is widened. The last column is the"
-        " smallest fall that the test detects in four of five cases.",
+        reading="The effect is the mean over the blocks with its 95 % interval, and p is the p-value of the same "
+        "test. For the 99th percentile and the mean of K_rcv + T_sip, intervals and p-values are corrected "
+        'for the number of modes and loads. "Robust" is the estimate of Hodges and Lehmann, which depends '
+        'less on single blocks. "Lag 1" is the correlation of neighbouring blocks. A large correlation '
+        "widens the interval. The last column is the smallest decrease that the test detects in four of five "
+        "cases.",
         provenance=provenance(ranking.load for _, ranking in _named(found)),
         shown=MOST_SHOWN,
     )
@@ -100,7 +100,7 @@ def _seen(effect: Effect, quantity: str) -> str:
 
 
 def washouts(found: Sequence[Advice]) -> Several:
-    """Compare the effects on K_rcv + T_sip under two washouts, and report whether an estimate changes."""
+    """Compare the effects on K_rcv + T_sip for two lengths of the washout, and report which estimates change."""
     rows: list[tuple[Cell, ...]] = []
     moved = []
     for name, ranking in _named(found):
@@ -124,12 +124,12 @@ def washouts(found: Sequence[Advice]) -> Several:
         places=2,
         rows=tuple(rows),
         none="nothing was compared",
-        caption="The effect on K_rcv + T_sip with the washout of the page, and with twice this washout.",
+        caption="The effect on K_rcv + T_sip with the normal washout, and with a washout of twice this length.",
         provenance=provenance(ranking.load for _, ranking in _named(found)),
         shown=MOST_SHOWN,
     )
     words = (_summary(len(rows), len(moved)), *moved)
-    return Several((Words(words), Folded("Effects under two washouts", (table,))))
+    return Several((Words(words), Folded("Effects with two lengths of the washout", (table,))))
 
 
 def _summary(estimates: int, moved: int) -> str:
@@ -139,12 +139,13 @@ def _summary(estimates: int, moved: int) -> str:
         return f"With twice the washout, none of {plural(estimates, 'estimate')} moves by more than its interval."
     return (
         f"With twice the washout, {moved} of {plural(estimates, 'estimate')} {'moves' if moved == 1 else 'move'} "
-        "by more than the interval. There the windows are too short for the influence of the window before."
+        "by more than the interval. For these estimates, the washout is too short to exclude the influence of the "
+        "previous window."
     )
 
 
 def _washout(found: Sequence[Advice], place: int) -> str:
-    """Write the range of the first or the second washout."""
+    """Write the shortest and the longest washout of the runs, for the normal or for the doubled washout."""
     values = [float(run["washout"][place]) for _, each in _named(found) for run in each.load.runs]
     if not values:
         return NO_ENTRY

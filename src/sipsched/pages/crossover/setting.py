@@ -12,15 +12,15 @@ from sipsched.plan.modes import Policy, Setting, split_name
 from sipsched.words import binary_size, listed, plural
 
 KAMAILIO_POLICIES = {Policy.RR: 1, Policy.FIFO: 2}
-"""Values of `rt_policy`, which are Kamailio's own. SEE its core cookbook, "Real-Time Parameters"."""
+"""Values of Kamailio's parameter `rt_policy`. SEE Kamailio's core cookbook, "Real-Time Parameters"."""
 ATTRIBUTES = (Setting.POLICY, Setting.NICE, Setting.PRIORITY, Setting.SLICE)
 OF_TASKS = "sched_setattr"
-"""The first word of the path of a setting that belongs to single tasks."""
+"""The first word of a setting's path if the setting belongs to single tasks instead of the whole kernel."""
 
 
 @dataclass(frozen=True)
 class InForce:
-    """The settings of a mode in its record.
+    """The settings of a mode, as the record of a run lists them.
 
     Attributes
     ----------
@@ -38,18 +38,18 @@ class InForce:
 
     @property
     def empty(self) -> bool:
-        """Whether the mode sets nothing."""
+        """True if the mode changes no setting."""
         return not self.tasks and not self.files
 
     @property
     def policy(self) -> Policy | None:
-        """The policy of the proxy's processes; None if the mode leaves it."""
+        """The scheduling policy of the proxy's processes. None if the mode does not change the policy."""
         number = self.tasks.get(Setting.POLICY)
         return None if number is None else list(Policy)[number]
 
     @property
     def cautions(self) -> list[Caution]:
-        """The cautions of the settings."""
+        """The risks of the settings, each with the command that reverts the setting."""
         found = [OF_POLICIES[self.policy]] if self.policy else []
         found += [OF_SETTINGS[each] for each in self.tasks if each in OF_SETTINGS]
         return found + ([OF_FILES] if self.files else [])
@@ -65,7 +65,8 @@ def in_force(steps: Sequence[Mapping[str, Any]]) -> InForce:
         if step["unavailable"]:
             refused[str(step["setting"])] = str(step["unavailable"])
         elif value is not None and place.startswith(OF_TASKS):
-            # if the kernel has no file for the papers' min_granularity, a task's slice replaces the setting
+            # A kernel without a file for the papers' min_granularity has no such setting. The mode then sets each
+            # task's slice.
             setting = Setting(step["setting"])
             tasks[setting if setting in ATTRIBUTES else Setting.SLICE] = int(value)
         elif value is not None and place:
@@ -74,7 +75,7 @@ def in_force(steps: Sequence[Mapping[str, Any]]) -> InForce:
 
 
 def what(found: InForce) -> str:
-    """Name the settings of a mode."""
+    """Describe the settings of a mode in a few words."""
     words = [f"SCHED_{found.policy.upper()}"] if found.policy else []
     for setting, name in ((Setting.PRIORITY, "priority"), (Setting.NICE, "nice")):
         if setting in found.tasks:
@@ -88,7 +89,7 @@ def what(found: InForce) -> str:
 
 
 def how(found: InForce, sut: str) -> str:
-    """Describe how an operator applies a mode; modes that differ only in the length of a slice share one text."""
+    """Describe how an operator applies a mode. Modes that differ only in the length of a slice have the same text."""
     ways = []
     policy = found.policy
     if policy is not None:
@@ -116,7 +117,7 @@ def how(found: InForce, sut: str) -> str:
 
 
 def restarted(mode: str) -> str:
-    """Describe how an operator starts the instance that a mode names; empty if the mode names no instance."""
+    """Describe how to restart the proxy for a mode with another SUT or number of workers. Empty for other modes."""
     _, other, _ = split_name(mode)
     ways = []
     if other.sut:
@@ -166,12 +167,12 @@ def advised(found: Sequence[Advice]) -> Words:
 
 
 def every_mode(loads: Sequence[ComparedLoad]) -> Folded:
-    """Put the table of all modes and the list of modes that were not compared into a collapsed section."""
+    """Make the folded section with the table of all modes and the list of modes that were not compared."""
     return Folded("Every mode: settings, commands, risks", (table(loads), left_out(loads)))
 
 
 def table(loads: Sequence[ComparedLoad]) -> Table:
-    """Show the settings of each mode, the way to apply and revert them, and the risk."""
+    """Show the settings of each mode, the commands that apply and revert the settings, and the risk."""
     modes: dict[tuple[str, str], dict[str, InForce]] = {}
     for load in loads:
         for mode in (load.place.reference, *load.modes):
@@ -192,10 +193,11 @@ def table(loads: Sequence[ComparedLoad]) -> Table:
     return Table(
         identity="table-how",
         places=1,
-        header=("SUT", "mode", "sets", "how an operator sets it", "risk", "way back"),
+        header=("SUT", "mode", "sets", "how an operator sets it", "risk", "how to undo it"),
         rows=tuple(rows),
         none="nothing was compared",
-        caption="The settings of each mode on this kernel, how to set them for good, their risk and the way back.",
+        caption="The settings of each mode on this kernel, the commands that set them permanently, their risk and how "
+        "to undo them.",
         provenance=provenance(loads),
     )
 

@@ -1,4 +1,4 @@
-"""The share of messages that take longer than a time, by mode and load."""
+"""The share of messages that take longer than a given time, for each mode and load."""
 
 import math
 from collections.abc import Sequence
@@ -24,15 +24,15 @@ from sipsched.pages.plots import draw_line, mode_look, not_measured, panels
 from sipsched.words import grouped
 
 SHARES = {"total_p50": 0.5, "total_p90": 0.1, "total_p99": 0.01}
-"""The share of messages above each percentile."""
+"""For each percentile, the share of messages that take longer."""
 MOST = 6
-"""Number of modes that are drawn."""
+"""The largest number of modes in the figure."""
 
 Floats = npt.NDArray[np.float64]
 
 
 def figures(found: Sequence[Advice]) -> Several:
-    """Draw the shares for each proxy."""
+    """Draw, for each proxy, the share of messages that take longer than a given time."""
     return by_proxy([Several((_figure(advice),), place_name(advice.place)) for advice in found])
 
 
@@ -55,14 +55,14 @@ def _figure(advice: Advice) -> Figure:
             "K_rcv + T_sip (µs)",
             shared=("", "all"),
         ),
-        caption="The share of messages whose K_rcv + T_sip is longer than a time, by mode.",
-        reading="The further left a line is, the fewer messages take long. The points of a line are "
-        "the median, the 90th and the 99th percentile. The points of the reference are means "
-        "over its windows. The points of another mode are the reference's points, changed by "
-        "the mode's effect, because the speed of the machine differs between runs. Both axes "
-        "are logarithmic."
+        caption="The share of messages whose K_rcv + T_sip exceeds the time on the x axis, for each mode.",
+        reading="A line further left means shorter times. The points of a line are the median, the 90th and the 99th "
+        "percentile. The points of the reference mode are means over its windows. The points of another mode "
+        "are computed: each is the reference's point multiplied by the mode's measured effect. This removes "
+        "differences of the machine's speed between runs. Both axes are logarithmic."
         + (
-            f" The {MOST - 1} modes with the best ranks over all loads are drawn; {more} more are in the tables."
+            f" The figure shows the {MOST - 1} modes with the best ranks over all loads. The tables also contain the "
+            f"other {more}."
             if more > 0
             else ""
         ),
@@ -72,7 +72,7 @@ def _figure(advice: Advice) -> Figure:
 
 
 def times(ranking: Ranking, modes: Sequence[str]) -> dict[str, Floats]:
-    """Return the percentiles of `SHARES` in µs by mode, for modes with all percentiles."""
+    """Return the percentiles of `SHARES` in µs per mode. Modes that lack a percentile are omitted."""
     load = ranking.load
     of_reference = np.array([load.mean(load.place.reference, name).estimate for name in SHARES])
     found = {
@@ -111,7 +111,7 @@ def _draw_shares(axis: Axes, ranking: Ranking, by_mode: dict[str, Floats]) -> No
 
 
 def _words(ranking: Ranking, by_mode: dict[str, Floats]) -> str:
-    """Describe the time that one message in a hundred exceeds, by mode."""
+    """State, for each mode, the time that one message in a hundred exceeds."""
     listed = ", ".join(
         f"{in_us(float(values[-1]))} with {ranking.load.label(mode)}"
         for mode, values in by_mode.items()

@@ -1,4 +1,4 @@
-"""The switching of modes within runs: the response after a switch, windows, switches and the machine."""
+"""How runs switch between modes: the settling after a switch, the windows, the switches and the machine's speed."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -29,20 +29,22 @@ REASONS = {
 }
 """Reasons for an invalid window, as column headings."""
 ERRORS_MOST = 3.0
-"""Largest change of the response after the washout, in standard errors, that chance explains.
+"""Largest change of the message time after the washout, in standard errors, that chance explains.
 
-The limit is for the largest change among about ten modes.
+The limit applies to the mode with the largest change, out of about ten modes.
 """
 BINS_LEAST = 8
 SPEED_MOVED = 0.05
-"""Smallest relative change of the speed index that the page mentions."""
+"""The page mentions a change of the machine's speed index only if the relative change is at least this large."""
 
 
 def response(loads: Sequence[ComparedLoad]) -> Figure | Words:
-    """Draw the mean response after a switch by mode, and mark the washout."""
+    """Draw the mean message time after a switch for each mode, and mark the washout."""
     found = [(load, each) for load in loads if (each := aligned(load)) is not None]
     if not found:
-        return Words(("How the times settle after a switch is unknown: no window is valid.",))
+        return Words(
+            ("It is unknown how the times settle after a switch, because no window is valid.",)
+        )
 
     def draw(axis: Axes, row: int, column: int) -> None:
         load, each = found[column]
@@ -67,37 +69,37 @@ def response(loads: Sequence[ComparedLoad]) -> Figure | Words:
             "since the switch (ms)",
             shared=("", ""),
         ),
-        caption="Mean of K_rcv + T_sip by the time since the switch, over valid windows.",
-        reading="The bands are standard errors. The grey area is the washout, which is excluded from "
-        "the results. The washout is long enough if the lines are flat to its right.",
+        caption="Mean of K_rcv + T_sip against the time since the switch, over all valid windows.",
+        reading="The bands are standard errors. The grey area is the washout, which is excluded from the results. If "
+        "the lines are flat to the right of the washout, the washout is long enough.",
         seen=tuple(_settles(load_among(load, loads), load, each) for load, each in found),
         provenance=provenance(loads),
     )
 
 
 def _settles(name: str, load: ComparedLoad, found: Aligned) -> str:
-    """Report whether the response still changes after the washout, in the mode with the largest change."""
+    """Report whether the message time still changes after the washout, in the mode with the largest change."""
     moves = {arm: _moves(found, *each) for arm, each in found.by_arm.items()}
     arm = max(moves, key=lambda each: abs(moves[each][1]))
     share, errors = moves[arm]
     washout = f"the washout of {1000 * found.washout_s:.0f} ms"
     if math.isnan(errors):
-        return f"{name}: the windows are too short to see whether the response settles after {washout}."
+        return f"{name}: the windows are too short to show whether the message time settles after {washout}."
     if abs(errors) <= ERRORS_MOST:
-        return f"{name}: after {washout}, the response is flat in every mode, within chance."
+        return f"{name}: after {washout}, the message time is constant in every mode, except for chance."
     since = settled_after(found.since_s, *found.by_arm[arm])
     until = since.why
     if since.known:
         estimate, low, high = rounded(since.map(lambda seconds: 1000 * seconds))
         until = f"flat from {estimate} ms ({low} to {high}) on"
     return (
-        f"{name}: after {washout}, the response still moves under {AA if arm == SHAM else load.label(arm)}: its "
+        f"{name}: after {washout}, the message time still changes under {AA if arm == SHAM else load.label(arm)}: its "
         f"first quarter is {_signed(100 * share, 0)}\u00a0% off its last half ({until})."
     )
 
 
 def _moves(found: Aligned, mean: Values, error: Values) -> tuple[float, float]:
-    """Return the excess of the first quarter after the washout over the last half: as a share and in errors."""
+    """Return how much the first quarter after the washout exceeds the last half: as a share, and in standard errors."""
     after = found.since_s >= found.washout_s
     mean, error = mean[after], error[after]
     bins = len(mean)
@@ -117,7 +119,7 @@ def _signed(value: float, digits: int) -> str:
 
 
 def design(loads: Iterable[ComparedLoad]) -> Words:
-    """Describe how the runs were made."""
+    """Describe the design of the runs: windows, blocks and washout."""
     runs = [run for load in loads for run in load.runs]
     if not runs:
         return Words(("Crossover; nothing was measured.",))
@@ -130,10 +132,10 @@ def design(loads: Iterable[ComparedLoad]) -> Words:
         f"Crossover with windows of {span} s: {blocks} in {plural(len(runs), 'run')}, retransmissions {sent}."
     ]
     if all(math.isnan(float(run.attrs["utilisation"])) for run in runs):
-        lines.append("The lengths of windows and washouts are those of the configuration.")
+        lines.append("The configuration sets the lengths of windows and washouts.")
     else:
         lines.append(
-            f"The washout is {1000 * CALL_TAIL_S:.0f} ms, in which calls of the window before end, and "
+            f"The washout is {1000 * CALL_TAIL_S:.0f} ms, in which the calls of the previous window end, plus "
             f"{RELAXATIONS} times the relaxation time of M/M/1 at the load of the warm-up. A window is "
             f"{WINDOW_WASHOUTS} washouts, and at least {WINDOW_MIN_S:g} s."
         )
@@ -160,8 +162,8 @@ def machine(loads: Sequence[ComparedLoad]) -> Words:
     lines.append(f"{invalid} of {plural(total, 'window')} are invalid.")
     if stolen:
         lines.append(
-            f"The hypervisor disturbed {plural(stolen, 'window')}. Comparisons adjust for the stolen time, and these "
-            "windows have less weight."
+            f"The hypervisor disturbed {plural(stolen, 'window')}. Comparisons adjust for the stolen CPU time and "
+            f"give these windows less weight."
         )
     moved = [each for each in found if abs(each.speed_after / each.speed_before - 1) > SPEED_MOVED]
     if moved:
@@ -215,11 +217,11 @@ def table(loads: Sequence[ComparedLoad]) -> Folded:
         ),
         rows=tuple(rows),
         none="no valid run compares modes",
-        caption="Windows and switches of each run, and the machine during the run.",
+        caption="The windows, the switches and the speed of the machine, for each run.",
         reading=" ".join(
             (
                 *(f"{REASONS[each]}: {LEFT_OUT[each]}." for each in reasons if each in REASONS),
-                "Switches are changes of the mode of all processes of the proxy. Steal is the share "
+                "A switch changes the mode of all processes of the proxy. Steal is the share "
                 "of CPU time that the hypervisor took from the SPS. The speed index is the speed at "
                 "which a fixed piece of work runs before and after the load.",
             )

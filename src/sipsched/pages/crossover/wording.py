@@ -1,4 +1,4 @@
-"""How the page of a comparison writes loads, modes, effects and designs."""
+"""Functions that write loads, modes and effects for the page of a comparison."""
 
 import math
 import re
@@ -14,7 +14,7 @@ from sipsched.plan.modes import DEFAULT
 from sipsched.words import grouped, listed, number, plural
 
 AA = "A/A"
-"""The name of the second window of the reference in each block."""
+"""The name of the comparison between the two windows of the reference in each block."""
 TITLES = {
     "k_rcv_mean": "K_rcv mean",
     "k_rcv_p99": "K_rcv p99",
@@ -39,9 +39,9 @@ SCALES = {"pdr": 100.0, SQUEEZED: 1.0}
 
 
 def by_proxy(groups: Sequence[Several]) -> Several:
-    """Put the parts of several proxies one after the other.
+    """Join the page parts of several proxies into one part.
 
-    Headings separate several proxies; a single proxy has no heading.
+    Each proxy has a heading, unless the page shows only one proxy.
     """
     return Several(groups if len(groups) != 1 else groups[0].parts)
 
@@ -57,7 +57,7 @@ def place_name(place: ReferenceSystem) -> str:
 
 
 def load_among(load: ComparedLoad, loads: Iterable[ComparedLoad]) -> str:
-    """Name a load, with the parts of its system that distinguish the load from the other loads."""
+    """Name a load. If several systems are compared, include the parts of the name that distinguish its system."""
     others = {other.place for other in loads} - {load.place}
     if not others:
         return short_load(load)
@@ -69,7 +69,7 @@ def load_among(load: ComparedLoad, loads: Iterable[ComparedLoad]) -> str:
 
 
 def loads_name(loads: Sequence[ComparedLoad]) -> str:
-    """Name several loads of a system: in cps, and as shares of its capacity or of the planned capacity."""
+    """Name several loads of a system, in cps and as percentages of its estimated or planned capacity."""
     cps = f"{listed([grouped(load.cps) for load in loads])} cps"
     capacity, planned_cps = loads[0].capacity, loads[0].planned_cps
     if capacity is not None and capacity.estimate_cps is not None:
@@ -83,7 +83,7 @@ def loads_name(loads: Sequence[ComparedLoad]) -> str:
 
 
 def planned(loads: Sequence[ComparedLoad]) -> str:
-    """Describe the planned and the estimated shares of the loads of a system; empty without a capacity."""
+    """Describe a system's loads as shares of its planned and its estimated capacity. Empty if no capacity is known."""
     first = loads[0]
     if first.capacity is None:
         return ""
@@ -101,21 +101,21 @@ def short_load(load: ComparedLoad) -> str:
 
 
 def reference_name(load: ComparedLoad) -> str:
-    """Name the reference."""
+    """Return the name of the reference mode in a sentence."""
     reference = load.place.reference
     kept = reference == DEFAULT and load.one_instance
     return "the kernel's default" if kept else load.label(reference)
 
 
 def shown(effect: Effect, quantity: str) -> Interval:
-    """Return an effect in the unit in which pages print it."""
+    """Convert an effect to the unit that pages print."""
     if effect.scale is Scale.RATIO:
         return percent(effect.interval)
     return effect.interval.map(lambda value: SCALES[quantity] * value)
 
 
 def unit(quantity: str) -> str:
-    """Return the unit of an effect on a quantity."""
+    """Return the printed unit of an effect on a quantity."""
     return UNITS.get(quantity, "%")
 
 
@@ -149,13 +149,16 @@ def size_words(effect: Effect, quantity: str) -> str:
 
 
 def fall_words(detectable: float) -> str:
-    """Write the smallest detectable decrease of a logarithm: "12 %"."""
+    """Write the smallest detectable decrease in percent, such as "12 %", from its logarithm."""
     share = -100 * math.expm1(-detectable)
     return f"{share:.0f}\u00a0%" if share >= 2 else f"{share:.1f}\u00a0%"
 
 
 def provenance(loads: Iterable[ComparedLoad]) -> str:
-    """Describe the origin of simulated numbers. The end of the page describes the origin of measured numbers."""
+    """Return the label of simulated numbers.
+
+    Measured numbers have no label, because the end of the page states their origin.
+    """
     runs = [run for load in loads for run in load.runs]
     simulated = [run for run in runs if run.attrs["kind"] == "simulated"]
     return "; ".join(dict.fromkeys(str(run.attrs["fidelity"]) for run in simulated))

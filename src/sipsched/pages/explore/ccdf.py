@@ -1,4 +1,4 @@
-"""The share of messages that take longer than a time, for groups of runs."""
+"""The share of messages that take longer than a given time, for groups of runs."""
 
 from collections.abc import Sequence
 
@@ -19,17 +19,17 @@ from sipsched.words import grouped, number, plural
 Values = npt.NDArray[np.float64]
 PANELS = ("K_rcv: wait", "T_sip: service", "K_rcv + T_sip")
 NOUNS = {"cores": "core", "threads": "thread"}
-"""Nouns for the numeric keys of the tuple."""
+"""Nouns for the numeric parts of a run's tuple, such as "4 threads"."""
 
 
 def ccdf(runs: Sequence[Messages], by: Sequence[str] | None = None) -> Figure:
-    """Draw the share of messages that take longer than a time, for K_rcv, T_sip and their sum.
+    """Draw the share of messages that take longer than a given time, for K_rcv, T_sip and their sum.
 
     Parameters
     ----------
     by
-        Keys of the tuple by which runs are grouped. Each group has one line, the mean of its runs, and a band from the
-        lowest run to the highest. None: every key in which the runs differ, except the repetition.
+        Parts of the run tuple by which runs are grouped. Each group has a line, the mean of its runs, and a band from
+        the lowest to the highest run. None selects every part in which the runs differ, except the repetition.
 
     Raises
     ------
@@ -42,8 +42,8 @@ def ccdf(runs: Sequence[Messages], by: Sequence[str] | None = None) -> Figure:
         groups.setdefault(_name(run.run, keys), []).append(run)
     if len(groups) > len(SERIES):
         raise StableError(
-            f"{len(groups)} groups of runs ({', '.join(groups)}), and figures have {len(SERIES)} colours: "
-            "choose fewer with sel"
+            f"{len(groups)} groups of runs ({', '.join(groups)}), but a figure has only {len(SERIES)} colours. Select "
+            f"fewer runs with sel"
         )
 
     def draw(axis: Axes, row: int, column: int) -> None:
@@ -59,10 +59,10 @@ def ccdf(runs: Sequence[Messages], by: Sequence[str] | None = None) -> Figure:
     return Figure(
         identity="figure-ccdf",
         draw=panels([""], PANELS, draw, "time (µs)", shared=("", "all"), beside=False),
-        caption="The share of the received messages that take longer than a time.",
-        reading="The lower a line is, the fewer messages take long. A line is the mean of the runs, "
-        "and its band reaches from the lowest run to the highest. Datagrams that the socket "
-        "refused have no time, so no line contains them.",
+        caption="The share of received messages that take longer than the time on the x axis.",
+        reading="A lower line means that fewer messages take long. A line is the mean of the runs. Its band reaches "
+        "from the lowest to the highest run. Datagrams that the socket refused have no time, so the lines "
+        "exclude them.",
         seen=tuple(_words(name, members) for name, members in groups.items()),
         provenance=provenance(runs),
     )
@@ -74,13 +74,13 @@ def _times(run: Messages) -> tuple[Values, Values, Values]:
 
 
 def _varied(runs: Sequence[Messages], by: Sequence[str] | None) -> list[str]:
-    """Find the keys of the tuple in which the runs differ, among the given keys."""
+    """Return the given parts of the run tuple in which the runs differ."""
     keys = ("sut", "mode", "cores", "threads", "cps") if by is None else by
     return [key for key in keys if len({getattr(each.run, key) for each in runs}) > 1]
 
 
 def _name(run: Run, keys: Sequence[str]) -> str:
-    """Name a run by some keys of its tuple."""
+    """Name a run by the given parts of its tuple."""
     named = []
     for key in keys or ("mode", "cps"):
         value = getattr(run, key)
@@ -108,7 +108,7 @@ def _draw(axis: Axes, runs: Sequence[Values], name: str, color: str) -> None:
 
 
 def _words(name: str, runs: Sequence[Messages]) -> str:
-    """Describe the 99th percentile of the runs of a group, and the refused datagrams."""
+    """Report the 99th percentiles and the number of refused datagrams of a group of runs."""
     slow = [np.nanpercentile(total, 99) for each in runs if _known(total := _times(each)[2])]
     received = sum(len(each.at_s) for each in runs)
     refused = sum(len(each.drop_at_s) for each in runs)

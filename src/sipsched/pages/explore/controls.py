@@ -1,4 +1,4 @@
-"""Controls for JupyterLab that choose runs and a stretch of time; each change draws again."""
+"""JupyterLab controls that select runs and a period of time. Each change redraws the figures."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
@@ -29,16 +29,17 @@ STYLE = {"description_width": "7em"}
 
 
 class RunChoice:
-    """Menus that choose one run key by key. The values of a menu depend on the choices in the menus before it.
+    """Menus that select one run, with one menu per part of the run tuple. Each menu depends on the menus before it.
 
     Attributes
     ----------
     menus
-        Menus by key, for the keys in which the runs differ, and for the mode.
+        The menus, by the name of their part of the run tuple. Only the mode and parts in which the runs differ have a
+        menu.
     """
 
     def __init__(self, runs: Sequence[Run], run: Run | None, *, may_be_none: bool) -> None:
-        # imported here and below, because only a notebook in JupyterLab needs it
+        # ipywidgets is imported inside functions, because only a notebook in JupyterLab needs it
         import ipywidgets
 
         self._runs = runs
@@ -58,18 +59,18 @@ class RunChoice:
 
     @property
     def run(self) -> Run | None:
-        """The chosen run."""
+        """The selected run."""
         return next((run for run in self._runs if self._fits(run, self.menus)), None)
 
     def tell(self, action: Callable[[], None]) -> None:
-        """Set the function that is called when another run is chosen."""
+        """Set the function that is called when the user selects another run."""
         self._told = action
 
     def _fits(self, run: Run, keys: Mapping[str, Any] | Sequence[str]) -> bool:
         return all(self.menus[key].value == getattr(run, key) for key in keys)
 
     def _show(self, wanted: Mapping[str, Any]) -> None:
-        """Fill each menu with the values that remain after the choices before it, and choose the wanted values."""
+        """Fill each menu with the values that the earlier menus allow, and select the wanted values."""
         before: list[str] = []
         for key, menu in self.menus.items():
             there = sorted({getattr(run, key) for run in self._runs if self._fits(run, before)})
@@ -93,12 +94,13 @@ class RunChoice:
 
 
 class Stretch:
-    """Controls of a stretch of time.
+    """Controls that select a period of time.
 
     Attributes
     ----------
     start, length, buttons
-        A slider for the beginning in s, a menu for the length in s (None: the whole run), and buttons that move both.
+        A slider for the start in s, a menu for the length in s (None is the whole run), and buttons that move the
+        period.
     """
 
     def __init__(self) -> None:
@@ -134,11 +136,11 @@ class Stretch:
             control.observe(self._changed, names="value")
 
     def tell(self, action: Callable[[], None]) -> None:
-        """Set the function that is called when another stretch is chosen."""
+        """Set the function that is called when the user selects another period."""
         self._told = action
 
     def show(self, start_s: float, length_s: float | None) -> None:
-        """Choose a stretch of time."""
+        """Select a period of time."""
         self._busy = True
         try:
             self.length.value = length_s
@@ -148,7 +150,7 @@ class Stretch:
         self._changed(None)
 
     def end_at(self, longest_s: float) -> None:
-        """Set the end of the slider to the end of the shown runs."""
+        """Set the end of the slider to the end of the longest shown run."""
         self._busy = True
         try:
             self.start.max = max(longest_s, STEP_S)
@@ -165,12 +167,12 @@ class Stretch:
 
 
 def controls(runs: Catalogue) -> Any:
-    """Make controls that choose one or two runs and a stretch of time, down to single messages.
+    """Make controls that select one or two runs and a period of time, which can be as short as a single message.
 
     Parameters
     ----------
     runs
-        Runs to choose from. At first, the lowest and the highest load of one setting are shown.
+        Runs that can be selected. Initially, the runs at the lowest and the highest load of one setting are selected.
 
     Raises
     ------
@@ -187,7 +189,7 @@ def controls(runs: Catalogue) -> Any:
     right = RunChoice(known, other[0] if other else None, may_be_none=True)
     stretch = Stretch()
     read = lru_cache(maxsize=4)(lambda run: read_messages(runs, run))
-    # no Output widget: in a notebook that nbclient runs, such a widget never ends
+    # This code avoids an Output widget, because nbclient waits forever for the end of such a widget.
     shown = ipywidgets.HTML()
 
     def chosen() -> list[Messages]:
@@ -227,7 +229,7 @@ def controls(runs: Catalogue) -> Any:
 
 
 def default_pair(runs: Sequence[Run]) -> tuple[Run, ...]:
-    """Choose the first repetition at the lowest and at the highest load, in mode `default` if possible."""
+    """Return the first repetitions at the lowest and at the highest load, in mode `default` if possible."""
     first = next((run for run in runs if run.mode == "default"), runs[0])
     alike = [run for run in runs if run.point == first.point]
     loads = dict.fromkeys((min(run.cps for run in alike), max(run.cps for run in alike)))
@@ -239,17 +241,17 @@ def default_pair(runs: Sequence[Run]) -> tuple[Run, ...]:
 def around_slowest(
     messages: Messages, start_s: float, length_s: float | None
 ) -> tuple[float, float] | None:
-    """Find the longest stretch of at most `MOST_SINGLE` messages around the message with the longest wait.
+    """Return the longest period with at most `MOST_SINGLE` messages around the message with the longest wait.
 
     Parameters
     ----------
     start_s, length_s
-        Stretch of the search; None: to the end.
+        Period in which the longest wait is searched. A length of None extends the period to the end of the run.
 
     Returns
     -------
     start_s, length_s
-        The message arrives in the middle. None if no wait is known there.
+        The period. The message arrives in its middle. None if no wait is known in the searched period.
     """
     seen = within(
         messages.at_s, start_s, messages.length_s if length_s is None else start_s + length_s
@@ -273,8 +275,8 @@ def _one_by_one(messages: Messages, start_s: float, length_s: float) -> str:
     stretch = within(messages.at_s, start_s, start_s + length_s)
     count = stretch.stop - stretch.start
     if not count:
-        return "<p>No message arrived here.</p>"
+        return "<p>No message arrived in this period.</p>"
     return (
-        f"<p>{plural(count, 'message')} arrived here; up to {MOST_SINGLE} are drawn one by one: show a "
-        "shorter stretch, or the slowest message.</p>"
+        f"<p>{plural(count, 'message')} arrived in this period, but at most {MOST_SINGLE} are drawn individually. "
+        f"Select a shorter period, or the slowest message.</p>"
     )

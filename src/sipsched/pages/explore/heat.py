@@ -1,4 +1,4 @@
-"""The number of messages by arrival and by time: a heat map (Gregg 2010, doi:10.1145/1785414.1785435)."""
+"""A heat map of message times over the course of a run (Gregg 2010, doi:10.1145/1785414.1785435)."""
 
 import numpy as np
 import numpy.typing as npt
@@ -16,14 +16,14 @@ TIMES, LATENCIES = 120, 40
 
 
 def heat_map(messages: Messages) -> Figure | None:
-    """Draw the number of messages by arrival and by K_rcv + T_sip; None if no message has both times above 0."""
+    """Draw a heat map of K_rcv + T_sip over the arrival time. None if no message has both times above 0."""
     total = messages.wait_us + messages.service_us
     known = total > 0
     at, total = messages.at_s[known], total[known]
     if not len(total):
         return None
     times = np.linspace(0.0, max(messages.length_s, 1e-3), TIMES + 1)
-    # slightly wider than the times, so that a message at the limit falls into a cell
+    # the range is slightly wider than the times, so that the extreme messages also fall into a cell
     latencies = np.geomspace(0.99 * total.min(), 1.01 * total.max(), LATENCIES + 1)
     counts, _, _ = np.histogram2d(at, total, bins=(times, latencies))
     refused, _ = np.histogram(messages.drop_at_s, times)
@@ -54,23 +54,23 @@ def heat_map(messages: Messages) -> Figure | None:
     return Figure(
         identity="figure-heat",
         draw=draw,
-        caption=f"{', '.join(name_of(messages.run))}: number of messages by arrival and by K_rcv + T_sip.",
-        reading=f"A cell counts the messages that arrived in {times[1] - times[0]:.2g} s and took about equally "
-        "long. Types of messages are bands, and a stall is a spike. A red mark at the bottom is a step with "
-        "refused datagrams.",
+        caption=f"{', '.join(name_of(messages.run))}: number of messages by arrival time and by K_rcv + T_sip.",
+        reading=f"The colour of a cell shows the number of messages that arrived within {times[1] - times[0]:.2g} s "
+        f"and took about equally long. Each type of message forms a horizontal band. A stall of the proxy "
+        f"appears as a spike. A red mark at the bottom shows that datagrams were refused at this time.",
         seen=(_words(messages, at, total, times),),
         provenance=provenance([messages]),
     )
 
 
 def _words(messages: Messages, at: Values, total: Values, times: Values) -> str:
-    """Describe the usual and the slowest step of time, and the number of refused datagrams."""
+    """Report the median time in the usual and in the slowest column, and the number of refused datagrams."""
     place = np.clip(np.digitize(at, times) - 1, 0, TIMES - 1)
     steps = np.unique(place)
     medians = [float(np.median(total[place == step])) for step in steps]
     worst = int(np.argmax(medians))
     return (
-        f"The median time is {number(float(np.median(medians)))} µs in the usual step, and "
-        f"{number(medians[worst])} µs in the slowest step, at {times[steps[worst]]:.2f} s. "
+        f"The median time is {number(float(np.median(medians)))} µs in a usual column, and {number(medians[worst])} "
+        f"µs in the slowest column, at {times[steps[worst]]:.2f} s. "
         f"{grouped(len(messages.drop_at_s))} datagrams were refused."
     )

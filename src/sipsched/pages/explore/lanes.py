@@ -1,4 +1,4 @@
-"""The recorded work on the CPUs while a slow message waited: lanes of the kernel, of the workers and of others."""
+"""The recorded work on the CPUs while a slow message waited, with lanes for the kernel, workers and other programs."""
 
 from collections.abc import Sequence
 
@@ -15,26 +15,26 @@ from sipsched.records.frames import KIND_NAMES
 from sipsched.words import number, plural
 
 PERCENTILE = 99.0
-"""The percentile of the wait. The page draws the message next to this percentile."""
+"""The page draws the message whose wait is nearest to this percentile of all waits."""
 LETTER_IN = 0.086
-"""The width of a letter."""
+"""The width of a letter in inches."""
 MARGIN = 0.15
-"""The stretch before and after the message in the figure, as a share of the message's time."""
+"""The time that the figure shows before and after the message, as a share of the message's time."""
 UNSEEN = "nothing recorded"
 OTHERS: dict[str, tuple[str, int]] = {
     **dict.fromkeys(("softirq", "kernel"), ("softirq or kernel thread", 2)),
     **dict.fromkeys(("realtime", "fair", "idle_class"), ("another program", 7)),
     "own": ("a program of sipsched", 6),
 }
-"""Per owner of a burst, its name in the legend and its colour in `SERIES`."""
+"""For each kind of program: its name in the legend, and the index of its colour in `SERIES`."""
 LEAST = 0.005
-"""Smallest share of the wait that the page mentions."""
+"""The page mentions a part of the wait only if the part is at least this share."""
 
 Values = npt.NDArray[np.float64]
 
 
 def slow_message(messages: Messages) -> int | None:
-    """Find the message whose wait is next to the 99th percentile; None if no message has K_rcv and T_sip."""
+    """Find the message whose wait is nearest to the 99th percentile. None if no message has both K_rcv and T_sip."""
     wait = np.where(np.isnan(messages.service_us), np.nan, messages.wait_us)
     if np.isnan(wait).all():
         return None
@@ -90,13 +90,13 @@ def lanes(messages: Messages, place: int | None = None) -> Figure | None:
     return Figure(
         identity="figure-lanes",
         draw=draw,
-        caption=f"{', '.join(name_of(messages.run))}: recorded work while a message waited whose wait is next to "
-        "the 99th percentile.",
-        reading="A bar of a worker begins when the worker takes a message from the socket's queue and ends when "
-        "the driver has the sent message. The part off CPU is drawn pale, at the end of the service: its length is "
-        "recorded, and its position is not. "
-        + ("" if others is None else "The lane of the others shows other programs and softirqs. ")
-        + "The last lane shows stretches of the wait without any recorded work.",
+        caption=f"{', '.join(name_of(messages.run))}: recorded work while a slow message waited. The wait of this "
+        f"message is nearest to the 99th percentile.",
+        reading="A bar of a worker begins when the worker takes a message from the socket's queue. The bar ends when "
+        "the network driver has the sent message. The pale part is the time off CPU. Only the length of this "
+        "part is recorded, so the figure draws it at the end of the service. "
+        + ("" if others is None else 'The lane "others" shows other programs and softirqs. ')
+        + "The last lane shows the parts of the wait without any recorded work.",
         seen=(_words(messages, place),),
         provenance=provenance([messages]),
     )
@@ -110,7 +110,7 @@ def other_bursts(
     Returns
     -------
     list
-        Start and end in µs since the first arrival, clipped to the stretch, and the program of each burst.
+        Start and end of each burst in µs since the first arrival, clipped to the searched period, and its program.
     """
     bursts = messages.bursts
     if bursts is None:
@@ -133,21 +133,21 @@ def unseen(
     certain: bool = False,
     others: Sequence[tuple[float, float, Program]] = (),
 ) -> Values:
-    """Find the stretches without any recorded work of the kernel or a worker.
+    """Find the periods without any recorded work of the kernel or a worker.
 
     Parameters
     ----------
     start_us, end_us
-        Where to search, in µs since the first arrival.
+        The searched period, in µs since the first arrival.
     certain
-        Whether a service counts only if the worker stayed on a CPU throughout.
+        If true, a service counts as work only if the worker stayed on a CPU throughout.
     others
         Bursts of other programs that count as recorded work, from `other_bursts`.
 
     Returns
     -------
     array
-        Beginning and end of each stretch in µs since the first arrival, shape (stretch, 2).
+        Start and end of each period in µs since the first arrival, shape (period, 2).
     """
     (received, stacked), (begun, sent) = messages.steps_us().values()
     if certain:
@@ -159,7 +159,7 @@ def unseen(
     inside = (ends > start_us) & (starts < end_us)
     order = np.argsort(starts[inside])
     starts, ends = starts[inside][order], ends[inside][order]
-    # earlier work ends with the latest end of all earlier steps
+    # Steps overlap. Before each step, work goes on until the latest end of all earlier steps.
     before = np.maximum.accumulate(np.concatenate(([start_us], ends)))
     after = np.concatenate((starts, [end_us]))
     gaps = np.column_stack((before, np.minimum(after, end_us)))
@@ -169,7 +169,7 @@ def unseen(
 def _draw_service(
     axis: Axes, messages: Messages, one: int, row: int, begin: float, *, outlined: bool
 ) -> None:
-    """Draw the work of a worker on a message: copying, service on a CPU and off CPU, sending."""
+    """Draw a worker's work on one message: copying, service on a CPU, time off CPU, and sending."""
     taken, sent = float(messages.taken_us[one]), float(messages.sent_us[one])
     copy, off, send = (
         float(np.nan_to_num(values[one]))
@@ -244,7 +244,7 @@ def _write(axis: Axes, text: str, row: int, at_us: float, color: str = PAPER) ->
 
 
 def _words(messages: Messages, place: int) -> str:
-    """Describe the recorded work during the wait of a message, and the time without recorded work."""
+    """Report how much of a message's wait has recorded work, and how much has none."""
     begin, taken = float(messages.at_s[place] * US), float(messages.taken_us[place])
     wait = taken - begin
     nothing, uncertain = (
@@ -257,26 +257,27 @@ def _words(messages: Messages, place: int) -> str:
         f"The {KIND_NAMES[int(messages.kind[place])]} waits {number(wait)} µs and is served in "
         f"{number(float(messages.service_us[place]))} µs.",
         others_served(messages, place),
-        f"For {_part(wait - uncertain, wait)} of the wait, the kernel or a worker was at work on a CPU.",
+        f"During {_part(wait - uncertain, wait)} of the wait, the kernel or a worker worked on a CPU.",
     ]
     if uncertain - nothing > LEAST * wait:
         sentences.append(
-            f"For {_part(uncertain - nothing, wait)}, a worker held a message and was off CPU for a part of the "
-            "service."
+            f"During {_part(uncertain - nothing, wait)}, a worker held a message and was off CPU for some of the time."
         )
     if others is not None:
         sentences.append(ran_words(messages, place, begin, taken))
     if rest > LEAST * wait:
         another = (
-            "another task ran" if others is None else f"another task ran below {SHORTEST_US} µs"
+            "another task ran"
+            if others is None
+            else f"another task ran for less than {SHORTEST_US} µs"
         )
         sentences.append(
-            f"For {_part(rest, wait)}, nothing is recorded: a worker was between two messages, {another}, or the "
-            "CPU was idle."
+            f"During {_part(rest, wait)}, nothing is recorded. Either a worker was between two messages, or "
+            f"{another}, or the CPU was idle."
         )
     if others is None and uncertain > LEAST * wait:
         sentences.append(
-            "The record has no bursts of other programs, so who ran in that time is not recorded."
+            "The record does not contain bursts of other programs, so the program that ran in this time is unknown."
         )
     return " ".join(sentences)
 
@@ -286,12 +287,12 @@ def _part(time_us: float, whole_us: float) -> str:
 
 
 def others_served(messages: Messages, place: int) -> str:
-    """Describe the services of other messages during the wait of one message."""
+    """Report which other messages the workers served while one message waited."""
     taken = messages.taken_us
     during = np.flatnonzero((messages.sent_us > messages.at_s[place] * US) & (taken < taken[place]))
     during = during[during != place]
     if not during.size:
-        return "No worker served another message during the wait: a worker had to be woken."
+        return "No worker served another message during the wait, because a worker had to be woken."
     workers = np.unique(messages.worker[during]).size
     text = (
         f"{plural(workers, 'worker')} served {plural(during.size, 'other message')} during the wait"

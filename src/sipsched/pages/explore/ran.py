@@ -1,4 +1,4 @@
-"""The programs that ran beside the proxy while messages waited, from the bursts of the kernel's context switches."""
+"""The programs that ran while messages waited, known from the kernel's context switches."""
 
 from collections.abc import Iterable, Sequence
 
@@ -11,7 +11,7 @@ from sipsched.records.bursts import SHORTEST_US, Program
 from sipsched.words import grouped, listed, number, plural
 
 SLOW_PERCENTILE = 99.0
-"""The percentile of K_rcv. The table counts the messages that wait at least that long."""
+"""The table covers the messages whose K_rcv is at least this percentile."""
 MOST_ROWS = 20
 """The largest number of programs in the table on the page. The CSV has all programs."""
 MOST_NAMED = 2
@@ -25,7 +25,10 @@ OWNERS = {
     "softirq": "softirq",
 }
 """The owners of bursts, as the pages name them."""
-NOT_RECORDED = "Who ran while the slowest messages waited is not recorded: the record has no bursts of other programs."
+NOT_RECORDED = (
+    "It is unknown which programs ran while the slowest messages waited, because the record has no bursts of other "
+    "programs."
+)
 REST = "the proxy, idle time, interrupts and bursts below 20 µs"
 
 
@@ -37,9 +40,9 @@ def ran_us(
     Parameters
     ----------
     place
-        Number of the message. Its CPU is the CPU on which its worker received it.
+        Number of the message. The message's CPU is the CPU on which a worker received the message.
     start_us, end_us
-        The stretch of time, in µs since the first arrival.
+        The period of time, in µs since the first arrival.
     """
     if messages.bursts is None:
         return None
@@ -49,13 +52,13 @@ def ran_us(
 
 
 def ran_words(messages: Messages, place: int, start_us: float, end_us: float) -> str:
-    """Name the programs that ran longest within a stretch of time; empty if the record has no bursts."""
+    """Name the programs that ran longest within a period of time. Empty if the record has no bursts."""
     ran = ran_us(messages, place, start_us, end_us)
     if ran is None:
         return ""
     cpu = f"CPU {messages.cpu[place]}"
     if not ran:
-        return f"Meanwhile, no other program kept {cpu} for {SHORTEST_US} µs."
+        return f"Meanwhile, no other program kept {cpu} busy for {SHORTEST_US} µs or longer."
     times = [f"{named(program)} for {number(us)} µs" for program, us in ran.items()]
     rest = len(times) - MOST_NAMED
     shown = [*times[:MOST_NAMED], *([f"{rest} more"] if rest > 0 else [])]
@@ -63,12 +66,12 @@ def ran_words(messages: Messages, place: int, start_us: float, end_us: float) ->
 
 
 def named(program: Program) -> str:
-    """Name a program and its kind, as in `NET_RX (softirq)`."""
+    """Return a program's name and kind, such as `NET_RX (softirq)`."""
     return f"{program.name} ({OWNERS[program.owner]})"
 
 
 def slow_messages(messages: Messages) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Find the messages that wait at least as long as the 99th percentile of K_rcv."""
+    """Find the messages whose wait K_rcv is at least the 99th percentile."""
     wait = np.where(np.isnan(messages.service_us), np.nan, messages.wait_us)
     if np.isnan(wait).all():
         return np.empty(0, np.int64)
@@ -76,7 +79,7 @@ def slow_messages(messages: Messages) -> np.ndarray[tuple[int], np.dtype[np.int6
 
 
 def who_ran(runs: Iterable[Messages], provenance: str = "") -> Table | Words:
-    """List the programs that ran while the slowest messages waited, with their time within the waits."""
+    """List the programs that ran while the slowest messages waited, and how long each program ran during the waits."""
     known = [run for run in runs if run.bursts is not None]
     if not known:
         return Words((NOT_RECORDED,))
@@ -96,15 +99,20 @@ def who_ran(runs: Iterable[Messages], provenance: str = "") -> Table | Words:
     lost = sum(run.bursts.lost for run in known if run.bursts is not None)
     return Table(
         identity="table-ran",
-        header=("name", "kind", "messages", "time within the waits", "share of the waits"),
+        header=("name", "kind", "messages", "time during the waits", "share of the waits"),
         rows=tuple(_rows(sums, counts, whole, slow)),
         none="No message of these runs has both K_rcv and T_sip.",
-        caption="Who ran while the slowest messages waited: "
-        f"the hundredth of the messages with the longest K_rcv, {plural(slow, 'message')}."
-        + (f" The ring buffer had no room for {plural(lost, 'burst')}." if lost else ""),
-        reading="A program counts if it ran on the CPU on which the message was then received. The kernel's context "
-        f"switches give its start and end; bursts below {SHORTEST_US} µs are not recorded. A softirq counts as a "
-        "softirq, also if it interrupts a program. The last row is the rest of the waits.",
+        caption=f"Programs that ran while the slowest 1 % of messages waited (longest K_rcv), "
+        f"{plural(slow, 'message')}."
+        + (
+            f" {plural(lost, 'burst')} are missing, because the ring buffer was full."
+            if lost
+            else ""
+        ),
+        reading=f"The table counts a program if it ran on the CPU on which the waiting message was later received. The "
+        f"kernel's context switches mark the start and the end of each burst. Bursts shorter than "
+        f"{SHORTEST_US} µs are not recorded. The time of a softirq that interrupts a program counts as softirq "
+        f"time. The last row is the rest of the waiting time.",
         provenance=provenance,
         shown=MOST_ROWS,
     )

@@ -1,4 +1,4 @@
-"""Single messages: arrival, wait and service."""
+"""A figure of individual messages with their arrival, wait and service."""
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -15,12 +15,12 @@ MOST_SINGLE = 60
 
 
 def single(messages: Messages, start_s: float, length_s: float) -> Figure | None:
-    """Draw each message that arrived in a stretch of time, one per line.
+    """Draw each message that arrived in a period of time on a line of its own.
 
     Returns
     -------
     Figure or None
-        None without a message, or with more than `MOST_SINGLE`.
+        None if no message or more than `MOST_SINGLE` messages arrived.
     """
     stretch = within(messages.at_s, start_s, start_s + length_s)
     count = stretch.stop - stretch.start
@@ -51,9 +51,10 @@ def single(messages: Messages, start_s: float, length_s: float) -> Figure | None
     return Figure(
         identity="figure-single",
         draw=draw,
-        caption="Each message of a stretch of time: its wait (K_rcv), its service (T_sip) and its way out (K_snd).",
-        reading="The part of the service off CPU is drawn pale, at the end of the service: its length is recorded, and "
-        "its position is not. A worker that holds a message takes no other message.",
+        caption="Each message that arrived in the selected period: its wait (K_rcv), its service (T_sip) and its "
+        "sending (K_snd).",
+        reading="The pale part of the service is the time off CPU. Only the length of this part is recorded, so the "
+        "figure draws it at the end of the service. A worker that holds a message takes no other message.",
         seen=(_words(messages, stretch),),
         provenance=provenance([messages]),
     )
@@ -83,7 +84,7 @@ def _words(messages: Messages, stretch: slice) -> str:
     text = f"{plural(len(wait), 'message')}, received by {plural(workers, 'worker')}"
     known = wait[~np.isnan(wait)]
     if not len(known):
-        return f"{text}; no time is known of them."
+        return f"{text}; their times are unknown."
     slowest = int(np.nanargmax(wait))
     text += f"; the longest wait is {number(float(known.max()))} µs"
     if not np.isnan(service[slowest]):

@@ -1,4 +1,4 @@
-"""The slowest messages of runs, each with its parts and an explanation."""
+"""The slowest messages of runs. Each message has the parts of its time and an explanation."""
 
 from collections.abc import Iterable, Sequence
 
@@ -24,7 +24,7 @@ def slowest(
     runs
         The messages of each run, and the mode in force at the arrival of each message.
     modes
-        Modes whose messages are listed; empty for all messages.
+        Only messages that arrived in one of these modes are listed. If empty, all messages are listed.
     count
         Number of messages.
 
@@ -68,7 +68,7 @@ def slowest(
 
 
 def explain(messages: Messages, place: int) -> str:
-    """Name the longest part of a message's time, and what the workers and other programs did during it."""
+    """Name the longest part of a message's time, and describe what the workers and other programs did meanwhile."""
     off = float(np.nan_to_num(messages.off_us[place]))
     parts = {name: float(np.nan_to_num(part[place])) for name, part in messages.parts_us.items()}
     parts |= {"off": off, "on": float(messages.service_us[place]) - off}

@@ -1,4 +1,4 @@
-"""The messages of runs over time: waits, the queue and drops."""
+"""Figures of runs over time: the waits of messages, the length of the queue, and drops."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,9 +27,9 @@ from sipsched.records.messages import (
 from sipsched.words import number, plural
 
 MOST_DRAWN = 1500
-"""The largest number of drawn messages. Numbers in sentences cover all messages."""
+"""The largest number of messages in a figure. The numbers in sentences always cover all messages."""
 STEPS = 400
-"""Number of time steps for the longest queue."""
+"""Number of time steps. The figure shows the longest queue of each step."""
 DROP_STEPS = 60
 NS = 1_000_000_000
 US = 1e6
@@ -39,7 +39,7 @@ Values = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Messages:
-    """The messages of one run on a time axis that starts with its first arrival.
+    """The messages of one run, on a time axis that starts at the run's first arrival.
 
     Attributes
     ----------
@@ -60,8 +60,8 @@ class Messages:
     off_us, send_us
         The part of T_sip off CPU, and K_snd, in µs, shape (message,); NaN where missing.
     queued_s, taken_s
-        Instants at which messages joined and left the queue, each in ascending order, shape (message,). The queue is
-        the socket's queue, from t_stack to t_sockq. If a run lacks these timestamps, the queue is the whole way from
+        Times at which messages joined and left the queue, each in ascending order, shape (message,). A message is in
+        the socket's queue from t_stack to t_sockq. If a run lacks these timestamps, the message counts as queued from
         t_arr to t_sip_in, and `queue_is_whole_way` is true.
     drop_at_s
         Arrivals of refused datagrams in ascending order, shape (drop,).
@@ -93,7 +93,7 @@ class Messages:
 
     @cached_property
     def bursts(self) -> Bursts | None:
-        """The programs that ran on the SPS's CPUs beside the proxy; None if the record does not contain them.
+        """The programs that ran on the SPS's CPUs beside the proxy. None if the record does not contain bursts.
 
         Raises
         ------
@@ -110,16 +110,16 @@ class Messages:
 
     @property
     def taken_us(self) -> Values:
-        """Instants at which workers have received the messages, in µs since the first arrival; shape (message,)."""
+        """Times at which a worker had received each message, in µs since the first arrival; shape (message,)."""
         return np.asarray(self.at_s * US + self.wait_us)
 
     @property
     def sent_us(self) -> Values:
-        """Instants at which workers sent the messages on, in µs since the first arrival; shape (message,)."""
+        """Times at which a worker had forwarded each message, in µs since the first arrival; shape (message,)."""
         return np.asarray(self.taken_us + self.service_us)
 
     def steps_us(self) -> dict[str, tuple[Values, Values]]:
-        """Return the beginnings and ends of the recorded work on each message, in µs since the first arrival.
+        """Return the start and the end of the recorded work on each message, in µs since the first arrival.
 
         Returns
         -------
@@ -135,14 +135,14 @@ class Messages:
         }
 
     def queue_length(self, at_s: Values) -> npt.NDArray[np.int64]:
-        """Count the messages in the queue at given instants."""
+        """Count the messages in the queue at the given times."""
         joined = np.searchsorted(self.queued_s, at_s, side="right")
         return np.asarray(joined - np.searchsorted(self.taken_s, at_s, side="right"))
 
     def longest_queue(
         self, start_s: float, end_s: float, steps: int = STEPS
     ) -> tuple[Values, npt.NDArray[np.int64]]:
-        """Find the longest queue in each step of a stretch.
+        """Divide a period of time into steps, and find the longest queue in each step.
 
         Returns
         -------
@@ -170,7 +170,7 @@ def read_messages(runs: Catalogue, run: Run) -> Messages:
 
 
 def place_in_time(ds: xr.Dataset, run: Run, record: Path | None = None) -> Messages:
-    """Put the messages of a run on a time axis.
+    """Compute the times of a run's messages relative to the run's first arrival.
 
     Parameters
     ----------
@@ -179,7 +179,7 @@ def place_in_time(ds: xr.Dataset, run: Run, record: Path | None = None) -> Messa
     run
         Tuple of the run.
     record
-        Folder of the run's record, from which `Messages.bursts` is read; None to leave out the bursts.
+        Folder of the run's record, from which `Messages.bursts` is read. None omits the bursts.
     """
     arrival, drops = ds["t_arr"].to_numpy(), ds["drop_t_arr"].to_numpy()
     start = min((times[0] for times in (arrival, drops) if len(times)), default=0)
@@ -187,12 +187,12 @@ def place_in_time(ds: xr.Dataset, run: Run, record: Path | None = None) -> Messa
     wait = k_rcv(ds)
     queued = t_arr + nanoseconds(ds, "k_stack")
     taken = queued + nanoseconds(ds, "k_sockq")
-    # if the probe did not see the queue, t_stack equals t_arr, and the message waits from there
+    # If the probe could not observe the queue, t_stack equals t_arr. The message then counts as queued from t_arr on.
     known = ~np.isnan(taken)
     whole_way = bool(len(known)) and not bool(known.any())
     if whole_way:
         queued, taken = t_arr, t_arr + wait
-        # a flagged row has t_sip_in instead of t_arr, so its message never waits
+        # A flagged row contains t_sip_in in the place of an unknown t_arr, so its wait would be 0.
         known = ~np.isnan(taken) & ((ds["flags"].to_numpy() & FLAGS["arrival_not_found"]) == 0)
     return Messages(
         run=run,
@@ -222,7 +222,7 @@ def timeline(
     start_s: float = 0.0,
     length_s: float | None = None,
 ) -> Figure:
-    """Draw runs over the same stretch of time: waits, the queue and drops."""
+    """Draw several runs over the same period of time: the waits, the length of the queue, and the drops."""
     end_s = start_s + length_s if length_s else max(each.length_s for each in messages)
     end_s = max(end_s, start_s + 1e-3)
     labels = (
@@ -240,7 +240,7 @@ def timeline(
             column[0].set_title(",\n".join(name_of(each.run)), loc="left")
             column[2].set_xlabel("time since the first arrival (s)")
             column[2].set_xlim(start_s, end_s)
-        # the runs share their limits, which are known once everything is drawn
+        # All runs share the limits of the axes, which are known only after everything is drawn.
         for row in (grid[1], grid[2]):
             highest = max(float(axis.dataLim.y1) for axis in row if axis.has_data())
             for axis in row:
@@ -260,16 +260,17 @@ def timeline(
     return Figure(
         identity="figure-timeline",
         draw=draw,
-        caption="K_rcv of each message at its arrival, the messages waiting "
+        caption=f"K_rcv of each message by its arrival, the number of messages waiting "
         f"{'between driver and proxy' if whole else 'in the socket queue'}, and the refused datagrams.",
-        reading=f"Of more than {MOST_DRAWN} messages, every n-th message is drawn. The axis of K_rcv is logarithmic.",
+        reading=f"If the run has more than {MOST_DRAWN} messages, the figure shows only every n-th message. The axis "
+        f"of K_rcv is logarithmic.",
         seen=tuple(_words(each, start_s, end_s) for each in messages),
         provenance=provenance(messages),
     )
 
 
 def provenance(messages: Sequence[Messages]) -> str:
-    """Describe the origin of the messages."""
+    """State the testbed, the kernel and the fidelity from which the messages come."""
     return " | ".join(
         dict.fromkeys(
             f"Testbed {each.run.testbed}, kernel {each.kernel}. Fidelity: {each.fidelity}"
@@ -279,7 +280,7 @@ def provenance(messages: Sequence[Messages]) -> str:
 
 
 def name_of(run: Run) -> tuple[str, str]:
-    """Name a run in two parts, for two lines."""
+    """Return the name of a run as two lines of text."""
     return (
         f"{run.sut}, {run.mode}, {plural(run.cores, 'core')}",
         f"{run.threads} threads, {run.cps} cps, repetition {run.rep}",
@@ -287,7 +288,7 @@ def name_of(run: Run) -> tuple[str, str]:
 
 
 def name_of_all(runs: Sequence[Messages]) -> str:
-    """Name runs that differ only in the repetition."""
+    """Return one name for several runs that differ only in the repetition."""
     run = runs[0].run
     which = f"repetition {run.rep}" if len(runs) == 1 else plural(len(runs), "run")
     configuration, _ = name_of(run)
@@ -295,7 +296,7 @@ def name_of_all(runs: Sequence[Messages]) -> str:
 
 
 def within(times: Values, start_s: float, end_s: float) -> slice:
-    """Find the slice of ascending instants that lie in a stretch."""
+    """Return the slice of an ascending array whose times lie between a start and an end."""
     first = np.searchsorted(times, start_s, side="left")
     return slice(int(first), int(np.searchsorted(times, end_s, side="right")))
 

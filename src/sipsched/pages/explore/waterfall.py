@@ -1,4 +1,4 @@
-"""The parts of the time of a usual and a slow message, by type."""
+"""The parts of the time of a usual and of a slow message, for each message type."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from sipsched.words import grouped, number
 
 Values = npt.NDArray[np.float64]
 PERCENTILES = {"a usual message": (49.0, 51.0), "a slow one": (98.5, 99.5)}
-"""Ranges of percentiles of the time from arrival to departure. A range selects its messages."""
+"""The usual and the slow messages of a type. Each range of percentiles of the total time selects its messages."""
 FEWEST = 100
 """The smallest number of messages of a type for which a percentile is computed."""
 STAGES = {
@@ -27,12 +27,12 @@ STAGES = {
     "T_sip off CPU": "with a worker that holds it and is off its CPU",
     "K_snd": "in the kernel's send path",
 }
-"""The stages in order: the name in a legend, and the clause that locates the message in a sentence."""
+"""The stages of a message in order. Each has a name for the legend, and words that complete "the time is spent ..."."""
 
 
 @dataclass(frozen=True)
 class Way:
-    """The mean parts of the time of messages of one type with similar total times.
+    """The mean duration of each stage, over messages of one type with similar total times.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class Way:
 
 
 def ways(runs: Sequence[Messages], between: tuple[float, float]) -> list[Way]:
-    """Average, for each type, the messages whose time lies between two percentiles of the type.
+    """Average the stages of messages whose total time lies between two percentiles, for each message type.
 
     Returns
     -------
@@ -64,7 +64,7 @@ def ways(runs: Sequence[Messages], between: tuple[float, float]) -> list[Way]:
 
 
 def slow_way(runs: Sequence[Messages]) -> Way | None:
-    """Average the messages of all types next to the 99th percentile; None if too few have every timestamp."""
+    """Average the stages of slow messages of all types. None if too few messages have every timestamp."""
     stages = np.concatenate([_stages(run) for run in runs], axis=1)
     return _way("message", stages, PERCENTILES["a slow one"])
 
@@ -80,7 +80,7 @@ def _way(kind: str, stages: Values, between: tuple[float, float]) -> Way | None:
 
 
 def waterfall(runs: Sequence[Messages]) -> Figure | None:
-    """Draw the parts of the time of a usual and a slow message, by type.
+    """Draw the parts of the time of a usual and of a slow message, for each message type.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def waterfall(runs: Sequence[Messages]) -> Figure | None:
     Returns
     -------
     Figure or None
-        None if no type has `FEWEST` messages with every timestamp, as without BPF.
+        None if no type has `FEWEST` messages with every timestamp, for example in runs without BPF.
     """
     found = {title: ways(runs, between) for title, between in PERCENTILES.items()}
     if not any(found.values()):
@@ -109,10 +109,10 @@ def waterfall(runs: Sequence[Messages]) -> Figure | None:
             height_in=0.6 + 0.24 * most,
             beside=False,
         ),
-        caption=f"{name_of_all(runs)}: the parts of a message's time by type.",
-        reading="The time is from the driver that receives a message to the driver that sends it. Each bar is the "
-        "mean over the messages whose time is next to the median of their type, or next to its 99th percentile "
-        f"({grouped(drawn)} messages in all).",
+        caption=f"{name_of_all(runs)}: the parts of a message's time, for each message type.",
+        reading=f"The time of a message begins when the network driver receives the message, and ends when the driver "
+        f"sends it. Each bar is a mean over messages of one type: those near the median time, or those near "
+        f"the 99th percentile. The figure uses {grouped(drawn)} messages in total.",
         seen=tuple(filter(None, (_words(title, rows) for title, rows in found.items()))),
         provenance=provenance(runs),
     )
@@ -125,7 +125,7 @@ def _stages(run: Messages) -> Values:
 
 
 def _draw(axis: Axes, ways_drawn: Sequence[Way], most: int) -> None:
-    """Draw a bar per type, made of its stages."""
+    """Draw a stacked bar of the stages for each message type."""
     for row, way in enumerate(ways_drawn):
         start = 0.0
         for name, color, length in zip(STAGES, SERIES, way.stages_us, strict=False):
@@ -138,7 +138,7 @@ def _draw(axis: Axes, ways_drawn: Sequence[Way], most: int) -> None:
 
 
 def _words(title: str, rows: Sequence[Way]) -> str:
-    """Name the stage that takes most of the time of the slowest type."""
+    """Name the slowest message type, and the stage that takes most of its time."""
     if not rows:
         return ""
     longest = max(rows, key=lambda way: float(way.stages_us.sum()))

@@ -1,4 +1,4 @@
-"""The overview below its tiles: links to all pages, the campaigns and the versions."""
+"""The lower part of the overview page: links to all pages, the campaigns and the versions."""
 
 import html
 import re
@@ -43,7 +43,7 @@ from sipsched.words import grouped, plural
 
 REFERENCE, CHANGED = "baseline", "enhanced"
 NO_PAIRS = f"{NOT_MEASURED}: no runs of {REFERENCE} mode and {CHANGED} mode have the same point and the same arrivals."
-BOUND = "the exact end of K_sockq (probe mode tracepoint has a lower bound)"
+BOUND = "the exact end of K_sockq (the probe mode tracepoint measures only a lower bound)"
 TITLE = re.compile(r"<title>(.*?)</title>", re.DOTALL)
 
 
@@ -52,13 +52,13 @@ SVG = "http://www.w3.org/2000/svg"
 
 
 def diagram() -> Figure:
-    """Show the testbed, and the six timestamps of a message on the SPS."""
+    """Show the diagram of the testbed and of the six timestamps of a message on the SPS."""
     ElementTree.register_namespace("", SVG)
 
     def draw(layout: Layout) -> str:
         svg = ElementTree.parse(DIAGRAM).getroot()  # noqa: S314 (a file of this project)
         if not layout.stacked:
-            # The view has free space on the right of the diagram, because the page is twice as wide as a phone.
+            # A page is twice as wide as a phone, so the view adds free space on the right of the diagram.
             left, top, width, height = map(int, svg.attrib["viewBox"].split())
             svg.set("viewBox", f"{left} {top} {2 * width} {height}")
         return ElementTree.tostring(svg, encoding="unicode")
@@ -71,7 +71,7 @@ def diagram() -> Figure:
 
 
 def headings(campaigns: Sequence[Campaign]) -> Several:
-    """Describe the fidelity, the testbed and the time of each campaign."""
+    """State the fidelity, the testbed and the dates of each campaign."""
     return Several(
         [
             Heading(
@@ -85,7 +85,7 @@ def headings(campaigns: Sequence[Campaign]) -> Several:
 
 
 def when(campaign: Campaign) -> str:
-    """Describe when the valid runs were measured or simulated, in UTC."""
+    """State when the valid runs were measured or simulated, in UTC."""
     started = sorted(text for text in campaign.counted["started_at"] if text)
     if not started:
         return "No valid run was measured."
@@ -97,7 +97,7 @@ def when(campaign: Campaign) -> str:
 
 
 def links(pages: Iterable[Path]) -> Links:
-    """Link pages by their titles."""
+    """Make a list of links to pages, with their titles."""
     found = []
     for page in pages:
         title = TITLE.search(page.read_text(encoding="utf-8"))
@@ -121,8 +121,8 @@ def coverage(campaigns: Sequence[Campaign]) -> Table:
         rows=tuple(rows),
         none="no run was planned",
         caption="Planned runs by status.",
-        reading="Measured runs are valid. All attempts at an invalid run failed. An impossible run needs more "
-        "cores than the testbed has.",
+        reading='"Measured" counts valid runs. "Invalid" counts runs whose attempts all failed. "Impossible" '
+        "counts runs that need more cores than the testbed has.",
         provenance=" ".join(campaign.provenance for campaign in campaigns),
     )
 
@@ -130,7 +130,7 @@ def coverage(campaigns: Sequence[Campaign]) -> Table:
 def details(
     campaign: Campaign, limit: float = PDR_LIMIT, costs: Sequence[ProbeCost] = ()
 ) -> Definitions:
-    """Describe details that the tiles of a testbed omit: the papers' modes, the valid runs, and the cost of measuring.
+    """Describe the papers' modes, the valid runs, and the cost of measuring, which the tiles of a testbed omit.
 
     Parameters
     ----------
@@ -141,15 +141,15 @@ def details(
         f"answers-{campaign.testbed}",
         f"Testbed {campaign.testbed}, kind {campaign.kind}",
         (
-            ("What do the papers' settings change, from run to run?", modes(campaign, limit)),
-            ("How much of the campaign is valid?", counting(campaign)),
-            ("What does measuring cost, and what was not seen?", probing(campaign, costs)),
+            ("What do the papers' settings change?", modes(campaign, limit)),
+            ("How many runs of the campaign are valid?", counting(campaign)),
+            ("What does measuring cost, and what could not be measured?", probing(campaign, costs)),
         ),
     )
 
 
 def modes(campaign: Campaign, limit: float) -> str:
-    """Describe the changes from the papers' baseline mode to their enhanced mode, at the load nearest to capacity."""
+    """Compare the papers' enhanced mode with their baseline mode, at the load nearest to the capacity."""
     runs = campaign.traced
     for sut in dict.fromkeys(runs["sut"]):
         chosen = runs[runs["sut"] == sut]
@@ -182,13 +182,14 @@ def modes(campaign: Campaign, limit: float) -> str:
         f"capacity of {REFERENCE} mode: {labels[0]} instead of {labels[1]} changes the mean wait K_rcv by "
         f"{in_words(percent, '%', '+')}, which {_judged(wait)}. It changes the packet drop rate by "
         f"{in_words(points, 'percentage points', '+')}, which {_judged(drop)}. Of {plural(len(common), 'point')}, "
-        f"K_rcv differs at {standing['k_rcv']} and the drop rate at {standing['pdr']} (paired t test, Holm, "
-        f"{100 * SIGNIFICANT:g} %; the intervals hold together at 95 %).{translated(_translations(chosen))}"
+        f"K_rcv differs significantly at {standing['k_rcv']} and the drop rate at {standing['pdr']} (paired t test "
+        f"with Holm's correction, {100 * SIGNIFICANT:g} %; the intervals hold simultaneously at 95 "
+        f"%).{translated(_translations(chosen))}"
     )
 
 
 def _translations(runs: pd.DataFrame) -> list[str]:
-    """Name the papers' modes that are translations on the testbed's kernel."""
+    """Name the papers' modes that this kernel can only approximate with its own settings."""
     labels = runs[["mode", "mode_label"]].drop_duplicates().itertuples(index=False)
     found = [mode for mode, label in labels if is_translation(str(label))]
     return [mode for mode in dict.fromkeys(found) if mode in (REFERENCE, CHANGED)]
@@ -218,7 +219,7 @@ def counting(campaign: Campaign) -> str:
 
 
 def probing(campaign: Campaign, costs: Sequence[ProbeCost] = ()) -> str:
-    """Describe how much CPU time the probe costs the proxy, and which timestamps the probe could not take."""
+    """State how much CPU time the probe costs the proxy, and which timestamps the probe could not take."""
     cost = (
         " ".join(map(_cost_words, costs))
         or f"{NOT_MEASURED}: no run stops the probe in some of its windows."
@@ -229,14 +230,14 @@ def probing(campaign: Campaign, costs: Sequence[ProbeCost] = ()) -> str:
         if reason != PROBE_OFF
     ]
     missing += [BOUND] * ("tracepoint" in set(campaign.traced["probe_mode"]))
-    return f"{cost} Not seen: {', '.join(missing) or 'nothing'}."
+    return f"{cost} Not measured: {', '.join(missing) or 'nothing'}."
 
 
 def _cost_words(cost: ProbeCost) -> str:
     added, sham = (effect_words(each, "cpu_per_message") for each in (cost.effect, cost.sham))
     return (
         f"{cost.sut}, {cost.mode} mode at {cost.cps} cps: the probe changes the proxy's CPU time per message by "
-        f"{added}, compared within runs. The mode compared with itself differs by {sham}."
+        f"{added}, compared within runs. For comparison, the same mode compared with itself differs by {sham}."
     )
 
 

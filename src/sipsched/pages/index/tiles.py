@@ -1,4 +1,4 @@
-"""The three answers of the overview as tiles: load, time and setting; and the curves under the tiles."""
+"""The upper part of the overview page: three tiles that answer an operator's questions, and two curves."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -39,7 +39,7 @@ from sipsched.records.system_capacity import SystemCapacity
 from sipsched.words import grouped, listed, number, plural
 
 STRONG, FAIR = (RUNS_AS_SAMPLE, 0.1), (FEWEST, 0.25)
-"""Smallest number of runs and largest relative half-width of the interval, for strong and for fair evidence."""
+"""Limits for strong and for fair evidence: the smallest number of runs, and the largest relative half-width."""
 NOT_MEASURED = "Not measured"
 NO_EVIDENCE = "No evidence"
 TILE = Layout(3.0, stacked=True)
@@ -61,7 +61,7 @@ def graded(runs: int, half_width: float, doubts: Sequence[str] = ()) -> str:
     half_width
         Half of the width of the interval, as a share of the number.
     doubts
-        Reasons to doubt the number. A doubt limits the evidence to fair.
+        Reasons to doubt the number. If any reason exists, the grade is at most fair.
     """
     for name, (fewest, widest) in (("Strong evidence", STRONG), ("Fair evidence", FAIR)):
         if runs >= fewest and half_width <= widest and not (doubts and widest == STRONG[1]):
@@ -75,12 +75,12 @@ def overview(
     compared: Sequence[Advice],
     pages: Sequence[Path],
 ) -> Several:
-    """Answer an operator's three questions about each testbed, and draw the two curves behind the answers.
+    """Answer an operator's three questions for each testbed, and draw the two curves that support the answers.
 
     Parameters
     ----------
     campaigns
-        All runs, by testbed. Testbeds with a capacity come first.
+        The runs of each testbed. Testbeds with a known capacity come first.
     limit
         Packet drop rate at which capacity ends, as a share.
     """
@@ -122,10 +122,10 @@ def _of_testbed(
 
 
 def main_system(campaign: Campaign, limit: float) -> tuple[SystemCapacity | None, list[LoadTimes]]:
-    """Return the system that all tiles describe, and its message times by load.
+    """Return the system that all tiles describe, and its message times at each load.
 
-    This is the first SUT in its first mode, with the cores and threads of the most trials and runs. A system with
-    message times comes before a system without.
+    The system is the first SUT in its first mode, with the cores and threads that have the most trials and runs.
+    Systems with message times take precedence.
     """
     for sut, mode in campaign.traced[["sut", "mode"]].drop_duplicates().itertuples(index=False):
         found = systems(campaign.capacities, limit, sut, mode)
@@ -140,7 +140,7 @@ def main_system(campaign: Campaign, limit: float) -> tuple[SystemCapacity | None
 
 
 def system_name(capacity: SystemCapacity) -> str:
-    """Name a system in ordinary words."""
+    """Return the name of a system for a sentence."""
     size = f"{plural(capacity.cores, 'core')}, {plural(capacity.threads, 'thread')}"
     return f"{capacity.sut}, {capacity.mode} mode, {size}"
 
@@ -158,7 +158,7 @@ def _rows(campaign: Campaign, capacity: SystemCapacity) -> pd.DataFrame:
 
 
 def _trust(campaign: Campaign, *sentences: str) -> str:
-    """Join the sentences about the evidence, and start with the origin of numbers that were not measured."""
+    """Join the sentences about the evidence. Simulated and predicted numbers are labelled first."""
     origin = campaign.provenance and f"{campaign.provenance.rstrip('.')}."
     return " ".join(filter(None, (origin, *sentences)))
 
@@ -170,10 +170,11 @@ def _unknown(question: str, meaning: str) -> Tile:
 def _load_tile(
     campaign: Campaign, system: SystemCapacity | None, limit: float, pages: Sequence[Path]
 ) -> Tile:
-    """Show the capacity of the main system."""
+    """Make the tile with the capacity of the main system."""
     if system is None:
         return _unknown(
-            LOAD, "No system was offered two loads or more. snakemake measures what is missing."
+            LOAD,
+            "No system was measured at two or more loads. The command snakemake measures the missing runs.",
         )
     interval, share = interval_of(system), f"{100 * limit:g}\u00a0%"
     known = system.estimate_cps is not None
@@ -185,7 +186,9 @@ def _load_tile(
         else ""
     )
     beyond = (
-        f"With more load it drops over {share} of its messages." if known else f"{doubt(system)}"
+        f"With more load, the proxy drops over {share} of its messages."
+        if known
+        else f"{doubt(system)}"
     )
     doubts = doubts_near(_rows(campaign, system), system)
     return Tile(
@@ -211,23 +214,23 @@ def _load_tile(
 
 
 def _half_width(interval: Interval) -> float:
-    """Return half of the width of an interval as a share of its number; infinite without an interval."""
+    """Return half of an interval's width, divided by the estimate. Infinite if no interval exists."""
     return (interval.high - interval.low) / 2 / interval.estimate if interval.known else np.inf
 
 
 def _calls(campaign: Campaign) -> str:
-    """Describe the calls of the load, so that the reader does not mistake the answer for a production limit."""
+    """Describe the test calls, so that the reader does not mistake the answer for a production limit."""
     load = campaign.load
     if not {"ring_time_ms", "hold_time_ms"} <= set(load):
         return ""
     return (
-        f"Test calls ring for {load['ring_time_ms']:g} ms and last {load['hold_time_ms']:g} ms: "
-        "this is no limit for production."
+        f"Test calls ring for {load['ring_time_ms']:g} ms and last {load['hold_time_ms']:g} ms, so this number is not "
+        f"a production limit."
     )
 
 
 def _strip(identity: str, draw_axis: Callable[[Axes], None], x_label: str, caption: str) -> Figure:
-    """Make the small picture of a tile from the function that draws its axes."""
+    """Make the small picture of a tile with a function that draws its axes."""
 
     def draw(_: Layout) -> str:
         canvas, grid = TILE.panels(1, 1, 1.15, above_in=0.3)
@@ -239,7 +242,7 @@ def _strip(identity: str, draw_axis: Callable[[Axes], None], x_label: str, capti
 
 
 def _load_strip(campaign: Campaign, system: SystemCapacity) -> Figure:
-    """Draw the loads of the runs on a line, and the capacity above them."""
+    """Draw the measured loads on a line, and the capacity above the line."""
     rows = _rows(campaign, system)
     curve = _drop_rates(rows, system)
 
@@ -267,8 +270,8 @@ def _load_strip(campaign: Campaign, system: SystemCapacity) -> Figure:
         f"figure-tile-load-{campaign.testbed}",
         draw,
         "calls per second",
-        "The capacity with its 95 % interval, and the loads offered: a cross drops more than "
-        f"{100 * system.limit:g} %.",
+        f"The capacity with its 95 % interval, and the measured loads. A cross marks a load at which more than "
+        f"{100 * system.limit:g} % is dropped.",
     )
 
 
@@ -292,12 +295,12 @@ def _time_tile(
     times: Sequence[LoadTimes],
     pages: Sequence[Path],
 ) -> Tile:
-    """Show the 99th percentile at half of the capacity."""
+    """Make the tile with the 99th percentile of message times at half of the capacity."""
     if system is None:
-        return _unknown(TIME, "Without a capacity there is no half of it.")
+        return _unknown(TIME, "The capacity is unknown, so half of the capacity is unknown too.")
     if not times:
         return _unknown(
-            TIME, f"The probe recorded no time of a message of {system.sut}, {system.mode} mode."
+            TIME, f"The probe recorded no message times of {system.sut} in {system.mode} mode."
         )
     if system.estimate_cps is None and system.dropped:
         return _unknown(TIME, f"Every load offered drops more than {100 * system.limit:g}\u00a0%.")
@@ -327,7 +330,7 @@ def _time_tile(
 
 
 def _whole(capacity: SystemCapacity) -> float:
-    """Return the load that counts as 100 %: the capacity, its lower end if imprecise, or the highest load."""
+    """Return the load that counts as 100 %: the capacity, the lower end of its interval, or the highest load."""
     interval = interval_of(capacity)
     if not interval.known:
         return capacity.highest_cps
@@ -335,7 +338,7 @@ def _whole(capacity: SystemCapacity) -> float:
 
 
 def _share(cps: float, capacity: SystemCapacity) -> str:
-    """Describe a load as a share: "56 % of its capacity"."""
+    """Describe a load as a percentage, such as "56 % of its capacity"."""
     interval = interval_of(capacity)
     whole = "its capacity" if interval.resolved else "the lower end of its capacity"
     if not interval.known:
@@ -348,7 +351,7 @@ def _nearest(times: Sequence[LoadTimes], cps: float) -> LoadTimes:
 
 
 def _time_strip(campaign: Campaign, times: LoadTimes) -> Figure:
-    """Draw three percentiles on a line."""
+    """Draw three percentiles of the message time on a line."""
     named = {"median": 0.5, "99 %": 0.99, "99.9 %": 0.999}
     values = [times.quantile_us(share) for share in named.values()]
 
@@ -367,12 +370,12 @@ def _time_strip(campaign: Campaign, times: LoadTimes) -> Figure:
         f"figure-tile-time-{campaign.testbed}",
         draw,
         "time (µs)",
-        f"The time that half, 99 % and 99.9 % of the messages do not exceed, at {grouped(times.cps)} cps.",
+        f"The times within which half, 99 % and 99.9 % of the messages are served, at {grouped(times.cps)} cps.",
     )
 
 
 def _log_ticks(axis: Axes) -> None:
-    """Name at most five decades of a logarithmic x axis."""
+    """Label at most five decades of a logarithmic x axis."""
     axis.xaxis.set_major_locator(LogLocator(numticks=5))
     axis.xaxis.set_major_formatter(FuncFormatter(grouped))
     axis.xaxis.set_minor_formatter(NullFormatter())
@@ -384,11 +387,12 @@ def _setting_tile(
     compared: Sequence[Advice],
     pages: Sequence[Path],
 ) -> Tile:
-    """Show the setting that outperforms the default mode, if such a setting exists."""
+    """Make the tile with the setting that outperforms the default mode, if such a setting exists."""
     here = [each for each in compared if each.place.testbed == campaign.testbed]
     if not here:
         return _unknown(
-            SETTING, "No valid run compares settings. snakemake measures what is missing."
+            SETTING,
+            "No valid run compares settings. The command snakemake measures the missing runs.",
         )
     advice = min(here, key=lambda each: _foreignness(each, system))
     judged = [ranking for ranking in advice.rankings if ranking.judged]
@@ -398,7 +402,7 @@ def _setting_tile(
         return Tile(
             SETTING,
             "No answer yet",
-            f"{of_what} Too few windows of the compared settings are valid for an interval.",
+            f"{of_what} Too few windows of the compared settings are valid, so no interval can be computed.",
             NO_EVIDENCE,
         )
     reference = reference_name(judged[0].load)
@@ -427,7 +431,7 @@ def _setting_tile(
 
 
 def _foreignness(advice: Advice, system: SystemCapacity | None) -> tuple[bool, bool, bool]:
-    """Return a sort key: comparisons with the default mode first, then of the main SUT, then of the main system."""
+    """Return a sort key that puts comparisons with the default mode first, then comparisons of the main SUT."""
     place = advice.place
     other_sut = system is None or place.sut != system.sut
     other_size = system is None or (place.cores, place.threads) != (system.cores, system.threads)
@@ -435,7 +439,7 @@ def _foreignness(advice: Advice, system: SystemCapacity | None) -> tuple[bool, b
 
 
 def _shown_candidate(ranking: Ranking) -> Candidate:
-    """Return the best mode, or the mode with the lowest 99th percentile if no mode is best."""
+    """Return the best mode. If no mode is best, return the mode with the lowest 99th percentile."""
     known = [each for each in ranking.candidates if each.effects[DECIDING[0]].interval.known]
     return ranking.best or (known or ranking.candidates)[0]
 
@@ -452,11 +456,13 @@ def _of_load(ranking: Ranking) -> str:
         change = with_unit(percent(ranking.best.effects[DECIDING[0]].interval), "%", "+")
         return f"{at} {ranking.load.label(ranking.best.mode)} {change}"
     if ranking.trades:
-        return f"{at} {ranking.load.label(ranking.trades[0].mode)} is faster, but at a cost"
+        return f"{at} {ranking.load.label(ranking.trades[0].mode)} is faster, but has a cost"
     if ranking.alike:
         return f"{at} within ±\u00a05\u00a0% with every setting"
     fall = ranking.detectable()
-    missed = "" if np.isnan(fall) else f" (a fall of less than {fall_words(fall)} could be missed)"
+    missed = (
+        "" if np.isnan(fall) else f" (a decrease of less than {fall_words(fall)} could be missed)"
+    )
     return f"{at} indistinguishable from chance with every setting{missed}"
 
 
@@ -472,10 +478,12 @@ def _comparison_doubts(
             None,
             (
                 "Another run may differ." if any(effect.conditional for effect in effects) else "",
-                f"At {listed(loads)}, {reference_name(shown[0][0].load)} differs from itself (A/A)."
+                f"At {listed(loads)}, {reference_name(shown[0][0].load)} differs from itself (A/A comparison)."
                 if loads
                 else "",
-                f"The blocks at {plural(flagged, 'load')} scatter unevenly." if flagged else "",
+                f"At {plural(flagged, 'load')}, the differences between blocks are distributed unevenly."
+                if flagged
+                else "",
             ),
         )
     )
@@ -484,7 +492,7 @@ def _comparison_doubts(
 def _effect_strip(
     campaign: Campaign, shown: Sequence[tuple[Ranking, Candidate]], reference: str
 ) -> Figure:
-    """Draw the change of the 99th percentile by load."""
+    """Draw the change of the 99th percentile at each load."""
     changes = [percent(candidate.effects[DECIDING[0]].interval) for _, candidate in shown]
     names = [
         f"{ranking.load.label(each.mode)}, {grouped(ranking.load.cps)}" for ranking, each in shown
@@ -506,12 +514,12 @@ def _effect_strip(
         f"figure-tile-setting-{campaign.testbed}",
         draw,
         "change (%)",
-        f"Change of the 99th percentile against {reference}, with intervals, by setting and load in cps.",
+        f"Change of the 99th percentile against {reference}, with intervals, for each setting and load in cps.",
     )
 
 
 def _page(campaign: Campaign, pages: Sequence[Path], weight: Callable[[xr.Dataset], int]) -> str:
-    """Return the page of the study with the most evidence; empty if no such page exists."""
+    """Return the page of the study with the most evidence. Empty if no such page exists."""
     names = {page.name for page in pages}
     found = [
         (weight(ds), name)
@@ -547,9 +555,10 @@ def _drop_curve(campaign: Campaign, system: SystemCapacity) -> Figure:
     dropping = curve.of.estimate > limit
     first = np.flatnonzero(dropping)
     seen = (
-        f"{grouped(curve.x[first[0]])} cps is the first load whose typical run drops more than {limit:g} %."
+        f"{grouped(curve.x[first[0]])} cps is the lowest measured load at which the typical run drops more than "
+        f"{limit:g} %."
         if first.size
-        else f"The typical run drops at most {limit:g} % at every load."
+        else f"At every measured load, the typical run drops at most {limit:g} %."
     )
     return Figure(
         identity=f"figure-overview-pdr-{campaign.testbed}",
@@ -562,15 +571,15 @@ def _drop_curve(campaign: Campaign, system: SystemCapacity) -> Figure:
         ),
         caption=f"Packet drop rate (PDR) of {system_name(system)} against offered load.",
         seen=(seen,),
-        reading="Small points are runs, and the line joins the typical runs. The dashed line is the limit of "
-        f"{limit:g} %, and the band on it is the capacity of {estimate(system)} cps with its interval. Lower loads "
-        "without drops are not drawn.",
+        reading=f"Each small point is a run. The line joins the typical runs. The dashed line is the limit of "
+        f"{limit:g} %. The band on the dashed line is the capacity of {estimate(system)} cps with its "
+        f"interval. Lower loads without drops are not shown.",
         provenance=campaign.provenance,
     )
 
 
 def _ccdf(campaign: Campaign, system: SystemCapacity, times: Sequence[LoadTimes]) -> Figure:
-    """Draw the share of messages that take longer than a time, at up to three loads."""
+    """Draw the share of messages that take longer than a given time, at up to three loads."""
     chosen = {
         near.cps: near
         for near in (_nearest(times, part * _whole(system)) for part in (0.5, 0.8, 1))
@@ -596,13 +605,14 @@ def _ccdf(campaign: Campaign, system: SystemCapacity, times: Sequence[LoadTimes]
     return Figure(
         identity=f"figure-overview-ccdf-{campaign.testbed}",
         draw=panels([""], [""], draw_panel, "K_rcv + T_sip (µs)", height_in=2.8),
-        caption=f"Share of the messages of {system_name(system)} that take longer than a time (CCDF), by offered load.",
+        caption=f"Share of the messages of {system_name(system)} that take longer than the time on the x axis (CCDF), "
+        f"for each load.",
         seen=tuple(
             f"At {grouped(each.cps)} cps ({_share(each.cps, system)}), 1 in 100 messages takes "
             f"{in_us(each.quantile_us(0.99))} or longer; {plural(each.runs, 'run')}."
             for each in curves
         ),
-        reading="A point marks the 99th percentile. Both axes are logarithmic. All runs of a load are pooled. A "
-        "refused datagram has no time and is not in the figure.",
+        reading="A point marks the 99th percentile. Both axes are logarithmic. Each line combines all runs at a load. "
+        "Refused datagrams have no time, so the figure excludes them.",
         provenance=campaign.provenance,
     )

@@ -1,4 +1,4 @@
-"""The load at which the packet drop rate passes its limit."""
+"""The load at which the packet drop rate exceeds its limit, in figures and tables."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -27,11 +27,11 @@ from sipsched.records.crossing import read_crossing
 from sipsched.words import grouped, number, plural
 
 HEADROOM = 1.08
-"""Ratio of the axis height to the largest value. The margin keeps the marker of this value whole."""
+"""Ratio of the axis height to the largest value. The margin leaves room for the marker of this value."""
 
 
 def figure(case: Case) -> Figure:
-    """Draw the load at which PDR passes the limit, by threads and mode, measured and published."""
+    """Draw the measured and the published load at which PDR exceeds the limit, for each mode and number of threads."""
     rows = case.systems
 
     def draw(axis: Axes, row: int, column: int) -> None:
@@ -64,12 +64,12 @@ def figure(case: Case) -> Figure:
             shared=("", ""),
             beside=False,
         ),
-        caption=f"Load at which PDR passes {case.share}, by server threads and mode.",
-        reading="A filled point (here) is this testbed's result, interpolated between the measured "
-        "loads, with its 95 % interval. If a bar has no point, the load lies somewhere on the"
-        " bar. A triangle means that the load lies outside the measured loads. Two open "
-        "points joined by a line are the papers' loads just below and just above the limit, "
-        "on other hardware and another kernel.",
+        caption=f"Load at which PDR exceeds {case.share}, for each mode and number of server threads.",
+        reading='A filled point ("here") is this testbed\'s result with its 95 % interval. It is interpolated '
+        "between the measured loads. A bar without a point shows the range that contains the load. A triangle "
+        "means that the load lies outside the measured loads. Two open points joined by a line are the "
+        "papers' loads just below and just above the limit. The papers used other hardware and another "
+        "kernel.",
         seen=tuple(seen) or (NOTHING,),
         provenance=_provenance(case),
     )
@@ -114,7 +114,7 @@ def _draw_crossing(axis: Axes, x: float, side: Side) -> None:
 
 
 def table(case: Case) -> Table:
-    """Show the load at which PDR passes the limit: published, measured, and relative to the reference."""
+    """List the published and the measured load at which PDR exceeds the limit, and the increase over the reference."""
     level = case.more_load_level
     rows = [
         (case.name(place), side.label, *_published(side), *_here(side), *_more(side, level))
@@ -142,10 +142,11 @@ def table(case: Case) -> Table:
         ),
         rows=tuple(rows),
         none="nothing was planned",
-        caption=f"Loads at which PDR passes {case.share}.",
-        reading=f"{HOW}. Intervals are 95 % parametric bootstrap, and n counts the runs at all loads. Published "
-        "crossings are from two printed PDRs and have no interval. Intervals of the column of more load have "
-        f"{100 * level:.3g} % each, so that all hold together at 95 %.{PUBLISHED_MODES}",
+        caption=f"Loads at which PDR exceeds {case.share}.",
+        reading=f"{HOW}. The 95 % intervals are from a parametric bootstrap, and n counts the runs at all loads. "
+        f"Published crossings are computed from two printed PDRs and have no interval. The intervals of the "
+        f"increase in load have a level of {100 * level:.3g} % each, so that all hold simultaneously at 95 "
+        f"%.{PUBLISHED_MODES}",
         provenance=_provenance(case),
     )
 
@@ -157,7 +158,7 @@ def _published(side: Side) -> tuple[str, str, str]:
 
 
 def _here(side: Side) -> tuple[Cell, Cell, Cell, Cell]:
-    """Return the loads around the limit, the crossing, and the crossing's difference from the published crossing."""
+    """Return cells: the two loads around the limit, the load at the limit, and its difference from the papers."""
     if not side.loads_met:
         return side.why_not_measured, NO_ENTRY, NO_ENTRY, NO_ENTRY
     capacity, published = side.capacity, side.printed_crossing
@@ -178,7 +179,7 @@ def _bound(cps: float) -> str:
 
 
 def _more(side: Side, level: float) -> tuple[Cell, Cell]:
-    """Return the increase of the load over the reference in percent, published and measured."""
+    """Return two cells: the published and the measured increase of the load over the reference mode, in percent."""
     case = side.case
     if side.mode == case.reference:
         return NO_ENTRY, NO_ENTRY
@@ -190,7 +191,7 @@ def _more(side: Side, level: float) -> tuple[Cell, Cell]:
 
 
 def searches(case: Case, crossings: Iterable[str | Path]) -> Table:
-    """Show the trials that selected the loads around a crossing, from the records of searches."""
+    """List the trials of the searches that selected the loads of the study."""
     rows, found = [], []
     for path in map(Path, crossings):
         crossing = read_crossing(path)
@@ -212,9 +213,10 @@ def searches(case: Case, crossings: Iterable[str | Path]) -> Table:
         places=1,
         header=("", "trial", "cps", "seconds", "PDR (%)"),
         rows=tuple(rows),
-        none="none: the loads of this study are those of the configuration",
+        none="none, because the configuration lists the loads of this study",
         caption="The trials of the searches (MLRsearch) that chose the loads.",
-        reading=f"Each trial is one run and is in no average. Found: {'; '.join(found) or 'nothing searched'}.",
+        reading=f"Each trial is one run, and averages exclude trials. Results: "
+        f"{'; '.join(found) or 'no search was made'}.",
         provenance=provenance(case.summary),
     )
 

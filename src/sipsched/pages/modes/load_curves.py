@@ -1,4 +1,4 @@
-"""The packet drop rate and the times of messages against the load, by mode."""
+"""Figures of the packet drop rate and of message times against the load, for each mode."""
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -26,7 +26,7 @@ COLUMNS = {"pdr": ("PDR", "%", 100.0), "k_rcv": ("K_rcv", "µs", 1.0), "t_sip": 
 
 
 def figures(case: Case) -> Several:
-    """Draw PDR, K_rcv and T_sip against the load under every mode, in one figure per system."""
+    """Draw PDR, K_rcv and T_sip of every mode against the load. Each system has its own figure."""
     return Several(tuple(_figure(case, system) for system in case.systems))
 
 
@@ -48,8 +48,9 @@ def _figure(case: Case, system: SutOnCores) -> Figure:
             prepare=lambda axis, width_in: load_axis(axis, case.loads_cps, width_in),
         ),
         caption=f"PDR, mean K_rcv and mean T_sip against the offered load: {sut}, {plural(cores, 'core')}.",
-        reading="Small points are runs. A line joins the typical runs, and the bars are 95 % intervals. The dashed "
-        f"line is the limit of {case.share}. The scale of PDR is linear below {linear:g} % and logarithmic above.",
+        reading=f"Each small point is a run. A line joins the typical runs, and the bars are 95 % intervals. The "
+        f"dashed line is the limit of {case.share}. The scale of PDR is linear below {linear:g} % and "
+        f"logarithmic above.",
         seen=tuple(_words(case, place) for place in places),
         provenance=with_papers(case.summary),
     )
@@ -93,7 +94,7 @@ def _curve(side: Side, name: str, i: int) -> Curve:
 
 
 def _words(case: Case, place: Place) -> str:
-    """Describe K_rcv at the first and the last load of each mode."""
+    """State the mean K_rcv at the lowest and at the highest load of each mode."""
     parts = []
     for mode in case.modes:
         side = case.side(place, mode)
@@ -105,5 +106,5 @@ def _words(case: Case, place: Place) -> str:
         if ends:
             parts.append(f"{side.label} {' and '.join(ends)}")
     if not parts:
-        return f"{case.name(place)}: no valid run, nothing to see yet."
+        return f"{case.name(place)}: there is nothing to show yet, because no run is valid."
     return f"{case.name(place)}, mean K_rcv: {'; '.join(parts)}."

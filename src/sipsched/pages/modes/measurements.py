@@ -1,4 +1,7 @@
-"""The papers' tables with three columns: published, this testbed, difference."""
+"""The papers' tables beside this testbed's values.
+
+Each value has three columns: published, this testbed, difference.
+"""
 
 from collections.abc import Mapping
 from itertools import starmap
@@ -47,7 +50,7 @@ def _quantities() -> dict[str, tuple[str, str]]:
 
 
 def tables(case: Case) -> Several:
-    """Show the papers' table beside this testbed's table, for each system and both modes."""
+    """Show the papers' numbers beside this testbed's numbers, for each system and both modes."""
     return Several(
         tuple(
             _table(case, system, mode)
@@ -84,18 +87,19 @@ def _table(case: Case, system: SutOnCores, mode: str) -> Table:
         rows=tuple(rows),
         none="nothing was planned",
         caption=f"{beside}{case.label(mode)} on this testbed: {sut}, {plural(cores, 'core')}.",
-        reading=f"The loads are the last load with PDR ≤ {case.share} and the first load above, of each testbed. "
-        "Values are typical runs with 95 % intervals; the papers print no intervals. A difference of counts is one of "
-        f"counts per call, since {_calls(case, system, mode)}. Call setup counts first sends. Retransmissions are in "
-        "RCV errors and total messages. As in the papers, call-setup drops are RCV errors times call-setup messages, "
-        f"divided by total messages.{recovered} The papers mostly count fewer than six messages per call (page of the "
-        f"published numbers). {SERVICE}",
+        reading=f"For each testbed, the two columns are the last load with PDR ≤ {case.share} and the first load with "
+        f"a higher PDR. Measured values describe typical runs, with 95 % intervals. The papers print no "
+        f"intervals. Differences of counts are computed from counts per call, because "
+        f"{_calls(case, system, mode)}. Call setup counts only the first sending of a message. RCV errors and "
+        "total messages include retransmissions. As in the papers, call-setup drops are RCV errors times call-setup "
+        f"messages, divided by total messages.{recovered} The papers mostly count fewer than six messages per call, as "
+        f"the page of published numbers shows. {SERVICE}",
         provenance=with_papers(case.summary, *([study] if len(printed) else [])),
     )
 
 
 def _column(side: Side, first: bool) -> list[Triple]:
-    """Make a row each for load, runs and every quantity, at the last load under the limit or the first load above."""
+    """Make rows for the load, the runs and every quantity, at the last load under the limit or the first load above."""
     printed_cps, cps = side.printed_loads[first], side.loads_around[first]
     printed = side.printed_values(printed_cps)
     load = _load(side, first, cps)
@@ -107,7 +111,7 @@ def _column(side: Side, first: bool) -> list[Triple]:
     ]
     papers_runs = str(PAPERS_RUNS) if printed else NO_ENTRY
     if not np.isfinite(cps):
-        # If the runs lie only below or only above the limit, this column has no load. Without runs, nothing was
+        # If all runs lie on one side of the limit, this column has no load. If no runs exist, nothing was
         # measured.
         absent = NO_ENTRY if side.loads_met else NOT_MEASURED
         rows.append((papers_runs, NO_ENTRY, NO_ENTRY))
@@ -137,9 +141,9 @@ def _printed(printed: Mapping[str, str], name: str) -> str:
 
 
 def _measured(side: Side, name: str, cps: float, printed: str | None, n: int) -> tuple[Cell, Cell]:
-    """Return this testbed's value and the difference.
+    """Return this testbed's value, and its difference from the paper's value.
 
-    For the difference, counts are scaled to the paper's number of calls.
+    To compute the difference, counts are scaled to the paper's number of calls.
     """
     runs, (_, unit) = side.runs(name, cps), _quantities()[name]
     mean = typical_interval(runs)
@@ -153,18 +157,18 @@ def _measured(side: Side, name: str, cps: float, printed: str | None, n: int) ->
 
 
 def _per_call(side: Side, cps: float) -> Values:
-    """Return the number of calls per run, as a multiple of the paper's number of calls."""
+    """Return the number of calls per run divided by the paper's number of calls per run."""
     return side.runs("calls", cps) / CALLS[study_of(side.place.cores)]
 
 
 def _calls(case: Case, system: SutOnCores, mode: str) -> str:
-    """Describe the number of calls per run, on this testbed and in the paper."""
+    """State the number of calls per run, on this testbed and in the paper."""
     _, cores = system
     runs = [case.side(place, mode).runs("calls").ravel() for place in case.places(system)]
     calls = np.concatenate(runs or [np.array([])])
     calls = calls[~np.isnan(calls)]
-    paper = f"one of the paper has {number(CALLS[study_of(cores)])}"
+    paper = f"a run of the paper has {number(CALLS[study_of(cores)])}"
     if not calls.size:
-        return f"runs differ in calls: {paper}"
+        return f"the numbers of calls per run differ: {paper}"
     low, high = number(calls.min()), number(calls.max())
     return f"a run here has {low if low == high else f'{low} to {high}'} calls and {paper}"

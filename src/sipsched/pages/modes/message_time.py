@@ -1,4 +1,4 @@
-"""The parts of a message's time, by message type, under every mode at the compared load."""
+"""The parts of a message's time in every mode, and the times of each message type, at the compared load."""
 
 from collections.abc import Sequence
 
@@ -36,7 +36,7 @@ from sipsched.words import grouped, number, plural
 
 
 def parts_figures(case: Case) -> Several:
-    """Draw the parts of a message's time under every mode at the compared load, in one figure per system."""
+    """Draw the parts of a message's time in every mode at the compared load. Each system has its own figure."""
     return Several(tuple(_figure(case, system) for system in case.systems))
 
 
@@ -66,8 +66,9 @@ def _figure(case: Case, system: SutOnCores) -> Figure:
             height_in=0.5 + 0.3 * len(PARTS),
             beside=False,
         ),
-        caption=f"Mean time of a message in each part of the SPS at the compared load: {sut}, {plural(cores, 'core')}.",
-        reading=f"Small points are runs. A large point is the typical run with its 95 % interval. {SERVICE}",
+        caption=f"Mean time that a message spends in each part of the SPS, at the compared load: {sut}, "
+        f"{plural(cores, 'core')}.",
+        reading=f"Each small point is a run. A large point is the typical run with its 95 % interval. {SERVICE}",
         seen=tuple(
             f"{case.name(place)}, {cps} cps: {text}."
             for place, cps in loads.items()
@@ -79,7 +80,7 @@ def _figure(case: Case, system: SutOnCores) -> Figure:
 
 
 def _part_words(case: Case, place: Place, cps: int) -> str:
-    """Describe the parts that depend on the scheduler."""
+    """State the mean times of the parts that depend on the scheduler."""
     found = []
     for name in ("k_sockq", "t_sip_off", "service"):
         means = {side.label: side.mean(name, cps) for side in case.sides(place)}
@@ -108,7 +109,7 @@ def _draw_parts(axis: Axes, sides: Sequence[Side], cps: int) -> None:
             ends = None
             if trusted(mean):
                 drawn += [end for end in (mean.low, mean.high) if end > 0]
-                # a logarithmic axis cuts off an end at 0
+                # 0 has no place on a logarithmic axis, so an interval that reaches 0 ends at the edge of the axis
                 ends = [[x - mean.low], [mean.high - x]]
             line, *_ = axis.errorbar([x], [y], xerr=ends, **large(side.mode), label=side.label)
             titled(line, [f"{part}, {side.label}: {in_words(mean, 'µs')}"])
@@ -128,7 +129,7 @@ def _draw_parts(axis: Axes, sides: Sequence[Side], cps: int) -> None:
 
 
 def parts_table(case: Case, found: Comparisons) -> Table:
-    """Compare the parts of a message's time under both modes at the compared load."""
+    """Compare the parts of a message's time between both modes, at the compared load."""
     first, second = case.both
     return Table(
         identity="table-parts",
@@ -144,15 +145,15 @@ def parts_table(case: Case, found: Comparisons) -> Table:
             )
             for asked, cell in found.cells.items()
         ),
-        none=f"no load at which runs of both {first} and {second} count",
-        caption="Mean times of a message in each part of the SPS at the compared load.",
+        none=f"no load at which both {first} and {second} have valid runs",
+        caption="Mean times that a message spends in each part of the SPS, at the compared load.",
         reading=f"{SERVICE} {corrected(found)}",
         provenance=provenance(case.summary),
     )
 
 
 def types_table(case: Case, found: Comparisons) -> Table:
-    """Compare K_rcv, T_sip and refusals by message type under both modes at the compared load."""
+    """Compare K_rcv, T_sip and refused datagrams between both modes for each message type, at the compared load."""
     rows = [
         (
             case.name(place),
@@ -172,18 +173,18 @@ def types_table(case: Case, found: Comparisons) -> Table:
         header=("", "load", "message", "pairs", *pair * 2, first, second),
         places=2,
         rows=tuple(rows),
-        none=f"no load at which runs of both {first} and {second} count",
-        caption="K_rcv, T_sip and refused datagrams by message type at the compared load.",
-        reading="Refused is the share of the datagrams of a type that the full socket queue refused. Retransmissions "
-        f"are in no row. Call setup consists of {', '.join(SETUP)}. {corrected(found)}",
+        none=f"no load at which both {first} and {second} have valid runs",
+        caption="K_rcv, T_sip and refused datagrams of each message type at the compared load.",
+        reading=f'The column "refused" shows the share of a type\'s datagrams that the full socket queue refused. All '
+        f"rows exclude retransmissions. Call setup consists of {', '.join(SETUP)}. {corrected(found)}",
         provenance=provenance(case.summary),
     )
 
 
 def _by_type(case: Case, found: Comparisons, at: ComparedQuantity) -> list[Cell]:
-    """Return the number of pairs, both comparisons and both shares of refused datagrams.
+    """Return cells: the number of pairs, the comparisons of K_rcv and T_sip, and both shares of refused datagrams.
 
-    The quantity of `at` is a type.
+    `at` has a message type instead of a quantity.
     """
     cells = [
         found.cells[at._replace(quantity=of_type(at.quantity, name))] for name in ("k_rcv", "t_sip")

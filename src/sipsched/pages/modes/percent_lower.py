@@ -1,4 +1,4 @@
-"""The papers' comparison: the decrease of PDR and K_rcv in percent."""
+"""The comparison that the papers make: by how many percent a mode lowers PDR and K_rcv."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -37,7 +37,7 @@ from sipsched.pages.plots import not_measured, panels
 from sipsched.words import grouped, listed, number, plural
 
 DRAWN_FROM_PERCENT = -150
-"""Left end of the axis. Larger increases are drawn at this edge."""
+"""Left end of the axis in percent. Larger increases are drawn at this edge."""
 OF_MEANS = "%Lower of means"
 OF_MEANS_READING = (
     "Lower by (%) is the typical decrease of a pair of runs. %Lower of means is 1 - e/b, as in the papers. Here, e and "
@@ -45,11 +45,11 @@ OF_MEANS_READING = (
 )
 TITLES = {"pdr": "PDR", "k_rcv": "K_rcv"}
 UNITS = {"pdr": ("PDR", "%", 100.0), "k_rcv": ("K_rcv", "µs", 1.0)}
-"""The title, the unit and the factor to this unit, by quantity."""
+"""The title, the unit and the factor that converts to this unit, for each quantity."""
 
 
 def answer(case: Case, found: Comparisons) -> Answer:
-    """Answer whether the other mode drops fewer messages and shortens their waits."""
+    """Answer whether the other mode drops fewer messages and shortens the waits of messages."""
     first, second = case.both
     told = []
     for name, title in (("pdr", "drops messages"), ("k_rcv", "lets messages wait")):
@@ -62,11 +62,11 @@ def answer(case: Case, found: Comparisons) -> Answer:
             told.append(f"{title} {_less_or_more(cells)}")
     if not told:
         return Answer(
-            f"There is no answer yet: at no load do runs of both {first} and {second} count."
+            f"There is no answer yet: at no load do both {first} and {second} have valid runs."
             f"{translated(translations(case.summary))}"
         )
     same = [case.same_settings(place) for place in case.places()]
-    alike = ", though the settings are the same here" if all(same) and same else ""
+    alike = ", although both modes have the same settings here" if all(same) and same else ""
     return Answer(
         f"Compared with {first}, {second} {listed(told)}{alike}."
         f"{translated(translations(case.summary))}"
@@ -74,20 +74,20 @@ def answer(case: Case, found: Comparisons) -> Answer:
 
 
 def _less_or_more(cells: Sequence[ComparedCell]) -> str:
-    """Count the systems at which a quantity is significantly lower and significantly higher."""
+    """Count the systems for which a quantity is significantly lower, and for which it is significantly higher."""
     sure = [cell.comparison.difference.estimate for cell in cells if cell.stands_out]
     less, more = sum(value < 0 for value in sure), sum(value > 0 for value in sure)
     of = plural(len(cells), "place")
     if not sure:
         tested = [cell for cell in cells if not np.isnan(cell.p_value)]
-        why = "no difference is more than chance" if tested else "too few runs to tell"
+        why = "no difference is larger than chance explains" if tested else "too few runs exist"
         return f"neither less nor more ({of} compared: {why})"
     parts = [f"{word} at {count}" for word, count in (("less", less), ("more", more)) if count]
     return f"{listed(parts)} of {of} compared, by more than chance"
 
 
 def figure(case: Case, found: Comparisons) -> Figure:
-    """Draw the decrease of PDR and K_rcv under the other mode in percent, measured and published."""
+    """Draw by how many percent the other mode lowers PDR and K_rcv, measured and published."""
     among = [
         place
         for place in case.places(published=True)
@@ -120,23 +120,23 @@ def figure(case: Case, found: Comparisons) -> Figure:
             height_in=0.6 + 0.45 * max(len(among), 1),
             beside=False,
         ),
-        caption=f"PDR and K_rcv under {second}, in percent lower than under {first}, at {_loads(case, among)}.",
-        reading="A large point is this testbed with its interval. A small point is this testbed with too few runs for "
-        "an interval. An open point is published, at the paper's own load and without an interval. The axis is cut off "
-        f"at {number(DRAWN_FROM_PERCENT)} %. {corrected(found)}",
+        caption=f"Decrease of PDR and K_rcv from {first} to {second} in percent, at {_loads(case, among)}.",
+        reading=f"A large point is this testbed's result with its interval. A small point is this testbed's result if "
+        f"too few runs exist for an interval. An open point is a published result. It is from the paper's own "
+        f"load and has no interval. The axis is cut off at {number(DRAWN_FROM_PERCENT)} %. {corrected(found)}",
         seen=tuple(_seen(case, found)) or (NOTHING,),
         provenance=with_papers(case.summary, *studies),
     )
 
 
 def _loads(case: Case, among: Sequence[Place]) -> str:
-    """Describe the compared loads: the first load at which the reference exceeds the limit, else the highest load."""
+    """Describe the compared load: the first load at which the reference exceeds the limit, or else the highest load."""
     found = [(place, cps) for place in among if (cps := case.compared_load(place)) is not None]
     above = [cps == case.side(place, case.reference).loads_around[1] for place, cps in found]
-    first = f"the first load with PDR > {case.share} under the latter"
-    highest = f"the highest load of both, since no PDR is > {case.share}"
+    first = f"the lowest load at which PDR exceeds {case.share} with {case.label(case.reference)}"
+    highest = f"the highest load of both modes, since no PDR exceeds {case.share}"
     if not found:
-        return "no load: nothing was measured under both"
+        return "no load, because no load was measured in both modes"
     if all(above):
         return first
     return f"{first}, or {highest}" if any(above) else highest
@@ -164,18 +164,18 @@ def _seen(case: Case, found: Comparisons) -> list[str]:
 
 
 def _counted(case: Case, percents: Sequence[Interval]) -> str:
-    """Count the systems at which the other mode is lower, and the systems at which the difference is significant."""
+    """Count the systems for which a quantity is lower in the other mode, and the significant differences."""
     fewer = sum(each.estimate > 0 for each in percents)
     of = f"{case.label(case.other)} is lower at {fewer} of {plural(len(percents), 'place')}"
     judged = [each for each in percents if each.known]
     if not judged:
-        return f"{of}; too few runs to tell any of them from chance"
+        return f"{of}; too few runs exist to distinguish any of them from chance"
     sure = [each for each in judged if each.low > 0 or each.high < 0]
     if not sure:
-        return f"{of}, nowhere by more than chance"
+        return f"{of}, but nowhere by more than chance explains"
     up = sum(each.high < 0 for each in sure)
-    told = f"lower by more than chance at {len(sure) - up}"
-    return f"{of}; {told}" + (f", higher by more than chance at {up}" if up else "")
+    told = f"significantly lower at {len(sure) - up}"
+    return f"{of}; {told}" + (f", significantly higher at {up}" if up else "")
 
 
 def _tick(case: Case, place: Place) -> str:
@@ -206,7 +206,7 @@ def _draw_here(axis: Axes, case: Case, cell: ComparedCell | None, y: float) -> N
 
 
 def verdict(case: Case, found: Comparisons) -> Words:
-    """Describe the effects of the modes at the compared loads."""
+    """State the effect of the other mode at the compared load of each system."""
     first, second = case.both
     lines = []
     for place in case.places():
@@ -216,7 +216,7 @@ def verdict(case: Case, found: Comparisons) -> Words:
                 f"{case.name(place)}: no load at which runs of both {first} and {second} count."
             )
             continue
-        same = " Both have the same settings there." if case.same_settings(place) else ""
+        same = " Both modes have the same settings there." if case.same_settings(place) else ""
         for name, title in TITLES.items():
             cell = found.cells.get(ComparedQuantity(place, cps, name))
             if cell is not None:
@@ -230,20 +230,20 @@ def _said(cell: ComparedCell, title: str, second: str, first: str) -> str:
     if np.isnan(fall.estimate):
         return f"{title} cannot be compared: {fall.why}."
     if fall.estimate == 0:
-        text = f"{title} is the same under {second} as under {first}"
+        text = f"{title} is the same with {second} as with {first}"
     else:
         size = fall if fall.estimate > 0 else fall.map(lambda percent: -percent)
         side = "lower" if fall.estimate > 0 else "higher"
-        text = f"{title} under {second} is {with_unit(size, '%')} {side} than under {first}"
+        text = f"{title} with {second} is {with_unit(size, '%')} {side} than with {first}"
     pairs = plural(cell.comparison.difference.n, "pair")
     if np.isnan(cell.p_value):
-        return f"{text}, in {pairs} of runs: too few to tell it from chance."
+        return f"{text}, in {pairs} of runs. These are too few to distinguish the difference from chance."
     verdict = "more than chance" if cell.stands_out else "within chance"
     return f"{text}, in {pairs} of runs, {p_text(cell.p_value)}: {verdict}."
 
 
 def tables(case: Case, found: Comparisons) -> Several:
-    """Show the papers' comparison of the modes beside this testbed's comparison, for each system."""
+    """Show the papers' comparison of both modes beside this testbed's comparison, for each system."""
     return Several(tuple(_table(case, found, system) for system in case.systems))
 
 
@@ -263,15 +263,16 @@ def _table(case: Case, found: Comparisons, system: SutOnCores) -> Table:
         rows=tuple(row for place in among for row in _rows(case, found, place)),
         none="nothing was planned",
         caption=f"{beside}: {sut}, {plural(cores, 'core')}, {first} against {second}.",
-        reading=f"The loads are {_loads(case, among)}. Values are typical runs with 95 % intervals. {corrected(found)} "
-        f"{OF_MEANS_READING} In the row difference, means are in % of the published means, and percentages are in "
-        f"points.{PUBLISHED_MODES}",
+        reading=f"The compared load is {_loads(case, among)}. Values describe typical runs, with 95 % intervals. "
+        f'{corrected(found)} {OF_MEANS_READING} The row "difference" shows differences of means in percent of the published '
+        f"means, and differences of percentages in percentage points."
+        f"{PUBLISHED_MODES}",
         provenance=with_papers(case.summary, *([study_of(cores)] if table else [])),
     )
 
 
 def _rows(case: Case, found: Comparisons, place: Place) -> list[tuple[Cell, ...]]:
-    """Make the rows of a system: published, this testbed, difference."""
+    """Make the three rows of a system: the published values, this testbed's values, and their difference."""
     threads = plural(place.threads, "thread")
     printed = case.printed_comparison(place)
     texts = [NOT_PRINTED, *[NO_ENTRY] * 8]
@@ -309,7 +310,7 @@ def _load(case: Case, place: Place, cps: int) -> str:
     _, first = case.side(place, case.reference).loads_around
     if cps == first:
         return str(cps)
-    return f"{cps} (the highest of both; none > {case.share})"
+    return f"{cps} (the highest load of both modes; no PDR > {case.share})"
 
 
 def _cell(cell: ComparedCell | None, n: int, unit: str) -> tuple[Cell, ...]:
@@ -341,7 +342,7 @@ def _less(value: float) -> Callable[[float], float]:
 
 
 def both_loads(case: Case, found: Comparisons) -> Table:
-    """Show both modes at every load beside a crossing if both modes have runs at the load."""
+    """Compare both modes at each load next to the capacity of a mode, if both modes have runs at the load."""
     rows: list[tuple[Cell, ...]] = []
     for asked, cell in found.cells.items():
         title, unit, scale = UNITS[asked.quantity]
@@ -367,7 +368,8 @@ def both_loads(case: Case, found: Comparisons) -> Table:
         rows=tuple(rows),
         none=f"no load at which runs of both {first} and {second} count",
         caption=f"{second} against {first} at every load next to the crossing of either mode.",
-        reading=f"The difference is {second} minus {first}, over pairs of runs. {OF_MEANS_READING} {corrected(found)}",
+        reading=f"Each difference is {second} minus {first}, over pairs of runs with the same arrivals. "
+        f"{OF_MEANS_READING} {corrected(found)}",
         provenance=provenance(case.summary),
     )
 

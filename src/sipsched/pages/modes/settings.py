@@ -1,4 +1,4 @@
-"""The settings of each mode as this kernel applied them."""
+"""The settings of each mode, as this kernel applied them."""
 
 from collections.abc import Iterable
 
@@ -31,16 +31,16 @@ def table(case: Case) -> Table:
         identity="table-settings",
         header=("mode", "setting", "asked", "here", "where"),
         rows=tuple(sorted(rows)),
-        none="no record says what a mode came to",
-        caption="What each mode came to on this kernel, in ns: the value and its place, or why it "
-        "has none. Scheduler: "
+        none="no record contains the applied settings of a mode",
+        caption="The settings of each mode on this kernel, in ns: the applied value and the file or call that sets "
+        "it, or the reason why the kernel has no such setting. Scheduler: "
         f"{', '.join(_schedulers(case.summary)) or 'not recorded'}.",
         provenance=provenance(case.summary),
     )
 
 
 def _step(step: dict[str, object]) -> tuple[str, str, str]:
-    """Write a step of a mode: the setting, the requested value and the value in force."""
+    """Write one setting of a mode: its name, the requested value and the value in force."""
     setting, asked = Setting(str(step["setting"])), step["asked"]
     return (
         setting.key,
@@ -54,7 +54,7 @@ def _value(setting: Setting, value: object) -> str:
 
 
 def _merged(sizes: Iterable[Size]) -> str:
-    """Join sizes of equal cores: "1 core, 2, 4 threads"."""
+    """Join systems with the same number of cores, such as "1 core, 2, 4 threads"."""
     by_cores: dict[int, list[str]] = {}
     for cores, threads in sizes:
         by_cores.setdefault(cores, []).append(str(threads))
@@ -69,30 +69,29 @@ def _schedulers(summary: xr.Dataset) -> list[str]:
 
 
 def words(case: Case) -> Words:
-    """Name the systems at which both modes had equal settings, and report whether more than the modes differs."""
+    """Name the systems on which both modes had the same settings."""
     first, second = case.both
     lines = []
     for mode in (case.reference, case.other):
         if case.translated(mode):
             lines.append(
-                f"{case.label(mode)}: the kernel's scheduler is not the papers'. Settings without "
-                "an equivalent are left out, so a figure under this name here is not one of the papers' "
-                f"{mode} mode."
+                f"{case.label(mode)}: the kernel's scheduler is not the papers'. Settings without an equivalent are "
+                f"omitted, so numbers of this mode here do not describe the papers' {mode} mode."
             )
     known = {place: case.same_settings(place) for place in case.places()}
     for place, same in known.items():
         if same:
             lines.append(
-                f"{case.name(place)}: {first} and {second} come to the same settings on this "
-                "kernel. What differs between them there is chance."
+                f"{case.name(place)}: {first} and {second} have the same settings on this kernel. Any difference "
+                f"between them is chance."
             )
     different = [case.name(place) for place, same in known.items() if same is False]
     if different:
-        lines.append(f"Their settings differ at: {'; '.join(different)}.")
+        lines.append(f"The settings of both modes differ at: {'; '.join(different)}.")
     unknown = [case.name(place) for place, same in known.items() if same is None]
     if unknown:
         lines.append(
-            f"Not known whether their settings differ, for want of runs: {'; '.join(unknown)}."
+            f"It is unknown whether their settings differ, because runs are missing: {'; '.join(unknown)}."
         )
     for sut, buffers in case.buffers.items():
         lines += [f"{sut}: {line}" for line in buffers_differ(buffers, case.label)]

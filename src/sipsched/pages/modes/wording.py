@@ -1,4 +1,4 @@
-"""Words that the tables and figures of the modes share."""
+"""Text that the tables and figures of the modes page share."""
 
 import re
 from collections.abc import Callable
@@ -16,41 +16,41 @@ from sipsched.pages.parts import Cell
 from sipsched.words import plural
 
 NOT_PRINTED = NO_ENTRY
-NOTHING = "No valid run of both modes: nothing to see yet."
-NOT_SEEN = "not seen by the probe"
-PUBLISHED_MODES = " Published numbers are of the papers' own modes of that name, on CFS."
+NOTHING = "There is nothing to show yet, because no load has valid runs of both modes."
+NOT_SEEN = "not measured by the probe"
+PUBLISHED_MODES = " Published numbers describe the papers' own modes of the same name, on CFS."
 SERVICE = (
-    "E[x] = K_stack + K_sockq^s + K_copy + T_sip + K_snd, the overall service time of the "
-    "single-core paper (section III). K_sockq^s, waking the worker and dequeuing, has no timestamp of "
-    "its own. It is the mean K_sockq of the messages that arrived at an empty SPS."
+    "E[x] is the overall service time of the single-core paper (section III): E[x] = K_stack + K_sockq^s + K_copy + "
+    "T_sip + K_snd. K_sockq^s is the time to wake the worker and to dequeue the message. The probe has no timestamp "
+    "for it, so its value is the mean K_sockq of the messages that arrived at an empty SPS."
 )
 
 
 def study_of(cores: int) -> str:
-    """Name the paper with tables for this number of cores."""
+    """Return the paper that has tables for this number of cores."""
     return "singlecore" if cores == 1 else "multicore"
 
 
 def with_papers(summary: xr.Dataset, *studies: str) -> str:
-    """Describe the origin of simulated and of published numbers."""
+    """Return the labels of simulated and of published numbers."""
     here = provenance(summary)
     papers = f"Published: {'; '.join(SHORT[study] for study in studies)}." if studies else ""
     return ". ".join(filter(None, (here.rstrip("."), papers)))
 
 
 def corrected(found: Family[Any]) -> str:
-    """Describe the correction for the number of cells in a family."""
+    """Describe how intervals and p-values are corrected for the number of comparisons."""
     if not found.tests:
-        return "No pair of runs to compare."
+        return "No two runs have the same arrivals, so nothing can be compared."
     return (
-        "Pairs: runs of one load and repetition, which meet the same arrivals. Intervals of "
-        f"comparisons hold together at {100 * LEVEL:g} % over {plural(found.tests, 'cell')} "
-        f"(each at {100 * found.level:.3g} %, Bonferroni); p: paired t test, after Holm."
+        f"A pair consists of two runs with the same load and repetition, which have the same arrivals. The intervals "
+        f"of {plural(found.tests, 'comparison')} hold simultaneously at {100 * LEVEL:g} % (each at "
+        f"{100 * found.level:.3g} %, Bonferroni). The p-values are from paired t tests with Holm's correction."
     )
 
 
 def compared(found: ComparedCell, unit: str) -> tuple[Cell, Cell, Cell]:
-    """Write a comparison as three cells: both typical runs, and the percentage with its p-value."""
+    """Write a comparison as three cells: the typical runs of both modes, and the decrease in percent."""
     n = found.comparison.difference.n
     if np.isnan(found.reference.estimate) or np.isnan(found.other.estimate):
         return NO_ENTRY, NO_ENTRY, NOT_SEEN
@@ -58,7 +58,7 @@ def compared(found: ComparedCell, unit: str) -> tuple[Cell, Cell, Cell]:
 
 
 def lower(found: ComparedCell, n: int) -> Number:
-    """Write the percentage by which the other mode is lower, as a cell."""
+    """Make a cell with the percentage by which the other mode is lower."""
     return Number(found.comparison.percent_lower, "%", n=n, p_value=found.p_value)
 
 

@@ -65,5 +65,5 @@ def test_runs_without_messages_and_with_drops_alone_can_be_drawn(tmp_path):
 def test_more_groups_than_colours_are_refused(tmp_path):
     one = read(tmp_path, synthetic.Run(), calls=2)
     many = [dataclasses.replace(one, run=dataclasses.replace(one.run, cps=cps)) for cps in range(9)]
-    with pytest.raises(StableError, match=r"9 groups of runs .* choose fewer with sel"):
+    with pytest.raises(StableError, match=r"9 groups of runs .* Select fewer runs with sel"):
         ccdf(many)

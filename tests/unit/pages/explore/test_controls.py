@@ -80,7 +80,7 @@ def test_the_slowest_message_is_shown_one_by_one(runs):
     box = Box(controls.controls(runs))
     box.right["mode"].value = None
     assert "figure-single" not in box.shown
-    assert f"up to {MOST_SINGLE} are drawn one by one" in box.shown
+    assert f"at most {MOST_SINGLE} are drawn individually" in box.shown
     box.buttons["slowest message"].click()
     assert "figure-single" in box.shown
     found = read_messages(runs, runs.sel(mode="default", cps=500, rep=1).one)

@@ -65,9 +65,9 @@ def test_recorded_work_during_the_wait_is_drawn_and_described(one_behind_another
     assert seen.startswith("The BYE waits 810 µs and is served in 50 µs.")
     assert "1 worker served 1 other message during the wait, and was off CPU for 400 µs" in seen
     # the BYE's time in the stack and its copy are certain, but the INVITE's service was partly off CPU
-    assert "For 2 µs (0 %) of the wait" in seen
-    assert "For 808 µs (100 %), a worker held a message" in seen
-    assert "nothing is recorded:" not in seen
+    assert "During 2 µs (0 %) of the wait" in seen
+    assert "During 808 µs (100 %), a worker held a message" in seen
+    assert "nothing is recorded" not in seen
     # the figure has one bar for the wait, and one mark in the legend
     assert figure.wide.count("fill: var(--series5)") == 1 + 1
 
@@ -79,8 +79,8 @@ def test_an_interval_without_recorded_work_is_named(one_behind_another):
     )
     (seen,) = lanes(one_behind_another, 0).seen
     assert "a worker had to be woken" in seen
-    assert "For 3 µs (60 %), nothing is recorded" in seen
-    assert "who ran in that time is not recorded" in seen
+    assert "During 3 µs (60 %), nothing is recorded" in seen
+    assert "the program that ran in this time is unknown" in seen
 
 
 def test_who_ran_during_the_wait_is_drawn_and_named(tmp_path):
@@ -92,7 +92,7 @@ def test_who_ran_during_the_wait_is_drawn_and_named(tmp_path):
         in seen
     )
     assert "elsewhere" not in seen
-    assert "not recorded" not in seen
+    assert "unknown" not in seen
     for title in ("backup (other program): 250 µs", "NET_RX (softirq): 50 µs", "others on CPU 0"):
         assert title in figure.wide
     assert "others on CPU" not in lanes(placed(tmp_path / "without", two_messages())).wide
@@ -104,9 +104,9 @@ def test_who_ran_during_the_wait_is_drawn_and_named(tmp_path):
 
 def test_a_wait_without_any_burst_is_no_unknown_wait(tmp_path):
     (seen,) = lanes(placed(tmp_path, two_messages(), bursts=[]), 0).seen
-    assert "no other program kept CPU 0 for 20 µs" in seen
+    assert "no other program kept CPU 0 busy for 20 µs" in seen
     assert (
-        "nothing is recorded: a worker was between two messages, another task ran below 20 µs"
+        "nothing is recorded. Either a worker was between two messages, or another task ran for less than 20 µs"
         in seen
     )
 
@@ -132,9 +132,9 @@ def test_the_table_adds_up_to_the_waits(tmp_path):
     shares = [float(row[4].removesuffix(" %")) for row in table.rows]
     assert sum(shares) == pytest.approx(100, abs=0.3)
     assert shares[0] == pytest.approx(100 * 350 / 810, abs=0.1)
-    assert "no room for 3 bursts" in table.caption
+    assert "3 bursts are missing" in table.caption
     nothing = who_ran([placed(tmp_path / "without", two_messages())])
-    assert isinstance(nothing, Words) and "not recorded" in nothing.lines[0]
+    assert isinstance(nothing, Words) and "unknown" in nothing.lines[0]
 
 
 def test_a_truncated_file_of_bursts_is_refused(tmp_path):
