@@ -186,7 +186,7 @@ def crossed(rng, queue, blocks):
 
 
 def apart(rng, queue, blocks):
-    """Simulate PAIRS pairs of separate runs, with as many seconds of load as two modes of a crossover run."""
+    """Simulate PAIRS pairs of separate runs. Their load lasts as long as two modes of a crossover run."""
     length = np.array([blocks * WINDOW_S / PAIRS])
     slowness = wander(rng, int(2 * PAIRS * (length[0] + SETUP_S)) + 1)
     slowness *= 1 + queue.slower * np.linspace(0, 1, len(slowness))
@@ -267,7 +267,7 @@ def draw_queue(case, seed):
 
 
 def stationary(case, seed):
-    """Return the difference of log means between a run in one mode and a run in the other mode."""
+    """Simulate a run in each mode, and return the difference of the logarithms of their means."""
     name, blocks = case
     rng = np.random.default_rng([seed, 77, list(QUEUES).index(name)])
     queue, lengths = QUEUES[name], np.full(blocks, WINDOW_S)
@@ -323,7 +323,7 @@ def machine(rng, n, coefficient):
 
 
 def slowing(rng, n):
-    """Sample windows of a machine that becomes 20 % slower."""
+    """Sample windows on a machine that gradually becomes 20 % slower."""
     drift = np.log(np.linspace(1, 1.2, ARMS * n))
     return in_random_order(rng, rng.normal(0, 0.05, ARMS * n) + drift)
 
@@ -335,7 +335,7 @@ def effects(rng, n, coefficient):
 
 
 def moving(rng, n):
-    """Sample windows with an effect that drifts by as much as its spread."""
+    """Sample windows whose effect drifts over time, by as much as the effects of blocks scatter."""
     windows = rng.normal(0, 0.3, (n, ARMS))
     windows[:, 1] += np.linspace(-0.3, 0.3, n)
     return windows

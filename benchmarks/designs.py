@@ -55,7 +55,7 @@ Values = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Done:
-    """A valid run, with its duration and the state of the machine.
+    """A valid run of this benchmark, with its duration and the state of the machine.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class Done:
 
 
 def order(point: Point, modes: tuple[str, str], cps: int, pairs: int) -> list[Run]:
-    """List the runs in order: half of the crossover, the pairs, the other half."""
+    """List the runs in order: the first half of the crossover runs, the pairs of runs, the second half."""
     halves = [replace(point, mode=",".join(modes)).run(cps, half + 1) for half in range(HALVES)]
     separate = [
         replace(point, mode=mode).run(cps, pair + 1)
@@ -159,7 +159,10 @@ def means(done: Done) -> list[float]:
 
 
 def compare_windows(halves: Sequence[xr.Dataset], name: str, arm: int) -> crossover.Effect:
-    """Compare the reference with the other mode (arm 1) or the sham (arm 2), over both halves of the crossover."""
+    """Compare the reference with another arm over both halves of the crossover.
+
+    Arm 1 is the other mode, arm 2 the sham.
+    """
     reference: crossover.Arms = (0, 2) if arm == 1 else 0
     return crossover.effect([windows.by_arm(ds, name) for ds in halves], reference, arm)
 

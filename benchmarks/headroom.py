@@ -46,7 +46,7 @@ LOWEST, HIGHEST = 0.25, 0.65
 
 Values = npt.NDArray[np.float64]
 Result = tuple[bool | None, float, list[bool]]
-"""Whether the interval contains the true capacity (None: no prediction), its half-width, and the same for the times."""
+"""Whether the capacity's interval contains the truth (None: no prediction), its half-width, and the same for times."""
 
 
 def starts_s(law: str, cps: float, seconds: float, rng: np.random.Generator) -> Values:

@@ -55,7 +55,8 @@ def refused(
     full = np.zeros(len(arrivals), np.bool_)
     admitted = 0
     for message, arrival in enumerate(arrivals):
-        # messages start in order, so all places are taken until the message `waiting_places` earlier has started
+        # Messages start in order of arrival. All waiting places are therefore occupied until the message that arrived
+        # `waiting_places` messages earlier has started.
         slot = admitted % waiting_places
         full[message] = starts[slot] > arrival
         if not full[message]:

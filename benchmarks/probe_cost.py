@@ -101,7 +101,7 @@ def count_factors(ended: Event) -> None:
 
 @contextmanager
 def factors_stilled() -> Iterator[None]:
-    """Count waits for locks with sipfactors in the runs of this block.
+    """Make all runs inside the `with` block count waits for locks with sipfactors.
 
     In the windows without recording, sipfactors stops counting, and the probe continues.
     """
@@ -116,7 +116,10 @@ def factors_stilled() -> Iterator[None]:
 
 
 def watch_cost(run: Run, seconds: float, folder: Path) -> tuple[Interval, Path]:
-    """Watch the proxy of a run without a probe. Return the watch's own estimate of its cost, and its record."""
+    """Run `fab watch` on the proxy during a run that has no other probe.
+
+    Return the cost that the watch estimates, and its record.
+    """
     campaign = config.load_config()
     tolerant = dict.fromkeys(SHARED_MACHINE, Limits(math.inf, math.inf))
     campaign = dataclasses.replace(
@@ -156,7 +159,7 @@ def processes_of_run() -> Iterator[int]:
 
 
 def under_load(seconds: Sequence[Second]) -> list[Second]:
-    """Return the seconds in which the load was at least half of the median second's."""
+    """Return the seconds in which the load was at least half of the median load."""
     typical = median(second.datagrams for second in seconds)
     return [second for second in seconds if second.datagrams >= typical / 2]
 

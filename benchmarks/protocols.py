@@ -39,7 +39,7 @@ LOAD_S = 32
 REPETITIONS = 30
 CELL = "*/*/*/cores~*/threads~*"
 RUNS = 30
-"""The forecast reads this number of recorded runs."""
+"""Number of recorded runs that the forecast reads."""
 
 
 def around_runs_s(paths: Iterable[Path]) -> list[float]:

@@ -118,7 +118,7 @@ def pairs(ds: xr.Dataset) -> Values:
 
 
 def groups(table: Values, size: int) -> list[Values]:
-    """Cut blocks into disjoint groups of consecutive blocks, and drop the incomplete last group."""
+    """Divide the blocks into groups of consecutive blocks, and omit the incomplete last group."""
     starts = range(0, table.shape[1] - size + 1, size)
     return [table[:, start : start + size] for start in starts]
 

@@ -78,7 +78,7 @@ def tasks(number: int, cpu: int) -> Iterator[list[int]]:
 def switch(
     program: Path, text: str, pids: list[int], cpus: list[int]
 ) -> tuple[dict[str, Any], float]:
-    """Perform a plan. Return its log, and the CPU time of `switcher` in seconds."""
+    """Run `switcher` with a plan of switches. Return its log and its CPU time in seconds."""
     with tempfile.TemporaryDirectory() as folder:
         plan_file, log_file = Path(folder, "plan.txt"), Path(folder, "log.json")
         plan_file.write_text(text)
