@@ -138,7 +138,8 @@ def read_seal(path: str) -> str | None:
     This function does not check the content. `read_sealed` does.
     """
     try:
-        # The argument is a text, because a Path object per record would double the time for 36,000 records.
+        # The path is passed as text, because creating a Path object per record would double the time for 36,000
+        # records.
         descriptor = os.open(path, os.O_RDONLY)
     except OSError:
         return None

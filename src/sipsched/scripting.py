@@ -1,4 +1,4 @@
-"""Functions that the workflow's scripts share: errors in one line, repeated attempts, and a clean end on signals."""
+"""Functions that the workflow's scripts share: one-line errors, repeated attempts, and a clean stop on signals."""
 
 import fcntl
 import os
@@ -176,7 +176,7 @@ def tell_interrupts() -> None:
 
 
 def clear_dead_locks(folder: Path = Path(".snakemake")) -> TextIO:
-    """Remove the lock files of a Snakemake that was killed, or whose machine went down.
+    """Remove the lock files of a Snakemake process that was killed or whose machine crashed.
 
     Returns
     -------
@@ -188,7 +188,7 @@ def clear_dead_locks(folder: Path = Path(".snakemake")) -> TextIO:
     try:
         fcntl.flock(alive, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        pass  # Another Snakemake runs. Snakemake's own lock decides whether both can work at the same time.
+        pass  # Another Snakemake is running. Its own lock decides whether both processes can work at the same time.
     else:
         for lock in (folder / "locks").glob("*.lock"):
             lock.unlink()
@@ -229,5 +229,5 @@ def announced(folder: Path = CONTROLLERS) -> list[str]:
 
 
 def say(text: str) -> None:
-    """Print a line to stderr, to which Snakemake also prints."""
+    """Print a line to stderr. Snakemake also prints its messages there."""
     print(text, file=sys.stderr, flush=True)

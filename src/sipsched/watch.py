@@ -302,7 +302,7 @@ class _Session:
                         watching.record(on=self._budget.next(list(self._seconds)))
                 return None
             finally:
-                # The last records come when the probe ends. They are from the time after the last second.
+                # The probe writes its last records when it ends. They cover the time after the last complete second.
                 rest = watching.end()
                 if rest.size and self._seconds:
                     self._files.append_records(rest)

@@ -8,7 +8,10 @@ LEAST_WRITTEN = 1e-6
 
 
 def number(value: float) -> str:
-    """Format a number without an exponent: with three digits, or from 100 on as a whole number."""
+    """Format a number without an exponent.
+
+    Numbers from 100 on become whole numbers, and smaller numbers have three digits.
+    """
     text = grouped(value) if abs(value) >= 100 else f"{value:.3g}"
     if "e-" in text:
         text = f"{value:.6f}".rstrip("0") if abs(value) >= LEAST_WRITTEN else f"<{LEAST_WRITTEN:f}"

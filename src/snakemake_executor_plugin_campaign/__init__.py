@@ -85,7 +85,7 @@ class Executor(local.Executor):  # type: ignore[misc]
             self._make_page()
 
     def run_single_job(self, job: Any) -> Any:
-        """Start the process of a job, and return a future for its end."""
+        """Start the process of a job. Return a future that is done when the process ends."""
         # A forked process has the packages of this process, and not those of a conda environment.
         deployed = self.workflow.deployment_settings.deployment_method
         if deployed or not self._forks.takes(job.rule.resources) or sys.platform != "linux":
@@ -101,7 +101,7 @@ class Executor(local.Executor):  # type: ignore[misc]
         try:
             self._forks.run(Path(script).resolve(), snakemake)
         except TransientError as error:
-            # If the job is still running, it later overwrites this line.
+            # The job may still be running. In this case, the job later overwrites this line.
             for log in snakemake.log:
                 Path(log).write_text(f"{scripting.DISTURBED}{error}\n")
             raise RuleException(str(error), rule.lineno, snakefile=rule.snakefile) from error
@@ -131,7 +131,7 @@ class Executor(local.Executor):  # type: ignore[misc]
                 self._given_up.add(job)
 
     def _note_reach(self, job: Any) -> None:
-        """Record whether a failed attempt reached the hosts of its testbed."""
+        """Record whether a failed attempt was able to reach the hosts of its testbed."""
         testbed = _testbed(job)
         lost = next(filter(None, map(scripting.said_lost, map(Path, job.log))), "")
         if not lost:

@@ -30,7 +30,7 @@ class CurrentWorkflow:
 
     @property
     def forces_jobs(self) -> bool:
-        """Whether the user asked to repeat jobs whose files are up to date (`--forceall`, `--forcerun`)."""
+        """Return True if the user forces jobs whose files are up to date (`--forceall`, `--forcerun`)."""
         settings = self._workflow.dag_settings
         return bool(settings.forceall or settings.forcerun)
 

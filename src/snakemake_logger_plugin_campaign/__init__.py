@@ -30,7 +30,7 @@ from snakemake_logger_plugin_campaign.sentences import (
 )
 
 OURS = {"campaign": True}
-"""Mark of log records that the terminal shows."""
+"""Attributes that mark log records for the terminal."""
 MEASURES = "measures"
 """Resource of the rules that print their own progress, and whose errors name the measurement."""
 LAST_LINES = 12
@@ -115,7 +115,7 @@ class LogHandler(LogHandlerBase):
             elif Quietness.ALL not in self._quiet and not self._interrupted:
                 self._tell(record)
         except BrokenPipeError:
-            # The program that reads the output has ended, but the jobs continue.
+            # The program that reads this output, such as `head`, has ended. The jobs continue.
             self._own, self._interrupted = None, True
         except Exception:
             self.handleError(record)

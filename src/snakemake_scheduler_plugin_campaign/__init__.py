@@ -31,7 +31,7 @@ SchedulerSettings = greedy.SchedulerSettings
 
 
 class Scheduler(greedy.Scheduler):  # type: ignore[misc]
-    """The scheduler, which prefers first attempts, then a high priority, then the position in the plan."""
+    """A scheduler that prefers jobs that have not failed, then a high priority, then an early position in the plan."""
 
     def __post_init__(self) -> None:  # noqa: D105
         super().__post_init__()

@@ -29,7 +29,10 @@ def simulate(predictor: GridPredictor, published: Path) -> pd.DataFrame:
 
 
 def simulate_grid(predictor: GridPredictor, recorded: pd.DataFrame) -> pd.DataFrame | None:
-    """Simulate a recorded file's grid again. Return the table with the new numbers, or None if the grid differs."""
+    """Simulate the grid of a recorded file again.
+
+    Return a table with the new numbers, or None if the grid has changed.
+    """
     near = recorded[recorded["part"] == papers_predicted.NEAR_LIMIT]
     again = predictor.predict(near[CASE]).assign(part=papers_predicted.NEAR_LIMIT)
     rest = recorded.drop(near.index)

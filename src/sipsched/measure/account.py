@@ -28,7 +28,7 @@ ZSTD_LEVEL = 1
 SAMPLE_MS = 50
 """Time between two samples in ms. It is much shorter than a window of a run that compares modes."""
 COUNTED, IDLE_CLASS = ("realtime", "fair"), ("idle_class",)
-"""The parts of competitors that the share of competitors counts, and the part that it excludes."""
+"""The owners of CPU time that the share of competitors includes, and the owner that it excludes."""
 BUSY = ("proxy", "own", "softirq", "irq", "kernel", *COUNTED, *IDLE_CLASS)
 # The names are the policies of include/uapi/linux/sched.h.
 POLICIES = {
@@ -278,7 +278,7 @@ def read_account(
         The content is not a report of `sipaccount`.
     """
     report = as_part(_Report, content, where)
-    # The account counts every program that sipsched started as sipsched's own, and so its competitors, too.
+    # The account counts every program that sipsched started as sipsched's own. This includes declared competitors.
     is_planned = {
         task.pid: task.part == "own" and planned.get(task.pid) == task.comm for task in report.tasks
     }

@@ -87,7 +87,7 @@ def _perform(run: Run, config: Config, testbed: Testbed, record: UnfinishedRecor
 
 
 class _Acquisition:
-    """One run in progress on three hosts."""
+    """The state of a run that is being measured on three hosts."""
 
     def __init__(
         self,
@@ -149,8 +149,7 @@ class _Acquisition:
             self._mark("warmup_started")
             warm_up = serving.warm_up(run.cps, self.arrivals.seed + 1)
             switcher = self._switcher(serving, modes, warm_up) if modes else None
-            # In a run that compares modes, the counts mix the waiting of all modes, so
-            # they are not taken.
+            # In a run that compares modes, the counts would mix the waits of all modes, so they are omitted.
             factors = None if switcher else FactorCounts(sps, serving.processes, self.limit_s)
             account = serving.account(sampled=switcher is not None, with_bursts=serving.traced)
             during = [account.counting()]

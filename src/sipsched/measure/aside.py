@@ -1,4 +1,4 @@
-"""The unreachable testbeds, whose runs wait while other testbeds continue to measure."""
+"""The list of unreachable testbeds. The runs of these testbeds wait, while other testbeds continue to measure."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ class _State:
 
 
 class Aside:
-    """The unreachable testbeds of one start of the workflow.
+    """The testbeds that were unreachable since the start of the workflow.
 
     After `LOST_IN_A_ROW` failed attempts, a testbed is set aside: its jobs wait, and one job tries again every
     `AGAIN_S`. When no other job remains, the testbed gets one last attempt. If this attempt fails too, the workflow

@@ -1,4 +1,4 @@
-"""The search for the load at which the packet drop rate passes its limit, by short measurements (trials).
+"""The search for the load at which the packet drop rate exceeds its limit. A search consists of short trials.
 
 The search is a Multiple Loss Ratio search (Polák and Konstantynowicz, draft-ietf-bmwg-mlrsearch) of the library
 MLRsearch. A load becomes a lower or upper bound when the sum of its trials is long enough, and most of its trials are
@@ -71,7 +71,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Bracket:
-    """Two loads, one below and one above the load at which the drop rate passes its limit.
+    """The result of a search: a load below and a load above the load at which the drop rate exceeds its limit.
 
     Attributes
     ----------
@@ -231,7 +231,7 @@ def _goal(limit: float, relative_width: float, trials_s: float, search: Search) 
 def _bracket(
     trials: "_Trials", goal: SearchGoal, low_cps: int, high_cps: int, ends_at: float
 ) -> tuple[int | None, int | None, bool]:
-    """Search within a range of loads, until an instant of `time.monotonic`.
+    """Search within a range of loads, until a given time of `time.monotonic`.
 
     Returns
     -------
@@ -249,7 +249,7 @@ def _bracket(
             _Measurer(trials), debug=lambda text: None
         )
     except RuntimeError as error:
-        # The library raises this error also at the time limit. The time limit is no failure of this search.
+        # The library also raises this error at the time limit, but a search that reaches its time limit has not failed.
         if time.monotonic() < ends_at:
             raise TransientError(f"search: {error}") from error
         return None, None, False
@@ -297,7 +297,7 @@ class _Measurer(AbstractMeasurer):  # type: ignore[misc]
             intended_load=intended_load,
             offered_count=trial.received + trial.refused,
             loss_count=trial.refused,
-            # The library adds this value to `duration_sum`, so the value must be the seconds of load.
+            # The library adds up the values of this field in `duration_sum`, so each value must be the seconds of load.
             duration_with_overheads=intended_duration,
         )
 

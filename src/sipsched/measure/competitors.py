@@ -33,7 +33,7 @@ class Competitors:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Run the competitors while the `with` block runs.
+        """Run the competitors during the `with` block.
 
         Raises
         ------

@@ -32,7 +32,7 @@ from sipsched.words import utc
 
 @dataclass(frozen=True, kw_only=True)
 class Performed:
-    """The results of a load that the record needs in addition to the files in its folder.
+    """The results of a load that exist only in memory. The record needs them in addition to the files in its folder.
 
     Attributes
     ----------

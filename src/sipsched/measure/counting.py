@@ -28,7 +28,7 @@ def read_report(host: Host, path: PurePosixPath) -> Any:
 
 
 class ReportingProgram:
-    """One execution of a native program that writes a report (options `--report` and `--ready`).
+    """A running native program that writes a JSON report at its end (options `--report` and `--ready`).
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class ReportingProgram:
 
     @property
     def is_running(self) -> bool:
-        """Whether the program was started and has not ended yet."""
+        """True if the program was started and has not ended yet."""
         return self._process is not None and self._sps.is_running(self._process)
 
     def start(self, options: Sequence[str], groups: Sequence[Process] = ()) -> str:

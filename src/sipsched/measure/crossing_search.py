@@ -91,7 +91,7 @@ def search_crossing(
 
 @dataclass(frozen=True)
 class _Found:
-    """The two loads that a search found, with its testbed and kernel, and with the label of its mode."""
+    """The result of a search: the two loads, the testbed, the kernel, and the label of the mode."""
 
     bracket: Bracket
     testbed: TestbedLabels
@@ -142,7 +142,7 @@ def _search(
     calls = round(search.highest_cps * search.trial_s)
     mode = find_mode(point.mode, load_modes())
     with tempfile.TemporaryDirectory(prefix="sipsched-search-") as scratch:
-        # The proxy's log is not kept, because it would mix lines from trials at many loads.
+        # The record excludes the proxy's log, because the log would mix lines from trials at many loads.
         record = UnfinishedRecord.begin(Path(scratch), point.run(0, 0))
         with open_hosts(testbed, f"a search at {point}") as hosts:
             serving = Serving(hosts, point, config, record, search.limit_s + 60)

@@ -20,7 +20,7 @@ from sipsched.testbed.topology import parse_cpu_list
 from sipsched.testbed.virtual_clock import qemu_version
 
 YES, LESS, NO = "yes", "less", "no"
-"""Three results of a check: the property is as wanted, prevents some measurements, or prevents all measurements."""
+"""The results of a check: a property allows all measurements, prevents some, or prevents all."""
 BUSY = 0.05
 """Share of the SPS's CPU time that other programs may use. Above this share, the check names the programs."""
 EEVDF_SINCE = (6, 6)
@@ -338,7 +338,7 @@ def doctor(testbed: Testbed, config: Config) -> tuple[list[str], bool]:
     if testbed.kind == "virtual":
         finding = virtual_time()
         lines += _told("this machine", [finding])
-        # Other testbeds of this machine need no virtual time, but this testbed does.
+        # Virtual time is required only for testbeds of kind `virtual`, such as this testbed.
         blocked += _blocked("this machine", [replace(finding, state=NO)] * (finding.state != YES))
     elif testbed.is_on_this_machine:
         here = testbed.hosts if testbed.kind == "local" else (testbed.uac, testbed.uas)

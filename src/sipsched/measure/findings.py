@@ -91,7 +91,10 @@ def numbers(evidence: Evidence) -> dict[str, float | None]:
 
 
 def causes(report: AccountReport | None) -> dict[str, str]:
-    """Return, per rule, the programs and times that caused a number of `account_numbers`; empty without an account."""
+    """Return the programs and times that explain the numbers of `account_numbers`, per rule.
+
+    Empty without an account.
+    """
     account = report.account if report else None
     if account is None:
         return {}
@@ -115,7 +118,7 @@ def mean_rise_us(wait_ns: float, load_ns: float) -> float:
 
 
 def account_numbers(report: AccountReport | None, cpus: int) -> dict[str, float | None]:
-    """Return the validity rules' numbers about other programs on the SPS's CPUs, and about a stopped or moved proxy.
+    """Return the numbers for the validity rules about other programs on the SPS's CPUs and about a disturbed proxy.
 
     Parameters
     ----------
@@ -166,7 +169,7 @@ def foreign_datagrams(trace: Trace | None) -> float | None:
 
 
 def arrival_numbers(certificate: Certificate) -> dict[str, float | None]:
-    """Return the deviations of the arrivals from their schedule's law that exceed the deviations expected by chance.
+    """Return how far the arrivals deviate from the schedule's distribution, beyond the deviations that chance explains.
 
     A call that several windows repeat is counted once.
     """
@@ -183,7 +186,7 @@ def arrival_numbers(certificate: Certificate) -> dict[str, float | None]:
 
 
 def load_numbers(observed: Observed, cpus: Sequence[int]) -> dict[str, float | None]:
-    """Return the validity rules' numbers about messages lost in generators, links and SPS, and stolen CPU time."""
+    """Return the numbers for the validity rules about stolen CPU time, and about lost messages."""
     statistics, balanced = observed.statistics, observed.ledger
     agents, created = balanced.from_sps, statistics.calls_created
     stat = {phase: files["/proc/stat"] for phase, files in observed.counters["sps"].items()}
@@ -268,7 +271,7 @@ def probe_numbers(
 def spread_numbers(
     trace: Trace | None, served: Served | None, sut: Sut, threads: int
 ) -> dict[str, float | None]:
-    """Return the validity rules' numbers about the distribution of calls over workers; None for a shared socket.
+    """Return the numbers for the validity rules about the distribution of calls over workers. None for a shared socket.
 
     If the kernel distributes a few connections by a hash of their addresses, the shares are random. No rule limits
     these shares, but the record contains them.
@@ -304,7 +307,7 @@ def _share_excess(of_worker: Sequence[int], calls: int, threads: int) -> float |
     """Return how far a worker's share of the calls deviates from an equal share, beyond chance; None without calls."""
     if not calls:
         return None
-    # The list does not contain workers that served no call.
+    # The list lacks workers without calls. If workers are missing, the fewest calls of a worker are 0.
     fewest = min(of_worker) if len(of_worker) >= threads else 0
     off = max(max(of_worker) * threads - calls, calls - fewest * threads)
     # ASSUME the hash distributes calls randomly: the number of calls of one of N workers is binomial
@@ -331,7 +334,7 @@ def _steal_share(stat: Mapping[str, str], cpus: Sequence[int]) -> float:
     """Return the share of some CPUs' time that was stolen between two snapshots of /proc/stat."""
     before, after = (parse_stat(stat[phase]) for phase in ("before", "after"))
     names = [f"cpu{cpu}" for cpu in cpus]
-    # A single state such as iowait can decrease. Only the sum of all states increases.
+    # The counter of a single state, such as iowait, can decrease. Only the sum over all states always increases.
     total = sum(sum(after[name].values()) - sum(before[name].values()) for name in names)
     stolen = sum(after[name]["steal"] - before[name]["steal"] for name in names)
     return stolen / total if total > 0 else 0.0

@@ -1,4 +1,4 @@
-"""Front ends: processes that distribute calls by Call-ID to the instances of a proxy."""
+"""Control of front ends, which are processes that distribute calls to the instances of a proxy by Call-ID."""
 
 from collections.abc import Sequence
 from pathlib import Path

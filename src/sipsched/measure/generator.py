@@ -27,10 +27,10 @@ SOCKET_BUFFER_BYTES = 4_194_304
 """Size of the receive buffer of the sockets of UAC and UAS. The default of 64 KiB drops datagrams at high loads."""
 
 FIFO_PRIORITY = 10
-"""Real-time priority of sipload, if the host allows it. So no other program on a shared CPU delays a call."""
+"""Real-time priority of sipload, if the host allows it. The priority prevents other programs from delaying calls."""
 
 SIPLOAD_SPARE_S = 5.0
-"""Seconds after the drain time, until which sipload must have written its report and ended."""
+"""Seconds that sipload may take after the drain time to write its report and end."""
 
 CALLS_MAGIC = b"SIPCALLS"
 CALLS_VERSION = 1
@@ -189,7 +189,7 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Starts:
-    """Actual and intended start times of calls: int64 ns, shape (calls,), CLOCK_MONOTONIC of the UAC."""
+    """The actual and the intended start times of calls: int64 ns, shape (calls,), CLOCK_MONOTONIC of the UAC."""
 
     actual_ns: npt.NDArray[np.int64]
     intended_ns: npt.NDArray[np.int64]

@@ -1,4 +1,4 @@
-"""Functions that read the description of a host and the kernel's counters, as the text of certain files."""
+"""Functions that read text files of a host, which contain its description and the kernel's counters."""
 
 from sipsched.errors import StableError
 from sipsched.files import parse_json

@@ -1,4 +1,7 @@
-"""Facts about a machine. One script collects them and changes nothing on the machine."""
+"""Facts about a machine, such as its CPUs and kernel.
+
+A script collects the facts and changes nothing on the machine.
+"""
 
 import os
 import subprocess
@@ -25,7 +28,7 @@ MACHINE_PROGRAMS = ("ip", "sshd", "ssh-keygen", "taskset")
 PRIVATE = """\
 look=$1
 shift
-# The script mounts things to look at them. These mounts end together with the mount namespace.
+# The script mounts file systems to inspect them. These mounts disappear together with the mount namespace.
 if unshare --mount true 2> /dev/null; then
     exec unshare --mount sh -c "$look" sh "$@"
 fi
@@ -107,7 +110,7 @@ class Facts:
 
     @property
     def root(self) -> bool:
-        """Whether root ran the script."""
+        """True if root ran the script."""
         return self["uid"] == "0"
 
     @property
@@ -121,7 +124,7 @@ class Facts:
         files |= {
             key.removeprefix("refused "): None for key in self.values if key.startswith("refused ")
         }
-        # Before Linux 5.13, the settings are in a folder that every user can list. Then their values are known.
+        # Before Linux 5.13, the settings are in a folder that every user can read, so their values are known.
         return KernelScheduler(files, task_slices=False) if files or self["listed"] else None
 
     @property

@@ -1,4 +1,4 @@
-"""The measurement of noise on an idle SPS: the interruptions of a program on each CPU."""
+"""The measurement of noise on an idle SPS: how often and how long a program is interrupted on each CPU."""
 
 import json
 import time

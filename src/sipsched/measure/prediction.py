@@ -1,4 +1,4 @@
-"""Predictions of the simulator for settings that were not used to fit it.
+"""Predictions of the simulator for settings whose measurements were not used to fit the simulator.
 
 The simulator is fitted to runs of the default mode. This module reads no measurement: its input is the fitted
 parameters and the settings to predict.
@@ -53,7 +53,7 @@ SECONDS = 6.0
 ANY_BED = "simulated"
 CORES = (1, 2, 4, 8, 16, 32, 64)
 THREADS = (4, 8, 16)
-"""Numbers of threads to try, in addition to three others: the number of cores, two more, and twice as many."""
+"""Numbers of threads to try, in addition to the number of cores, this number plus two, and twice this number."""
 CORES_PER_PROCESSOR = 16
 TRIAL_CALLS = 8_000
 """Number of calls of a trial for a capacity. An overload fills the receive buffer within some hundred calls."""
@@ -63,13 +63,13 @@ WINDOWS_MIN = 2
 MESSAGES = len(KINDS)
 """Number of messages of a call."""
 HALVINGS = 6
-"""Number of times that the search for a capacity halves the interval of loads."""
+"""The search for a capacity halves the interval of loads this many times."""
 SPEEDUP_HALVINGS, SPEEDUP_DRAWS = 4, 4
-"""For capacities of deployments: how often the search halves the interval, and how many samples of the fit it uses."""
+"""For capacities of deployments: the number of halvings of the interval, and the number of samples of the fit."""
 SPEEDUP_THREADS = (1, 2, 4, 8)
 """Numbers of threads to try for a deployment. The number of cores replaces smaller numbers."""
 SPEEDUP_CORES_RECEIVED_BY_ONE = (1, 2, 4, 8, 16)
-"""Numbers of cores if one CPU receives all messages. Then more cores do not raise the capacity."""
+"""Numbers of cores to simulate if one CPU receives all messages. Even more cores would not raise the capacity."""
 CONNECTIONS = 8
 """Number of persistent TCP connections of the UAC, as in the SUTs of config/config.yaml."""
 LOCKED_MODEL = "opensips-papers"
@@ -82,7 +82,7 @@ ASSUMED = {
     },
     "two CPUs receive": {"receive_cpus": 2},
 }
-"""Assumptions that records of one core cannot check. The alternatives of each assumption are simulated, too."""
+"""Assumptions that records from one core cannot check. For each assumption, its alternatives are simulated, too."""
 
 Changes = Mapping[str, Any]
 Floats = npt.NDArray[np.float64]
@@ -234,7 +234,7 @@ def predict_capacity(fitted: Fitted, config: Config) -> CapacityPrediction:
     best = [found for cores in CORES if (found := central.best(cores))]
 
     def again(changes: Changes) -> tuple[CapacityOfCores, ...]:
-        # No more CPUs can receive than the SPS has cores.
+        # The number of receiving CPUs is limited by the number of the SPS's cores.
         known = [carried for carried in best if changes.get("receive_cpus", 1) <= carried.cores]
         return tuple(
             _at_once(

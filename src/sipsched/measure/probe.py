@@ -32,7 +32,7 @@ FULL_BYTES = 1 << 20
 
 
 class Probe(Protocol):
-    """The interface of a probe. A run calls the methods in the listed order."""
+    """The interface of a probe. A run calls the methods in the order in which this class lists them."""
 
     def begin(self) -> None:
         """Discard all records of the warm-up. A run calls this method at the end of the warm-up."""
@@ -194,7 +194,10 @@ class PreloadProbe:
         self._refused_before = self._refused()
 
     def _refused(self) -> int:
-        """Return the number of datagrams that the socket has refused since its creation, as the last worker read it."""
+        """Return the number of datagrams that the socket has refused since its creation.
+
+        The last worker has read this number.
+        """
         size = HEADER["reserved"].itemsize
         offset = HEADER.itemsize - size  # the header's last field
         script = 'for f in "$1"/*; do od -An -tu4 "-j$2" "-N$3" "$f"; done'
@@ -235,7 +238,7 @@ class PreloadProbe:
 
 
 class NoProbe:
-    """The replacement for a probe in control runs without timestamps, which show the cost of the probe."""
+    """A substitute for a probe in control runs without timestamps. Comparing these runs shows the cost of the probe."""
 
     def begin(self) -> None:
         """Do nothing."""

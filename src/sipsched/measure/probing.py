@@ -96,7 +96,7 @@ class Probing:
 
     @property
     def _wants_bpf(self) -> bool:
-        """Whether the run needs the BPF probe. Over TCP, no other probe exists."""
+        """Return True if the run needs the BPF probe. Over TCP, no other probe exists."""
         return self._wanted != "off" and (self._sut.over_tcp or self._wanted != "preload")
 
     def _start_bpf(self) -> BpfProbe | None:

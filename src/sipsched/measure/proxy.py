@@ -18,10 +18,13 @@ ALLOCATION_FAILURE = (
     "no more (shm|shared|share|pkg|private)? *mem|could not allocate|out of ([a-z]+ )?mem"
     "|not enough (free )?(shm|pkg|mem)"
 )
-"""Regular expression for failed allocations in a log, for `grep -E` without regard to case."""
+"""Regular expression that matches failed allocations in a log, for `grep -E` that ignores case."""
 
 MANY_FILES = ("sh", "-c", 'ulimit -n "$(ulimit -Hn)" && exec "$@"', "sh")
-"""Prefix of a command that raises the limit of open files, because each connection needs a file. 1024 is usual."""
+"""Prefix of a command that raises the limit of open files.
+
+Each connection needs a file, and the usual limit is 1024.
+"""
 INSTANCES = """\
 folder=$1 option=$2 count=$3 address=$4 port=$5
 shift 5
@@ -54,7 +57,7 @@ exec unshare --mount --propagation private sh -c '
         exec chroot "$root" "$@"
 ' sh "$@"
 """
-"""Shell script that becomes a program in a root file system. The program sees the working folder of the run.
+"""Shell script that replaces itself by a program in a root file system. The program sees the run's working folder.
 
 The mounts belong to the program and its children alone, so they end with it.
 """
@@ -71,7 +74,7 @@ else
     tail -c "$2" "$1"
 fi
 """
-"""Shell script that prints at most "$2" bytes of each end of a file, and lines between that match "$3"."""
+"""Shell script that prints at most "$2" bytes of each end of a file, and the lines in between that match "$3"."""
 SMALLEST_SHARED_MIB = 16
 FRONT_SHARED_MIB = 64
 
@@ -156,7 +159,7 @@ class Proxy:
         return [self.file(sut), *(option.format(**values) for option in self.options)]
 
     def file(self, sut: Sut) -> str:
-        """Return the path or the name of the program's file, as it is known where the SUT's programs run."""
+        """Return the path or the name of the program's file, as valid in the root file system in which the SUT runs."""
         return sut.program or self.program
 
     def version_argv(self, sut: Sut, sps: Host) -> list[str]:
@@ -197,7 +200,7 @@ def in_root(sut: Sut, sps: Host) -> list[str]:
 
 
 def together(commands: Sequence[Sequence[str]]) -> list[str]:
-    """Return one command line that starts all commands in one process group. A single command stays as it is."""
+    """Return one command line that starts all commands in one process group. A single command is returned unchanged."""
     if len(commands) == 1:
         return list(commands[0])
     return ["sh", "-c", TOGETHER, "sh", *map(shlex.join, commands)]
@@ -246,7 +249,7 @@ def parse_kamailio_counts(text: str, where: str) -> Tally:
     return Tally(sum(counts[name] for name in sent), sum(counts[name] for name in received))
 
 
-# All instances share one configuration file. So the name of the FIFO is relative to each working folder.
+# All instances share one configuration file. The name of the FIFO is therefore relative to the working folder.
 ASK_OPENSIPS = """\
 cd "$1" || exit 1
 rm -f reply

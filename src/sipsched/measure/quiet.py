@@ -24,7 +24,7 @@ QUIET = {
     ),
     "numa_balancing": (("/proc/sys/kernel/numa_balancing", "0"),),
 }
-"""Per source of noise: the shell patterns of its files, and the value that stops the noise."""
+"""For each source of noise: the shell patterns of its files, and the value that stops the noise."""
 INTERRUPTS = "/proc/irq/[0-9]*/smp_affinity_list"
 RECEIVE_QUEUES = "/sys/class/net/{}/queues/rx-*/rps_cpus"
 STEERED = ("interrupts", "receive steering")
@@ -70,7 +70,7 @@ def stop_noise(sps: Host, tuning: Tuning) -> list[dict[str, Any]]:
         sps, [(e["path"], e["asked"]) for e in entries if e["asked"] and e["found"] is not None]
     )
     now = read_settings(sps, [entry["path"] for entry in entries])
-    # The kernel refuses to move some interrupts. So the record also contains the value after writing.
+    # The kernel refuses to move some interrupts. The record therefore also contains the value after writing.
     return [entry | {"read_back": now.get(entry["path"])} for entry in entries]
 
 

@@ -1,4 +1,4 @@
-"""Simulations in which messages arrive at given times, instead of calls of a simulated generator."""
+"""Simulations in which messages arrive at given times, and not from the calls of a simulated generator."""
 
 import re
 import tempfile
@@ -41,9 +41,9 @@ AGENTS: Mapping[str, Any] = {
     "link_ns": 0,
     "drain_ns": 10_000_000_000,
 }
-"""Parameters with which a call is a single message that nobody answers."""
+"""Parameters that make a call a single message without an answer."""
 COSTS = ("interrupt_ns", "receive_ns", "wake_ns", "switch_ns", "empty_receive_ns", "loop_ns")
-"""Costs that the service times of a replay already contain."""
+"""Costs that are 0 in a replay, because its service times already contain these costs."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A SIP proxy that is already running, and its sockets. Finding it changes nothing on its host."""
+"""Functions that find a running SIP proxy and its sockets, without changing anything on its host."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -9,7 +9,7 @@ from sipsched.testbed.machine import Machine
 from sipsched.words import listed
 
 PROGRAMS = ("kamailio", "opensips")
-"""Names of the processes that are found without being named."""
+"""Names of the processes that are searched if the user names no process."""
 LISTEN, UNCONNECTED = "0A", "07"
 """The states of a TCP socket that accepts connections, and of a UDP socket without a peer (net/tcp_states.h)."""
 SIP_PORT = 5060
@@ -83,7 +83,7 @@ class Running:
     sockets: tuple[Socket, ...]
 
     def __str__(self) -> str:
-        """Return the program, a process of it and its place."""
+        """Return text with the program, one of its process ids, and its container or network namespace."""
         where = f" in container {self.container}" if self.container else ""
         return f"{self.program} (process {self.pids[0]}, network namespace {self.netns}{where})"
 
@@ -113,13 +113,13 @@ class Target:
 
     @property
     def transports(self) -> str:
-        """Name the watched transports, such as `udp+tcp`."""
+        """Return the names of the watched transports, such as `udp+tcp`."""
         watched = (("udp", self.udp_ports), ("tcp", self.tcp_port))
         return "+".join(name for name, part in watched if part)
 
 
 def find_proxy(machine: Machine, pid: int | None = None, port: int | None = None) -> Target:
-    """Find the one running proxy, by its name, by a process id, or by a port.
+    """Find a running proxy by its process name, by a process id, or by a port. Exactly one proxy must match.
 
     Raises
     ------
@@ -141,7 +141,7 @@ def find_proxy(machine: Machine, pid: int | None = None, port: int | None = None
 
 
 def choose(found: Sequence[Running], where: str, port: int | None = None) -> Target:
-    """Return the watched part of the only proxy with sockets.
+    """Return the part to watch of the only proxy that has sockets. Raise an error if there is no such proxy or several.
 
     Raises
     ------

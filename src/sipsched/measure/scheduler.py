@@ -21,7 +21,7 @@ TASK_PLACES: Mapping[Setting, str] = MappingProxyType(
         Setting.SLICE: TASK_SLICE,
     }
 )
-"""Per attribute of single tasks, the name of the call that sets it. One system call sets all of them."""
+"""The name of the call that sets each attribute of a task. A single system call sets all attributes."""
 
 PROBE_CONTROL = "control socket of the probe"
 """Name of the socket that switches the recording of the probe on and off."""
@@ -51,7 +51,7 @@ WITHOUT_EQUIVALENT = {
 
 
 class KernelFamily(StrEnum):
-    """Families of kernels. The kernels of a family have the scheduler settings in the same files."""
+    """Families of kernels. All kernels of a family have the scheduler settings in the same files."""
 
     SYSCTL = "CFS, /proc/sys/kernel (Linux 2.6.32 to 5.12)"
     DEBUGFS = "CFS, debugfs (Linux 5.13 to 6.5)"
@@ -79,7 +79,10 @@ class KernelScheduler:
 
     @property
     def family(self) -> KernelFamily:
-        """Family of the kernel, from its existing files. The version is no evidence: distributions backport changes."""
+        """The family of the kernel, determined from its files.
+
+        Distributions backport changes, so the version is unreliable.
+        """
         if SYSCTL + f"sched_{Setting.LATENCY}" in self.files:
             return KernelFamily.SYSCTL
         return (
@@ -209,7 +212,7 @@ def refuse_tasks(steps: Sequence[Step], reason: str) -> list[Step]:
 def same_settings(
     compiled: Mapping[str, Sequence[Step]], kernel: KernelScheduler
 ) -> tuple[tuple[str, ...], ...]:
-    """Return groups of modes that have equal settings on a kernel. Comparing the modes of a group is pointless.
+    """Return groups of modes that have equal settings on a kernel. A comparison within a group would only show chance.
 
     Parameters
     ----------

@@ -86,7 +86,8 @@ class Tuned:
     @property
     def unlike_asked(self) -> int:
         """Number of settings whose value, read back from the kernel, differs from the written value."""
-        # The recording of the probe is excluded. It is on when the run begins, and the switcher checks later changes.
+        # This number excludes the recording of the probe, which is on when the run begins. The switcher checks later
+        # changes.
         written = [
             step
             for step in self.steps
@@ -143,7 +144,7 @@ def read_kernel(sps: Host) -> KernelScheduler:
 
 
 def read_layout(sps: Host, cpus: Sequence[int]) -> CpuLayout:
-    """Read the cores, processors and caches to which some CPUs of a host belong. The CPUs must be online."""
+    """Read the core, processor and cache of each of some CPUs of a host. The CPUs must be online."""
     return parse_lscpu(sps.run(LSCPU).stdout, cpus)
 
 

@@ -1,4 +1,4 @@
-"""The watch of a running proxy: the probe, and the counters of the kernel, once a second.
+"""The watch of a running proxy, which reads the probe and the kernel's counters once a second.
 
 Nothing on the proxy's host is changed, and no file is written there. Both programs on the host read their input, so
 that they end when the connection is lost.
@@ -31,7 +31,7 @@ PROGRAM = "sipprobe"
 CAPABILITIES = ("CAP_BPF", "CAP_PERFMON", "CAP_SYS_PTRACE")
 HELD = "sed -n 's/^CapEff:[[:space:]]*//p' /proc/self/status; nproc; uname -sr; [ -x \"$1\" ] && echo built || true"
 NUMBERS = {"CAP_SYS_PTRACE": 19, "CAP_PERFMON": 38, "CAP_BPF": 39}
-"""The numbers of the capabilities (include/uapi/linux/capability.h)."""
+"""The kernel's numbers of the needed capabilities (include/uapi/linux/capability.h)."""
 ESTABLISHED = "01"
 """The state of an open TCP connection (net/tcp_states.h)."""
 RING_BYTES = 16 * 2**20
@@ -41,7 +41,7 @@ ANSWER_TIMEOUT_S = 30
 PIECE_BYTES = 1 << 20
 MOST_OTHERS = 3
 MOST_CALLS = 200_000
-"""Number of remembered Call-ID hashes, by which a retransmitted INVITE is told from a new call."""
+"""Number of remembered Call-ID hashes. A retransmitted INVITE has a remembered hash, and a new call does not."""
 TICKS = os.sysconf("SC_CLK_TCK")
 COUNTERS = r"""
 name=$1 net=$2 port=$3
@@ -71,12 +71,12 @@ while read -r _; do
     done 2>/dev/null
     echo end
 done"""
-"""Shell script that prints the counters of a proxy and of its host, once per line of input."""
+"""Shell script that prints the counters of a proxy and of its host each time it reads a line."""
 
 
 @dataclass
 class Counters:
-    """The counters of the kernel at one time, as `COUNTERS` prints them.
+    """The kernel's counters at one time, as the script `COUNTERS` prints them.
 
     Attributes
     ----------
@@ -105,7 +105,7 @@ class Counters:
 
 
 def parse_counters(lines: Sequence[str], ports: Sequence[int]) -> Counters:
-    """Read one answer of `COUNTERS`, for the UDP sockets with some ports."""
+    """Parse one answer of the script `COUNTERS`. Only UDP sockets with the given ports are counted."""
     counters = Counters()
     for line in lines:
         word, _, rest = line.partition(" ")
@@ -149,7 +149,7 @@ def parse_counters(lines: Sequence[str], ports: Sequence[int]) -> Counters:
 
 
 class ProbeStream:
-    """One `sipprobe watch`, whose trace comes through a pipe."""
+    """A running `sipprobe watch`. Its trace arrives through a pipe."""
 
     def __init__(self, machine: Machine, argv: Sequence[str]) -> None:
         self._process = machine.open(argv)
@@ -184,7 +184,7 @@ class ProbeStream:
                 self._said.append(text)
 
     def wait_ready(self) -> None:
-        """Wait until the hooks are attached.
+        """Wait until the probe has attached its hooks.
 
         Raises
         ------
@@ -209,16 +209,16 @@ class ProbeStream:
 
     @property
     def is_running(self) -> bool:
-        """Whether the probe still runs."""
+        """True if the probe is still running."""
         return self._process.poll() is None
 
     @property
     def said(self) -> str:
-        """The messages of the probe that are no counters."""
+        """The lines that the probe printed, without its counters."""
         return " ".join(self._said)
 
     def take(self) -> npt.NDArray[Any]:
-        """Return the records that came since the last call."""
+        """Return the records that have arrived since the last call of this method."""
         pieces = [self._rest]
         while self._pieces:
             pieces.append(self._pieces.popleft())
@@ -239,14 +239,14 @@ class ProbeStream:
             pipe.flush()
 
     def end(self) -> None:
-        """End the probe, which then writes its last records."""
+        """Tell the probe to end. The probe then writes its last records."""
         _end(self._process)
         for thread in self._threads:
             thread.join(END_TIMEOUT_S)
 
 
 class CounterStream:
-    """The shell script `COUNTERS` on the machine."""
+    """The running shell script `COUNTERS` on the proxy's machine."""
 
     def __init__(
         self, machine: Machine, program: str, netns: int, tcp_port: int | None = None
@@ -257,7 +257,7 @@ class CounterStream:
         self._process: Popen[bytes] = machine.open(argv)
 
     def read(self, ports: Sequence[int]) -> Counters:
-        """Return the counters now.
+        """Read and return the current counters.
 
         Raises
         ------
@@ -305,7 +305,7 @@ def connection_pattern(port: int) -> str:
 
 @dataclass(frozen=True)
 class Means:
-    """What the machine allows: the effective capabilities, its CPUs and kernel, and whether the probe is built."""
+    """Properties of the machine that a watch needs: capabilities, CPUs, kernel, and whether the probe is built."""
 
     capabilities: int
     cpus: int
@@ -314,12 +314,12 @@ class Means:
 
     @property
     def missing(self) -> list[str]:
-        """The needed capabilities that this user lacks."""
+        """The capabilities that a watch needs but this user lacks."""
         return [name for name in CAPABILITIES if not self.capabilities >> NUMBERS[name] & 1]
 
 
 def read_means(machine: Machine, probe: PurePosixPath) -> Means:
-    """Read what the machine allows, without changing anything."""
+    """Read the properties of the machine, without changing anything."""
     held, cpus, kernel, *built = machine.shell(HELD, str(probe)).splitlines()
     return Means(int(held, 16), int(cpus), kernel, bool(built))
 
@@ -341,7 +341,7 @@ def probe_commands(target: Target, probe: PurePosixPath, one_in: int) -> list[li
 
 
 class Watching:
-    """The programs that watch one target, and the state from one second to the next.
+    """The programs that watch one proxy, and the state that is kept between seconds.
 
     After a `with` block, no program and no hook is left.
 
@@ -374,17 +374,17 @@ class Watching:
 
     @property
     def mode(self) -> int:
-        """The number of the probe's mode in the trace's header."""
+        """The probe's mode as a number, for the header of the trace."""
         return self._probes[0].mode
 
     @property
     def mode_name(self) -> str:
-        """The names of the probes' modes."""
+        """The names of the modes of all running probes."""
         return "+".join(str(stream.counts.get("mode", "")) for stream in self._probes).strip("+")
 
     @property
     def workers(self) -> int:
-        """The number of tasks that have received a message."""
+        """The number of tasks of the proxy that have received a message."""
         return len(self._workers)
 
     def __enter__(self) -> "Watching":
@@ -416,7 +416,7 @@ class Watching:
         return np.concatenate(parts) if parts else np.empty(0, RECORD)
 
     def read(self) -> tuple[Second, npt.NDArray[Any], Counters]:
-        """Return what happened since the last call, and the new records of the trace.
+        """Return the counts since the last call of this method, and the new records of the trace.
 
         Raises
         ------
@@ -487,7 +487,7 @@ class Watching:
         return {name: sum(int(s.counts.get(name, 0)) for s in self._probes) for name in names}
 
     def _new_calls(self, received: npt.NDArray[Any]) -> int:
-        """Count the INVITEs whose Call-ID was not seen before."""
+        """Count the new calls: INVITEs whose Call-ID hash is not remembered."""
         hashes = received["call_id_hash"][received["kind"] == watch.INVITE]
         count = 0
         for call in map(int, np.unique(hashes)):
@@ -500,7 +500,7 @@ class Watching:
 
 
 def _drops(records: npt.NDArray[Any], before: Counters, now: Counters) -> dict[str, int]:
-    """Return the lost datagrams by cause. A cause without a drop is excluded."""
+    """Return the number of lost datagrams per cause. Causes without drops are omitted."""
     at_socket = sum(
         drops - before.socket_drops.get(inode, 0) for inode, drops in now.socket_drops.items()
     )

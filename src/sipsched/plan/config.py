@@ -289,7 +289,7 @@ class Config:
 
 
 def _spread(runs: Sequence[Run]) -> list[tuple[float, Run]]:
-    """Pair each run of a study with the share of the study that is complete after the run's group."""
+    """Pair each run of a study with the share of the study that will be complete after the run's group."""
     groups = [
         list(group)
         for _, group in itertools.groupby(

@@ -74,7 +74,7 @@ def renewed(document: Path) -> str:
 
 
 def main() -> None:
-    """Write the tables into the documents."""
+    """Update the generated tables in the documentation."""
     for document in TABLES:
         document.write_text(renewed(document))
 

@@ -25,7 +25,7 @@ Name = Annotated[str, Meta(min_length=1)]
 ModeName = Annotated[
     str,
     Meta(
-        # A name becomes the name of a folder, whose length the file system limits.
+        # Names are used as folder names, and the file system limits the length of a folder name.
         max_length=200,
         pattern=r"\A[a-z][a-z0-9_-]*([+][a-z_]+=[a-z0-9-]+)*(,[a-z][a-z0-9_-]*([+][a-z_]+=[a-z0-9-]+)*)*\Z",
         description="A mode of config/modes.yaml, with overrides (enhanced+migration_cost_ns=500000). A run compares "
@@ -75,7 +75,7 @@ def read_named(kind: type[Kind], what: str, name: str, folder: Path) -> Kind:
 
 
 def document_named(what: str, name: str, folder: Path, above: tuple[str, ...] = ()) -> Any:
-    """Return the content of `<folder>/<name>.yaml`, completed by the file that its key `based_on` names.
+    """Return the content of `<folder>/<name>.yaml`, completed by the content of the file that its key `based_on` names.
 
     A file has all keys of the file that it is based on, except for the keys that it gives itself. Mappings are
     completed key by key; every other value is replaced.
@@ -150,7 +150,7 @@ def read(kind: type[Kind], content: Any, where: str, **given: Any) -> Kind:
     for field in fields(kind):  # type: ignore[arg-type]
         if field.name in given:
             continue
-        # `from` is a keyword of Python, so the field `from_` reads the key `from`.
+        # `from` is a keyword of Python. The field for the key `from` is therefore called `from_`.
         hint, key = types[field.name], field.name.rstrip("_")
         if key in content:
             values[field.name] = _value(hint, content[key], place(where, key))

@@ -32,7 +32,7 @@ class Capacity:
 
     @property
     def name(self) -> str:
-        """Name of the record of a search with this accuracy, without the file's ending."""
+        """Name of the file that records a search with this accuracy, without the file extension."""
         return f"capacity~{self.limit}~{self.relative_width}"
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Scheduler modes: named sets of kernel settings, from `config/modes.yaml`."""
+"""Scheduler modes, which are named sets of kernel settings, as declared in `config/modes.yaml`."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -29,7 +29,7 @@ A real-time task with this lowest priority still runs before all tasks that are 
 
 
 class Setting(StrEnum):
-    """A scheduler setting. Its value is the setting's name in overrides, and the name of its kernel file since 5.13.
+    """A scheduler setting. The enum's value is its name in overrides, and the name of its kernel file since 5.13.
 
     The first five settings are the papers' settings. Policy, nice, priority and slice are attributes of a task. A
     mode sets these attributes for every process of the proxy.
@@ -83,7 +83,7 @@ INSTANCE_RANGES: Mapping[str, tuple[str, int, int]] = MappingProxyType(
 
 
 class Numbered(StrEnum):
-    """Words whose position, counted from 0, is their number in the kernel."""
+    """Base class of enums in which the position of a word, counted from 0, is its number in the kernel."""
 
     @property
     def number(self) -> int:
@@ -269,7 +269,7 @@ RANGES = {
 
 @dataclass(frozen=True)
 class Counts:
-    """Numbers on which a setting can depend: cores of the SPS, workers of the proxy, processors with such a core."""
+    """The numbers on which a setting's value can depend: cores, workers, and processors that contain these cores."""
 
     cores: int
     threads: int
@@ -494,7 +494,10 @@ def label(name: str, translated: bool, missing: Iterable[str]) -> str:
 
 
 def _with_instance(name: str) -> str:
-    """Return a mode's name in which words describe another instance: `2 threads`, `batch, kamailio-udp-fm`."""
+    """Return a mode's name for readers.
+
+    Words describe another instance, as in `2 threads` or `batch, kamailio-udp-fm`.
+    """
     base, other, rest = split_name(name)
     words = [other.sut] if other.sut else []
     if other.threads:

@@ -1,4 +1,4 @@
-"""The types that identify a measurement, and the paths of its record and its log."""
+"""Types that identify a measurement, with the paths of its record and of its log."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -63,7 +63,7 @@ class Point:
 
     @classmethod
     def from_wildcards(cls, wildcards: Mapping[str, str]) -> "Point":
-        """Return the point for the parts of a path that Snakemake extracted.
+        """Return the point that a path names. `wildcards` contains the parts of the path that Snakemake extracted.
 
         Raises
         ------
@@ -117,7 +117,7 @@ class Run:
 
     @classmethod
     def from_wildcards(cls, wildcards: Mapping[str, str]) -> "Run":
-        """Return the run for the parts of a path that Snakemake extracted."""
+        """Return the run that a path names. `wildcards` contains the parts of the path that Snakemake extracted."""
         point = Point.from_wildcards(wildcards)
         return point.run(int(wildcards["cps"]), int(wildcards["rep"]))
 
@@ -134,7 +134,7 @@ class TestbedLabels:
 
 
 Crossings = Mapping[Point, tuple[int, int]]
-"""Per point: the highest load that a search found below the limit, and the lowest load that it found above it."""
+"""For each point, the two loads that a search found: the highest load below the limit, and the lowest load above it."""
 
 Group = tuple[int, int, int]
 """Cores, threads and cps. A study compares the runs of a group, which differ in mode, SUT and repetition."""

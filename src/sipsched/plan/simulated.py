@@ -1,4 +1,4 @@
-"""Models of the simulator. Each file `config/models/*.yaml` is a model that gives a source for each number."""
+"""Models of the simulator. Each file `config/models/*.yaml` is a model, and states a source for each of its numbers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

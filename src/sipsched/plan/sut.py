@@ -15,7 +15,7 @@ Deployment = Literal["shared", "sockets", "partitioned", "front", "listeners", "
 
 @dataclass(frozen=True, kw_only=True)
 class Arrangement:
-    """The path of a message from the network to the workers, in one kind of deployment.
+    """The way in which messages reach the workers in one kind of deployment.
 
     Attributes
     ----------

@@ -212,7 +212,7 @@ class Plan:
 
     @cached_property
     def order(self) -> "Order":
-        """The position of each run in the order of measuring."""
+        """The object that orders the measurements and estimates their duration."""
         return Order(self)
 
     def planned(self, study: Study, testbed: str) -> list[Run]:

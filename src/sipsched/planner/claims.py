@@ -8,7 +8,7 @@ from sipsched.planner.campaign import Plan
 from sipsched.planner.needs import Wildcards
 
 SHARES = 1000
-"""Amount of the resource that stands for this machine.
+"""Total amount of the Snakemake resource that represents this machine.
 
 A run on a testbed of this machine occupies the whole amount. Any other job occupies one unit.
 """
@@ -44,7 +44,7 @@ class Claims:
         return SHARES if self._plan.testbeds[wildcards.testbed].is_on_this_machine else 1
 
     def threads(self, wildcards: Wildcards) -> int:
-        """Return the number of CPUs that a measurement occupies; 0 if the job only waits for other machines."""
+        """Return the number of CPUs that a measurement occupies. 0 if the job only waits for other machines."""
         return 0 if self._plan.testbeds[wildcards.testbed].kind == "ssh" else 1
 
     def order(self, wildcards: Mapping[str, str]) -> int:

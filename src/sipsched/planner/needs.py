@@ -34,7 +34,7 @@ class Workflow(Protocol):
 
     @property
     def forces_jobs(self) -> bool:
-        """True if the user asked Snakemake to repeat jobs whose files are up to date."""
+        """True if the user forces Snakemake to repeat jobs whose output files are up to date."""
 
     def wait_for(self, checkpoint: str, wildcards: Mapping[str, str]) -> None:
         """Make Snakemake run a checkpoint before Snakemake plans the current job further."""
@@ -207,7 +207,7 @@ class Needs:
         return [self._file(run, self._plan.raw, "run.json") for run in runs if run.cores == 1]
 
     def single_core_summaries(self, wildcards: Wildcards) -> list[str]:
-        """Return the paths of the summaries of the default mode's runs on one core."""
+        """Return the paths of the summaries of all runs in the default mode on one core."""
         runs = self._runs_of_default(wildcards.testbed)
         return [self._computed(run, SUMMARY) for run in runs if run.cores == 1]
 

@@ -33,7 +33,7 @@ READY = "sipsched-guest: ready"
 CONSOLE_TAIL = 3
 KERNEL_OPTIONS = (
     *("console=ttyS0", "quiet"),
-    # The kernels of the papers had no mitigations. panic=-1 stops QEMU after a kernel panic.
+    # Mitigations are off, because the kernels of the papers had none. panic=-1 stops QEMU after a kernel panic.
     *("mitigations=off", "panic=-1"),
 )
 NETWORK_SCRIPT = (
@@ -92,7 +92,7 @@ class GuestTestbed(MachineTestbed):
         """Return the hosts of the testbed that run inside the guest."""
 
     def _clock(self) -> Callable[[], float]:
-        """Return the function that reads the clock for time limits of waits for the guest, in seconds."""
+        """Return the function that reads the clock, in seconds. Time limits for answers of the guest use this clock."""
         return time.monotonic
 
     def bring_up(

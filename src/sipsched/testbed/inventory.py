@@ -122,7 +122,7 @@ class Tuning:
 
     @property
     def changes(self) -> bool:
-        """Whether a run may change any setting in addition to the number of cores."""
+        """True if a run may change any setting in addition to the number of cores."""
         return bool(self.quiet or self.interrupt_cpus or self.receive_interfaces)
 
 
@@ -144,7 +144,10 @@ class GuestMachine:
 
     @property
     def kernel_name(self) -> str:
-        """Name of the kernel, without the path of its file. Both Debian kernels are older than EEVDF and use CFS."""
+        """Name of the kernel without the path of its file.
+
+        Both Debian kernels use CFS, because they are older than EEVDF.
+        """
         own = "/" in self.kernel
         return Path(self.kernel).name if own else f"Debian's {self.kernel} kernel (CFS)"
 
@@ -207,7 +210,7 @@ class VirtualClock:
     ]
 
     def __str__(self) -> str:
-        """Return the settings as text, because every result has to name them."""
+        """Return the settings as text, because every result must state them."""
         return (
             f"{self.mips:g} MIPS, kernel weight {self.kernel_weight:g}, wake-up time "
             f"{self.wake_ns / 1000:g} µs, quantum {self.quantum_ns / 1000:g} µs"
@@ -557,7 +560,7 @@ def _kernel_file(kernel: str) -> str:
 
 
 def _name_cpus(cpus: Sequence[int]) -> str:
-    """Return the numbers of some CPUs as text, in their order, with consecutive numbers as a range."""
+    """Return text that lists some CPUs, such as "CPUs 0, 2–5". Consecutive numbers become a range."""
     parts: list[list[int]] = []
     for cpu in cpus:
         if parts and cpu == parts[-1][-1] + 1:

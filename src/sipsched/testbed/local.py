@@ -30,7 +30,7 @@ NAMESPACES = (
 
 
 class LocalTestbed(MachineTestbed):
-    """The testbed that consists of three network namespaces and the links between them."""
+    """The testbed `local`, which consists of three network namespaces and the links between them."""
 
     def __init__(self) -> None:
         super().__init__("local", NAMESPACES, __name__, "fab up")

@@ -104,7 +104,7 @@ class MachineTestbed(ABC):
         self.command_up = command_up
 
     root_for = "network namespaces and eBPF"
-    """What needs root, for the message to other users."""
+    """The parts that need root, for an error message to other users."""
 
     @abstractmethod
     def check_machine(self, testbed: Testbed) -> None:
@@ -183,7 +183,7 @@ class MachineTestbed(ABC):
 
     @contextmanager
     def _guarded(self, operation: int) -> Iterator[int | None]:
-        """Hold the lock without writing a holder's name. Yield the time of its last use; None without a lock file."""
+        """Hold the lock anonymously. Yield the time at which a run last used the lock, or None without a lock file."""
         try:
             lock = self.lock_file.open()
         except FileNotFoundError:

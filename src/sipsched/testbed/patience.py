@@ -10,7 +10,7 @@ STEP_S, LEAST_STEP_S = 1.0, 0.01
 
 @dataclass(frozen=True)
 class Patience:
-    """The clock of a host, by which the time limits of waits for the host are measured.
+    """The clock of a host. sipsched measures its own waits for the host by this clock.
 
     Attributes
     ----------
@@ -24,7 +24,7 @@ class Patience:
     least_s: float = 0.0
 
     def real(self, limit_s: float) -> float:
-        """Return the time limit in real seconds for a wait that cannot read the host's clock."""
+        """Convert a time limit into real seconds, for a wait during which the host's clock cannot be read."""
         return max(limit_s, self.least_s)
 
     def wait(self, done: Callable[[float], bool], deadline: float) -> bool:

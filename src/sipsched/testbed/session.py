@@ -36,7 +36,7 @@ class Hosts:
 
     @property
     def history(self) -> list[CommandResult]:
-        """Every command on any of the hosts so far, in the order of the commands' starts."""
+        """All commands that have run on the hosts so far, in the order in which they started."""
         return sorted(
             (result for host in self.all for result in host.history), key=lambda r: r.started
         )
@@ -93,5 +93,5 @@ def open_hosts(
 
 
 def patience(testbed: Testbed) -> Patience:
-    """Return the limits of waits for the hosts of a testbed."""
+    """Return the clock by which waits for the hosts of a testbed are limited."""
     return virtual.patience() if testbed.kind == "virtual" else REAL_TIME

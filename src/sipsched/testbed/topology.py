@@ -14,9 +14,9 @@ CPUS = Path("/sys/devices/system/cpu")
 MOST_CPUS = 8192
 """Largest value of the kernel's build option NR_CPUS, which limits the number of CPUs."""
 CORES_TO_SEPARATE = 4
-"""From this number of cores on, the proxy shares no core with the generators."""
+"""On a machine with at least this number of cores, the proxy shares no core with the generators."""
 CORES_PER_AGENT = 5
-"""The UAC and the UAS each get one core per this number of cores that are left without the helpers' core."""
+"""For each group of this many cores, apart from the helpers' core, the UAC and the UAS get one core each."""
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ MACS = {role: f"52:54:00:73:69:2{i}" for i, role in enumerate(("sps", *AGENT_NET
 
 
 class VirtualTestbed(GuestTestbed):
-    """The testbed that consists of three network namespaces inside a guest."""
+    """The testbed `virtual`, which consists of three network namespaces inside a virtual machine."""
 
     root_for = "the guest's image"
 
@@ -71,7 +71,7 @@ class VirtualTestbed(GuestTestbed):
         qemu_version()
 
     def patience(self) -> Patience:
-        """Return the clock for time limits of waits for the guest's hosts, which is virtual time.
+        """Return the clock for waits for the guest's hosts. This clock shows virtual time.
 
         If the virtual clock has stood still for a long time, reading the clock raises a LostError.
         """

@@ -155,7 +155,7 @@ def find_kernel(kernel: str) -> Path:
 
 
 def qemu_command(clock: VirtualClock, folder: Path, state: Path, idle_rate: float) -> list[str]:
-    """Return the first arguments of the command of a guest in virtual time: QEMU, its clock and its processor.
+    """Return the beginning of the command that starts a guest in virtual time: QEMU, its clock and its processor.
 
     Parameters
     ----------
@@ -340,7 +340,7 @@ def judge(result: SelfTest, counters: Statistics | None) -> tuple[list[str], lis
     passed: list[str] = []
     failed: list[str] = []
     for name, (error, limit) in result.errors.items():
-        # An error of NaN counts as larger than every limit.
+        # If an error is NaN, the test must fail, so NaN is treated as larger than every limit.
         lines = passed if error <= limit else failed
         lines.append(f"{name}: off by {100 * error:.3f} %, at most {100 * limit:g} % are allowed")
     if counters is None or not counters.quanta:

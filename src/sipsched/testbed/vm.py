@@ -62,7 +62,7 @@ LINKS = (MANAGEMENT, *AGENT_LINKS.values())
 
 
 class VmTestbed(GuestTestbed):
-    """The testbed that consists of two network namespaces and a guest."""
+    """The testbed `vm`, which consists of two network namespaces and a virtual machine."""
 
     def __init__(self) -> None:
         super().__init__("vm", NAMESPACES, __name__, "fab vm.up", COMM)
