@@ -264,8 +264,8 @@ def _table(case: Case, found: Comparisons, system: SutOnCores) -> Table:
         none="nothing was planned",
         caption=f"{beside}: {sut}, {plural(cores, 'core')}, {first} against {second}.",
         reading=f"The compared load is {_loads(case, among)}. Values describe typical runs, with 95 % intervals. "
-        f'{corrected(found)} {OF_MEANS_READING} The row "difference" shows differences of means in percent of the published '
-        f"means, and differences of percentages in percentage points."
+        f'{corrected(found)} {OF_MEANS_READING} The row "difference" shows differences of means in percent of the '
+        "published means, and differences of percentages in percentage points."
         f"{PUBLISHED_MODES}",
         provenance=with_papers(case.summary, *([study_of(cores)] if table else [])),
     )
