@@ -148,7 +148,7 @@ def test_the_study_of_many_cores_lasts_25_minutes_and_names_a_machine_that_is_to
 def test_a_study_file_is_valid_and_fits_the_example_of_a_testbed(
     document: dict[str, Any], path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inventory, "read_cores", lambda: cores_of(13))
+    monkeypatch.setattr(inventory, "read_cores", lambda: cores_of(19))
     file = documents.read_yaml(path)
     over(document, file)
     campaign = config.parse_config(document)
