@@ -178,7 +178,7 @@ def test_runs_are_added_to_wide_intervals_up_to_the_maximum(
     assert {line.split(" rep=")[1] for line in last} == {"6 on simulated", "7 on simulated"}
     assert sorted(path.name for path in results.glob("look~*")) == ["look~3.json", "look~5.json"]
     text = (project / page).read_text()
-    assert "reached by 1 of 2 systems" in text and "with 3 to 7 runs each" in text
+    assert "1 of 2 systems reached" in text and "from 3 up to 7 runs per system" in text
     assert "no, although the largest number of 7 runs was made" in text
     # after the loss of a look's file, the look is repeated on the existing runs
     lost = results / "look~3.json"

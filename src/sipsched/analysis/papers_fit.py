@@ -47,7 +47,8 @@ FREE = (
     Free("switch_ns", 500, 60e3, "a context switch"),
     Free("lock_share", 0.005, 0.6, "share of the service time under a lock that all share"),
     Free("refill_near_ns", 300, 60e3, "cache refill after a migration within a processor"),
-    Free("logger_ns", 300, 60e3, "CPU time of the logging program per message"),
+    Free("stall_every_ns", 1e7, 5e9, "mean time between stalls of a CPU"),
+    Free("stall_ns", 2e5, 3e7, "their mean length"),
     Free("queue", 15, 800, "messages that the socket's queue holds"),
 )
 
@@ -65,7 +66,7 @@ def numbers(values: npt.ArrayLike, model: Mapping[str, Any]) -> dict[str, Any]:
     free_numbers = dict(zip((free.name for free in FREE), np.asarray(values).tolist(), strict=True))
     whole = {
         name: round(free_numbers[name])
-        for name in ("loop_ns", "switch_ns", "refill_near_ns", "logger_ns")
+        for name in ("loop_ns", "switch_ns", "refill_near_ns", "stall_every_ns", "stall_ns")
     }
     scale = free_numbers["service_ns"] / float(np.mean(model["service_ns"][1:]))
     return {

@@ -32,10 +32,7 @@ REPETITIONS = 8
 ABLATION_REPETITIONS = 16
 ABLATED = (4, 8, 4400)
 """Cores, threads and cps of a row of Table VI in the multi-core paper, which is explained by switching parts off."""
-MECHANISMS = (
-    *("lock", "switches", "refills", "competitors", "receive"),
-    *("placement", "migration_cost"),
-)
+MECHANISMS = ("lock", "switches", "refills", "stalls", "receive", "placement", "migration_cost")
 """Mechanisms of `sipsched.measure.simulated_point.WITHOUT` that the papers' model has."""
 COSTS_NS = (0, 500_000, 5_000_000)
 """Migration costs in ns that the paper mentions in its text about figure 2."""

@@ -26,7 +26,7 @@ MEANING = {
     "lock": "the lock that workers share",
     "switches": "context switches",
     "refills": "cache refills after a migration",
-    "competitors": "the logging program",
+    "stalls": "stalls of a CPU",
     "receive": "receive softirqs",
     "placement": "wake-up placement and balancing",
     "migration_cost": "the cache-hot test (migration cost)",
