@@ -33,7 +33,7 @@ def project(tmp_path: Path) -> Path:
     file = yaml.safe_load(bed.read_text())
     for host in file["hosts"].values():
         host |= {"cpus": [0], "helper_cpus": [0]}
-    file["hosts"]["sps"]["cpus"] = [*range(1, 9), 0]
+    file["hosts"]["sps"]["cpus"] = [*range(1, 13), 0]
     bed.write_text(yaml.safe_dump(file))
     # use loads that need no search
     change_study(tmp_path, cps=[1000, 2000])
