@@ -89,7 +89,7 @@ def test_each_window_reaches_its_instance(measure: Measure, tmp_path: Path) -> N
     mode = "default,batch,default+threads=2,default+sut=kamailio-udp-fm"
     record = measure(mode=mode, cps=300, threads=4)
     run = run_json(record)
-    same = {"cores": 1, "receive_buffer_bytes": None}
+    same = {"cores": 1, "receive_buffer_bytes": None, "start": 1}
     four = {"sut": "kamailio-udp", "threads": 4, **same}
     two = {"sut": "kamailio-udp", "threads": 2, **same}
     other = {"sut": "kamailio-udp-fm", "threads": 4, **same}

@@ -108,6 +108,7 @@ def test_setting_that_lockdown_forbids_is_named(measure: Measure, testbed: Testb
     with open_hosts(testbed) as hosts:
         kernel = read_kernel(hosts.sps)
         table = "\n".join(modes_table(hosts.sps, 1, 8))
+    assert re.search(r"baseline-scaled +not declared", table)
     assert re.search(r"enhanced +sched_min_granularity_ns +250,000 ns", table)
     if None not in kernel.files.values():
         pytest.skip("this kernel is not locked down: its settings can be opened")

@@ -317,7 +317,7 @@ def test_restarted_proxy_is_found_again(place: Place, probe: PurePosixPath) -> N
         for left in pids(f"^kamailio .*{place.folder}"):
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(os.pidfd_open(left), signal.SIGKILL)
-        wait_for(lambda: any("does not run" in line for line in running.said), 10)
+        wait_for(lambda: any("is not running" in line for line in running.said), 10)
         place.proxy()
         wait_for(lambda: any("started again" in line for line in running.said), 10)
         for i in range(20):

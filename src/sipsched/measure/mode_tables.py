@@ -22,7 +22,16 @@ def modes_table(sps: Host, cores: int, threads: int) -> list[str]:
     rows = [("mode", "setting", "value", "goes to", "can be set")]
     layout, kernel = read_layout(sps, sps.spec.cpus[:cores]), read_kernel(sps)
     modes = [find_mode(name, declared) for name in declared]
-    compiled = compile_modes(sps, modes, kernel, Counts(cores, threads, layout.processors))
+    counts = Counts(cores, threads, layout.processors)
+    fitting = []
+    for mode in modes:
+        try:
+            mode.settings(counts)
+        except StableError as error:
+            rows.append((mode.name, "not declared", "", "", str(error)))
+        else:
+            fitting.append(mode)
+    compiled = compile_modes(sps, fitting, kernel, counts)
     for name, steps in compiled.items():
         if not steps:
             rows.append((name, "none", "", "", "changes nothing"))
