@@ -3,10 +3,10 @@
 tests/workflow/test_internals.py fails if a new version of Snakemake behaves differently.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from snakemake.checkpoints import Checkpoint
 from snakemake.exceptions import WorkflowError
 from snakemake.io import is_flagged
 from snakemake.ioflags import before_update
@@ -34,9 +34,14 @@ class CurrentWorkflow:
         settings = self._workflow.dag_settings
         return bool(settings.forceall or settings.forcerun)
 
-    def wait_for(self, checkpoint: str, wildcards: Mapping[str, str]) -> None:
-        """Make Snakemake run a checkpoint before Snakemake plans the current job further."""
-        getattr(self._checkpoints, checkpoint).get(**wildcards)
+    def wait_for(self, path: str) -> None:
+        """Make Snakemake make the output file of a checkpoint before Snakemake plans the current job further."""
+        checkpoint = next(
+            value
+            for value in vars(self._checkpoints).values()
+            if isinstance(value, Checkpoint) and value.rule.is_producer(path)
+        )
+        checkpoint.get(**checkpoint.rule.get_wildcards(path))
 
     def as_it_is(self, path: str) -> str:
         """Return an input file. Snakemake then schedules no job that makes this file."""

@@ -12,7 +12,7 @@ POINT = "bed/sut/default/cores~1/threads~2"
 
 
 def measured_again(wildcards):
-    ASKED.wait_for("find_crossing", {"testbed": "bed"})
+    ASKED.wait_for("bed.crossing")
     if not ASKED.forces_jobs:
         ASKED.make_again(f"{POINT}/cps~5/rep~1.run")
     return [ASKED.as_it_is("settled.summary.nc.zst"), f"{POINT}/cps~5/rep~1.summary"]

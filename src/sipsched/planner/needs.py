@@ -36,8 +36,8 @@ class Workflow(Protocol):
     def forces_jobs(self) -> bool:
         """True if the user forces Snakemake to repeat jobs whose output files are up to date."""
 
-    def wait_for(self, checkpoint: str, wildcards: Mapping[str, str]) -> None:
-        """Make Snakemake run a checkpoint before Snakemake plans the current job further."""
+    def wait_for(self, path: str) -> None:
+        """Make Snakemake make the output file of a checkpoint before Snakemake plans the current job further."""
 
     def as_it_is(self, path: str) -> str:
         """Return an input file. Snakemake then schedules no job that makes this file."""
@@ -263,12 +263,11 @@ class Needs:
             planned = plan.planned(study, testbed)
             return [run for run in planned if record.is_recorded(plan.raw, run)]
         points = self._searched(study, testbed)
-        for point in points:
-            self._workflow.wait_for("find_crossing", point.wildcards)
+        for path in self._crossing_files(points):
+            self._workflow.wait_for(path)
         repeats = NO_REPEATS
         for now, then in study.looks(until):
-            names = {"study": study.name, "testbed": testbed, "rep": str(now)}
-            self._workflow.wait_for("look_at_runs", names)
+            self._workflow.wait_for(str(look.look_path(plan.results, study.name, testbed, now)))
             repeats = look.read_repeats(plan.results, study, testbed, then)
             if then not in repeats.values():
                 break

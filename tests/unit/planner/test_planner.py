@@ -1,6 +1,5 @@
 """Tests of the planner without Snakemake: the inputs of rules, and the order of measuring."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,11 +22,11 @@ class Snakemake:
 
     def __init__(self, forces_jobs: bool = False) -> None:
         self.forces_jobs = forces_jobs
-        self.waited: list[tuple[str, Mapping[str, str]]] = []
+        self.waited: list[str] = []
         self.again: list[str] = []
 
-    def wait_for(self, checkpoint: str, wildcards: Mapping[str, str]) -> None:
-        self.waited.append((checkpoint, wildcards))
+    def wait_for(self, path: str) -> None:
+        self.waited.append(path)
 
     def as_it_is(self, path: str) -> str:
         return f"as it is: {path}"
@@ -87,7 +86,7 @@ def test_a_study_needs_its_search_first_and_then_its_runs(plan: Plan) -> None:
     asked = Snakemake()
     summaries = Needs(plan, asked, True).study_summaries(of_study("load_sweep"))
     (point,) = plan.searches
-    assert asked.waited == [("find_crossing", point.wildcards)]
+    assert asked.waited == [str(plan.raw / point.crossing_path)]
     planned = plan.planned(plan.config.studies["load_sweep"], "local")
     assert summaries == [f"results/runs/{run.path}/summary.nc.zst" for run in planned]
     assert {run.rep for run in planned} == {1, 2, 3}
