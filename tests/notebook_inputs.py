@@ -83,7 +83,7 @@ def campaign(folder: Path) -> dict[str, Parameters]:
     noise.write_text(synthetic.sealed(synthetic.noise()))
     return {
         "load_sweep": {"summary": summaries[0], "messages_root": runs, "capacities": [known]},
-        "index": {"summaries": summaries, "pages": [], "crossings": [], "capacities": [known]},
+        "index": {"summaries": summaries, "outlines": [], "crossings": [], "capacities": [known]},
         "testbed": {"testbed": "synthetic", "summaries": summaries, "noise": noise},
         "messages": {"testbed": "synthetic", "records": [records], "capacities": []},
         "explore": {"testbed": "synthetic", "records": records},
@@ -96,7 +96,7 @@ WITHOUT_DATA = {
     "modes": ("crossings",),
     "migration_cost": (),
     "crossover": ("windows", "crossings", "capacities"),
-    "index": ("pages", "crossings", "capacities"),
+    "index": ("outlines", "crossings", "capacities"),
     "testbed": (),
     "capacity_model": ("summaries", "predictions", "capacities"),
     "scaling": ("summaries", "crossings", "capacities"),

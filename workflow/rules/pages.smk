@@ -13,6 +13,7 @@ rule render_report:
             category="Studies",
             labels={"page": "{study}", "testbed": "{testbed}"},
         ),
+        outline=f"{RESULTS}/pages/{{study}}-{{testbed}}.json",
     log:
         "logs/report/{study}-{testbed}.log",
     conda:
@@ -45,6 +46,7 @@ rule render_document:
             category="Several studies",
             labels={"page": "{document}"},
         ),
+        outline=f"{RESULTS}/pages/{{document}}.json",
     log:
         "logs/report/{document}.log",
     conda:
@@ -71,6 +73,7 @@ rule render_testbed_page:
             category="Testbeds",
             labels={"page": "{page}", "testbed": "{testbed}"},
         ),
+        outline=f"{RESULTS}/pages/{{page}}-{{testbed}}.json",
     log:
         "logs/report/{page}-{testbed}.log",
     conda:
@@ -93,7 +96,7 @@ rule render_index:
         summaries=PLAN.all_summaries,
         crossings=NEEDS.all_crossings,
         capacities=PLAN.capacities,
-        pages=PLAN.pages,
+        outlines=PLAN.outlines,
     output:
         html=report(
             PLAN.index,
@@ -101,6 +104,7 @@ rule render_index:
             category="Overview",
             labels={"page": "overview"},
         ),
+        outline=f"{RESULTS}/pages/index.json",
     log:
         "logs/report/index.log",
     conda:

@@ -6,6 +6,7 @@ rule publish:
     input:
         pages=PLAN.pages,
         index=PLAN.index,
+        outlines=[*PLAN.outlines, f"{RESULTS}/pages/index.json"],
         summaries=PLAN.all_summaries,
         noise=[path for files in PLAN.noise.values() for path in files],
         configuration=sorted(Path("config").rglob("*.*")),

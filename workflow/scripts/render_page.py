@@ -21,4 +21,5 @@ notebook = inputs.pop("notebook")
 required = {name: inputs[name] for name in ("summary",) if name in inputs}
 offered = {**snakemake.wildcards, **inputs, **snakemake.params}
 with scripting.one_line_errors(log), scripting.stderr_into(log):
-    render.render(notebook, Path(snakemake.output.html), required, offered)
+    page, outline = Path(snakemake.output.html), Path(snakemake.output.outline)
+    render.render(notebook, page, outline, required, offered)

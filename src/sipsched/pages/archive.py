@@ -6,7 +6,6 @@ SEE Workflow Run Crate 0.5, https://w3id.org/ro/wfrun/workflow/0.5, a profile of
 import hashlib
 import json
 import mimetypes
-import re
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -18,6 +17,7 @@ import yaml
 from sipsched.analysis.run_table import Campaign
 from sipsched.errors import StableError
 from sipsched.files import whole
+from sipsched.pages.outline import Outline
 from sipsched.pages.sources import SUMMARY, valid_runs
 from sipsched.paths import TESTBEDS
 from sipsched.plan.keys import document_named
@@ -61,6 +61,7 @@ def publish(
     archive: Path,
     files: Sequence[Path],
     campaigns: Sequence[Campaign],
+    outlines: Sequence[Outline],
     version: str,
     configuration: str,
 ) -> None:
@@ -75,6 +76,8 @@ def publish(
         and logins of its hosts.
     campaigns
         The measured campaigns, from which the testbeds, the fidelity and the times are taken.
+    outlines
+        The outlines of the pages, from which the figures are taken.
     version
         Version of the code, from `versions.code_version`.
     configuration
@@ -94,7 +97,7 @@ def publish(
     measured = sorted(time for each in campaigns for time in each.counted["started_at"] if time)
     if not measured:
         raise StableError("no run is valid, so nothing can be published; see reports/index.html")
-    contents[METADATA] = _metadata(contents, campaigns, version, measured)
+    contents[METADATA] = _metadata(contents, campaigns, outlines, version, measured)
     contents[CHECKSUMS] = "".join(
         f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in sorted(contents.items())
     ).encode()
@@ -125,6 +128,7 @@ def _published(file: Path) -> bytes:
 def _metadata(
     contents: Mapping[str, bytes],
     campaigns: Sequence[Campaign],
+    outlines: Sequence[Outline],
     version: str,
     measured: Sequence[str],
 ) -> bytes:
@@ -153,7 +157,7 @@ def _metadata(
         "license": {"@id": LICENSE},
         "conformsTo": _links(PROFILES),
     }
-    entities = _workflow(files, version) | _figures(contents, files)
+    entities = _workflow(files, version) | _figures(outlines, files)
     runs = {
         name: properties
         for each in campaigns
@@ -275,24 +279,21 @@ def _runs(
 
 
 def _figures(
-    contents: Mapping[str, bytes], files: dict[str, dict[str, Any]]
+    outlines: Sequence[Outline], files: dict[str, dict[str, Any]]
 ) -> dict[str, dict[str, Any]]:
     """Describe each figure of each page, with the study summaries from which the figure is computed."""
     entities: dict[str, dict[str, Any]] = {}
-    for name, data in contents.items():
-        if not name.endswith(".html"):
-            continue
-        page = data.decode()
-        summaries = [path for path in re.findall(r'data-summary="([^"]+)"', page) if path in files]
-        for identity in re.findall(r'<figure id="([^"]+)"(?: class="two-forms")?>', page):
-            entities[f"{name}#{identity}"] = {
+    for outline in outlines:
+        summaries = _links(path for path in outline.summaries if path in files)
+        for identity in outline.figures:
+            entities[f"{outline.page}#{identity}"] = {
                 "@type": "ImageObject",
-                "name": f"Figure {identity} of {name}",
-                "isPartOf": {"@id": name},
-                "isBasedOn": _links(summaries),
+                "name": f"Figure {identity} of {outline.page}",
+                "isPartOf": {"@id": outline.page},
+                "isBasedOn": summaries,
             }
         if summaries:
-            files[name]["isBasedOn"] = _links(summaries)
+            files[outline.page]["isBasedOn"] = summaries
     return entities
 
 

@@ -8,7 +8,7 @@ import functools
 import io
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
@@ -515,6 +515,21 @@ class Page:
     def sections(self) -> list[Section]:
         """List the sections of the page."""
         return [part for part in self.parts if isinstance(part, Section)]
+
+    @property
+    def figures(self) -> list[Figure]:
+        """List the figures of the page, in its sections, folds and tiles."""
+        return list(_figures(self.parts))
+
+
+def _figures(several: Iterable[Part]) -> Iterator[Figure]:
+    for part in several:
+        if isinstance(part, Figure):
+            yield part
+        elif isinstance(part, Tiles):
+            yield from (tile.figure for tile in part.tiles if tile.figure)
+        elif isinstance(part, Section | Several | Folded):
+            yield from _figures(part.parts)
 
 
 def translated(names: Sequence[str]) -> str:

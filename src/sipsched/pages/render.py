@@ -22,6 +22,7 @@ NOT_ON_PAGE = "notebook-only"
 def render(
     notebook: Path,
     output_html: Path,
+    outline: Path,
     parameters: Mapping[str, Any],
     offered: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
@@ -33,6 +34,8 @@ def render(
         As in `make_page`.
     output_html
         The page. Its directory is made.
+    outline
+        The outline of the page, for the overview and the archive (`sipsched.pages.outline`).
 
     Raises
     ------
@@ -40,10 +43,12 @@ def render(
         As in `make_page`. No page is left half-written.
     """
     from sipsched.pages import html
+    from sipsched.pages.outline import write_outline
 
     page = make_page(notebook, parameters, offered, "" if output_html.name == HOME else HOME)
     with whole(output_html) as partial:
         partial.write_text(html.document(page), encoding="utf-8")
+    write_outline(page, output_html, outline)
 
 
 def make_page(

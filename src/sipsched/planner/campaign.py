@@ -140,12 +140,22 @@ class Plan:
         return files
 
     @cached_property
-    def pages(self) -> list[str]:
-        """Paths of all pages except the overview, in the order of the overview's links."""
+    def _page_names(self) -> list[str]:
+        """Names of all pages except the overview, in the order of the overview's links."""
         studies = [study.name for study in self.config.studies.values() if study.notebook]
         names = [f"{study}-{testbed}" for study in studies for testbed in self.testbeds]
         names += [f"{page}-{testbed}" for page in TESTBED_PAGES for testbed in self.testbeds]
-        return [f"{self.reports}/{name}.html" for name in (*names, *self.config.documents)]
+        return [*names, *self.config.documents]
+
+    @property
+    def pages(self) -> list[str]:
+        """Paths of all pages except the overview."""
+        return [f"{self.reports}/{name}.html" for name in self._page_names]
+
+    @property
+    def outlines(self) -> list[str]:
+        """Paths of the outlines of all pages except the overview (`sipsched.pages.outline`)."""
+        return [f"{self.results}/pages/{name}.json" for name in self._page_names]
 
     @property
     def index(self) -> str:

@@ -19,6 +19,7 @@ from sipsched import versions
 from sipsched.analysis import run_table
 from sipsched.errors import StableError
 from sipsched.pages import archive, html, parts
+from sipsched.pages.outline import read_outline, write_outline
 from sipsched.pages.sources import find_sources
 from sipsched.paths import PROJECT_ROOT
 
@@ -38,6 +39,7 @@ def tree(tmp_path, monkeypatch):
     page = parts.Page("A page", [figure], code=["1"], sources=sources)
     Path("reports").mkdir()
     Path("reports/index.html").write_text(html.document(page), encoding="utf-8")
+    write_outline(page, Path("reports/index.html"), Path("outline.json"))
     names = ("reports/index.html", "config/config.yaml", archive.WORKFLOW, archive.MEASURE)
     files = [Path(name) for name in names]
     files += [Path("requirements.lock"), Path("LICENSE"), summary.relative_to(tmp_path)]
@@ -46,7 +48,8 @@ def tree(tmp_path, monkeypatch):
 
 def publish(name, tree, files=()):
     path = Path("publish") / name
-    archive.publish(path, [*tree[0], *files], tree[1], "0.1.0-gabc", '{"a": 1}')
+    outlines = [read_outline(Path("outline.json"))] if tree[0] else []
+    archive.publish(path, [*tree[0], *files], tree[1], outlines, "0.1.0-gabc", '{"a": 1}')
     return path
 
 

@@ -1,7 +1,6 @@
 """Tests of the overview, on campaigns with known capacities and effects."""
 
 import dataclasses
-from pathlib import Path
 
 import pytest
 import synthetic
@@ -10,10 +9,11 @@ from sipsched.analysis import advice, papers, run_table
 from sipsched.analysis.capacity.evidence import collect
 from sipsched.analysis.probe_cost import probe_costs
 from sipsched.errors import StableError
-from sipsched.pages import tables
+from sipsched.pages import parts, tables
 from sipsched.pages.capacities import disagreements, doubts_near, estimate
 from sipsched.pages.index import campaigns as index
 from sipsched.pages.index import tiles
+from sipsched.pages.outline import write_outline
 from sipsched.records.system_capacity import Searched
 from sipsched.records.windows import write_windows
 
@@ -56,7 +56,7 @@ def test_studies_of_a_testbed_are_combined_and_each_run_occurs_once(whole):
 
 def overview(*campaigns, compared=(), pages=()):
     """Return the three tiles of the first testbed, and its figures."""
-    (first, *_) = tiles.overview(campaigns, 0.01, compared, [Path(name) for name in pages]).parts
+    (first, *_) = tiles.overview(campaigns, 0.01, compared, pages).parts
     shown, *figures = first.parts
     return *shown.tiles, figures
 
@@ -272,9 +272,9 @@ def test_without_a_summary_the_page_says_which_command_to_run():
 
 
 def test_links_show_the_title_of_a_page(tmp_path):
-    page = tmp_path / "a.html"
-    page.write_text("<!doctype html><title>\n1 &lt; 2 </title>")
-    link = index.links([page])
+    page, path = parts.Page("1 < 2", ()), tmp_path / "a.json"
+    write_outline(page, tmp_path / "a.html", path)
+    link = index.links(index.other_pages([str(path)]))
     assert link.pages == (("a.html", "1 < 2"),)
     assert '<a href="a.html">1 &lt; 2</a>' in link._repr_html_()
 

@@ -35,11 +35,18 @@ def broken_notebook(path, source):
     return path
 
 
+def rendered(notebook, *parameters):
+    """Make the page of a notebook beside the notebook, and return the path of the page."""
+    page = notebook.with_suffix(".html")
+    render.render(notebook, page, page.with_suffix(".json"), *parameters)
+    return page
+
+
 def test_an_error_in_a_cell_names_notebook_and_cell_and_leaves_nothing(tmp_path):
     path = broken_notebook(tmp_path / "broken.ipynb", "y = x / 0\ny")
     page = tmp_path / "out" / "page.html"
     with pytest.raises(StableError) as caught:
-        render.render(path, page, {"x": 2})
+        render.render(path, page, page.with_suffix(".json"), {"x": 2})
     assert str(caught.value) == f"{path}: cell 3 (y = x / 0): ZeroDivisionError: division by zero"
     assert not page.parent.exists()
 
@@ -47,15 +54,14 @@ def test_an_error_in_a_cell_names_notebook_and_cell_and_leaves_nothing(tmp_path)
 def test_unknown_parameters_and_notebooks_are_refused(tmp_path):
     path = broken_notebook(tmp_path / "broken.ipynb", "")
     with pytest.raises(StableError, match="unknown parameters nope; its parameters cell has x"):
-        render.render(path, tmp_path / "page.html", {"nope": 1})
+        rendered(path, {"nope": 1})
     with pytest.raises(StableError, match="no such notebook"):
-        render.render(tmp_path / "none.ipynb", tmp_path / "page.html", {})
+        rendered(tmp_path / "none.ipynb", {})
 
 
 def test_a_notebook_gets_only_values_for_its_parameters(tmp_path):
     path = broken_notebook(tmp_path / "broken.ipynb", "assert x == 5")
-    render.render(path, tmp_path / "page.html", {}, {"x": 5, "nope": 1})
-    assert (tmp_path / "page.html").is_file()
+    assert rendered(path, {}, {"x": 5, "nope": 1}).is_file()
 
 
 def test_a_page_shows_paths_as_a_reader_elsewhere_can_use_them(tmp_path, monkeypatch):
@@ -67,8 +73,7 @@ def test_a_page_shows_paths_as_a_reader_elsewhere_can_use_them(tmp_path, monkeyp
     notebook.cells[2].source = "import os; root = os.environ['ROOT']\n" + notebook.cells[2].source
     nbformat.write(notebook, path)
     monkeypatch.setenv("ROOT", str(tmp_path))
-    render.render(path, tmp_path / "page.html", {"x": [inside, outside]})
-    text = html.unescape((tmp_path / "page.html").read_text())
+    text = html.unescape(rendered(path, {"x": [inside, outside]}).read_text())
     assert 'x = ["results/a.nc", "elsewhere.nc"]' in text
     assert str(tmp_path) not in text
 
@@ -76,18 +81,17 @@ def test_a_page_shows_paths_as_a_reader_elsewhere_can_use_them(tmp_path, monkeyp
 def test_a_notebook_runs_in_this_process_and_leaves_nothing_in_it(tmp_path, capfd, monkeypatch):
     monkeypatch.chdir(tmp_path)
     source = f"import os\nassert os.getpid() == {os.getpid()}\nleft = x"
-    render.render(broken_notebook(tmp_path / "a.ipynb", source), tmp_path / "a.html", {"x": 7})
+    rendered(broken_notebook(tmp_path / "a.ipynb", source), {"x": 7})
     assert Path.cwd() == tmp_path
     assert capfd.readouterr() == ("", "")
     with pytest.raises(StableError, match="NameError: name 'left' is not defined"):
-        render.render(broken_notebook(tmp_path / "b.ipynb", "left"), tmp_path / "b.html", {})
+        rendered(broken_notebook(tmp_path / "b.ipynb", "left"), {})
 
 
 def test_output_of_cells_is_on_the_page(tmp_path):
     source = "import sys\nprint('printed')\nprint('warned', file=sys.stderr)\n"
     source += "from IPython.display import HTML, display\ndisplay(HTML('<i>shown</i>'))\nHTML('<b>last</b>')"
-    render.render(broken_notebook(tmp_path / "a.ipynb", source), tmp_path / "a.html", {})
-    page = (tmp_path / "a.html").read_text()
+    page = rendered(broken_notebook(tmp_path / "a.ipynb", source), {}).read_text()
     for part in ("<pre>printed", "<pre>warned", "<i>shown</i>", "<b>last</b>"):
         assert part in page
 
@@ -95,5 +99,5 @@ def test_output_of_cells_is_on_the_page(tmp_path):
 def test_an_interrupt_ends_the_page_and_is_not_an_error_of_a_cell(tmp_path):
     path = broken_notebook(tmp_path / "a.ipynb", "raise KeyboardInterrupt")
     with pytest.raises(KeyboardInterrupt):
-        render.render(path, tmp_path / "a.html", {})
+        rendered(path, {})
     assert not (tmp_path / "a.html").exists()

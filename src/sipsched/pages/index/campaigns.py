@@ -1,7 +1,5 @@
 """The lower part of the overview page: links to all pages, the campaigns and the versions."""
 
-import html
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -10,6 +8,7 @@ from xml.etree import ElementTree
 
 import pandas as pd
 
+from sipsched import paths
 from sipsched.analysis.crossing_load import PDR_LIMIT
 from sipsched.analysis.families import SIGNIFICANT, ComparedCell, compare_together
 from sipsched.analysis.probe_cost import ProbeCost
@@ -24,6 +23,7 @@ from sipsched.pages.crossover.wording import effect_words
 from sipsched.pages.drawing import Layout
 from sipsched.pages.index.tiles import NOT_MEASURED
 from sipsched.pages.numbers import in_words
+from sipsched.pages.outline import Outline, read_outline
 from sipsched.pages.parts import (
     Definitions,
     Figure,
@@ -34,7 +34,7 @@ from sipsched.pages.parts import (
     Words,
     translated,
 )
-from sipsched.paths import PROJECT_ROOT
+from sipsched.pages.render import HOME
 from sipsched.plan.modes import is_translation, plain
 from sipsched.records.messages import PROBE_OFF
 from sipsched.records.study_summary import MEASURED
@@ -44,10 +44,8 @@ from sipsched.words import grouped, plural
 REFERENCE, CHANGED = "baseline", "enhanced"
 NO_PAIRS = f"{NOT_MEASURED}: no runs of {REFERENCE} mode and {CHANGED} mode have the same point and the same arrivals."
 BOUND = "the exact end of K_sockq (the probe mode tracepoint measures only a lower bound)"
-TITLE = re.compile(r"<title>(.*?)</title>", re.DOTALL)
 
-
-DIAGRAM = PROJECT_ROOT / "docs" / "testbed.svg"
+DIAGRAM = paths.PROJECT_ROOT / "docs" / "testbed.svg"
 SVG = "http://www.w3.org/2000/svg"
 
 
@@ -96,13 +94,18 @@ def when(campaign: Campaign) -> str:
     return f"{done} {first} to {last} UTC."
 
 
-def links(pages: Iterable[Path]) -> Links:
+def other_pages(outlines: Iterable[str] | None) -> list[Outline]:
+    """Read the outlines of all pages except the overview. None: the outlines in the folder of the computed files."""
+    files = (
+        paths.locate("results/pages").glob("*.json") if outlines is None else map(Path, outlines)
+    )
+    pages = map(read_outline, sorted(files) if outlines is None else files)
+    return [page for page in pages if page.name != HOME]
+
+
+def links(pages: Iterable[Outline]) -> Links:
     """Make a list of links to pages, with their titles."""
-    found = []
-    for page in pages:
-        title = TITLE.search(page.read_text(encoding="utf-8"))
-        found.append((page.name, html.unescape(title[1]).strip() if title else page.stem))
-    return Links(tuple(found))
+    return Links(tuple((page.name, page.title) for page in pages))
 
 
 def coverage(campaigns: Sequence[Campaign]) -> Table:

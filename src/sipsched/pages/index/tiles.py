@@ -1,7 +1,6 @@
 """The upper part of the overview page: three tiles that answer an operator's questions, and two curves."""
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 import pandas as pd
@@ -73,7 +72,7 @@ def overview(
     campaigns: Sequence[Campaign],
     limit: float,
     compared: Sequence[Advice],
-    pages: Sequence[Path],
+    pages: Collection[str],
 ) -> Several:
     """Answer an operator's three questions for each testbed, and draw the two curves that support the answers.
 
@@ -103,7 +102,7 @@ def _of_testbed(
     times: Sequence[LoadTimes],
     limit: float,
     compared: Sequence[Advice],
-    pages: Sequence[Path],
+    pages: Collection[str],
 ) -> list[Part]:
     parts: list[Part] = [
         Tiles(
@@ -168,7 +167,7 @@ def _unknown(question: str, meaning: str) -> Tile:
 
 
 def _load_tile(
-    campaign: Campaign, system: SystemCapacity | None, limit: float, pages: Sequence[Path]
+    campaign: Campaign, system: SystemCapacity | None, limit: float, pages: Collection[str]
 ) -> Tile:
     """Make the tile with the capacity of the main system."""
     if system is None:
@@ -293,7 +292,7 @@ def _time_tile(
     campaign: Campaign,
     system: SystemCapacity | None,
     times: Sequence[LoadTimes],
-    pages: Sequence[Path],
+    pages: Collection[str],
 ) -> Tile:
     """Make the tile with the 99th percentile of message times at half of the capacity."""
     if system is None:
@@ -385,7 +384,7 @@ def _setting_tile(
     campaign: Campaign,
     system: SystemCapacity | None,
     compared: Sequence[Advice],
-    pages: Sequence[Path],
+    pages: Collection[str],
 ) -> Tile:
     """Make the tile with the setting that outperforms the default mode, if such a setting exists."""
     here = [each for each in compared if each.place.testbed == campaign.testbed]
@@ -518,14 +517,13 @@ def _effect_strip(
     )
 
 
-def _page(campaign: Campaign, pages: Sequence[Path], weight: Callable[[xr.Dataset], int]) -> str:
+def _page(campaign: Campaign, pages: Collection[str], weight: Callable[[xr.Dataset], int]) -> str:
     """Return the page of the study with the most evidence. Empty if no such page exists."""
-    names = {page.name for page in pages}
     found = [
         (weight(ds), name)
         for study, ds in zip(campaign.studies, campaign.summaries, strict=True)
         for name in (f"{study}-{campaign.testbed}.html", f"{study}.html")
-        if name in names
+        if name in pages
     ]
     most, name = max(found, default=(0, ""), key=lambda pair: pair[0])
     return name if most else ""

@@ -1,0 +1,63 @@
+"""The outline of a page: a JSON file from which the overview and the archive take titles and figures."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from sipsched.errors import MAKE_AGAIN
+from sipsched.files import read_json, write_json
+from sipsched.pages.parts import Page
+from sipsched.paths import project_path
+from sipsched.records.conversion import as_part
+
+
+@dataclass(frozen=True)
+class Outline:
+    """The title, the figures and the sources of a page.
+
+    Attributes
+    ----------
+    page
+        Path of the HTML file, relative to the working directory.
+    figures
+        The ids of the figures, in the order of the page.
+    summaries
+        Paths of the study summaries from which the figures are computed, relative to the working directory.
+    """
+
+    page: str
+    title: str
+    figures: tuple[str, ...] = ()
+    summaries: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The file name of the page, which is its address for other pages of the folder."""
+        return Path(self.page).name
+
+
+def write_outline(page: Page, html: Path, path: Path) -> None:
+    """Write the outline of a page to `path`. `html` is the path of the page.
+
+    Raises
+    ------
+    StableError
+        The disk is full or not writable.
+    """
+    outline = Outline(
+        project_path(html),
+        page.title,
+        tuple(figure.identity for figure in page.figures),
+        tuple(source.path for source in page.sources),
+    )
+    write_json(path, asdict(outline))
+
+
+def read_outline(path: Path) -> Outline:
+    """Read the outline of a page.
+
+    Raises
+    ------
+    StableError
+        The file is missing or damaged.
+    """
+    return as_part(Outline, read_json(path, None, MAKE_AGAIN), str(path), MAKE_AGAIN)
