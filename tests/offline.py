@@ -8,57 +8,87 @@ there in a namespace whose only network device is the loopback device:
 - root installs the programs in C, and measures one run of a few seconds on the testbed `local`.
 
 The test needs root, Debian 12, 8 GB of disk, and a network to make the root file system. It holds the lock of the
-testbed `local`. The last line is the verdict. The exit code is 1 if a check fails.
+testbed `local`. At its end, the test stops its processes and removes its control group and its files. After a SIGKILL,
+the next test does so. The last line is the verdict. The exit code is 1 if a check fails.
 """
 
 import argparse
 import os
 import shutil
+import signal
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from sipsched import scripting
 from sipsched.errors import SipschedError, StableError
 from sipsched.records.run_document import read_run
-from sipsched.testbed import debian
+from sipsched.testbed import debian, groups
 from sipsched.testbed.guest_image import SUITE
 from sipsched.testbed.inventory import load_testbed
+from sipsched.testbed.lock import locked_here
 from sipsched.testbed.provision import install_here
 from sipsched.testbed.session import open_hosts
 
+GROUP = "sipsched-offline"
+"""Name of the control group of all processes of the test."""
+WORK = Path("/var/lib/sipsched-offline")
+"""Folder of the root file system. It is not below /tmp, which can be too small."""
+LOCK = Path("/run/sipsched-offline.lock")
 USER = 1000
 RUN = "raw/local/kamailio-udp/default/cores~1/threads~4/cps~400/rep~1/run.json"
 NAMESPACE = """\
 set -eu
-# The test has its own control groups, so it cannot end processes of the testbed outside.
-group=$(awk '$3 == "cgroup2" {print $2; exit}' /proc/mounts)/sipsched-offline
+# The test has its own control group, so it cannot end processes of the testbed outside.
+group=$(awk '$3 == "cgroup2" {print $2; exit}' /proc/mounts)/$1
+shift
 mkdir -p "$group"
-# The guardian of the testbed stays in the group until the testbed is removed.
-trap 'rmdir "$group" 2> /dev/null || true' EXIT
-(
-    echo "$(exec sh -c 'echo $PPID')" > "$group/cgroup.procs"
-    exec unshare --net --mount --cgroup sh -euc '
-        ip link set lo up
-        root=$1
-        shift
-        # ip needs a root that is a mount point.
-        mount --bind "$root" "$root"
-        mount -t proc proc "$root/proc"
-        mount -t sysfs sysfs "$root/sys"
-        mount --rbind /dev "$root/dev"
-        mount -t tmpfs none "$root/sys/fs/cgroup"
-        mkdir "$root/sys/fs/cgroup/unified"
-        mount -t cgroup2 none "$root/sys/fs/cgroup/unified"
-        mount -t debugfs none "$root/sys/kernel/debug"
-        exec env -i HOME="$HOME" TERM=dumb PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \\
-            chroot "$@"
-    ' sh "$@"
-)
+echo $$ > "$group/cgroup.procs"
+exec unshare --net --mount --cgroup sh -euc '
+    ip link set lo up
+    root=$1
+    shift
+    # ip needs a root that is a mount point.
+    mount --bind "$root" "$root"
+    mount -t proc proc "$root/proc"
+    mount -t sysfs sysfs "$root/sys"
+    mount --rbind /dev "$root/dev"
+    mount -t tmpfs none "$root/sys/fs/cgroup"
+    mkdir "$root/sys/fs/cgroup/unified"
+    mount -t cgroup2 none "$root/sys/fs/cgroup/unified"
+    mount -t debugfs none "$root/sys/kernel/debug"
+    exec env -i HOME="$HOME" TERM=dumb PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \\
+        chroot "$@"
+' sh "$@"
 """
-"""Shell script that runs `chroot` with the arguments "$2" and so on, for the root file system "$1"."""
+"""Shell script that runs `chroot` in the group "$1", for the root file system "$2".
+
+The arguments of `chroot` begin at "$3".
+"""
+
+
+def stop_processes() -> None:
+    """Stop all processes in the control group of the test, and remove the group."""
+    command = ["sh", "-c", groups.END, "sh", GROUP, "", "", "0"]
+    ended = subprocess.run(command, check=False, capture_output=True, text=True)
+    if ended.returncode != 0:
+        raise StableError(ended.stderr.strip())
+
+
+@contextmanager
+def clean_work() -> Iterator[Path]:
+    """Return an empty folder. Before and after the `with` block, stop the test's processes and remove its files."""
+    stop_processes()
+    shutil.rmtree(WORK, ignore_errors=True)
+    WORK.mkdir(mode=0o755)
+    try:
+        yield WORK
+    finally:
+        stop_processes()
+        shutil.rmtree(WORK)
 
 
 class Checks:
@@ -73,7 +103,7 @@ class Checks:
         """Run the program `run` of an unpacked bundle in the root file system, without a network."""
         argv = [f"--userspec={user}:{user}", str(self.root), f"/{folder}/{self.bundle}/run"]
         return subprocess.run(
-            ["sh", "-c", NAMESPACE, "sh", str(self.root), *argv, *command],
+            ["sh", "-c", NAMESPACE, "sh", GROUP, str(self.root), *argv, *command],
             check=False,
             capture_output=True,
             text=True,
@@ -177,10 +207,11 @@ def whole_test(archive: Path, work: Path) -> int:
             "root builds the programs, measures a real proxy, and removes the testbed",
             lambda: checks.run("root-user", "sh", "-c", all_of_it),
         )
-    left = [*Path("/sys/fs/cgroup").rglob("sipsched-offline")]
-    if left:
-        checks.failed += 1
-        print(f"FAILED: processes of the test are left in {left[0]}")
+    # `fab down` has ended the guardian of the testbed, which was the last process.
+    for events in Path("/sys/fs/cgroup").rglob(f"{GROUP}/cgroup.events"):
+        if "populated 1" in events.read_text():
+            checks.failed += 1
+            print(f"FAILED: processes of the test are left in {events.parent}")
     record = of_root / "sipsched" / Path(RUN).parent
     if record.exists():
         document = read_run(record)
@@ -194,14 +225,16 @@ def main() -> int:
     parser.add_argument("archive", type=Path, help="the archive that `fab bundle` made")
     archive = parser.parse_args().archive
     began = time.monotonic()
+    scripting.end_in_order(signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
     try:
         install_here(["mmdebstrap"])
         if not archive.is_file():
             raise StableError(f"{archive}: no such file; make the bundle by `fab bundle`")
-        # Not below /tmp, which can be too small.
-        with tempfile.TemporaryDirectory(prefix="sipsched-offline-", dir="/var/tmp") as work:
-            Path(work).chmod(0o755)
-            failed = whole_test(archive, Path(work))
+        with locked_here(LOCK, "the test of the bundle", "make offline", 0), clean_work() as work:
+            failed = whole_test(archive, work)
+    except KeyboardInterrupt:
+        print("interrupted: the processes and files of the test are removed", file=sys.stderr)
+        return 1
     except SipschedError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
