@@ -89,6 +89,7 @@ def examine(facts: Facts, wanted: Wanted) -> list[MachineFinding]:
         _built(facts, wanted),
         *([_probe(facts), _lockdown(facts), _tracefs(facts)] if wanted.proxy else []),
         *([_scheduler(facts), _debugfs(facts)] if wanted.proxy else []),
+        *([_realtime(facts)] if facts["fifo"] else []),
         *([_quiet(facts, wanted)] if wanted.sps_cpus else []),
         _disk(facts, wanted),
         *([_guest(facts)] if wanted.namespaces else []),
@@ -191,6 +192,22 @@ def _probe(facts: Facts) -> MachineFinding:
     )
 
 
+def _realtime(facts: Facts) -> MachineFinding:
+    subject = "SCHED_FIFO"
+    if facts["fifo"] == "yes":
+        return MachineFinding(subject, YES, "allowed")
+    if not facts.root:
+        return MachineFinding(subject, LESS, "not tried: needs root")
+    group = facts["cpu group"]
+    where = f" in the cpu control group {group}" if group not in ("", "/") else ""
+    return MachineFinding(
+        subject,
+        LESS,
+        f"refused by the kernel{where}; the BPF probe and the modes fifo and rr do not work",
+        "measure from a shell outside the group, or raise cpu.rt_runtime_us of the group and its parents",
+    )
+
+
 def _lockdown(facts: Facts) -> MachineFinding:
     chosen = facts["lockdown"].partition("[")[2].partition("]")[0]
     if not chosen:
@@ -266,7 +283,7 @@ def _quiet(facts: Facts, wanted: Wanted) -> MachineFinding:
         grade = "invalid" if stolen > invalid else "suspect"
         text += f"; a run with so much stolen time is {grade}"
     if stolen > suspect or busy > BUSY:
-        return MachineFinding("quiet now", LESS, text, "see README.md, A noisy machine")
+        return MachineFinding("quiet now", LESS, text, 'see README.md, "If the machine is noisy"')
     return MachineFinding("quiet now", YES, text)
 
 

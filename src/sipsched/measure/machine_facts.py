@@ -73,6 +73,10 @@ done
 [ -r /sys/kernel/btf/vmlinux ] && say btf yes
 [ -w /dev/kvm ] && say kvm yes
 unshare --net true 2> /dev/null && say namespaces yes
+if command -v chrt > /dev/null; then
+    chrt --fifo 1 true 2> /dev/null && say fifo yes || say fifo no
+fi
+say "cpu group" "$(sed -n 's/^[0-9]*:\\([^:]*,\\)*cpu\\(,[^:]*\\)*://p' /proc/self/cgroup)"
 for program in $programs; do
     say "program $program" "$(command -v "$program")"
 done

@@ -60,6 +60,17 @@ def test_a_locked_down_virtual_machine_can_measure_with_restrictions(facts, want
         assert value in found[subject].text
 
 
+def test_a_refusal_of_real_time_priority_names_the_control_group(facts, wanted):
+    assert "SCHED_FIFO" not in examined(facts, wanted)
+    assert examined(facts, wanted, fifo="yes")["SCHED_FIFO"].state == YES
+    found = examined(facts, wanted, fifo="no", cpu__group="/lab/ci")["SCHED_FIFO"]
+    assert found.state == LESS
+    assert "/lab/ci" in found.text
+    assert "BPF" in found.text
+    assert "cpu.rt_runtime_us" in found.remedy
+    assert "group" not in examined(facts, wanted, fifo="no", cpu__group="/")["SCHED_FIFO"].text
+
+
 def test_the_largest_competitors_are_named(facts, wanted):
     """The report has the form that sipaccount prints."""
     numbers = {"policy": 0, "nice": 10, "bursts": 3, "longest_ns": 5, "cpu": 1}
