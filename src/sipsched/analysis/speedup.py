@@ -100,6 +100,8 @@ class MeasuredSetting:
     cost
         Cost at a load below the limit. If possible, the load is equal for all numbers of cores. None without such a
         run.
+    probe_modes
+        Modes of the probe during the search; empty if they were not recorded.
     """
 
     place: WorkerSetting
@@ -107,6 +109,7 @@ class MeasuredSetting:
     by_calls: Interval
     confirmed: tuple[int, int]
     cost: Cost | None
+    probe_modes: tuple[str, ...] = ()
 
     @property
     def kind(self) -> SystemKind:
@@ -209,6 +212,7 @@ def carried(
                 by_calls=_by_calls(crossing, limit),
                 confirmed=_confirmed(runs, crossing, limit),
                 cost=costs_by_setting.get(key),
+                probe_modes=crossing.probe_modes,
             )
         )
     suts = [system.place.sut for system in systems]

@@ -48,6 +48,8 @@ class Trial:
         Share of the SPS's CPU time that the hypervisor took; None for a simulated trial.
     account
         The account of the SPS's CPU time; None for a simulated trial.
+    probe_mode
+        Mode of the probe that ran during the trial; None if it is unknown.
     """
 
     cps: int
@@ -61,6 +63,7 @@ class Trial:
     cpu_us: float | None = None
     steal_share: float | None = None
     account: AccountReport | None = None
+    probe_mode: str | None = None
 
     @property
     def pdr(self) -> float:

@@ -161,7 +161,9 @@ def _search_simulated(
 
     def offer(cps: int, duration_s: float, rep: int) -> Trial:
         arrivals = Arrivals(cps, max(1, round(cps * duration_s)), arrival_seed(cps, rep))
-        return Trial(cps, duration_s, *simulated_counts(plan, config.load, arrivals))
+        return Trial(
+            cps, duration_s, *simulated_counts(plan, config.load, arrivals), probe_mode="simulated"
+        )
 
     return _Found(look(_with_own_arrivals(offer)), testbed.labels, plan.state.label, plan.kernel)
 
@@ -218,6 +220,7 @@ def _offer(
                 cpu_us=observed.proxy.cpu_ns / 1000 / taken if taken else None,
                 steal_share=numbers["steal_share"],
                 account=accounted,
+                probe_mode=serving.probe.mode(),
             )
     raise TransientError(
         f"the trial at {cps} cps was disturbed {TRIAL_ATTEMPTS} times: {in_words(verdict.broken)}"

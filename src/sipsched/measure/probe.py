@@ -13,7 +13,7 @@ from sipsched.measure.hoststate import read_files
 from sipsched.records.conversion import as_part
 from sipsched.records.probe_report import ProbeReport
 from sipsched.records.record import TRACE_FILE
-from sipsched.records.trace import HEADER, RECORD
+from sipsched.records.trace import HEADER, RECORD, ProbeMode
 from sipsched.testbed.host import Host, Process
 from sipsched.testbed.inventory import native_folder
 
@@ -25,6 +25,10 @@ RING_BYTES = 16 * 2**20
 FIFO_PRIORITY = 11
 """Real-time priority of the probe's writer, higher than the generators' priority. It uses 1 to 3 % of a CPU."""
 RAISE = 'chrt --fifo --all-tasks --pid "$1" "$(pgrep --parent "$(cat "$2")")"'
+READ_NUMBER = 'od --address-radix=n --format=u4 --skip-bytes="$2" --read-bytes=4 "$1"'
+"""Shell script that prints the unsigned number of four bytes at the position "$2" of the file "$1"."""
+MODE_AT = HEADER.itemsize - HEADER["mode"].itemsize - HEADER["reserved"].itemsize
+"""Position of the field `mode` in the header of a trace. It is the field before the last field."""
 TRACE_BYTES_PER_CALL = 6 * RECORD.itemsize
 ZSTD_LEVEL = 1
 FULL_BYTES = 1 << 20
@@ -36,6 +40,9 @@ class Probe(Protocol):
 
     def begin(self) -> None:
         """Discard all records of the warm-up. A run calls this method at the end of the warm-up."""
+
+    def mode(self) -> str:
+        """Return the mode of the running probe, such as `exact` or `preload`."""
 
     def end(self, folder: Path) -> ProbeReport:
         """Stop the probe, write its compressed trace to `folder`, and return the probe's report."""
@@ -113,6 +120,11 @@ class BpfProbe:
         self._begun += 1
         self._sps.signal(self._process, "USR1")
         self._wait_for("fresh", self._begun)
+
+    def mode(self) -> str:
+        """Read the mode from the header of the trace."""
+        told = self._sps.shell(READ_NUMBER, self._sps.workdir / "trace.bin", MODE_AT).stdout
+        return ProbeMode(int(told)).name.lower()
 
     def end(self, folder: Path) -> ProbeReport:
         """Stop the probe, compress its trace on the host, and copy the trace to this machine."""
@@ -193,6 +205,10 @@ class PreloadProbe:
         self._t_begin_ns = round(float(uptime) * 1e9)
         self._refused_before = self._refused()
 
+    def mode(self) -> str:
+        """Return the name of this probe mode."""
+        return "preload"
+
     def _refused(self) -> int:
         """Return the number of datagrams that the socket has refused since its creation.
 
@@ -228,7 +244,7 @@ class PreloadProbe:
         trace = header.tobytes() + records.tobytes()
         (folder / TRACE_FILE).write_bytes(zstandard.compress(trace, ZSTD_LEVEL))
         return ProbeReport(
-            mode="preload",
+            mode=self.mode(),
             mode_reason=self._reason,
             records=int(records.size),
             drops=0,
@@ -243,6 +259,10 @@ class NoProbe:
     def begin(self) -> None:
         """Do nothing."""
 
+    def mode(self) -> str:
+        """Return the name of the mode without a probe."""
+        return "off"
+
     def end(self, folder: Path) -> ProbeReport:
         """Return a report without a trace."""
-        return ProbeReport(mode="off", mode_reason="asked for", records=0, drops=0, lost=0)
+        return ProbeReport(mode=self.mode(), mode_reason="asked for", records=0, drops=0, lost=0)

@@ -1,11 +1,13 @@
-"""Sentences and cells that show the load at which the drop rate crosses its limit."""
+"""Sentences and cells that show the load at which the drop rate crosses its limit, and the searches for it."""
+
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from sipsched.analysis.crossing_load import RATE_RANGE, STEEPEST, CrossingLoad
 from sipsched.pages.numbers import Number, in_words, told
 from sipsched.plan.loads import WIDEST_BRACKET
-from sipsched.words import number
+from sipsched.words import listed, number
 
 HOW = (
     "The logarithm of PDR is interpolated between the two loads around the limit. The interval also includes the "
@@ -57,6 +59,37 @@ def doubt(crossing: CrossingLoad, limit: float) -> str:
             f"The loads around the crossing are {apart} apart ({told}). Measure one between them."
         )
     return f"PDR jumps at the crossing ({told}). Measure loads between them."
+
+
+def probe_modes(searches: Iterable[tuple[str, Sequence[str]]]) -> list[str]:
+    """Name the probe modes of compared searches, and warn if the modes differ.
+
+    Parameters
+    ----------
+    searches
+        Per search, the name of its system and the probe modes of its trials. The modes are empty if the record of the
+        search does not name them.
+    """
+    systems: dict[str, list[str]] = {}
+    known = []
+    for name, modes in searches:
+        known.append(bool(modes))
+        for mode in modes:
+            systems.setdefault(mode, []).append(name)
+    lines = []
+    if len(systems) > 1:
+        named = [f"{mode} ({listed([*dict.fromkeys(of)])})" for mode, of in systems.items()]
+        lines.append(
+            f"Warning: the compared searches ran with different probe modes: {'; '.join(named)}. Each probe mode takes "
+            "another CPU time per message, so a difference of capacity can come from the probe."
+        )
+    elif systems:
+        lines.append(f"Probe mode of the searches: {next(iter(systems))}.")
+    if not all(known):
+        lines.append(
+            f"The records of {known.count(False)} of {len(known)} searches do not name the probe mode."
+        )
+    return lines
 
 
 def _share(rate: float, limit: float) -> str:

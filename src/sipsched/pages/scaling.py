@@ -28,6 +28,7 @@ from sipsched.analysis.speedup import (
 )
 from sipsched.analysis.speedup import costs as costs_of
 from sipsched.pages.capacities import HOW
+from sipsched.pages.crossings import probe_modes
 from sipsched.pages.drawing import LIMIT
 from sipsched.pages.numbers import NO_ENTRY, rounded, told, with_unit
 from sipsched.pages.parts import Answer, Cell, Figure, Heading, Table, Words
@@ -142,8 +143,15 @@ def heading(found: ScalingData) -> Heading:
 
 
 def others(found: ScalingData) -> Words:
-    """Report the share of the SPS's CPU time that other programs used."""
-    return competitors([found.campaign] if found.campaign else [])
+    """Report the CPU time that other programs used, and the probe modes of the searches for each transport."""
+    lines = [*competitors([found.campaign] if found.campaign else []).lines]
+    for transport, name in TRANSPORTS.items():
+        searches = [
+            (f"{each.place.sut} on {plural(each.place.cores, 'core')}", each.probe_modes)
+            for each in found.over(transport)
+        ]
+        lines += [f"Over {name}: {line}" for line in probe_modes(searches)]
+    return Words(tuple(lines))
 
 
 def answer(found: ScalingData) -> Answer:

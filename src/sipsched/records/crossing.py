@@ -44,6 +44,8 @@ class TrialRecord:
         CPU time of the proxy per received message, in µs; None if the record lacks it.
     steal_share
         Share of the SPS's CPU time that the hypervisor took; None if the record lacks it.
+    probe_mode
+        Mode of the probe that ran during the trial; None if the record lacks it.
     """
 
     cps: _Cps
@@ -54,6 +56,7 @@ class TrialRecord:
     started_at: str | None = None
     cpu_us: Annotated[float, Meta(ge=0)] | None = None
     steal_share: _Share | None = None
+    probe_mode: str | None = None
 
     @property
     def call_loss(self) -> float | None:
@@ -90,6 +93,11 @@ class SearchRecord:
     ended_by: Literal["width", "time", "range"] | None = None
     started_at: str | None = None
     finished_at: str | None = None
+
+    @property
+    def probe_modes(self) -> tuple[str, ...]:
+        """The modes of the probe in the trials, without repetitions; empty if the record lacks them."""
+        return tuple(dict.fromkeys(trial.probe_mode for trial in self.trials if trial.probe_mode))
 
     @property
     def took_s(self) -> float | None:

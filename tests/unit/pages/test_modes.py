@@ -1,6 +1,7 @@
 """Tests of the page that compares baseline and enhanced mode, on data with known effects."""
 
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 import page_text
@@ -22,6 +23,7 @@ from sipsched.pages.modes import (
     percent_lower,
     settings,
 )
+from sipsched.pages.numbers import NO_ENTRY
 from sipsched.pages.plots import mode_look
 from sipsched.plan.run import Point
 
@@ -297,14 +299,42 @@ def test_each_proxy_has_its_own_tables():
     ]
 
 
+def search(folder: Path, mode: str, probe_mode: str | None = None) -> Path:
+    """Write the record of a search, whose trials ran with a probe mode."""
+    crossing = synthetic.crossing(Point("bed", "a", mode, 1, 8), 900, 1000)
+    if probe_mode:
+        crossing["trials"] = [{**each, "probe_mode": probe_mode} for each in crossing["trials"]]
+    path = folder / f"{mode}.json"
+    path.write_text(synthetic.sealed(crossing))
+    return path
+
+
+def test_searches_with_different_probe_modes_have_a_warning(tmp_path):
+    exact = search(tmp_path, "baseline", "exact")
+    same, other = search(tmp_path, "enhanced", "exact"), search(tmp_path, "default", "preload")
+    unknown = search(tmp_path, "rr")
+
+    def said(*paths: Path) -> str:
+        return " ".join(crossing_loads.search_probes(paths).lines)
+
+    assert said() == ""
+    assert "exact" in said(exact, same)
+    assert "Warning" not in said(exact, same)
+    warning = said(exact, same, other)
+    assert "Warning" in warning
+    assert "exact (baseline, 1 core, 8 threads and enhanced, 1 core, 8 threads)" in warning
+    assert "preload (default, 1 core, 8 threads)" in warning
+    assert "1 of 2 searches" in said(exact, unknown)
+    table = crossing_loads.searches(case_of(plan()), [other])
+    assert [row[-1] for row in table.rows] == ["preload", "preload"]
+
+
 def test_the_search_behind_the_loads_is_shown(tmp_path):
-    path = tmp_path / "crossing.json"
-    point = Point("bed", "a", "baseline", 1, 8)
-    path.write_text(synthetic.sealed(synthetic.crossing(point, 900, 1000)))
+    path = search(tmp_path, "baseline")
     table = crossing_loads.searches(case_of(plan()), [path])
     assert table.rows == (
-        ("baseline, 1 core, 8 threads", "1", "4000", "6", "50"),
-        ("baseline, 1 core, 8 threads", "2", "900", "6", "0"),
+        ("baseline, 1 core, 8 threads", "1", "4000", "6", "50", NO_ENTRY),
+        ("baseline, 1 core, 8 threads", "2", "900", "6", "0", NO_ENTRY),
     )
     assert crossing_loads.searches(case_of(plan()), []).rows == ()
 

@@ -108,6 +108,30 @@ def everything(page: scaling.ScalingData) -> str:
     return page_text.text(*(part(page) for part in parts))
 
 
+def test_searches_over_one_transport_with_different_probe_modes_have_a_warning() -> None:
+    campaigns, crossings = measured()
+
+    def said(modes: dict[str, str]) -> list[str]:
+        probed = [
+            replace(
+                each,
+                trials=tuple(
+                    replace(trial, probe_mode=modes[each.point.sut]) for trial in each.trials
+                ),
+            )
+            for each in crossings
+        ]
+        page = scaling.found_of(campaigns, probed, load_published(PUBLISHED), ())
+        return [line for line in scaling.others(page).lines if "Warning" in line]
+
+    suts = {each.point.sut for each in crossings}
+    equal = {sut: "stream" if "tcp" in sut else "exact" for sut in suts}
+    assert said(equal) == []
+    (warning,) = said(equal | {"kamailio-udp": "preload"})
+    assert warning.startswith("Over UDP: ")
+    assert "kamailio-udp on 1 core" in warning.partition("preload")[2]
+
+
 def test_capacities_costs_and_speed_ups_are_those_of_the_runs() -> None:
     (campaign,), crossings = measured()
     places = carried(campaign, crossings)

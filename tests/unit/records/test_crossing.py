@@ -27,6 +27,15 @@ def test_the_record_of_a_search_is_read(tmp_path: Path) -> None:
     assert (found.lower_cps, found.upper_cps) == (900, 1000)
     assert found.trials == (TrialRecord(4000, 6.0, 0.5), TrialRecord(900, 6.0, 0.0))
     assert read_crossings(tmp_path, [POINT]) == {POINT: (900, 1000)}
+    assert found.probe_modes == ()
+
+
+def test_the_probe_modes_of_the_trials_are_read(tmp_path: Path) -> None:
+    crossing = synthetic.crossing(POINT, 900, 1000)
+    modes = ("exact", "preload", "exact")
+    trials = [{**crossing["trials"][0], "probe_mode": mode} for mode in modes]
+    path = written(tmp_path, synthetic.sealed(crossing | {"trials": trials}))
+    assert read_crossing(path).probe_modes == ("exact", "preload")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from matplotlib.ticker import FuncFormatter
 
 from sipsched.analysis.comparison import Case, Place, Side
 from sipsched.analysis.run_table import provenance
-from sipsched.pages.crossings import HOW, crossing_cell, crossing_words, doubt
+from sipsched.pages.crossings import HOW, crossing_cell, crossing_words, doubt, probe_modes
 from sipsched.pages.drawing import titled
 from sipsched.pages.modes.marks import hollow, large
 from sipsched.pages.modes.wording import (
@@ -21,9 +21,9 @@ from sipsched.pages.modes.wording import (
     with_papers,
 )
 from sipsched.pages.numbers import NO_ENTRY, signed, told
-from sipsched.pages.parts import Cell, Figure, Table
+from sipsched.pages.parts import Cell, Figure, Table, Words
 from sipsched.pages.plots import categories, not_measured, panels
-from sipsched.records.crossing import read_crossing
+from sipsched.records.crossing import SearchRecord, read_crossing
 from sipsched.words import grouped, number, plural
 
 HEADROOM = 1.08
@@ -195,8 +195,7 @@ def searches(case: Case, crossings: Iterable[str | Path]) -> Table:
     rows, found = [], []
     for path in map(Path, crossings):
         crossing = read_crossing(path)
-        cores, threads = crossing.point.cores, crossing.point.threads
-        name = f"{crossing.label}, {plural(cores, 'core')}, {plural(threads, 'thread')}"
+        name = _system_of(crossing)
         found.append(f"{name}: {crossing.found}")
         rows += [
             (
@@ -205,13 +204,14 @@ def searches(case: Case, crossings: Iterable[str | Path]) -> Table:
                 str(trial.cps),
                 f"{trial.duration_s:g}",
                 number(100 * trial.pdr),
+                trial.probe_mode or NO_ENTRY,
             )
             for place, trial in enumerate(crossing.trials, start=1)
         ]
     return Table(
         identity="table-searches",
         places=1,
-        header=("", "trial", "cps", "seconds", "PDR (%)"),
+        header=("", "trial", "cps", "seconds", "PDR (%)", "probe mode"),
         rows=tuple(rows),
         none="none, because the configuration lists the loads of this study",
         caption="The trials of the searches (MLRsearch) that chose the loads.",
@@ -219,6 +219,18 @@ def searches(case: Case, crossings: Iterable[str | Path]) -> Table:
         f"{'; '.join(found) or 'no search was made'}.",
         provenance=provenance(case.summary),
     )
+
+
+def search_probes(crossings: Iterable[str | Path]) -> Words:
+    """Name the probe modes of the searches, and warn if the modes differ."""
+    searches = [read_crossing(Path(path)) for path in crossings]
+    return Words(tuple(probe_modes([(_system_of(each), each.probe_modes) for each in searches])))
+
+
+def _system_of(search: SearchRecord) -> str:
+    """Name the mode, the cores and the threads of a search."""
+    cores, threads = search.point.cores, search.point.threads
+    return f"{search.label}, {plural(cores, 'core')}, {plural(threads, 'thread')}"
 
 
 def _provenance(case: Case) -> str:
