@@ -3,10 +3,9 @@
  * Functions that find the length and the Call-ID of the first message in a byte stream (RFC 3261 18.3, 20.8).
  *
  * The parser does not trust the stream. It accepts compact names, blanks before the colon and bare LF. It treats a
- * folded
- * line as a line without a name. A message must have exactly one Content-Length. Without Content-Length, the end of the
- * message is unknown. A message with two Content-Length headers is malformed (RFC 3261 7.3.1), because two readers
- * could choose different lengths.
+ * folded line as a line without a name. A message must have exactly one Content-Length. Without Content-Length, the
+ * end of the message is unknown. A message with two Content-Length headers is malformed (RFC 3261 7.3.1), because two
+ * readers could choose different lengths.
  */
 #ifndef SIPSCHED_FRAME_H
 #define SIPSCHED_FRAME_H

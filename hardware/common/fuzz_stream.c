@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * A fuzz target for hostile byte streams. The parser must find the same messages, whether it reads a stream in one piece or
- * in several. Each read is on the heap at its exact size, so the sanitizer reports a read past its end.
+ * in several. The target copies each piece to a heap block of the same size, so the sanitizer reports a read past its end.
  */
 #include <stdlib.h>
 #include "span.h"
@@ -15,7 +15,7 @@ static void must(bool condition)
 		abort();
 }
 
-/* The number of messages in a stream, and one hash of their sizes, texts and Call-IDs in order. */
+/* The number of messages in a stream, and one hash over the sizes, texts and Call-IDs of all messages. */
 struct result {
 	uint64_t messages;
 	uint64_t hash;

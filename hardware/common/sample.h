@@ -12,7 +12,7 @@
 /* The version of a log with samples (../scheduler/log.h). */
 #define LOG_VERSION 1
 /*
- * The time from a sample to the next mode switch. It is several times as long as the sampling
+ * The time from a sample to the next mode switch. Reading the counters takes several times less
  * (benchmarks/switching.py).
  */
 #define SAMPLE_LEAD_NS 1000000
@@ -25,7 +25,7 @@ struct sample {
 	uint64_t datagrams;
 	uint64_t refused; /* datagrams that the full socket refused: RcvbufErrors of UDP */
 	uint64_t steal_ticks, idle_ticks, softirq_ticks; /* sums over the CPUs; idle includes iowait */
-	uint64_t time_squeeze; /* sum over the CPUs of this column of /proc/net/softnet_stat */
+	uint64_t time_squeeze; /* sum over the CPUs of the column time_squeeze of /proc/net/softnet_stat */
 };
 
 /* Write samples as a JSON object that has one array per counter. */

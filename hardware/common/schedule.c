@@ -75,7 +75,7 @@ void schedule_free(struct schedule *schedule)
 	schedule->calls = NULL;
 }
 
-/* The state of the random sampling of a schedule's calls. */
+/* The random generator that samples the calls of a schedule one after another. */
 struct drawing {
 	enum schedule_law law;
 	double rate_cps;
@@ -188,7 +188,7 @@ static const char *add_window(struct blocks *blocks, uint64_t block, uint64_t le
 			return wrong;
 		count++;
 	}
-	/* a shorter window repeats the first calls of the block's longest window, so it adds no different call */
+	/* all windows of a block have the same first calls, so only a longer window adds new calls */
 	if (count > blocks->most) {
 		header->distinct += count - blocks->most;
 		blocks->most = count;

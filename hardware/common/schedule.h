@@ -24,12 +24,13 @@
  * For call i = 0, 1, 2, ... the state is ~seed + i * 0x9e3779b97f4a7c15, modulo 2^64. This is the i-th state of a generator
  * that starts with the seed's complement.
  *
- * A schedule of blocks is sampled from a text file. The file has one line per window, `<block> <length in ns> [<instance>]`,
- * in order of time. The calls of a window go to the SIP server with the number `instance`, by default 0. The windows of a block are adjacent, and block numbers ascend. The first window starts at t0, and each window
- * starts at the end of the window before. Each block has its own seed. The calls of a window are sampled from the block's
- * seed, with the common law and rate, up to the end of the window. Windows of one block with equal lengths therefore have
- * the same calls with the same random times. An exponential law has no memory, so the whole schedule still follows the law,
- * apart from the repetitions within blocks. The seed of a block is:
+ * A schedule of blocks is sampled from a text file. The file has one line per window, `<block> <length in ns>
+ * [<instance>]`, in order of time. The calls of a window go to the SIP server with the number `instance`, by default
+ * 0. The windows of a block are adjacent, and block numbers ascend. The first window starts at t0, and each window
+ * starts at the end of the window before. Each block has its own seed. The calls of a window are sampled from the
+ * block's seed, with the common law and rate, up to the end of the window. Windows of one block with equal lengths
+ * therefore have the same calls with the same random times. An exponential law has no memory, so the whole schedule
+ * still follows the law, apart from the repetitions within blocks. The seed of a block is:
  *   state = seed;  state = splitmix64(&state) + block, modulo 2^64;  seed of the block = splitmix64(&state)
  */
 #ifndef SIPSCHED_SCHEDULE_H
@@ -52,9 +53,9 @@ struct schedule_header {
 	uint32_t version;  /* always SCHEDULE_VERSION */
 	uint32_t law;      /* one of enum schedule_law */
 	uint64_t count;    /* number of calls after this header */
-	uint64_t distinct; /* number of different calls; less than `count` if a block has several windows */
+	uint64_t distinct; /* number of distinct calls; windows of the same block repeat calls */
 	uint64_t seed;
-	double rate_cps; /* start rate of the law; 0 for given start times */
+	double rate_cps; /* calls per second; 0 if the start times were not sampled */
 } __attribute__((packed));
 
 struct scheduled_call {

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Receives a copy of a socket of another process, which the function keeps or closes. */
+/* A function that receives a copy of another process's socket, and that keeps or closes the copy. */
 typedef void take_socket(void *context, int socket);
 /*
  * Copy every socket of a process (pidfd_getfd) and pass the copies to `take`. Return 0, or the errno of the last descriptor

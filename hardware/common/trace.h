@@ -68,7 +68,7 @@ enum trace_flag {
 	TRACE_FLAG_SPLIT = 1 << 10, /* TCP: the worker needed several reads for this message */
 	TRACE_FLAG_LEFT = 1 << 11,  /* TCP: another process sent the message on; off_cpu_ns = 0 */
 	/*
-	 * Only `sipprobe watch`: the worker sent no message of the same kind, and t_sip_out is its first other message.
+	 * Only `sipprobe watch`: the worker sent no message of the same kind, so t_sip_out is the time of another send.
 	 */
 	TRACE_FLAG_ANSWERED = 1 << 12,
 };
@@ -94,7 +94,7 @@ struct trace_record {
 	uint32_t
 		cseq; /* sequence number in the CSeq header; `sipprobe watch` writes a keyed hash of the number */
 	uint32_t tid; /* thread id of the worker; 0 for a drop */
-	/* Time that the worker was off the CPU between t_sip_in and t_sip_out. UINT32_MAX means this time or longer. */
+	/* Time that the worker was off the CPU between t_sip_in and t_sip_out. Longer times are stored as UINT32_MAX. */
 	uint32_t off_cpu_ns;
 	uint32_t rmem; /* the socket's sk_rmem_alloc in bytes at t_stack */
 	/* Duration of the probe's own work right after t_sip_in. T_sip excludes this duration. */
@@ -106,7 +106,7 @@ struct trace_record {
 	uint16_t flags;    /* bits of enum trace_flag */
 	uint16_t switches; /* number of context switches of the worker between t_sip_in and t_sip_out */
 	uint8_t event;     /* one of enum trace_event */
-	uint8_t kind;      /* one of enum trace_kind; `watch` adds the number of the method or status */
+	uint8_t kind; /* one of enum trace_kind; `sipprobe watch` adds the method or status (TRACE_METHODS) */
 	/* Number of datagrams that the worker sent between t_sip_in and the end of the message's service. */
 	uint8_t n_send;
 	/* For a drop, the kernel's errno value: 12 for RcvbufErrors, 105 for MemErrors. */

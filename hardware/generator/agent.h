@@ -24,7 +24,7 @@ struct timing {
 	bool reliable; /* for TCP: timers A and E are off, and timers D and K are 0 */
 };
 
-/* The other end of a communication, which sent a message or will receive a message. */
+/* The address or connection from which a message came, or to which a message is sent. */
 struct peer {
 	struct sockaddr_in address; /* the address, for UDP and for the clients of a TCP server */
 	uint32_t connection;        /* number of the TCP connection; NO_CONNECTION for UDP */
@@ -34,13 +34,13 @@ struct peer {
 
 /* The counters of one thread. The report contains the sums over all threads. */
 struct counts {
-	uint64_t sent[SIP_KINDS];       /* first sends that the kernel accepted completely */
+	uint64_t sent[SIP_KINDS];       /* messages that the kernel accepted completely at their first send */
 	uint64_t sent_again[SIP_KINDS]; /* number of retransmissions */
 	uint64_t not_sent[SIP_KINDS];   /* messages that the kernel refused or whose connection was lost */
 	uint64_t received[SIP_KINDS];   /* messages received for the first time */
 	uint64_t received_again[SIP_KINDS]; /* received retransmissions */
-	uint64_t unexpected[SIP_KINDS];     /* messages of no call, or in the wrong state of their call */
-	uint64_t unparsable;                /* received texts that are not complete SIP messages */
+	uint64_t unexpected[SIP_KINDS]; /* messages that belong to no call, or came in a wrong state of it */
+	uint64_t unparsable;            /* received texts that are not complete SIP messages */
 	uint64_t overtaken;         /* client: 180 answers after the final answer; `received` includes them */
 	uint64_t too_long;          /* answers that were not sent because they exceeded OUTBOX_BYTES */
 	uint64_t calls_refused;     /* server: calls refused because too many calls were open */
@@ -50,7 +50,7 @@ struct counts {
 	uint64_t calls_split;       /* server: calls whose ACK or BYE came from another address than INVITE */
 	uint64_t connections;       /* TCP: connections that the agent opened or accepted */
 	uint64_t connections_again; /* TCP client: connections that replaced a lost connection */
-	/* TCP: connections that failed to open, broke, or that the server closed. */
+	/* TCP: connections that failed to open, that broke, or that the server closed. */
 	uint64_t connections_lost;
 	uint64_t connections_cut;           /* TCP: connections that ended in the middle of a message */
 	uint64_t blocked;                   /* TCP: number of times that a send buffer was full */
@@ -80,7 +80,7 @@ struct outbox {
 	struct outgoing messages[OUTBOX_MESSAGES];
 };
 
-/* Writes one message at the end of an outbox. */
+/* The state of writing one message at the end of an outbox. */
 struct writer {
 	struct outgoing *message;
 	char *at;
@@ -101,7 +101,7 @@ void write_number(struct writer *w, uint64_t value);
 void writer_close(struct outbox *outbox, struct writer *w, const struct peer *to, enum sip_kind kind,
 		  bool again);
 
-/* Write a string literal, whose length the compiler knows. */
+/* Write a string literal. The compiler computes its length. */
 #define write_literal(w, literal) write_bytes(w, literal, sizeof(literal) - 1)
 
 static inline void write_span(struct writer *w, struct span s)

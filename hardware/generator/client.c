@@ -17,10 +17,10 @@
 #include "uac.h"
 
 #define LEAD_NS       (100 * NS_PER_MS) /* time before t0 in which the threads can start */
-#define LINGER_NS     (100 * NS_PER_MS) /* time in which no call is open at the end of a run */
-#define STARTS_A_PASS 16                /* a thread starts so many calls before it receives again */
-#define SEND_NS       (10 * NS_PER_US)  /* expected duration of one send */
-#define WAIT_MAX_NS   (20 * NS_PER_MS)  /* a thread waits no longer, to notice signals */
+#define LINGER_NS     (100 * NS_PER_MS) /* the run ends when no call has been open for this time */
+#define STARTS_A_PASS 16 /* largest number of calls that a thread starts before it receives again */
+#define SEND_NS       (10 * NS_PER_US) /* expected duration of one send */
+#define WAIT_MAX_NS   (20 * NS_PER_MS) /* longest wait of a thread, so that it notices a signal in time */
 
 struct load {
 	const struct options *options;
@@ -31,7 +31,7 @@ struct load {
 	uint64_t give_up_ns; /* time at which the run ends: last scheduled start + drain time */
 	uint64_t end_ns;
 	struct usage usage;
-	int64_t no_ports;   /* value of the host's counter NoPorts when all sockets were open */
+	int64_t no_ports;   /* counter of datagrams to closed ports, read when all sockets were open */
 	uint32_t instances; /* number of SIP servers, which listen on consecutive ports from --remote */
 };
 
@@ -120,7 +120,7 @@ static void start_call(struct client *client, uint64_t index)
 	struct peer peer = peer_of(client, index);
 
 	uac_start(&client->uac, link_urgent(client->link), index, &peer, now_ns);
-	/* take the time after writing the message, so that only the system call of the send follows */
+	/* read the clock after the message is written, so that t_invite is as close to the send as possible */
 	load->records[index].t_invite = load->options->timing.reliable ? now_ns : clock_ns();
 	link_flush_urgent(client->link);
 	if (load->options->timing.reliable && peer.connection == NO_CONNECTION)
@@ -155,9 +155,8 @@ static uint64_t start_due(struct client *client)
 }
 
 /*
- * Send the waiting messages. A send takes some microseconds, and the start of a call may come due meanwhile. If a start
- * is
- * near, the function therefore sends one message at a time and starts due calls between the sends.
+ * Send the waiting messages. A send takes some microseconds, and the start of a call may come due meanwhile. If a
+ * start is near, the function therefore sends one message at a time and starts due calls between the sends.
  */
 static uint64_t flush_between_starts(struct client *client, uint64_t next_ns)
 {
@@ -172,10 +171,10 @@ static uint64_t flush_between_starts(struct client *client, uint64_t next_ns)
 	return next_ns;
 }
 
-/* Run until every call of this thread has ended for `LINGER_NS`, or until a signal stops the run. */
+/* Run until no call of this thread has been open for `LINGER_NS`, or until a signal stops the run. */
 static void make_calls(struct client *client)
 {
-	uint64_t quiet_ns = 0; /* the time since which no call is open; 0 while a call is open */
+	uint64_t quiet_ns = 0; /* time at which the last open call ended; 0 while a call is open */
 
 	while (!stop_asked) {
 		uint64_t next_ns, now_ns;
@@ -243,7 +242,7 @@ static const char *open_client(struct client *client, struct load *load, unsigne
 		 load->schedule.header.count, clock_ns());
 	client->uac.call_over = on_call_over;
 	client->uac.context = client;
-	/* thread t of N gets every connection i with i mod N = t, and every call by the same rule */
+	/* thread t of N opens each connection i with i mod N = t, and makes each call i with i mod N = t */
 	for (unsigned i = number; o->timing.reliable && i < o->tcp_connections; i += o->threads)
 		client->n_connections++;
 	client->connections = calloc(client->n_connections + 1, sizeof(*client->connections));
@@ -297,7 +296,7 @@ static void set_deadlines(struct load *load)
 {
 	uint64_t count = load->schedule.header.count;
 
-	/* set t0 10 ns later per call, because the loop below takes less than 10 ns per call */
+	/* add 10 ns per call, so that the loop below, which takes less than 10 ns per call, ends before t0 */
 	load->t0_ns = clock_ns() + LEAD_NS + 10 * count;
 	for (uint64_t i = 0; i < count; i++)
 		load->records[i].t_intended = load->t0_ns + load->schedule.calls[i].offset_ns;
@@ -338,7 +337,7 @@ static void survey_starts(const struct load *load, struct starts *starts)
 	qsort(starts->lateness_ns, starts->count, sizeof(*starts->lateness_ns), compare_u64);
 }
 
-/* Return a quantile of the lateness. At least this share of the calls is not later. */
+/* Return the smallest lateness that at least `share` of the calls do not exceed. */
 static uint64_t lateness_quantile(const struct starts *starts, double share)
 {
 	double rank = share * (double)starts->count;
@@ -411,7 +410,7 @@ static bool write_report(const struct load *load, struct client *clients)
 	report_usage(file, &load->usage);
 	report_calls(file, load, &starts);
 	report_sockets(file, &sockets);
-	/* read NoPorts before the sockets close; datagrams that arrive afterwards would increase it */
+	/* read NoPorts before the sockets close, because NoPorts counts datagrams to closed ports */
 	if (load->no_ports >= 0)
 		fprintf(file, "  \"no_ports\": %" PRId64 ",\n", udp_no_ports() - load->no_ports);
 	report_counts(file, &counts);

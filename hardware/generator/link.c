@@ -12,14 +12,14 @@
 #include "link.h"
 
 #define BATCH 16
-/* Size of a slot. The extra bytes put the slots of a batch into different cache sets. */
+/* Size of a buffer for one datagram. The extra bytes put the buffers of a batch into different cache sets. */
 #define DATAGRAM_BYTES (65536 + 4096 + 64)
 #define EVENTS         64
 #define OUT_BYTES_MAX  (16UL << 20) /* a connection with more unsent bytes is regarded as stuck */
 #define LISTENER       UINT32_MAX
 #define BACKLOG        4096
 
-/* A queued message. Once the kernel has accepted all its bytes, the link increases the counter of its kind. */
+/* A queued message. The link counts the message as sent when the kernel has accepted all its bytes. */
 struct unsent {
 	size_t size; /* number of bytes that are not sent yet */
 	enum sip_kind kind;
@@ -302,8 +302,7 @@ static void flush_udp(struct outbox *outbox, unsigned count)
 		}
 		/*
 		 * send the datagram once more after an error: ECONNREFUSED belongs to an earlier datagram, and the
-		 * kernel
-		 * did not send this one
+		 * kernel did not send this one
 		 */
 		if (tries++ == 0)
 			continue;
@@ -457,7 +456,7 @@ static void report_losses(struct link *link)
 	}
 }
 
-/* Return the array with room for `needed` items, or NULL if memory runs out. */
+/* Enlarge an array to at least `needed` items, and return it. Return NULL if memory runs out. */
 static void *grow(void *array, size_t *room, size_t needed, size_t item)
 {
 	size_t more = *room ? *room : 4096 / item;
@@ -491,7 +490,7 @@ static bool append(struct connection *c, const struct outgoing *m)
 	return true;
 }
 
-/* The kernel has accepted `bytes` more bytes. Count the messages of which it has now accepted all bytes. */
+/* Remove `bytes` bytes that the kernel has accepted. Count each message that the kernel has accepted completely. */
 static void taken(struct link *link, struct connection *c, size_t bytes)
 {
 	size_t whole = 0;

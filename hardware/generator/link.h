@@ -3,9 +3,9 @@
  * The sockets of one thread: a UDP socket, or TCP connections and possibly their listener.
  *
  * A link sends all messages of its outbox together, receives in batches, and counts the messages that the kernel
- * refuses.
- * Over TCP, a message waits in the link while the send buffer is full, and the link counts the waiting time. A message
- * counts as sent when the kernel has accepted all of it. It counts as not sent if its connection ends before that.
+ * refuses. Over TCP, a message waits in the link while the send buffer is full, and the link counts the waiting time.
+ * A message counts as sent when the kernel has accepted all of it. It counts as not sent if its connection ends
+ * before that.
  */
 #ifndef SIPSCHED_LINK_H
 #define SIPSCHED_LINK_H
@@ -25,9 +25,8 @@ struct link;
 int open_udp(const struct sockaddr_in *local, const struct sockaddr_in *remote, int buffer_bytes);
 
 /*
- * Discard the datagrams that are still queued, then close the socket. No counter of the kernel contains a datagram that
- * is
- * queued when its socket closes. The ledger would miss such a datagram.
+ * Discard the datagrams that are still queued, then close the socket. No counter of the kernel contains a datagram
+ * that is queued when its socket closes. The ledger would miss such a datagram.
  */
 void close_udp(int fd);
 int open_tcp_listener(const struct sockaddr_in *local, int buffer_bytes);

@@ -121,7 +121,7 @@ static const struct option OPTIONS[] = {
 static const char CLIENT_ONLY[] = "rSCthda";
 static const char SERVER_ONLY[] = "iy";
 
-/* More than 60 lines: one case per option. */
+/* This function is longer than 60 lines, because it has one case per option. */
 static void parse_option(struct options *o, int option, const char *name)
 {
 	switch (option) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The checked command line of sipload. The usage is in sipload.c. */
+/* The values of sipload's command line after their check. sipload.c describes the options. */
 #ifndef SIPSCHED_OPTIONS_H
 #define SIPSCHED_OPTIONS_H
 #include <string.h>
@@ -31,7 +31,7 @@ struct options {
 	uint64_t ring_ns;
 	uint64_t drain_ns;
 	uint64_t late_ns; /* longest time from INVITE to 2xx; a slower call counts as late */
-	uint64_t spin_ns; /* time before a deadline from which a thread polls; UINT64_MAX: it always polls */
+	uint64_t spin_ns; /* a thread polls for this time before a deadline; UINT64_MAX: it always polls */
 	int buffer_bytes;
 	int fifo; /* priority for SCHED_FIFO; 0: do not change the policy */
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The settings for the process and its threads that both roles request from the kernel. */
+/* Functions by which client and server request settings for their process and threads from the kernel. */
 #ifndef SIPSCHED_PROCESS_H
 #define SIPSCHED_PROCESS_H
 #include <stdint.h>
@@ -10,7 +10,7 @@
  * priority. Threads inherit the policy.
  */
 void prepare_process(int fifo);
-/* Pin the calling thread to its CPU in the list, if the list is not empty, and ask for exact timer wake-ups. */
+/* Pin the calling thread to its CPU in the list, unless the list is empty. Request exact timer wake-ups. */
 void settle_thread(const int *cpus, unsigned n_cpus, unsigned thread);
 /* Return a random number, which most probably differs in every process. */
 uint32_t new_instance(void);

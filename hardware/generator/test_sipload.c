@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * Unit tests of the parser, timer wheel and schedule, and of calls between a client and a server in memory. The tests
- * copy
- * each text to the heap at its exact size, so the sanitizer reports a read past its end.
+ * copy each text to the heap at its exact size, so the sanitizer reports a read past its end.
  *
  *   test_sipload                 run the tests
  *   test_sipload --corpus DIR    write the messages of a call to DIR, as first inputs of the fuzz target
@@ -206,7 +205,7 @@ static void on_fire(void *context, struct timer *timer, uint64_t now_ns)
 	}
 }
 
-/* Check that every timer fires, whatever its distance: never early, and at most one tick and one step late. */
+/* Check that timers of every length fire: never early, and at most one tick and one step late. */
 static void test_wheel(uint64_t span_ns)
 {
 	const uint64_t tick_ns = 1 << WHEEL_TICK_BITS;
@@ -235,7 +234,7 @@ static void test_wheel(uint64_t span_ns)
 		wheel_advance(&t->wheel, now_ns, on_fire, t);
 		late_ns = step_ns;
 	}
-	/* timers that a callback armed are at most 100 us away */
+	/* advance by 1 ms, because a timer that a callback armed expires within 100 us */
 	wheel_advance(&t->wheel, now_ns + NS_PER_MS, on_fire, t);
 	wheel_advance(&t->wheel, now_ns + 2 * NS_PER_MS, on_fire, t);
 	CHECK(t->wheel.armed == 0);
@@ -367,9 +366,8 @@ static void test_blocks(void)
 		snprintf(text, sizeof(text), "0 %llu\n0 500000000\n", (unsigned long long)(edge + more));
 		CHECK(!schedule_of(&a, text, 2000.0, 7));
 		/*
-		 * a shorter window repeats the first calls of the longer window, so the number of different calls stays
-		 * the
-		 * same
+		 * a shorter window repeats the first calls of the longer window, so the number of different calls
+		 * stays the same
 		 */
 		CHECK(a.header.count == 2 * next - 1 + more && a.header.distinct == next);
 		CHECK(a.calls[next - 2].offset_ns < edge &&

@@ -26,8 +26,8 @@ enum uac_state {
 	UAC_PROCEEDING, /* the client has received a 1xx answer */
 	UAC_TALKING,    /* the client has sent ACK, and sends BYE after the hold time */
 	UAC_LEAVING,    /* the client has sent BYE */
-	UAC_REJECTED,   /* a failed call waits for timer D, to acknowledge repeated answers */
-	UAC_ENDED,      /* an ended call waits for timer K, to absorb and acknowledge repeated answers */
+	UAC_REJECTED,   /* the call failed; until timer D ends, the client acknowledges repeated answers */
+	UAC_ENDED,      /* the call ended; until timer K ends, the client absorbs repeated answers */
 	UAC_GONE,
 };
 
@@ -65,7 +65,7 @@ struct uac {
 	struct uac_call *calls;
 	struct call_record *records;
 	uint64_t count; /* number of calls in the schedule */
-	uint64_t open;  /* number of calls that have begun and not ended */
+	uint64_t open;  /* number of calls that have begun and have not ended */
 	/* Optional function that is called when a call no longer needs its connection. */
 	void (*call_over)(void *context, const struct peer *peer);
 	void *context;

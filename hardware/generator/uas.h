@@ -8,7 +8,7 @@
  * BYE with 200 for timer J (64 T1, also over TCP). Timers G and H belong to final answers that this server never sends. It
  * answers other requests with 405, and BYE and CANCEL of unknown calls with 481. These requests count as unexpected.
  *
- * Answers always go to the sender of the request (in RFC 3581, only if the client asks for it). Over TCP, they use the
+ * Answers always go to the sender of the request (RFC 3581 requires it only if the client asks for it). Over TCP, they use the
  * request's connection. The server keeps about 110 bytes per call, and the headers of its answers until ACK.
  */
 #ifndef SIPSCHED_UAS_H
@@ -45,7 +45,7 @@ struct uas {
 	uint64_t kept;
 	void **slabs; /* blocks of memory for calls, freed at the end */
 	size_t n_slabs;
-	/* The last entry has the sum over all addresses that found no free entry. */
+	/* The last entry has the sum over all addresses for which no other entry was free. */
 	struct uas_peer peers[UAS_PEERS];
 	unsigned n_peers;
 };

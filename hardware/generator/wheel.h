@@ -22,7 +22,7 @@ struct timer {
 };
 
 struct wheel {
-	uint64_t tick; /* next tick to run */
+	uint64_t tick; /* the next tick whose timers will fire */
 	uint64_t armed;
 	/* One bit per slot of level 0. A slot whose bit is 0 is empty. */
 	uint64_t maybe_used[WHEEL_SLOTS / 64];
