@@ -27,9 +27,8 @@ const volatile bool cfg_bursts = false;                  /* true: bursts are wri
 
 /*
  * Before Linux 5.18, sched_switch has no argument for the state of the previous task. These kernels may also lack
- * atomic
- * functions that return a value (5.12) and bpf_get_current_task_btf (5.11). The Makefile defines this from the kernel's
- * types.
+ * atomic functions that return a value (5.12) and bpf_get_current_task_btf (5.11). The Makefile defines this from the
+ * kernel's types.
  */
 #ifdef BEFORE_LINUX_5_18
 #define READ(task, field) BPF_CORE_READ(task, field)
@@ -41,7 +40,7 @@ struct task_struct___before_5_14 {
 	long state;
 } __attribute__((preserve_access_index));
 #else
-/* volatile prevents the compiler from merging two loads into one, which the BPF verifier would refuse */
+/* volatile prevents the compiler from merging two loads into one load, which the BPF verifier would refuse */
 #define READ(task, field) (*(volatile __typeof__((task)->field) *)&(task)->field)
 #endif
 
@@ -265,7 +264,7 @@ static __always_inline void end_wait(struct account_task *entry, __u64 now)
 	worst_wait.by = longest_competitor(cpu, entry->waiting_ns);
 }
 
-/* Count that a task of the proxy got a CPU (1) or gave it up (-1). Return the number of its tasks that ran before. */
+/* Count a task of the proxy that gets a CPU (1) or gives up a CPU (-1). Return how many of its tasks ran before. */
 static __always_inline __s64 count_running(__s64 change)
 {
 #ifdef BEFORE_LINUX_5_18
@@ -328,11 +327,9 @@ static __always_inline void proxy_ends(struct account_task *entry, __u32 cpu, __
 }
 
 /*
- * A task gives up a CPU, and the kernel did not report that it got this CPU. A task of the proxy has then not waited
- * since
- * its wake-up. Without this function, its wait would last until the next reported switch, which takes seconds for a
- * process
- * that rarely runs.
+ * Correct the wait of a task that gives up a CPU without the kernel having reported that the task got this CPU. The
+ * task cannot still be waiting since its wake-up. Without this correction, its wait would last until the next reported
+ * switch, which may come seconds later for a process that rarely runs.
  */
 static __always_inline void end_unseen(struct task_struct *task, __u32 cpu, __u64 now, __u32 state)
 {
@@ -348,8 +345,7 @@ static __always_inline void end_unseen(struct task_struct *task, __u32 cpu, __u6
 
 /*
  * Write a burst into the ring buffer. BPF_RB_NO_WAKEUP is necessary, because a wakeup inside a context switch would
- * change
- * the schedule. sipaccount reads the ring buffer periodically instead.
+ * change the schedule. sipaccount reads the ring buffer periodically instead.
  */
 static __always_inline void keep_burst(struct task_struct *task, __s32 pid, __u32 number, __u32 part,
 				       __u64 from, __u64 to)
@@ -387,7 +383,7 @@ static __always_inline void keep_task(const struct account_cpu *cpu, __u32 numbe
 		keep_burst(task, READ(task, pid), number, cpu->part, cpu->since_ns, now);
 }
 
-/* Add the time and the burst of the task that ran until now. */
+/* Account for the time and the burst of the task that ran until now. */
 static __always_inline void end_burst(struct account_cpu *cpu, __u32 number, struct account_task *entry,
 				      struct task_struct *task, __u64 now)
 {

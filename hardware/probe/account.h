@@ -11,7 +11,7 @@
 #define ACCOUNT_OWN    8   /* sshd processes of sipsched's connections; their descendants count too */
 #define ACCOUNT_TASKS  16384
 #define ACCOUNT_BURSTS 8  /* number of the latest bursts of competitors that are kept per CPU */
-#define ACCOUNT_GAPS   64 /* number of the longest gaps that are kept; in a gap, no task of the proxy ran */
+#define ACCOUNT_GAPS   64 /* number of the longest gaps that are kept; in a gap, no task of the proxy runs */
 #define ACCOUNT_COMM   16
 /* Size of the ring buffer for kept bursts, a power of two. Each burst needs 48 bytes, so 87,381 bursts have room. */
 #define ACCOUNT_RING_BYTES (4 * 1024 * 1024)
@@ -46,7 +46,7 @@ struct account_task {
 	__u64 waiting_ns;
 	/* Time since which a task of the proxy has been stopped. 0 if it is not stopped. */
 	__u64 stopped_ns;
-	__u64 competed; /* CPU time that competitors had used on wait_cpu at waiting_ns */
+	__u64 competed; /* CPU time that competitors had used on wait_cpu when the wait began */
 	__u32 wait_cpu;
 	__s32 pid, tgid;
 	__u32 part;

@@ -136,7 +136,7 @@ static const char *const methods[] = { TRACE_METHODS };
 static const char *const statuses[] = { TRACE_STATUSES };
 _Static_assert(COUNT_OF(methods) + COUNT_OF(statuses) < TRACE_NOT_SIP, "five bits do not hold all names");
 
-/* Return 1 + the position of a request's method in the list of trace.h. The last entry means another method. */
+/* Return 1 + the position of a request's method in the list of trace.h. The last entry stands for all other methods. */
 static size_t method_number(struct span method)
 {
 	size_t i = 0;
@@ -185,7 +185,7 @@ static size_t detail_of(struct span text)
 	return is_request(text) ? method_number(first_word(text)) : TRACE_NOT_SIP;
 }
 
-/* Return the hash of a Call-ID, which is never 0, because 0 means that a message has none. */
+/* Return the hash of a Call-ID. The hash is never 0, because 0 means that a message has no Call-ID. */
 static uint64_t call_hash(struct span value, const struct sip_key *key)
 {
 	uint64_t hash = key ? sip_keyed_hash(key, value.at, span_size(value)) : span_hash(value);

@@ -30,8 +30,7 @@ struct sip_class sip_classify(const char *text, size_t size, const struct sip_ke
 
 /*
  * Return whether two messages have the same method or the same status code. The probe regards the first such message
- * that a
- * worker sends after a receive as the forwarded message.
+ * that a worker sends after a receive as the forwarded message.
  */
 bool sip_same_start(const char *a, size_t a_size, const char *b, size_t b_size);
 #endif

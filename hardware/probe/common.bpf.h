@@ -29,8 +29,8 @@ struct ring {
 	__sync_fetch_and_add(&counters[bpf_get_smp_processor_id() & (PROBE_CPUS - 1)].what, by)
 
 /*
- * Return a pointer as a number. The BPF verifier forbids arithmetic on a trusted pointer. It allows arithmetic on a number
- * that was added to a value on the stack. Reading the pointer back with bpf_probe_read_kernel() would be slower.
+ * Return a pointer as a number. The BPF verifier forbids arithmetic on a trusted pointer. This function therefore adds the
+ * pointer to a number on the stack, because the verifier allows arithmetic on the sum.
  */
 static __always_inline __u64 address_of(void *pointer)
 {

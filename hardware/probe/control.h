@@ -3,8 +3,8 @@
  * A unix socket for commands to a running program. A command is one line, and the program answers each command with one
  * line.
  *
- * A client may send several commands over one connection. The program executes commands one at a time, also those of
- * several clients.
+ * A client may send several commands over one connection. The program executes one command at a time, even if several
+ * clients send commands.
  */
 #ifndef SIPSCHED_CONTROL_H
 #define SIPSCHED_CONTROL_H

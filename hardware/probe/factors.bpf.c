@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT
 /*
- * Counts how often and how long the processes of a proxy wait for each other. Taking a free lock causes no event, so it
- * has no cost. Every system call on the host becomes slightly slower, because the programs run at the entry of all
- * system
- * calls.
+ * Counts how often and how long the processes of a proxy wait for each other. Taking a free lock causes no event, so
+ * it has no cost. Every system call on the host becomes slightly slower, because the programs run at the entry of all
+ * system calls.
  *
- * ASSUME it is enough to count the second and later waiters for a spinlock of the kernel. The first waiter spins on the
- * pending bit, before the tracepoint (kernel/locking/qspinlock.c). A host with two CPUs never has a second waiter,
- * except in
- * a guest whose kernel uses the hypervisor's spinlocks.
+ * ASSUME it is enough to count the second and later waiters for a spinlock of the kernel. The first waiter spins on
+ * the pending bit, before the tracepoint (kernel/locking/qspinlock.c). A host with two CPUs never has a second
+ * waiter, except in a guest whose kernel uses the hypervisor's spinlocks.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>

@@ -145,9 +145,8 @@ static int target_arguments(const struct btf *btf, const struct hook *hook)
 }
 
 /*
- * Choose the hook's program for this kernel. Store the reason if BTF or the target is missing, or if the kernel refuses
- * an
- * empty program. Trying an empty program takes 0.2 ms, whereas loading a whole mode takes 0.1 s.
+ * Choose the hook's program for this kernel. Store the reason if BTF or the target is missing, or if the kernel
+ * refuses an empty program. Trying an empty program takes 0.2 ms, whereas loading a whole mode takes 0.1 s.
  */
 static void choose_program(const struct btf *btf, const struct hook *hook, struct hook_state *state)
 {

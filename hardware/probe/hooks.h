@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include "options.h"
 
-#define REASON_SIZE 256 /* largest text of a reason, in bytes */
+#define REASON_SIZE 256 /* size of the longest reason, in bytes */
 #define BTF_PATH    "/sys/kernel/btf/vmlinux"
 #define N_HOOKS     23
 
@@ -58,8 +58,7 @@ void explain_refusal(const struct hook *hook, struct hook_state *state, const ch
 
 /*
  * Choose the program of each hook for this kernel. If no program can be loaded at all, store the reason and return
- * false.
- * Here and below, `states` has N_HOOKS elements.
+ * false. Here and below, `states` has N_HOOKS elements.
  */
 bool choose_programs(struct hook_state *states, char *reason, size_t size);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The checked command line of sipprobe. The usage is in sipprobe.c. */
+/* The values of sipprobe's command line after their check. sipprobe.c describes the options. */
 #ifndef SIPSCHED_OPTIONS_H
 #define SIPSCHED_OPTIONS_H
 #include <stdbool.h>
@@ -26,7 +26,7 @@ struct options {
 	unsigned long ring_bytes;
 	unsigned long snippet_bytes;
 	const char *netns;    /* file of the proxy's network namespace; NULL: the namespace of this process */
-	unsigned long one_in; /* `watch`: one of this many calls is recorded */
+	unsigned long one_in; /* `watch`: the trace contains one call in this many calls */
 	bool watch;           /* the command is `watch` */
 	bool verbose;
 };

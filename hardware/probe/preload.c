@@ -1,23 +1,19 @@
 // SPDX-License-Identifier: MIT
 /*
- * libsipstamp takes three of the six timestamps without BPF and without root.
+ * libsipstamp takes three of the six timestamps of each SIP message, without BPF and without root.
  *
  *  SIPSTAMP_DIR=<directory> SIPSTAMP_PORT=<UDP port> LD_PRELOAD=./libsipstamp.so kamailio ...
  *
- * Each process that receives on a UDP socket bound to the port writes <directory>/trace.<pid>.bin (trace.h) with t_arr
- * (SO_TIMESTAMPNS), t_sip_in and t_sip_out. The fields t_stack, t_sockq, t_dep, off_cpu_ns, switches and rmem are 0.
- * The
- * trace has no records of drops. The header's field `reserved` has the kernel's number of drops (SO_RXQ_OVFL) at the
- * last
- * received datagram. It excludes later drops. All processes that share a socket read the same counter, so a reader of
- * several traces uses the largest number.
+ * Each process that receives on a UDP socket bound to the port writes <directory>/trace.<pid>.bin (trace.h) with
+ * t_arr (SO_TIMESTAMPNS), t_sip_in and t_sip_out. The fields t_stack, t_sockq, t_dep, off_cpu_ns, switches and rmem
+ * are 0. The trace has no records of drops. The header's field `reserved` has the kernel's number of drops
+ * (SO_RXQ_OVFL) at the last received datagram. It excludes later drops. All processes that share a socket read the
+ * same counter, so a reader of several traces uses the largest number.
  *
- * The library maps the file into memory and lets it grow in steps, so that a killed worker loses no record. The file of
- * a
- * killed worker ends in zeros. The library sees recvfrom, recvmsg, sendto and sendmsg. It does not see recvmmsg,
- * sendmmsg,
- * io_uring, or system calls without libc. in_cost_ns is the time of the library's own work: 0.3 to 1.3 us at the
- * median.
+ * The library maps the file into memory and lets it grow in steps, so that a killed worker loses no record. The file
+ * of a killed worker ends in zeros. The library sees recvfrom, recvmsg, sendto and sendmsg. It does not see recvmmsg,
+ * sendmmsg, io_uring, or system calls without libc. in_cost_ns is the time of the library's own work: 0.3 to 1.3 us
+ * at the median.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -40,7 +36,7 @@
 #include "../common/trace.h"
 
 #define EXPORT        __attribute__((visibility("default")))
-#define DESCRIPTORS   4096        /* the library ignores larger descriptors */
+#define DESCRIPTORS   4096        /* the library ignores descriptors from this number on */
 #define MAP_BYTES     (8UL << 30) /* reserves only address space, not memory; enough for 87 million records */
 #define GROW_BYTES    (1UL << 20)
 #define SNIPPET_BYTES 2048
@@ -267,7 +263,7 @@ static uint16_t saturate_u16(uint64_t value)
 	return value > UINT16_MAX ? UINT16_MAX : (uint16_t)value;
 }
 
-/* Read the arrival time on CLOCK_REALTIME (0 if it is missing) and the socket's number of drops from a message. */
+/* Read a message's arrival time on CLOCK_REALTIME (0 if it is missing) and the socket's number of drops. */
 static uint64_t read_control(struct msghdr *message, uint32_t *drops)
 {
 	struct timespec arrival = { 0 };
@@ -286,7 +282,7 @@ static uint64_t read_control(struct msghdr *message, uint32_t *drops)
 static void record_received(struct msghdr *control, const char *text, size_t snippet, size_t length)
 {
 	uint64_t t_sip_in = clock_ns();
-	/* The difference between the two clocks, modulo 2^64. */
+	/* Compute the difference between CLOCK_MONOTONIC and CLOCK_REALTIME, modulo 2^64. */
 	uint64_t to_monotonic = t_sip_in - read_clock(CLOCK_REALTIME);
 	uint32_t drops = 0;
 	uint64_t arrival = read_control(control, &drops);

@@ -20,7 +20,7 @@
 #define PROBE_TID_SLOTS         65536
 #define PROBE_CPUS              256
 #define PROBE_PIECE             4096 /* largest number of bytes of a stream in one record of the ring */
-#define PROBE_PIECES            16 /* largest number of records per system call: 64 KiB, the longest message */
+#define PROBE_PIECES            16 /* largest number of records per system call; together they hold 64 KiB */
 
 /* The values are equal to enum trace_event and enum trace_flag (trace.h), as records.c asserts. */
 enum probe_event {
@@ -174,7 +174,7 @@ struct probe_worker {
 	__u32 tid;
 	__u32 in_service;
 	__u32 service; /* serial number of the message, to assign a late departure to the correct message */
-	__u32 sending; /* 1 + index of the send whose packet has not departed; 0: none */
+	__u32 sending; /* 1 + index in `send` of the datagram that has not departed; 0: all have departed */
 	__s32 fd;      /* socket of the last message; -1 before the first message */
 	__u32 taken;   /* exact mode: this receive call took a datagram from the queue */
 	__u64 t_recv_enter;
@@ -190,13 +190,12 @@ struct probe_worker {
 	__u64 taken_t_stack;
 	__u32 taken_rmem;
 	/*
-	 * for streams: the sequence number after the last read, and the connection of this read; `taken` is set after a
-	 * read
+	 * For TCP: the sequence number after the last read, and the connection of this read. `taken` is set after a read.
 	 */
 	__u32 position;
 	struct probe_connection connection;
 	__u64 cost_ns; /* duration of the probe's own work since t_sip_in */
-	/* 1: the worker may still receive datagrams that arrived before recording began. The queue is in order. */
+	/* 1: the worker may still receive datagrams that arrived before recording began, as it has received no later ones */
 	__u32 behind;
 	struct probe_message message;
 };

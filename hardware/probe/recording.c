@@ -15,8 +15,7 @@ uint64_t count_unaccounted(const struct probe_counters *counted)
 
 /*
  * Return the number of datagrams that arrived since recording began and were neither received nor refused. For TCP,
- * return
- * the number of connections with such data.
+ * return the number of connections with such data.
  */
 static uint64_t count_underway(const struct recording *recording)
 {
@@ -66,7 +65,7 @@ void switch_off(struct recording *recording)
 	recording->on = false;
 	recording->probe->object->bss->recording = 0;
 	while (clock_ns() - begin < FINISH_NS) {
-		/* wait before the first look, because another CPU may be entering an arrival now */
+		/* wait before the first check, because another CPU may be recording an arrival now */
 		pause_ns(LOOK_NS);
 		ring_buffer__consume(recording->ring);
 		if (!count_underway(recording) && !count_in_service(recording))
@@ -75,8 +74,8 @@ void switch_off(struct recording *recording)
 	recording->streams->until_ns = clock_ns();
 	detach_probe(recording->probe);
 	/*
-	 * discard all entries, because they are incomplete; this also covers the time in which the hooks are attached
-	 * again
+	 * let the programs discard all stored arrivals, which are incomplete now; the programs also discard arrivals
+	 * until all hooks are attached again
 	 */
 	recording->probe->object->bss->since_ns = UINT64_MAX;
 	ring_buffer__consume(recording->ring);

@@ -18,10 +18,10 @@ struct recording {
 	bool on;
 	struct probe_counters at_on; /* counters at the last switch-on */
 	uint64_t t_off_ns;           /* time of the last switch-off */
-	/* the following counters start at zero, and again at each SIGUSR1 */
+	/* the following counters are set to zero at the start and at each SIGUSR1 */
 	uint64_t switches_off;
-	uint64_t off_ns; /* total time without hooks */
-	/* Datagrams that no worker had received at a switch-off. For TCP, connections with such data. */
+	uint64_t off_ns; /* total time during which the hooks were detached */
+	/* Datagrams that no worker had received at a switch-off. For TCP, connections with unread data. */
 	uint64_t cut_arrivals;
 	uint64_t cut_services;   /* messages in service at a switch-off; the trace lacks them */
 	uint64_t slowest_off_ns; /* duration of the slowest switch-off */

@@ -65,7 +65,7 @@ void keep_record(struct records *records, const struct trace_record *record)
 void record_message(struct records *records, const struct probe_message *message)
 {
 	const struct probe_send *same = forwarded(message);
-	/* a proxy answers some requests itself, such as REGISTER */
+	/* use the first sent message if no message was forwarded: a proxy answers REGISTER itself, for example */
 	const struct probe_send *send = same || !records->key || !message->n_send ? same : &message->send[0];
 	struct trace_record record = {
 		.t_arr = message->t_arr,

@@ -24,8 +24,8 @@
 #define SCAN_NS 1000000000ULL
 /* Within this time, workers read all datagrams that were queued before all hooks were attached. */
 #define START_SETTLE_NS   100000000L
-#define SERVICE_SETTLE_NS 20000000L /* within this time, workers send their last messages on */
-#define DETACH_SETTLE_NS  10000000L /* running BPF programs end within this time after detaching */
+#define SERVICE_SETTLE_NS 20000000L /* within this time, workers forward every message they have received */
+#define DETACH_SETTLE_NS  10000000L /* BPF programs that run during detaching end within this time */
 
 struct run {
 	const struct options *options;
@@ -49,7 +49,7 @@ static bool announce(const struct run *run, const char *word, uint64_t t_ns)
 	FILE *file;
 	bool written = false;
 
-	if (run->options->watch) /* set the flag that announces keyed hashes in the header of the trace */
+	if (run->options->watch) /* `watch` has no ready file; its trace begins with a header instead */
 		return true;
 	file = fopen(run->options->ready, "ae");
 	if (file) {
@@ -62,11 +62,9 @@ static bool announce(const struct run *run, const char *word, uint64_t t_ns)
 }
 
 /*
- * Start counting now. The probe recognises older records in the ring and older messages in service by their timestamps,
- * and
- * excludes them. Therefore neither the proxy nor the probe has to stop. With traffic, a counter may differ from the
- * records
- * by one or two messages.
+ * Start counting now. The probe recognises older records in the ring and older messages in service by their
+ * timestamps, and excludes them. Therefore neither the proxy nor the probe has to stop. With traffic, a counter may
+ * differ from the records by one or two messages.
  */
 static bool start_afresh(struct run *run)
 {
@@ -200,7 +198,7 @@ static bool collect(struct run *run)
 			flush_trace(&run->records.trace);
 			report_second(run);
 			if (run->options->watch && run->records.trace.failed)
-				return false; /* end the run, because the reader of the trace has gone */
+				return false; /* end the run, because the reader of the trace has closed the pipe */
 		}
 	}
 }
@@ -254,7 +252,7 @@ static bool trace_until_stopped(struct run *run)
 int run_probe(const struct options *options)
 {
 	static struct sip_key
-		key; /* only in this process's memory, so that nobody can test a guessed Call-ID */
+		key; /* the key is never written, so that nobody can test whether a guessed Call-ID is in the trace */
 	static struct run run;
 	sigset_t signals = block_signals();
 	bool streaming;

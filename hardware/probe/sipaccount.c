@@ -9,34 +9,27 @@
  * WHAT IT DOES
  *   sipaccount attaches the programs of account.bpf.c, starts counting, and creates the file of --ready. At SIGTERM or
  *   SIGINT, it writes a report, one JSON object:
- *     cpus      per CPU: the ns of each owner (account.h), which add up to `total_ns`, and `stolen_ns`: the time that
- * the
+ *     cpus      per CPU: the ns of each owner (account.h), which add up to `total_ns`, and `stolen_ns`: the time that the
  *               hypervisor took, in ticks of /proc/stat. The owners' times include the stolen time, because the clock
  *               continues while the hypervisor runs something else
  *     tasks     the tasks of the proxy (process groups --group), and the other tasks that ran longest
  *     wait      the wait of a runnable task of the proxy in which competitors used its CPU longest, or null
  *     gaps      the longest times in which no task of the proxy ran or was runnable, `[from, to]` (CLOCK_MONOTONIC)
  *     stopped   the longest time that a task of the proxy was stopped, and the number of stops by a tracer
- *     samples   with --sample, one entry every MS milliseconds: `t_ns` (CLOCK_MONOTONIC) and `competed_ns`, the time
- * that
+ *     samples   with --sample, one entry every MS milliseconds: `t_ns` (CLOCK_MONOTONIC) and `competed_ns`, the time that
  *               realtime and fair competitors had used on all the CPUs until then. Both are empty without --sample
  *     tasks_lost     how often the table had no room for a task
- *     runs, run_ns   number and total time of the BPF programs' runs, if the kernel counts them
- * (kernel.bpf_stats_enabled)
- *   With --bursts, sipaccount also writes every burst of at least 20 us of a softirq, and of a task that is not of the
- * proxy.
- *   The file is one JSON object with one line per burst:
- *     bursts    entries `[cpu, from, to, owner, name, pid]`, per CPU in the order of their ends (CLOCK_MONOTONIC in
- * ns). `owner`
- *               is a name of account.h. A softirq has its kernel name and the pid 0. A burst of a task includes the
- * interrupts
- *               and softirqs during the burst
+ *     runs, run_ns   number and total time of the BPF programs' runs, if the kernel counts them (kernel.bpf_stats_enabled)
+ *   With --bursts, sipaccount also writes every burst of at least 20 us, by a softirq or by a task outside the proxy. The
+ *   file is one JSON object with one line per burst:
+ *     bursts    entries `[cpu, from, to, owner, name, pid]`, per CPU in the order of their ends (CLOCK_MONOTONIC in ns).
+ *               `owner` is a name of account.h. A softirq has its kernel name and the pid 0. A burst of a task includes the
+ *               interrupts and softirqs during the burst
  *     lost      the number of bursts for which the ring buffer had no room
  *   Descendants of --own and tasks in sipsched's control groups count as sipsched's programs. sipaccount pins nothing.
  *   The exit code is 0 on success, 1 with one line on stderr for an error, and 2 for wrong usage.
  *
- * sipaccount needs root, or CAP_BPF and CAP_PERFMON. It also needs the initial PID namespace, BTF
- * (CONFIG_DEBUG_INFO_BTF),
+ * sipaccount needs root, or CAP_BPF and CAP_PERFMON. It also needs the initial PID namespace, BTF (CONFIG_DEBUG_INFO_BTF),
  * and Linux 5.18.
  */
 #include <errno.h>
@@ -309,7 +302,7 @@ static void write_tasks(FILE *file, const struct seen *seen, size_t count)
 	fprintf(file, "], ");
 }
 
-/* Include waits, stops and a gap that have not ended yet. */
+/* Count the waits, the stops and the gap that have not ended yet. */
 static void count_unfinished(struct account_bpf *object, const struct seen *seen, size_t count, __u64 now)
 {
 	struct account_wait *worst = &object->bss->worst_wait;

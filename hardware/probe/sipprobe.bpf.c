@@ -10,13 +10,11 @@
  * t_dep      net_dev_queue assigns the packet to the send, and net_dev_start_xmit takes the timestamp
  *
  * The hooks recognise a message as follows. Up to the socket's queue, they use the address of the skb. From the queue
- * to
- * the worker, exact mode uses the same address, and tracepoint mode uses a fingerprint of the payload. From receive to
- * send, they use the thread. From the send on, they use the address of the sent skb.
+ * to the worker, exact mode uses the same address, and tracepoint mode uses a fingerprint of the payload. From
+ * receive to send, they use the thread. From the send on, they use the address of the sent skb.
  *
  * The state is in arrays in .bss instead of hash maps. An access then takes only a few ns, and user space reads the
- * arrays
- * as memory.
+ * arrays as memory.
  */
 #include "common.bpf.h"
 
@@ -27,14 +25,14 @@ const volatile __u16 cfg_ports = 1; /* UDP: number of consecutive ports from cfg
 const volatile __u32 cfg_netns = 0;
 const volatile __u32 cfg_snippet = PROBE_SNIPPET_DEFAULT;
 const volatile bool cfg_exact = false;
-const volatile bool cfg_ipv6 = false; /* whether datagrams over IPv6 are traced, too */
+const volatile bool cfg_ipv6 = false; /* true: datagrams over IPv6 are traced, too */
 
 #define PROTOCOL_UDP   17
 #define ETHERTYPE_IPV6 0x86DD
 #define STALE_NS       10000000000LL /* the probe may overwrite an entry that was not used for this time */
-/* No datagram waits longer in a queue. If an entry is older, the probe missed the end of the wait. */
+/* No datagram waits longer than this in a queue. If an entry is older, the probe missed the end of its wait. */
 #define BEHIND_NS         1000000000LL
-#define UNDERWAY_NS       100000000LL /* ASSUME no packet takes longer from driver to socket queue */
+#define UNDERWAY_NS       100000000LL /* ASSUME longest time of a packet from the driver to the queue */
 #define WAYS              8 /* entries per set; with 5000 queued datagrams, one in 3 million finds its set full */
 #define DRIVER_STALE      250 /* longest time from the driver to the protocol layer, in jiffies: 0.25 to 2.5 s */
 #define PACKET_SETS       8192
@@ -49,8 +47,8 @@ struct packet {
 	__u64 t_arr;
 	__u64 t_stack;
 	__u32 rmem;
-	__u32 payload_index; /* 1 + index in `payloads`; 0: none */
-	__u32 seen;          /* the protocol layer has seen the packet */
+	__u32 payload_index; /* 1 + index in `payloads`; 0: the packet has no entry there */
+	__u32 seen;          /* 1: the protocol layer has seen the packet */
 	__u32 jiffies;       /* time of t_arr in jiffies, which are faster to read than the clock */
 };
 
@@ -132,7 +130,7 @@ static __always_inline __u64 fingerprint_of(const __u64 *words, __u32 length)
 	return a ^ (a >> 33);
 }
 
-/* ---- functions that recognise packets and sockets of the port ---- */
+/* ---- recognising packets and sockets ---- */
 
 static __always_inline bool port_is_ours(__u16 port)
 {
@@ -149,7 +147,7 @@ static __always_inline bool may_be_ours(struct sk_buff *skb)
 	return is_from_network(skb) || (is_ipv6(skb) && skb->dev->nd_net.net->ns.inum == cfg_netns);
 }
 
-/* For IPv6, `headers` gets only the UDP header. */
+/* Return whether a packet belongs to the port, and read its headers. For IPv6, read only the UDP header. */
 static __always_inline bool packet_is_ours(struct sk_buff *skb, struct packet_headers *headers)
 {
 	struct packet_headers_ipv6 long_headers;
@@ -192,7 +190,7 @@ static __always_inline bool descriptor_is_of(const struct probe_worker *worker, 
 	return fd == worker->fd || descriptor_is_ours(fd);
 }
 
-/* ---- packets: from the driver to the socket ---- */
+/* ---- arrivals at the driver ---- */
 
 /* Return a signed difference, because the clock of another CPU may be slightly ahead. */
 static __always_inline __s64 age(__u64 now, __u64 then)
@@ -250,8 +248,7 @@ static __always_inline __u64 choice(__u64 t_arr, __u32 place)
 /*
  * Return the place of the entry for this skb in its set. If an entry with the same address exists, return its place,
  * because the kernel reuses buffers. The function is global, so that the BPF verifier checks it once instead of once
- * per
- * caller.
+ * per caller.
  */
 __noinline __u32 place_of_packet(__u64 skb, __u64 now)
 {
@@ -375,8 +372,8 @@ static __always_inline void enter_packet(struct sk_buff *skb, struct packet_head
 /*
  * Store all known facts about an arrival at the earliest hook. A kernel may skip BPF programs for some packets
  * (docs/methodology/timestamps.md). With receive steering to another CPU, it skips the programs of netif_receive_skb
- * and
- * sk_data_ready for up to 2 packets in 1,000, and recursion_misses stays 0. The program of netif_rx has run before.
+ * and sk_data_ready for up to 2 packets in 1,000, and recursion_misses stays 0. The program of netif_rx has run
+ * before.
  */
 static __always_inline int on_driver(struct sk_buff *skb)
 {
@@ -465,8 +462,7 @@ static __always_inline bool stamp_queued(__u64 skb, struct sock *sk, __u64 now)
 
 /*
  * Visit the queue from its tail to the first datagram with a timestamp. The kernel calls sk_data_ready only once per
- * batch
- * of datagrams (list receive, and since Linux 6.18 also the producers' queue).
+ * batch of datagrams (list receive, and since Linux 6.18 also the producers' queue).
  */
 SEC("tp_btf/sk_data_ready")
 int BPF_PROG(on_data_ready, struct sock *sk)
@@ -487,7 +483,7 @@ int BPF_PROG(on_data_ready, struct sock *sk)
 		stamped = true;
 		skb = skb->prev;
 	}
-	/* a reader on another CPU has already taken the datagram from the queue */
+	/* if no datagram got a timestamp, a reader on another CPU has already taken it from the queue */
 	if (!stamped)
 		stamp_queued(last_skb[bpf_get_smp_processor_id() & (PROBE_CPUS - 1)], sk, now);
 	return 0;
@@ -630,7 +626,7 @@ int BPF_PROG(on_refused_no_skb, int rc, struct sock *sk)
 	drop = new_drop(rc, sk, address);
 	if (!drop)
 		return 0;
-	/* on_enqueue saw the refused datagram just before, on this CPU */
+	/* the refused datagram is the datagram that on_enqueue saw last on this CPU */
 	if (cfg_exact)
 		copy_refused(drop, address);
 	bpf_ringbuf_submit(drop, BPF_RB_NO_WAKEUP);
@@ -762,7 +758,7 @@ __noinline __u32 find_payload(__u64 fingerprint)
 	return found;
 }
 
-/* Find the arrival of the message by its payload. */
+/* Find the arrival of the message by the fingerprint of its payload. */
 static __always_inline bool match_payload(struct probe_message *message)
 {
 	__u32 found = find_payload(fingerprint_of((__u64 *)message->payload, message->length));

@@ -3,8 +3,7 @@
  * Takes the timestamps of SIP over TCP, from which streams.c makes records. The kernel and the proxy need no change.
  *
  * t_arr      netif_rx, napi_gro_receive_entry, netif_receive_skb_entry, netif_receive_skb: the earliest event counts
- * t_stack    tcp_probe: the connection accepts the segment. If a process owns the socket, this happens when the process
- * releases it
+ * t_stack    tcp_probe: the connection accepts the segment, or, while a process locks the socket, at the unlock
  * t_sockq    tcp_rcv_space_adjust: a read has copied bytes from the queue
  * t_sip_in   sys_exit of the read
  * t_sip_out  sys_enter of the write
@@ -252,8 +251,7 @@ int BPF_PROG(on_stream_call, struct pt_regs *regs, long id)
 
 /*
  * Send the bytes of a system call to user space. The caller has set all members of `transfer` except for seq, length
- * and
- * data.
+ * and data.
  */
 static __always_inline void emit_transfer(struct probe_transfer *transfer, struct pt_regs *regs, long id,
 					  __u32 seq, __u64 length)
@@ -366,7 +364,7 @@ int BPF_PROG(on_stream_return, struct pt_regs *regs, long result)
 	worker = worker_of(bpf_get_current_pid_tgid());
 	if (!worker)
 		return 0;
-	/* `entered` is 0 if the call began before this program was attached. */
+	/* `entered` is 0 if the system call began before this program was attached. */
 	entered = worker->t_recv_enter;
 	worker->t_recv_enter = 0;
 	if (result <= 0)

@@ -5,13 +5,12 @@
 #include "classify.h"
 #include "streams.h"
 
-/* If a message was not sent on within this time, the worker does not send it on at all. */
-
+/* A worker that has not forwarded a message within this time will not forward the message at all. */
 #define HOLD_NS   4000000000ULL
-#define CLOSED_NS 2000000000ULL /* within this time, a worker has read the rest of a closed connection */
-/* No data waits longer in a queue. If an arrival is older, the probe missed the read. */
+#define CLOSED_NS 2000000000ULL /* a worker reads the rest of a closed connection within this time */
+/* No data waits longer than this in a queue. If an arrival is older, the probe missed the read. */
 #define BEHIND_NS 1000000000ULL
-/* ASSUME no segment takes longer from the driver to its reader if later segments have arrived. */
+/* ASSUME a segment takes at most this time from the driver to its reader if later segments have already arrived. */
 #define UNDERWAY_NS 100000000ULL
 #define SWEEP_NS    1000000000ULL
 #define ROOM        1024
@@ -47,7 +46,7 @@ struct stream {
 	struct stream *next;
 	struct probe_connection connection;
 	uint64_t t_closed; /* time of the end; 0: the connection is open */
-	bool timed;        /* an arrival is known, so all later arrivals are known, too */
+	bool timed;        /* true: the probe has seen an arrival, so it also sees all later arrivals */
 	struct flow in;
 	struct flow out;
 	struct marks arrived;
@@ -59,7 +58,7 @@ struct stream {
 struct waiting {
 	struct trace_record record;
 	uint64_t key;
-	uint64_t older; /* 1 + position of the next older message in the bucket; 0: none */
+	uint64_t older; /* 1 + position of the next older message in the bucket; 0: no older message */
 	uint64_t service;
 	uint32_t slot;
 	bool sent;
@@ -204,7 +203,7 @@ static void sweep_streams(struct streams *streams, uint64_t before_ns, bool open
 	}
 }
 
-/* ---- messages that wait to be sent on or to depart ---- */
+/* ---- waiting messages ---- */
 
 static struct waiting *waiting_at(const struct streams *streams, uint64_t position)
 {
@@ -430,7 +429,7 @@ static void forward(struct streams *streams, struct stream *stream, const struct
 		waiting->record.switches = saturate_u16(began->switches);
 		waiting->record.in_cost_ns = saturate_u16(began->cost_ns);
 	} else {
-		/* another worker than the reader of the message sent the message on */
+		/* the worker that forwarded the message is not the worker that read it */
 		waiting->record.flags |= TRACE_FLAG_LEFT;
 	}
 	if (departed)
@@ -481,7 +480,7 @@ static bool extend(struct streams *streams, struct flow *flow, const struct prob
 		seq = flow->next;
 	}
 	if (flow->synced && seq != flow->next)
-		/* Start again, because bytes before this piece are missing. */
+		/* search for the next message again, because bytes before this piece are missing */
 		lose_track(streams, flow);
 	if (!flow->synced && !begins_message(data, size)) {
 		streams->counts.skipped_bytes += size;
@@ -576,7 +575,7 @@ int on_stream_event(void *context, void *data, size_t size)
 	struct streams *streams = context;
 	const struct probe_segment *segment = data;
 	const uint32_t *event = data;
-	/* Segments and system calls have the time at the same offset. */
+	/* struct probe_segment and struct probe_call have the member t at the same offset */
 	uint64_t t = segment->t;
 	struct stream *stream;
 

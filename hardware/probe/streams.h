@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Finds SIP messages in TCP streams. The input is the segments, reads and writes from stream.bpf.c. The output is
- * records
- * of messages.
+ * records of messages.
  *
- * Content-Length (frame.h) cuts messages from the bytes that workers read and write. The position of a message's last
- * byte
- * determines the segment in which the message arrived, the read by which a worker received it, and the segment in which
- * it
- * departed. A written message with the same kind, Call-ID and CSeq is the forwarded message.
+ * By Content-Length (frame.h), the bytes that workers read and write are cut into messages. The position of a message's last
+ * byte determines the segment in which the message arrived, the read by which a worker received it, and the segment
+ * in which it departed. A written message with the same kind, Call-ID and CSeq is the forwarded message.
  */
 #ifndef SIPSCHED_STREAMS_H
 #define SIPSCHED_STREAMS_H
@@ -51,7 +48,7 @@ struct streams {
 	struct stream_counts counts;
 	struct service services[PROBE_WORKERS];
 	struct stream *streams[STREAM_BUCKETS];
-	/* a ring of the messages that may still be sent on or depart, in the order of their reads */
+	/* a ring of messages that may still be forwarded or may still depart, in the order of their reads */
 	struct waiting *waiting;
 	size_t room; /* size of the ring, a power of two */
 	uint64_t head;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * Unit tests of classify.c. The tests copy each text to the heap at its exact size, so the sanitizer reports a read
- * past
- * its end.
+ * past its end.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -158,7 +157,7 @@ static void test_what_is_not_there(void)
 	struct sip_class class = classify("SIP/2.0 200 OK\r\n" VIA "\r\nCall-ID: x\r\nCSeq: 1 BYE\r\n");
 
 	CHECK(class.kind == TRACE_KIND_OTHER && !class.call_id_hash && !class.cseq &&
-	      !class.complete); /* in the body */
+	      !class.complete); /* lines after the empty line belong to the body */
 	class = classify("\r\n\r\n");
 	CHECK(class.kind == TRACE_KIND_OTHER && !class.complete);
 	class = classify("BYE sip:x SIP/2.0\r\nCall-ID: \r\nCSeq: BYE\r\n\r\n");

@@ -66,7 +66,7 @@ static bool trace_thread(struct workers *workers, uint32_t tid)
 	if (*place && workers->threads[*place - 1].tid == tid)
 		return true;
 	if (*place && thread_exists(workers->threads[*place - 1].tid))
-		/* The slot is in use, because the ids of two threads have the same low 16 bits. */
+		/* another thread whose id has the same low 16 bits already uses the slot */
 		return false;
 	slot = *place ? *place - 1U : free_slot(workers);
 	if (slot == PROBE_WORKERS)

@@ -16,7 +16,7 @@ struct thread {
 };
 
 struct workers {
-	const char *comm;   /* name of the processes whose threads are traced */
+	const char *comm;   /* name of the proxy's processes, whose threads are traced */
 	uint32_t namespace; /* inode number of their network namespace */
 	struct sipprobe *object;
 	struct records *records; /* the destination of the last message of a thread that has ended */
