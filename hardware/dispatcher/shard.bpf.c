@@ -87,7 +87,7 @@ static __always_inline __u32 value_after(const struct head *head, __u32 at)
 	return 0;
 }
 
-/* Return whether the Call-ID header begins after a line end in this word of eight bytes. */
+/* Return whether the Call-ID header begins after a line end among these eight bytes. */
 static __always_inline bool find_in_word(struct search *search, __u32 at)
 {
 	__u64 word = *(__u64 *)(search->head->bytes + at) ^ NEWLINES;
@@ -95,7 +95,7 @@ static __always_inline bool find_in_word(struct search *search, __u32 at)
 
 	/* the lowest set bit marks a newline, but higher set bits may be false */
 	for (__u32 i = 0; i < WORD && ends; i++) {
-		/* compute the newline's position in the word: the top byte of the product counts the bytes below the bit */
+		/* the top byte of the product is the number of bytes below the bit, which is the newline's position */
 		__u32 here = at + (((ends & -ends) >> 7) * BYTE_NUMBERS >> 56);
 
 		ends &= ends - 1;
@@ -119,7 +119,7 @@ static long find_in_step(__u32 index, void *context)
 	return 0;
 }
 
-/* Add one byte of the value to the hash. The colon and blanks are skipped. */
+/* Add the next bytes of the value to the hash. Skip the colon and blanks. */
 static long hash_step(__u32 index, void *context)
 {
 	struct search *search = context;

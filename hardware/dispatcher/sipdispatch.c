@@ -6,21 +6,12 @@
  *   sipdispatch --listen A:P --instance A:P [--instance A:P ...] --report FILE [--ready FILE]
  *
  * WHAT IT DOES
- *   sipdispatch cuts the stream of a client into messages (frame.h). The Call-ID of a message decides which instance
- * gets
- *   it, so
- *   all messages of a call reach the same instance. Each client has its own connection to each instance that it needs.
- * An
- *   answer
- *   on such a connection belongs to the client, so sipdispatch needs no table of calls. It does not change messages and
- *   adds no
- *   Via. It reads only the first line and the end of a message. From the first lines, it counts the requests of a
- * client
- *   that
- *   have no final answer yet. When a client closes its sending side (shutdown), sipdispatch passes on these answers
- * before
- *   it
- *   closes the connection. It waits for each answer for at most LINGER_NS.
+ *   sipdispatch cuts the stream of a client into messages (frame.h). The Call-ID of a message decides which instance gets
+ *   the message, so all messages of a call reach the same instance. Each client has its own connection to each instance
+ *   that it needs. An answer on such a connection belongs to the client, so sipdispatch needs no table of calls. It does
+ *   not change messages and adds no Via. From the first lines of messages, it counts the requests of a client that have no
+ *   final answer yet. When a client closes its sending side (shutdown), sipdispatch passes on the missing answers before
+ *   it closes the connection. It waits for each answer for at most LINGER_NS.
  *   sipdispatch runs until SIGTERM or SIGINT, and then writes a report, one JSON object:
  *     to_instances      messages to each instance, in the order of the arguments
  *     to_clients        messages to clients
@@ -30,19 +21,17 @@
  *     broken            streams that sipdispatch could not cut into messages; it closed their connections
  *     clients           accepted connections
  *     answering         accepted connections whose first message is an answer. When a client has disconnected, the
- * instance
- *                       connects to the port in the client's Via, at the address of sipdispatch, to send its answer
+ *                       instance connects to the port in the client's Via, at the address of sipdispatch, to send its
+ *                       answer
  *     refused           connections that sipdispatch accepted and closed at once, because descriptors or memory ran out
  *     stalls            how often sipdispatch stopped reading a connection because its receivers had too much unsent
- * data:
- *                       over TCP, all calls of a connection wait for the slowest instance
+ *                       data: over TCP, all calls of a connection wait for the slowest instance
  *     cpu_ns, wall_ns   CPU time and wall-clock time of the process
  *   The exit code is 0 on success, 1 with one line on stderr for an error, and 2 for wrong usage.
  *
  * LIMITS
  *   sipdispatch has one thread. It supports IPv4 without TLS, and messages of at most 65535 bytes. It tries an
- * unreachable
- *   instance again after 100 ms.
+ *   unreachable instance again after 100 ms.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -80,7 +69,7 @@ struct side {
 	uint32_t events;
 	uint64_t tried_ns;
 	struct stream in;
-	char *out;       /* unsent bytes; the first `out_done` bytes of the first message are already sent */
+	char *out; /* unsent messages; the first `out_done` bytes of the first message are already sent */
 	size_t out_size; /* number of bytes in `out`, including `out_done` */
 	size_t out_done;
 	size_t out_room;
@@ -312,7 +301,7 @@ static bool append(struct dispatcher *d, struct side *side, const char *text, si
 	return true;
 }
 
-/* Remove the messages that the kernel has accepted whole from the front of the buffer. */
+/* Remove the messages that the kernel has accepted completely from the front of the buffer. */
 static void forget_sent(struct dispatcher *d, struct side *side)
 {
 	size_t begin = 0;
@@ -409,7 +398,7 @@ static void flush_touched(struct dispatcher *d)
 	d->n_touched = 0;
 }
 
-/* The context argument of pass_on(), which identifies the connection from which a message came. */
+/* The connection from which a message came, as context argument of pass_on(). */
 struct source {
 	struct dispatcher *dispatcher;
 	struct side *side;

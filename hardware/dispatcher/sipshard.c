@@ -6,17 +6,14 @@
  *   sipshard --port P --sockets N --report FILE --ready FILE PID...
  *
  * WHAT IT DOES
- *   sipshard finds the N sockets that the processes have bound to UDP port P with SO_REUSEPORT (pidfd_getfd). It
- * attaches
- *   the BPF
- *   program of shard.bpf.c, which chooses a socket by Call-ID, and then creates the file of --ready. At SIGTERM or
- * SIGINT,
- *   sipshard writes a report, one JSON object:
+ *   sipshard finds the N sockets that the processes have bound to UDP port P with SO_REUSEPORT (pidfd_getfd). It attaches
+ *   the BPF program of shard.bpf.c, which chooses a socket by Call-ID, and then creates the file of --ready. At SIGTERM
+ *   or SIGINT, sipshard writes a report, one JSON object:
  *     selected          datagrams per socket, in the order of the processes
  *     without_call_id   datagrams without a Call-ID, which went to socket 0
  *     gone              datagrams that the BPF program dropped because the socket of their call was closed
  *     runs, run_ns      number and total time of the BPF program's runs, if the kernel counts them
- *     (kernel.bpf_stats_enabled)
+ *                       (kernel.bpf_stats_enabled)
  *   sipshard pins nothing. The BPF program stays attached as long as the sockets exist, even if sipshard is killed.
  *   The exit code is 0 on success, 1 with one line on stderr for an error, and 2 for wrong usage.
  *

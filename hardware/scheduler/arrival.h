@@ -12,8 +12,7 @@
 
 /*
  * Open a socket that becomes readable when the first INVITE arrives on any link of this network namespace. Over TCP,
- * the
- * INVITE must be at the start of a segment. Return -1 and set errno on failure.
+ * the INVITE must be at the start of a segment. Return -1 and set errno on failure.
  */
 int arrival_open(uint16_t port, uint16_t last_port, bool tcp);
 /* Return the time at which the kernel received the packet, on CLOCK_MONOTONIC in ns. */

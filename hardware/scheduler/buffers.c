@@ -26,7 +26,7 @@
 #include "../common/program.h"
 #include "../common/sockets.h"
 
-/* A port, the wanted size of its socket's buffer, and the size that the kernel reports, or 0 without a socket. */
+/* A port, the wanted size of its socket's buffer, and the size that the kernel reports (0 if no socket exists). */
 struct buffer {
 	unsigned port;
 	int wanted;
@@ -63,7 +63,7 @@ static bool parse(char *text, struct buffer *buffer)
 	if (!separator)
 		return false;
 	*separator = 0;
-	/* the kernel doubles the size in an int */
+	/* the kernel stores twice the size in an int, so the size is at most INT_MAX / 2 */
 	if (!parse_whole(text, 1, 65535, &port) || !parse_whole(separator + 1, 1, INT_MAX / 2, &bytes))
 		return false;
 	*buffer = (struct buffer){ .port = (unsigned)port, .wanted = (int)bytes };

@@ -6,11 +6,9 @@
  *   competitor NAME BUSY_US PERIOD_US     runs until SIGINT or SIGTERM; pin it with taskset
  *
  * HOW IT WORKS
- *   The kernel shows the task under NAME, of at most 15 characters. The competitor has the policy of an ordinary task.
- * It
- *   counts its own CPU time, so it does the same work if other tasks preempt it. If its work lasts longer than a
- * period,
- *   it skips the beginnings of periods that it missed.
+ *   The kernel shows the task under NAME, of at most 15 characters. The competitor has the policy of an ordinary task. It
+ *   measures its own CPU time, so it does the same work even if other tasks preempt it. If its work lasts longer than a
+ *   period, it skips the periods whose beginnings it missed.
  */
 #include <errno.h>
 #include <string.h>

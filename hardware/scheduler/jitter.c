@@ -15,7 +15,7 @@
  *   cpu_changes   number of moves to another CPU
  *   duration_ns   measured time
  *   reads         number of clock readings; duration_ns / reads is the resolution
- *   gaps_at_ns, gaps_ns   for the first MOST_GAPS gaps: the start of each gap after the beginning, and its length
+ *   gaps_at_ns, gaps_ns   for the first MOST_GAPS gaps: the time from the beginning to each gap, and the gap's length
  *   gaps_unlisted number of further gaps
  *
  * LIMITS

@@ -15,7 +15,7 @@
  *     done_ns        time after all settings were made and the probe has answered (if the mode switches the probe), and
  *                    before the settings are read back
  *     errors         number of failed system calls; a probe that did not answer `ok` counts as one
- *     unlike         number of tasks and files that read back another value
+ *     unlike         number of tasks and files whose value differs from the mode's value when it is read back
  *     error          text of the first failure or difference, or ""
  *   samples        columns of equal length (sample.h)
  */

@@ -11,7 +11,7 @@
 #include "../common/program.h"
 #include "plan.h"
 
-#define SHOWN       60 /* an error message shows at most this many characters of a wrong word */
+#define SHOWN       60 /* largest number of characters of a wrong word in an error message */
 #define SLICE_LEAST (100 * NS_PER_US)
 #define SLICE_MOST  (100 * NS_PER_MS)
 #define TIME_MOST   (86400 * NS_PER_S)

@@ -27,7 +27,7 @@
 
 struct plan_write {
 	unsigned file; /* index of the file in `files` of the plan */
-	char *value;   /* the words of the value, joined by single spaces */
+	char *value;   /* the value to write, with single spaces between its words */
 };
 
 struct plan_mode {

@@ -8,7 +8,7 @@
 #include "../common/clock.h"
 #include "probe_control.h"
 
-#define WAIT_NS (200 * NS_PER_MS) /* the probe needs 20 ms, and longer if it waits for a CPU */
+#define WAIT_NS (200 * NS_PER_MS) /* the probe answers within 20 ms, or later if it has to wait for a CPU */
 
 int probe_connect(const char *path)
 {

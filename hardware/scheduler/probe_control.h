@@ -3,8 +3,7 @@
  * The probe's control socket (sipprobe --control). A client sends a line `on` or `off`, and the probe answers with one
  * line.
  *
- * probe_send() does not wait for the answer, because the probe needs milliseconds. The caller makes all other settings
- * meanwhile.
+ * probe_send() does not wait for the answer, which takes milliseconds. Meanwhile, the caller makes all other settings.
  */
 #ifndef SIPSCHED_PROBE_CONTROL_H
 #define SIPSCHED_PROBE_CONTROL_H

@@ -89,7 +89,8 @@ static bool play(struct runner *runner)
 	/* switch to the first mode again, so that every window begins with a switch */
 	make_window(runner, 0);
 	/*
-	 * close the socket: the kernel reads the clock for every packet while it is open; closing waits 10 ms for RCU
+	 * close the socket, because the kernel reads the clock for every packet while the socket is open; close() takes
+	 * 10 ms, in which the kernel waits for RCU
 	 */
 	close(runner->arrival);
 	runner->arrival = -1;

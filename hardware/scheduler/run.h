@@ -9,7 +9,7 @@ struct run_options {
 	const char *plan;
 	const char *log;
 	const char *probe_control; /* path of the probe's socket; NULL: no probe */
-	int fifo;                  /* priority; 0: do not ask for SCHED_FIFO */
+	int fifo;                  /* priority for SCHED_FIFO; 0: keep the normal policy */
 	uint16_t port, last_port;  /* the ports of the proxy's instances */
 	bool tcp;
 	struct cpu_set cpus;

@@ -14,7 +14,7 @@
 #define STAT           "/proc/stat"
 #define SOFTNET        "/proc/self/net/softnet_stat"
 #define SQUEEZE_COLUMN 2
-/* Column with the CPU number. Without this column, the row number is used, which is wrong if CPUs are offline. */
+/* The column with the CPU number. Old kernels lack this column. The row number is then used as the CPU number. */
 #define CPU_COLUMN 12
 /* The clock of a process's CPU time: MAKE_PROCESS_CPUCLOCK(), CPUCLOCK_SCHED (include/linux/posix-timers_types.h). */
 #define PROCESS_CLOCK(p) ((clockid_t)(~(unsigned)(p) << 3 | 2))

@@ -3,14 +3,12 @@
  * A sample contains the counters of the proxy and its CPUs at one time.
  *
  * The CPU time is the sum over the processes of the tasks. It includes tasks that run at the time of the sample,
- * because it
- * comes from the processes' CPU clocks. A process cannot read the clock of a single thread of another process
- * (kernel/time/posix-cpu-timers.c: pid_for_clock()). For a process that has ended, the last value stays.
+ * because it comes from the processes' CPU clocks. A process cannot read the clock of a single thread of another
+ * process (kernel/time/posix-cpu-timers.c: pid_for_clock()). For a process that has ended, the last value stays.
  *
  * Over TCP, the kernel does not count messages. The samples then contain TCPOrigDataSent instead of datagrams: the
- * number
- * of segments with data, or with the end of a stream, that are sent for the first time. This number is one per sent
- * message, unless two messages are sent together.
+ * number of segments with data, or with the end of a stream, that are sent for the first time. This number is one per
+ * sent message, unless two messages are sent together.
  */
 #ifndef SIPSCHED_SAMPLES_H
 #define SIPSCHED_SAMPLES_H

@@ -56,7 +56,7 @@ static void stay_here(void)
 
 	CPU_ZERO(&here);
 	CPU_SET(sched_getcpu(), &here);
-	/* ignore a refusal of the kernel: the index may then include a migration */
+	/* ignore a failure, after which the kernel may move the program to another CPU during the measurement */
 	sched_setaffinity(0, sizeof(here), &here);
 }
 

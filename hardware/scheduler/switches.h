@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Switches: give all tasks, all files and the probe the settings of a mode, and read the settings back.
+ * A switch sets all tasks, all files and the probe to the settings of a mode, and reads the settings back.
  *
  * All attributes are computed and all files are opened before the first switch. A switch is one system call per file,
- * then
- * one for the probe, and then one per task. Files come first, because slice 0 takes the base slice that is in force at
- * that
- * time.
+ * then one for the probe, and then one per task. Files come first, because slice 0 takes the base slice that is in
+ * force at that time.
  */
 #ifndef SIPSCHED_SWITCHES_H
 #define SIPSCHED_SWITCHES_H
@@ -21,7 +19,7 @@ struct outcome {
 	/* Time at which all settings are made and the probe has answered, before the settings are read back. */
 	uint64_t done_ns;
 	unsigned errors;       /* number of failed system calls */
-	unsigned unlike;       /* number of tasks and files that read back another value */
+	unsigned unlike;       /* number of tasks and files whose value, read back, differs from the mode's */
 	char error[ERROR_MAX]; /* text of the first error or different value */
 };
 
