@@ -177,7 +177,7 @@ static void uac_receives(struct sim *sim, const struct timer *m, uint64_t at)
 	}
 }
 
-/* Let a message of the SPS arrive at an agent. The agent answers. */
+/* Let a message from the SPS arrive at an agent, which answers the message. */
 void agents_receive(struct sim *sim, const struct timer *m)
 {
 	uint64_t at = sim->now + sim->model.link_ns;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
 /*
- * Other programs on the SPS's CPUs. A periodic competitor computes at the beginning of each period, as
+ * The other programs on the SPS's CPUs. A periodic competitor computes at the beginning of each period, as
  * ../scheduler/competitor.c does. A competitor without a period computes all the time. The logger has work for each message
- * that a worker has served. If the logger's queue is full, the worker waits until the logger has taken a message. One more
- * program has bursts of work at random.
+ * that a worker has served. If the logger's queue is full, the worker waits until the logger has taken a message. A further
+ * program has bursts of work at random times.
  */
 #include "sched.h"
 #include "sim.h"
 
 #define PIECE_NS 1000000000 /* a competitor without a period computes in pieces of this length */
 
-/* Return the bursts' next random number with this mean. */
+/* Sample an exponentially distributed time with this mean, for the program with bursts of work. */
 static uint64_t draw_burst(struct sim *sim, uint64_t mean_ns)
 {
 	return (uint64_t)(draw_exponential(&sim->burst_state) * (double)mean_ns + 0.5);
@@ -39,7 +39,7 @@ void competitors_init(struct sim *sim, uint64_t *state)
 			w->policy = w->weight == IDLE_WEIGHT ? POLICY_IDLE : POLICY_OTHER;
 			w->cpu = w->first_cpu = m->competitor_first_cpu[i];
 			w->cpus = m->competitor_cpus[i];
-			/* begin within the first period at random, because the calls begin at 0 */
+			/* begin at a random time of the first period, because the calls begin at 0 */
 			w->begin_ns = m->competitor_period_ns[i] ? turn % m->competitor_period_ns[i] : 0;
 		} else if (m->logger_ns && !sim->logger) {
 			sim->logger = w;
@@ -98,7 +98,7 @@ static bool log_next(struct sim *sim, struct cpu *cpu)
 	return cpu->curr == logger;
 }
 
-/* Return the begin of the next work, which is now if the last work was too long. */
+/* Return the time at which the next work begins. */
 static uint64_t next_begin(struct sim *sim, const struct worker *w)
 {
 	uint64_t period_ns;
@@ -137,7 +137,7 @@ bool competitor_log(struct sim *sim, struct cpu *cpu, struct worker *sender)
 	queue->length++;
 	sender->phase = PHASE_LOOP;
 	sender->left_ns = sim->model.loop_ns;
-	/* a logger that runs or waits for a CPU finds the message by itself */
+	/* a logger that runs or waits for a CPU will look into its queue, so only a sleeping logger is woken */
 	if (!logger->on_rq || logger->delayed) {
 		sched_wake(sim, logger, cpu);
 		cpu_set(sim, &sim->cpus[logger->cpu]);

@@ -3,7 +3,7 @@
 #include "sched.h"
 #include "sim.h"
 
-/* STALL marks a stall of length `since` in the backlog. WAKE is the cost of waking a worker after a stall. */
+/* Kinds of backlog entries: STALL is a stall of length `since`, and WAKE is the work to wake a worker after a stall. */
 #define STALL TRACE_KIND_OTHER
 #define WAKE  KINDS
 
@@ -79,7 +79,7 @@ void cpu_advance(struct sim *sim, struct cpu *cpu)
 	w->left_ns -= ran;
 }
 
-/* Begin the first entry of the backlog. It is a softirq, or a stall that takes time away. Everything else waits. */
+/* Begin the first entry of the backlog, which is a softirq or a stall. All other work of the CPU waits. */
 static void begin(struct sim *sim, struct cpu *cpu, uint64_t ns, enum spent way)
 {
 	cpu_advance(sim, cpu);

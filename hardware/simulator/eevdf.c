@@ -157,7 +157,7 @@ static void enqueue(struct sim *sim, struct cpu *cpu, struct worker *w, bool wak
 	w->on_rq = true;
 }
 
-/* Do the same as the part of the kernel's dequeue_entity() in fair.c that follows DELAY_DEQUEUE. */
+/* Do the same as the part of the kernel's dequeue_entity() in fair.c that follows the code for DELAY_DEQUEUE. */
 static void leave(struct sim *sim, struct cpu *cpu, struct worker *w, bool sleep)
 {
 	update_lag(sim, cpu, w);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Finds the next event. A model has few sources of events, and each source has one next time. The winner tree finds the
- * earliest of these times. A change costs O(log sources). Timers of equal length expire in the order in which they were
- * set. Each length therefore has a queue, and the head of the queue is a source.
+ * The search for the next event. A model has few sources of events, and each source knows the time of its next event. The
+ * winner tree finds the earliest of these times. A change of one time takes O(log n) steps for n sources. Timers of equal
+ * length expire in the order in which they were set. Each length therefore has a queue, and the head of the queue is a
+ * source.
  */
 #ifndef SIPSIM_EVENTS_H
 #define SIPSIM_EVENTS_H

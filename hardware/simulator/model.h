@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The numbers of a model. src/sipsched/measure/simulated_point.py writes them as lines `name = value`. The text must
+ * The parameters of a model. src/sipsched/measure/simulated_point.py writes them as lines `name = value`. The text must
  * contain each name of the table in model.c exactly once, and no other name.
  */
 #ifndef SIPSIM_MODEL_H
@@ -24,7 +24,7 @@ enum policy {
 	POLICY_BATCH,
 	POLICY_FIFO,
 	POLICY_RR,
-	POLICY_IDLE /* only of competitors */
+	POLICY_IDLE /* only competitors have this policy */
 };
 enum queue_rule {
 	QUEUE_UNTIL_OVER,
@@ -51,7 +51,7 @@ struct model {
 	double rate_cps;
 	uint64_t calls, seed;
 	bool constant_arrivals, retransmissions, hold_exponential;
-	bool answered; /* the UAS answers; if false, a call is one INVITE, as in queueing theory */
+	bool answered; /* true: the UAS answers; false: a call is one INVITE, as in queueing theory */
 	uint64_t ring_ns, hold_ns, drain_ns, t1_ns, t2_ns;
 	/* An answered call is late if its 200 takes longer than setup_limit_ns plus the ring time. */
 	uint64_t setup_limit_ns;
@@ -62,7 +62,7 @@ struct model {
 	uint64_t link_ns, interrupt_ns, receive_ns, wake_ns, switch_ns, idle_exit_ns, tick_ns;
 	uint64_t refill_ns, refill_near_ns, refill_far_ns, balance_ns;
 	uint64_t stall_every_ns, stall_ns; /* means of exponentially distributed times; 0: no stalls */
-	/* whether the kernel accounts softirqs apart from the interrupted task */
+	/* true: the kernel accounts the time of softirqs separately from the interrupted task */
 	bool irq_time_accounting;
 	/* members that describe the socket */
 	uint64_t receive_buffer_bytes, truesize[KINDS];
@@ -75,7 +75,7 @@ struct model {
 	uint32_t sockets;
 	enum choice choice;
 	uint64_t dispatch_ns; /* time that the softirq needs to choose a socket */
-	bool streams;         /* TCP: a sent message may wait, but is never refused */
+	bool streams;         /* true: TCP, so a full buffer delays a sent message instead of refusing it */
 	uint64_t stream_ns;   /* TCP: additional time to receive a message */
 	uint32_t connections; /* connections of the UAC, which calls use in turn; 0: one per call */
 	uint32_t instances;   /* instances of the proxy; workers of different instances share no lock */
@@ -99,7 +99,7 @@ struct model {
 	enum rules rules;
 	enum policy policy;
 	int nice;
-	bool placement; /* a woken worker may move to another CPU, and CPUs take work from each other */
+	bool placement; /* true: a woken worker may change its CPU, and CPUs take work from each other */
 	uint64_t slice_ns, base_slice_ns;
 	bool place_lag, run_to_parity, preempt_short, delay_dequeue;
 	uint64_t latency_ns, min_granularity_ns, wakeup_granularity_ns, nr_latency;
@@ -128,7 +128,7 @@ struct model {
 	uint64_t events_max;
 };
 
-/* Set a number of the model. Return false if the name is unknown or the value is not allowed. */
+/* Set a parameter of the model. Return false if the name is unknown or the value is not allowed. */
 bool model_set(struct model *model, const char *name, const char *value);
 /* Read a model. Return NULL on success, or `error` with a text that describes the problem. */
 const char *model_parse(struct model *model, const char *text, char *error, size_t size);

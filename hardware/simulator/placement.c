@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * Chooses the CPU of a woken worker, and lets CPUs take work from each other. The rules are those of kernel/sched/fair.c in
- * Linux 5.10 and 6.18. The rule of newidle_balance() is also that of 3.2 and 6.1. The cores of a processor share their last-level cache.
+ * Chooses the CPU of a woken worker, and lets CPUs take work from each other. The rules are the rules of
+ * kernel/sched/fair.c in Linux 5.10 and 6.18. newidle_balance() also has rules for Linux 3.2 and 6.1. The cores of a
+ * processor share their last-level cache.
  * ASSUME a load is the weight of the runnable workers now. PELT, which averages loads over about 32 ms, is not modelled.
  * Not modelled: recent_used_cpu, SIS_PROP and SIS_UTIL (all CPUs of the cache are searched), active balancing.
  */
@@ -35,13 +36,13 @@ static bool is_available(const struct cpu *cpu)
 	return true;
 }
 
-/* Return whether a worker may run on a CPU: its cpus_ptr in the kernel. */
+/* Return whether a worker may run on a CPU, as cpus_ptr in the kernel decides. */
 static bool may_run(const struct worker *w, const struct cpu *cpu)
 {
 	return cpu->id >= w->first_cpu && cpu->id - w->first_cpu < w->cpus;
 }
 
-/* Return the number of the processor's CPUs that the run uses. The last processor may have fewer. */
+/* Return how many CPUs of this processor the run uses. The run may use only a part of the last processor. */
 static uint32_t siblings(const struct sim *sim, const struct cpu *cpu, uint32_t *first)
 {
 	uint32_t size = sim->model.cores_per_processor;
@@ -50,7 +51,7 @@ static uint32_t siblings(const struct sim *sim, const struct cpu *cpu, uint32_t 
 	return *first + size < sim->model.cores ? size : sim->model.cores - *first;
 }
 
-/* Return the number of runnable workers. Exclude workers that sleep and stay queued only until their lag is gone. */
+/* Return the number of runnable workers. Exclude sleeping workers that stay queued only until their lag is gone. */
 static uint32_t runnable(const struct cpu *cpu)
 {
 	return sched_running(cpu) - cpu->fair.delayed;

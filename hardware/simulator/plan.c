@@ -6,7 +6,7 @@
 #include <string.h>
 #include "plan.h"
 
-/* The numbers of the model that a plan may change while workers serve. */
+/* The parameters of the model that a plan may change while workers serve messages. */
 static const char *const SWITCHED[] = {
 	"policy",
 	"nice",

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The windows of a run that compares modes. src/sipsched/measure/simulated_point.py writes them as lines of text.
- *   mode NUMBER NAME = VALUE    a number of the model under a mode; plan.c lists the possible names
+ *   mode NUMBER NAME = VALUE    the value of a model's parameter in a mode; plan.c lists the possible names
  *   window START_NS NUMBER      the mode is in force from START_NS on; the first window starts at 0, and starts ascend
  *   end NS                      end of the last window
  *   sample NS                   period of the samples
- *   setattr NS                  CPU time that setting a worker's attributes costs the worker
+ *   setattr NS                  CPU time that a worker loses when its attributes are set
  * Times count from the time when the first call of the schedule could reach the SPS.
  */
 #ifndef SIPSIM_PLAN_H

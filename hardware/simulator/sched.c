@@ -26,7 +26,7 @@ const struct fair_class *fair_of(const struct sim *sim)
 
 uint32_t sched_running(const struct cpu *cpu)
 {
-	/* a running worker of the real-time class is also in the queue */
+	/* count a running worker only in the fair class, because a running real-time worker is also in its queue */
 	bool fair_runs = cpu->curr && !is_rt(cpu->curr) && cpu->curr->on_rq;
 
 	return cpu->fair.length + fair_runs + cpu->rt.length;
@@ -62,7 +62,7 @@ void fair_remove(struct fair_rq *rq, struct worker *w)
 	rq->weight_sum -= weight;
 }
 
-/* Update the clock of both classes, as update_curr() in fair.c. Return 0 if no time passed or the class differs. */
+/* Account for the running worker's time, as update_curr() in fair.c does. Set `delta` to 0 for a real-time worker. */
 void fair_update(struct sim *sim, struct cpu *cpu, int64_t *delta)
 {
 	struct worker *w = cpu->curr;
@@ -226,8 +226,9 @@ void sched_wake(struct sim *sim, struct worker *w, struct cpu *waker)
 }
 
 /*
- * Remove a worker from its queue before a change. Treat a running worker as if it did not run. If the priority stays, the
- * kernel's dequeue_entity() in fair.c leaves min_vruntime unchanged (DEQUEUE_SAVE without DEQUEUE_MOVE).
+ * Remove a worker from its queue before a change of its attributes. A running worker is also put back as if it did not
+ * run. If the priority stays, the kernel's dequeue_entity() in fair.c leaves min_vruntime unchanged (DEQUEUE_SAVE without
+ * DEQUEUE_MOVE).
  */
 static void save(struct sim *sim, struct cpu *cpu, struct worker *w, bool same_priority)
 {

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Chooses the worker that runs on a CPU. Names of functions and files are those of the kernel: Linux 6.18 for EEVDF, and
- * Linux 5.10 for CFS. The files are kernel/sched/fair.c, core.c and rt.c. Not modelled: task groups, bandwidth, PELT loads
- * (balancing counts workers), core scheduling, hyper-threads, HRTICK.
+ * Chooses the worker that runs on a CPU. Comments name the functions and files of the kernel: Linux 6.18 for EEVDF, and
+ * Linux 5.10 for CFS. The files are kernel/sched/fair.c, core.c and rt.c. The model has no task groups, no bandwidth
+ * control, no PELT loads (balancing counts workers), no core scheduling, no hyper-threads and no HRTICK.
  */
 #ifndef SIPSIM_SCHED_H
 #define SIPSIM_SCHED_H
 #include "sim.h"
 
 /*
- * Do the same as the kernel's try_to_wake_up() in core.c. `waker` is the CPU whose softirq wakes the worker, or NULL for
- * none of the SPS.
+ * Do the same as the kernel's try_to_wake_up() in core.c. `waker` is the CPU whose softirq wakes the worker, or NULL if no
+ * CPU of the SPS wakes the worker.
  */
 void sched_wake(struct sim *sim, struct worker *w, struct cpu *waker);
 /* Do the same as the kernel's __schedule() in core.c. The running worker sleeps from now on. */
@@ -44,7 +44,7 @@ void fair_update(struct sim *sim, struct cpu *cpu, int64_t *delta);
 
 struct fair_class {
 	void (*enqueue)(struct sim *, struct cpu *, struct worker *, bool wakeup);
-	/* returns false if the worker sleeps but stays queued */
+	/* returns false if the worker sleeps but stays in the queue */
 	bool (*dequeue)(struct sim *, struct cpu *, struct worker *, bool sleep);
 	void (*requeue_delayed)(struct sim *, struct cpu *, struct worker *);
 	void (*put)(struct sim *, struct cpu *, struct worker *);

@@ -2,14 +2,14 @@
 /*
  * A SIP proxy server under the Linux scheduler, as a discrete-event model.
  *
- *   agents.c     calls: who sends which message when, and the cause of each message
- *   cpu.c        the work of a CPU: receive softirq, stalls, a worker, nothing
+ *   agents.c     calls: when the UAC and the UAS send which message
+ *   cpu.c        the work of a CPU: softirqs, stalls and workers
  *   socket.c     the receive queues, the workers that wait at them, and the choice of a queue per message
  *   workers.c    the steps of a worker per message
  *   sched.c      the choice of the next worker; eevdf.c, cfs.c and rt.c have the rules of a class
  *   competitors.c other programs on the CPUs
- *   placement.c  the CPU of a woken worker, and work that CPUs take from each other
- *   switches.c   a run that compares modes: switching workers while they serve; plan.c reads the times
+ *   placement.c  the CPU of a woken worker, and balancing of work between CPUs
+ *   switches.c   a run that compares modes: switching workers while they serve; plan.c reads the plan
  *
  * Times are whole ns. On each CPU, the accounted times add up exactly to the duration of the run.
  */
@@ -26,7 +26,7 @@
 #include "switches.h"
 
 #define NICE_0_WEIGHT 1024
-#define T0_NS         1000000000 /* times in a record start here, because 0 in a record means unknown */
+#define T0_NS         1000000000 /* time 0 of the simulation in a record, because 0 in a record means unknown */
 
 /* The uses of a CPU's time. */
 enum spent {
@@ -83,14 +83,14 @@ struct worker {
 	uint32_t flips, last_wakee;
 	/* members for the worker's work */
 	enum phase phase;
-	uint64_t left_ns; /* time left in the phase */
+	uint64_t left_ns; /* CPU time that is left in the phase */
 	uint64_t before_ns, held_ns, after_ns;
 	/* Additional time for the next service, because another worker used the CPU's caches. */
 	uint64_t cold_ns;
 	uint64_t off_since;
 	struct socket *socket;
 	struct lock *lock;
-	bool in_service, looked; /* looked: the worker found the queue empty since it was woken */
+	bool in_service, looked; /* looked: the worker has found the queue empty since its last wake-up */
 	struct timer message;
 	struct trace_record record;
 	/* the worker's counters */
@@ -120,15 +120,15 @@ struct rt_rq {
 struct cpu {
 	struct worker *curr;
 	const struct worker *warm; /* the worker that ran last on this CPU */
-	/* Until this time, overhead keeps `curr` from its work. The work is accounted up to this time. */
+	/* `curr` continues its work at this time, after overhead. Its work is accounted up to this time. */
 	uint64_t resume_at;
 	uint64_t receive_until; /* end of the current receive softirq or stall */
-	enum spent receiving;   /* whether the current entry is a softirq or a stall */
+	enum spent receiving;   /* the current entry is a softirq (SPENT_RECEIVE) or a stall (SPENT_STALL) */
 	uint64_t idle_from;
-	uint64_t irq_ns; /* time that no task was charged for, including the whole current entry */
+	uint64_t irq_ns; /* time that is charged to no task, including the whole current entry */
 	uint64_t next_tick;
 	uint64_t next_stall;
-	/* Datagrams that wait for their interrupt. It comes at the time `at`, or with the first datagram's interrupt. */
+	/* Datagrams whose interrupt has not come yet. It comes at the time `at`, or with an earlier interrupt. */
 	struct fifo raised;
 	struct fifo backlog; /* softirqs and stalls; the first has begun and ends at `at` */
 	struct fair_rq fair;
@@ -187,7 +187,7 @@ struct counts {
 struct sim {
 	struct model model;
 	uint64_t now, end, last_event;
-	bool over; /* the agents send nothing more */
+	bool over; /* true: the agents send no more messages */
 	struct tree tree;
 	struct schedule schedule;
 	struct call *calls;
@@ -215,7 +215,7 @@ struct sim {
 	const char *failure; /* reason why the run cannot continue; NULL if it can */
 	FILE *trace;
 	const char *replayed; /* path of a schedule whose calls replace sampled calls; NULL: sample calls */
-	/* for tests: a script instead of calls, and the record of who ran when */
+	/* for tests: a script instead of calls, and a function that records which worker runs when */
 	const struct script *script;
 	uint32_t script_length, script_next;
 	uint64_t script_end; /* competitors never end, so a script with competitors ends at this time */
@@ -223,7 +223,7 @@ struct sim {
 	void *observer;
 };
 
-/* For tests: a worker wakes at this time with this much work, and sleeps when the work is done. */
+/* A line of a test's script: a worker wakes at this time with this much work, and sleeps when the work is done. */
 struct script {
 	uint64_t at;
 	uint32_t worker;
@@ -259,7 +259,7 @@ void cpu_packet(struct sim *sim, struct timer message);
 void cpu_event(struct sim *sim, struct cpu *cpu);
 /* Account for the running worker's work until now. */
 void cpu_advance(struct sim *sim, struct cpu *cpu);
-/* Keep the CPU from all other work for `ns`. */
+/* Stall the CPU for `ns`: it does no other work in this time. */
 void cpu_stall(struct sim *sim, struct cpu *cpu, uint64_t ns);
 /* Account for the CPU's time until now, so that its parts add up to the time since the start. */
 void cpu_spent(const struct sim *sim, const struct cpu *cpu, uint64_t spent[SPENT_WAYS]);

@@ -158,7 +158,7 @@ uint32_t socket_deliver(struct sim *sim, struct cpu *cpu, const struct timer *me
 	return enqueue(sim, s, cpu, come);
 }
 
-/* Choose the worker that holds the fewest connections, as send2child() in Kamailio's core/tcp_main.c. */
+/* Pass a connection to the worker with the fewest connections, as send2child() in Kamailio's core/tcp_main.c does. */
 static void pass(struct sim *sim, struct cpu *cpu, struct connection *c)
 {
 	struct worker *fewest = sim->workers;

@@ -15,8 +15,8 @@ struct sim;
 
 struct switches {
 	const struct plan *plan; /* the plan of the run; NULL: one mode */
-	uint32_t window;         /* the next window; after the last window, the number of windows */
-	bool looked;             /* a sample was taken right before this window */
+	uint32_t window;         /* index of the next window; after the last window, the number of windows */
+	bool looked;             /* true: the sample right before this window has been taken */
 	uint64_t next_look;
 	struct sample *samples;
 	uint32_t n_samples, room;

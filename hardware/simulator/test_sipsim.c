@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * Tests of the schedulers' rules, on schedules that were computed by hand, and by properties.
+ * Tests of the schedulers' rules. Some tests compare with schedules that were computed by hand. Other tests check properties.
  *
  * A script lists which worker wakes when, and with how much work. A timeline lists which worker runs from which time in ms:
  * "0:A 2:B 12:-" means that A runs from 0, B from 2, and no worker from 12 ms. With several CPUs, "0:A/1" means A on CPU 1.
@@ -342,7 +342,7 @@ static void watch(struct sim *sim, const struct cpu *cpu, const struct worker *n
 		shares->left_idle++;
 }
 
-/* Over 10 s, workers get time by weight, and no CPU is idle while a worker waits. Test EEVDF and CFS with four weights. */
+/* Check over 10 s that workers get CPU time in proportion to their weights, and that no CPU is idle while one waits. */
 static void test_long_run(enum rules rules, const char *what)
 {
 	static const int nices[] = { 0, 5, -3, 0 };
@@ -366,8 +366,8 @@ static void test_long_run(enum rules rules, const char *what)
 	check(!wrong, what, "%s", wrong);
 	check(!shares.left_idle, what, "idle with work %" PRIu64 " times", shares.left_idle);
 	/*
-	 * all workers have work in proportion to their weights, so an unfair scheduler would finish one long before the
-	 * others
+	 * each worker has work in proportion to its weight, so under an unfair scheduler one worker would be done long
+	 * before the others
 	 */
 	for (uint32_t i = 0; i < LENGTH(nices); i++) {
 		double early_ms = (double)(sim.now - sim.workers[i].off_since) / (double)MS;
@@ -379,7 +379,7 @@ static void test_long_run(enum rules rules, const char *what)
 	sim_free(&sim);
 }
 
-/* The lag is at most the longest request, plus one tick if only a tick ends a request (Stoica and Abdel-Wahab 1995). */
+/* Record the largest lag, which has a bound: the longest request plus one tick (Stoica and Abdel-Wahab 1995). */
 static void watch_lag(struct sim *sim, const struct cpu *cpu, const struct worker *next)
 {
 	int64_t *largest = sim->observer;
@@ -409,7 +409,7 @@ static void test_lag(void)
 	};
 	const char *wrong;
 
-	/* each worker wakes when it certainly sleeps, so no worker waits longer than the other workers' work lasts */
+	/* wake each worker only after its earlier work is certainly done, even if all other workers run first */
 	for (int i = 0; i < N; i++) {
 		uint32_t w = (uint32_t)i % WORKERS;
 		uint64_t work = splitmix64(&state) % (5 * MS) + 1;
@@ -431,7 +431,7 @@ static void test_lag(void)
 	sim_free(&sim);
 }
 
-/* Test all switches in all states: times add up, and no worker is forgotten. */
+/* Switch workers between all modes in all states. Check that the times add up and that every worker does its work. */
 static void test_many_switches(enum rules rules, uint32_t cores, const char *what)
 {
 	enum {
@@ -463,7 +463,7 @@ static void test_many_switches(enum rules rules, uint32_t cores, const char *wha
 	plan.modes[4].nice = -10;
 	plan.modes[5].slice_ns = 100000;
 	plan.modes[5].latency_ns = 800000;
-	/* a worker may wake only while it sleeps; all its earlier work is done by then */
+	/* wake a worker only while it sleeps, when all its earlier work is done */
 	for (int i = 0; i < N; i += WORKERS) {
 		uint64_t sum = 0;
 
@@ -510,7 +510,7 @@ static void test_newly_idle_looks_at_other_processors(void)
 	EXPECT("migration cost", &m, NULL, script, "0:A/0 0.2:B/1 0.3:-/1 1.3:B/1 1.4:-/1 3:C/0 4:-/0");
 }
 
-/* A change of policy without a change of priority leaves min_vruntime, so the waiting worker keeps its place. */
+/* Check that a change of policy without a change of priority keeps min_vruntime and so the waiting worker's place. */
 static void test_a_change_to_batch_costs_no_place(void)
 {
 	struct model m = plain(RULES_CFS, 1, 2);
@@ -532,7 +532,7 @@ static void test_a_change_to_batch_costs_no_place(void)
 	sim_free(&sim);
 }
 
-/* A competitor of SCHED_IDLE computes all the time. A worker that wakes beside it runs at once. */
+/* Check that a woken worker runs at once, although a competitor of SCHED_IDLE computes all the time. */
 static void test_idle_class(enum rules rules, const char *what)
 {
 	const struct script script[] = { { MS, 0, MS }, { 5 * MS, 1, 500000 }, { 5200000, 0, MS } };

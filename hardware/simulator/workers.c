@@ -174,7 +174,7 @@ static void depart(struct sim *sim, struct worker *w)
 	w->left_ns = sim->logger ? 0 : sim->model.loop_ns;
 }
 
-/* Let a worker sleep, because the queue is empty. If it was woken in vain, charge an empty receive call first. */
+/* Let a worker sleep, because the queue is empty. Before that, charge the receive call that found the queue empty. */
 static bool find_nothing(struct sim *sim, struct cpu *cpu, struct worker *w)
 {
 	if (!w->looked) {
