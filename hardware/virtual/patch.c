@@ -60,7 +60,7 @@ static uint8_t *write_stub(uint8_t *stub, const uint8_t *return_to)
 	return append(stub, &back, sizeof(back));
 }
 
-/* Return a page for code, within reach of jumps from `text`; NULL if no such page is free. */
+/* Return a new page for code within reach of jumps from `text`, or NULL if no such page is free. */
 static uint8_t *map_near(uintptr_t text)
 {
 	for (uintptr_t distance = NEAREST; distance < FARTHEST && distance < text; distance += STEP) {
@@ -111,7 +111,7 @@ static int patch_program(struct dl_phdr_info *program, size_t size, void *reads)
 		if (header->p_type == PT_LOAD && header->p_flags & PF_X)
 			*(int *)reads += patch_text(text, text + header->p_memsz);
 	}
-	return 1; /* the first object is the program itself; libraries stay as they are */
+	return 1; /* end the iteration, because the first object is the program itself, and libraries stay unchanged */
 }
 
 int patch_counter_reads(void)

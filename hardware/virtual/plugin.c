@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include "virtual.h"
 
-/* Debian does not package the header qemu-plugin.h. SEE include/qemu/qemu-plugin.h of QEMU 7.2 */
+/* These declarations are here because Debian does not package qemu-plugin.h. SEE include/qemu/qemu-plugin.h of QEMU 7.2 */
 #define API_VERSION 1
 typedef uint64_t plugin_id;
 struct qemu_plugin_tb;
@@ -36,9 +36,9 @@ const void *qemu_plugin_insn_data(const struct qemu_plugin_insn *);
 size_t qemu_plugin_insn_size(const struct qemu_plugin_insn *);
 EXPORT int qemu_plugin_version = API_VERSION;
 
-/* QEMU 7.2 inlines the read of the counter at three places. */
+/* QEMU 7.2 has three places that read the time stamp counter by an inlined instruction. */
 #define COUNTER_READS 3
-/* A PAUSE takes about 140 cycles, and an RDTSC about 25 (Intel's optimization manual, Skylake), here of 3.3 GHz. */
+/* PAUSE takes about 140 cycles, and RDTSC about 25 (Intel's optimization manual, Skylake). A cycle takes 0.3 ns. */
 #define PAUSE_NS 42
 #define RDTSC_NS 8
 
@@ -71,7 +71,7 @@ static int extra_ns(const uint8_t *bytes, size_t size)
 	return 0;
 }
 
-/* Let the code of a translation block count its instructions before they run. */
+/* Add code to a translation block of QEMU that counts the block's instructions before they run. */
 static void on_translation(plugin_id id, struct qemu_plugin_tb *block)
 {
 	size_t instructions = qemu_plugin_tb_n_insns(block);
@@ -116,7 +116,7 @@ static bool share_statistics(const char *path)
 	int fd = open(path, O_CREAT | O_TRUNC | O_RDWR | O_CLOEXEC, 0600);
 	void *map = MAP_FAILED;
 
-	/* blocks are allocated now, because on a full disk, a write to a hole in the file would kill QEMU */
+	/* allocate the disk blocks now, because on a full disk, a write to a hole in the file would kill QEMU */
 	if (fd >= 0 && !posix_fallocate(fd, 0, sizeof(*statistics)))
 		map = mmap(NULL, sizeof(*statistics), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (fd >= 0)

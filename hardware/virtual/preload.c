@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * The functions of libc that QEMU calls, and this library replaces. Threads other than vCPUs and main loop use the real
+ * The functions of libc that this library replaces for QEMU. Threads other than the vCPUs and the main loop use the real
  * functions.
  */
 #include <dlfcn.h>
@@ -21,7 +21,7 @@ static int64_t epoch_ns; /* CLOCK_REALTIME at virtual time 0 */
 
 __attribute__((constructor)) static void start(void)
 {
-	/* glibc has an older version of these functions for old programs */
+	/* name the version, because glibc also has an older version of these functions for old programs */
 	*(void **)&real_cond_wait = dlvsym(RTLD_NEXT, "pthread_cond_wait", "GLIBC_2.3.2");
 	*(void **)&real_broadcast = dlvsym(RTLD_NEXT, "pthread_cond_broadcast", "GLIBC_2.3.2");
 	*(void **)&real_signal = dlvsym(RTLD_NEXT, "pthread_cond_signal", "GLIBC_2.3.2");
@@ -101,10 +101,10 @@ static int poll_really(struct pollfd *polled, nfds_t count, int64_t ns)
 	return (int)syscall(SYS_ppoll, polled, count, ns == FOREVER ? NULL : &limit, NULL, 8);
 }
 
-/* Return the longest real time that the main loop may rest, if its next timer is due in `ahead_ns` of virtual time. */
+/* Return how long in real time the main loop may wait, if its next timer is due in `ahead_ns` of virtual time. */
 static int64_t longest_rest(bool idle, int64_t ahead_ns)
 {
-	/* if QEMU's lock is held during the rest, no vCPU runs, and the timer would never be due */
+	/* limit the wait: if the main loop holds QEMU's lock, no vCPU can run, and the timer would never be due */
 	if (!idle)
 		return PATIENCE_NS;
 	return settings.idle_rate > 0 ? idle_rest_ns(ahead_ns) : 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* The quanta: running and waiting vCPUs, and the virtual time. */
+/* The quanta of virtual time: in each quantum, every running vCPU executes the same number of instructions. */
 #include <limits.h>
 #include <linux/futex.h>
 #include <stdatomic.h>
@@ -23,26 +23,27 @@ struct statistics *statistics = &unread;
 struct settings settings = { .mips = 2000, .kernel_weight = 1, .idle_rate = 1, .quantum_ns = 5000 };
 
 /*
- * Protects all variables below. Also protects the vCPUs, except `left` and `length`, which belong to the vCPU's thread.
+ * This lock protects all variables below. It also protects the vCPUs, except `left` and `length`, which only the vCPU's
+ * thread uses.
  */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool started;
-static unsigned running; /* vCPUs that the end of the quantum awaits */
-static unsigned arrived; /* vCPUs among them that have no instructions left */
-static bool ending;      /* a vCPU ends the quantum, so no other vCPU may start to run */
-static uint64_t quantum; /* number of the quantum */
+static unsigned running; /* number of vCPUs that run in this quantum */
+static unsigned arrived; /* number of running vCPUs that have executed all instructions of this quantum */
+static bool ending;      /* true: a vCPU ends the quantum, so no other vCPU may start to run */
+static uint64_t quantum; /* number of the current quantum */
 static int64_t length, full_length, parts_per_us;
-static int64_t ns_per_part; /* times 2^32 */
-static uint64_t fraction;   /* of the start of the quantum, in 2^-32 ns */
+static int64_t ns_per_part; /* duration of a part of an instruction, in 2^-32 ns */
+static uint64_t fraction;   /* fractional ns of the start of the quantum, in 2^-32 ns */
 static _Atomic int64_t quantum_start = EARLIEST_NS, latest = EARLIEST_NS;
 
-static struct bell quantum_bell; /* for vCPUs at the end of a quantum */
-static struct bell main_bell;    /* for the vCPU that waits for the main loop */
+static struct bell quantum_bell; /* wakes vCPUs that wait for the end of the quantum */
+static struct bell main_bell;    /* wakes the vCPU that waits for QEMU's main loop */
 
 static struct {
-	bool rests;       /* it waits for events */
-	bool sleeps;      /* it waits for vCPUs */
-	int64_t deadline; /* its next timer */
+	bool rests;       /* true: the main loop waits for events */
+	bool sleeps;      /* true: the main loop waits for vCPUs */
+	int64_t deadline; /* virtual time of the main loop's next timer */
 	int64_t saved_ns; /* virtual time that may pass while all vCPUs are halted */
 	int descriptor;
 	_Atomic bool asked;
@@ -122,9 +123,9 @@ static bool main_is_due(void)
 }
 
 /*
- * Wait until the main loop has handled its timers and the requests of vCPUs. While the main loop waits for vCPUs, it cannot
- * handle them. A limit ends waits of the main loop that this library cannot observe. The limit is a number of checks instead of a
- * time, so that a stopped QEMU does not reach it.
+ * Wait until the main loop has handled its timers and the requests of vCPUs. Do not wait while the main loop itself waits for
+ * vCPUs. The main loop may also wait in a way that this library cannot observe, so a limit ends the wait. The limit is a
+ * number of checks instead of a time, so that a stopped QEMU does not reach it.
  */
 static void await_main(void)
 {
@@ -216,12 +217,12 @@ void sleep_cpu(pthread_cond_t *condition, pthread_mutex_t *mutex)
 	running--;
 	statistics->halts++;
 	if (!running)
-		ring_main(); /* time may go to the next timer */
+		ring_main(); /* all vCPUs are halted, so the virtual time may advance to the next timer */
 	else if (arrived == running && !ending)
 		ring(&quantum_bell,
 		     1); /* another vCPU ends the quantum, because this one holds QEMU's lock */
 	pthread_mutex_unlock(mutex);
-	/* QEMU's own condition is not used: its signal may come before the wait, and then virtual time would stop */
+	/* wait for the bell and not for QEMU's condition, whose signal may come before the wait and would be missed */
 	while (self->condition)
 		await(&self->bell, NULL);
 	join(self);
@@ -271,9 +272,9 @@ bool main_is_asked(void)
 }
 
 /*
- * Return the virtual time that may pass now while all vCPUs are halted. It is earned by real time, at the idle rate, also while
- * vCPUs run. On a busy machine, a rest of the main loop lasts longer than asked, and the next rests are shorter. Only the main
- * loop calls this function.
+ * Return the virtual time that may pass now while all vCPUs are halted. Each real second, even if vCPUs run, adds `idle_rate`
+ * seconds to it. If a wait of the main loop lasts longer than requested, the next waits are shorter. Only the main loop calls
+ * this function.
  */
 static int64_t earn_idle_time(void)
 {

@@ -19,7 +19,7 @@
 
 #define MAX_CPUS 64
 #define FOREVER  INT64_MAX
-/* Instructions are counted in parts, since the weight of a kernel instruction may be a fraction. */
+/* The library counts parts of instructions, because the weight of a kernel instruction may be a fraction. */
 #define PARTS 16
 /* Only these functions are visible outside the library. QEMU calls each of them by its name. */
 #define EXPORT __attribute__((visibility("default")))
@@ -28,7 +28,7 @@
 
 struct settings {
 	double mips;          /* million instructions per second of each vCPU */
-	double kernel_weight; /* time of a kernel instruction, in user instructions */
+	double kernel_weight; /* time of a kernel instruction, relative to a user instruction */
 	double idle_rate; /* seconds of virtual time per real second while all vCPUs are halted; 0: no limit */
 	int64_t quantum_ns;
 	int64_t wake_ns; /* time to leave a halt */
@@ -39,12 +39,12 @@ struct statistics {
 	char magic[8];
 	uint64_t virtual_ns;
 	uint64_t quanta;
-	uint64_t awaited;  /* quanta whose end had to wait for QEMU's main loop */
-	uint64_t given_up; /* waits for the main loop that were given up: a fault */
-	uint64_t early;    /* waits of the main loop that ended early, because QEMU's lock was held */
-	uint64_t halts;    /* sleeps of vCPUs */
-	uint64_t parked;   /* waits of vCPUs at the end of a quantum */
-	uint64_t idle_ns;  /* real time while all vCPUs were halted */
+	uint64_t awaited;  /* number of quanta whose end had to wait for QEMU's main loop */
+	uint64_t given_up; /* number of waits for the main loop that reached the limit, which is a fault */
+	uint64_t early;   /* number of the main loop's waits that ended early, because QEMU's lock was held */
+	uint64_t halts;   /* number of times that a vCPU went to sleep */
+	uint64_t parked;  /* number of times that a vCPU waited for the end of a quantum */
+	uint64_t idle_ns; /* real time during which all vCPUs were halted */
 };
 #define STATISTICS_MAGIC "sipvirt1"
 
@@ -56,30 +56,30 @@ struct bell {
 
 struct cpu {
 	_Alignas(128) int64_t
-		left; /* instructions to go in this quantum, in PARTS; below 0: too many, taken from the next quantum */
-	int64_t length;            /* instructions of this quantum, in PARTS */
-	int64_t spent;             /* part of `length` that had passed when the vCPU woke up */
+		left; /* parts of instructions that are left in this quantum; a negative rest reduces the next quantum */
+	int64_t length;            /* length of this quantum, in parts of instructions */
+	int64_t spent;             /* the part of `length` that had passed when the vCPU woke up */
 	pthread_cond_t *condition; /* the condition on which the vCPU sleeps; NULL while it runs */
 	struct bell bell;          /* rings when `condition` is NULL again */
 	bool known;
-	bool halting; /* the guest halted this vCPU. Otherwise, QEMU makes it wait for other vCPUs */
+	bool halting; /* true: the guest halted this vCPU; false: QEMU makes it wait for other vCPUs */
 };
 
 extern struct cpu cpus[MAX_CPUS];
 extern struct statistics *statistics;
 extern struct settings settings;
-/* The vCPU of this thread, NULL in other threads. */
+/* The vCPU that this thread emulates, or NULL in threads that emulate no vCPU. */
 extern __thread struct cpu *self;
-/* Whether this thread runs QEMU's main loop. */
+/* True in the thread that runs QEMU's main loop. */
 extern __thread bool is_main;
 
 /* ---- quantum.c ---- */
 
 /* Compute the length of a quantum from `settings`. */
 void start_clock(void);
-/* Return the virtual time. It is never before a time that any thread has read. */
+/* Return the virtual time in ns. It is never earlier than a time that any thread has read before. */
 NO_VECTORS int64_t now_ns(void);
-/* Return whether a vCPU has run. Until then, QEMU's own functions are used. */
+/* Return whether a vCPU has run. Before that, the real functions of libc are used. */
 bool clock_runs(void);
 /* Wait until all running vCPUs are at the end of the quantum. The calling vCPU has no instructions left. */
 void finish_quantum(struct cpu *cpu);
@@ -89,22 +89,22 @@ void sleep_cpu(pthread_cond_t *condition, pthread_mutex_t *mutex);
 void wake_cpus(pthread_cond_t *condition);
 
 /*
- * Note that the main loop has handled everything, and that its next timer is due at `deadline_ns`. Return whether all
- * vCPUs are halted.
+ * Record that the main loop has handled all events, and that its next timer is due at `deadline_ns`. Return whether all vCPUs
+ * are halted.
  */
 bool main_rests(int64_t deadline_ns);
-/* Continue the main loop after a rest of `real_ns`. Virtual time has advanced, too, while all vCPUs were halted. */
+/* Continue the main loop after a wait of `real_ns`. If all vCPUs were halted, advance the virtual time. */
 void main_goes_on(bool was_idle, bool timed_out, int64_t real_ns);
-/* Return the real time for which the main loop rests before its next timer, while all vCPUs are halted. */
+/* Return how long in real time the main loop waits for its next timer while all vCPUs are halted. */
 int64_t idle_rest_ns(int64_t ahead_ns);
-/* Note that a vCPU has a request for the main loop. */
+/* Record that a vCPU has a request for the main loop. */
 void ask_main(void);
 /* Clear the requests of vCPUs, because the main loop handles them now. */
 void main_looks(void);
 bool main_is_asked(void);
-/* Let the main loop sleep on a condition until a vCPU wakes it. */
+/* Record whether the main loop sleeps until a vCPU wakes it. */
 void main_sleeps(bool sleeps);
-/* The descriptor that becomes readable when the main loop must continue. */
+/* Return the descriptor that becomes readable when the main loop must continue. */
 int main_descriptor(void);
 
 int64_t real_ns(int clock);

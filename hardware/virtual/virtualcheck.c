@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * virtualcheck: the only program of a guest that tests its virtual time. It is process 1, prints one line of JSON, and ends QEMU.
+ * virtualcheck tests the virtual time of the guest in which it is the only program. It runs as process 1, prints one line of
+ * JSON, and ends QEMU.
  *
  *   loop_ns, loop_exact_ns   time of a loop with a known number of instructions, and the exact time
  *   speeds                   loops per us of each CPU while all CPUs are busy, and of CPU 0 alone as the first number
@@ -37,7 +38,7 @@
 #define BLOCK_NS    1000000
 #define SERVICE_NS  400000 /* much longer than the kernel takes to deliver a datagram */
 #define LOAD        0.8
-#define FILLING     200 /* messages that measure the service time */
+#define FILLING     200 /* number of messages from which the service time is measured */
 #define MESSAGES    1000
 #define PORT        5555
 #define QUEUE_BYTES (8 << 20)
@@ -163,7 +164,7 @@ static void send_message(int fd, int message)
 		die("cannot send a datagram");
 }
 
-/* Return the mean wait of the messages from `first`: measured, and computed from their arrivals. */
+/* Compute the mean wait of `count` messages from index `first`, both measured and predicted from their arrivals. */
 static void mean_waits(int first, int count, int workers, double service, double *measured, double *computed)
 {
 	double free_at[MAX_CPUS] = { 0 };
@@ -210,7 +211,7 @@ static void print_waits(int workers)
 		send_message(client, i);
 	while (!done[sent - 1] || !done[sent - 2])
 		sleep_until(clock_ns() + SETTLE_NS);
-	/* the service time is measured while all workers are busy, so the first and last messages are excluded */
+	/* exclude the first and last messages, because not all workers were busy when they were served */
 	qsort(done, (size_t)sent, sizeof(*done), compare);
 	service = (double)(done[sent - 1 - workers] - done[workers - 1]) * workers / (sent - 2 * workers);
 	srand48(1);
