@@ -25,7 +25,7 @@ Numbers = npt.NDArray[np.int64]
 
 
 class Program(NamedTuple):
-    """A program, kernel thread or softirq that ran. `owner` has the categories of a run's CPU account."""
+    """A program, kernel thread or softirq that used a CPU. `owner` is its category (`CpuParts`)."""
 
     name: str
     owner: str
@@ -42,7 +42,7 @@ class _Document:
 
 @dataclass(frozen=True)
 class Bursts:
-    """The bursts of one run: each time that a program outside the proxy, or a softirq, kept a CPU.
+    """The bursts of one run. In a burst, a program outside the proxy, or a softirq, keeps a CPU without a break.
 
     Bursts on one CPU do not overlap. While a softirq interrupts a program, only the softirq runs.
 

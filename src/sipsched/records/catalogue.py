@@ -83,7 +83,8 @@ class Catalogue:
             A key is unknown, or no run has the value. The message lists the existing values.
         """
         left, modes = self.runs, self.modes
-        # The mode is selected last, because only the other keys determine whether runs with only this mode exist.
+        # Select by mode last. Windows of other runs are selected only if no run that matches the other keys has only
+        # this mode.
         for key in sorted(chosen, key="mode".__eq__):
             check_key(key)
             value = chosen[key]
@@ -106,12 +107,12 @@ class Catalogue:
         return replace(self, runs=left, modes=modes)
 
     def modes_of(self, run: Run) -> tuple[str, ...]:
-        """Return the modes of a run that this selection contains, with the reference first."""
+        """Return those modes of a run that this selection contains. The reference mode comes first."""
         return tuple(mode for mode in compared(run.mode) if not self.modes or mode in self.modes)
 
     @property
     def one(self) -> Run:
-        """The selected run, if exactly one run is selected.
+        """Return the selected run. Exactly one run must be selected.
 
         Raises
         ------
@@ -235,7 +236,7 @@ class Catalogue:
         return ds
 
     def in_force(self, run: Run, t_ns: npt.NDArray[np.int64]) -> ModesInForce:
-        """Return the mode and the window at each time. A run of one mode has one window in one block."""
+        """Return the mode and the window of a run at several times. A run of one mode counts as one window."""
         if is_comparison(run.mode):
             return in_force(read_windows(self.records / run.path), t_ns)
         first = np.zeros(t_ns.shape, np.int32)
@@ -315,7 +316,7 @@ class Catalogue:
         return path
 
     def windows(self) -> xr.Dataset:
-        """Return the windows of the only selected run, which compares modes.
+        """Return the windows of the selected run, which must compare modes.
 
         Returns
         -------
@@ -346,7 +347,7 @@ def find_runs(records: Path, testbed: str) -> Catalogue:
     runs = []
     for document in records.glob(f"{pattern}/{RUN_FILE}"):
         place = document.parent.relative_to(records)
-        # Other folders, such as rep~1.failed-1, contain invalid attempts.
+        # Skip folders such as rep~1.failed-1, which contain invalid attempts.
         if place.name.partition("~")[2].isdigit():
             _, sut, mode, *numbers = place.parts
             cores, threads, cps, rep = (int(part.partition("~")[2]) for part in numbers)

@@ -40,7 +40,7 @@ class TaskCounts:
 
 @dataclass(frozen=True)
 class Wait:
-    """Number of waits, and their total duration in ns."""
+    """The number of waits, and their total duration in ns."""
 
     count: int
     ns: int
@@ -48,7 +48,7 @@ class Wait:
 
 @dataclass(frozen=True)
 class Waits:
-    """Waits of tasks, by the cause of waiting.
+    """The waits of tasks for locks, by the kind of lock and of waiting.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ class Waits:
 
 @dataclass(frozen=True)
 class Factors:
-    """Counts of the program `sipfactors` for the proxy, and for all other tasks and interrupts of the host.
+    """The report of the program `sipfactors`: waits of the proxy's tasks, and of all other tasks of the host.
 
     `runs` and `run_ns` are the number of executions and the CPU time of the BPF programs; 0 if the kernel does not
     count them.
@@ -84,7 +84,7 @@ class Factors:
 
 @dataclass(frozen=True)
 class FactorReport:
-    """Counts of the times that the proxy's processes waited for each other during the load.
+    """The waits of the proxy's processes for each other during the load.
 
     Attributes
     ----------
@@ -139,7 +139,7 @@ class CpuParts:
 
     @property
     def competitor_share(self) -> float:
-        """Share of the CPU time that competitors used, from 0 to 1. Tasks of class SCHED_IDLE are excluded."""
+        """Return the share of the CPU time that competitors used, from 0 to 1. Exclude tasks of class SCHED_IDLE."""
         return (self.realtime + self.fair) / self.total
 
 
@@ -241,7 +241,7 @@ class AccountReport:
 
 @dataclass(frozen=True)
 class SpeedIndex:
-    """Speed of a CPU of the SPS before and after the run: a fixed amount of work, divided by its CPU time in µs."""
+    """The speed of a CPU of the SPS before and after the run: a fixed amount of work per µs of CPU time."""
 
     before: float
     after: float

@@ -60,7 +60,7 @@ class TrialRecord:
 
     @property
     def call_loss(self) -> float | None:
-        """Share of calls that failed or were set up late; None if the generator did not report these calls."""
+        """Return the share of calls that failed or were set up late; None if the generator did not report them."""
         return self.calls_lost / self.calls if self.calls and self.calls_lost is not None else None
 
 
@@ -101,7 +101,7 @@ class SearchRecord:
 
     @property
     def took_s(self) -> float | None:
-        """Duration of the search in seconds; None if the record lacks it."""
+        """Return the duration of the search in seconds, or None if the record lacks its start or end."""
         if self.started_at is None or self.finished_at is None:
             return None
         started, finished = map(datetime.fromisoformat, (self.started_at, self.finished_at))
@@ -152,7 +152,7 @@ def read_crossing(path: Path) -> SearchRecord:
 
 
 def _instant(text: str | None) -> str | None:
-    """Convert a time in ISO 8601. None stays None."""
+    """Return a text if it is a time in ISO 8601; otherwise return None."""
     try:
         return text if text and datetime.fromisoformat(text) else None
     except ValueError:

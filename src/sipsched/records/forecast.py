@@ -29,7 +29,7 @@ RunKind = tuple[str, str]
 
 
 def kind(run: Run) -> RunKind:
-    """Return the testbed and the mode of a run. Runs with equal testbed and mode have the same pace."""
+    """Return the testbed and the mode of a run, because runs with equal testbed and mode take equally long."""
     return run.testbed, run.mode
 
 
@@ -112,7 +112,7 @@ class Outlook:
 
     @property
     def is_done(self) -> bool:
-        """True if no run and no search remains."""
+        """Return whether no run and no search remains."""
         return not self.left and not self.searches
 
 
@@ -124,7 +124,7 @@ def recorded_paces(runs: Iterable[Run], raw: Path) -> list[float]:
     paces = []
     recorded = (run for run in runs if is_recorded(raw, run))
     for run in itertools.islice(recorded, RUNS_FOR_PACE):
-        # A damaged record is skipped. A function that needs its content reports the damage.
+        # Skip a damaged record without an error. Functions that need its content report the damage.
         with suppress(StableError):
             document = read_run(raw / run.path)
             took_s = document.timeline.fetched - document.timeline.started + BETWEEN_S
@@ -229,7 +229,7 @@ def _at_most_more(
 
 
 def _supposed(config: Config) -> dict[Point, tuple[int, int]]:
-    """Assume a result for each pending search: the middle of the searched loads, or distinct loads for a capacity."""
+    """Assume a result for each pending search, so that the runs at the loads of its result can be counted."""
     middle = round(math.sqrt(config.search.lowest_cps * config.search.highest_cps))
     return {
         point: (middle + 2 * place, middle + 2 * place + 1) if point.goal else (middle, middle)
@@ -251,7 +251,7 @@ def _recorded_search_s(point: Point, points: Iterable[Point], raw: Path) -> floa
 
 def _refused(raw: Path, runs: Sequence[Run]) -> tuple[tuple[str, int], ...]:
     """Count the invalid attempts of runs, by cause."""
-    # All repetitions of a point share a folder. So only points whose folder has failed attempts are examined.
+    # All repetitions of a point share a folder. To save time, examine only points whose folder has failed attempts.
     places = {run: (raw / run.path).parent for run in runs}
     tried = {place for place in set(places.values()) if any(place.glob("*.failed-*"))}
     attempts: list[Attempt] = failed_attempts(raw, (run for run in runs if places[run] in tried))

@@ -92,7 +92,7 @@ class CallCounts:
 
     @property
     def replays(self) -> float:
-        """Number of times that the generator makes each call: 1, unless the calls of a block are repeated."""
+        """Return how often the generator makes each call: 1, unless the calls of a block are repeated."""
         return self.calls_offered / (self.calls_distinct or self.calls_offered)
 
 
@@ -112,7 +112,7 @@ class GeneratorReport(CallCounts):
 
 @dataclass(frozen=True)
 class Sends:
-    """Number of requests with one method: first sends, and retransmissions."""
+    """The numbers of first sends and of retransmissions of requests with one method."""
 
     first: int
     again: int
@@ -120,7 +120,7 @@ class Sends:
 
 @dataclass(frozen=True)
 class Requests:
-    """First sends and retransmissions by method, at the UAC and at the SPS; None for a side that does not count."""
+    """The first sends and retransmissions by method at the UAC and at the SPS; None if a host did not count them."""
 
     uac: Mapping[str, Sends] | None
     sps: Mapping[str, Sends] | None

@@ -63,8 +63,8 @@ def read_repeats(results: Path, study: Study, testbed: str, until: int | None = 
         path = look_path(results, study.name, testbed, now)
         if not path.is_file():
             break
-        # A decision covers only groups whose interval was wide in the previous decision. But the file of the previous
-        # decision may have been replaced by a newer one.
+        # A decision covers only groups whose interval was too wide in the previous decision. Check this here, because
+        # the file of the previous decision may have been replaced since.
         wide = [group for group in _still_wide(path) if not repeats or repeats.get(group) == now]
         if not wide:
             break

@@ -50,8 +50,7 @@ def damages(
     named
         Files that `run.json` lists.
     needed
-        Names of files that must exist, listed or not.
-    Names of files that must exist, even if `run.json` does not list them.
+        Names of files that must exist, even if `run.json` does not list them.
     """
     possible = (_damage(folder / name, name, report) for name, report in named.items())
     wrong = tuple(damage for damage in possible if damage is not None)
@@ -65,8 +64,8 @@ def damages(
 
 def _damage(path: Path, name: str, report: FileReport) -> Damage | None:
     size = f"{report.bytes} bytes"
-    # Names with a slash are refused, because they would lead to a file in another folder. Names with a NUL are
-    # invalid.
+    # Refuse a name with a slash, because it would lead to a file in another folder. Refuse a NUL, which no name may
+    # contain.
     if path.name != name or "\0" in name:
         return Damage(repr(name), "the name of a file in this folder", "another path")
     try:

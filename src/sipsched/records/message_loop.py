@@ -89,12 +89,12 @@ def no_calls(records: int) -> Calls:
 @numba.njit(cache=True, boundscheck=False)
 def _slot(table: npt.NDArray[np.uint64], call: Any, cseq: Any) -> Any:
     """Return the index of (call, cseq) in the hash table. Add the pair if the table lacks it."""
-    # The hash (splitmix64) depends only on the call. So the transactions of a call are neighbours in one cache line.
+    # Hash only the Call-ID (by splitmix64), so that the transactions of a call are neighbours in one cache line.
     mixed = np.uint64(call)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     mixed ^= mixed >> np.uint64(31)
-    # ASSUME no two (Call-ID, CSeq) of a run share 64 bits (p < 1e-7 at 10⁶ messages)
+    # ASSUME no two pairs (Call-ID, CSeq) of a run have the same 64-bit key (probability below 1e-7 at 10⁶ messages)
     key = mixed ^ (np.uint64(cseq) * np.uint64(0x9E3779B97F4A7C15))
     if key == np.uint64(0):
         key = np.uint64(1)
@@ -108,7 +108,7 @@ def _slot(table: npt.NDArray[np.uint64], call: Any, cseq: Any) -> Any:
 
 @numba.njit(cache=True, boundscheck=False)
 def _fit(value: Any) -> Any:
-    """Convert an interval of 0 ns or more to uint32. Return `SATURATED` for an interval that is too long."""
+    """Convert an interval of at least 0 ns to uint32. Return `SATURATED` if the interval does not fit."""
     return np.uint32(value) if value < SATURATED else np.uint32(SATURATED)
 
 
@@ -185,7 +185,7 @@ def fill(
 
 @numba.njit(cache=True, boundscheck=False)
 def _kind(record: Any, calls: Calls) -> Any:
-    """Return the type of a datagram, or its retransmission if the transaction already had a datagram of this type."""
+    """Return the type of a datagram. A second datagram of the same type and transaction is a retransmission."""
     kind = record["kind"]
     if kind != _OTHER and record["call_id_hash"] != 0:
         place = _slot(calls.table, record["call_id_hash"], record["cseq"])

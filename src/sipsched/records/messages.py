@@ -212,7 +212,7 @@ def _workers(tid: npt.NDArray[np.uint32], tids: npt.NDArray[np.uint32]) -> npt.N
     dtype = np.uint8 if len(tids) <= 256 else np.uint16
     if not len(tids):
         return np.empty(0, dtype)
-    # Thread ids are below 2²² (pid_max). So a lookup table is possible, which is five times as fast as a search.
+    # Use a lookup table, because thread ids are below 2²² (pid_max), and a search would take five times as long.
     numbers: npt.NDArray[Any] = np.zeros(int(tids[-1] - tids[0]) + 1, dtype)
     numbers[tids - tids[0]] = np.arange(len(tids))
     worker: npt.NDArray[Any] = numbers[tid - tids[0]]
@@ -403,7 +403,7 @@ def open_messages(path: Path, of_record: Path | None = None) -> xr.Dataset:
             check_record(str(stored.attrs["record"]), path, of_record)
     except FileNotFoundError:
         raise StableError(f"{path}: no such file; make it with snakemake") from None
-    # Reading a chunk that cannot be decompressed raises a RuntimeError.
+    # The library raises a RuntimeError for a chunk that cannot be decompressed.
     except (OSError, ValueError, RuntimeError) as error:
         problem = f"{path}: not a netCDF-4 file: {error}; delete it and run snakemake"
         raise ComputedFileError(problem, path) from None

@@ -65,7 +65,7 @@ def find_missing(config: Config, raw: Path, results: Path) -> Missing:
     for study in config.studies.values():
         for testbed in config.testbeds:
             lost = [point for point in study.searches(testbed) if point not in crossings]
-            # Added repetitions only make intervals narrower, so a study can be evaluated without them.
+            # Ignore added repetitions, which only make intervals narrower: a study can be evaluated without them.
             lacks = _without(study.runs(testbed, crossings), recorded)
             if lost or lacks:
                 unanswered.append(Unanswered(study.name, testbed, lost[0] if lost else lacks[0]))
@@ -78,7 +78,7 @@ def find_missing(config: Config, raw: Path, results: Path) -> Missing:
 
 
 def _without(runs: Iterable[Run], recorded: set[Run]) -> list[Run]:
-    """Return one run for each setting of which no repetition is recorded."""
+    """Return one run for each setting that has no recorded repetition."""
     runs = list(runs)
     there = {replace(run, rep=1) for run in runs if run in recorded}
     return [run for run in dict.fromkeys(replace(run, rep=1) for run in runs) if run not in there]

@@ -48,22 +48,22 @@ class CpuNoise:
 
     @property
     def duration_s(self) -> float:
-        """Duration of the observation in seconds."""
+        """Return the duration of the observation in seconds."""
         return self.duration_ns / 1e9
 
     @property
     def resolution_ns(self) -> float:
-        """Mean time between two readings of the clock, in ns. Shorter gaps cannot be observed."""
+        """Return the mean time between two readings of the clock, in ns. Shorter gaps cannot be observed."""
         return self.duration_ns / max(self.reads, 1)
 
     @property
     def gaps_us(self) -> npt.NDArray[np.float64]:
-        """Lengths of the gaps in µs, shape (gap,)."""
+        """Return the lengths of the gaps in µs, shape (gap,)."""
         return np.array(self.gaps_ns, float) / 1e3
 
     @property
     def lost_share(self) -> float:
-        """Share of the observed time that is inside gaps."""
+        """Return the share of the observed time that is inside gaps."""
         return sum(self.gaps_ns) / self.duration_ns
 
 

@@ -55,7 +55,7 @@ def _events(ds: xr.Dataset) -> Iterator[dict[str, Any]]:
     kinds = [names[code] for code in ds["message_type"].to_numpy().tolist()]
     threads = np.atleast_1d(tids)[ds["worker"].to_numpy()]
     cpus = ds["cpu"].to_numpy()
-    # A row with this flag has t_sip_in in the column t_arr, so its waiting time is unknown.
+    # If the flag `arrival_not_found` is set, the column t_arr contains t_sip_in, so the waiting time is unknown.
     waited = ~np.isnan(wait) & ((ds["flags"].to_numpy() & FLAGS["arrival_not_found"]) == 0)
     for i, kind in enumerate(kinds):
         taken = arrived[i] + (0.0 if np.isnan(wait[i]) else wait[i])

@@ -119,7 +119,7 @@ def open_runs(
 
 
 def _place(files: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
-    """Return, for each message of a chunk, the index of its run."""
+    """Return the index of the run for each message of a chunk."""
     _, size, place = files[0]
     return np.full(size, place, np.int32)
 

@@ -177,7 +177,7 @@ class CapacityPrediction:
 
     @property
     def cores(self) -> Sequence[int]:
-        """The numbers of cores, in ascending order."""
+        """Return the numbers of cores in ascending order."""
         return sorted({setting.cores for setting in self.carried})
 
 

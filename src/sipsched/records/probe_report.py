@@ -14,7 +14,7 @@ class TracedThread:
 
 @dataclass(frozen=True)
 class ProbeReport:
-    """The counts of the probe. None for a count that this kind of probe does not have.
+    """The counts of the probe. A count that this kind of probe lacks is None.
 
     SEE hardware/probe/probe.h for the counters, hardware/probe/streams.h for the counters of TCP streams, and
     hardware/probe/recording.h for the counters of pauses in recording.

@@ -70,7 +70,7 @@ def _harmless(name: str, value: Any) -> Any:
 
 
 def publishable_reason(text: str) -> str:
-    """Return the reason for the probe mode, if the text consists of plain words."""
+    """Return the reason for the probe's mode, or another text if the reason has more than plain words."""
     rest = text
     while word := PLAIN_WORDS.match(rest):
         rest = rest[word.end() :]

@@ -75,7 +75,7 @@ def read_reduced(folder: Path) -> Reduced | None:
 
 
 def kept(folder: Path, name: str) -> Path | None:
-    """Return the path of a computed file in a reduced record. Return None for a complete record.
+    """Return the path of a computed file that a reduced record contains. Return None for a complete record.
 
     Raises
     ------

@@ -30,7 +30,7 @@ def arrived(records: npt.NDArray[Any]) -> dict[str, Sends]:
     sends = {}
     for kind in REQUESTS:
         these = records[records["kind"] == kind]
-        # As in sipsched.records.message_loop, one 64-bit key replaces Call-ID and CSeq.
+        # Combine Call-ID and CSeq into one 64-bit key, as sipsched.records.message_loop does.
         keys = these["call_id_hash"] ^ (
             these["cseq"].astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
         )
@@ -40,7 +40,7 @@ def arrived(records: npt.NDArray[Any]) -> dict[str, Sends]:
 
 
 def disagreement(sent: Mapping[str, Sends], reached: Mapping[str, Sends], unseen: int) -> int:
-    """Count the requests that UAC and SPS classify differently as retransmissions. 0 if UAC and SPS agree.
+    """Count the differences between the first sends and retransmissions at the UAC and at the SPS.
 
     Parameters
     ----------

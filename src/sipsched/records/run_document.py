@@ -42,7 +42,7 @@ class Timeline:
 
 @dataclass(frozen=True)
 class HostReport:
-    """The hardware, kernel and programs of a host. None for a value that the kernel does not report."""
+    """The hardware, kernel and programs of a host. A value that the kernel does not report is None."""
 
     address: str
     kernel: str | None
@@ -103,7 +103,7 @@ class CommandReport:
 
 @dataclass(frozen=True)
 class FileReport:
-    """Size and SHA-256 (hexadecimal) of a file when the record was completed."""
+    """The size and the SHA-256 (hexadecimal) of a file at the time when the record was completed."""
 
     bytes: int
     sha256: str
@@ -162,7 +162,7 @@ class RunDocument:
         """Return the text of `run.json`, which contains its own SHA-256."""
         content = asdict(self)
         del content[SEAL]
-        # Values that follow from other values are also written, for other programs that read the file.
+        # Also write values that follow from other values, because other programs may read the file.
         content["verdict"]["valid"] = self.verdict.valid
         for way in ("to_sps", "from_sps"):
             content["ledger"][way]["residual"] = getattr(self.ledger, way).residual

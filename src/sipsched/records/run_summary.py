@@ -147,7 +147,7 @@ def _alone(ds: xr.Dataset) -> dict[str, float]:
     """Measure the busy periods of the SPS, and the mean K_sockq of messages that arrived when the SPS was idle."""
     intervals = (k_rcv(ds), nanoseconds(ds, "t_sip"), nanoseconds(ds, "k_snd"))
     arrived = ds["t_arr"].to_numpy()
-    # ASSUME a message that arrives at an empty SPS waits only for the kernel, because a worker is idle
+    # ASSUME a message that arrives while the SPS is empty waits only for the kernel, because a worker is idle
     left = arrived + sum(
         (np.nan_to_num(interval) for interval in intervals), np.zeros(len(arrived))
     )
@@ -192,7 +192,7 @@ def _statistics(ds: xr.Dataset) -> dict[str, tuple[str, npt.NDArray[np.float64]]
     for name in SUMMARY_TIMES:
         values = (k_rcv(ds) if name == "k_rcv" else nanoseconds(ds, name)) / 1000
         if name in ("k_stack", "k_sockq") and unseen.any():
-            # In this case, the trace has t_stack = t_arr. This value gives the correct K_rcv, but wrong parts of K_rcv.
+            # Discard k_stack and k_sockq of messages whose queueing the probe missed, because t_stack is unknown.
             values[unseen] = np.nan
         values = values[order]
         groups = [values] + [
@@ -220,7 +220,7 @@ def _describe(values: npt.NDArray[np.float64]) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class _Texts:
-    """The texts of a host's counter files before and after the load, by path."""
+    """The texts of a host's counter files, read before and after the load, by path."""
 
     before: dict[str, str]
     after: dict[str, str]
@@ -250,7 +250,7 @@ def _run_level(
     document: RunDocument, snapshots: Mapping[str, Mapping[str, str]], drops: int
 ) -> dict[str, Any]:
     udp, steal = {}, {}
-    # A network namespace shows all CPUs of its machine, so only the CPUs of the SPS are counted.
+    # Count only the CPUs of the SPS, because a network namespace shows all CPUs of its machine.
     names = {f"cpu{cpu}" for cpu in document.settings.sps_cpus}
     for moment, files in snapshots.items():
         where = f"counters.json: sps {moment} "
@@ -262,7 +262,7 @@ def _run_level(
         steal[moment] = sum(cpu["steal"] for name, cpu in stat.items() if name in names)
     delta = counters.difference(udp["before"], udp["after"])
     if document.sut.fronted and document.ledger.unit == "datagrams":
-        # Messages between the front end and its instances are excluded, because they did not come from the agents.
+        # Exclude messages between the front end and its instances, because they did not come from UAC or UAS.
         delta["InDatagrams"] = document.ledger.to_sps.received
     reached = delta["InDatagrams"] + delta["RcvbufErrors"]
     generator, probe, ledger = document.generator, document.probe, document.ledger

@@ -44,7 +44,7 @@ class SchedulerReport:
 
     @property
     def in_force(self) -> dict[str, str]:
-        """The values of all settings, by file or attribute: written values, and unchanged values that were read."""
+        """Return the values of all settings by file or attribute: the written values, or else the values read."""
         found = {place: value for place, value in self.found.items() if value is not None}
         written = {
             str(step.place): str(step.applied) for step in self.steps if step.unavailable is None
@@ -54,7 +54,7 @@ class SchedulerReport:
 
 @dataclass(frozen=True)
 class CrossoverReport:
-    """The modes of a run that compares modes, and the number of switches. `windows.json.zst` has each switch.
+    """The modes, windows and instances of a run that compares modes. `windows.json.zst` has each switch.
 
     Attributes
     ----------

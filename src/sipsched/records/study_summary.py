@@ -152,7 +152,7 @@ class _Cells:
         axes: dict[str, list[Any]] = {}
         for dim in RUN_DIMS:
             names = dict.fromkeys(getattr(run, dim) for run in planned)
-            # SUTs and modes keep the order of the configuration, because there the reference comes first.
+            # Keep the order of SUTs and modes in the configuration, which has the reference first.
             axes[dim] = list(names) if dim in ("sut", "mode") else sorted(names)
         shape = tuple(map(len, axes.values()))
         statistics = [f"{name}_{stat}" for name in SUMMARY_TIMES for stat in STATISTICS]

@@ -24,7 +24,7 @@ CPU_PARTS = (
 )
 """Variables with the shares of the SPS's CPU time. Their sum is 1."""
 RUN_DIMS = ("sut", "mode", "cores", "threads", "cps", "rep")
-# For each variable of a whole run: the unit ("" for text) and the definition.
+# The unit ("" for text) and the definition of each variable that has one value per run.
 RUN_LEVEL = {
     "pdr": ("1", "RcvbufErrors of the SPS in the run / SIP messages that reached it"),
     "rcvbuf_errors": ("1", "RcvbufErrors of the SPS in the run"),

@@ -43,7 +43,7 @@ class Switch:
 
     @property
     def good(self) -> bool:
-        """True if every setting was applied and has the written value."""
+        """Return whether every setting was applied and has the written value."""
         return not (self.errors or self.unlike)
 
 

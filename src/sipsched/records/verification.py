@@ -64,12 +64,12 @@ class Verification:
 
     @property
     def intact(self) -> bool:
-        """True if no record is damaged. Invalid attempts are ignored."""
+        """Return whether no record is damaged. Ignore invalid attempts."""
         return not any(each.damage for each in (*self.runs, *self.singles) if each.counts)
 
     @property
     def lines(self) -> Iterator[str]:
-        """The lines to print: one per record that is damaged or contains unlisted files, then the totals."""
+        """Return the lines to print: one line per record that is damaged or has unlisted files, then the totals."""
         for each in (*self.runs, *self.singles):
             attempt = "" if each.counts else " (an invalid attempt)"
             if each.damage:
@@ -128,7 +128,7 @@ def verify(raw: Path) -> Verification:
 
 
 def _problem(read: Callable[[Path], object], path: Path) -> tuple[str, ...]:
-    """Read a file with a function. Return the error that the function raises in a tuple, or an empty tuple."""
+    """Read a file with a function. Return the text of its error in a tuple, or an empty tuple without an error."""
     try:
         read(path)
     except (StableError, OSError) as error:

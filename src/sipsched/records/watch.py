@@ -36,7 +36,7 @@ TESTBED, MODE = "production", "as found"
 FIDELITY = "a proxy in production, with real traffic and unchanged settings"
 KIND_BITS = 3
 KIND_MASK = (1 << KIND_BITS) - 1
-# The lists are TRACE_METHODS and TRACE_STATUSES of hardware/common/trace.h.
+# METHODS and STATUSES must equal TRACE_METHODS and TRACE_STATUSES of hardware/common/trace.h.
 METHODS = (
     *("CANCEL", "OPTIONS", "REGISTER", "PRACK", "SUBSCRIBE", "NOTIFY", "PUBLISH", "INFO", "REFER"),
     *("MESSAGE", "UPDATE", "other request"),
@@ -137,7 +137,7 @@ class Second:
 
     @property
     def received(self) -> int:
-        """The number of received messages of all kinds."""
+        """Return the number of received messages of all kinds."""
         return sum(self.messages.values())
 
 
@@ -319,7 +319,7 @@ def _further(
 
 
 def _order(records: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """Return the order of arrival, as `columns_of` sorts the records."""
+    """Return the indices that sort the records by arrival, as `columns_of` sorts them."""
     arrived = records["t_arr"].astype(np.int64)
     return np.argsort(
         np.where(arrived != 0, arrived, records["t_sip_in"].astype(np.int64)), kind="stable"

@@ -43,7 +43,7 @@ class Disturbances:
 
 @dataclass(frozen=True)
 class Usable:
-    """How much of a run is usable, according to the log of its mode switches.
+    """The usable part of a run that compares modes, according to the log of its mode switches.
 
     Attributes
     ----------
@@ -69,8 +69,7 @@ def spans(recorded: WindowsDocument) -> Spans:
         for switch, window in zip(switches, windows, strict=False)
     ]
     return Spans(
-        # The first switch is done before the load begins. So the first window begins at the planned time of the
-        # switch.
+        # Use the planned time of the first switch, because the first switch is done before the load begins.
         np.array([max(switch.asked_ns, switch.done_ns) for switch in switches], np.int64),
         np.array([*began[1:], *lasts[-1:]], np.int64),
     )
@@ -78,7 +77,7 @@ def spans(recorded: WindowsDocument) -> Spans:
 
 @dataclass(frozen=True)
 class ModesInForce:
-    """For each of several times, the window to which the time belongs. All arrays have the same shape.
+    """The windows to which several times belong. All arrays have one entry per time.
 
     Attributes
     ----------
@@ -103,7 +102,7 @@ def in_force(recorded: WindowsDocument, t_ns: npt.NDArray[np.int64]) -> ModesInF
     inside = window >= 0
     inside[inside] = t_ns[inside] < placed.end[window[inside]]
     window[~inside] = -1
-    # For a time outside all windows, the index is -1, which selects the last row.
+    # Add a last entry for times outside all windows, whose index is -1.
     block = np.array([*(window.block for window in design.windows), -1], np.int32)
     mode = np.array([*(design.modes[window.mode] for window in design.windows), ""])
     counts = left_out(recorded, machine(recorded, placed).steal_share) == COUNTS
@@ -136,7 +135,7 @@ def _competitor_share(recorded: WindowsDocument, placed: Spans) -> Floats:
     competed = recorded.competed
     if competed is None or len(competed.t_ns) < 2:
         return shares
-    # Times are counted from the first sample, because a float cannot represent every ns of a long uptime.
+    # Count times from the first sample, because a float cannot represent every ns of a long uptime.
     first = competed.t_ns[0]
     t_ns = np.array(competed.t_ns, np.int64) - first
     done, end = (
@@ -165,7 +164,7 @@ def left_out(recorded: WindowsDocument, steal_share: Floats) -> npt.NDArray[np.u
     if log.ended != "plan":
         reasons[max(len(log.windows) - 1, 0)] = UNFINISHED
     over = np.nan_to_num(steal_share) > recorded.steal_share
-    # Messages that queue up during stolen time are served in the next window, which may be in the next block.
+    # Mark the next window, too, because it serves messages that queued up during the stolen time.
     touched = over | np.concatenate(([False], over[:-1]))
     reasons[(reasons == COUNTS) & np.isin(blocks, np.unique(blocks[touched]))] = STOLEN
     for place, switch in enumerate(log.windows):

@@ -263,9 +263,9 @@ def _left_out(
     if document.load.retransmissions:
         blocks = np.array([window.block for window in recorded.design.windows])
         lossy = np.unique(blocks[np.nan_to_num(tables["refused"][0]) > 0])
-        # Clients retransmit after T1 = 0.5 s, 1 s and so on. So a drop also disturbs the next block.
+        # Exclude the next block, too, because clients retransmit dropped messages after T1 = 0.5 s, 1 s and so on.
         reasons[(reasons == COUNTS) & np.isin(blocks, (*lossy, *(lossy + 1)))] = DROPPED
-    # The probe may be off in some windows, so datagrams are counted by the kernel instead of in the trace.
+    # Use the kernel's count of datagrams, because the probe may be off in some windows.
     few = np.nan_to_num(tables["datagrams"][-1]) < MESSAGES_MIN
     reasons[(reasons == COUNTS) & few] = FEW
     return reasons
