@@ -1,8 +1,8 @@
-"""Measure the cost of the account of CPU time, with and without the file of bursts.
+"""Measure the cost of sipaccount, which assigns all CPU time to programs, with and without its file of bursts.
 
-During one run, two more programs `sipaccount` count with the options of the run's own account. Only one of them writes
-bursts. Both see the same events, so their costs can be compared. The order in which they start alternates, because
-the program that starts first runs first at each event. The kernel measures the time of its BPF programs
+During one run, two more processes of `sipaccount` count with the options of the run's own process. Only one of them
+writes bursts. Both see the same events, so their costs can be compared. The order in which they start alternates,
+because the process that starts first runs first at each event. The kernel measures the time of its BPF programs
 (kernel.bpf_stats_enabled), which includes the cost of this measurement.
 
     python benchmarks/account_bursts.py --cps 1000 --pairs 6
@@ -38,7 +38,7 @@ OWN_FILES = ("--report", "--ready", "--bursts", "--sample")
 
 @dataclass(frozen=True)
 class AccountCost:
-    """The cost of one account: BPF executions and their CPU time per second, and the CPU time of sipaccount."""
+    """The cost of one process of sipaccount: executions and CPU time of its BPF programs, and its own CPU time."""
 
     runs_per_s: float
     bpf_share: float
@@ -48,7 +48,7 @@ class AccountCost:
 
 
 def account_of_run() -> list[str]:
-    """Return the program and the options of the account that counts now; empty without an account."""
+    """Return the path and the options of the run's sipaccount, or an empty list if it is not running."""
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             argv = path.read_text().split("\0")[:-1]
@@ -62,7 +62,7 @@ def account_of_run() -> list[str]:
 
 
 class FurtherAccount:
-    """One more account, which counts from its creation until `end`."""
+    """A further process of sipaccount, which counts from its creation until `end` is called."""
 
     def __init__(self, argv: Sequence[str], folder: Path, cpus: Sequence[int], bursts: bool):
         self._folder, self._bursts = folder, folder / "bursts" if bursts else None
@@ -100,8 +100,8 @@ class FurtherAccount:
 def compare(
     pairs: int, cpus: Sequence[int], folder: Path, found: list[dict[bool, AccountCost]]
 ) -> None:
-    """Count with and without bursts while the run offers its load."""
-    # the record has this file as soon as no other run uses the testbed
+    """Measure the cost with and without the file of bursts while the run offers its load."""
+    # wait until the run has written proxy.cfg, because then no other run uses the testbed
     while not any((folder / "raw").rglob("proxy.cfg")) or not loads():
         time.sleep(0.1)
     time.sleep(START_S)

@@ -34,7 +34,7 @@ HOURS_S, MINUTES_S = 5 * 3600.0, 300.0
 
 @dataclass(frozen=True)
 class DriftingMachine:
-    """The standard deviations of the parts of a machine's log speed, and the steepness of its drop rate by load."""
+    """A simulated machine: the standard deviations of its log speed's parts, and the steepness of its drop rate."""
 
     hours: float
     minutes: float
@@ -53,7 +53,7 @@ class DriftingMachine:
             + self.trial * rng.normal(size=n)
         )
         own = TRUE_CPS * np.exp(log_speed)
-        # short runs have different drop rates, even at the same speed of the machine
+        # add noise, because short runs have different drop rates even at the same speed of the machine
         loss = LIMIT * (cps / own) ** self.steepness * np.exp(rng.normal(size=n))
         fluid = 1 - own / cps
         loss = np.clip(np.where(fluid > 0, np.minimum(loss, fluid + 0.05), loss), 0, 0.7)

@@ -113,7 +113,7 @@ def serve(arrivals, work, starts, modes, slowness):
 
 
 def wander(rng, seconds):
-    """Sample the slowness of the machine for each second."""
+    """Sample the slowness of the machine for each second of a run."""
     keep = np.exp(-1 / WANDER_S)
     noise = rng.normal(0, WANDER * np.sqrt(1 - keep**2), seconds)
     noise[0] = rng.normal(0, WANDER)
@@ -166,7 +166,7 @@ def crossed(rng, queue, blocks):
     modes = (order.ravel() == 1).astype(np.int64)
     played = play(rng, queue, offsets, starts, lengths, modes, slowness)
     over = played[-1].reshape(blocks, 3) > queue.limit
-    # messages that wait after a burst are served in the next window
+    # also mark the next window, which serves the messages that waited during a burst
     over[1:, 0] |= queue.next_too & over[:-1, -1]
     disturbed = over.any(axis=1)
     by_arm = np.argsort(order, axis=1)
@@ -186,7 +186,7 @@ def crossed(rng, queue, blocks):
 
 
 def apart(rng, queue, blocks):
-    """Simulate PAIRS pairs of separate runs. Their load lasts as long as two modes of a crossover run."""
+    """Simulate PAIRS pairs of separate runs. Each pair's load lasts as long as two modes of a crossover run."""
     length = np.array([blocks * WINDOW_S / PAIRS])
     slowness = wander(rng, int(2 * PAIRS * (length[0] + SETUP_S)) + 1)
     slowness *= 1 + queue.slower * np.linspace(0, 1, len(slowness))
@@ -409,7 +409,7 @@ def percent(value):
 
 
 def cells(results: list[Result], truth: float) -> list[str]:
-    """Return a table row: coverage and width per kind of interval, the share that rejects "no effect", and doubts."""
+    """Return a table row in percent: coverage, widths, significant results, and results marked as doubtful."""
     by_way = {
         way: [getattr(result, way) for result in results] for way in ("t", "bca", "flips", "shown")
     }
@@ -430,7 +430,7 @@ def cells(results: list[Result], truth: float) -> list[str]:
 
 
 def row(name, columns: list[list[str]]) -> str:
-    """Return a row of the table. Each cell has the results for all numbers of blocks."""
+    """Return a row of the table. Each cell lists the results for all numbers of blocks."""
     return f"| {name} | " + " | ".join(" ".join(cell) for cell in zip(*columns, strict=True)) + " |"
 
 

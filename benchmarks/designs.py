@@ -178,7 +178,7 @@ def compare_pairs(done: Sequence[Done], modes: tuple[str, str]) -> list[Interval
 
 
 def in_percent(interval: Interval) -> str:
-    """Return the text of a log ratio in percent, with its half-width."""
+    """Return a log ratio and its half-width as text, in percent."""
     return f"{in_words(crossover.percent(interval), '%')}: half-width {half_width(interval):.3f}"
 
 
@@ -276,7 +276,7 @@ def main() -> None:
         duration_s=options.run_s,
         retransmissions=campaign.crossover.retransmissions,
     )
-    # the sham has as many windows as each mode
+    # divide by one more than the modes, because the sham has as many windows as each mode
     mode_s = options.seconds / HALVES / (len(modes) + 1)
     config = replace(campaign, load=load, crossover=replace(campaign.crossover, mode_s=mode_s))
     testbed = load_testbed("local")

@@ -1,8 +1,9 @@
-"""Predict by the simulator what the study migration_cost_virtual measures in a guest (docs/virtual-time.md).
+"""Predict with the simulator the results of the study migration_cost_virtual, which runs in a guest.
 
-The numbers are those of the guest: 850 calls per second, 250 µs of CPU time per message, 2 cores, the softirq on the
-first core, and a task of 3 ms in every 20 ms. No number is fitted to an effect of the migration cost. Each row is the
-change of the mean K_rcv by migration cost 0 instead of 5 ms over six seeds, with its smallest and largest seed.
+docs/virtual-time.md describes the study. The simulated machine has the numbers of the guest: 850 calls per second,
+250 µs of CPU time per message, 2 cores, the softirq on the first core, and a task of 3 ms in every 20 ms. No number is
+fitted to an effect of the migration cost. Each row is the change of the mean K_rcv by migration cost 0 instead of 5 ms
+over six seeds, with its smallest and largest seed.
 """
 
 import tempfile

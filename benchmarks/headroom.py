@@ -118,7 +118,7 @@ class SimulatedProxy:
         return sum(report.refused for report in reports) / sum(report.arrived for report in reports)
 
     def capacity_cps(self) -> float:
-        """Search the load with 1 % of drops."""
+        """Search for the load at which the proxy drops 1 % of its messages."""
         per_message = float(np.mean(self.numbers["service_ns"][1:]))
         low, high = (
             0.2 * self.cores * 1e9 / 6 / per_message,

@@ -1,8 +1,8 @@
-"""Measure the cost of computing the 99.9th percentile of all messages per cell, with Dask or Slurm.
+"""Measure the cost of computing the 99.9th percentile of all messages per setting, with Dask or Slurm.
 
-For `--messages` messages in total, the benchmark prints CPU and wall-clock seconds, and the error of each cell's
+For `--messages` messages in total, the benchmark prints CPU and wall-clock seconds, and the error of each setting's
 K_rcv + T_sip. It also prints the largest memory of a worker, whose limit is `--limit`. The messages are synthetic.
-Each cell has two files under many names (symbolic links), and the benchmark reads every name. The exact percentile
+Each setting has two files under many names (symbolic links), and the benchmark reads every name. The exact percentile
 therefore follows from the two files. With `--slurm`, each worker is a job of the Slurm that sbatch finds
 (SLURM_CONF). The goals are 10⁹ messages, 4 GiB per worker, and an error of 1 %. uv installs `distributed` and
 `dask-jobqueue` only for this benchmark (pyproject.toml, `cluster`), because every job that writes netCDF would import

@@ -55,8 +55,8 @@ def refused(
     full = np.zeros(len(arrivals), np.bool_)
     admitted = 0
     for message, arrival in enumerate(arrivals):
-        # Messages start in order of arrival. All waiting places are therefore occupied until the message that arrived
-        # `waiting_places` messages earlier has started.
+        # Messages start in order of arrival. All waiting places are therefore occupied until the message starts that
+        # arrived `waiting_places` messages earlier.
         slot = admitted % waiting_places
         full[message] = starts[slot] > arrival
         if not full[message]:
@@ -68,7 +68,7 @@ def refused(
 
 
 def queue_error(rng: np.random.Generator, scv: float, rho: float, servers: int) -> str:
-    """Describe in percent how far Kimura's blocking is from the simulated blocking."""
+    """Return the error in percent of Kimura's blocking probability, compared with a simulated queue."""
     rate = rho * servers
     arrivals = rng.exponential(1 / rate, MESSAGES).cumsum()
     full = refused(arrivals, lognormal(rng, np.sqrt(scv), MESSAGES), servers, WAITING_PLACES)

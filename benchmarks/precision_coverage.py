@@ -1,4 +1,4 @@
-"""Count the runs until a study's intervals are narrow enough, and test how many contain the median.
+"""Count the runs that a study needs for narrow intervals, and test how many of its intervals contain the median.
 
 The numbers are the table of docs/methodology/precision.md. A study looks at its runs repeatedly, and stops when the
 interval has the wanted precision. For several noises of runs and several precisions, the benchmark prints the mean
@@ -25,7 +25,7 @@ Values = npt.NDArray[np.float64]
 
 
 def stopped(values: Values, precision: Precision, level: float) -> tuple[Values, Values, Values]:
-    """Look at samples repeatedly, until each sample's interval is narrow enough.
+    """Test each sample's interval after more and more runs, until the interval is narrow enough.
 
     Returns
     -------

@@ -56,7 +56,7 @@ WINDOW_S, WASHOUT_S = 0.4, 0.1
 def measure(run: Run, seconds: float, folder: Path) -> tuple[ProbeCost, ProbeReport]:
     """Perform the run. Return the cost, and the probe's report on its switches."""
     campaign = config.load_config()
-    # accept disturbances of the machine, because they affect the windows of all arms equally
+    # accept disturbances of the machine, because they affect windows with and without the probe equally
     tolerant = dict.fromkeys(SHARED_MACHINE, Limits(math.inf, math.inf))
     campaign = dataclasses.replace(
         campaign,
@@ -131,7 +131,7 @@ def watch_cost(run: Run, seconds: float, folder: Path) -> tuple[Interval, Path]:
     stop, output = Stop(), folder / "watched"
 
     def watch_proxy() -> None:
-        # the proxy starts only after the testbed is ready
+        # wait for the proxy, which starts only after the testbed is ready
         while not stop.asked.wait(1):
             with suppress(OSError, ValueError):
                 for pid in processes_of_run():

@@ -45,7 +45,7 @@ Values = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Rate:
-    """The rate at which a test rejects, with its precision.
+    """The rate at which a test finds a difference, with the precision of this rate.
 
     Attributes
     ----------
@@ -82,7 +82,7 @@ class Rate:
 
 
 def rate(rejects: Values) -> Rate:
-    """Count rejections, and compute the number of independent comparisons with the same precision.
+    """Count the found differences, and compute how many independent comparisons would have the same precision.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def rate(rejects: Values) -> Rate:
     share = rejected / comparisons
     variance = ((by_group - share * of_group) ** 2).sum() / comparisons**2
     if rejected < FEW or variance == 0:
-        # so few rejections cannot show a correlation, so assume the worst: all quantities of a group are the same
+        # assume that all quantities of a group are equal, because so few rejections cannot show their correlation
         return Rate(rejected, comparisons, float(groups))
     variance *= groups / (groups - 1)
     worth = share * (1 - share) / variance
@@ -104,7 +104,7 @@ def rate(rejects: Values) -> Rate:
 
 
 def pairs(ds: xr.Dataset) -> Values:
-    """Return the values of reference and sham in the valid blocks.
+    """Return the values of the reference and of the sham in each valid block.
 
     Returns
     -------
@@ -124,7 +124,7 @@ def groups(table: Values, size: int) -> list[Values]:
 
 
 def rejected(group: Values) -> float:
-    """Test the sham against the reference in a group. Return 1 if rejected, 0 if not, NaN without a test."""
+    """Test whether the sham and the reference differ in a group. Return 1 or 0, or NaN if no test is possible."""
     if np.isnan(group).any():
         return math.nan
     p_value = crossover.effect([group], 0, 1).p_value

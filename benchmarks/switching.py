@@ -1,6 +1,6 @@
 """Measure the time to switch all tasks of a program to another mode, and the cost of sampling the counters.
 
-The conditions are those of the SPS on the embedded testbed: the tasks use half of the last CPU, and `switcher` runs
+The conditions are as on the SPS of the embedded testbed: the tasks use half of the last CPU, and `switcher` runs
 on the first CPU under SCHED_FIFO. For 16 and for 64 tasks, the benchmark makes 200 switches in random order among
 other, batch, fifo and two slices. It prints the durations of the switches, and the share of CPU time that the
 hypervisor stole.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * The kernel's side. `fair.h` has functions of kernel/sched/fair.c, unchanged,
- * which ../kernel_rules.py extracts. This file defines what these functions
- * need: a run queue of one CPU without task groups, whose tree is a sorted
- * array.
+ * The kernel's decisions. `fair.h` has unchanged functions of
+ * kernel/sched/fair.c, which ../kernel_rules.py extracts. This file defines the
+ * types and functions that they use: a run queue of one CPU without task
+ * groups. A sorted array replaces its tree.
  */
 #include "rules.h"
 #include <string.h>

@@ -33,7 +33,7 @@ static void sample_state(struct state *s)
 	s->nr_latency = (s->latency_ns + s->min_granularity_ns - 1) / s->min_granularity_ns;
 	s->migration_cost_ns = COSTS[below(3)];
 	for (int i = 0; i < s->n; i++) {
-		/* equal values are frequent in a run queue */
+		/* choose from few values, because equal values are frequent in a run queue */
 		s->vruntime[i] = base + below(8) * below(2000000);
 		s->policy[i] = below(5) ? TASK_NORMAL : below(2) ? TASK_BATCH : TASK_IDLE;
 		s->weight[i] = s->policy[i] == TASK_IDLE ? 3 : WEIGHTS[below(8)];
@@ -51,8 +51,7 @@ static void sample_state(struct state *s)
 	s->flips[0] = (unsigned int)below(100);
 	s->flips[1] = (unsigned int)below(30);
 	s->size = 1 + (unsigned int)below(8);
-	/* a buddy is a queued task and not of SCHED_IDLE, except for the task to skip
-   */
+	/* `next` and `last` are queued tasks of another policy than SCHED_IDLE */
 	if (s->next != NONE && (s->next == s->curr || s->policy[s->next] == TASK_IDLE))
 		s->next = NONE;
 	if (s->last != NONE && (s->last == s->curr || s->policy[s->last] == TASK_IDLE))
@@ -102,8 +101,10 @@ int main(int argc, char **argv)
 		sample_state(&state);
 		decide_as_kernel(&state, &kernel);
 		decide_as_simulator(&state, &simulator);
-		/* the kernel multiplies by an inverse weight of 32 bits, whose rounding
-     * makes its slice shorter by 0.01 % */
+		/*
+		 * accept a difference of 0.01 %, because the kernel multiplies by an
+		 * inverse weight that is rounded to 32 bits
+		 */
 		if (simulator.slice - kernel.slice <= 1 + kernel.slice / 10000) {
 			if (simulator.slice - kernel.slice > rounded_ns)
 				rounded_ns = simulator.slice - kernel.slice;

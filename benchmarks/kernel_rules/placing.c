@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
-/* The simulator's rules of placement, in a file of their own, because
- * placement.c and cfs.c have static names in common. */
+/*
+ * The simulator's rules of placement. They are in a separate file, because
+ * placement.c and cfs.c have static functions with the same names.
+ */
 #include "placement.c"
 #include "rules.h"
 #include <string.h>

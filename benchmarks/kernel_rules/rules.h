@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* A random state of a run queue, and the decisions of both sides in this state.
+/*
+ * A random state of a run queue, and the decisions of the kernel and of the
+ * simulator in this state.
  */
 #ifndef KERNEL_RULES_H
 #define KERNEL_RULES_H
@@ -16,19 +18,19 @@ enum task_policy {
 };
 
 struct state {
-	int n;                    /* tasks; a running task is among them */
-	int curr;                 /* the running task, or NONE */
-	int next, last, skip;     /* buddies, or NONE */
-	int woken;                /* a queued task that was just woken */
+	int n;                    /* number of tasks, including the running task */
+	int curr;                 /* index of the running task, or NONE */
+	int next, last, skip;     /* tasks that CFS prefers or skips, or NONE */
+	int woken;                /* index of a queued task that was just woken */
 	uint64_t vruntime[TASKS]; /* tasks with equal vruntime were queued in the
                                order of their numbers */
 	uint64_t weight[TASKS];   /* weight of the nice value */
 	enum task_policy policy[TASKS];
 	uint64_t min_vruntime, ran_ns; /* ran_ns: time for which the running task has
                                     run since it was picked */
-	uint64_t sleeper_vruntime;     /* of a task that wakes */
+	uint64_t sleeper_vruntime;     /* vruntime of a task that wakes */
 	uint64_t latency_ns, min_granularity_ns, wakeup_granularity_ns, nr_latency, migration_cost_ns;
-	uint64_t since_ns;           /* time since a task that could migrate ran last */
+	uint64_t since_ns;           /* time since a task ran that may migrate now */
 	bool target_runs;            /* the CPU to which the task would migrate is not idle */
 	unsigned int flips[2], size; /* wake-up flips of waker and wakee, and number
                                   of CPUs that share a cache */
@@ -37,16 +39,16 @@ struct state {
 struct decisions {
 	int pick;                /* the task that runs next */
 	int compare;             /* wakeup_preempt_entity() of the first two tasks */
-	uint64_t slice;          /* of the running task */
+	uint64_t slice;          /* slice of the running task */
 	bool tick;               /* a tick ends the turn of the running task */
 	bool preempts;           /* the woken task preempts the running task */
-	int next, last;          /* buddies after the wake-up */
+	int next, last;          /* the preferred tasks after the wake-up */
 	uint64_t place;          /* vruntime of the task that wakes */
-	uint64_t min_vruntime;   /* after an update */
-	bool is_hot, wakes_many; /* of the first task; of a waker and a wakee */
+	uint64_t min_vruntime;   /* min_vruntime after an update */
+	bool is_hot, wakes_many; /* results of task_hot() and wake_wide() */
 };
 
-/* whether a slice is at least the minimal granularity, as in Linux 6.1 */
+/* true: a slice is at least the minimal granularity, as in Linux 6.1 */
 extern bool with_base_slice;
 void decide_as_kernel(const struct state *state, struct decisions *made);
 void decide_as_simulator(const struct state *state, struct decisions *made);

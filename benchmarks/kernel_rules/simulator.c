@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
-/* The simulator's side. It includes the simulator's file, because the functions
- * of its rules are static. */
+/*
+ * The simulator's decisions. This file includes the simulator's cfs.c, because
+ * the functions of its rules are static.
+ */
 #include "cfs.c"
 #include "rules.h"
 #include <stdlib.h>
