@@ -138,7 +138,7 @@ def provision(_, testbed="local", tests=False, release=""):
 @task
 @one_line_errors
 def modes(_, testbed="local", cores="1", threads="8"):
-    """Print the settings of each mode for a number of cores and threads, and where the settings are on the SPS."""
+    """Print the settings of each mode for a number of cores and threads, with the path of each setting on the SPS."""
     bed = load_testbed(testbed)
     point = Point(testbed, "any", "default", count("cores", cores), count("threads", threads))
     try:
@@ -153,7 +153,7 @@ def modes(_, testbed="local", cores="1", threads="8"):
 
 
 def count(option, text):
-    """Return the whole number in the text of an option. Raise an error of one line for another text."""
+    """Convert the text of an option to a whole number. Raise an error if the text is no whole number from 1."""
     if not re.fullmatch("[1-9][0-9]*", text):
         raise StableError(f"--{option}: expected a whole number from 1, found '{text}'")
     return int(text)
@@ -162,7 +162,7 @@ def count(option, text):
 @task
 @one_line_errors
 def doctor(_, testbed="local"):
-    """List what a testbed can measure, and how to fix the rest. The exit code is 1 if it can measure nothing."""
+    """List the measurements that a testbed allows, and how to enable others. The exit code is 1 if it allows none."""
     lines, possible = look.doctor(load_testbed(testbed), load_config(Path("config/config.yaml")))
     for line in lines:
         print(line)
@@ -189,7 +189,7 @@ def check(_, testbed="local"):
     print(f"probe used: {answer['best'] or 'preload (no BPF)'}")
 
 
-# Eleven parameters: Fabric makes an option of the command from each of them.
+# The function has eleven parameters, because Fabric makes an option of the command from each parameter.
 @task(
     name="watch",
     help={
@@ -236,7 +236,7 @@ def watch_proxy(
 
 
 def share(option, text):
-    """Return the share in the text of an option, such as 1%. Raise an error of one line for another text."""
+    """Convert the text of an option, such as 1%, to a share. Raise an error if the text is no share."""
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?%", text)
     if not match or not 0 < float(match[1]) <= 100:
         raise StableError(f"--{option}: expected a share such as 1%, found '{text}'")
@@ -246,7 +246,7 @@ def share(option, text):
 @task
 @one_line_errors
 def verify(_, raw="raw"):
-    """Compare all records with the sizes and SHA-256 in run.json. The exit code is 1 if a record is damaged."""
+    """Compare the files of all records with their sizes and SHA-256 in run.json. The exit code is 1 for damage."""
     verification = verify_records(Path(raw))
     for line in verification.lines:
         print(line)
@@ -275,7 +275,7 @@ def reduce(_, raw="raw", results="results/runs", to="reduced/raw"):
 )
 @one_line_errors
 def headroom(_, messages, cores=None, workers=None, buffer=None):
-    """Predict from messages at today's load at which load a proxy drops 1 %, and how long messages then take."""
+    """Predict a proxy's capacity and its times at higher loads, from messages recorded at today's load."""
     ds = open_messages(Path(messages))
     if buffer is None and "receive_buffer_bytes" not in ds.attrs:
         source = Path(ds.attrs["source"])
@@ -300,7 +300,7 @@ def headroom(_, messages, cores=None, workers=None, buffer=None):
 )
 @one_line_errors
 def tune(_, testbed="local", sut="kamailio-udp", cores="1", threads="8", runs="3", settings=None):
-    """Derive the papers' enhanced mode from T_sip at the knee, and compare it with its neighbours within runs."""
+    """Find good scheduler settings for a proxy: derive the papers' enhanced mode, and compare it with variants."""
     numbers = {"cores": cores, "threads": threads, "runs": runs}
     options = tuning.Options(
         testbed,

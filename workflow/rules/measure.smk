@@ -45,6 +45,6 @@ checkpoint find_crossing:
         forked=1,
         machine=CLAIMS.machine,
     message:
-        "Search the load at which {wildcards.sut} in mode {wildcards.mode} drops more than the limit on {wildcards.testbed}."
+        "Search for the load at which {wildcards.sut} in mode {wildcards.mode} drops more than the limit on {wildcards.testbed}."
     script:
         "../scripts/find_crossing.py"

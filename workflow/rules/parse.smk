@@ -107,7 +107,7 @@ checkpoint look_at_runs:
         look=f"{RESULTS}/{{study}}/{{testbed}}/look~{{rep}}.json",
     log:
         "logs/look/{study}-{testbed}-{rep}.log",
-    # The next measurements depend on this file.
+    # Run this job early, because the next measurements depend on its file.
     priority: 102
     conda:
         "../envs/analysis.yaml"
@@ -127,7 +127,7 @@ rule combine_summaries:
     input:
         crossings=NEEDS.study_crossings,
         summaries=NEEDS.study_summaries,
-        # Pages that read a study's summary read its windows, too.
+        # Make the windows together with the summary, because the same pages read both.
         windows=NEEDS.study_windows,
     output:
         # The job reads the existing summary and adds the new runs.

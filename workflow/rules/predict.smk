@@ -72,7 +72,7 @@ rule predict_capacity:
         "../scripts/predict_capacity.py"
 
 
-# This rule takes minutes on two CPUs, and no page requests its output. It made the file in recorded/predicted.
+# No page requests the output of this rule, because the rule takes minutes. It made the file in recorded/predicted.
 rule predict_speedups:
     input:
         fit=f"{RESULTS}/predicted/{{testbed}}/fit.json",

@@ -1,4 +1,4 @@
-"""Join the summaries of a study's runs on one testbed."""
+"""Combine the summaries of a study's runs on one testbed into one file."""
 
 import json
 from dataclasses import asdict, replace

@@ -10,7 +10,7 @@ from sipsched.records.system_capacity import write_capacities
 
 with scripting.one_line_errors(snakemake.log[0], computed=snakemake.input.summaries):
     summaries = snakemake.input.summaries
-    # If all runs of a campaign compare modes, the campaign has searches but no summaries in this rule.
+    # A campaign whose runs all compare modes has searches, but no summaries in this rule.
     campaign = run_table.read_campaigns(summaries)[0] if summaries else None
     searches = [read_crossing(Path(path)) for path in snakemake.input.crossings]
     capacities = [

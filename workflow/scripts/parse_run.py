@@ -1,4 +1,4 @@
-"""Turn the trace of a run into messages.nc."""
+"""Convert the trace of a run into `messages.nc`, which has one row per message."""
 
 from pathlib import Path
 
