@@ -50,7 +50,7 @@ ALIKE = math.log(1.05)
 
 
 class ModeEffect(StrEnum):
-    """The verdict on a mode: its K_rcv + T_sip is better than, worse than, or indistinguishable from the reference."""
+    """The result of comparing a mode with the reference mode: messages take less, more or the same time."""
 
     BETTER = "better"
     TRADE = "better, at a cost"
@@ -61,7 +61,7 @@ class ModeEffect(StrEnum):
 
 
 class ReferenceSystem(NamedTuple):
-    """A SUT with its cores and threads, and the reference mode with which other modes are compared."""
+    """A system under test with its numbers of cores and threads, and its reference mode."""
 
     testbed: str
     sut: str
@@ -72,7 +72,7 @@ class ReferenceSystem(NamedTuple):
 
 @dataclass(frozen=True)
 class ComparedLoad:
-    """Runs that compare modes with one reference mode, at one load and on one system.
+    """Runs on one system at one load that compare scheduler modes with a reference mode.
 
     Attributes
     ----------
@@ -107,15 +107,12 @@ class ComparedLoad:
 
     @property
     def one_instance(self) -> bool:
-        """True if the runs compare modes of a single proxy.
-
-        Otherwise, the runs also compare proxies with other settings.
-        """
+        """True if the runs compare modes of a single proxy, and not of several proxies with different settings."""
         return not any(compares_instances(run.attrs["mode"]) for run in self.runs)
 
     @property
     def unavailable(self) -> dict[str, str]:
-        """Modes that the kernel refused in every run, and the reasons of the kernel."""
+        """Modes that the kernel refused in every run, each with the kernel's reason."""
         refused = {
             k: v for run in self.runs for k, v in json.loads(run.attrs["unavailable"]).items()
         }
@@ -130,23 +127,23 @@ class ComparedLoad:
         return tuple(dict.fromkeys(groups))
 
     def label(self, mode: str) -> str:
-        """Return the label of a mode on the kernel, without the suffix for a different scheduler."""
+        """Return the name of a mode as pages show it, without the note that the kernel has another scheduler."""
         if mode == self.place.reference and not self.one_instance:
-            # If the compared proxies differ in a setting, the label names this setting.
+            # If the compared proxies differ in a setting, the name of the mode contains this setting.
             others = [split_name(compared_mode)[1] for compared_mode in self.modes]
             sut = f"+sut={self.place.sut}" if any(other.sut for other in others) else ""
             threads = f"+threads={self.place.threads}" if any(o.threads for o in others) else ""
             cores = f"+cores={self.place.cores}" if any(o.cores for o in others) else ""
             buffer, size = "", self.receive_buffer_bytes(mode)
             if size and any(other.receive_buffer_bytes for other in others):
-                # the name has the size that the proxy asks for, which the kernel doubles
+                # The name contains the size that the proxy requests. The kernel doubles the requested size.
                 buffer = f"+receive_buffer_bytes={size // 2}"
             return label(f"{mode}{sut}{threads}{cores}{buffer}", translated=False, missing=())
         return plain(self._recorded_labels.get(mode, mode))
 
     @property
     def translations(self) -> tuple[str, ...]:
-        """The modes whose settings were translated, because the kernel has another scheduler than the papers."""
+        """The modes with settings that were translated from CFS to the scheduler of the kernel."""
         labels = self._recorded_labels
         return tuple(mode for mode in labels if is_translation(labels[mode]))
 
@@ -159,7 +156,7 @@ class ComparedLoad:
         return labels_by_mode
 
     def receive_buffer_bytes(self, mode: str) -> int | None:
-        """Return the effective SO_RCVBUF of the instance that serves in a mode; None if no run recorded the size."""
+        """Return the effective SO_RCVBUF of the proxy instance for a mode; None if no run recorded the size."""
         for run in self.runs:
             sizes = json.loads(run.attrs.get("receive_buffers", "[]"))
             if mode in modes_of(run) and sizes and (size := sizes[modes_of(run).index(mode)]):
@@ -182,7 +179,7 @@ class ComparedLoad:
         return []
 
     def tables(self, arm: str, quantity: str, washout: int = 0) -> Tables:
-        """Return one table per run, shape (block, 3): adjusted values of the reference, the sham and another mode."""
+        """Return one table per run with the columns reference mode, sham and `arm` (a mode); shape (block, 3)."""
         return [each.table for each in self._adjusted(arm, quantity, washout)]
 
     def _adjusted(self, arm: str, quantity: str, washout: int = 0) -> list[Adjusted]:
@@ -195,10 +192,10 @@ class ComparedLoad:
         ]
 
     def asked(self, arm: str, quantity: str) -> ArmsToCompare:
-        """Describe the comparison of a mode with the mean of both reference windows, or of the two reference windows.
+        """Describe the comparison of a mode with the reference mode, or of the sham with the reference mode.
 
-        The two windows of the reference have random positions in the block. So their average is an equivalent reference
-        with less scatter.
+        Each block has two windows in the reference mode, at random positions. A mode is compared with the average of
+        both windows, which scatters less than one window. One of the two windows is the sham.
         """
         reference: Arms = 0 if arm == SHAM else (0, 1)
         statistics = self._adjusted(arm, quantity)
@@ -213,7 +210,7 @@ class ComparedLoad:
         return effects_together({arm: self.asked(arm, quantity)}).effects[arm]
 
     def start_effect(self, mode: str, quantity: str) -> Effect:
-        """Return the effect of a further start of a mode's instance, compared with the first start."""
+        """Return the effect of starting the proxy again with the same settings, compared with its first start."""
         first = first_start(mode)
         ratio = scale_of(quantity) is Scale.RATIO
         runs = [run for run in self.runs if {mode, first} <= set(arms_of(run))]
@@ -227,7 +224,7 @@ class ComparedLoad:
         return effects_together({mode: asked}).effects[mode]
 
     def change(self, arm: str, quantity: str, tests: int) -> Change:
-        """Return how much an effect changes if the washout is twice as long."""
+        """Return how much an effect changes if twice as much of the start of each window is excluded."""
         asked = self.asked(arm, quantity)
         later = self.tables(arm, quantity, washout=1)
         return change(
@@ -236,7 +233,7 @@ class ComparedLoad:
         )
 
     def mean(self, arm: str, quantity: str) -> Interval:
-        """Return the mean of a quantity over the valid windows of an arm, which is a mode or the sham."""
+        """Return the mean of a quantity over the valid windows of `arm`, which is a mode or the sham."""
         columns = [
             by_arm(run, quantity)[:, arms_of(run).index(arm)]
             for run in self.runs
@@ -247,7 +244,7 @@ class ComparedLoad:
         pooled = np.concatenate([np.empty(0), *values])
         if not pooled.size:
             return Interval.without(np.nan, 0, why=NOT_MEASURED)
-        # If no run varies between its blocks, the error is 0.
+        # If all blocks of each run have the same value, the standard error is 0 and no interval exists.
         if not any(map(np.ptp, values)):
             return Interval.without(float(pooled.mean()), pooled.size, why=TOO_FEW)
         mean = mean_of_blocks(values)
@@ -269,7 +266,7 @@ def arms_of(run: xr.Dataset) -> list[str]:
 
 
 def scale_of(quantity: str) -> Scale:
-    """Return the scale on which modes are compared for a quantity: difference or ratio."""
+    """Return whether modes are compared by the difference or by the ratio of a quantity."""
     return Scale.DIFFERENCE if quantity in DIFFERENCES else Scale.RATIO
 
 
@@ -387,7 +384,7 @@ class Advice:
 
 
 def find_windows(summary: Path, given: Iterable[str | Path] | None = None) -> list[Path]:
-    """Return the paths of the `windows.nc` of a study's valid runs.
+    """Return the paths of the files `windows.nc` of a study's valid runs.
 
     Parameters
     ----------
@@ -476,7 +473,7 @@ def _with_rates(run: xr.Dataset) -> xr.Dataset:
 def _capacity(
     place: ReferenceSystem, capacities: Sequence[SystemCapacity]
 ) -> SystemCapacity | None:
-    """Return a system's capacity at the smallest drop limit, in the reference mode or else the first known mode."""
+    """Return a system's capacity at the smallest drop limit, in the reference mode if this capacity is known."""
     there = [
         capacity
         for capacity in capacities
@@ -487,7 +484,7 @@ def _capacity(
 
 
 def _planned_cps(place: ReferenceSystem, crossings: Sequence[SearchRecord]) -> int | None:
-    """Return the capacity that a search found before the runs, and of which the planned loads are shares."""
+    """Return the capacity that a search found before the runs. The planned loads are shares of this capacity."""
     there = [
         crossing
         for crossing in crossings
@@ -566,7 +563,7 @@ def _candidate(mode: str, effects: Mapping[str, Effect], floors: Mapping[str, fl
     costs = [name for name in GUARDS if is_higher(intervals[name])]
     for name in DECIDING:
         if is_lower(intervals[name], floors[name]):
-            # If another quantity decided, a rise of this deciding quantity is a cost.
+            # One quantity improved, so the mode is better. A rise of the other deciding quantity is a cost.
             rises = [
                 quantity
                 for quantity in DECIDING
@@ -588,7 +585,7 @@ def _candidate(mode: str, effects: Mapping[str, Effect], floors: Mapping[str, fl
 
 
 def _confirmed(candidate: Candidate, candidates: Sequence[Candidate]) -> Candidate:
-    """Return a mode that lowers the sum only if each further start of its instance also lowers the sum."""
+    """Change a good verdict on a mode to `UNSURE` if another start of the same proxy does not confirm the verdict."""
     lower = (ModeEffect.BETTER, ModeEffect.TRADE)
     starts = [each for each in candidates if first_start(each.mode) == first_start(candidate.mode)]
     if candidate.verdict not in lower or all(each.verdict in lower for each in starts):

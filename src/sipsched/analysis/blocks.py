@@ -49,8 +49,8 @@ class Splits:
 
     def ends(self, level: float = LEVEL) -> tuple[float, float]:
         """Return the ends of the confidence interval. Above the level 1 - 1 / (1 + splits), the ends are infinite."""
-        # The split with all blocks in one group encloses every θ. The factor prevents that rounding misses a tail
-        # such as 1/32.
+        # The added 1 stands for the split with all blocks in one group, which encloses every θ.
+        # The last factor makes sure that rounding does not reduce an exact whole number to the next lower one.
         place = int((1 - level) * (1 + self.lows.size) * (1 + 1e-9))
         if place < 1:
             return -np.inf, np.inf
@@ -90,7 +90,7 @@ class Student:
 
     def p_value(self) -> float:
         """Return the p-value for a mean of 0. The p-value is at most α exactly if the interval at 1 - α excludes 0."""
-        # If all values are equal to the last digit, the standard error is 0.
+        # If all values are exactly equal, the standard error is 0 and the t statistic does not exist.
         if not self.error:
             return float(self.estimate == 0)
         return float(2 * special.stdtr(self.df, -abs(self.estimate) / self.error))
@@ -122,7 +122,7 @@ def mean_of_blocks(runs: list[Values], weights: list[Values] | None = None) -> S
     nothing = 1e-12 * float(np.abs(pooled).max())
     for outer in (lows, highs):
         outer[np.abs(outer) <= nothing] = 0
-    # The effective number of blocks: so many blocks with equal weights would have the same precision.
+    # The effective number of blocks is the number of equally weighted blocks that have the same precision.
     worth = whole**2 / float(weight @ weight)
     error = wider * float(np.sqrt(worth / (worth - 1) * (moments @ moments))) / whole
     return Splits(mean, error, np.sort(lows), np.sort(highs)[::-1])
@@ -130,9 +130,9 @@ def mean_of_blocks(runs: list[Values], weights: list[Values] | None = None) -> S
 
 @lru_cache(maxsize=4)
 def _splits(n: int) -> Values:
-    """Choose splits of n blocks. An entry is 1 for a block in the first group; shape (split, block)."""
+    """Choose splits of n blocks into two groups. An entry is 1 for a block in the first group; shape (split, block)."""
     if 2 ** (n - 1) - 1 <= SPLITS:
-        # The order of the two groups does not matter, so the last block is always in the second group.
+        # Exchanging the two groups yields the same split, so the last block is always in the second group.
         inside = np.arange(1, 2 ** (n - 1))[:, None] >> np.arange(n) & 1
     else:
         inside = np.random.default_rng(_SEED).integers(0, 2, (SPLITS, n), np.int8)

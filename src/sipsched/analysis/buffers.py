@@ -1,4 +1,4 @@
-"""What a receive buffer holds at a load: the longest message burst without a drop, and the slowest message's wait.
+"""The longest message burst that a receive buffer can hold at a load, and the wait of the burst's last message.
 
 The messages of a message burst arrive at once, or while no worker runs. An empty buffer holds all messages of the
 burst if their truesize fits into SO_RCVBUF. The last of these messages waits until the workers have processed all
@@ -47,7 +47,7 @@ class BufferAtLoad:
 
 
 def buffers_at(load: ComparedLoad) -> tuple[BufferAtLoad, ...]:
-    """Return the buffers that the runs of a load compare, the smallest first; empty if they compare no buffers.
+    """Return the receive buffers that the runs at a load compare, the smallest first; empty if there is only one.
 
     A mode is missing if its buffer, the messages' truesize or the proxy's CPU time per message is unknown.
     """
@@ -65,7 +65,7 @@ def _buffer_at(load: ComparedLoad, mode: str) -> BufferAtLoad | None:
         return None
     # The kernel accepts one message into an empty queue, whatever its size.
     messages = max(1, int(size // truesize))
-    # ASSUME the calls in a window have the offered rate, because all windows of a block play the same calls
+    # ASSUME the calls in a window have the offered rate, because all windows of a block replay the same calls
     rate_per_ms = MESSAGES_PER_CALL * load.cps / 1e3
     return BufferAtLoad(
         mode=mode,

@@ -1,4 +1,4 @@
-"""Estimation of a busy proxy's time per message, from the recorded messages of a proxy that is not saturated.
+"""The estimate of a busy proxy's CPU time per message, from recorded messages of a proxy that is not saturated.
 
 While messages wait, the proxy's CPU works all the time. The time between two departures is then the whole cost of a
 message: user, kernel and softirq time, the probe, and the CPU time that competitors take from a busy proxy. At half the
@@ -27,7 +27,7 @@ LONG = 10.0
 
 @dataclass(frozen=True)
 class Stamps:
-    """Timestamps of the messages whose times are known, in ns since the first arrival. Each has the shape (message,).
+    """The timestamps of messages in ns since the first arrival. Each array has the shape (message,).
 
     Attributes
     ----------
@@ -65,11 +65,12 @@ class Stamps:
 
 @dataclass(frozen=True)
 class Cycles:
-    """Times during which a CPU of the proxy was busy without a break; each array has shape (cycle,) or (cycle, type).
+    """Periods in which a CPU of the proxy was busy without a break, with the messages that the CPU served.
 
     A cycle begins when a message departs, no worker of this CPU has an unfinished message, and at least one message
     per CPU waits. A cycle ends at the next departure that leaves no worker of this CPU with an unfinished message. So a
-    cycle contains the whole work of its messages, also if workers preempted each other.
+    cycle contains the whole work of its messages, also if workers preempted each other. The shape of each array is
+    (cycle,) or (cycle, type).
 
     Attributes
     ----------
@@ -86,7 +87,7 @@ class Cycles:
 
 @dataclass(frozen=True)
 class Work:
-    """The time per message of one busy CPU.
+    """The time that one busy CPU needs per message.
 
     Attributes
     ----------
@@ -118,10 +119,10 @@ class Work:
 
 
 def busy_cycles(stamps: Stamps, cores: int) -> Cycles:
-    """Find the busy cycles of all CPUs. `cores` is the number of CPUs that the proxy may use."""
+    """Find the periods in which a CPU of the proxy was busy without a break. The proxy may use `cores` CPUs."""
     size, width = len(stamps.arrived), max(MESSAGE_TYPES.values()) + 1
-    # A worker may receive its next message in the same nanosecond in which the previous message departs. The sort
-    # therefore puts departures before receipts, except that a message departs after its own receipt.
+    # A worker may receive its next message in the same nanosecond in which its previous message departs.
+    # The sort therefore puts departures before receipts. Each message still departs after its own receipt.
     departed = np.maximum(stamps.departed, stamps.received + 1)
     at = np.concatenate((departed, stamps.queued, stamps.received))
     event = np.repeat([DEPARTED, QUEUED, RECEIVED], size)
@@ -225,7 +226,7 @@ def _normal_equations(
 
 
 def _merge_rare(served: Values, share: Values) -> tuple[Values, Values]:
-    """Add the types with few messages in the cycles to type `other`, and omit types without messages."""
+    """Merge message types with few messages into the type `other`, and omit types without messages."""
     other = MESSAGE_TYPES["other"]
     rare = served.sum(axis=0) < LEAST_OF_TYPE
     rare[other] = False

@@ -71,7 +71,7 @@ def settled_after(
 
 
 def _bins(*columns: npt.ArrayLike) -> list[Values]:
-    """Return the times, means and errors of the bins that have a mean and an error."""
+    """Return the times, means and standard errors of the bins, without bins that lack a mean or an error."""
     starts, means, errors = (np.asarray(column, float) for column in columns)
     if not starts.shape == means.shape == errors.shape == (starts.size,):
         raise StableError(
@@ -83,7 +83,7 @@ def _bins(*columns: npt.ArrayLike) -> list[Values]:
 
 
 def _cut(starts: Values, rows: Values) -> Values:
-    """Return the time of the first bin that the rule keeps in each row. Infinity if this bin is in the second half."""
+    """Return the time of the first bin that the rule keeps, per row; infinity if this bin is in the second half."""
     bins = starts.size
     left = np.arange(bins, 0, -1)
     centred = rows - rows.mean(axis=1, keepdims=True)

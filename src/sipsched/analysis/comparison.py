@@ -57,7 +57,7 @@ SutOnCores = tuple[str, int]
 
 
 class Place(NamedTuple):
-    """A setting for which modes are compared: SUT, cores and the other settings, without mode, load and repetition."""
+    """A setting in which scheduler modes are compared: the system under test with its numbers of cores and threads."""
 
     sut: str
     cores: int
@@ -65,11 +65,11 @@ class Place(NamedTuple):
 
     @property
     def system(self) -> SutOnCores:
-        """SUT and number of cores of the setting."""
+        """The SUT and the number of cores of the setting."""
         return self.sut, self.cores
 
     def __str__(self) -> str:
-        """Return text that names the setting."""
+        """Return the numbers of cores and threads as text."""
         return f"{plural(self.cores, 'core')}, {plural(self.threads, 'thread')}"
 
 
@@ -103,12 +103,12 @@ class Case:
 
     @cached_property
     def values(self) -> dict[str, xr.DataArray]:
-        """The compared quantities of the valid runs, as the function `quantities` returns them."""
+        """The compared quantities of the valid runs, by the names that the function `quantities` defines."""
         return quantities(counted(self.summary))
 
     @cached_property
     def labels(self) -> dict[str, str]:
-        """The label of each mode, as the function `labels` returns it."""
+        """The label of each mode by the mode's name, from the function `labels`."""
         return labels(self.summary)
 
     @property
@@ -128,11 +128,11 @@ class Case:
         return f"{100 * self.limit:g}\u00a0%"
 
     def label(self, mode: str) -> str:
-        """Return the label of a mode, as the kernel applied the mode."""
+        """Return the label of a mode. The label also says which settings the kernel could not apply."""
         return self.labels.get(mode, mode)
 
     def translated(self, mode: str) -> bool:
-        """Return True if a kernel of the runs could only approximate the mode. The papers used another scheduler."""
+        """Return True if a kernel of the runs could only approximate a mode, which the papers defined for CFS."""
         return any(
             settings["translated"]
             for place in self.places()
@@ -146,7 +146,7 @@ class Case:
 
     @property
     def buffers(self) -> dict[str, Buffers]:
-        """Receive buffers of each SUT, by mode, over the valid runs of the two compared modes."""
+        """The sizes of the receive buffers per SUT and mode, from the valid runs of the two compared modes."""
         runs = counted(self.summary)["so_rcvbuf"].to_dataframe().reset_index()
         runs = runs[runs["mode"].isin((self.reference, self.other))]
         return {
@@ -184,7 +184,7 @@ class Case:
         return listed
 
     def measured_first(self, system: SutOnCores | None, *modes: str) -> list[Place]:
-        """Return planned and published settings. Settings with a run in one of the modes come first."""
+        """Return the planned and published settings. Settings with a run in one of the given modes come first."""
 
         def unmeasured(place: Place) -> bool:
             return not any(self.side(place, mode).loads_met for mode in modes)
@@ -192,7 +192,7 @@ class Case:
         return sorted(self.places(system, published=True), key=unmeasured)
 
     def side(self, place: Place, mode: str) -> "Side":
-        """Return an object with the runs and the published numbers of one mode in a setting."""
+        """Return the measured runs and the published numbers of one mode in a setting."""
         return Side(self, place, mode)
 
     def sides(self, place: Place) -> tuple["Side", "Side"]:
@@ -211,7 +211,7 @@ class Case:
         return int(first) if first in met else max(met, default=None)
 
     def loads_compared(self, place: Place) -> list[int]:
-        """Return the loads of both modes around the capacity of each mode, and the load of the papers' comparison."""
+        """Return the loads at which to compare the two modes: around their capacities, and at the papers' load."""
         sides = self.sides(place)
         met = set(sides[0].loads_met) & set(sides[1].loads_met)
         around = {load for side in sides for load in side.loads_around}
@@ -232,7 +232,7 @@ class Case:
         return self._together(self._at_compared_load(PARTS))
 
     def family_of_types(self) -> Comparisons:
-        """Compare K_rcv and T_sip between the two modes by message type. `of_type` returns the quantities' names."""
+        """Compare K_rcv and T_sip of the two modes for each message type. `of_type` returns the quantities' names."""
         return self._together(
             self._at_compared_load(
                 [of_type(kind, name) for kind in KINDS for name in COMPARED_BY_TYPE]
@@ -287,7 +287,7 @@ class Case:
         return None if rows.empty else rows.iloc[0].to_dict()
 
     def same_settings(self, place: Place) -> bool | None:
-        """Report whether both modes have equal settings on the kernel; None if unknown."""
+        """Return True if the kernel applied equal settings in both modes; None if the settings are unknown."""
         found = [side.settings for side in self.sides(place)]
         if not all(found):
             return None
@@ -308,7 +308,7 @@ class Side:
 
     @property
     def label(self) -> str:
-        """Label of the mode, as the kernel applied it."""
+        """The label of the mode. The label also says which settings the kernel could not apply."""
         return self.case.label(self.mode)
 
     def runs(self, quantity: str, cps: float | None = None) -> Values:
@@ -330,7 +330,7 @@ class Side:
 
     @property
     def loads_around(self) -> tuple[float, float]:
-        """The last load before the mean PDR exceeds the limit, and the load after it.
+        """The last load before the mean PDR exceeds the limit, and the next higher load.
 
         See `crossing_load.grid_capacity`: -inf and inf if no such load exists, NaN if no run exists.
         """
@@ -339,12 +339,12 @@ class Side:
 
     @property
     def capacity(self) -> SweepCapacity:
-        """The load at which the PDR exceeds the limit."""
+        """The largest load at which the packet drop rate (PDR) is at most the limit."""
         return capacity(self.case.loads_cps, self.runs("pdr"), self.case.limit)
 
     @property
     def why_not_measured(self) -> str:
-        """The reason why a run is missing."""
+        """The reason why runs of this mode in this setting are missing."""
         return why_not_measured(self.case.summary, self.place, self.mode)
 
     @property
@@ -363,7 +363,7 @@ class Side:
 
     @property
     def printed_loads(self) -> tuple[int | None, int | None]:
-        """The published loads below and above the limit; None if the papers do not have them."""
+        """The published loads just below and just above the drop limit; None for a load that the papers lack."""
         if self._printed.empty:
             return None, None
         row = crossings(self._printed, self.case.limit).iloc[0]
@@ -380,7 +380,7 @@ class Side:
 
     @property
     def printed_crossing(self) -> float:
-        """The load at which the PDR passes the limit, interpolated between two published loads; NaN without them."""
+        """The load at which the published PDR passes the limit, by interpolation; NaN if a load is missing."""
         if None in self.printed_loads:
             return np.nan
         row = crossings(self._printed, self.case.limit).iloc[0]
@@ -417,7 +417,7 @@ def quantities(runs: xr.Dataset) -> dict[str, xr.DataArray]:
         "t_sip_us": every["t_sip_mean"],
         "k_rcv_us": every["k_rcv_mean"],
         "rcv_errors": runs["rcvbuf_errors"],
-        # The papers' row is this share of RCV errors, not a count of dropped messages.
+        # The papers do not count drops per type. They multiply all drops by the share of call-setup messages.
         "call_setup_drops": runs["rcvbuf_errors"] * setup_messages / messages,
         "call_setup_messages": setup_messages,
         "total_messages": messages,
@@ -440,7 +440,7 @@ def quantities(runs: xr.Dataset) -> dict[str, xr.DataArray]:
 
 
 def labels(summary: xr.Dataset) -> dict[str, str]:
-    """Return the label of each mode, as the kernels of the runs applied it, such as "enhanced (without latency_ns)"."""
+    """Return labels of modes that name the settings which the kernel lacks, such as "enhanced (without latency_ns)"."""
     return {
         mode: " / ".join(sorted(set(map(plain, found)))) or mode
         for mode, found in _recorded_labels(summary).items()
@@ -448,7 +448,7 @@ def labels(summary: xr.Dataset) -> dict[str, str]:
 
 
 def translations(summary: xr.Dataset) -> tuple[str, ...]:
-    """Return the modes that were translated on a kernel of the runs, because the papers used another scheduler."""
+    """Return the modes that a kernel of the runs could only approximate, because the papers used another scheduler."""
     found = _recorded_labels(summary)
     return tuple(mode for mode in found if any(map(is_translation, found[mode])))
 
@@ -462,7 +462,7 @@ def _recorded_labels(summary: xr.Dataset) -> dict[str, list[str]]:
 
 
 def labelled(summary: xr.Dataset) -> xr.Dataset:
-    """Return the summary with the labels of the modes instead of their names, for figures and tables."""
+    """Return the summary of a study with the labels of the modes instead of their names, for figures and tables."""
     return summary.assign_coords(mode=list(labels(summary).values()))
 
 
@@ -503,11 +503,11 @@ def settings_of(summary: xr.Dataset, place: Place, mode: str) -> list[dict[str, 
 
 
 def _at(values: xr.DataArray, place: Place, mode: str, **more: float) -> dict[Any, Any] | None:
-    """Return the dataset coordinates of a mode and a setting. None if the study lacks the mode or the setting."""
+    """Return the coordinates of a mode and a setting in a dataset; None if the study lacks the mode or the setting."""
     at: dict[Any, Any] = place._asdict() | {"mode": mode} | more
     return None if any(value not in values[dim].to_numpy() for dim, value in at.items()) else at
 
 
 def relative(values: Sequence[float] | Values, printed: float) -> Interval:
-    """Return by how many percent the mean of runs exceeds a published number that has no interval."""
+    """Return by how many percent the mean of measured runs exceeds a published number."""
     return typical_interval(values).map(lambda value: 100 * (value / printed - 1))

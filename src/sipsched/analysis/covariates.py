@@ -41,7 +41,7 @@ FEWEST_CALM = 3
 
 @dataclass(frozen=True)
 class Adjusted:
-    """A statistic of windows after the adjustment for disturbances.
+    """Values of windows after the adjustment for disturbances such as stolen CPU time.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class Adjusted:
 
 
 def adjusted(run: xr.Dataset, name: str, washout: int = 0, *, ratio: bool) -> Adjusted:
-    """Arrange a statistic of windows in a table of blocks and arms, and adjust it for disturbances.
+    """Return the values of a quantity per block and mode, adjusted for disturbances such as stolen CPU time.
 
     Parameters
     ----------
@@ -75,7 +75,10 @@ def adjusted(run: xr.Dataset, name: str, washout: int = 0, *, ratio: bool) -> Ad
 
 
 def _covariates(run: xr.Dataset) -> list[Values]:
-    """Return the disturbances in each window and in the previous window, whose queue continues into this window."""
+    """Return the disturbances in each window, and the disturbances in the window before.
+
+    A disturbance fills the queue, and the queue can last until the next window.
+    """
     covariates = []
     for name in filter(run.variables.__contains__, COVARIATES):
         shares = np.nan_to_num(run[name].to_numpy())
@@ -89,7 +92,7 @@ def _covariates(run: xr.Dataset) -> list[Values]:
 def adjust(
     table: Values, covariates: Sequence[Values], disturbed: Flags, *, ratio: bool
 ) -> Adjusted:
-    """Subtract the effect of disturbances within blocks, and weight the blocks.
+    """Estimate and subtract the effect of disturbances on windows, and compute a weight for each block.
 
     Parameters
     ----------
@@ -104,7 +107,7 @@ def adjust(
     """
     weights = np.ones(len(table))
     usable = np.isfinite(table) & ((table > 0) | (not ratio))
-    # A disturbance without effect is excluded, because its coefficient would only add scatter.
+    # A disturbance that is small in all windows is excluded, because its coefficient would only add scatter.
     used = [shares for shares in covariates if (shares[usable] >= KNEES[0]).any()]
     free = usable.sum() - usable.any(axis=1).sum() - table.shape[1] - len(used)
     if free < 1:
@@ -117,7 +120,7 @@ def adjust(
     shapes = [used]
     if ratio:
         shapes += [[np.log1p((covariate / knee) ** 2) for covariate in used] for knee in KNEES]
-    # The weights depend on the fit and the fit depends on the weights, so the computation alternates between both.
+    # The weights depend on the fit, and the fit depends on the weights. So the loop computes both twice.
     for _ in range(2):
         fits = [_fit(response, shape, usable, weights) for shape in shapes]
         effect, left = min(fits, key=lambda fit: float((weights * fit[1]).sum()))
@@ -129,7 +132,7 @@ def adjust(
 def _fit(
     response: Values, shapes: Sequence[Values], usable: Flags, weights: Values
 ) -> tuple[Values, Values]:
-    """Fit a linear regression within blocks, with weights and with a mean per arm.
+    """Fit a weighted linear regression of windows on disturbances, with a mean per block and a mean per mode.
 
     Returns
     -------
@@ -161,7 +164,7 @@ def _within(values: Values, usable: Flags) -> Values:
 
 
 def _weigh(left: Values, usable: Flags, disturbed: Flags) -> Values:
-    """Return the weights of disturbed blocks, from their scatter and the scatter of undisturbed blocks."""
+    """Return a weight per block. Disturbed blocks have a smaller weight if they scatter more than other blocks."""
     compared = usable.sum(axis=1) > 1
     calm, others = left[compared & ~disturbed], left[compared & disturbed]
     weights = np.ones(len(left))

@@ -109,8 +109,8 @@ class SweepCapacity:
 def typical_drop_rates(pdr: Values, limit: float = PDR_LIMIT, whole: float = 1.0) -> Estimates:
     """Estimate the packet drop rate of a typical run from several repetitions, which are the last axis.
 
-    The function applies `typical_intervals` to rates that are at least the limit divided by `RATE_RANGE`. Smaller rates
-    are raised to this minimum. A result at the minimum becomes 0. No interval exceeds the number of all messages.
+    The function raises small rates to a minimum, the limit divided by `RATE_RANGE`, and applies `typical_intervals`. A
+    result at the minimum becomes 0. No interval exceeds `whole`.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def typical_drop_rates(pdr: Values, limit: float = PDR_LIMIT, whole: float = 1.0
     """
     least = limit / RATE_RANGE
     typical = typical_intervals(np.maximum(pdr, least))
-    # The tolerance treats rates that exceed the minimum only because of rounding as equal to the minimum.
+    # Because of rounding, a rate at the minimum may be slightly above the minimum, so the test has a tolerance.
     estimate, low, high = (
         np.where(end <= 1.0001 * least, 0, end)
         for end in (typical.estimate, typical.low, typical.high)
@@ -164,7 +164,7 @@ def crossing(
     StableError
         The shapes do not match.
     """
-    # ASSUME between two loads around the knee, PDR is convex in the load and log PDR is concave
+    # ASSUME between two loads near the capacity, PDR is a convex and log PDR a concave function of the load
     rates = _by_load(cps, pdr, limit)
     total = int(rates.n.sum())
     if not total:
@@ -192,7 +192,7 @@ def crossing(
 
 
 def _around(values: Values, under: int, beyond: tuple[float, float]) -> tuple[float, float]:
-    """Return the values at the indices `under` - 1 and `under`.
+    """Return the values on both sides of the limit, at the indices `under` - 1 and `under`.
 
     If an index does not exist, return the value from `beyond` instead.
     """
@@ -236,8 +236,8 @@ def crossing_ratio(
     if not (first.known and second.known):
         return Interval.without(estimate, n, level)
     resolved = first.resolved and second.resolved
-    # A sample outside the measured loads has only one bound. So the ratio uses the less favourable bound of each
-    # load.
+    # A sampled load outside the measured loads has only one bound.
+    # So each end of the ratio's interval uses the less favourable bound of both loads.
     ends = []
     for i, pdr in enumerate((reference_pdr, other_pdr)):
         drawn = _draw_crossings(_by_load(cps, pdr, limit), resamples, seed + i)
@@ -297,7 +297,7 @@ def capacity(
 
 
 class _Rates(NamedTuple):
-    """For each load: log(drop rate / limit) of the typical run and of all runs, and the number of runs."""
+    """The log(drop rate / limit) per load, for the typical run and for all runs, with the number of runs."""
 
     loads: Values
     typical: Values
@@ -306,9 +306,10 @@ class _Rates(NamedTuple):
 
 
 class _Crossed(NamedTuple):
-    """The load at which each row of drop rates exceeds the limit: lower bound, estimate and upper bound, shape (row,).
+    """The load at which the drop rate passes the limit: lower bound, estimate and upper bound for each row of rates.
 
-    The loads are ±inf outside the measured loads. `resolved` is false if only the two loads around the limit are known.
+    Each array has shape (row,). The loads are ±inf outside the measured loads. `resolved` is false if only the two
+    measured loads around the limit are known.
     `under` is the number of loads at or below the limit.
     """
 
@@ -337,7 +338,7 @@ def _rows(cps: npt.ArrayLike, pdr: npt.ArrayLike) -> tuple[Values, Values]:
 
 
 def _by_load(cps: npt.ArrayLike, pdr: npt.ArrayLike, limit: float) -> _Rates:
-    """Compute the typical run of each load that has runs."""
+    """Compute the drop rate of a typical run at each load. Loads without runs are excluded."""
     loads, rates = _rows(cps, pdr)
     order = np.argsort(loads)
     order = order[~np.isnan(rates[order]).all(axis=1)]
@@ -348,11 +349,12 @@ def _by_load(cps: npt.ArrayLike, pdr: npt.ArrayLike, limit: float) -> _Rates:
 
 
 def _draw_crossings(rates: _Rates, resamples: int, seed: int) -> _Crossed:
-    """Return a range of loads for each sample of the typical runs.
+    """Sample the load at which the drop rate passes the limit, to obtain a confidence interval.
 
-    The typical run of each load is sampled `resamples` times. Its distribution is the distribution behind its own
-    interval: Student's t around the mean of the logs, or the means of pairs by their signed ranks. Resampling three to
-    ten runs directly has lower coverage (docs/methodology/statistics.md). A load with one run is not varied.
+    The function samples the drop rate of a typical run at each load `resamples` times, and computes the load for each
+    sample. The distribution of the typical run is the distribution behind its own interval: Student's t around the mean
+    of the logs, or the means of pairs by their signed ranks. Resampling three to ten runs directly has lower coverage
+    (docs/methodology/statistics.md). A load with one run is not varied.
     """
     rng = np.random.default_rng(seed)
     drawn = np.stack([draw_typical(rng, row, resamples) for row in rates.runs], axis=1)
@@ -392,7 +394,7 @@ def _cross(loads: Values, rows: Values) -> _Crossed:
     high = np.take_along_axis(rows, right[:, None], axis=1)[:, 0]
     start, step = loads[left], loads[right] - loads[left]
     apart = low < high
-    # Rates outside the range that the estimate distinguishes are clipped to the ends of the range.
+    # The interpolation clips very small and very large drop rates, because the estimate cannot distinguish them.
     low, high = (np.clip(rate, *np.log((1 / RATE_RANGE, RATE_RANGE))) for rate in (low, high))
     straight = start + step * _share(1 - np.exp(low), np.exp(high) - np.exp(low), apart)
     estimate = start + step * _share(-low, high - low, apart)

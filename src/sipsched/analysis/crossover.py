@@ -149,7 +149,7 @@ def percent(interval: Interval) -> Interval:
 
 
 def combined(blocks: Sequence[int]) -> list[int]:
-    """Return the indices of the runs that the estimate uses: runs with two or more blocks, or else the only run."""
+    """Return the indices of the runs with at least two blocks. Without such runs, return the first run with a block."""
     several = [run for run, count in enumerate(blocks) if count > 1]
     return several or [run for run, count in enumerate(blocks) if count][:1]
 
@@ -192,7 +192,7 @@ def block_differences(
 
 
 def _side(windows: Values, scale: Scale) -> Values:
-    """Average the windows of one side of a comparison per block. The mean is infinite if a value has no logarithm."""
+    """Average the windows of one mode per block. On the scale of ratios, the mean is infinite if a value is 0."""
     counts = ~np.isnan(windows)
     usable = np.isfinite(windows) & ((windows > 0) | (scale is Scale.DIFFERENCE))
     values = np.zeros_like(windows)
@@ -275,7 +275,7 @@ def change(
 
 
 def _less(late: Values, early: Values, scale: Scale) -> Values:
-    """Subtract the first from the second value of each block. An infinite value minus a finite value stays infinite."""
+    """Return `late` minus `early` for each block. The difference is infinite if one of the two values is infinite."""
     difference: Values = np.where(np.isnan(late) | np.isnan(early), np.nan, np.inf)
     finite = np.isfinite(late) & np.isfinite(early)
     difference[finite] = _subtract(late[finite], early[finite], scale)
@@ -283,7 +283,7 @@ def _less(late: Values, early: Values, scale: Scale) -> Values:
 
 
 def _subtract(late: Values, early: Values, scale: Scale) -> Values:
-    """Subtract two arrays. Differences as small as rounding errors become 0, so that the test ignores them."""
+    """Return `late` minus `early`. Differences as small as rounding errors become 0, so that the test ignores them."""
     difference = late - early
     magnitude = np.maximum(np.abs(late), np.abs(early))
     if scale is Scale.RATIO:
@@ -348,7 +348,7 @@ def _without(
 
 
 def _interval(means: Sequence[Splits | Student], n: int, level: float) -> Interval:
-    """Return the interval of all values that at least one of several tests accepts."""
+    """Return the confidence interval that contains all values which at least one of several tests accepts."""
     estimate = means[0].estimate
     lows, highs = zip(*(mean.ends(level) for mean in means), strict=True)
     if not np.isfinite([*lows, *highs]).all():
@@ -367,10 +367,10 @@ def _detectable(means: Sequence[Splits | Student], level: float) -> float:
 
 
 def _of_runs(runs: Sequence[Values], weighed: Sequence[Values]) -> Student:
-    """Test the mean with runs as the sample. The weight of a run is the sum of its blocks' weights.
+    """Compute the mean over runs and its t interval, with one value per run.
 
-    A few runs can agree by chance more closely than their blocks suggest. So the caller also applies the test of
-    blocks.
+    The weight of a run is the sum of its blocks' weights. A few runs can agree by chance more closely than their blocks
+    suggest. So the caller also applies the test of blocks.
     """
     weights = np.array([weight.sum() for weight in weighed])
     weights /= weights.sum()
@@ -404,7 +404,7 @@ def _differ(runs: list[Values]) -> bool:
     The test is Welch's analysis of variance with the errors of the blocks.
     """
     runs = [run for run in runs if len(run) > 2]
-    # If all blocks of a run are equal, the error of the run is unknown.
+    # If all blocks of a run are equal, the standard error of the run's mean is unknown.
     if len(runs) < 2 or not all(map(np.ptp, runs)):
         return False
     errors = np.array([widening([run]) * run.std(ddof=1) / np.sqrt(len(run)) for run in runs])

@@ -28,22 +28,22 @@ class Exceedance:
 
     @property
     def mean(self) -> Values:
-        """For each time, the mean of the shares of all runs, shape (time,)."""
+        """The mean share over all runs for each time, shape (time,)."""
         return np.asarray(self.shares.mean(axis=0))
 
     @property
     def lowest(self) -> Values:
-        """For each time, the lowest share of a run, shape (time,)."""
+        """The lowest share of any run for each time, shape (time,)."""
         return np.asarray(self.shares.min(axis=0))
 
     @property
     def highest(self) -> Values:
-        """For each time, the highest share of a run, shape (time,)."""
+        """The highest share of any run for each time, shape (time,)."""
         return np.asarray(self.shares.max(axis=0))
 
 
 def exceedance(runs: Sequence[Values]) -> Exceedance | None:
-    """Compute the share of messages that take longer than each of several times. None if no time is above 0.
+    """Compute the shares of messages that take longer than several times; None if all message times are 0.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def exceedance(runs: Sequence[Values]) -> Exceedance | None:
     shortest = min(values[0] for values in above_0 if len(values))
     longest = max(values[-1] for values in known)
     at = np.geomspace(shortest, longest, LEVELS)
-    # The last time is set exactly, because rounding up would exclude the longest message.
+    # Rounding may put the last time above the longest message, so the last time is set exactly.
     at[-1] = longest
     shares = [1 - np.searchsorted(values, at, side="right") / len(values) for values in known]
     return Exceedance(at, np.array(shares))

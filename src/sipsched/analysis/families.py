@@ -56,7 +56,7 @@ class ComparedCell:
 
 @dataclass(frozen=True)
 class Family(Generic[Key]):
-    """Comparisons that a reader sees together. Their confidence intervals hold simultaneously.
+    """Comparisons on one page. Their confidence intervals are corrected to hold simultaneously.
 
     Attributes
     ----------
@@ -108,7 +108,7 @@ def compare_together(pairs: Mapping[Key, Pair]) -> Family[Key]:
 
 @dataclass(frozen=True)
 class ArmsToCompare:
-    """A comparison of modes within runs that `effects_together` computes.
+    """A comparison of two modes within the same runs, as input of `effects_together`.
 
     Attributes
     ----------
@@ -131,7 +131,7 @@ class ArmsToCompare:
 
 @dataclass(frozen=True)
 class Effects(Generic[Key]):
-    """Effects that a reader sees together. Their confidence intervals hold simultaneously.
+    """Effects of modes on one page. Their confidence intervals are corrected to hold simultaneously.
 
     Attributes
     ----------
@@ -146,7 +146,7 @@ class Effects(Generic[Key]):
 
 
 def effects_together(asked: Mapping[Key, ArmsToCompare]) -> Effects[Key]:
-    """Compute the effect of each comparison, and correct for the number of comparisons.
+    """Compute the effects of modes in several comparisons, and correct for the number of comparisons.
 
     The interval and the p-value of an effect have the same Bonferroni correction, so that they never contradict each
     other.

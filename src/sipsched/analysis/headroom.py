@@ -54,7 +54,7 @@ SEED = 1
 
 
 class Lack(StrEnum):
-    """Why the messages cannot show the headroom."""
+    """The reason why the recorded messages do not allow a prediction of the highest possible load."""
 
     NONE = ""
     SAMPLED = "sampled"
@@ -94,7 +94,7 @@ class Server:
         workers: int | None = None,
         receive_buffer_bytes: int | None = None,
     ) -> "Server":
-        """Make the object from the arguments. An argument of None is replaced by the attribute of the dataset.
+        """Create the object from the arguments. An attribute of the dataset replaces each argument that is None.
 
         Raises
         ------
@@ -141,7 +141,7 @@ class TimeAt:
 
 @dataclass(frozen=True)
 class Headroom:
-    """The headroom of a proxy.
+    """The predicted load growth that a proxy can handle, with the numbers behind the prediction.
 
     Attributes
     ----------
@@ -188,7 +188,7 @@ class Headroom:
 
     @property
     def half_width(self) -> float:
-        """Half the width of the interval of `growth`, as a share of the estimate; NaN if unknown."""
+        """Half the width of the interval of `growth`, divided by the estimate; NaN if unknown."""
         if self.growth is None:
             return np.nan
         return (self.growth.high - self.growth.low) / 2 / self.growth.estimate
@@ -271,7 +271,7 @@ def _lack_of_messages(ds: xr.Dataset) -> Lack:
 
 
 def _drops(ds: xr.Dataset) -> npt.NDArray[np.float64]:
-    """Return the arrival times of dropped messages in ns since the first received message, not before it."""
+    """Return the arrival times of dropped messages in ns, without drops before the first received message."""
     if "drop_t_arr" not in ds:
         return np.empty(0)
     since: npt.NDArray[np.int64] = ds["drop_t_arr"].to_numpy() - ds["t_arr"].to_numpy()[0]
@@ -279,9 +279,9 @@ def _drops(ds: xr.Dataset) -> npt.NDArray[np.float64]:
 
 
 def _truesize(ds: xr.Dataset) -> int:
-    """Return the smallest queue memory of all messages.
+    """Return the memory that the kernel charges to the receive buffer for one message, in bytes.
 
-    A message that finds an empty queue accounts for this memory alone.
+    The result is the smallest recorded queue memory, which is the memory of a message in an otherwise empty queue.
     """
     if "queued_bytes" not in ds:
         return TRUESIZE
@@ -313,7 +313,7 @@ class _Model:
 
         def search(draw: int) -> float:
             mean_ns, slope, *_pauses = self.work.draws[draw].tolist()
-            # At this multiple of the load, the messages need all the CPU time.
+            # At this multiple of today's load, the messages need the whole time of all CPUs.
             full = (1e9 * self.server.cores / mean_ns / self.rate_per_s) ** (1 / (1 + slope))
             low, high = np.log(0.4 * full), np.log(1.25 * full)
             for _ in range(STEPS):
@@ -333,8 +333,8 @@ class _Model:
     def times(self, draws: int) -> tuple[float, float, tuple[TimeAt, ...]]:
         """Return the measured and the replayed 99th percentile at today's load, and the predictions for other loads.
 
-        The replay does not model every delay, so the ratio of the two p99 shows its error. A full buffer limits the
-        times without this error. So each prediction counts twice, with and without this ratio.
+        The replay does not model every delay. The ratio of the two percentiles shows this error. If a full buffer
+        limits the times, this error does not occur. So the interval includes predictions with and without the ratio.
         """
         total = k_rcv(self.ds) + nanoseconds(self.ds, "t_sip")
         measured = float(np.nanquantile(total, 0.99)) / 1e3
@@ -392,7 +392,7 @@ class _Model:
         return np.sort(np.concatenate(parts))
 
     def _numbers(self, factor: float, draw: int) -> dict[str, Any]:
-        """Return the simulator's parameters: the work per message at this load, and the delays of an idle proxy."""
+        """Return the simulator's parameters: the CPU time per message at this load, and the fixed delays."""
         mean_ns, slope, pauses, pause_ns = self.work.draws[draw].tolist()
         total = mean_ns * factor**slope * (1 - pauses)
         service = max(total - self.copy_ns - self.send_ns, 1.0)
@@ -431,7 +431,7 @@ def scaled(
     shift: float,
     rng: np.random.Generator,
 ) -> Iterator[npt.NDArray[np.int64]]:
-    """Change the load of arrivals by a factor: omit some arrivals, or add shifted copies.
+    """Multiply the load of recorded arrivals by a factor: omit some arrivals, or add copies shifted in time.
 
     Shifted copies wrap around after `span` ns.
     """
@@ -444,7 +444,7 @@ def scaled(
 
 
 def _fixed_ns(ds: xr.Dataset, stamps: Stamps) -> tuple[float, float, float]:
-    """Return the medians of K_copy and K_snd, and the delay of a message that arrives at an empty proxy."""
+    """Return the medians of K_copy and K_snd, and the delay before an idle proxy receives a message, in ns."""
     copy_ns, send_ns = (
         float(np.nanmedian(values)) if np.any(np.isfinite(values)) else 0.0
         for values in (nanoseconds(ds, name) for name in ("k_copy", "k_snd"))

@@ -66,7 +66,7 @@ class Interval:
     def without(
         cls, estimate: float, n: int, level: float = LEVEL, why: str = TOO_FEW
     ) -> "Interval":
-        """Return a number without an interval, with the reason for the missing interval."""
+        """Return an estimate without an interval, with the reason why the interval is missing."""
         return cls(estimate, np.nan, np.nan, n, level, why=why)
 
     @property
@@ -75,7 +75,7 @@ class Interval:
         return not self.why
 
     def map(self, function: Callable[[float], float]) -> "Interval":
-        """Apply a monotone function to the number and to the ends. A decreasing function swaps the ends."""
+        """Apply a monotone function to the estimate and to the ends. A decreasing function swaps the ends."""
         low, high = sorted((function(self.low), function(self.high)))
         least, most = sorted((function(self.least), function(self.most)))
         return replace(
@@ -85,9 +85,10 @@ class Interval:
 
 @dataclass(frozen=True)
 class Estimates:
-    """Estimates with their intervals and numbers of runs, shape (…). The ends are NaN without an interval.
+    """Arrays of estimates with their confidence intervals and numbers of runs.
 
-    `least` and `most` are the smallest and the largest value of the runs.
+    All arrays have the same shape. The ends of a missing interval are NaN. `least` and `most` are the smallest and the
+    largest value of the runs.
     """
 
     estimate: Values
@@ -99,10 +100,7 @@ class Estimates:
 
     @classmethod
     def of(cls, intervals: Sequence[Interval]) -> "Estimates":
-        """Convert a list of intervals into arrays of shape (interval,).
-
-        Figures treat an estimate without runs like one run.
-        """
+        """Convert a list of intervals into arrays of shape (interval,). The number of runs is at least 1."""
         ends = [(each.estimate, each.low, each.high) for each in intervals]
         estimate, low, high = np.array(ends, float).reshape(-1, 3).T
         count = np.array([max(each.n, 1) for each in intervals], int)
@@ -110,7 +108,7 @@ class Estimates:
 
     @property
     def bars(self) -> Values:
-        """Distances from the estimate to the ends of its interval, shape (2, …). 0 if pages hide the interval."""
+        """The lengths of error bars below and above the estimates, shape (2, …); 0 if an estimate has too few runs."""
         reach = np.array([self.estimate - self.low, self.high - self.estimate])
         return np.asarray(np.where(self.n < FEWEST, 0, np.maximum(np.nan_to_num(reach), 0)))
 
@@ -260,7 +258,7 @@ def means_of_pairs(values: Values) -> Values:
 
 
 def _typical_of(runs: Values, level: float) -> tuple[float, float, float, str]:
-    """Return the estimate of `typical_interval`, the ends of its interval (NaN without one), and the method's name."""
+    """Return the estimate of `typical_interval`, the ends of its interval (NaN if missing), and the method's name."""
     if not runs.size:
         return np.nan, np.nan, np.nan, ""
     if (runs > 0).all():
@@ -272,7 +270,7 @@ def _typical_of(runs: Values, level: float) -> tuple[float, float, float, str]:
 
 
 def _typical(logs: Values, level: float) -> tuple[float, float, float, str]:
-    """Return the Hodges-Lehmann estimate, the ends of its interval (NaN without an interval), and the method."""
+    """Return the Hodges-Lehmann estimate, the ends of its interval (NaN if missing), and the method's name."""
     n, means = logs.size, means_of_pairs(logs)
     middle = float(np.median(means))
     if n < 2:
@@ -286,12 +284,12 @@ def _typical(logs: Values, level: float) -> tuple[float, float, float, str]:
 
 
 def draw_typical(rng: np.random.Generator, logs: Values, draws: int) -> Values:
-    """Draw random values of a typical run from the distribution whose percentiles `_typical` returns."""
+    """Draw random values for a typical run. Their percentiles are the ends of the interval of `_typical`."""
     n = logs.size
     if n < RANKS_FROM:
         error = logs.std(ddof=1) / np.sqrt(n) if n > 1 else 0.0
         return np.asarray(logs.mean() + error * rng.standard_t(max(n - 1, 1), draws))
-    # If the signed rank statistic is k, then k means of pairs are below the median.
+    # If Wilcoxon's signed rank statistic is k, then k of the means of pairs are below the median.
     means = np.pad(means_of_pairs(logs), 1, mode="edge")
     ranks = rng.integers(2, size=(draws, n)) @ np.arange(1, n + 1)
     return np.asarray((means[ranks] + means[ranks + 1]) / 2)

@@ -42,7 +42,7 @@ def overall_service_time(ds: xr.Dataset) -> xr.DataArray:
 
 
 def cpu_time(ds: xr.Dataset) -> xr.DataArray:
-    """Return the CPU time per message between the timestamps, from the means over all messages of runs.
+    """Return the CPU time per message, as far as the timestamps show it, from the means over all messages of runs.
 
     The CPU time is K_stack + K_copy + (T_sip - its time off CPU) + K_snd. This sum is a lower bound, because it
     excludes the cost of waking the worker, which is in K_sockq. Parameters and result have the form of
@@ -64,7 +64,7 @@ def _sum_of_means(ds: xr.Dataset, *parts: str) -> xr.DataArray:
 
 
 def pooled_quantile(ds: xr.Dataset, quantity: str, share: float) -> xr.DataArray:
-    """Return a quantile over the messages of all repetitions of a point, taken together.
+    """Return a quantile over the pooled messages of all repetitions at the same load and settings.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def pooled_quantile(ds: xr.Dataset, quantity: str, share: float) -> xr.DataArray
 
 
 class LoadTimes(NamedTuple):
-    """The times of all messages of a system at one load.
+    """A histogram of the times of all messages of a system at one load.
 
     Attributes
     ----------
@@ -121,7 +121,7 @@ class LoadTimes(NamedTuple):
 def times_by_load(
     summaries: Iterable[xr.Dataset], system: Configuration, quantity: str
 ) -> list[LoadTimes]:
-    """Return the times of a system's messages, by ascending load.
+    """Return the histograms of a system's message times, in ascending order of loads.
 
     Parameters
     ----------

@@ -49,7 +49,7 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Service:
-    """A message type's CPU time between recv and send with warm caches: mean and squared coefficient of variation."""
+    """The mean and the squared coefficient of variation of a message type's CPU time between recv and send."""
 
     mean_ns: float
     scv: float
@@ -153,7 +153,7 @@ def read_messages(folder: Path) -> ReceivedMessages:
     records = records[np.argsort(records["t_sip_in"], kind="stable")]
     at = {name: records[name].astype("i8") for name in RECORD.fields or ()}
     departed = np.sort(at["t_dep"])
-    # The number of other datagrams that are in the SPS when a datagram reaches the socket.
+    # `held` counts the other datagrams that the proxy has not yet sent on when a datagram reaches the socket.
     held = np.arange(len(stacked)) - np.searchsorted(departed, stacked)
     waking = np.concatenate(([0], np.cumsum(held < run.threads)))
     within = [
@@ -224,7 +224,7 @@ def fit(runs: Iterable[ReceivedMessages], noise: Path | None) -> Fit:
         lengths[kind] = int(np.median(of_kind))
     every_ns, stall_ns = _stalls(noise)
     service, cold_ns, woke_ns, met_ns = _services(pooled)
-    # The model has separate parameters for stalls, so stalls are removed from the measured service times.
+    # The model has separate parameters for stalls of a CPU, so stalls are removed from the service times.
     unstalled = 1 - stall_ns / every_ns if every_ns else 1.0
     copy_ns = float(np.median(pooled.copy))
     idle, busy = pooled.first & pooled.alone, pooled.first & ~pooled.alone
@@ -252,17 +252,14 @@ def fit(runs: Iterable[ReceivedMessages], noise: Path | None) -> Fit:
             kind: Service(each.mean_ns * unstalled, each.scv) for kind, each in service.items()
         },
         lengths=lengths,
-        # A cost is a difference of two means, so the estimate of a small cost may be negative.
+        # A cost is the difference of two measured means, so the estimate of a small cost may be negative.
         numbers={name: max(round(value), 0) for name, value in numbers.items()},
         messages=len(pooled.kind),
     )
 
 
 def _chosen(runs: Mapping[Path, Run]) -> list[Path]:
-    """Choose some runs per load.
-
-    All have the same number of threads, namely the number whose runs cover the most loads.
-    """
+    """Choose a few runs per load, all with the number of threads that was measured at the most loads."""
     loads: dict[int, set[int]] = {}
     for run in runs.values():
         loads.setdefault(run.threads, set()).add(run.cps)
@@ -330,7 +327,7 @@ def _without_tail(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 
 def _stalls(noise: Path | None) -> tuple[float, float]:
-    """Return the mean time between two stalls, and the mean length of a stall; 0 if no stall occurred."""
+    """Return the mean time between two stalls of an idle CPU, and the mean length of a stall; 0 without stalls."""
     if noise is None:
         return 0.0, 0.0
     cpus = json.loads(noise.read_text())["cpus"]
@@ -399,7 +396,7 @@ def fit_campaign(
 def _fits_of_samples(
     runs: Sequence[ReceivedMessages], noise: Path | None, draws: int
 ) -> Iterator[Fit]:
-    """Fit the simulator to bootstrap samples of the runs. Skip samples that do not allow to separate the costs."""
+    """Fit the simulator to bootstrap samples of the runs. Skip samples from which the costs cannot be estimated."""
     rng = np.random.default_rng(SEED)
     for _ in range(draws):
         with suppress(StableError):

@@ -108,7 +108,7 @@ def ratio_interval(
 
 
 def percent_lower(ratio: Interval) -> Interval:
-    """Convert a ratio (other divided by reference) into the papers' "% lower"."""
+    """Convert a ratio into the decrease in percent. The papers print this number as "% lower"."""
     return ratio.map(lambda value: 100 * (1 - value))
 
 
@@ -179,7 +179,7 @@ def holm(p_values: npt.ArrayLike) -> Values:
 
 
 def _pairs(reference: npt.ArrayLike, other: npt.ArrayLike) -> tuple[Values, Values]:
-    """Remove incomplete pairs of runs."""
+    """Return the pairs in which both runs have a value."""
     first, second = as_runs(reference), as_runs(other)
     if first.shape != second.shape:
         raise StableError(

@@ -92,7 +92,7 @@ _PLACE: dict[str, Any] = {
 
 
 def provenance(*studies: str) -> str:
-    """Return the name of the publication from which the numbers of a figure or table come."""
+    """Return a sentence that names the papers which published the numbers of a figure or table."""
     return f"{NOT_MEASURED}: {' and '.join(SHORT[study] for study in dict.fromkeys(studies))}."
 
 
@@ -136,7 +136,7 @@ def load_points(folder: Path = FOLDER) -> pd.DataFrame:
 
 
 def _recovered_errors(points: pd.DataFrame) -> pd.DataFrame:
-    """Return the RCV errors of the columns that lack them, as rows of `points`.
+    """Compute the receive errors that the scan of a paper does not show, as rows of the table `points`.
 
     In all other columns of the multi-core paper, the call-setup drops are RCV errors × call-setup messages / total
     messages, rounded or cut off.
@@ -215,7 +215,7 @@ def load_audit(folder: Path = FOLDER) -> pd.DataFrame:
 
 
 def read_table(path: Path, columns: Mapping[str, Any], key: list[str]) -> pd.DataFrame:
-    """Read a CSV file with given types of columns. Printed numbers keep their text in `<name>_printed`.
+    """Read a CSV file and check the types of its columns. `<name>_printed` has the text of each printed number.
 
     Raises
     ------
@@ -319,7 +319,7 @@ def predictions(
 
 
 def texts(points: pd.DataFrame) -> dict[tuple[Any, ...], dict[str, str]]:
-    """Return the printed numbers as text for each column of the papers' tables, by metric."""
+    """Return the text of each printed number, by column of the papers' tables and by metric."""
     texts: dict[tuple[Any, ...], dict[str, str]] = {}
     for row in points.to_dict("records"):
         place = tuple(row[name] for name in COLUMN)

@@ -33,7 +33,7 @@ Values = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Free:
-    """A parameter that the search varies, with its bounds. The search uses its logarithm."""
+    """A parameter of the simulator that the search varies, with its bounds. The search varies the logarithm."""
 
     name: str
     low: float
@@ -54,7 +54,7 @@ FREE = (
 
 
 def numbers(values: npt.ArrayLike, model: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert values of `FREE` into parameters of hardware/simulator/model.h.
+    """Convert the values that the search varies (`FREE`) into parameters of hardware/simulator/model.h.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def numbers(values: npt.ArrayLike, model: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def values_of(model: Mapping[str, Any]) -> Values:
-    """Return the values of `FREE` in a model's parameters; shape (free,)."""
+    """Return the values that the search varies (`FREE`) from a model's parameters; shape (free,)."""
     service = float(np.mean(model["service_ns"][1:]))
     special = {
         "service_ns": service,
@@ -96,7 +96,7 @@ def fitted_half(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def log_ratios(predicted: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
-    """Return the logarithms of predicted over published values, one row per row and one column per metric."""
+    """Return log(predicted / published) for each row of the two tables, with one column per metric."""
     return pd.DataFrame(
         {
             name: np.log(

@@ -51,7 +51,7 @@ EFFECTS = ("pdr", "k_rcv_us")
 
 
 def wanted(points: pd.DataFrame, compared: pd.DataFrame) -> pd.DataFrame:
-    """Return a table of the runs to simulate for the papers' tables, figure 2 and the switched-off mechanisms."""
+    """List the runs to simulate: the papers' tables and figure 2, and runs without single mechanisms of the model."""
     printed = wide(points)[[*CELL, "cps"]]
     both = pd.concat([compared[["cores", "threads", "cps"]].assign(mode=mode) for mode in MODES])
     tables = pd.concat([printed, both[[*CELL, "cps"]]]).drop_duplicates()
@@ -70,18 +70,18 @@ def wanted(points: pd.DataFrame, compared: pd.DataFrame) -> pd.DataFrame:
 
 
 def grid() -> pd.DataFrame:
-    """List the combinations of the papers' grid in both modes, with the columns `CELL`."""
+    """List the papers' combinations of cores and threads in both modes, with the columns `CELL`."""
     rows = [(mode, *cell) for cell, mode in product(GRID, MODES)]
     return pd.DataFrame(rows, columns=CELL)
 
 
 def cost_mode(cost_ns: int) -> str:
-    """Return the name of enhanced mode with another migration cost."""
+    """Return the name of the papers' enhanced mode with another migration cost."""
     return f"enhanced+{Setting.MIGRATION_COST}={cost_ns}"
 
 
 def settings_put_back() -> dict[Setting, str]:
-    """Return the names of enhanced mode with one baseline setting, for each setting that differs between the modes."""
+    """Return, for each setting that differs between the modes, the name of enhanced mode with the baseline value."""
     counts, declared = Counts(*ABLATED[:2], processors=1), load_modes()
     baseline, enhanced = (find_mode(mode, declared).settings(counts) for mode in MODES)
     return {
@@ -92,7 +92,7 @@ def settings_put_back() -> dict[Setting, str]:
 
 
 def load_predictions(path: Path) -> pd.DataFrame:
-    """Read simulated runs as a table with one row per run and the columns `COLUMNS`.
+    """Read a file of simulated runs into a table with one row per run and the columns `COLUMNS`.
 
     Raises
     ------
@@ -112,7 +112,7 @@ def load_predictions(path: Path) -> pd.DataFrame:
 
 
 def repeated(runs: pd.DataFrame, recorded: pd.DataFrame) -> tuple[int, int]:
-    """Count the runs of the grid that are identical to recorded runs, and count all runs of the grid."""
+    """Count the simulated runs that are identical to recorded runs, and count all simulated runs."""
     near, before = (
         table[table["part"] == NEAR_LIMIT].set_index([*CASE, "calls"])[MEANS].sort_index()
         for table in (runs, recorded)
@@ -122,7 +122,7 @@ def repeated(runs: pd.DataFrame, recorded: pd.DataFrame) -> tuple[int, int]:
 
 
 class PaperGroup(StrEnum):
-    """Groups of published numbers. One group was used for the fit; the others test the predictions."""
+    """A group of published numbers. One group was used for the fit. The other groups test the predictions."""
 
     FITTED = "fitted: baseline, 1 and 2 cores"
     OTHER_HALF = "not seen: enhanced, 1 and 2 cores"
@@ -166,7 +166,7 @@ def against_published(runs: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
 def capacities(
     runs: pd.DataFrame, points: pd.DataFrame, pdr_limit: float = PDR_LIMIT
 ) -> pd.DataFrame:
-    """Compare the simulated load at the limit with the published load, for each combination of the grid.
+    """Compare the simulated with the published capacity, for each combination of mode, cores and threads.
 
     Returns
     -------
@@ -192,7 +192,7 @@ def capacities(
 
 @dataclass(frozen=True)
 class Error:
-    """Root mean squares of the log ratios of predictions to published numbers, for one quantity and one group.
+    """The errors of predictions of one quantity in one group: root mean squares of log(predicted / published).
 
     Attributes
     ----------
@@ -246,7 +246,7 @@ class Direction(StrEnum):
 
 @dataclass(frozen=True)
 class PublishedEffect:
-    """The comparison of baseline with enhanced mode for one row of the papers' comparison tables.
+    """The published and the simulated effect of enhanced mode, for one row of the papers' comparison tables.
 
     Attributes
     ----------
@@ -300,7 +300,7 @@ def effects(runs: pd.DataFrame, compared: pd.DataFrame) -> list[PublishedEffect]
 
 @dataclass(frozen=True)
 class MigrationCost:
-    """Figure 2 of the multi-core paper for one number of cores, with simulated means by migration cost.
+    """The simulated means by migration cost for one number of cores, as in figure 2 of the multi-core paper.
 
     Attributes
     ----------
@@ -407,7 +407,7 @@ class Ablation:
 
 
 def ablation(runs: pd.DataFrame, metric: str) -> Ablation | None:
-    """Return how much mechanisms and settings contribute to the difference between the modes at `ABLATED`.
+    """Estimate how much each mechanism and each setting contributes to the difference between the papers' modes.
 
     Return None if the runs at `ABLATED` were not simulated.
 
@@ -457,7 +457,7 @@ def _detectable(differences: npt.NDArray[np.float64], level: float = LEVEL) -> f
 
 
 def _least_lower(pair: Pair, level: float) -> float:
-    """Return the smallest detectable decrease in percent; NaN if the mean of the first side is 0."""
+    """Return the smallest detectable decrease in percent; NaN if the mean of the first mode is 0."""
     first, second = pair
     return 100 * _detectable(first - second, level) / first.mean() if first.any() else np.nan
 
@@ -496,7 +496,7 @@ def _pair(
 
 
 def _with_naive(table: pd.DataFrame) -> pd.DataFrame:
-    """Add the group of each row, and the two naive predictions from the numbers in the fit."""
+    """Add two columns with naive predictions, which use only the numbers of the fit, and a column with the group."""
     table["group"] = [
         group_of(mode, cores) for mode, cores in zip(table["mode"], table["cores"], strict=True)
     ]

@@ -16,7 +16,7 @@ from sipsched.records.summary_variables import ALL, RUN_DIMS
 
 @dataclass(frozen=True)
 class Known:
-    """The confidence interval that a group of runs has reached, for one SUT and mode."""
+    """The current confidence interval of a group of runs, for one SUT and mode."""
 
     sut: str
     mode: str
@@ -43,7 +43,7 @@ def level_of_a_look(precision: Precision) -> float:
 
 
 def look(summary: xr.Dataset, precision: Precision) -> list[Known]:
-    """Compute the interval of each group of runs in each SUT and mode. The widest interval comes first."""
+    """Compute the confidence interval for each SUT, mode and group of runs. The widest interval comes first."""
     level = level_of_a_look(precision)
     values = counted(summary)[precision.of].sel(message_type=ALL).transpose(*RUN_DIMS)
     planned = (summary["status"] != NOT_PLANNED).any("rep")

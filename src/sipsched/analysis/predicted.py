@@ -38,7 +38,7 @@ All other quantities are compared by their ratio, in percent.
 
 @dataclass(frozen=True)
 class Contrast:
-    """The measured and the predicted effect on a quantity, when one setting replaces a reference setting.
+    """The measured and the predicted change of a quantity when one setting replaces a reference setting.
 
     Attributes
     ----------
@@ -75,7 +75,7 @@ class Contrast:
 
     @property
     def told(self) -> bool:
-        """True if the measured effect is significant."""
+        """True if the measured effect is statistically significant."""
         return self.comparable and self.p_value <= SIGNIFICANT
 
     @property
@@ -96,7 +96,7 @@ class Contrast:
 
 @dataclass(frozen=True)
 class Level:
-    """A measured and a simulated quantity in the default mode, to which the simulator was fitted."""
+    """The measured and the simulated value of a quantity in the default mode, to which the simulator was fitted."""
 
     setting: PredictedSetting
     quantity: str
@@ -202,10 +202,10 @@ def _of_run(sut: str, cores: int, threads: int, cps: int) -> PredictedSetting:
 
 
 def _threads(runs: pd.DataFrame, known: Mapping[PredictedSetting, Predicted]) -> Iterable[_Found]:
-    """Compare numbers of threads with the number that has the most runs, over runs with the same arrivals."""
+    """Compare each number of threads with the number that has the most runs, over runs with the same arrivals."""
     for (sut, cores, cps), group in runs.groupby(["sut", "cores", "cps"]):
         counts = group["threads"].value_counts()
-        # The reference is the number of threads with the most runs at any load.
+        # The reference is the number of threads that has the most runs at all loads together.
         elsewhere = runs["threads"].value_counts()
         order = sorted(counts.index, key=lambda n: (-elsewhere[n], n))
         reference = _of_run(sut, int(cores), int(order[0]), int(cps))
@@ -245,7 +245,7 @@ def _predicted(reference: Predicted, other: Predicted, quantity: str) -> Interva
 
 
 def replicates(values: Values) -> Interval:
-    """Return the mean of replicates, and their 95 % prediction interval by Student's t distribution.
+    """Return the mean of simulated replicates and their 95 % prediction interval (Student's t).
 
     Each replicate has its own arrivals, and its own parameters from a fit to a sample of the runs.
     """

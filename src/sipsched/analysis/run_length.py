@@ -1,4 +1,4 @@
-"""The check that runs are long enough. A run is long enough if it contains many busy periods."""
+"""The check that runs are long enough, which means that a run contains many busy periods."""
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ FULL_PDR = 0.05
 
 @dataclass(frozen=True)
 class BusyPeriods:
-    """The busy periods of all runs at one point and load.
+    """The busy periods of all runs with the same settings and load.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class BusyPeriods:
 
 
 def busy_periods(runs: xr.Dataset, at: Mapping[Hashable, Any]) -> BusyPeriods | None:
-    """Return the busy periods of all runs at one point and load, or None if no run has busy periods.
+    """Return the busy periods of all runs with the same settings and load; None if no run has busy periods.
 
     Parameters
     ----------

@@ -35,9 +35,9 @@ OF_ALL_MESSAGES = tuple(f"{name}_{statistic}" for name in SUMMARY_TIMES for stat
 
 
 def provenance(summary: xr.Dataset) -> str:
-    """Describe the source of simulated numbers.
+    """Describe the source of simulated numbers. Return an empty text for measured numbers.
 
-    Empty for measured numbers, because the page states their source once.
+    A page states the source of measured numbers only once, and not in each figure.
     """
     return _provenance(summary.attrs["kind"], summary.attrs["fidelity"])
 
@@ -49,7 +49,7 @@ def _provenance(kind: str, fidelity: str) -> str:
 def facets(summary: xr.Dataset) -> list[Facet]:
     """Return all planned combinations of SUT, mode and cores, except runs that compare modes.
 
-    A run that compares modes has no numbers for a single mode. Only its windows have.
+    A run that compares modes has no numbers for a single mode. Only its windows have such numbers.
     """
     planned = (summary["status"] != NOT_PLANNED).any(("threads", "cps", "rep"))
     return [
@@ -63,7 +63,7 @@ def facets(summary: xr.Dataset) -> list[Facet]:
 
 
 def facet_name(facet: Facet) -> str:
-    """Return text that names a combination of SUT, mode and cores."""
+    """Return the name of a combination of SUT, mode and cores as text."""
     sut, mode, cores = facet
     return f"{sut}, {mode}, {cores} {'core' if cores == 1 else 'cores'}"
 
@@ -148,7 +148,7 @@ class Campaign:
 
     @property
     def provenance(self) -> str:
-        """Description of the numbers' source, as figures show it."""
+        """The source of simulated numbers as text, for figures; empty for measured numbers."""
         return _provenance(self.kind, self.fidelity)
 
     @property
@@ -158,7 +158,7 @@ class Campaign:
 
     @property
     def cpu_shares(self) -> dict[str, Values]:
-        """Shares of the SPS's CPU time that other programs used, per valid run; NaN if not recorded."""
+        """The shares of the SPS's CPU time that other programs used, per valid run; NaN if not recorded."""
         return {name: self.counted[name].to_numpy(float) for name in CPU_SHARES}
 
     @property
@@ -252,18 +252,18 @@ def _campaign(testbed: str, studies: Sequence[tuple[str, xr.Dataset]]) -> Campai
     def said(key: str) -> str:
         return "; ".join(dict.fromkeys(ds.attrs[key] for ds in with_runs))
 
-    # A study with more cores lists more CPUs of the SPS.
+    # A study with more cores lists more CPUs of the SPS, so the longest list is the most complete list.
     hosts = max(
         (json.loads(ds.attrs["hosts"]) for ds in with_runs or data),
         key=lambda hosts: len(hosts.get("sps", {}).get("cpus", ())),
     )
-    # Studies that share a run list the same attempts. Equal attempts within one study are different attempts.
+    # Studies that share a run list the same attempts. The union with `|` therefore does not count an attempt twice.
     tallies: Counter[Attempt] = Counter()
     for ds in data:
         tallies |= Counter(attempts_of(ds))
     attempts = tuple(tallies.elements())
     runs = pd.concat([_rows(ds) for ds in data], ignore_index=True)
-    # A run can be missing in the summary of one study and measured in a later summary.
+    # A run can be missing in an old summary of one study and measured in the newer summary of another study.
     ranks = runs["status"].map(STATUSES.index).to_numpy()
     runs = runs.iloc[ranks.argsort(kind="stable")]
     runs = runs.drop_duplicates(list(RUN_DIMS)).sort_index().reset_index(drop=True)
@@ -301,7 +301,7 @@ def attempts_of(ds: xr.Dataset) -> list[Attempt]:
 
 
 def findings_of(text: str) -> list[Finding]:
-    """Return the broken rules of a run, from the text in a summary. An empty text means that no rule was broken."""
+    """Return the validity rules that a run broke, from the text in a summary. An empty text means no broken rule."""
     return as_part(list[Finding], json.loads(text or "[]"), "summary: findings")
 
 
@@ -324,7 +324,7 @@ def _rows(ds: xr.Dataset) -> pd.DataFrame:
 def _refined(
     runs: pd.DataFrame, testbed: str, attempts: Sequence[Attempt], hosts: Mapping[str, Any]
 ) -> pd.DataFrame:
-    """Return a status for each missing run: all attempts invalid, impossible on the testbed, or not yet tried."""
+    """Return a status for each missing run: all attempts were invalid, impossible on the testbed, or not yet tried."""
     cpus = hosts.get("sps", {}).get("cpus")
     status = runs["status"].to_numpy(object)
     reasons = np.array([in_words(findings_of(text)) for text in runs["findings"]], object)
@@ -342,7 +342,7 @@ def _refined(
 
 
 def lost(runs: pd.DataFrame) -> pd.Series:
-    """Return the loss to which the limit applies: over UDP the packet drop rate, over TCP the share of lost calls."""
+    """Return the share that the limit restricts: over UDP dropped packets, over TCP lost calls."""
     return runs["call_loss"].where(runs["transport"] == "tcp", runs["pdr"])
 
 
@@ -376,7 +376,7 @@ def configurations(runs: pd.DataFrame) -> dict[Configuration, pd.DataFrame]:
 
 
 def by_load(runs: pd.DataFrame, columns: Iterable[str]) -> xr.Dataset:
-    """Return the runs of one setting as a dataset over (cps, rep), both ascending. NaN for missing runs."""
+    """Return the runs of one setting as a dataset with the dimensions cps and rep. Missing runs are NaN."""
     table: xr.Dataset = runs.set_index(["cps", "rep"])[list(columns)].to_xarray()
     return table.sortby(["cps", "rep"])
 
@@ -405,7 +405,7 @@ class Buffers:
         return len(self.sizes) > 1
 
     def with_size(self, size: int) -> list[tuple[str, ...]]:
-        """Return the groups that have a run with this size of the receive buffer."""
+        """Return the groups that have a run with a receive buffer of the given size."""
         return [group for group, sizes in self.groups.items() if size in sizes]
 
 

@@ -18,7 +18,7 @@ from sipsched.analysis.papers import MESSAGES_PER_CALL
 
 @dataclass(frozen=True)
 class Sojourn:
-    """The theoretical mean time of a message with each of the two scheduling disciplines, and its parameters.
+    """The theoretical mean time of a message for two scheduling disciplines, and the parameters of the queue.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ def sojourn(load: ComparedLoad) -> Sojourn | None:
     if load.place.cores != 1 or np.isnan(service.estimate):
         return None
     scv = load.mean(load.place.reference, "service_scv").estimate
-    # ASSUME the calls in a window have the offered rate, because all windows of a block play the same calls
+    # ASSUME the calls in a window have the offered rate, because all windows of a block replay the same calls
     rate_per_us = MESSAGES_PER_CALL * load.cps / 1e6
     busy = rate_per_us * service.estimate
     if busy >= 1:

@@ -1,4 +1,4 @@
-"""How capacity, cost per message and waits between workers change from one core to several cores."""
+"""The change of capacity, cost per message and waits between workers from one core to several cores."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -39,7 +39,7 @@ FACTORS = {
 
 
 class WorkerSetting(NamedTuple):
-    """A SUT with its deployment, cores and workers. `threads` is the total number of workers."""
+    """A system under test with its deployment, cores and workers. `threads` is the total number of workers."""
 
     proxy: str
     transport: str
@@ -50,7 +50,7 @@ class WorkerSetting(NamedTuple):
 
 
 class SystemKind(NamedTuple):
-    """A SUT with a number of workers. Pages compare it between numbers of cores."""
+    """A system under test with a number of workers, which pages compare between numbers of cores."""
 
     transport: str
     sut: str
@@ -146,7 +146,7 @@ class SpeedUp:
 
 @dataclass(frozen=True)
 class Herd:
-    """The number of wake-ups per message for each number of workers, at one load on one core."""
+    """The number of worker wake-ups per message for each number of workers, at one load on one core."""
 
     sut: str
     cps: int
@@ -255,7 +255,7 @@ def _confirmed(runs: pd.DataFrame, crossing: SearchRecord, limit: float) -> tupl
 
 
 def costs(runs: pd.DataFrame, limit: float = PDR_LIMIT) -> dict[Configuration, Cost]:
-    """Return the costs per message in the default mode, for all settings whose runs counted the waits of tasks.
+    """Return the costs per message in the default mode, for all settings with counts of waits and wake-ups.
 
     Returns
     -------
@@ -348,7 +348,7 @@ def _bound(one: MeasuredSetting, more: MeasuredSetting) -> float:
 def _room(one: MeasuredSetting, more: MeasuredSetting, campaign: Campaign) -> float:
     """Estimate how many CPUs the proxy could use.
 
-    The generators' share is known from their CPU time on a separate CPU.
+    The load generators share one CPU with the proxy. Their share is computed from their CPU time on a separate CPU.
     """
     cores = more.place.cores
     if not shares_cpus(campaign, cores):
@@ -357,12 +357,12 @@ def _room(one: MeasuredSetting, more: MeasuredSetting, campaign: Campaign) -> fl
         return float("nan")
     # ASSUME the CPU time of the generators is proportional to the number of calls
     taken = one.cost.generator_us / 1e6 * more.capacity.estimate
-    # Python's min would return 1.0 for an unknown value (NaN).
+    # Python's min would return 1.0 for an unknown share (NaN). NumPy's minimum returns NaN.
     return float(cores - np.minimum(1.0, taken))
 
 
 def shares_cpus(campaign: Campaign, cores: int) -> bool:
-    """Return True if the SPS shares a CPU with the load generators. This is possible only on a single machine."""
+    """Return True if the proxy shares a CPU with the load generators, which is possible only on a single machine."""
     if campaign.kind != "local" or "sps" not in campaign.hosts:
         return False
     cpus = {role: list(campaign.hosts[role].get("cpus", ())) for role in ("uac", "sps", "uas")}
@@ -402,7 +402,7 @@ def herds(runs: pd.DataFrame) -> list[Herd]:
 
 
 def load_published(path: Path) -> list[Published]:
-    """Read the published speed-ups of the report from a CSV file.
+    """Read the published speed-ups of IBM's report RC24501 from a CSV file.
 
     Raises
     ------

@@ -81,7 +81,7 @@ class Aligned:
 
 
 def switching(run: xr.Dataset) -> Switching:
-    """Return statistics of the windows and mode switches of a run."""
+    """Return statistics of the windows and mode switches in a run that compares modes."""
     attrs = run.attrs
     left_out, blocks = run["left_out"].to_numpy(), run["block"].to_numpy()
     reasons, counts = np.unique(left_out[left_out != COUNTS], return_counts=True)

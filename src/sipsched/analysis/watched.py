@@ -1,4 +1,4 @@
-"""Evaluation of a watched proxy: totals, the cost of the probe, and the causes of waiting and of drops."""
+"""The evaluation of a watched proxy: totals, the cost of the probe, and the causes of waiting and of drops."""
 
 import math
 from collections import Counter
@@ -114,7 +114,7 @@ def percentiles_us(counts: npt.NDArray[np.int64]) -> dict[str, float]:
     }
 
 
-# ---- the cost of the probe, and its budget ----
+# ---- cost of the probe ----
 
 
 def probe_cost(seconds: Sequence[Second]) -> Interval:
@@ -144,7 +144,7 @@ def probe_cost(seconds: Sequence[Second]) -> Interval:
 
 
 class Budget:
-    """The share of time in which the probe records, so that its cost stays below a share of the proxy's CPU time.
+    """The decision in which seconds the probe records, so that the cost of the probe stays below a limit.
 
     Seconds with and without recording alternate. The comparison of both kinds of seconds also measures the cost of
     recording.
@@ -174,7 +174,7 @@ class Budget:
         return 1 / self._cycle
 
     def next(self, seconds: Sequence[Second]) -> bool:
-        """Return whether the probe records in the next second.
+        """Return True if the probe should record in the next second.
 
         Parameters
         ----------
@@ -185,8 +185,8 @@ class Budget:
         if self._step >= self._cycle:
             self._step = 0
             cost = probe_cost(seconds)
-            # If the cost is known only roughly, the probe should record less. So the budget uses the upper end of the
-            # interval.
+            # If the cost is known only roughly, the probe should record less.
+            # So the budget uses the upper end of the cost's interval.
             known = cost.known and cost.n >= FEWEST_CYCLES
             self._cycle = self._cycle_of(max(cost.high, 0) if known else ASSUMED_COST)
         return self._step == 0
@@ -207,7 +207,7 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True)
 class ShownCause:
-    """A cause with the measured numbers that support it.
+    """A cause of waiting or of drops, with the measured numbers that support it.
 
     Attributes
     ----------
@@ -250,10 +250,7 @@ def _workers_busy(second: Second) -> float:
 
 
 def _bursts(seconds: Sequence[Second]) -> ShownCause | None:
-    """Find seconds with drops in which the workers also had idle time.
-
-    A burst of messages then overflowed the buffer.
-    """
+    """Find seconds with drops in which the workers were also idle, so that a message burst caused the drops."""
     dropped = [second for second in seconds if second.drops.get("socket buffer full")]
     brief = [
         second for second in dropped if _workers_busy(second) < BUSY and second.cpu_busy < BUSY
