@@ -1,4 +1,4 @@
-"""The account of the SPS's CPU time during a load: the programs that used it, and the tasks that delayed the proxy."""
+"""The account of the CPU time on the proxy's host: which programs used it, and which tasks delayed the proxy."""
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
@@ -68,7 +68,7 @@ class _Task:
 
 
 class CpuAccount:
-    """The account of the SPS's CPU time in one load. The BPF program `sipaccount` counts it.
+    """The account of the CPU time on the proxy's host during a load, which the BPF program `sipaccount` counts.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ class CpuAccount:
             self._program.stop()
 
     def report(self, probe: ProbeReport | None = None, trace: Trace | None = None) -> AccountReport:
-        """Return the account of the SPS's CPU time, or the reason why no account exists.
+        """Return the account of the CPU time on the proxy's host, or the reason why no account exists.
 
         Parameters
         ----------
@@ -141,7 +141,7 @@ class CpuAccount:
         return AccountReport(reason, account, self._moved, self._tracers)
 
     def fetch_bursts(self, folder: Path) -> None:
-        """Compress the bursts on the host, and copy them to a folder. Without an account, no bursts exist."""
+        """Compress the file of CPU bursts on the host, and copy it to a folder. Do nothing without an account."""
         if self._bursts is None or self._found[0]:
             return
         compressed = self._sps.workdir / BURSTS_FILE
@@ -151,14 +151,14 @@ class CpuAccount:
         self._sps.run(["rm", "-f", str(compressed)])
 
     def competed(self) -> Competed | None:
-        """Return the samples of the competitors' CPU time, or None if `sampled` is false."""
+        """Return the samples of the CPU time of other programs, or None if the account has no samples."""
         reason, content = self._found
         if reason or not self._sampled:
             return None
         try:
             return as_part(_Report, content, self._program.where).samples
         except SipschedError:
-            return None  # The reason is in the result of `report`.
+            return None  # `report` returns the reason.
 
     def _start(self) -> str:
         """Start `sipaccount`. Return an empty text on success, and the reason on failure."""
@@ -171,7 +171,7 @@ class CpuAccount:
         return self._program.start(options, self._proxy)
 
     def _connections(self) -> list[str]:
-        """List the processes that serve the SSH connections of those hosts that run on the SPS's machine."""
+        """List the processes that serve SSH connections to hosts on the proxy's machine."""
         answers = [host.shell(FIND_SSH).stdout.split() for host in self._hosts]
         here, *_ = self._sps.shell(FIND_SSH).stdout.split()
         return sorted({pid for boot, *pids in answers if boot == here for pid in pids})
@@ -190,7 +190,7 @@ class CpuAccount:
 
 @dataclass(frozen=True)
 class _Cpu:
-    """The times of one CPU in the report of `sipaccount`, in ns."""
+    """The time in ns that one CPU spent on each kind of task, from the report of `sipaccount`."""
 
     total_ns: int
     stolen_ns: int
@@ -207,7 +207,7 @@ class _Cpu:
 
 @dataclass(frozen=True)
 class _Seen:
-    """The times of one task in the report of `sipaccount`."""
+    """The running times of one task, from the report of `sipaccount`."""
 
     comm: str
     pid: int
@@ -259,7 +259,7 @@ def read_account(
     where: str,
     planned: Mapping[int, str] = NONE_PLANNED,
 ) -> Account:
-    """Convert the report of the program `sipaccount` into an account of the SPS's CPU time.
+    """Convert the report of the program `sipaccount` into an account of the CPU time on the proxy's host.
 
     Parameters
     ----------
@@ -278,7 +278,7 @@ def read_account(
         The content is not a report of `sipaccount`.
     """
     report = as_part(_Report, content, where)
-    # The account counts every program that sipsched started as sipsched's own. This includes declared competitors.
+    # `sipaccount` counts every program that sipsched started as "own", and also the competitors that sipsched started.
     is_planned = {
         task.pid: task.part == "own" and planned.get(task.pid) == task.comm for task in report.tasks
     }
@@ -306,7 +306,7 @@ def read_account(
 
 
 def add_up(cpus: Sequence[_Cpu], worker_ns: int) -> CpuParts:
-    """Return the sum over all CPUs of each part of the CPU time.
+    """Add up each part of the CPU time over all CPUs.
 
     The hypervisor's stolen time is subtracted from every part, in proportion to the part. The workers' time is
     subtracted from the proxy's time.
@@ -315,14 +315,14 @@ def add_up(cpus: Sequence[_Cpu], worker_ns: int) -> CpuParts:
     stolen = 0
     for cpu in cpus:
         busy = sum(getattr(cpu, part) for part in BUSY)
-        # ASSUME the hypervisor takes time only from running tasks: an idle guest gives up its CPU voluntarily
+        # ASSUME the hypervisor takes time only from running tasks, because an idle guest gives up its CPU voluntarily
         taken = min(cpu.stolen_ns, busy)
         stolen += taken
         for part in BUSY:
             sums[part] += round(getattr(cpu, part) * (1 - taken / busy)) if busy else 0
     workers = min(worker_ns, sums["proxy"])
     total = sum(cpu.total_ns for cpu in cpus)
-    # Rounding errors of a few ns are added to the idle time.
+    # The idle time is the rest of the total, so it absorbs rounding errors of a few ns.
     return CpuParts(
         total=total,
         workers=workers,
@@ -351,8 +351,8 @@ def frozen_ns(gaps: Sequence[tuple[int, int]], trace: Trace | None) -> int:
     left = np.sort(taken["t_sockq"].astype("i8"))
     longest = 0
     for begin, end in gaps:
-        # If more messages were queued than received before the gap, a message already waits at the start of the gap.
-        # Otherwise the wait begins with the next queued message.
+        # If more messages were queued than dequeued before the gap, a message already waits at the start of the gap.
+        # Otherwise the wait begins when the next message is queued.
         waiting = np.searchsorted(queued, begin, "right") > np.searchsorted(left, begin, "right")
         after = np.searchsorted(queued, begin, "right")
         arrives = begin if waiting else int(queued[after]) if after < queued.size else end

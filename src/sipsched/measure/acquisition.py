@@ -123,7 +123,7 @@ class _Acquisition:
             )
             try:
                 serving.clear_hosts()
-                # The speed index is measured twice, both times while no other program of sipsched runs on the SPS.
+                # The speed of the CPU is measured before and after the load, while no other program of sipsched runs.
                 speed_before = speed_index(hosts.sps)
                 done = self._perform_on(hosts, serving)
                 return replace(done, speed=SpeedIndex(speed_before, speed_index(hosts.sps)))
@@ -149,7 +149,7 @@ class _Acquisition:
             self._mark("warmup_started")
             warm_up = serving.warm_up(run.cps, self.arrivals.seed + 1)
             switcher = self._switcher(serving, modes, warm_up) if modes else None
-            # In a run that compares modes, the counts would mix the waits of all modes, so they are omitted.
+            # In a run that compares modes, counts of waits would mix all modes, so such a run does not count waits.
             factors = None if switcher else FactorCounts(sps, serving.processes, self.limit_s)
             account = serving.account(sampled=switcher is not None, with_bursts=serving.traced)
             during = [account.counting()]
@@ -188,14 +188,14 @@ class _Acquisition:
         )
 
     def _playable(self, sps: Host, state: Tuned) -> Playable | None:
-        """Return the modes between which the SPS can switch during the run, or None for a run of one mode."""
+        """Return the modes between which the kernel can switch during the run, or None for a run of one mode."""
         if len(self.modes) == 1:
             return None
         here = compiled_here(sps, state, self.modes, self.run.cores, self.run.threads)
         return playable(self.run.mode, here, self.instances)
 
     def _switcher(self, serving: Serving, modes: Playable, warm_up: WarmUp) -> Switcher:
-        """Sample the windows in which the run switches modes. All windows of a block repeat the same calls."""
+        """Choose random windows for a run that switches modes. All windows of a block repeat the same calls."""
         seed = self.arrivals.seed
         total_s = duration_s(self.run.mode, self.config.crossover)
         busy = (warm_up.utilisation, warm_up.service_s)
@@ -220,7 +220,7 @@ class _Acquisition:
 
 
 def _commands(hosts: Hosts) -> bytes:
-    """Return all executed commands with duration, exit code and standard error, as compressed JSON."""
+    """Return all commands that ran on the hosts, with duration, exit code and stderr, as compressed JSON."""
     commands = [
         CommandReport(
             host=done.host,
@@ -240,9 +240,10 @@ def _arrivals(run: Run, load: Load) -> Arrivals:
 
 
 def arrival_seed(cps: int, rep: int) -> int:
-    """Return the seed of a run's arrivals. The seed is equal for all modes, SUTs and numbers of threads.
+    """Return the random seed of a run's arrivals, which depends only on the load and the repetition.
 
-    So runs of different modes can be compared in pairs. The lowest bit is 0; the warm-up uses the seed plus 1.
+    So runs of different modes have the same arrivals and can be compared in pairs. The lowest bit of the seed is 0. The
+    warm-up uses the seed plus 1.
     """
     return zlib.crc32(f"{cps} cps, repetition {rep}".encode()) << 1
 

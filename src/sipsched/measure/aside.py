@@ -17,7 +17,7 @@ class _State:
 
 
 class Aside:
-    """The testbeds that were unreachable since the start of the workflow.
+    """The list of testbeds that were unreachable since the start of the workflow.
 
     After `LOST_IN_A_ROW` failed attempts, a testbed is set aside: its jobs wait, and one job tries again every
     `AGAIN_S`. When no other job remains, the testbed gets one last attempt. If this attempt fails too, the workflow
@@ -28,7 +28,7 @@ class Aside:
         self._states: dict[str, _State] = {}
 
     def lost(self, testbed: str, now: float) -> bool:
-        """Record that an attempt did not reach a host of the testbed. Return whether the testbed's state changes.
+        """Record that an attempt did not reach a host of a testbed. Return True if the testbed's state changes.
 
         Parameters
         ----------
@@ -48,19 +48,19 @@ class Aside:
         return state.lost == LOST_IN_A_ROW
 
     def reached(self, testbed: str) -> bool:
-        """Record that an attempt reached all hosts of a testbed. Return whether its jobs had to wait before."""
+        """Record that an attempt reached all hosts of a testbed. Return True if the testbed's jobs had to wait."""
         state = self._states.pop(testbed, _State())
         return state.lost >= LOST_IN_A_ROW
 
     def waits(self, testbed: str, now: float) -> bool:
-        """Return whether the jobs of a testbed have to wait now, because its hosts are unreachable."""
+        """Return True if the jobs of a testbed have to wait now, because the testbed's hosts are unreachable."""
         state = self._states.get(testbed, _State())
         if state.lost < LOST_IN_A_ROW or (state.for_the_last_time and not state.given_up):
             return False
         return state.given_up or now - state.tried_at < AGAIN_S
 
     def is_given_up(self, testbed: str) -> bool:
-        """Return whether the workflow has given up a testbed."""
+        """Return True if the workflow no longer tries to reach a testbed."""
         return self._states.get(testbed, _State()).given_up
 
     def try_for_the_last_time(self, testbed: str) -> None:

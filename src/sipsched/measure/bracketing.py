@@ -74,7 +74,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Bracket:
-    """The result of a search: a load below and a load above the load at which the drop rate exceeds its limit.
+    """The result of a search: the highest load below the drop limit, and the lowest load above the limit.
 
     Attributes
     ----------
@@ -196,7 +196,7 @@ def find_capacity(
 
 
 def _bounds_of(trials: Iterable[Trial], limit: float) -> tuple[int | None, int | None]:
-    """Return the lower and the upper bound of the capacity that follow from some trials.
+    """Compute the lower and the upper bound of the capacity from trials at several loads.
 
     The upper bound is the lowest load at which at least half of the trials exceed the limit. The lower bound is the
     highest load below the upper bound.
@@ -234,7 +234,7 @@ def _goal(limit: float, relative_width: float, trials_s: float, search: Search) 
 def _bracket(
     trials: "_Trials", goal: SearchGoal, low_cps: int, high_cps: int, ends_at: float
 ) -> tuple[int | None, int | None, bool]:
-    """Search within a range of loads, until a given time of `time.monotonic`.
+    """Search for the two bounds within a range of loads, until a given time of `time.monotonic`.
 
     Returns
     -------
@@ -252,7 +252,7 @@ def _bracket(
             _Measurer(trials), debug=lambda text: None
         )
     except RuntimeError as error:
-        # The library also raises this error at the time limit, but a search that reaches its time limit has not failed.
+        # The library also raises this error at the time limit. A search that reaches its time limit has not failed.
         if time.monotonic() < ends_at:
             raise TransientError(f"search: {error}") from error
         return None, None, False
@@ -281,13 +281,13 @@ class _Trials:
         self.made: list[Trial] = []
 
     def make(self, cps: int, duration_s: float) -> Trial:
-        """Perform one more trial, and keep its result."""
+        """Perform one more trial, and store its result."""
         self.made.append(self._offer(cps, duration_s))
         return self.made[-1]
 
 
 class _Measurer(AbstractMeasurer):  # type: ignore[misc]
-    """The interface through which the library MLRsearch asks for a trial. Earlier trials are used again."""
+    """The interface through which the library MLRsearch requests a trial. Results of earlier trials are reused."""
 
     def __init__(self, trials: _Trials) -> None:
         self._trials = trials
@@ -300,7 +300,7 @@ class _Measurer(AbstractMeasurer):  # type: ignore[misc]
             intended_load=intended_load,
             offered_count=trial.received + trial.refused,
             loss_count=trial.refused,
-            # The library adds up the values of this field in `duration_sum`, so each value must be the seconds of load.
+            # The library compares the sum of this field with `duration_sum`, so overheads must not be included.
             duration_with_overheads=intended_duration,
         )
 

@@ -1,4 +1,4 @@
-"""The competitors that a testbed declares: programs on the SPS's CPUs that run beside the proxy during a load."""
+"""The competitors that a testbed declares: other programs that use the proxy's CPUs during a load."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -14,7 +14,7 @@ HAS_NAME = 'pgrep --parent "$(cat "$1")" --exact "$2" > /dev/null'
 
 
 class Competitors:
-    """The declared competitors of one run.
+    """The programs that compete with the proxy for its CPUs during one run, as the testbed declares them.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class Competitors:
         )
 
     def _await_name(self, competitor: DeclaredCompetitor, process: Process) -> None:
-        """Wait until the task has its name. If the program ends before, raise an error that quotes its log."""
+        """Wait until a competitor runs under its declared name. If it ends first, raise an error with its log."""
         if self._sps.wait_while_running(
             process,
             HAS_NAME,

@@ -32,7 +32,7 @@ from sipsched.words import utc
 
 @dataclass(frozen=True, kw_only=True)
 class Performed:
-    """The results of a load that exist only in memory. The record needs them in addition to the files in its folder.
+    """The results of a load that are in memory and must be added to the files of the record.
 
     Attributes
     ----------
@@ -137,8 +137,8 @@ def _examine(done: Performed, folder: Path) -> Evidence:
         certificate=certify(
             starts.actual_ns, done.run.cps, done.load.law, starts.intended_ns, statistics.replays
         ),
-        # If the probe did not record in some modes, the trace lacks messages and cannot be compared with the UAC's
-        # counts.
+        # If the probe did not record in some modes, the trace lacks messages.
+        # The trace then cannot be compared with the counts of the UAC.
         requests=compare_requests(
             statistics.requests, None if done.recording_off else trace, done.probe
         ),
@@ -154,7 +154,7 @@ def _examine(done: Performed, folder: Path) -> Evidence:
 
 
 def _generator_report(version: str, observed: Observed) -> GeneratorReport:
-    """Return the counts of calls, with the generators' CPU time per call where it is known."""
+    """Return the counts of calls, and the CPU time of the load generators per call if it is known."""
     client, server = observed.statistics.cpu_us, observed.served.cpu_us if observed.served else None
     return GeneratorReport(
         version=version,

@@ -1,4 +1,4 @@
-"""Control of the programs that run on the SPS during a load and write a JSON report at their end."""
+"""Control of programs that run on the proxy's host during a load and write a JSON report when they end."""
 
 from collections.abc import Sequence
 from pathlib import PurePosixPath
@@ -28,7 +28,7 @@ def read_report(host: Host, path: PurePosixPath) -> Any:
 
 
 class ReportingProgram:
-    """A running native program that writes a JSON report at its end (options `--report` and `--ready`).
+    """A program on the proxy's host that writes a JSON report when it ends (options `--report` and `--ready`).
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class ReportingProgram:
 
     @property
     def where(self) -> str:
-        """Host and path of the report, for error messages."""
+        """The host and the file name of the report, for error messages."""
         return f"host {self._sps.spec}: {self._report.name}"
 
     @property
@@ -56,7 +56,7 @@ class ReportingProgram:
         return self._process is not None and self._sps.is_running(self._process)
 
     def start(self, options: Sequence[str], groups: Sequence[Process] = ()) -> str:
-        """Start the program. Return an empty text on success, and the reason on failure.
+        """Start the program. Return an empty text on success, or the reason why the program does not run.
 
         Parameters
         ----------

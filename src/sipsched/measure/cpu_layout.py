@@ -1,4 +1,4 @@
-"""The layout of the SPS's CPUs: their cores, processors, NUMA nodes and caches."""
+"""The layout of the CPUs of the proxy's host: their cores, processors, NUMA nodes and caches."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Cpu:
 
 @dataclass(frozen=True)
 class CpuLayout:
-    """The CPUs of the SPS that a run uses.
+    """The CPUs of the proxy's host that a run uses.
 
     Attributes
     ----------
@@ -34,12 +34,12 @@ class CpuLayout:
 
     @property
     def processors(self) -> int:
-        """Number of processors that contain the CPUs: p in the capacity model."""
+        """The number of processors (sockets) that contain the CPUs."""
         return len({cpu.processor for cpu in self.cpus})
 
     @property
     def cores(self) -> int:
-        """Number of cores, where two SMT siblings count as one core: c in the capacity model."""
+        """The number of physical cores. Two hardware threads (SMT) of a core count once."""
         return len({(cpu.processor, cpu.core) for cpu in self.cpus})
 
     def describe(self) -> dict[str, Any]:
@@ -55,7 +55,7 @@ class CpuLayout:
 
 
 def parse_lscpu(text: str, cpus: Sequence[int]) -> CpuLayout:
-    """Parse the output of the command `LSCPU`.
+    """Parse the output of `lscpu`, and return the layout of some CPUs.
 
     Parameters
     ----------

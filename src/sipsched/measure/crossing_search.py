@@ -41,7 +41,7 @@ TRIAL_ATTEMPTS = 3
 def search_crossing(
     point: Point, config: Config, testbed: Testbed, raw: Path, guess_cps: float | None = None
 ) -> Path:
-    """Search for the load at which the packet drop rate of a point passes its limit, and record the search.
+    """Search for the load at which a proxy's packet drop rate passes its limit, and write a record of the search.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def search_crossing(
 
 @dataclass(frozen=True)
 class _Found:
-    """The result of a search: the two loads, the testbed, the kernel, and the label of the mode."""
+    """The result of a search: the loads below and above the limit, the testbed, the mode's label, and the kernel."""
 
     bracket: Bracket
     testbed: TestbedLabels
@@ -113,7 +113,7 @@ def _look(offer: Offer, point: Point, config: Config, guess_cps: float | None) -
 
 
 def _with_progress(offer: Offer, point: Point, limit: float) -> Offer:
-    """Wrap a function that performs trials, so that each trial prints its load, its drop rate and the result so far."""
+    """Wrap a function that performs trials. Each trial then prints its load, its drop rate and the bounds so far."""
     reached: Counter[int] = Counter()
     refused: Counter[int] = Counter()
 
@@ -138,11 +138,11 @@ def _search(
     point: Point, config: Config, testbed: Testbed, look: Callable[[Offer], Bracket]
 ) -> _Found:
     search = config.search
-    # The files of a trial replace the files of the previous trial. So the largest trial determines the disk space.
+    # The files of a trial replace the files of the previous trial, so the disk must hold only the largest trial.
     calls = round(search.highest_cps * search.trial_s)
     mode = find_mode(point.mode, load_modes())
     with tempfile.TemporaryDirectory(prefix="sipsched-search-") as scratch:
-        # The record excludes the proxy's log, because the log would mix lines from trials at many loads.
+        # The record of a search excludes the proxy's log, because the log mixes lines from trials at many loads.
         record = UnfinishedRecord.begin(Path(scratch), point.run(0, 0))
         with open_hosts(testbed, f"a search at {point}") as hosts:
             serving = Serving(hosts, point, config, record, search.limit_s + 60)
@@ -169,13 +169,13 @@ def _search_simulated(
 
 
 def _with_own_arrivals(offer: Callable[[int, float, int], Trial]) -> Offer:
-    """Wrap a function that performs trials, so that repeated trials of a load have different random arrivals."""
+    """Wrap a function that performs trials, so that repeated trials at a load have different random arrivals."""
     asked: Counter[int] = Counter()
 
     def again(cps: int, duration_s: float) -> Trial:
         asked[cps] += 1
-        # Runs have the repetition numbers 1, 2 and so on. Trials have 0, -1 and so on, so their arrivals differ from
-        # all runs.
+        # The repetition number determines the arrivals. Runs have the numbers 1, 2 and so on.
+        # Trials have the numbers 0, -1 and so on, so the arrivals of trials differ from the arrivals of all runs.
         return offer(cps, duration_s, 1 - asked[cps])
 
     return again
@@ -228,7 +228,7 @@ def _offer(
 
 
 def taken_and_refused(observed: Observed) -> tuple[int, int]:
-    """Return the messages that the SPS received and dropped. Over TCP, return the good calls and the other calls."""
+    """Return the numbers of received and dropped messages; over TCP, the numbers of good and of other calls."""
     if observed.ledger.unit == "datagrams":
         reached = observed.ledger.to_sps
         return reached.received, reached.refused
@@ -237,5 +237,5 @@ def taken_and_refused(observed: Observed) -> tuple[int, int]:
 
 
 def _good(calls: CallCounts) -> int:
-    """Return the number of calls that completed and were set up in time."""
+    """Return the number of calls that completed and that were set up within the time limit."""
     return calls.calls_completed - (calls.calls_late or 0)

@@ -1,4 +1,4 @@
-"""A check that lists the possible measurements on a machine, and remedies, without changing anything."""
+"""A check that lists which measurements a machine allows, and what to do about the others, without any change."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -28,7 +28,7 @@ EEVDF_SINCE = (6, 6)
 
 @dataclass(frozen=True)
 class MachineFinding:
-    """One property of the machine, and whether the property allows measurements."""
+    """One property of a machine, and whether the property allows measurements."""
 
     subject: str
     state: str
@@ -38,7 +38,7 @@ class MachineFinding:
 
 @dataclass(frozen=True)
 class Wanted:
-    """The requirements of a testbed on a machine.
+    """The requirements that a machine must meet to serve as a testbed.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class Wanted:
 
 
 def examine(facts: Facts, wanted: Wanted) -> list[MachineFinding]:
-    """Compare the facts about a machine with the requirements, and return one result per property."""
+    """Compare the facts about a machine with the requirements of a testbed, and return one result per property."""
     if facts["system"] != "Linux":
         elsewhere = "measure on a testbed of kind ssh; pages and the simulator need no Linux"
         return [
@@ -311,7 +311,7 @@ GUESTS = {"vm": vm.is_up, "virtual": virtual.is_up}
 
 
 def virtual_time() -> MachineFinding:
-    """Report whether this machine can run a guest in virtual time. The self-test is omitted, because it takes long."""
+    """Report whether this machine can run a virtual machine in virtual time, without the long self-test."""
     subject = "virtual time (fab virtual.check)"
     try:
         return MachineFinding(subject, YES, f"QEMU {qemu_version()}; the command tests it")

@@ -1,4 +1,4 @@
-"""Counts of events that make the proxy's processes wait: locks, passed descriptors and context switches."""
+"""Counts of events that make the proxy's processes wait: locks, passed file descriptors and context switches."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -28,7 +28,7 @@ getconf CLK_TCK"""
 
 
 class FactorCounts:
-    """The counts during one load, from the BPF program `sipfactors` and from /proc."""
+    """The counts of such events during one load, from the BPF program `sipfactors` and from /proc."""
 
     def __init__(self, sps: Host, proxy: Sequence[Process], limit_s: float) -> None:
         self._sps, self._proxy = sps, proxy
@@ -50,7 +50,7 @@ class FactorCounts:
             self._program.stop()
 
     def report(self) -> FactorReport:
-        """Return the counts, or the reason why `sipfactors` could not count."""
+        """Return the counts of a load, or the reason why `sipfactors` could not count."""
         unavailable, factors = self._found
         return FactorReport(unavailable=unavailable, tasks=self._tasks, waits=factors)
 
@@ -67,7 +67,7 @@ class FactorCounts:
 
 
 def parse_tasks(text: str, where: str) -> TaskCounts:
-    """Parse the output of the command `COUNT_TASKS`: six counts, and the clock ticks per second.
+    """Parse the counts of context switches and CPU time that the shell command `COUNT_TASKS` prints.
 
     Raises
     ------

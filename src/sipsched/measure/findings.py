@@ -1,4 +1,4 @@
-"""Functions that compute, from the results of a run, one number for each validity rule."""
+"""Functions that compute one number per validity rule from the results of a run."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -73,7 +73,7 @@ class Evidence:
 
 
 def numbers(evidence: Evidence) -> dict[str, float | None]:
-    """Return, per validity rule, the number that the rule compares with its limits; None for an unknown number."""
+    """Return the number that each validity rule compares with its limits; None for an unknown number."""
     observed, cpus = evidence.observed, evidence.settings.sps_cpus
     return {
         **arrival_numbers(evidence.certificate),
@@ -91,9 +91,9 @@ def numbers(evidence: Evidence) -> dict[str, float | None]:
 
 
 def causes(report: AccountReport | None) -> dict[str, str]:
-    """Return the programs and times that explain the numbers of `account_numbers`, per rule.
+    """Return, per validity rule, a text with the programs and times that explain the numbers of `account_numbers`.
 
-    Empty without an account.
+    The result is empty without an account of the CPU time.
     """
     account = report.account if report else None
     if account is None:
@@ -118,7 +118,7 @@ def mean_rise_us(wait_ns: float, load_ns: float) -> float:
 
 
 def account_numbers(report: AccountReport | None, cpus: int) -> dict[str, float | None]:
-    """Return the numbers for the validity rules about other programs on the SPS's CPUs and about a disturbed proxy.
+    """Return the numbers for the validity rules about other programs on the proxy's CPUs.
 
     Parameters
     ----------
@@ -143,12 +143,12 @@ def account_numbers(report: AccountReport | None, cpus: int) -> dict[str, float 
 def compare_requests(
     sent: Mapping[str, Sends], trace: Trace | None, probe: ProbeReport
 ) -> Requests:
-    """Compare the requests at the UAC and at the SPS: first sends and retransmissions, by method.
+    """Compare the requests that the UAC sent with the requests that reached the proxy, by method.
 
-    The SPS's side is None without a trace. It is also None with the preload library, which cannot observe a dropped
-    datagram.
+    First sends and retransmissions are counted separately. The numbers at the proxy are None without a trace. They are
+    also None with the preload library, which cannot observe a dropped datagram.
     """
-    # ASSUME no message is lost between UAC and SPS; the ledger and the links' counters of the run check this
+    # ASSUME no message is lost between UAC and proxy. The ledger and the link counters of the run check this.
     reached = None if trace is None or trace.mode is ProbeMode.PRELOAD else arrived(trace.records)
     return Requests(
         uac=sent,
@@ -160,16 +160,16 @@ def compare_requests(
 
 
 def foreign_datagrams(trace: Trace | None) -> float | None:
-    """Return the number of datagrams at the SPS that do not belong to a call; None without a trace."""
+    """Return the number of datagrams at the proxy that belong to no call; None without a trace."""
     if trace is None:
         return None
-    # ASSUME the agents send the six messages of a call and nothing else
+    # ASSUME the load generators send only the six messages of a call, so all other datagrams come from elsewhere
     records = trace.records
     return float(np.count_nonzero(records["kind"] == MessageKind.OTHER))
 
 
 def arrival_numbers(certificate: Certificate) -> dict[str, float | None]:
-    """Return how far the arrivals deviate from the schedule's distribution, beyond the deviations that chance explains.
+    """Return how far the arrivals deviate from their planned distribution, beyond deviations that chance explains.
 
     A call that several windows repeat is counted once.
     """
@@ -179,7 +179,7 @@ def arrival_numbers(certificate: Certificate) -> dict[str, float | None]:
         "rate_error": certificate.rate_error,
         # SEE Stephens (1974): the critical value at 1 % of a Kolmogorov-Smirnov distance is 1.63 / sqrt(n).
         "ks_excess": _beyond(certificate.ks_distance, 1.63 / math.sqrt(gaps)),
-        # The coefficient of variation of n exponential variates has the standard error 1 / sqrt(n).
+        # The coefficient of variation of n exponentially distributed gaps has the standard error 1 / sqrt(n).
         "cv_error": _beyond(abs(certificate.cv - law_cv), 3 * law_cv / math.sqrt(gaps)),
         "lateness_p99_us": certificate.lateness_p99_us,
     }
@@ -192,11 +192,11 @@ def load_numbers(observed: Observed, cpus: Sequence[int]) -> dict[str, float | N
     stat = {phase: files["/proc/stat"] for phase, files in observed.counters["sps"].items()}
     failed, residual = created - statistics.calls_completed, balanced.residual
     if balanced.unit == "datagrams":
-        # ASSUME a datagram that the SPS's full socket refuses makes at most one call fail
+        # ASSUME each datagram that the proxy's full socket refuses makes at most one call fail
         unexplained = failed - balanced.to_sps.refused
     else:
-        # TCP drops nothing: in an overload, the messages of a call wait in buffers. But a connection that breaks
-        # loses messages, and a call that waits for a lost message counts as failed without an explanation.
+        # TCP drops no message. In an overload, the messages of a call wait in buffers, which explains a failed call.
+        # A broken connection loses messages. A call that waits for a lost message is not explained.
         lost = any(report.lost for report in _connections(observed))
         waiting = 0 if lost else statistics.calls_waiting or 0
         unexplained = failed - waiting if failed < created else created
@@ -219,13 +219,13 @@ def load_numbers(observed: Observed, cpus: Sequence[int]) -> dict[str, float | N
 
 
 def _connections(observed: Observed) -> list[Connections]:
-    """Return the counts of the TCP connections of UAC and UAS; an empty list over UDP."""
+    """Return the counts of TCP connections from the reports of UAC and UAS; an empty list over UDP."""
     server = observed.served.connections if observed.served else None
     return [report for report in (observed.statistics.connections, server) if report is not None]
 
 
 def stream_numbers(observed: Observed) -> dict[str, float | None]:
-    """Return the numbers of the validity rules about broken TCP connections and foreign clients of sipdispatch.
+    """Return the numbers for the validity rules about broken TCP connections, and about unknown TCP clients.
 
     The numbers are None over UDP. The number of clients is also None for deployments without sipdispatch.
     """
@@ -247,7 +247,7 @@ def stream_numbers(observed: Observed) -> dict[str, float | None]:
 def probe_numbers(
     probe: ProbeReport, balanced: Ledger, recording_off: bool
 ) -> dict[str, float | None]:
-    """Return the numbers of the validity rules about messages that the probe missed.
+    """Return the numbers for the validity rules about messages that the probe missed.
 
     The kernel skips a BPF program that would interrupt itself. Then a timestamp or a record can be missing. The number
     of missing records is the difference to the kernel's count of datagrams, or over TCP to the proxy's count of
@@ -271,7 +271,7 @@ def probe_numbers(
 def spread_numbers(
     trace: Trace | None, served: Served | None, sut: Sut, threads: int
 ) -> dict[str, float | None]:
-    """Return the numbers for the validity rules about the distribution of calls over workers. None for a shared socket.
+    """Return the numbers for the rules about the distribution of calls over workers; None for a shared socket.
 
     If the kernel distributes a few connections by a hash of their addresses, the shares are random. No rule limits
     these shares, but the record contains them.
@@ -304,19 +304,19 @@ def spread_numbers(
 
 
 def _share_excess(of_worker: Sequence[int], calls: int, threads: int) -> float | None:
-    """Return how far a worker's share of the calls deviates from an equal share, beyond chance; None without calls."""
+    """Return how far a worker's share of the calls differs from an equal share, beyond chance; None without calls."""
     if not calls:
         return None
-    # The list lacks workers without calls. If workers are missing, the fewest calls of a worker are 0.
+    # The list lacks workers without calls. If the list is too short, the smallest number of calls is 0.
     fewest = min(of_worker) if len(of_worker) >= threads else 0
     off = max(max(of_worker) * threads - calls, calls - fewest * threads)
-    # ASSUME the hash distributes calls randomly: the number of calls of one of N workers is binomial
+    # ASSUME the hash distributes calls randomly, so the number of calls per worker has a binomial distribution
     chance = 4 * math.sqrt((threads - 1) * calls)
     return max(0.0, off - chance) / calls
 
 
 def window_numbers(windows: WindowsDocument | None) -> dict[str, float | None]:
-    """Return the validity rules' numbers about the windows of a run that compares modes; None for other runs.
+    """Return the numbers for the validity rules about the windows of a run that compares modes; None for other runs.
 
     CPU time that was stolen in excluded windows is not counted.
     """
@@ -334,14 +334,14 @@ def _steal_share(stat: Mapping[str, str], cpus: Sequence[int]) -> float:
     """Return the share of some CPUs' time that was stolen between two snapshots of /proc/stat."""
     before, after = (parse_stat(stat[phase]) for phase in ("before", "after"))
     names = [f"cpu{cpu}" for cpu in cpus]
-    # The counter of a single state, such as iowait, can decrease. Only the sum over all states always increases.
+    # The kernel's counter of one state, such as iowait, can decrease. The sum over all states always increases.
     total = sum(sum(after[name].values()) - sum(before[name].values()) for name in names)
     stolen = sum(after[name]["steal"] - before[name]["steal"] for name in names)
     return stolen / total if total > 0 else 0.0
 
 
 def buffer_shortfall(settings: Settings, sut: Sut) -> float | None:
-    """Return the missing share of the receive buffer that the SUT asks for; None if the granted size is unknown."""
+    """Return by which share the granted receive buffer is smaller than the requested one; None if unknown."""
     if settings.so_rcvbuf_bytes is None or sut.over_tcp:
         return None
     # SEE socket(7): the kernel doubles the requested size for its own bookkeeping

@@ -18,7 +18,7 @@ MOST_INSTANCES = 250
 
 
 class Front:
-    """The front end of a SUT, which distributes calls: `sipdispatch`, or a proxy without transactions.
+    """The front end that distributes calls to proxy instances: the program `sipdispatch`, or a stateless proxy.
 
     The front end is part of the SUT. It has the same CPUs and the same mode, and its CPU time is part of the SUT's.
 
@@ -59,11 +59,11 @@ class Front:
 
     @property
     def program(self) -> str:
-        """Name of the front end's program."""
+        """The name of the front end's program."""
         return DISPATCHER if self.config is None else self._proxy.program
 
     def start(self, prefix: Sequence[str]) -> Process:
-        """Start the front end, after the instances listen. The front end's own socket may not listen yet on return."""
+        """Start the front end, but do not wait for its socket. The proxy instances must already listen."""
         sps = self._sps
         sps.run(["rm", "-f", str(self._report)])
         argv = self._dispatcher() if self.config is None else self._stateless(self.config)

@@ -62,7 +62,7 @@ CALL = np.dtype(
 
 @dataclass(frozen=True, kw_only=True)
 class CallStatistics(CallCounts):
-    """The counts of the calls, and of the messages that the client sent and received.
+    """The counts of the calls of a load, and of the messages that the client (UAC) sent and received.
 
     Attributes
     ----------
@@ -80,13 +80,13 @@ class CallStatistics(CallCounts):
 
     @property
     def counts(self) -> dict[str, Any]:
-        """The numbers of calls by name, without the numbers of messages."""
+        """The numbers of calls by their names, without the numbers of messages."""
         return {field.name: getattr(self, field.name) for field in fields(CallCounts)}
 
 
 @dataclass(frozen=True)
 class Served:
-    """The counts of the generator's server, from its start to its end.
+    """The counts of the server (UAS) of the load generator, from its start to its end.
 
     Attributes
     ----------
@@ -115,7 +115,7 @@ class Served:
 
 @dataclass(frozen=True)
 class SipTransport:
-    """The transport of SIP. Over TCP, the UAC keeps a number of connections open, or opens a connection per call."""
+    """The transport of SIP: UDP, TCP with a fixed number of connections, or TCP with one connection per call."""
 
     protocol: str = "udp"
     connections: int | Literal["per-call"] | None = None
@@ -131,7 +131,7 @@ UDP = SipTransport()
 
 @dataclass(frozen=True)
 class Arrivals:
-    """The calls that make up a load.
+    """The number, rate and random seed of the calls in a load.
 
     Attributes
     ----------
@@ -152,18 +152,18 @@ class Arrivals:
 
     @classmethod
     def in_blocks(cls, cps: int, seed: int, blocks: Sequence[tuple[int, int, int]]) -> "Arrivals":
-        """Return a load that is cut into windows. All windows of a block repeat the same calls."""
+        """Return the calls for a load that is divided into windows. All windows of a block repeat the same calls."""
         length_s = sum(length_ns for _, length_ns, _ in blocks) / 1e9
         return cls(cps, max(1, round(cps * length_s)), seed, tuple(blocks))
 
     @property
     def blocks_text(self) -> str:
-        """The windows as text, from which a schedule is sampled (hardware/common/schedule.h)."""
+        """The windows in the text format that the generator reads to make a schedule (hardware/common/schedule.h)."""
         return "".join(" ".join(map(str, window)) + "\n" for window in self.blocks or ())
 
     @property
     def duration_s(self) -> float:
-        """Duration of the load in seconds."""
+        """The duration of the load in seconds."""
         if self.blocks is None:
             return self.calls / self.cps
         return sum(length_ns for _, length_ns, _ in self.blocks) / 1e9
@@ -171,7 +171,7 @@ class Arrivals:
 
 @dataclass(frozen=True)
 class Schedule:
-    """A sampled schedule of calls.
+    """A random schedule of calls, with the start times of its first and its last call.
 
     Attributes
     ----------
@@ -189,7 +189,7 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Starts:
-    """The actual and the intended start times of calls: int64 ns, shape (calls,), CLOCK_MONOTONIC of the UAC."""
+    """The actual and the intended start times of calls in ns, by CLOCK_MONOTONIC of the UAC; shape (calls,)."""
 
     actual_ns: npt.NDArray[np.int64]
     intended_ns: npt.NDArray[np.int64]
@@ -218,7 +218,7 @@ class Sipload:
         return uas.start(SERVER_LOG, argv, cpus=spec.cpus, limit_s=limit_s)
 
     def draw(self, uac: Host, load: Load, label: str, arrivals: Arrivals) -> Schedule:
-        """Sample the schedule of the calls that `offer` makes. Equal arguments lead to equal schedules."""
+        """Make the random schedule of the calls that `offer` starts. Equal arguments lead to equal schedules."""
         calls = ["--calls", str(arrivals.calls)]
         if arrivals.blocks is not None:
             blocks = uac.workdir / f"{label}.blocks"
@@ -238,7 +238,7 @@ class Sipload:
         arrivals: Arrivals,
         transport: SipTransport = UDP,
     ) -> CallStatistics:
-        """Sample the schedule on the UAC, make its calls, and return their counts."""
+        """Make a random schedule on the UAC, start its calls, and return the counts of the calls."""
         uac, spec, sps = hosts.uac, hosts.uac.spec, hosts.sps.spec
         report = uac.workdir / f"{label}.json"
         uac.run(["rm", "-f", str(report)])
@@ -264,7 +264,7 @@ class Sipload:
         return read_sipload_report(uac.run(["cat", str(report)]).stdout, str(report))
 
     def served(self, uas: Host) -> Served:
-        """Return the counts of a server after its end.
+        """Return the counts of a server (UAS) that has ended.
 
         Raises
         ------
@@ -275,7 +275,7 @@ class Sipload:
         return read_server_report(uas.run(["cat", str(report)]).stdout, str(report))
 
     def fetch(self, hosts: Hosts, label: str, folder: Path) -> None:
-        """Copy the reports and the compressed calls to a folder of this machine."""
+        """Copy the generator's reports and its compressed file of calls to a folder on this machine."""
         uac = hosts.uac
         calls = uac.workdir / f"{label}.calls"
         uac.run(["zstd", "-q", "-f", "-1", "--rm", str(calls)])
@@ -350,7 +350,7 @@ class _Lateness:
 
 @dataclass(frozen=True, kw_only=True)
 class _Report:
-    """The keys that the client's report and the server's report share (hardware/generator/report.h)."""
+    """The keys that the reports of the client and of the server have in common (hardware/generator/report.h)."""
 
     messages: Mapping[str, _Messages]
     unparsable: _Count
@@ -466,7 +466,7 @@ def _sends(counts: _Messages | None) -> Sends:
 
 
 def read_calls(path: Path) -> npt.NDArray[Any]:
-    """Read the file of calls: the instants and the result of each call.
+    """Read the generator's file of calls, which contains the times and the result of each call.
 
     Returns
     -------

@@ -30,7 +30,7 @@ def needed_bytes(calls: int) -> int:
 
 @dataclass(frozen=True)
 class HostNeeds:
-    """The requirements that a point's runs have on the hosts.
+    """The requirements that the hosts must meet before a run.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class HostNeeds:
     def ports(self, host: Host) -> tuple[int, int]:
         """Return the first and the last SIP port of a host.
 
-        Each instance behind a front end has its own port, and each instance that a run compares.
+        Each proxy instance has its own port if the instances are behind a front end, or if a run compares them.
         """
         first = host.spec.sip_port
         if host.spec.role != "sps":
@@ -94,12 +94,12 @@ class HostNeeds:
             )
 
     def check(self, host: Host, calls: int) -> None:
-        """Check that a host has the native parts, enough ephemeral ports and enough disk space.
+        """Check that a host has the compiled programs of sipsched, enough ephemeral ports and enough disk space.
 
         Raises
         ------
         StableError
-            A native part is missing, or the host has too few ports or too little disk space.
+            A program is not built, or the host has too few ports or too little disk space.
         """
         role = host.spec.role
         if role != "sps":
@@ -126,8 +126,8 @@ def _check_ports(uac: Host, calls: int) -> None:
 
     Raises
     ------
-    The UAC has too few ports. The message names the setting to change.
-        The ports are too few. The message names the setting to change.
+    StableError
+        The UAC has too few ports. The message names the setting to change.
     """
     files = read_files(uac, (REUSE, PORTS))
     first, last = map(int, files[PORTS].split())

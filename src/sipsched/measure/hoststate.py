@@ -1,4 +1,4 @@
-"""Functions that read text files of a host, which contain its description and the kernel's counters."""
+"""Functions that read the description of a host and the kernel's counters from text files of the host."""
 
 from sipsched.errors import StableError
 from sipsched.files import parse_json
@@ -25,7 +25,7 @@ def read_files(host: Host, paths: tuple[str, ...]) -> dict[str, str]:
 
 
 def split_sections(text: str) -> dict[str, str]:
-    """Split the output of the command of `read_files` into the texts of the files."""
+    """Split the output of the shell command in `read_files` into one text per file."""
     sections: dict[str, list[str]] = {}
     current: list[str] = []
     for line in text.splitlines(keepends=True):
@@ -48,13 +48,13 @@ def clock_offset_s(host: Host) -> float:
     StableError
         The output of the host does not contain the two clocks.
     """
-    # ASSUME the host is not suspended during a run: /proc/uptime then advances as CLOCK_MONOTONIC does
+    # ASSUME the host is not suspended during a run, so that /proc/uptime advances like CLOCK_MONOTONIC
     script = "for i in 1 2 3; do cat /proc/uptime; date +%s.%N; done"
     return parse_clock_offset_s(host.shell(script).stdout, f"host {host.spec}: clocks")
 
 
 def parse_clock_offset_s(text: str, where: str) -> float:
-    """Return the smallest of several offsets between two clocks.
+    """Return the smallest of several offsets between the time of day and the time since boot, in seconds.
 
     In the text, a line of /proc/uptime and a line of `date +%s.%N` alternate.
 
@@ -109,7 +109,7 @@ def describe(host: Host, versions: dict[str, list[str]]) -> HostReport:
 
 
 def parse_lscpu_json(text: str, where: str) -> dict[str, str | None]:
-    """Parse the output of `lscpu -J`, which has nested fields with a name and usually a value.
+    """Parse the JSON output of `lscpu -J`, and return the value of each field by its name.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Facts about a machine, such as its CPUs and kernel.
+"""Facts about a machine, such as its CPUs and its kernel.
 
 A script collects the facts and changes nothing on the machine.
 """
@@ -28,7 +28,7 @@ MACHINE_PROGRAMS = ("ip", "sshd", "ssh-keygen", "taskset")
 PRIVATE = """\
 look=$1
 shift
-# The script mounts file systems to inspect them. These mounts disappear together with the mount namespace.
+# The script mounts file systems to inspect them. A separate mount namespace hides these mounts from other programs.
 if unshare --mount true 2> /dev/null; then
     exec unshare --mount sh -c "$look" sh "$@"
 fi
@@ -91,14 +91,14 @@ say free_kib "$(df -Pk "${folder:-/}" | awk 'NR == 2 { print $4 }')"
 
 @dataclass(frozen=True)
 class Facts:
-    """The values that the script `LOOK` printed, by name."""
+    """The values that the shell script `LOOK` printed about a machine, by name."""
 
     values: Mapping[str, str]
     stat: Mapping[str, str]
 
     @classmethod
     def parse(cls, text: str) -> "Facts":
-        """Parse the output of the script `LOOK`, and ignore lines of other programs."""
+        """Parse the output of the shell script `LOOK`, and ignore lines that other programs printed."""
         values, stat = {}, {"before": "", "after": ""}
         for line in text.splitlines():
             key, separator, value = line.partition("\t")
@@ -119,7 +119,7 @@ class Facts:
 
     @property
     def scheduler(self) -> KernelScheduler | None:
-        """The scheduler settings in the kernel's files; None if the folder of these files cannot be listed."""
+        """The kernel's scheduler settings; None if this user cannot list the folder of their files."""
         files: dict[str, str | None] = {
             key.removeprefix("file "): value
             for key, value in self.values.items()
@@ -128,19 +128,19 @@ class Facts:
         files |= {
             key.removeprefix("refused "): None for key in self.values if key.startswith("refused ")
         }
-        # Before Linux 5.13, the settings are in a folder that every user can read, so their values are known.
+        # Linux 5.13 and later have the files in debugfs, whose folders only root can list.
         return KernelScheduler(files, task_slices=False) if files or self["listed"] else None
 
     @property
     def competitors(self) -> tuple[Competitor, ...]:
-        """The programs that ran longest on the SPS's CPUs; empty if nothing counted them."""
+        """The programs that used most of the CPU time on the proxy's CPUs; empty if nothing counted the time."""
         if not self["account"]:
             return ()
         account = read_account(parse_json(self["account"]), None, None, "sipaccount")
         return account.competitors
 
     def shares(self, cpus: Sequence[int]) -> tuple[float, float]:
-        """Return two shares of the CPUs' time during the script `LOOK`: stolen time, and the time of other programs."""
+        """Return the shares of the CPUs' time that the hypervisor and other programs took while `LOOK` ran."""
         before, after = (parse_stat(self.stat[moment]) for moment in ("before", "after"))
         names = [f"cpu{cpu}" for cpu in cpus if f"cpu{cpu}" in after] or ["cpu"]
         spent = {
@@ -163,13 +163,13 @@ def look_here(testbed: Testbed, specs: Sequence[HostSpec]) -> Facts:
         stdin=subprocess.DEVNULL,
     )
     facts = Facts.parse(done.stdout)
-    # The affinity of this process can exclude online CPUs.
+    # Only the CPUs in the affinity of this process are usable, even if other CPUs are online.
     held = ",".join(map(str, sorted(os.sched_getaffinity(0))))
     return Facts({**facts.values, "online": held}, facts.stat)
 
 
 def look_there(testbed: Testbed, spec: HostSpec) -> Facts:
-    """Return the facts about a host that SSH reaches.
+    """Return the facts about a host, over an SSH connection.
 
     Raises
     ------
@@ -191,7 +191,7 @@ def _arguments(
 
 
 def programs_of(testbed: Testbed, specs: Sequence[HostSpec]) -> tuple[str, ...]:
-    """Return the names of the programs that a machine with these hosts needs, without the proxies."""
+    """Return the names of the programs that must be installed on a machine with some hosts, without the proxies."""
     on_it = MACHINE_PROGRAMS if testbed.is_on_this_machine and len(specs) > 1 else ()
     qemu = (QEMU, "mmdebstrap", "mke2fs") if testbed.kind == "vm" and len(specs) > 1 else ()
     return tuple(dict.fromkeys((*on_it, *qemu, *HOST_PROGRAMS)))

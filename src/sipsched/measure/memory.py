@@ -1,4 +1,4 @@
-"""The check that the SPS has enough memory for the proxy and its front end."""
+"""The check that the proxy's host has enough memory for the proxy and its front end."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ MEMINFO = "/proc/meminfo"
 
 @dataclass(frozen=True)
 class Need:
-    """The largest memory that a proxy can use: memory shared by its processes, and private memory per worker."""
+    """The maximum memory of a proxy: memory that its processes share, and private memory per worker."""
 
     shared_mib: int
     workers: int
@@ -27,7 +27,7 @@ class Need:
 
 
 def memory_need(sut: Sut, threads: int, cores: int) -> Need:
-    """Return the memory that the command lines of a proxy and of its front end request.
+    """Return the amount of memory that a proxy and its front end request on their command lines.
 
     A front end that is a proxy has one worker per core.
     """
@@ -38,7 +38,7 @@ def memory_need(sut: Sut, threads: int, cores: int) -> Need:
 
 
 def check_memory(sps: Host, proxies: Sequence[tuple[Sut, int]], cores: int) -> None:
-    """Raise an error if all proxies together can use more memory than the SPS has available.
+    """Raise an error if all proxies together can use more memory than is available on their host.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Tables for the terminal, which show the settings of each declared mode and the kernel files for them."""
+"""Tables for the terminal with the settings of each scheduler mode and the kernel files for these settings."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from sipsched.testbed.host import Host
 
 
 def modes_table(sps: Host, cores: int, threads: int) -> list[str]:
-    """Return a table with the settings of every declared mode, and the file or attribute of each on a host's kernel.
+    """Return a table of the settings of all declared modes, with the kernel file or task attribute of each setting.
 
     Returns
     -------
@@ -53,7 +53,7 @@ def modes_table(sps: Host, cores: int, threads: int) -> list[str]:
 
 
 def asked_table(cores: int, threads: int) -> list[str]:
-    """Return a table with the settings of every declared mode on one processor, for any kernel.
+    """Return a table of the settings of all declared modes that does not depend on a kernel.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""The measurement of noise on an idle SPS: how often and how long a program is interrupted on each CPU."""
+"""The measurement of noise on an idle host: how often and how long a program is interrupted on each CPU."""
 
 import json
 import time
@@ -24,7 +24,7 @@ STAT = "/proc/stat"
 
 
 def measure_noise(testbed: Testbed, path: Path, duration_s: float = DURATION_S) -> None:
-    """Measure the interruptions on each idle CPU of the SPS, with the settings of a run, and write `noise.json`.
+    """Measure the interruptions on each idle CPU of the proxy's host, and write them to `noise.json`.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def _look_at(sps: Host, program: str, cpu: int, duration_s: float) -> dict[str, 
 
 
 def parse_jitter(text: str, cpu: int, where: str) -> dict[str, Any]:
-    """Parse the output of the program `jitter` for one CPU.
+    """Parse the output of the program `jitter`, which measured the interruptions on one CPU.
 
     Raises
     ------

@@ -9,7 +9,7 @@ from sipsched.validity.ledger import Ledger, Snapshots
 
 @dataclass(frozen=True)
 class Observed:
-    """Numbers of calls, messages and drops that all hosts counted during a load.
+    """The numbers of calls, messages and drops that all hosts counted during a load.
 
     Attributes
     ----------
@@ -63,11 +63,11 @@ class WarmUp:
 
 @dataclass(frozen=True)
 class CpuTime:
-    """CPU time in ns of all processes of the SUT, and the CPU time of its front end."""
+    """The CPU time in ns of all proxy processes with their front end, and the CPU time of the front end alone."""
 
     all: int
     front: int
 
     def __sub__(self, other: "CpuTime") -> "CpuTime":
-        """Subtract the CPU time of an earlier reading."""
+        """Return the CPU time since an earlier reading."""
         return CpuTime(self.all - other.all, self.front - other.front)

@@ -91,7 +91,7 @@ Result = TypeVar("Result")
 
 
 def predict(fitted: Fitted, runs: Iterable[Run], config: Config) -> Predictions:
-    """Predict all settings of the planned runs of the SUT to which the simulator is fitted.
+    """Simulate each setting of the planned runs with the fitted parameters, and return the predictions.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def predict(fitted: Fitted, runs: Iterable[Run], config: Config) -> Predictions:
 def still_predicted(
     before: Predictions, fitted: Fitted, runs: Iterable[Run], config: Config
 ) -> bool:
-    """Return whether `predict` would return the same predictions again.
+    """Return True if `predict` would return the same predictions again.
 
     The fit and the settings must be equal, and a new simulation of the first setting must give the same numbers.
     """
@@ -138,7 +138,7 @@ def _predicted(setting: PredictedSetting, fitted: Fitted, config: Config) -> Pre
         records, cpu_us = _served({**plan.at(load, arrivals), **fitted.draws[index]})
         since_s = (records["t_arr"] - T0_NS).astype("f8") / 1e9
         number, within_s = np.divmod(since_s, window_s)
-        # The first window is excluded, because the queue starts empty and fills during this window.
+        # The first window is excluded, because the queue is empty at its start.
         windows = range(1, int(seconds / window_s) if setting.compared else 1)
         cuts = [records[(number == window) & (within_s >= washout_s)] for window in windows]
         return _of(records, cpu_us), np.array([_of(cut, cpu_us) for cut in cuts])
@@ -177,7 +177,7 @@ def _testbed(fitted: Fitted, cores: int) -> Testbed:
 
 
 def _window(setting: PredictedSetting, fitted: Fitted, config: Config) -> tuple[float, float]:
-    """Return the length in seconds of the windows at the setting's load, and the length of their washout."""
+    """Return two lengths in seconds: of the windows at a load, and of the excluded start of each window."""
     numbers, design = fitted.numbers, config.crossover
     rest = ("copy_ns", "send_ns", "loop_ns", "receive_ns")
     message_ns = sum(numbers["service_ns"]) / MESSAGES + sum(numbers[name] for name in rest)
@@ -191,7 +191,7 @@ def _window(setting: PredictedSetting, fitted: Fitted, config: Config) -> tuple[
 
 
 def _served(numbers: ModelNumbers) -> tuple[npt.NDArray[Any], float]:
-    """Simulate a run. Return the records of the served messages, and the CPU time per message in µs."""
+    """Simulate a run, and return the records of the served messages and the CPU time per message in µs."""
     with tempfile.TemporaryDirectory(prefix="sipsched-predicted-") as name:
         folder = Path(name)
         outputs = Outputs(folder / "trace", folder / "calls", folder / "uac")
@@ -202,7 +202,7 @@ def _served(numbers: ModelNumbers) -> tuple[npt.NDArray[Any], float]:
 
 
 def _of(records: npt.NDArray[Any], cpu_us: float) -> Floats:
-    """Compute each quantity of `UNITS` from the records of some messages, shape (quantity,)."""
+    """Compute the predicted quantities from the records of some messages, in the order of `UNITS`."""
     if not len(records):
         return np.full(len(UNITS), np.nan)
     k_rcv = (records["t_sip_in"] - records["t_arr"]).astype("f8") / 1000
@@ -214,7 +214,7 @@ def _of(records: npt.NDArray[Any], cpu_us: float) -> Floats:
 
 
 def predict_capacity(fitted: Fitted, config: Config) -> CapacityPrediction:
-    """Predict the load at which the packet drop rate passes its limit, by numbers of cores and threads.
+    """Predict the load at which the packet drop rate passes its limit, for several numbers of cores and threads.
 
     For each number of cores, the number of threads with the highest capacity is simulated again: with each sample of
     the fit, and with each assumption about several cores.
@@ -234,7 +234,7 @@ def predict_capacity(fitted: Fitted, config: Config) -> CapacityPrediction:
     best = [found for cores in CORES if (found := central.best(cores))]
 
     def again(changes: Changes) -> tuple[CapacityOfCores, ...]:
-        # The number of receiving CPUs is limited by the number of the SPS's cores.
+        # An assumption about several receiving CPUs needs at least as many cores.
         known = [carried for carried in best if changes.get("receive_cpus", 1) <= carried.cores]
         return tuple(
             _at_once(
@@ -251,7 +251,7 @@ def predict_capacity(fitted: Fitted, config: Config) -> CapacityPrediction:
 
 
 def still_carried(before: CapacityPrediction, fitted: Fitted, config: Config) -> bool:
-    """Return whether `predict_capacity` would return the same prediction again.
+    """Return True if `predict_capacity` would return the same prediction again.
 
     The fit and the limit must be equal, and a new simulation of the first setting must find the same capacity.
     """
@@ -278,7 +278,7 @@ def _carries(
 
 
 def predict_deployments(fitted: Fitted, config: Config) -> tuple[Deployed, ...]:
-    """Predict the capacity of each deployment by number of cores, with the number of threads that maximises it.
+    """Predict the capacity of each deployment for several numbers of cores, with the best number of threads.
 
     One prediction assumes a single CPU that receives all messages, as in the model. Another prediction assumes that all
     cores receive messages, and that the agents have one address per core.
@@ -309,7 +309,7 @@ def _deployed(
     fitted: Fitted,
     config: Config,
 ) -> list[Deployed]:
-    """Predict the capacity of one deployment for every number of cores, starting from the capacity of fewer cores."""
+    """Predict the capacity of one deployment for each number of cores, from few to many cores."""
     transport, deployment = kind
     over_tcp = transport == "tcp"
     name = f"{transport}-{deployment}"
@@ -339,8 +339,8 @@ def _deployed(
         guess_cps = rows[-1].cps * cores / rows[-1].cores if rows else 0.0
         tried = []
         options = {max(cores, threads) for threads in SPEEDUP_THREADS}
-        # A worker on the CPU that receives messages is slower. So more workers help if each worker has its own
-        # socket.
+        # A worker is slower on the CPU that receives messages from the network.
+        # Then more workers than cores can increase the capacity.
         for threads in sorted(options if spread else {*options, 2 * cores}):
             tried.append(carried(cores, threads, fitted.numbers, guess_cps))
             guess_cps = tried[-1].cps
@@ -362,7 +362,7 @@ def _deployed(
 
 
 def _trial_calls(plan: SimulatedPoint, config: Config, cps: float) -> int:
-    """Return a number of calls for a trial that is so large that start effects and full buffers are negligible."""
+    """Return a number of calls for a trial that makes the empty start and the messages in the buffers negligible."""
     if plan.sut.over_tcp:
         return round(cps * config.search.trial_s)
     sockets = plan.point.threads if plan.sut.deployment != "shared" else 1
@@ -377,7 +377,7 @@ def _capacity(
     calls: Callable[[float], int],
     halvings: int,
 ) -> CapacityOfCores:
-    """Search for the capacity from both sides of a guess, or from the load that the service times allow.
+    """Search for the capacity by bisection, around a guess or below the load that the service times allow.
 
     A load is below the capacity if the packet drop rate is at most the limit and receiving saturates no CPU. Over TCP,
     the share of calls that fail or are late replaces the packet drop rate.
@@ -394,8 +394,8 @@ def _capacity(
         return max(cpu.receive for cpu in report.cpus) * cps / calls(cps) / 1e9
 
     def is_carried(report: SimulatorReport, cps: float) -> bool:
-        # ASSUME a CPU that receiving saturates loses datagrams before the socket (netdev_max_backlog); the model's
-        # backlog is unlimited
+        # ASSUME a CPU that is saturated by receiving loses datagrams before they reach the socket (netdev_max_backlog).
+        # The queue before the socket is unlimited in the model, so such a load counts as above the capacity.
         lost, reached = report.refused, report.received + report.refused
         if plan.sut.over_tcp:
             lost, reached = report.calls_started - report.calls_good, report.calls_started
@@ -403,7 +403,7 @@ def _capacity(
 
     lower, upper = guess_cps * 0.85, guess_cps * 1.15
     if not guess_cps:
-        # The service times limit the load of the workers and of the CPU that receives.
+        # The capacity is below the load at which the workers or the receiving CPU would be busy all the time.
         upper = min(cores, threads) * 1e9 / sum(numbers["service_ns"])
         upper = min(upper, 1e9 / MESSAGES / max(numbers["receive_ns"], 1))
         lower = upper / 3

@@ -1,4 +1,4 @@
-"""Control of the probes on the SPS, which timestamp messages: start, end, and the files with the timestamps."""
+"""Control of the probes, the programs that timestamp messages on the proxy's host."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -36,10 +36,10 @@ FULL_BYTES = 1 << 20
 
 
 class Probe(Protocol):
-    """The interface of a probe. A run calls the methods in the order in which this class lists them."""
+    """The interface of a probe. A run calls `begin` after the warm-up, and `end` after the load."""
 
     def begin(self) -> None:
-        """Discard all records of the warm-up. A run calls this method at the end of the warm-up."""
+        """Discard all records of the warm-up."""
 
     def mode(self) -> str:
         """Return the mode of the running probe, such as `exact` or `preload`."""
@@ -49,7 +49,7 @@ class Probe(Protocol):
 
 
 class BpfProbe:
-    """The probe `sipprobe`, which takes six timestamps per message by BPF, over UDP and over TCP."""
+    """The probe `sipprobe`, which takes six timestamps per message with BPF programs, over UDP and TCP."""
 
     def __init__(self, sps: Host, process: Process) -> None:
         self._sps = sps
@@ -68,7 +68,7 @@ class BpfProbe:
         peer_port: int | None = None,
         controlled: bool = False,
     ) -> "BpfProbe":
-        """Start the probe, and wait until the probe is attached to the kernel. `begin` finds workers that start later.
+        """Start the probe, and wait until its BPF programs are attached to the kernel.
 
         Parameters
         ----------
@@ -105,9 +105,9 @@ class BpfProbe:
         probe = cls(sps, process)
         try:
             probe._wait_for("ready", 1)
-            # The writer may share a CPU with the real-time generators. Without its own real-time priority, the ring
-            # buffer would overflow. The priority is set after loading, because loading takes 0.2 s of a CPU on which
-            # other programs start.
+            # The probe may share a CPU with the load generators, which have a real-time priority.
+            # Without a real-time priority, the probe would be too slow to empty its ring buffer.
+            # The priority is set after the start, because the start takes 0.2 s of CPU time that other programs need.
             sps.shell(RAISE, FIFO_PRIORITY, process.pid_file)
         except SipschedError as error:
             said = sps.run(["cat", str(process.log_file)], check=False).stdout.strip()
@@ -116,7 +116,7 @@ class BpfProbe:
         return probe
 
     def begin(self) -> None:
-        """Find the proxy's workers, and start a new, empty trace."""
+        """Find the worker processes of the proxy, and start a new, empty trace."""
         self._begun += 1
         self._sps.signal(self._process, "USR1")
         self._wait_for("fresh", self._begun)
@@ -179,7 +179,7 @@ def parse_report(text: str, where: str) -> ProbeReport:
 
 
 class PreloadProbe:
-    """The library `libsipstamp.so`, for kernels without BPF: three timestamps per message, and the drop counter."""
+    """A probe for kernels without BPF: the library `libsipstamp.so`, which takes three timestamps per message."""
 
     def __init__(self, sps: Host, reason: str) -> None:
         self._sps = sps
@@ -199,8 +199,8 @@ class PreloadProbe:
         }
 
     def begin(self) -> None:
-        """Save the time at which the warm-up ends. `end` later removes all earlier messages."""
-        # ASSUME the host was never suspended: /proc/uptime then equals CLOCK_MONOTONIC within 10 ms
+        """Remember the time at which the warm-up ends. `end` later removes all messages of the warm-up."""
+        # ASSUME the host was never suspended, so that /proc/uptime equals CLOCK_MONOTONIC within 10 ms
         uptime = self._sps.run(["cat", "/proc/uptime"]).stdout.split()[0]
         self._t_begin_ns = round(float(uptime) * 1e9)
         self._refused_before = self._refused()
@@ -212,10 +212,10 @@ class PreloadProbe:
     def _refused(self) -> int:
         """Return the number of datagrams that the socket has refused since its creation.
 
-        The last worker has read this number.
+        Each worker stores the number that it has read last. The largest stored number is the latest.
         """
         size = HEADER["reserved"].itemsize
-        offset = HEADER.itemsize - size  # the header's last field
+        offset = HEADER.itemsize - size  # `reserved` is the last field of the header
         script = 'for f in "$1"/*; do od -An -tu4 "-j$2" "-N$3" "$f"; done'
         told = self._sps.shell(script, self._stamps, offset, size, check=False).stdout.split()
         return max(map(int, told), default=0)
@@ -254,7 +254,7 @@ class PreloadProbe:
 
 
 class NoProbe:
-    """A substitute for a probe in control runs without timestamps. Comparing these runs shows the cost of the probe."""
+    """A substitute for the probe in runs without timestamps, which show what the probe costs."""
 
     def begin(self) -> None:
         """Do nothing."""

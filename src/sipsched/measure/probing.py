@@ -12,7 +12,7 @@ from sipsched.testbed.session import Hosts
 
 
 class Probing:
-    """The probe of one run or search, which starts with each proxy.
+    """The choice and the start of the probe, together with each start of the proxy.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class Probing:
 
     @contextmanager
     def starting(self) -> Iterator[None]:
-        """Load the BPF probe in a thread, in parallel with the beginning of the `with` block."""
+        """Load the BPF probe in a separate thread, while the `with` block begins."""
         with ThreadPoolExecutor(1) as pool:
             self._bpf = pool.submit(self._start_bpf)
             yield
@@ -79,7 +79,7 @@ class Probing:
                 self._sps.stop(process)
             else:
                 assert probe is not None
-                # At this time, the proxy's workers exist, and no message has arrived yet.
+                # The proxy's workers exist now, so the probe can find them. No message has arrived yet.
                 probe.begin()
                 return process, probe
         if self._controlled:
@@ -100,7 +100,7 @@ class Probing:
         return self._wanted != "off" and (self._sut.over_tcp or self._wanted != "preload")
 
     def _start_bpf(self) -> BpfProbe | None:
-        """Load the BPF probe, and return it. Return None if the run does not need it."""
+        """Load and return the BPF probe. Return None if the run does not need this probe."""
         if not self._wants_bpf:
             return None
         over_tcp = self._sut.over_tcp

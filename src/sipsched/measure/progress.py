@@ -11,7 +11,7 @@ from sipsched.words import plural
 
 
 class Progress:
-    """The number of measured runs since the start of the workflow, and their durations.
+    """The progress of a campaign since the start of the workflow, from the durations of measured runs.
 
     Parameters
     ----------
@@ -57,12 +57,12 @@ class Progress:
         started = self._started.pop(run, None)
         if started is not None:
             began, expected_s = started
-            # The expected time of a short simulated run can be 0, because it is rounded to seconds.
+            # The expected duration of a short simulated run can be rounded to 0 s.
             self._paces[kind(run)].append((now - began + BETWEEN_S) / max(expected_s, 1.0))
 
 
 def in_minutes(seconds: float) -> str:
-    """Return an approximate duration in words."""
+    """Return an approximate duration in words, such as "about 5 minutes"."""
     if seconds < 90:
         return f"about {max(10, round(seconds, -1)):.0f} seconds"
     return f"about {plural(round(seconds / 60), 'minute')}"

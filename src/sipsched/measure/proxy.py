@@ -1,4 +1,4 @@
-"""The adapters of SIP proxy programs: how to configure and start a proxy, and how to read its counts and log."""
+"""The adapters of SIP proxy programs, which configure and start a proxy and read its counts and its log."""
 
 import re
 import shlex
@@ -159,15 +159,15 @@ class Proxy:
         return [self.file(sut), *(option.format(**values) for option in self.options)]
 
     def file(self, sut: Sut) -> str:
-        """Return the path or the name of the program's file, as valid in the root file system in which the SUT runs."""
+        """Return the name or the path of the proxy program, inside the root file system in which the program runs."""
         return sut.program or self.program
 
     def version_argv(self, sut: Sut, sps: Host) -> list[str]:
-        """Return the command line that prints the version of the SUT's program."""
+        """Return the command line that prints the version of the proxy program."""
         return [*in_root(sut, sps), self.file(sut), self.version_option]
 
     def require(self, sut: Sut, sps: Host) -> None:
-        """Check that the SPS has the SUT's program.
+        """Check that the proxy program is installed on its host.
 
         Raises
         ------
@@ -185,7 +185,7 @@ class Proxy:
             )
 
     def messages(self, sps: Host, folder: PurePosixPath, sut: Sut, threads: int) -> Tally | None:
-        """Return the messages that all instances have counted since their start; None over UDP."""
+        """Return the numbers of messages that all proxy instances have counted since their start; None over UDP."""
         if not sut.over_tcp or self.count_messages is None:
             return None
         folders = instance_folders(sut, folder, threads)
@@ -193,26 +193,26 @@ class Proxy:
 
 
 def in_root(sut: Sut, sps: Host) -> list[str]:
-    """Return the prefix of commands that run in the root file system of the SUT's release; empty without a release."""
+    """Return the command prefix that runs a program in the root file system of another Debian release."""
     if not sut.release:
         return []
     return ["sh", "-c", IN_ROOT, "sh", str(release_root(sps.base, sut.release)), str(sps.workdir)]
 
 
 def together(commands: Sequence[Sequence[str]]) -> list[str]:
-    """Return one command line that starts all commands in one process group. A single command is returned unchanged."""
+    """Combine several commands into one command line that starts all of them in one process group."""
     if len(commands) == 1:
         return list(commands[0])
     return ["sh", "-c", TOGETHER, "sh", *map(shlex.join, commands)]
 
 
 def instance_shared_mib(sut: Sut, threads: int) -> int:
-    """Return the shared memory of each instance in MiB: its share of the SUT's memory, or the program's minimum."""
+    """Return the shared memory of each proxy instance in MiB, which is at least the program's minimum."""
     return max(SMALLEST_SHARED_MIB, sut.shared_memory_mib // sut.instances(threads))
 
 
 def instance_folders(sut: Sut, folder: PurePosixPath, threads: int) -> list[PurePosixPath]:
-    """Return the working folders of the instances, which the script `INSTANCES` creates."""
+    """Return the working folders of the proxy instances, which the shell script `INSTANCES` creates."""
     if not sut.arrangement.instances:
         return [folder]
     return [folder / f"instance-{number}" for number in range(1, sut.instances(threads) + 1)]
@@ -222,13 +222,13 @@ def _count_kamailio(sps: Host, folder: PurePosixPath, sut: Sut) -> Tally:
     ask = 'kamcmd -s "unixs:$1" stats.get_statistics all'
     if sut.routing == "stateful":
         ask += ' && kamcmd -s "unixs:$1" tm.stats'
-    # The control socket of Kamailio's module ctl is in the working folder of the instance.
+    # Kamailio's module ctl has its control socket in the working folder of the instance.
     said = sps.shell(ask, folder / "kamailio_ctl").stdout
     return parse_kamailio_counts(said, f"host {sps.spec}")
 
 
 def parse_kamailio_counts(text: str, where: str) -> Tally:
-    """Parse the output of kamcmd for `stats.get_statistics all`, and for `tm.stats` if the module tm is loaded.
+    """Parse the numbers of sent and received messages from the statistics that Kamailio's `kamcmd` prints.
 
     The module tm forwards the requests of its transactions, and all answers. The core forwards other messages, such as
     ACK.
@@ -249,7 +249,7 @@ def parse_kamailio_counts(text: str, where: str) -> Tally:
     return Tally(sum(counts[name] for name in sent), sum(counts[name] for name in received))
 
 
-# All instances share one configuration file. The name of the FIFO is therefore relative to the working folder.
+# All instances share one configuration file, so the FIFO in this file has a name relative to the working folder.
 ASK_OPENSIPS = """\
 cd "$1" || exit 1
 rm -f reply
@@ -267,7 +267,7 @@ def _count_opensips(sps: Host, folder: PurePosixPath, sut: Sut) -> Tally:
 
 
 def parse_opensips_counts(text: str, where: str) -> Tally:
-    """Parse the answer of OpenSIPS to `get_statistics` for core, sl, and tm if the module tm is loaded.
+    """Parse the numbers of sent and received messages from OpenSIPS's answer to `get_statistics`.
 
     The module tm forwards the requests of its transactions, and the answers that it relays or creates. The core
     forwards other messages, such as ACK.
@@ -326,7 +326,7 @@ PROXIES: Mapping[str, Proxy] = {
 
 
 def find_proxy(sut: Sut) -> Proxy:
-    """Return the adapter of the SUT's proxy program.
+    """Return the adapter of the proxy program of a SUT.
 
     Raises
     ------
@@ -363,7 +363,7 @@ def allocation_failures(log: str) -> list[str]:
 
 
 def shortened_log(sps: Host) -> str:
-    """Return the proxy's log. For a long log, return only its two ends and the lines about failed allocations.
+    """Return the proxy's log. For a long log, return only the beginning, the end and lines about failed allocations.
 
     A log is long if the proxy received many datagrams that are not SIP.
     """

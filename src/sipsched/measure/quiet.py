@@ -1,4 +1,4 @@
-"""Sources of noise on the SPS, such as interrupts and services, and the settings that stop them."""
+"""Sources of noise on the proxy's host, such as interrupts and services, and the settings that stop them."""
 
 from fnmatch import fnmatchcase
 from typing import Any
@@ -58,7 +58,7 @@ def quiet_files(tuning: Tuning) -> list[str]:
 
 
 def stop_noise(sps: Host, tuning: Tuning) -> list[dict[str, Any]]:
-    """Stop the sources of noise that the testbed's file allows to stop. Return the state of every source."""
+    """Stop each source of noise that the testbed's file names, and return the state of every source."""
     entries: list[dict[str, Any]] = []
     patterns = quiet_files(tuning)
     for path, found in read_settings(sps, patterns).items():
@@ -70,12 +70,12 @@ def stop_noise(sps: Host, tuning: Tuning) -> list[dict[str, Any]]:
         sps, [(e["path"], e["asked"]) for e in entries if e["asked"] and e["found"] is not None]
     )
     now = read_settings(sps, [entry["path"] for entry in entries])
-    # The kernel refuses to move some interrupts. The record therefore also contains the value after writing.
+    # The kernel refuses to move some interrupts, so the result also contains the value after writing.
     return [entry | {"read_back": now.get(entry["path"])} for entry in entries]
 
 
 def _quiet_value(pattern: str, tuning: Tuning) -> tuple[str, str]:
-    """Return the name of the source of noise that a pattern belongs to, and the value that stops the noise."""
+    """Return the name of the source of noise for a file pattern, and the value that stops this noise."""
     for name, files in QUIET.items():
         if pattern in dict(files):
             return name, dict(files)[pattern]
@@ -85,7 +85,7 @@ def _quiet_value(pattern: str, tuning: Tuning) -> tuple[str, str]:
 
 
 def service_commands(sps: Host, tuning: Tuning) -> list[HostService]:
-    """Return the running services that the testbed's file allows to stop, or to move to other CPUs."""
+    """Return commands that stop running services, or move them to other CPUs, if the testbed's file asks for it."""
     services = []
     if "irqbalance" in tuning.quiet and succeeds(sps, ["pgrep", "-x", "irqbalance"]):
         services.append(

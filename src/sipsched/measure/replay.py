@@ -1,4 +1,4 @@
-"""Simulations in which messages arrive at given times, and not from the calls of a simulated generator."""
+"""Simulations of messages that arrive at given times, such as the recorded arrivals of a real proxy."""
 
 import re
 import tempfile
@@ -48,13 +48,13 @@ COSTS = ("interrupt_ns", "receive_ns", "wake_ns", "switch_ns", "empty_receive_ns
 
 @dataclass(frozen=True)
 class Replay:
-    """The simulated server of a replay. `numbers` holds the simulator's parameters that no recording changes."""
+    """A simulated proxy that serves recorded arrivals. `numbers` holds parameters that no recording changes."""
 
     numbers: ModelNumbers
 
     @classmethod
     def on(cls, cores: int, workers: int, kernel: str) -> "Replay":
-        """Return the server for a number of cores and workers, and for the scheduler of a kernel such as `6.1.0-25`."""
+        """Create a simulated proxy with some cores and workers, and the scheduler of a kernel such as `6.1.0-25`."""
         config, bed = load_config(), load_testbed(BED)
         assert bed.simulated is not None
         version = re.search(r"(\d+)\.(\d+)", kernel)
@@ -74,7 +74,7 @@ class Replay:
     def __call__(
         self, arrivals_ns: npt.NDArray[np.int64], numbers: Mapping[str, Any], times: bool
     ) -> tuple[int, npt.NDArray[np.int64]]:
-        """Simulate messages with the given times of arrival.
+        """Simulate messages that arrive at the given times.
 
         Parameters
         ----------

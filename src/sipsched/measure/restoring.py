@@ -1,4 +1,4 @@
-"""Functions that read and write settings of the SPS in files, and write a script to the host that restores them."""
+"""Functions that read and write kernel settings of the proxy's host, and a script that restores these settings."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -42,7 +42,7 @@ class HostService:
 
 
 def repair(sps: Host) -> bool:
-    """Restore the settings of the SPS that an interrupted run has left changed. Return whether any were changed.
+    """Restore the kernel settings that an interrupted run left changed. Return True if settings had to be restored.
 
     Raises
     ------
@@ -63,9 +63,9 @@ def repair(sps: Host) -> bool:
 
 
 def read_settings(sps: Host, patterns: Sequence[str]) -> dict[str, str | None]:
-    """Read the files whose paths match shell patterns. Each file has one line.
+    """Read kernel settings from files, which have one line each. Shell patterns select the files.
 
-    Files that do not exist are not in the result. Files that the kernel refuses to read are None.
+    Files that do not exist are not in the result. Files that the kernel refuses to read have the value None.
     """
     values: dict[str, str | None] = {}
     for line in sps.shell(READ_SCRIPT, *patterns).stdout.splitlines():
@@ -77,7 +77,7 @@ def read_settings(sps: Host, patterns: Sequence[str]) -> dict[str, str | None]:
 def write_settings(
     sps: Host, writes: Sequence[tuple[str, str]], timeout_s: float = 20
 ) -> list[str]:
-    """Write files in the given order. Return the files that the kernel refuses to write."""
+    """Write kernel settings to files in the given order. Return the files that the kernel refuses to write."""
     if not writes:
         return []
     arguments = [text for write in writes for text in write]
@@ -85,7 +85,7 @@ def write_settings(
 
 
 def write_undo(sps: Host, text: str) -> None:
-    """Write the script that restores the settings to the host, in one atomic step."""
+    """Write the script that restores the settings to the host, under a temporary name first (atomic rename)."""
     partial = sps.undo_file.with_suffix(".partial")
     sps.put_text(text, partial)
     sps.run(["mv", str(partial), str(sps.undo_file)])
@@ -96,13 +96,13 @@ def undo_script(
     hotplugged: Sequence[str],
     services: Sequence[HostService],
 ) -> str:
-    """Return the script that restores all settings. CPUs come first, because a change of CPUs resets settings."""
+    """Return a shell script that restores all settings. CPUs come first, because a change of CPUs resets settings."""
     scaling = f"{Setting.TUNABLE_SCALING}"
     known = {path: value for path, value in before.items() if value is not None}
     cpus = sorted(
         (path for path in known if path in hotplugged), key=lambda path: known[path] == "0"
     )
-    # tunable_scaling is written last, because writing it makes Linux 5.13 to 6.5 apply the other files.
+    # tunable_scaling is last, because Linux 5.13 to 6.5 recompute the ratio of latency to granularity on this write.
     others = sorted((path for path in known if path not in cpus), key=lambda p: p.endswith(scaling))
     lines = [
         "# Brings the settings of this host back to what they were before a run of sipsched.",
@@ -116,8 +116,8 @@ def undo_script(
         '    [ "$(cat "$1")" = "$2" ] || { echo "$1: expected $2, found $(cat "$1")"; failed=1; }',
         "}",
         *(shlex.join(("restore", path, known[path])) for path in (*cpus, *others)),
-        # tunable_scaling is written even if it is unchanged, because writing it makes Linux 5.13 to 6.5 apply the
-        # other files.
+        # tunable_scaling is written even if its value is unchanged.
+        # Linux 5.13 to 6.5 recompute the ratio of latency to granularity only on this write.
         *(shlex.join(("put", path, known[path])) for path in others if path.endswith(scaling)),
         *(shlex.join(service.undo) for service in services),
         *(shlex.join(("check", path, known[path])) for path in (*cpus, *others)),
@@ -127,5 +127,5 @@ def undo_script(
 
 
 def succeeds(sps: Host, argv: Sequence[str]) -> bool:
-    """Return whether a command on the host ends with exit code 0."""
+    """Run a command on the host, and return True if its exit code is 0."""
     return sps.run(argv, check=False).exit_code == 0

@@ -36,7 +36,7 @@ true"""
 
 @dataclass(frozen=True, order=True)
 class Socket:
-    """A socket that accepts messages or connections.
+    """A listening socket of a proxy.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Socket:
     drops: int = 0
 
     def __str__(self) -> str:
-        """Return the transport and the port."""
+        """Return the transport and the port as text."""
         return (
             f"{self.transport.upper()} port {self.port}{' over IPv6' if self.family == 6 else ''}"
         )
@@ -83,7 +83,7 @@ class Running:
     sockets: tuple[Socket, ...]
 
     def __str__(self) -> str:
-        """Return text with the program, one of its process ids, and its container or network namespace."""
+        """Return the program's name, one of its process ids, and its network namespace as text."""
         where = f" in container {self.container}" if self.container else ""
         return f"{self.program} (process {self.pids[0]}, network namespace {self.netns}{where})"
 
@@ -141,7 +141,7 @@ def find_proxy(machine: Machine, pid: int | None = None, port: int | None = None
 
 
 def choose(found: Sequence[Running], where: str, port: int | None = None) -> Target:
-    """Return the part to watch of the only proxy that has sockets. Raise an error if there is no such proxy or several.
+    """Choose the ports to watch, from the only proxy that has listening sockets.
 
     Raises
     ------
@@ -185,7 +185,7 @@ def choose(found: Sequence[Running], where: str, port: int | None = None) -> Tar
 
 
 def parse_processes(text: str) -> list[Running]:
-    """Read the output of `FIND`. Processes with the same name and network namespace are one proxy."""
+    """Parse the output of the shell script `FIND`. Processes with one name in one network namespace form a proxy."""
     sockets: dict[int, list[Socket]] = {}
     rows: list[tuple[int, int, str, list[int], list[str]]] = []
     for line in text.splitlines():
@@ -224,7 +224,7 @@ def parse_processes(text: str) -> list[Running]:
 
 
 def parse_socket(table: str, row: str) -> Iterator[Socket]:
-    """Read a row of /proc/net/udp, udp6, tcp or tcp6. Yield the socket if it accepts messages or connections."""
+    """Parse a row of /proc/net/udp, udp6, tcp or tcp6. Yield the socket if it is a listening socket."""
     fields = row.split()
     transport, family = table.removesuffix("6"), 6 if table.endswith("6") else 4
     if len(fields) < 10 or fields[3] != (LISTEN if transport == "tcp" else UNCONNECTED):

@@ -1,4 +1,4 @@
-"""The translation of a scheduler mode for a kernel: for each setting, a kernel file or attribute, and a value."""
+"""The translation of a scheduler mode for a kernel: each setting becomes a value for a file or a task attribute."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -51,7 +51,7 @@ WITHOUT_EQUIVALENT = {
 
 
 class KernelFamily(StrEnum):
-    """Families of kernels. All kernels of a family have the scheduler settings in the same files."""
+    """A family of kernels that have the scheduler settings in the same files."""
 
     SYSCTL = "CFS, /proc/sys/kernel (Linux 2.6.32 to 5.12)"
     DEBUGFS = "CFS, debugfs (Linux 5.13 to 6.5)"
@@ -60,7 +60,7 @@ class KernelFamily(StrEnum):
 
 @dataclass(frozen=True)
 class KernelScheduler:
-    """The scheduler settings that the kernel of a host has.
+    """The scheduler settings of a kernel, with their files and current values.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ class KernelScheduler:
 
     @property
     def family(self) -> KernelFamily:
-        """The family of the kernel, determined from its files.
+        """The family of the kernel, which follows from its existing files.
 
         Distributions backport changes, so the version is unreliable.
         """
@@ -90,14 +90,14 @@ class KernelScheduler:
         )
 
     def place(self, setting: Setting) -> str | None:
-        """Return the path of the file of a setting, or None if the kernel has no file for it."""
+        """Return the path of the kernel file for a setting, or None if the kernel has no such file."""
         candidates = [SYSCTL + f"sched_{setting}", DEBUGFS + setting]
         if setting is Setting.MIGRATION_COST:
             candidates.append(SYSCTL + "sched_migration_cost")
         return next((path for path in candidates if path in self.files), None)
 
     def why_not(self, path: str | None, setting: Setting) -> str | None:
-        """Return the reason why a file cannot be written, or None if it can be written."""
+        """Return the reason why the file of a setting cannot be written, or None if the file can be written."""
         if path is None or path not in self.files:
             return f"this kernel has no file for {setting}"
         if self.files[path] is None:
@@ -130,7 +130,7 @@ class Step:
 
 @dataclass(frozen=True)
 class TaskAttributes:
-    """The scheduling attributes that every process of the proxy gets.
+    """The scheduling attributes that sipsched sets for every process of the proxy.
 
     Attributes
     ----------
@@ -149,11 +149,11 @@ class TaskAttributes:
 
     @property
     def words(self) -> tuple[str, str, str, str]:
-        """Policy, nice value, priority and slice in ns, as arguments of the program `taskslice`."""
+        """The policy, nice value, priority and slice in ns as arguments of the program `taskslice`."""
         return (str(self.policy), str(self.nice), str(self.priority), str(self.slice_ns))
 
     def value(self, place: str) -> int:
-        """Return the value of an attribute that one of `TASK_PLACES` names."""
+        """Return the value of an attribute by its name, which is one of `TASK_PLACES`."""
         return {
             TASK_PLACES[Setting.POLICY]: self.policy.number,
             TASK_PLACES[Setting.NICE]: self.nice,
@@ -167,7 +167,7 @@ PLAIN = TaskAttributes()
 
 
 def is_of_tasks(step: Step) -> bool:
-    """Return whether a setting is an attribute of the proxy's processes, and not a file."""
+    """Return True if a setting is an attribute of the proxy's processes, and not a kernel file."""
     return step.place in TASK_PLACES.values()
 
 
@@ -179,7 +179,7 @@ def task_places(steps: Iterable[Step]) -> list[str]:
 
 
 def writes(steps: Iterable[Step]) -> list[tuple[str, int]]:
-    """Return the files that a mode writes and their values, in the order of writing."""
+    """Return the kernel files that a mode writes, with their values, in the order of writing."""
     return [
         (step.place, step.value)
         for step in steps
@@ -202,7 +202,7 @@ def task_attributes(steps: Iterable[Step]) -> TaskAttributes:
 
 
 def refuse_tasks(steps: Sequence[Step], reason: str) -> list[Step]:
-    """Return a mode's settings with all task attributes unavailable. The kernel accepts all attributes or none."""
+    """Mark all task attributes of a mode as unavailable, because the kernel accepts all of them or none."""
     return [
         replace(step, value=None, unavailable=reason) if is_of_tasks(step) else step
         for step in steps
@@ -212,7 +212,7 @@ def refuse_tasks(steps: Sequence[Step], reason: str) -> list[Step]:
 def same_settings(
     compiled: Mapping[str, Sequence[Step]], kernel: KernelScheduler
 ) -> tuple[tuple[str, ...], ...]:
-    """Return groups of modes that have equal settings on a kernel. A comparison within a group would only show chance.
+    """Return groups of modes that have equal settings on a kernel, so that comparing them would only show chance.
 
     Parameters
     ----------
@@ -232,7 +232,7 @@ def same_settings(
 
 
 def _effect(steps: Sequence[Step], kernel: KernelScheduler) -> object:
-    """Return all values in force with a mode: the tasks' attributes and slice, and the value of every file."""
+    """Return all settings that are in force with a mode: the task attributes, the slice, and every file's value."""
     files = {path: int(text) for path, text in kernel.files.items() if text is not None}
     files |= dict(writes(steps))
     task = task_attributes(steps)
@@ -242,12 +242,12 @@ def _effect(steps: Sequence[Step], kernel: KernelScheduler) -> object:
 
 
 def records(steps: Sequence[Step]) -> bool:
-    """Return whether the probe records in a mode. The probe records unless the mode switches the recording off."""
+    """Return True if the probe records in a mode, which means that the mode does not switch the recording off."""
     return not any(step.setting is Setting.RECORDING and step.value == 0 for step in steps)
 
 
 def switch_lines(compiled: Sequence[Sequence[Step]], kernel: KernelScheduler) -> list[str]:
-    """Return the lines in the plan of the program `switcher` that describe the modes of a run.
+    """Return the lines that describe the modes of a run in the input file of the program `switcher`.
 
     The lines of every mode name all task attributes, and every file that any of the modes writes. If the mode itself
     does not write a file, the lines contain the original value. So a switch to the mode reverts the previous mode.
@@ -261,7 +261,7 @@ def switch_lines(compiled: Sequence[Sequence[Step]], kernel: KernelScheduler) ->
     """
     own = [dict(writes(steps)) for steps in compiled]
     paths = dict.fromkeys(path for values in own for path in values)
-    # tunable_scaling is written last, because writing it makes Linux 5.13 to 6.5 apply the other files.
+    # tunable_scaling is last, because Linux 5.13 to 6.5 recompute the ratio of latency to granularity on this write.
     order = sorted(paths, key=lambda path: path.endswith(Setting.TUNABLE_SCALING))
     lines = []
     for number, (steps, values) in enumerate(zip(compiled, own, strict=True)):
@@ -279,7 +279,7 @@ def switch_lines(compiled: Sequence[Sequence[Step]], kernel: KernelScheduler) ->
 
 
 def compile_mode(asked: Mapping[Setting, int], kernel: KernelScheduler) -> list[Step]:
-    """Translate a mode for a kernel. Return each setting's value and its file or attribute, in the order of writing.
+    """Translate the settings of a mode into values of kernel files and task attributes, in the order of writing.
 
     Parameters
     ----------
@@ -306,20 +306,20 @@ def compile_mode(asked: Mapping[Setting, int], kernel: KernelScheduler) -> list[
         and Setting.TUNABLE_SCALING not in asked
         and text is not None
     ):
-        # SEE kernel/sched/fair.c: in Linux 5.13 to 6.5, sched_update_scaling() computes sched_nr_latency only after
-        # this write
+        # SEE kernel/sched/fair.c of Linux 5.13 to 6.5: only writing tunable_scaling calls sched_update_scaling(),
+        # which computes sched_nr_latency from the new values of the other files.
         steps.append(Step(Setting.TUNABLE_SCALING, None, scaling, int(text)))
     return steps
 
 
 def is_translation(mode: Mode, kernel: KernelScheduler, steps: list[Step]) -> bool:
-    """Return whether a mode asks for CFS settings, but the kernel has EEVDF with other settings or without them."""
+    """Return True if a mode asks for settings of CFS, but the kernel has the scheduler EEVDF."""
     asks = any(step.asked is not None and step.setting in PAPERS for step in steps)
     return asks and mode.name != DEFAULT and kernel.family is KernelFamily.EEVDF
 
 
 def label(mode: Mode, kernel: KernelScheduler, steps: list[Step]) -> str:
-    """Return the label of a mode on this kernel. The label names translated and missing settings."""
+    """Return the label of a mode, which names the settings that the kernel lacks or that were translated."""
     missing = [str(step.setting) for step in steps if step.asked is not None and step.unavailable]
     return modes.label(mode.name, is_translation(mode, kernel, steps), missing)
 
@@ -385,7 +385,7 @@ def _eevdf(setting: Setting, asked: Mapping[Setting, int], kernel: KernelSchedul
 
 
 def _granularity(asked: Mapping[Setting, int], kernel: KernelScheduler) -> Step:
-    """Translate the minimum granularity of CFS into a slice of EEVDF, which is the time until another task may run."""
+    """Translate the minimum granularity of CFS into a slice of EEVDF. Both set how long a task runs undisturbed."""
     setting, value = Setting.MIN_GRANULARITY, asked[Setting.MIN_GRANULARITY]
     reason = kernel.why_not(BASE_SLICE, setting)
     to_tasks = reason is not None and kernel.task_slices

@@ -1,4 +1,4 @@
-"""The running SUT: UAS, proxy and probe on the hosts of a testbed, and the loads that the UAC offers to them."""
+"""The running system under test: UAS, proxy and probe on the hosts of a testbed, and the loads from the UAC."""
 
 import re
 import time
@@ -78,7 +78,7 @@ Answer = TypeVar("Answer")
 
 
 class Serving:
-    """The programs of a SUT on the three hosts of a testbed. The method `start` starts them.
+    """The programs of a measurement on the three hosts of a testbed. The method `start` starts them.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ class Serving:
 
     @property
     def cpus(self) -> tuple[int, ...]:
-        """CPUs of the SPS on which the proxy may run. If a run compares numbers of cores: the CPUs of all instances."""
+        """The CPUs on which the proxy, or any of its instances, may run."""
         return self.hosts.sps.spec.cpus[: max(self._cores)]
 
     @property
@@ -176,7 +176,7 @@ class Serving:
         return (self.proxy_process, *([self._front.process] if self._front else []))
 
     def account(self, *, sampled: bool = False, with_bursts: bool = False) -> CpuAccount:
-        """Return an account of the SPS's CPU time that has not started to count. Call `start` first."""
+        """Prepare an account of the CPU time on the proxy's host. Call `start` first."""
         return CpuAccount(
             self.hosts,
             self.processes,
@@ -199,7 +199,7 @@ class Serving:
         self.on_each(self._needs.clear)
 
     def check_hosts(self, calls: int) -> None:
-        """Check native parts, ports, disks and links of all hosts.
+        """Check the compiled programs, ports, disks and network links of all hosts.
 
         Parameters
         ----------
@@ -209,7 +209,7 @@ class Serving:
         Raises
         ------
         StableError
-            A native part is missing or differs from the built part, or a disk is full.
+            A program is not built or differs from its source code, or a disk is full.
         TransientError
             A network link has no carrier, or datagrams do not arrive.
         """
@@ -220,7 +220,7 @@ class Serving:
 
     @contextmanager
     def starting(self) -> Iterator[None]:
-        """Load the probe in parallel with the start of a `with` block. Stop the programs on SPS and UAS at its end."""
+        """Load the probe while the `with` block begins. At the end of the block, stop the proxy and the UAS."""
         with ExitStack() as stack:
             stack.callback(self.hosts.sps.stop_strays)
             stack.callback(self.hosts.uas.stop_strays)
@@ -228,7 +228,7 @@ class Serving:
             yield
 
     def start(self, state: Tuned) -> None:
-        """Start UAS, proxy and probe on a tuned SPS, and wait until all are ready. Call this method in `starting`."""
+        """Start the UAS, the proxy and the probe, and wait until they are ready. Call this method within `starting`."""
         sps = self.hosts.sps
         commands = [self._configure(number) for number in range(len(self._instances))]
         if self._front and self._front.config:
@@ -241,7 +241,7 @@ class Serving:
             uas.result()
 
     def _configure(self, number: int) -> list[str]:
-        """Write the configuration of an instance to the SPS and to the record, and return its command line."""
+        """Write the configuration of a proxy instance to its host and to the record, and return its command line."""
         sps, (sut, threads) = self.hosts.sps, self._instances[number]
         folder = sps.workdir if len(self._instances) == 1 else sps.workdir / f"instance-{number}"
         text = self.proxy.config_text(sut, self.hosts.testbed, threads, folder, instance=number)
@@ -265,7 +265,7 @@ class Serving:
         before_ns = self._cpu_ns().all
         arrivals = Arrivals(cps, calls, seed)
         if len(self._instances) > 1:
-            # every instance serves an equal part of the warm-up
+            # Each proxy instance serves an equal part of the warm-up.
             length_ns = round(self.load.warmup_s * 1e9 / len(self._instances))
             blocks = [(number, length_ns, number) for number in range(len(self._instances))]
             arrivals = Arrivals.in_blocks(cps, seed, blocks)
@@ -279,11 +279,11 @@ class Serving:
             )
         cpu_s = (self._cpu_ns().all - before_ns) / 1e9
         if completed < calls or self.sut.over_tcp:
-            # The UAS is restarted, because it would retransmit answers of open calls during the measurement. Over
-            # TCP, its counts must also exclude the warm-up.
+            # The UAS is restarted, because it would retransmit answers of unfinished calls during the measurement.
+            # Over TCP, the counts of the UAS must also exclude the warm-up.
             self._silence()
             self._start_server()
-        # If the instances have different numbers of cores, the queue of the fewest cores decides the washout.
+        # The instance with the fewest cores is busiest, so its utilisation decides how long windows must be.
         cores = min(self._cores)
         return WarmUp(cpu_s / (calls / cps) / cores, cpu_s / (MESSAGES_A_CALL * completed) / cores)
 
@@ -326,8 +326,8 @@ class Serving:
         messages = self._proxy_messages()
         if messages is not None and messages_before is not None:
             messages -= messages_before
-        # The proxy is stopped first. The hosts' counters are read one after the other, and a running proxy would send
-        # retransmissions in between.
+        # The proxy is stopped before the counters of the hosts are read.
+        # A running proxy would send retransmissions between the readings of two hosts.
         self.hosts.sps.stop(self.proxy_process)
         served = self.generator.served(self.hosts.uas)
         proxy = self._proxy_report(used, served)
@@ -349,7 +349,7 @@ class Serving:
         )
 
     def _proxy_report(self, used: CpuTime, served: Served) -> ProxyReport:
-        """Stop the programs that run beside the proxy. Return the CPU time and the counts of the proxy."""
+        """Stop the front end and the counting of datagrams per socket. Return the CPU time and counts of the proxy."""
         return ProxyReport(
             used.all,
             shards=self._shards.end() if self._shards else None,
@@ -358,7 +358,7 @@ class Serving:
         )
 
     def _listens(self, host: Host, sockets: int) -> bool:
-        """Return whether a host listens with at least a given number of sockets on its SIP ports."""
+        """Return True if at least a given number of sockets listen on the SIP ports of a host."""
         arguments = (self.transport.protocol, *self._needs.ports(host), sockets)
         return host.shell(LISTENING, *arguments, check=False).exit_code == 0
 
@@ -380,7 +380,7 @@ class Serving:
     def _calls_of_instances(self, served: Served) -> tuple[int, ...] | None:
         """Return the number of calls of each instance, or None if the UAS cannot distinguish the instances.
 
-        An instance without a call is unknown to the UAS. Its number is 0.
+        The UAS does not know instances without calls. The number of their calls is 0.
         """
         if not self.sut.told_apart:
             return None
@@ -391,20 +391,20 @@ class Serving:
         return self.generator.draw(self.hosts.uac, self.load, label, arrivals).first_ns
 
     def _cpu_ns(self) -> CpuTime:
-        """Read the CPU time that the SUT has used since its start."""
+        """Read the CPU time that the proxy and its front end have used since their start."""
         instances = self.hosts.sps.cpu_time_ns(self.proxy_process)
         front = self._front.cpu_time_ns() if self._front else 0
         return CpuTime(instances + front, front)
 
     def _offer(self, label: str, arrivals: Arrivals) -> CallStatistics:
-        """Offer calls, and wait until the calls have ended."""
+        """Start calls from the UAC, and wait until the calls have ended."""
         statistics = self.generator.offer(self.hosts, self.load, label, arrivals, self.transport)
         if statistics.connections is not None:
             self._connections_made += statistics.connections.opened
         return statistics
 
     def _silence(self) -> dict[str, str]:
-        """Stop the UAS, wait until the SPS's receive queue is empty, and return the counters of the UAS's host.
+        """Stop the UAS, wait until the proxy's receive queue is empty, and return the counters of the UAS's host.
 
         The UAS is stopped first, because it retransmits even after the UAC has ended. The counters are read before the
         UAS is stopped.
@@ -472,11 +472,11 @@ class Serving:
         return {host.spec.role: read for host, read in zip(self.hosts.all, files, strict=True)}
 
     def describe(self) -> HostReports:
-        """Return the descriptions of all hosts."""
+        """Return a description of each host for the record."""
         return HostReports(*self.on_each(self._describe))
 
     def settings(self) -> Settings:
-        """Read the size of the SPS's receive buffer and its CPUs while the proxy serves."""
+        """Read the effective receive buffers, their limits and the CPUs of the running proxy."""
         sps = self.hosts.sps
         first, last = self._needs.ports(sps)
         listed = sps.run(["ss", "-Hlunm", f"( sport >= :{first} and sport <= :{last} )"]).stdout
@@ -536,7 +536,7 @@ class Serving:
         return process
 
     def _set_buffers(self, process: Process) -> None:
-        """Set the receive buffer of each instance that overrides the size of its SUT.
+        """Set the receive buffer of each proxy instance that has its own size in the run.
 
         Raises
         ------
@@ -553,7 +553,7 @@ class Serving:
             SET_BUFFERS, program, process.pid_file, self.proxy.program, *argv, check=False
         )
         granted = [tuple(map(int, line.split())) for line in done.stdout.splitlines()]
-        # SEE socket(7): the kernel doubles the size for its own bookkeeping
+        # SEE socket(7): the kernel doubles the requested size for its own bookkeeping
         if done.exit_code or granted != [(port, 2 * size) for port, size in wanted.items()]:
             raise StableError(
                 f"host {sps.spec}: the receive buffers {', '.join(argv)} (PORT=BYTES) cannot be set: "
@@ -584,7 +584,7 @@ class Serving:
 
     def _describe(self, host: Host) -> HostReport:
         if host.spec.role == "sps":
-            # Without another program, the name of the record's only version is the program's.
+            # With a single SUT, the record names the version by the program instead of the SUT.
             suts = {sut.name: sut for sut, _ in self._instances}.values()
             versions = {
                 sut.name if len(suts) > 1 else self.proxy.program: self.proxy.version_argv(
@@ -598,13 +598,13 @@ class Serving:
 
 
 def _no_ports(counters: Snapshots, statistics: CallStatistics, uas: Mapping[str, str]) -> int:
-    """Count the datagrams that reached a host on a port without a socket. `uas` was read before the UAS stopped."""
+    """Count the datagrams to ports without a socket. The counters `uas` were read before the UAS stopped."""
     at_sps = no_ports(counters["sps"]["before"], counters["sps"]["after"])
     return (statistics.no_ports or 0) + at_sps + no_ports(counters["uas"]["before"], uas)
 
 
 def _sut_of(instance: Instance, sut: Sut) -> Sut:
-    """Return the SUT of an instance, with the receive buffer of the instance in its configuration."""
+    """Return the configuration of a proxy instance: its SUT with the instance's own size of the receive buffer."""
     size = instance.receive_buffer_bytes
     return replace(sut, receive_buffer_bytes=size) if size else sut
 

@@ -26,7 +26,7 @@ EXTENSIONS = 10
 
 @dataclass(frozen=True)
 class GridPredictor:
-    """A SUT on a simulated testbed, with which many short runs are simulated.
+    """A simulated proxy with which many short runs are simulated.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class GridPredictor:
     change: Mapping[str, Value] = field(default_factory=dict)
 
     def predict(self, cases: pd.DataFrame) -> pd.DataFrame:
-        """Simulate every case, in parallel on all CPUs. Cases with equal load and repetition have equal arrivals.
+        """Simulate each row of a table in parallel. Rows with equal load and repetition have equal arrivals.
 
         Parameters
         ----------
@@ -74,9 +74,9 @@ class GridPredictor:
     def near_limit(
         self, cells: pd.DataFrame, limit: float, step_cps: int, most_cps: int, repetitions: int
     ) -> pd.DataFrame:
-        """Simulate each mode, cores and threads at three or more loads near the packet drop rate's limit.
+        """Simulate each combination of mode, cores and threads at several loads near its capacity.
 
-        A bisection with one run per trial searches for this load among the multiples of the step. The function then
+        A bisection with one run per trial searches for the capacity among the multiples of the step. The function then
         simulates the highest load whose packet drop rate is at most the limit, and the loads one step below and above.
         It adds further steps until the means are on both sides of the limit.
 

@@ -1,4 +1,4 @@
-"""The simulator's parameters for a point: from the model, the simulated kernel and the scheduler mode."""
+"""The parameters of the simulator for one combination of cores, threads and mode."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -54,7 +54,7 @@ SWITCHED = (
 
 @dataclass(frozen=True)
 class SimulatedPoint:
-    """A point on a simulated testbed, with the simulator's parameters except the load.
+    """The simulator's parameters for a point (SUT, mode, cores and threads), without the load.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class SimulatedPoint:
             "calls": arrivals.calls,
             "seed": arrivals.seed,
             "constant_arrivals": load.law == "constant",
-            # SEE RFC 3261, 17.1.1.2 and 17.1.2.2: over a reliable transport, a client does not send requests again
+            # SEE RFC 3261, 17.1.1.2 and 17.1.2.2: over TCP, a client does not retransmit requests
             "retransmissions": load.retransmissions and not self.sut.over_tcp,
             "answered": True,
             "hold_exponential": load.hold_law == "exponential",
@@ -99,7 +99,7 @@ class SimulatedPoint:
         }
 
     def text(self, design: Design) -> str:
-        """Return the windows in the text format that the simulator reads."""
+        """Return the windows of a run that compares modes, in the text format that the simulator reads."""
         lines = [
             f"sample {SAMPLE_NS}",
             f"setattr {self.setattr_ns}",
@@ -115,7 +115,7 @@ class SimulatedPoint:
 
 
 def plan_point(point: Point, config: Config, testbed: Testbed) -> SimulatedPoint:
-    """Return the simulator's parameters for a point, from the model's file, the kernel and the mode.
+    """Compute the simulator's parameters for a point from the model's file, the kernel and the mode.
 
     Raises
     ------
@@ -210,7 +210,7 @@ def _simulated(testbed: Testbed) -> SimulatedMachine:
 
 
 def _layout(simulated: SimulatedMachine, cores: int) -> CpuLayout:
-    """Return the layout of the first CPUs, which fill one processor after the other."""
+    """Return the layout of the first CPUs of a simulated machine, one processor after the other."""
     processors = [number // simulated.cores_per_processor for number in range(cores)]
     return CpuLayout(tuple(Cpu(n, n, where, where, where) for n, where in enumerate(processors)))
 
@@ -230,7 +230,7 @@ def _tuned(mode: Mode, layout: CpuLayout, kernel: KernelScheduler, threads: int)
 
 
 def _competitors(declared: Sequence[DeclaredCompetitor], cores: int) -> dict[str, Value]:
-    """Return the simulator's parameters of the competitors on the first CPUs.
+    """Return the simulator's parameters for the competitors, which are other programs on the proxy's CPUs.
 
     Raises
     ------
@@ -263,7 +263,7 @@ def _competitors(declared: Sequence[DeclaredCompetitor], cores: int) -> dict[str
 
 
 def _scheduling(state: Tuned, simulated: SimulatedMachine) -> dict[str, Value]:
-    """Return the simulator's parameters of the scheduler: the kernel's defaults, changed by the mode's settings."""
+    """Return the simulator's scheduler parameters: the defaults of the kernel, changed by the settings of the mode."""
     defaults = {path: int(text) for path, text in state.kernel.files.items() if text is not None}
     values = defaults | dict(writes(state.steps))
     task = task_attributes(state.steps)
@@ -276,7 +276,7 @@ def _scheduling(state: Tuned, simulated: SimulatedMachine) -> dict[str, Value]:
     granularity_ns = value(Setting.MIN_GRANULARITY, NORMAL_GRANULARITY_NS)
     return {
         "rules": "eevdf" if simulated.is_eevdf else "cfs",
-        # With EEVDF, the release only decides when a newly idle CPU takes work. Linux 6.18 has the rule of 6.1.
+        # With EEVDF, the release only decides when a newly idle CPU takes a task. Linux 6.18 does this like 6.1.
         "release": "6.1" if simulated.is_eevdf else simulated.kernel,
         "policy": str(task.policy),
         "nice": task.nice,

@@ -94,7 +94,7 @@ def simulated_run(
 def _observed(
     plan: SimulatedPoint, report: SimulatorReport, records: npt.NDArray[np.void], uac: str
 ) -> Observed:
-    """Return the counts of a simulated load, from the reports of the simulator and of its UAC."""
+    """Convert the reports of the simulator and of its UAC into the counts of a load."""
     served = _served(report, records) if plan.sut.told_apart else None
     counters = _counters(report, plan.point.cores, plan.sut.over_tcp)
     return Observed(
@@ -118,13 +118,13 @@ def _choose(
     crossover: Crossover,
     arrivals: Arrivals,
 ) -> Design:
-    """Sample the windows of a run. A load is simulated first, whose CPU time determines the length of the windows."""
+    """Choose random windows for a run. A short simulation determines the utilisation and so the windows' length."""
     calls = max(1, round(run.cps * load.warmup_s))
     with tempfile.TemporaryDirectory(prefix="sipsched-simulated-") as scratch:
         before = Arrivals(run.cps, calls, arrivals.seed + 1)
         report = simulate(plan.at(load, before), Path(scratch))
     cpu_s = report.charged_ns / 1e9 / run.cores
-    # report.served is at least 1, because an empty socket accepts every message.
+    # No division by 0 can occur, because the proxy serves at least the first message.
     busy = (cpu_s / before.duration_s, cpu_s / report.served)
     total_s = duration_s(run.mode, crossover)
     return choose(modes.names, total_s, crossover, *busy, arrivals.seed)
@@ -169,7 +169,7 @@ def _simulate(
 
 
 def _served(report: SimulatorReport, records: npt.NDArray[np.void]) -> Served:
-    """Return the counts of a simulated UAS. The UAS identifies an instance by its only worker."""
+    """Return the counts of a simulated UAS. Each simulated proxy instance has only one worker."""
     taken = records[records["event"] == Event.MESSAGE]
     pairs = np.unique(taken[["call_id_hash", "tid"]])
     calls = np.unique(pairs["call_id_hash"]).size
@@ -177,7 +177,7 @@ def _served(report: SimulatorReport, records: npt.NDArray[np.void]) -> Served:
     messages = Tally(
         sent=report.arrived - report.from_uac, received=report.datagrams_sent - report.sent_to_uac
     )
-    # A simulated UAS always answers in time.
+    # A simulated UAS is never late, so its lateness is 0.
     return Served(messages, tuple(map(int, of_worker)), pairs.size - calls, 0.0)
 
 
@@ -186,7 +186,7 @@ def _proxy_report(
 ) -> ProxyReport:
     shards = front = calls = None
     if plan.sut.sharded:
-        # The simulated proxy starts together with the load. So its sockets count no other messages.
+        # The simulated proxy starts together with the load, so its sockets receive only messages of the load.
         shards = ShardReport(report.selected or (report.arrived,), 0, 0, 0, 0)
     if plan.sut.fronted:
         cpus = tuple(cpu.number for cpu in plan.state.layout.cpus)
@@ -217,7 +217,7 @@ def _probe_report(report: SimulatorReport, records: int) -> ProbeReport:
 def _ledger(sut: Sut, report: SimulatorReport, counters: Snapshots) -> Ledger:
     if not sut.over_tcp:
         return balance(counters)
-    # ASSUME the agents lose no message
+    # ASSUME the simulated UAC and UAS lose no message
     agents = Tally(report.arrived, report.datagrams_sent)
     return balance_messages(counters, agents, Tally(report.datagrams_sent, report.received))
 
@@ -265,7 +265,7 @@ def _hosts(kernel: str, cpus: tuple[int, ...]) -> HostReports:
 def _counters(
     report: SimulatorReport, cores: int, over_tcp: bool
 ) -> dict[str, dict[str, dict[str, str]]]:
-    """Return the simulator's counts in the format of the kernel's counter files."""
+    """Convert the simulator's counts into the text of the kernel's counter files."""
     from_uas = report.arrived - report.from_uac
     to_uas = report.datagrams_sent - report.sent_to_uac
     idle = _proc_stat([(0, 0, 0, 0)] * cores)

@@ -29,7 +29,7 @@ ModelNumbers = Mapping[str, Value]
 
 @dataclass(frozen=True)
 class CpuTimes:
-    """The times in ns that a simulated CPU spent on each activity. Their sum is the duration of the run."""
+    """The time in ns that a simulated CPU spent on each activity. The sum is the duration of the run."""
 
     idle: int
     task: int
@@ -40,7 +40,7 @@ class CpuTimes:
 
 @dataclass(frozen=True)
 class WorkerCounts:
-    """Counts of a simulated worker. `charged_ns` is the CPU time that a kernel would report."""
+    """The counts of a simulated worker. `charged_ns` is the CPU time that a kernel would report."""
 
     messages: int
     ran_ns: int
@@ -56,7 +56,7 @@ class WorkerCounts:
 
 @dataclass(frozen=True)
 class SimulatorReport:
-    """Numbers of messages, calls and wake-ups, and CPU times, in a simulated run.
+    """The counts of messages, calls and wake-ups in a simulated run, and its CPU times.
 
     Attributes
     ----------
@@ -107,7 +107,7 @@ class SimulatorReport:
 
     @property
     def charged_ns(self) -> int:
-        """CPU time of all processes in ns, as a kernel would report it."""
+        """The CPU time of all processes in ns, as a kernel would report it."""
         return sum(process.charged_ns for process in (*self.workers, *self.fronts))
 
 
@@ -133,12 +133,12 @@ class Outputs:
 
     @property
     def given(self) -> tuple[Path, ...]:
-        """The paths of this run's files, in the order of the program's arguments."""
+        """The paths that are set, in the order of the simulator's command-line arguments."""
         return tuple(path for path in vars(self).values() if path is not None)
 
 
 def program() -> Path:
-    """Return the path of the simulator's program, and build the program if necessary.
+    """Return the path of the simulator, and build the simulator if necessary.
 
     Building needs make and a C compiler, but not root.
 
@@ -153,8 +153,8 @@ def program() -> Path:
     built = cache / f"sipsim-{hashlib.sha256(content).hexdigest()[:16]}"
     if not built.exists():
         cache.mkdir(parents=True, exist_ok=True)
-        # Several jobs may build at the same time. So each job builds in its own folder, and the last job replaces the
-        # results of the other jobs.
+        # Several jobs may build at the same time, so each job builds in its own folder.
+        # Each job then replaces the finished program atomically.
         with tempfile.TemporaryDirectory(dir=cache) as folder:
             _run(["make", "-C", str(HARDWARE / "simulator"), f"OUT={folder}"], BUILD_TIMEOUT_S)
             Path(folder, "sipsim").replace(built)

@@ -28,7 +28,7 @@ done
 
 @dataclass(frozen=True)
 class Playable:
-    """The modes of a run that this kernel can apply and that differ on this kernel.
+    """The modes between which a run can switch, because the kernel can apply them and they differ.
 
     Attributes
     ----------
@@ -49,12 +49,12 @@ class Playable:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the modes that the run uses."""
+        """The names of the modes between which the run switches."""
         return tuple(state.mode.name for state in self.modes)
 
     @property
     def stills_probe(self) -> bool:
-        """Whether the probe does not record in some of the modes."""
+        """True if the probe does not record in some of the modes."""
         return not all(records(state.steps) for state in self.modes)
 
     def report(self, windows: WindowsDocument) -> CrossoverReport:
@@ -77,7 +77,7 @@ class Playable:
 
 
 def playable(comparison: str, compiled: Sequence[Tuned], instances: Instances) -> Playable:
-    """Return the modes of a run that differ on this kernel. Modes of different instances always differ.
+    """Select the modes of a run that the kernel can apply and that differ from each other.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def playable(comparison: str, compiled: Sequence[Tuned], instances: Instances) -
 
 @dataclass
 class Switcher:
-    """One execution of `switcher` on the SPS.
+    """One execution of the program `switcher` on the proxy's host.
 
     Attributes
     ----------
@@ -158,7 +158,7 @@ class Switcher:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Switch between the modes while the `with` block runs. The first datagram of the load starts the clock.
+        """Switch between the modes while the `with` block runs. Time counts from the first datagram of the load.
 
         Raises
         ------
@@ -217,7 +217,7 @@ class Switcher:
         self.log = parse_log(text, f"host {sps.spec}: {log_file.name}")
 
     def record(self, steal_share: float, competed: Competed | None) -> WindowsDocument:
-        """Return the windows and the log of the mode switches, for the record. Call `running` first.
+        """Return the windows and the log of the mode switches for the record. Call this method after `running`.
 
         Parameters
         ----------
@@ -249,7 +249,7 @@ class Switcher:
 
 
 def speed_index(sps: Host) -> float:
-    """Measure the speed of a CPU of the SPS, as the amount of work per µs of CPU time."""
+    """Measure the speed of a CPU of the proxy's host, as an amount of work per µs of CPU time."""
     program = str(native_folder(sps.base, "scheduler") / "switcher")
     done = sps.run(["taskset", "-c", str(sps.spec.cpus[0]), program, "speed"])
     return float(parse_json(done.stdout)["index"])

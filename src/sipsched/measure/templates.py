@@ -10,7 +10,7 @@ HARDWARE = PROJECT_ROOT / "hardware"
 
 
 def render(template: Path, **values: object) -> str:
-    """Return the text of a template, with values for its variables.
+    """Fill in the variables of a template, and return the text.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The settings of the SPS during a run: CPUs, scheduler mode and sources of noise. The run restores them at its end."""
+"""The settings of the proxy's host during a run: CPUs, scheduler mode, and sources of noise."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -55,7 +55,7 @@ done
 
 @dataclass
 class Tuned:
-    """The settings of the SPS during a run.
+    """The settings of the proxy's host during a run.
 
     Attributes
     ----------
@@ -80,14 +80,14 @@ class Tuned:
 
     @property
     def label(self) -> str:
-        """Label of the mode in figures, which names translated and missing settings."""
+        """The label of the mode in figures, which also names translated and missing settings."""
         return label(self.mode, self.kernel, self.steps)
 
     @property
     def unlike_asked(self) -> int:
-        """Number of settings whose value, read back from the kernel, differs from the written value."""
-        # This number excludes the recording of the probe, which is on when the run begins. The switcher checks later
-        # changes.
+        """The number of settings for which the kernel reports another value than the written value."""
+        # The recording of the probe is excluded, because it is on when the run begins.
+        # The program `switcher` checks later changes of the recording.
         written = [
             step
             for step in self.steps
@@ -96,7 +96,7 @@ class Tuned:
         return sum(not _reads_back(step, self.read_back.get(step.place or "")) for step in written)
 
     def report(self) -> SchedulerReport:
-        """Return the settings for `run.json`: requested, written and read-back value, or why a value is missing."""
+        """Return the requested, the written and the read-back value of each setting, for `run.json`."""
         current = {
             path: text.strip() if text is not None else None
             for path, text in self.kernel.files.items()
@@ -132,7 +132,7 @@ def _reads_back(step: Step, read_back: Any) -> bool:
 
 
 def read_kernel(sps: Host) -> KernelScheduler:
-    """Read the scheduler settings that the kernel of a host has."""
+    """Read the scheduler settings of a host's kernel."""
     sliced = TaskAttributes(slice_ns=RANGES[Setting.SLICE][0])
     plain_found, sliced_found = try_attributes(sps, (PLAIN, sliced))
     base_slice_ns = plain_found.slice_ns if isinstance(plain_found, TaskAttributes) else 0
@@ -144,14 +144,14 @@ def read_kernel(sps: Host) -> KernelScheduler:
 
 
 def read_layout(sps: Host, cpus: Sequence[int]) -> CpuLayout:
-    """Read the core, processor and cache of each of some CPUs of a host. The CPUs must be online."""
+    """Read the core, processor and cache of some online CPUs of a host."""
     return parse_lscpu(sps.run(LSCPU).stdout, cpus)
 
 
 def compile_modes(
     sps: Host, modes: Sequence[Mode], kernel: KernelScheduler, counts: Counts
 ) -> dict[str, list[Step]]:
-    """Translate modes for the kernel of a host. The function first tries the task attributes on a separate process.
+    """Translate modes for the kernel of a host, and try the modes' task attributes on a test process.
 
     Parameters
     ----------
@@ -202,7 +202,7 @@ def tuned(
     threads: int,
     others: Sequence[Mode] = (),
 ) -> Iterator[Tuned]:
-    """Apply the number of cores and the mode to the SPS while the `with` block runs.
+    """Apply a number of cores and a scheduler mode to the proxy's host while the `with` block runs.
 
     A script that restores the original settings is written to the host first. The script runs at the end of the `with`
     block, even after an error. If the connection breaks, the host or the next run executes the script.
@@ -262,7 +262,7 @@ def _change(
     hotplug: Sequence[tuple[str, str]],
     services: Sequence[HostService],
 ) -> Tuned:
-    """Write all settings with the CPUs first, and read the settings back."""
+    """Write all settings, with the CPUs first, and read the settings back from the kernel."""
     refused = write_settings(sps, hotplug, timeout_s=HOTPLUG_TIMEOUT_S)
     for service in services:
         sps.run(service.stop)
@@ -281,14 +281,14 @@ def _change(
 
 
 def task_prefix(state: Tuned, sps: Host) -> list[str]:
-    """Return the command prefix that starts a program with the mode's task attributes; empty if the mode has none."""
+    """Return the command prefix that starts a program with the scheduling attributes of the mode."""
     if not task_places(state.steps):
         return []
     return [str(_taskslice(sps)), "run", *task_attributes(state.steps).words]
 
 
 def read_tasks(state: Tuned, sps: Host, proxy: Process, program: str) -> None:
-    """Read the task attributes of the mode from each process of the proxy, after they were set."""
+    """Read the scheduling attributes of each process of the proxy, to check that the mode is in force."""
     places = task_places(state.steps)
     if not places:
         return
@@ -305,7 +305,7 @@ def _taskslice(sps: Host) -> PurePosixPath:
 
 
 def try_attributes(sps: Host, wanted: Sequence[TaskAttributes]) -> list[TaskAttributes | str]:
-    """Try sets of task attributes, each on a separate process.
+    """Try several sets of scheduling attributes, each on a test process.
 
     Per set, return the attributes that the process then has, or the reason why the kernel refuses the set.
     """
@@ -320,13 +320,13 @@ def try_attributes(sps: Host, wanted: Sequence[TaskAttributes]) -> list[TaskAttr
 
 
 def _attributes(words: Sequence[str]) -> TaskAttributes:
-    """Parse the attributes of a task from the output of the program `taskslice`."""
+    """Parse the scheduling attributes of a task from the output of the program `taskslice`."""
     policy, nice, priority, slice_ns = words
     return TaskAttributes(Policy(policy), int(nice), int(priority), int(slice_ns))
 
 
 def _hotplug(sps: Host, testbed: Testbed, cpus: Sequence[int]) -> list[tuple[str, str]]:
-    """Return the files and values that bring CPUs online and take other CPUs offline, in the order of writing."""
+    """Return the files and values to write so that only the needed CPUs are online, in the order of writing."""
     if testbed.tuning.cores_by != "hotplug":
         return []
     online = parse_cpu_list(sps.run(["cat", CPU_FOLDER + "online"]).stdout)

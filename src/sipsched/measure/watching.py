@@ -76,7 +76,7 @@ done"""
 
 @dataclass
 class Counters:
-    """The kernel's counters at one time, as the script `COUNTERS` prints them.
+    """The kernel's counters at one time, as the shell script `COUNTERS` prints them.
 
     Attributes
     ----------
@@ -105,7 +105,7 @@ class Counters:
 
 
 def parse_counters(lines: Sequence[str], ports: Sequence[int]) -> Counters:
-    """Parse one answer of the script `COUNTERS`. Only UDP sockets with the given ports are counted."""
+    """Parse the output of the shell script `COUNTERS`. Only UDP sockets with the given ports are counted."""
     counters = Counters()
     for line in lines:
         word, _, rest = line.partition(" ")
@@ -149,7 +149,7 @@ def parse_counters(lines: Sequence[str], ports: Sequence[int]) -> Counters:
 
 
 class ProbeStream:
-    """A running `sipprobe watch`. Its trace arrives through a pipe."""
+    """A running probe (`sipprobe watch`), whose trace arrives through a pipe."""
 
     def __init__(self, machine: Machine, argv: Sequence[str]) -> None:
         self._process = machine.open(argv)
@@ -184,7 +184,7 @@ class ProbeStream:
                 self._said.append(text)
 
     def wait_ready(self) -> None:
-        """Wait until the probe has attached its hooks.
+        """Wait until the probe has attached its BPF programs to the kernel.
 
         Raises
         ------
@@ -228,7 +228,7 @@ class ProbeStream:
         return np.frombuffer(data[:whole], RECORD)
 
     def record(self, *, on: bool) -> None:
-        """Attach or detach the hooks."""
+        """Start or stop the recording, by attaching or detaching the BPF programs."""
         if on == self._on:
             return
         self._on = on
@@ -239,7 +239,7 @@ class ProbeStream:
             pipe.flush()
 
     def end(self) -> None:
-        """Tell the probe to end. The probe then writes its last records."""
+        """Stop the probe, which then writes its last records."""
         _end(self._process)
         for thread in self._threads:
             thread.join(END_TIMEOUT_S)
@@ -281,12 +281,12 @@ class CounterStream:
         return parse_counters(lines, ports)
 
     def end(self) -> None:
-        """End the script."""
+        """Stop the shell script."""
         _end(self._process)
 
 
 def _end(process: Popen[bytes]) -> None:
-    """End a program by the end of its input, and kill it if it does not end in time."""
+    """Stop a program by closing its input, and kill the program if it does not end in time."""
     assert process.stdin is not None
     with suppress(OSError):
         process.stdin.close()
@@ -298,14 +298,14 @@ def _end(process: Popen[bytes]) -> None:
 
 
 def connection_pattern(port: int) -> str:
-    """Return the regular expression of a row of /proc/net/tcp for an open connection from or to a port."""
+    """Return a regular expression for rows of /proc/net/tcp with an open connection from or to a port."""
     any_end, end = "[0-9A-F]{8}:[0-9A-F]{4}", f"[0-9A-F]{{8}}:{port:04X}"
     return f"^ *[0-9]+: ({end} {any_end}|{any_end} {end}) {ESTABLISHED} "
 
 
 @dataclass(frozen=True)
 class Means:
-    """Properties of the machine that a watch needs: capabilities, CPUs, kernel, and whether the probe is built."""
+    """The properties of the machine that decide whether a proxy can be watched, such as the user's capabilities."""
 
     capabilities: int
     cpus: int
@@ -314,7 +314,7 @@ class Means:
 
     @property
     def missing(self) -> list[str]:
-        """The capabilities that a watch needs but this user lacks."""
+        """The Linux capabilities that the watch needs and that this user lacks."""
         return [name for name in CAPABILITIES if not self.capabilities >> NUMBERS[name] & 1]
 
 
@@ -341,9 +341,9 @@ def probe_commands(target: Target, probe: PurePosixPath, one_in: int) -> list[li
 
 
 class Watching:
-    """The programs that watch one proxy, and the state that is kept between seconds.
+    """The programs that watch one proxy, and the state that is kept from one second to the next.
 
-    After a `with` block, no program and no hook is left.
+    After a `with` block, no program runs and no BPF program is attached.
 
     Parameters
     ----------
@@ -374,7 +374,7 @@ class Watching:
 
     @property
     def mode(self) -> int:
-        """The probe's mode as a number, for the header of the trace."""
+        """The mode of the first probe as a number, for the header of the trace."""
         return self._probes[0].mode
 
     @property
@@ -388,27 +388,27 @@ class Watching:
         return len(self._workers)
 
     def __enter__(self) -> "Watching":
-        """Return the watch, whose programs already run."""
+        """Return this object. The programs of the watch already run."""
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        """End all programs."""
+        """Stop all programs of the watch."""
         self.end()
 
     def record(self, *, on: bool) -> None:
-        """Attach or detach the hooks of all probes."""
+        """Start or stop the recording of all probes."""
         self._on = on
         for stream in self._probes:
             stream.record(on=on and (self._has_connections or stream.mode != ProbeMode.STREAM))
 
     def _follow_connections(self, now: Counters) -> None:
-        """Detach the hooks for TCP while no connection is open, because each hook slows every system call."""
+        """Stop the TCP probe while no connection is open, because its BPF programs slow every system call."""
         if self.target.udp_ports and (now.connections > 0) != self._has_connections:
             self._has_connections = now.connections > 0
             self.record(on=self._on)
 
     def end(self) -> npt.NDArray[Any]:
-        """End all programs, and return the last records."""
+        """Stop all programs of the watch, and return the last records."""
         for stream in self._probes:
             stream.end()
         self._counters.end()
@@ -487,7 +487,7 @@ class Watching:
         return {name: sum(int(s.counts.get(name, 0)) for s in self._probes) for name in names}
 
     def _new_calls(self, received: npt.NDArray[Any]) -> int:
-        """Count the new calls: INVITEs whose Call-ID hash is not remembered."""
+        """Count the new calls, which are INVITEs with a Call-ID that was not seen before."""
         hashes = received["call_id_hash"][received["kind"] == watch.INVITE]
         count = 0
         for call in map(int, np.unique(hashes)):
