@@ -27,7 +27,7 @@ BUILD_PACKAGES = ("editables", "setuptools")
 
 
 def debian_packages() -> list[str]:
-    """Return the names of the Debian packages with which a bare machine measures on the testbed `local`."""
+    """Return the names of the Debian packages that a machine without sipsched needs for the testbed `local`."""
     return sorted(
         {*START_PACKAGES, *CONTROLLER_PACKAGES, *(n for p in PACKAGES.values() for n in p)}
     )
@@ -113,10 +113,10 @@ def write_index(folder: Path) -> None:
 
 
 def _debian(packages: Iterable[str], folder: Path) -> None:
-    """Download Debian packages with everything on which they depend, also what each Debian system has."""
+    """Download Debian packages with all their dependencies, including packages that every Debian system has."""
     partial = folder / "partial"
     partial.mkdir(parents=True)
-    # With an empty list of installed packages, apt downloads all dependencies.
+    # An empty list of installed packages makes apt download all dependencies.
     status = folder / "status"
     status.touch()
     options = {
@@ -140,7 +140,7 @@ def _debian(packages: Iterable[str], folder: Path) -> None:
 
 
 def locked_for(lock: str, python: str) -> str:
-    """Return the requirements of a lock file that one version of Python needs, without their conditions.
+    """Return the requirements in a lock file that apply to one version of Python, without their conditions.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def locked_for(lock: str, python: str) -> str:
     python
         The version of Python, such as `3.11.2`. It differs from the version that makes the bundle.
     """
-    # Imported here, because only the bundle needs it.
+    # This import is here, because no other command needs the library.
     from packaging.requirements import Requirement
 
     environment = {"python_full_version": python, "python_version": python.rpartition(".")[0]}
@@ -163,7 +163,7 @@ def locked_for(lock: str, python: str) -> str:
 
 
 def _python(folder: Path, pythons: Iterable[str]) -> None:
-    """Download the Python packages of requirements.lock, and the packages that install this project itself."""
+    """Download the Python packages in requirements.lock, and the packages that install this project itself."""
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--dest", str(folder)]
     lock = (PROJECT_ROOT / "requirements.lock").read_text()
     folder.mkdir()
@@ -179,18 +179,18 @@ def _python(folder: Path, pythons: Iterable[str]) -> None:
 
 
 def _debian_python(packages: Path) -> str:
-    """Return the version of Python in a folder of Debian packages, such as `3.11.2`."""
+    """Return the version of Python, such as `3.11.2`, from the Debian packages in a folder."""
     (package,) = packages.glob("python3_*.deb")
     return _run(["dpkg-deb", "--field", str(package), "Version"]).partition("-")[0]
 
 
 def _sources(archive: Path) -> None:
-    """Write the files of the current commit, with a git repository that contains only this commit."""
+    """Write an archive with the files of the current commit, and a git repository with only this commit."""
     clone = archive.with_suffix("")
     source = f"file://{PROJECT_ROOT}"
     quiet = ["-c", "core.logAllRefUpdates=false", "-c", "advice.detachedHead=false"]
     _run(["git", *quiet, "clone", "--quiet", "--depth=1", source, str(clone)])
-    # The address of the origin names a folder of this machine.
+    # The remote `origin` is removed, because its address is a folder that exists only on this machine.
     _run(["git", "-C", str(clone), "remote", "remove", "origin"])
     with tarfile.open(archive, "w") as tar:
         tar.add(clone, ".", filter=_as_root)
@@ -198,7 +198,7 @@ def _sources(archive: Path) -> None:
 
 
 def _as_root(entry: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Remove the name of the user from an entry of an archive."""
+    """Make root the owner of an entry of an archive, so that the archive does not contain the user's name."""
     entry.uid = entry.gid = 0
     entry.uname = entry.gname = "root"
     return entry
@@ -215,7 +215,7 @@ def _debian_release() -> str:
 
 
 def _run(argv: Sequence[str]) -> str:
-    """Run a command, and return its output. Raise an error with the last line of its errors if it fails."""
+    """Run a command, and return its output. If the command fails, raise an error with the last line of stderr."""
     try:
         done = subprocess.run(
             argv,

@@ -41,13 +41,13 @@ class CommandResult:
 
 
 def remote_command(argv: Sequence[str]) -> str:
-    """Return the text that a host's login shell runs. Only this function turns values into shell text."""
-    # The PATH that sshd sets lacks the folders of start-stop-daemon and of the proxies.
+    """Return a command as text for the login shell of a host. Only this function quotes values for a shell."""
+    # The PATH of an SSH session lacks /usr/sbin, which contains start-stop-daemon and the proxies.
     return f'PATH="$PATH:/usr/sbin:/sbin" {shlex.join(argv)}'
 
 
 def shown(argv: Sequence[str]) -> str:
-    """Return a command as one line for messages. Of a script, the line contains only the first line."""
+    """Return a command as one line for messages. If an argument is a script, show only the script's first line."""
     return shlex.join(arg if "\n" not in arg else f"{arg.splitlines()[0]} ..." for arg in argv)
 
 
@@ -109,7 +109,7 @@ class Connection:
         return transport
 
     def connect(self) -> None:
-        """Connect with the login key in `spec`. The host's own key must be known."""
+        """Connect to the host by SSH with the login key in `spec`. The host key must be in the known_hosts file."""
         known_hosts = Path(self.spec.known_hosts)
         client = self._connection.client
         client.set_missing_host_key_policy(paramiko.RejectPolicy())
@@ -133,7 +133,7 @@ class Connection:
             raise LostError(
                 f"host {self.spec} is unreachable: {error}; is it up? (fab check)"
             ) from error
-        # Nagle's algorithm is switched off. Then a command takes 12 ms instead of 44 ms.
+        # Without Nagle's algorithm, a command takes 12 ms instead of 44 ms.
         transport = self._connection.transport
         transport.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
@@ -169,7 +169,7 @@ class Connection:
                 f"host {self.spec}: no end after {timeout_s:g} s: {command}"
             ) from error
         except LostError:
-            # The clock of the host stands still, and later commands must not wait again.
+            # The clock of the host stands still. The connection is closed so that later commands fail at once.
             self.close()
             raise
         except (paramiko.SSHException, EOFError, OSError) as error:
@@ -183,7 +183,7 @@ class Connection:
     def _exchange(self, argv: Sequence[str], timeout_s: float) -> tuple[int, str, str]:
         """Run a command, and return its exit code, standard output and standard error.
 
-        Fabric's own method is not used, because after Ctrl-C it would wait for the end of the command.
+        Fabric's own method is not used, because it would wait for the end of the command even after Ctrl-C.
         """
         patience = self._patience
         deadline = patience.now() + timeout_s
@@ -195,7 +195,7 @@ class Connection:
             while not ended:
                 if not patience.wait(partial(_readable, channel), deadline):
                     raise TimeoutError
-                # This state must be read before the last bytes are received.
+                # The state is read before the bytes, because more bytes can arrive between the two steps.
                 ended = channel.eof_received or channel.closed
                 while channel.recv_ready():
                     output += channel.recv(CHUNK_BYTES)
@@ -213,7 +213,7 @@ class Connection:
             )
 
     def _answers(self) -> bool:
-        """Return whether the host still accepts commands on this connection."""
+        """Return True if the host still accepts commands on this connection."""
         try:
             limit_s = self._patience.real(ANSWER_TIMEOUT_S)
             self._connection.transport.open_session(timeout=limit_s).close()
@@ -278,7 +278,7 @@ class Connection:
             raise TransientError(f"host {self.spec}: copying {path} failed: {error}") from error
 
     def failed(self, done: CommandResult) -> StableError:
-        """Return the error for a required command that failed."""
+        """Return an error that describes a command that failed."""
         said = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
         return StableError(
             f"host {self.spec}: exit code {done.exit_code} from: {shown(done.argv)}: {said}"
@@ -327,7 +327,7 @@ class Connection:
         try:
             yield
         finally:
-            # The script then finishes its work, such as releasing a lock, before this method returns.
+            # The script ends when its input ends. It then finishes its work, such as releasing a lock.
             channel.shutdown_write()
             if self._connection.transport.is_active():
                 channel.status_event.wait(self._patience.real(CONNECT_TIMEOUT_S))

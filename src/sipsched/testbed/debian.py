@@ -1,4 +1,4 @@
-"""Root file systems of Debian releases: their package sources, and the options of mmdebstrap."""
+"""The package sources and the options of mmdebstrap for root file systems of Debian releases."""
 
 import re
 
@@ -7,7 +7,7 @@ NOT_INSTALLED = ("man", "locale", "doc", "info")
 
 
 def sources(index_targets: str, suite: str) -> list[str]:
-    """Return the package sources of a Debian release, with the servers that this machine uses.
+    """Return the package sources of a Debian release, on the servers that this machine uses.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ def sources(index_targets: str, suite: str) -> list[str]:
         uri, signed_by = fields.get("Repo-URI", ""), fields.get("Signed-By", "")
         options = f"[signed-by={signed_by}] " if signed_by.startswith("/") else ""
         ending = {"Debian": "", "Debian-Security": "-security"}.get(fields.get("Label", ""))
-        # The suites -updates and -backports also have the label Debian. So they are excluded by their code names.
+        # The suites -updates and -backports also have the label Debian, so their code names exclude them.
         plain = "-" not in fields.get("Codename", "-").removesuffix("-security")
         if fields.get("Origin") == "Debian" and ending is not None and plain:
             lines[f"deb {options}{uri} {suite}{ending} main"] = None

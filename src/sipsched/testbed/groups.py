@@ -21,7 +21,7 @@ fi
 group=$root$own/$1
 [ -d "$group" ] && there=1 || there=
 mkdir -p "$group" 2>/dev/null || exit 0
-# If the group had the controller cpu, the scheduler would treat its processes as one entity. Then use no group.
+# Do not use a group with the controller cpu, because the scheduler would treat its processes as one entity.
 if [ -w "$group/cgroup.procs" ] && ! grep -qw cpu "$group/cgroup.controllers"; then
     echo "$group"
 fi
@@ -61,7 +61,7 @@ if [ "$root" ]; then
         [ "$3" ] || ls -p "$group" | sed -n 's|/$||p'
         tries=0
         while grep -qs '^populated 1' "$group/cgroup.events"; do
-            # Linux before 5.14 has no file cgroup.kill.
+            # Linux before 5.14 has no file cgroup.kill, so kill each process of the group.
             echo 1 2>/dev/null > "$group/cgroup.kill" ||
                 find "$group" -name cgroup.procs -exec cat {} + | xargs -r kill -KILL 2>/dev/null
             late "$group"
@@ -76,11 +76,11 @@ fi
 for file in "$2"/${3:-*}.pid; do
     [ -e "$file" ] || continue
     pid=$(cat "$file")
-    # Without control groups, the script kills the process group. Its leader is timeout, or has already ended.
+    # Without control groups, kill the process group, whose leader is the program timeout or has already ended.
     case "$(cat "/proc/$pid/comm" 2>/dev/null)" in
     '' | timeout)
         tries=0
-        # Zombies are not waited for. They have ended, and only their parent can remove them.
+        # Do not wait for zombies: they have ended, and only their parent can remove them.
         while [ "$pid" ] && pgrep --pgroup "$pid" --runstates D,R,S,T > /dev/null; do
             kill -s KILL -- "-$pid" 2>/dev/null
             late "$pid"
@@ -103,7 +103,7 @@ cat > /dev/null
 exec > /dev/null 2>&1
 sh -c "$1" sh "$2" "$3" '' 0
 [ "$4" ] && [ -e "$4" ] || exit 0
-# If another process holds the lock, that process restores the settings.
+# If another process holds the lock, the other process restores the settings.
 exec flock --timeout 5 "$5" sh -c '[ ! -e "$1" ] || { sh "$1" && rm "$1"; }' sh "$4"
 """
 """Shell script that waits until the connection is closed, and then stops all processes by the script "$1".

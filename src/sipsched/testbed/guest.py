@@ -1,4 +1,4 @@
-"""The base class of testbeds with a QEMU guest: boot, console, seed disk, and end."""
+"""The base class of testbeds with a QEMU guest, which boots and stops the guest."""
 
 import io
 import os
@@ -33,7 +33,8 @@ READY = "sipsched-guest: ready"
 CONSOLE_TAIL = 3
 KERNEL_OPTIONS = (
     *("console=ttyS0", "quiet"),
-    # Mitigations are off, because the kernels of the papers had none. panic=-1 stops QEMU after a kernel panic.
+    # CPU vulnerability mitigations are off, because the kernels of the papers had none.
+    # The parameter panic=-1 makes the guest reboot after a kernel panic, which stops QEMU.
     *("mitigations=off", "panic=-1"),
 )
 NETWORK_SCRIPT = (
@@ -41,7 +42,7 @@ NETWORK_SCRIPT = (
     "ip link set lo up",
     f"ip address add {SPS_SIP_ADDRESS}/32 dev lo",
     "echo 0 > /proc/sys/net/ipv4/ip_forward",
-    # Network interfaces may appear while this script runs, because drivers find the network cards late.
+    # The script waits for network interfaces, because drivers may find the network cards after the script starts.
     "find_link() {",
     "    for i in $(seq 250); do",
     '        path=$(grep -l "$1" /sys/class/net/*/address) && break',
@@ -49,7 +50,7 @@ NETWORK_SCRIPT = (
     "    done",
     '    basename "$(dirname "$path")"',
     "}",
-    # Packets are lost until the kernel of the guest has seen the carrier.
+    # The script waits for the carrier, because the guest loses packets on a link without a carrier.
     "wait_for_carrier() {",
     "    for i in $(seq 250); do",
     "        grep -q up /sys/class/net/$1/operstate && break",
@@ -61,7 +62,7 @@ NETWORK_SCRIPT = (
 
 
 class GuestTestbed(MachineTestbed):
-    """A testbed that has a QEMU guest on this machine.
+    """A testbed with a QEMU guest on this machine.
 
     Parameters
     ----------
@@ -85,14 +86,14 @@ class GuestTestbed(MachineTestbed):
 
     @abstractmethod
     def _machine(self, testbed: Testbed) -> GuestMachine:
-        """Return the guest from the testbed's file. Raise a StableError for a testbed of another kind."""
+        """Return the guest that the testbed's file declares. Raise a StableError for a testbed of another kind."""
 
     @abstractmethod
     def _inside(self, testbed: Testbed) -> Sequence[HostSpec]:
         """Return the hosts of the testbed that run inside the guest."""
 
     def _clock(self) -> Callable[[], float]:
-        """Return the function that reads the clock, in seconds. Time limits for answers of the guest use this clock."""
+        """Return the function that reads the clock for time limits of the guest, in seconds."""
         return time.monotonic
 
     def bring_up(
@@ -101,14 +102,14 @@ class GuestTestbed(MachineTestbed):
         idle_s: float | None = None,
         say: Callable[[str], None] = print,
     ) -> None:
-        """Build the image if necessary, and create the testbed by `ensure_up`."""
+        """Build the guest's disk image if necessary, and create the testbed."""
         self.check_machine(testbed)
-        # The image is built before the lock is taken, because a build takes minutes.
+        # A build takes minutes, so the image is built before other users are locked out.
         ensure_image(self._machine(testbed).kernel, say)
         self.ensure_up(testbed, idle_s, say)
 
     def is_up(self) -> bool:
-        """Return whether the namespaces, their sshds and the guest exist."""
+        """Return True if the namespaces, their sshds and the guest exist."""
         return super().is_up() and self._guest_runs()
 
     def _identity(self, testbed: Testbed) -> str:
@@ -116,7 +117,7 @@ class GuestTestbed(MachineTestbed):
         return f"{machine!r} with {self._inside(testbed)} on {image_name(machine.kernel)}"
 
     def _serves(self, testbed: Testbed) -> bool:
-        # A guest is booted again if it hangs, or if its testbed file, programs or packages have changed.
+        # The guest boots again if it hangs, or if its testbed file, programs or packages have changed.
         booted = self.is_up() and self._booted_file.exists()
         same = booted and self._booted_file.read_text() == self._identity(testbed)
         return same and self._answers(testbed)
@@ -145,7 +146,7 @@ class GuestTestbed(MachineTestbed):
         return self.state / "qemu.pid"
 
     def _write_seed(self, files: Mapping[str, str]) -> None:
-        """Write the keys of the guest and some files to a tar archive, which the guest unpacks when it boots."""
+        """Write the SSH keys of the guest and some files to a tar archive, which the guest unpacks when it boots."""
         keys = ("host_key", "host_key.pub", "id_ed25519.pub")
         whole = {**files, **{name: (self.state / name).read_text() for name in keys}}
         buffer = io.BytesIO()
@@ -192,7 +193,7 @@ class GuestTestbed(MachineTestbed):
         return self._process_runs(self._pid_file, self.comm)
 
     def _end_guest(self) -> None:
-        """Stop QEMU and wait for its end."""
+        """Stop QEMU, and wait until QEMU has ended."""
         if not self._guest_runs():
             return
         pid = int(self._pid_file.read_text())
@@ -205,7 +206,7 @@ class GuestTestbed(MachineTestbed):
         self._pid_file.unlink(missing_ok=True)
 
     def _is_gone(self) -> bool:
-        """Return whether QEMU has ended and everything that it created for the guest is removed."""
+        """Return True if everything that QEMU created on this machine, such as tap devices, is gone."""
         return True
 
     def _remove(self) -> None:
@@ -225,7 +226,7 @@ def _lives(pid: int) -> bool:
     process = Path("/proc", str(pid))
     try:
         state = (process / "stat").read_text().rpartition(")")[2].split()[0]
-        # Other threads of a process can live longer than its first thread, and then hold its ports.
+        # Other threads of a process can live longer than its first thread, and still occupy its ports.
         return state not in ("Z", "X") or len(list((process / "task").iterdir())) > 1
     except (FileNotFoundError, ProcessLookupError):
         return False
@@ -238,11 +239,11 @@ def guest_options(
 
     QEMU continues in the background once its devices exist.
     """
-    # Debian's cloud kernels have a built-in NVMe driver. Kernels with kvm_guest.config have a built-in virtio driver.
+    # The disks need a driver in the kernel: NVMe in Debian's cloud kernels, virtio in kernels with kvm_guest.config.
     nvme = machine.kernel in KERNEL_SUITES
     root, seed = ("/dev/nvme0n1", "/dev/nvme1n1") if nvme else ("/dev/vda", "/dev/vdb")
     device = "nvme" if nvme else "virtio-blk-pci"
-    # The kernel passes unknown parameters, such as seed, to process 1 as environment variables.
+    # The kernel passes parameters that it does not know, such as seed, to process 1 as environment variables.
     disks = (f"root={root}", "ro", "init=/sbin/sipsched-init", f"seed={seed}")
     return [
         *(*PLAIN_MACHINE, "-m", str(machine.memory_mib), "-smp"),

@@ -1,4 +1,4 @@
-"""The disk image of a testbed's virtual machine: a Debian kernel, a root file system, and the native parts."""
+"""The disk image of a testbed's virtual machine: a kernel, a root file system, and the programs of sipsched."""
 
 import fcntl
 import hashlib
@@ -50,7 +50,7 @@ DECOMPRESSORS: Mapping[bytes, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class GuestImage:
-    """The disk image of a guest. Guests do not change the image: their changes are lost when they end.
+    """The disk image of a guest. The changes that a running guest makes to its disk are lost when it ends.
 
     Attributes
     ----------
@@ -105,7 +105,7 @@ def ensure_image(
 
 
 def image_name(kernel: str) -> str:
-    """Return the name of an image: its kernel, and a hash of everything that this project adds to Debian.
+    """Return the name of an image, which has the kernel and a hash of everything that this project adds to Debian.
 
     New versions of Debian's packages do not change the name. So an image is used until somebody removes it.
     """
@@ -154,8 +154,8 @@ def unpack_kernel(content: bytes) -> bytes | None:
     payload = content[start : start + length]
     for magic, argv in DECOMPRESSORS.items():
         if payload.startswith(magic):
-            # Some of these programs report an error although they succeed, because the length of the payload follows
-            # the payload.
+            # The length of the payload follows the payload, and some programs report this as an error.
+            # So the exit code is ignored, and the output is checked instead.
             done = subprocess.run(argv, input=payload, capture_output=True, check=False)
             return done.stdout if done.stdout.startswith(b"\x7fELF") else None
     return None
@@ -173,7 +173,7 @@ def _build_lock(folder: Path) -> Iterator[None]:
 
 
 def _build(kernel: str, image: GuestImage, folder: Path) -> None:
-    """Build the image in a temporary folder, and rename the folder when the image is complete."""
+    """Build the image in a temporary folder, and give the folder its final name when the image is complete."""
     partial = image.folder.with_name(f"{image.folder.name}.partial")
     _discard(partial)
     partial.mkdir()
@@ -218,7 +218,7 @@ def _forget_old(image: GuestImage, folder: Path) -> None:
 
 
 class _Builder:
-    """One build of a kernel and a root file system from package sources."""
+    """The build of one image, with a kernel and a root file system from Debian packages."""
 
     def __init__(self, partial: Path, log: Path) -> None:
         self.image = GuestImage(partial)
@@ -242,7 +242,7 @@ class _Builder:
         shutil.rmtree(self.scratch)
 
     def _download_kernel(self, suite: str) -> None:
-        """Download and unpack a kernel's package, without changing the lists of this machine's apt."""
+        """Download and unpack a Debian kernel package, without changing the package lists of this machine."""
         apt = self.scratch / "apt"
         for name in ("lists/partial", "cache/archives/partial"):
             (apt / name).mkdir(parents=True)
@@ -274,7 +274,7 @@ class _Builder:
         sources.write_text(self._sources(SUITE))
         self._run(
             [
-                # In a mount namespace, the mounts of /proc, /sys and /dev disappear when mmdebstrap is killed.
+                # mmdebstrap mounts /proc, /sys and /dev. In a mount namespace, these mounts end with mmdebstrap.
                 *("unshare", "--mount"),
                 "mmdebstrap",
                 f"--include={','.join(_packages())}",
@@ -282,7 +282,7 @@ class _Builder:
                 *(SUITE, str(self.root), str(sources)),
             ]
         )
-        # The guest has no network, so the image contains every package.
+        # The guest has no network, so it needs no package sources.
         (self.root / "etc/apt/sources.list").unlink(missing_ok=True)
         (self.root / "etc/apt/apt.conf.d/99mmdebstrap").unlink(missing_ok=True)
         shutil.copy(INIT, self.root / "sbin/sipsched-init")
@@ -304,7 +304,7 @@ class _Builder:
             self._run(["chroot", str(self.root), "depmod", release])
 
     def _build_native(self, kernel: bytes) -> None:
-        """Build the native parts with the guest's compiler and the types of its kernel, on this machine."""
+        """Build the C programs of sipsched on this machine, with the guest's compiler and the guest's kernel types."""
         vmlinux = unpack_kernel(kernel)
         targets = {part: ["all"] for part in PARTS}
         if vmlinux is not None and b"\0.BTF\0" in vmlinux:
@@ -314,7 +314,8 @@ class _Builder:
         else:
             targets["probe"] = ["libsipstamp.so"]
         for part, target in targets.items():
-            # ASSUME the work folder is the one in hardware/testbeds/vm.yaml; provisioning fills any other work folder
+            # ASSUME the testbed uses the work folder from hardware/testbeds/vm.yaml.
+            # For another work folder, `fab provision` builds the programs in the running guest.
             folder = native_folder(places.DATA_FOLDER, part)
             inside = self.root / str(folder).lstrip("/")
             inside.mkdir(parents=True)
@@ -336,7 +337,7 @@ class _Builder:
         used = int(self._run(["du", "-sm", str(self.root)]).split()[0])
         size = f"{used + used // 10 + SPARE_MIB}M"
         self._run(["truncate", "-s", size, str(self.image.root)])
-        # The file system has no journal, because all changes of a guest are lost at its end.
+        # The file system needs no journal, because all changes of a guest are lost when the guest ends.
         options = ["-q", "-F", "-t", "ext4", "-O", "^has_journal", "-m", "0"]
         self._run(["mke2fs", *options, "-d", str(self.root), str(self.image.root)])
 

@@ -1,4 +1,4 @@
-"""A host of a testbed: its folders, its lock, and its processes, which end with the SSH connection."""
+"""A host of a testbed, with functions for its folders, its lock and its processes."""
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -78,7 +78,7 @@ class Host(Connection):
 
     @property
     def undo_file(self) -> PurePosixPath:
-        """Path of the script that restores the settings of the SPS. The script exists while settings are changed."""
+        """The path of the script that restores changed kernel settings. It exists only while settings are changed."""
         return self.run_folder / places.UNDO_FILE.name
 
     @property
@@ -102,7 +102,7 @@ class Host(Connection):
         limit_s: float,
         environment: Mapping[str, str] | None = None,
     ) -> Process:
-        """Start a process that continues to run after this call, until its time limit at the latest.
+        """Start a process in the background. The host stops the process after a time limit.
 
         Parameters
         ----------
@@ -141,7 +141,7 @@ class Host(Connection):
         limit_s: float,
         accept: Sequence[int] = (0,),
     ) -> CommandResult:
-        """Run a process, and wait for its end.
+        """Run a process with a time limit, and wait until the process ends.
 
         Raises
         ------
@@ -154,7 +154,7 @@ class Host(Connection):
         try:
             done = self.run(command, timeout_s=limit_s + 2 * STOP_GRACE_S, check=False)
         except BaseException:
-            # After an error, no caller waits for the process, so the process is stopped.
+            # After an error, the process is stopped, because no caller waits for it any more.
             self._end(name, grace_s=0)
             raise
         if done.exit_code == KILLED:
@@ -179,7 +179,7 @@ class Host(Connection):
         options: Sequence[str],
         log: str = "",
     ) -> list[str]:
-        # The process joins its group before it runs the program. So every descendant is in the group.
+        # The process joins its control group before it runs the program, so every descendant is in the group.
         group = f"{self._group}/{name}" if self._group else ""
         return [
             *("sh", "-c", groups.START, "sh", group, log),
@@ -214,7 +214,7 @@ class Host(Connection):
         self._end(process.name, grace_s=STOP_GRACE_S)
 
     def _end(self, name: str, *, grace_s: int) -> list[str]:
-        """Stop one process, or all processes of this role if the name is empty. Return the names of all of them."""
+        """Stop one process, or all processes of this host if `name` is empty. Return their names if all are stopped."""
         arguments = (self._group_name, self._pids, name, grace_s)
         return self.shell(groups.END, *arguments, timeout_s=3 * STOP_GRACE_S).stdout.split()
 
@@ -223,7 +223,7 @@ class Host(Connection):
         self.shell('pkill "-$1" --parent "$(cat "$2")"', name, process.pid_file)
 
     def cpu_time_ns(self, process: Process) -> int:
-        """Return the CPU time in ns of a process and its children, from /proc/PID/schedstat."""
+        """Return the CPU time in ns of a process and its descendants, from /proc/PID/schedstat."""
         done = self.shell(
             """{ cat "$1/cgroup.procs" 2>/dev/null || pgrep --pgroup "$(cat "$2")"; } |
             sed 's|.*|/proc/&/schedstat|' | xargs cat""",
@@ -233,7 +233,7 @@ class Host(Connection):
         return sum(int(line.split()[0]) for line in done.stdout.splitlines())
 
     def processes(self, process: Process) -> Mapping[int, str]:
-        """Return the names of a process and its children, by process id. Zombies are excluded."""
+        """Return the names of a process and its descendants, by process id. Zombies are excluded."""
         done = self.shell(
             """{ cat "$1/cgroup.procs" 2>/dev/null || pgrep --pgroup "$(cat "$2")"; } |
             xargs -r ps -o pid=,state=,comm= -p""",
@@ -245,7 +245,7 @@ class Host(Connection):
         return {int(pid): name for pid, state, name in listed if state != "Z"}
 
     def is_running(self, process: Process) -> bool:
-        """Return whether a process is running. A zombie is not running."""
+        """Return True if a process is running. A zombie counts as ended."""
         script = 'ps -o state= -p "$(cat "$1")" | grep -qv Z'
         return self.shell(script, process.pid_file, check=False).exit_code == 0
 
@@ -260,7 +260,9 @@ class Host(Connection):
         return sorted(set(self._end("", grace_s=0)))
 
     def wait_until(self, condition: str, *arguments: object, what: str, timeout_s: float) -> None:
-        """Wait until a shell condition is true on the host. The condition is a literal, as for `shell`.
+        """Wait until a shell condition is true on the host.
+
+        Values in the condition are passed as `arguments`, as for `shell`.
 
         Raises
         ------
@@ -274,7 +276,7 @@ class Host(Connection):
     def wait_while_running(
         self, process: Process, condition: str, *arguments: object, what: str, timeout_s: float
     ) -> bool:
-        """Wait until a shell condition is true or a process has ended. Return whether the condition is true.
+        """Wait until a shell condition is true or a process has ended. Return True if the condition is true.
 
         Raises
         ------
@@ -285,7 +287,7 @@ class Host(Connection):
 pid=$1
 shift
 until {condition}; do
-    # The process may have made the condition true just before its end, so the condition is checked again.
+    # The condition may have become true just before the process ended, so the condition is checked again.
     kill -0 "$(cat "$pid")" 2>/dev/null || {{ {condition}; exit; }}
     sleep 0.01
 done"""
@@ -328,7 +330,7 @@ done"""
 
     @contextmanager
     def ended_with_connection(self, *, undone: bool = False) -> Iterator[None]:
-        """Make the host stop all its processes at the end of the `with` block, or when the connection is lost.
+        """Make the host stop all processes at the end of the `with` block, or when the SSH connection is lost.
 
         Parameters
         ----------
@@ -358,7 +360,7 @@ done"""
             )
 
     def require_built(self, part: str, programs: Sequence[str]) -> None:
-        """Check that a native part has these programs, and that no file of the part has changed since the build.
+        """Check that programs of sipsched are built on the host, and that no file has changed since the build.
 
         Raises
         ------

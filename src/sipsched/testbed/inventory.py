@@ -49,12 +49,12 @@ MECHANISMS = [
 
 
 def native_folder(workdir: PurePosixPath, part: str) -> PurePosixPath:
-    """Return the folder on a host in which provisioning builds a native part, such as `probe` or `generator`."""
+    """Return the folder on a host in which `fab provision` builds C programs, such as the `probe`."""
     return workdir / "native" / part
 
 
 def release_root(workdir: PurePosixPath, release: str) -> PurePosixPath:
-    """Return the folder on a host in which provisioning builds the root file system of a Debian release."""
+    """Return the folder on a host in which `fab provision` builds the root file system of a Debian release."""
     return workdir / "roots" / release
 
 
@@ -94,7 +94,7 @@ class HostSpec:
 
 @dataclass(frozen=True)
 class Tuning:
-    """The settings that a run may change on the SPS. The run restores them at its end."""
+    """The kernel settings and services that a run may change on the proxy's host and restores at its end."""
 
     cores_by: Annotated[
         Literal["cpuset", "hotplug"],
@@ -114,7 +114,7 @@ class Tuning:
         Cpus, Meta(description="CPUs for system services. Without this key, they are unchanged.")
     ] = ()
     receive_interfaces: Annotated[
-        # The kernel allows more characters in the name of an interface. SEE net/core/dev.c: dev_valid_name()
+        # The kernel would allow more characters in an interface's name. SEE net/core/dev.c: dev_valid_name()
         tuple[Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_][A-Za-z0-9._-]{0,14}\Z")], ...],
         Meta(description="Interfaces whose receive work is steered (RPS)."),
     ] = ()
@@ -144,7 +144,7 @@ class GuestMachine:
 
     @property
     def kernel_name(self) -> str:
-        """Name of the kernel without the path of its file.
+        """The name of the kernel without the path of its file.
 
         Both Debian kernels use CFS, because they are older than EEVDF.
         """
@@ -153,11 +153,11 @@ class GuestMachine:
 
     @property
     def cpus(self) -> int:
-        """Number of CPUs of the virtual machine."""
+        """The number of CPUs of the virtual machine."""
         return self.sockets * self.cores_per_socket
 
     def __str__(self) -> str:
-        """Return the processors and the kernel as text."""
+        """Return the processors and the kernel of the virtual machine as text."""
         return (
             f"{plural(self.sockets, 'socket')} of {plural(self.cores_per_socket, 'core')}, "
             f"{self.kernel_name}"
@@ -166,7 +166,7 @@ class GuestMachine:
 
 @dataclass(frozen=True)
 class Guest(GuestMachine):
-    """The virtual machine that is the SPS in a testbed of kind `vm`."""
+    """The virtual machine that runs the proxy in a testbed of kind `vm`."""
 
     accelerator: Annotated[
         Literal["auto", "kvm", "tcg"],
@@ -210,7 +210,7 @@ class VirtualClock:
     ]
 
     def __str__(self) -> str:
-        """Return the settings as text, because every result must state them."""
+        """Return the settings of the clock as text, because every result must state these settings."""
         return (
             f"{self.mips:g} MIPS, kernel weight {self.kernel_weight:g}, wake-up time "
             f"{self.wake_ns / 1000:g} µs, quantum {self.quantum_ns / 1000:g} µs"
@@ -226,7 +226,7 @@ class VirtualGuest(GuestMachine):
 
 @dataclass(frozen=True)
 class DeclaredCompetitor:
-    """A program that a testbed runs on the SPS's CPUs during each load, in addition to the proxy."""
+    """A program that a testbed runs beside the proxy during each load, to compete for the proxy's CPUs."""
 
     name: Annotated[
         str,
@@ -242,7 +242,7 @@ class DeclaredCompetitor:
     ] = ()
 
     def __str__(self) -> str:
-        """Return its name, its work and its CPUs as text."""
+        """Return the name, the work and the CPUs of the competitor as text."""
         where = _name_cpus(self.cpus) if self.cpus else "all CPUs of the SPS"
         return f"{self.name} ({self.busy_us:,} µs of every {self.period_us:,} µs on {where})"
 
@@ -290,12 +290,12 @@ class SimulatedMachine:
 
     @property
     def is_eevdf(self) -> bool:
-        """Whether the simulated kernel uses the scheduler EEVDF instead of CFS."""
+        """True if the simulated kernel uses the scheduler EEVDF instead of CFS."""
         return self.kernel == "6.18"
 
     @property
     def cpus(self) -> int:
-        """Number of CPUs of the simulated machine."""
+        """The number of CPUs of the simulated machine."""
         return self.processors * self.cores_per_processor
 
 
@@ -380,7 +380,7 @@ class Testbed:
 
     @property
     def is_on_this_machine(self) -> bool:
-        """Whether this machine creates the hosts and runs the load generators."""
+        """True if this machine creates the hosts and runs the load generators."""
         return self.kind in ("local", "vm", "virtual")
 
     @property
@@ -390,7 +390,7 @@ class Testbed:
 
     @property
     def description(self) -> str:
-        """Description of the testbed, from the settings in its file. Other settings lead to another description."""
+        """The description of the testbed, which contains all settings in the testbed's file."""
         beside = "".join(f"; competitor {one}" for one in self.competitors)
         if self.simulated is not None:
             return f"{_describe_simulated(self.simulated)}{beside}{self._remark}"
@@ -419,13 +419,13 @@ class Testbed:
 
     @property
     def labels(self) -> TestbedLabels:
-        """The description of this testbed for records."""
+        """The name, kind and description of this testbed for records."""
         return TestbedLabels(
             self.name, self.kind, self.description, self.fidelity, self.accelerator
         )
 
     def check_cores(self, asked: Iterable[Point | Run]) -> None:
-        """Raise an error for points and runs that need more cores than the SPS has.
+        """Raise an error if points or runs need more cores than the proxy's host has.
 
         Raises
         ------
@@ -481,7 +481,7 @@ def load_testbed(name: str, folder: Path = PROJECT_ROOT / TESTBEDS) -> Testbed:
     return Testbed(
         name=file.name,
         kind=file.kind,
-        # Every figure has to name the settings of a virtual clock.
+        # Figures show the fidelity, so it includes the settings of a virtual clock.
         fidelity=f"{file.fidelity} ({virtual.clock})"
         if virtual
         else f"{file.fidelity}{_shared(file, hosts)}",
@@ -500,7 +500,7 @@ def load_testbed(name: str, folder: Path = PROJECT_ROOT / TESTBEDS) -> Testbed:
 
 
 def _check_kind(file: DeclaredTestbed, where: str) -> None:
-    """Check that a file has exactly the keys of its kind of testbed."""
+    """Check that a testbed's file has all keys of its kind of testbed, and no other keys."""
     needed = NEEDED[file.kind]
     allowed = (
         *needed,
@@ -535,7 +535,7 @@ def _host(role: str, file: DeclaredTestbed, where: str) -> HostSpec:
         return HostSpec(role, "simulated", "", "", "", "", 0, cpus=cpus, helper_cpus=())
     bodies: dict[Any, Any] = {**(file.hosts or {})}
     if file.kind == "local":
-        # The file can leave out the CPUs, because the hosts are on this machine.
+        # All hosts are on this machine, so the program can choose the CPUs that the file does not list.
         division = divide(read_cores())
         own = {"cpus": list(getattr(division, role)), "helper_cpus": list(division.helpers)}
         bodies[role] = own | bodies[role]
@@ -547,7 +547,7 @@ def _host(role: str, file: DeclaredTestbed, where: str) -> HostSpec:
 
 
 def _shared(file: DeclaredTestbed, hosts: Mapping[str, HostSpec]) -> str:
-    """Name the CPU that the proxy shares with the generators of the testbed `local`; an empty text if there is none."""
+    """Return text that names the CPU which proxy and load generators share; an empty text if they share no CPU."""
     proxy, generators = hosts["sps"].cpus, {*hosts["uac"].cpus, *hosts["uas"].cpus}
     if file.kind != "local" or not generators & set(proxy):
         return ""
@@ -555,7 +555,7 @@ def _shared(file: DeclaredTestbed, hosts: Mapping[str, HostSpec]) -> str:
 
 
 def _kernel_file(kernel: str) -> str:
-    """Return the path of a kernel's file relative to the project. Return the name of a Debian kernel unchanged."""
+    """Return the absolute path of a kernel's file. Return the name of a Debian kernel unchanged."""
     return str(PROJECT_ROOT / Path(kernel).expanduser()) if "/" in kernel else kernel
 
 
@@ -596,7 +596,7 @@ def _check_guest(where: str, guest: GuestMachine, inside: Sequence[HostSpec]) ->
 def _check_competitors(
     where: str, competitors: Sequence[DeclaredCompetitor], cpus: Sequence[int]
 ) -> None:
-    """Check that competitors have distinct names, CPUs of the SPS, and periods that are not shorter than their work."""
+    """Check that each competitor has a unique name, CPUs of the proxy's host, and a period longer than its work."""
     names = [competitor.name for competitor in competitors]
     for competitor in competitors:
         place = f"{where}: competitors: {competitor.name}"

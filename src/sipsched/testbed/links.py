@@ -1,4 +1,4 @@
-"""The check of the network links between hosts: carriers are present, and datagrams arrive in both directions."""
+"""The check that network links between hosts have a carrier and that datagrams arrive in both directions."""
 
 import secrets
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ fault=
 for peer; do
     link=$(ip -o route get "${peer%:*}" 2>/dev/null | sed -n 's/.* dev \\([^ ]*\\).*/\\1/p')
     echo "way ${peer%:*} $link"
-    # Reading the file carrier fails while the link is switched off.
+    # If the link is switched off, reading the file `carrier` fails.
     [ "$(cat "/sys/class/net/$link/carrier" 2>/dev/null)" = 1 ] || { echo "down $link"; fault=1; }
 done
 [ "$fault" ] || exec perl -e "$talk" "$own" "$port" "$nonce" "$patience" "$@"
@@ -35,7 +35,7 @@ done
 limit in seconds. The remaining arguments are the peers as address:port.
 """
 
-# The script is in Perl, because a host can lack Python, while every Debian has perl-base.
+# The script is in Perl, because every Debian system has perl-base, but not every host has Python.
 TALK = """\
 use strict; use warnings; use Socket;
 my ($own, $port, $nonce, $patience, @peers) = @ARGV;
@@ -45,7 +45,7 @@ my %peer = map { my ($address, $port) = split /:/; ($address => pack_sockaddr_in
 my (%heard, %answer, %enough, %done);
 my $end = time + $patience;
 while (time < $end and keys %done < keys %peer) {
-    # Both ends send questions and answers. An end stops when both ends have received an answer.
+    # Both hosts send questions and answers. A host stops when both hosts have received an answer.
     for my $address (grep { !$answer{$_} } keys %peer) { send($socket, "$nonce ask", 0, $peer{$address}); }
     my $bits = '';
     vec($bits, fileno($socket), 1) = 1;
@@ -69,7 +69,7 @@ print map { "heard $_\\n" } keys %heard;
 
 @dataclass(frozen=True)
 class _Seen:
-    """The result of the check on a host: the link to each peer, links without a carrier, and the heard peers."""
+    """The result of the check on a host: the link to each peer, links without a carrier, and peers that answered."""
 
     links: Mapping[str, str]
     down: Sequence[str]
@@ -77,7 +77,7 @@ class _Seen:
 
 
 def check_links(hosts: Hosts) -> None:
-    """Check the network links between the agents and the SPS, and send a datagram in each direction.
+    """Check the network links from UAC and UAS to the proxy, and send datagrams in both directions.
 
     The SIP port must be free on all three hosts.
 
@@ -95,7 +95,7 @@ def check_links(hosts: Hosts) -> None:
     with ThreadPoolExecutor(len(ways)) as pool:
         seen = list(pool.map(lambda way: _look(way[0], way[1], nonce, patience_s), ways))
     looked = [(host, peers, found) for (host, peers), found in zip(ways, seen, strict=True)]
-    # If a link of a host has no carrier, the host sends no datagrams.
+    # A host with a faulty link sends no datagrams, so missing datagrams are reported only if all links are good.
     faults = [fault for one in looked for fault in _link_faults(*one)]
     faults = faults or [fault for one in looked for fault in _datagram_faults(*one)]
     if faults:

@@ -64,15 +64,15 @@ class LocalTestbed(MachineTestbed):
 
     def _remove(self) -> None:
         super()._remove()
-        # The SPS uses the kernel of this machine, whose settings stay changed after an interrupted run.
+        # The proxy uses the kernel of this machine, and an interrupted run leaves kernel settings changed.
         if Path(UNDO_FILE).exists():
             self._run(["sh", str(UNDO_FILE)])
             Path(UNDO_FILE).unlink()
 
     def _steer_receive_work(self, testbed: Testbed) -> None:
-        # A veth link runs the receive softirq on the sender's CPU, but the SPS of the papers receives on its own
-        # CPUs. Here, only the first CPU of the SPS receives. With several receiving CPUs, each of the two flows would
-        # go to a random CPU.
+        # A veth link runs the receive softirq on the sender's CPU, but in the papers the proxy's CPUs receive.
+        # So the receive work is moved to the proxy's first CPU.
+        # With several receiving CPUs, a hash would assign each of the two flows to a random CPU.
         mask = cpu_mask(testbed.sps.cpus[:1])
         for role in AGENT_NETS:
             rps = f"/sys/class/net/{role}0/queues/rx-0/rps_cpus"

@@ -15,7 +15,7 @@ from sipsched.testbed import places
 
 
 def holder(purpose: str) -> str:
-    """Describe this process for users who wait for its lock: purpose, process, user, machine and time."""
+    """Return a text about this process (purpose, id, user, time) for other users who wait for its lock."""
     since = datetime.now(UTC).isoformat(timespec="seconds")
     return (
         f"{purpose} (pid {os.getpid()} of {getpass.getuser()} on {platform.node()}, since {since})"
@@ -48,7 +48,7 @@ def await_lock(
     said = ""
     for line in answers:
         word, _, by = line.partition(" ")
-        # A process takes the lock and then writes its description, so the description is empty for a moment.
+        # The holder takes the lock first and then writes its description, so the description can be empty.
         by = by or "a user who has not said who"
         if word == "held":
             return
@@ -72,7 +72,7 @@ def locked_here(
     wait_s: float,
     say: Callable[[str], None] = scripting.say,
 ) -> Iterator[None]:
-    """Hold a lock of this machine while the `with` block runs. The end of this process releases the lock.
+    """Hold a lock on this machine while the `with` block runs. The lock is released even if this process is killed.
 
     Raises
     ------
@@ -82,7 +82,8 @@ def locked_here(
         The lock file cannot be locked.
     """
     argv = ["sh", "-c", places.LOCK, "sh", str(lock_file), holder(purpose), f"{wait_s:g}"]
-    # The script has its own session, so that Ctrl-C does not release the lock before the settings are restored.
+    # The script that holds the lock has its own session, so that it does not receive Ctrl-C.
+    # Otherwise, Ctrl-C would release the lock before the settings are restored.
     with subprocess.Popen(
         argv,
         stdin=subprocess.PIPE,
@@ -98,7 +99,7 @@ def locked_here(
         finally:
             keeper.stdin.close()
             if keeper.poll() is None and wait_s > 0:
-                # A script that still waits for the lock ignores the end of its standard input, so it is stopped.
+                # A script that still waits for the lock does not notice the end of its input, so it is stopped.
                 _end_waiting(keeper)
 
 

@@ -1,4 +1,4 @@
-"""A machine that sipsched only reads: this machine, or a host that the user's own SSH configuration reaches."""
+"""A machine that sipsched reads and does not change: this machine, or a host in the user's SSH configuration."""
 
 import subprocess
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ ANSWER_TIMEOUT_S = 60
 
 
 class Machine:
-    """The machine of the proxy: this machine, or a host that is reached by `ssh`.
+    """The machine of a running proxy, which is this machine or a remote host (`ssh`).
 
     Parameters
     ----------
@@ -27,14 +27,14 @@ class Machine:
         self._host = host
 
     def __str__(self) -> str:
-        """Name the machine in messages."""
+        """Return the name of the machine for messages."""
         return f"host {self._host}" if self._host else "this machine"
 
     def open(self, argv: Sequence[str]) -> "subprocess.Popen[bytes]":
-        """Start a program with pipes. A program that reads its input ends when the connection is lost."""
+        """Start a program with pipes for its input and output. If the connection is lost, the program's input ends."""
         command = [*SSH, self._host, remote_command(argv)] if self._host else list(argv)
         try:
-            # In its own session, the program gets no Ctrl-C of the terminal. So it can write its last records.
+            # In its own session, the program does not receive Ctrl-C, so it can still write its last records.
             return subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,

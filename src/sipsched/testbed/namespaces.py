@@ -31,7 +31,7 @@ SPS_SIP_ADDRESS = "198.18.0.1"
 AGENT_NETS = {"uac": "198.18.1", "uas": "198.18.2"}
 """First three octets of the addresses on each agent's link. The SPS has .1, and the agent has .2."""
 
-# If SHLVL is set, bash does not read ~/.bashrc for each command, which can take 100 ms.
+# SHLVL keeps bash from reading ~/.bashrc before each command, which can take 100 ms.
 SSHD_CONFIG = """\
 ListenAddress {address}:22
 HostKey {state}/host_key
@@ -54,7 +54,7 @@ Subsystem sftp internal-sftp
 
 @dataclass(frozen=True)
 class Namespace:
-    """A network namespace of this machine, which is a host of a testbed."""
+    """A network namespace on this machine that serves as a host of a testbed."""
 
     role: str
     name: str
@@ -66,12 +66,12 @@ class Namespace:
 
     @property
     def link(self) -> str:
-        """Name of the machine's end of the management link."""
+        """The name of the management link's interface on the machine's side."""
         return self.name
 
 
 class MachineTestbed(ABC):
-    """A testbed that this machine creates and removes, with a lock and a guardian.
+    """A testbed that this machine creates, and that a guardian process removes when nobody uses it.
 
     Parameters
     ----------
@@ -115,14 +115,14 @@ class MachineTestbed(ABC):
         """Create all parts of the testbed. The caller guarantees that no part exists yet."""
 
     def is_up(self) -> bool:
-        """Return whether all namespaces and their sshds exist."""
+        """Return True if all namespaces and their sshds exist."""
         return all(
             Path("/run/netns", namespace.name).exists() and self._sshd_runs(namespace.role)
             for namespace in self.namespaces
         )
 
     def _serves(self, testbed: Testbed) -> bool:
-        """Return whether the existing testbed is the testbed that the file describes."""
+        """Return True if the existing testbed agrees with the testbed's file."""
         return self.is_up()
 
     def ensure_up(
@@ -166,24 +166,26 @@ class MachineTestbed(ABC):
             self._forget_machine()
 
     def guard(self, idle_s: float) -> None:
-        """Wait until no run has used the testbed for `idle_s` seconds, and remove the testbed unless the user keeps it.
+        """Remove the testbed after `idle_s` seconds without a run, unless the user has asked to keep the testbed.
 
-        While a run is in progress, the guardian waits.
+        This method runs in a separate process, the guardian. While a run is in progress, the guardian waits.
         """
         while self.state.exists() and not self._kept.exists():
             with self._guarded(fcntl.LOCK_EX) as last_used_ns:
                 pass
             time.sleep(idle_s)
             with suppress(BlockingIOError), self._guarded(fcntl.LOCK_EX | fcntl.LOCK_NB) as now_ns:
-                # If the lock file does not exist (None), another process has removed the testbed together with its
-                # lock.
+                # If the lock file is missing (None), another process has removed the testbed and its lock.
                 if last_used_ns == now_ns and now_ns is not None and not self._kept.exists():
                     self._remove()
                     self._forget_machine()
 
     @contextmanager
     def _guarded(self, operation: int) -> Iterator[int | None]:
-        """Hold the lock anonymously. Yield the time at which a run last used the lock, or None without a lock file."""
+        """Hold the lock without a note about the holder, and yield the time of the lock's last use.
+
+        The time is None if no lock file exists.
+        """
         try:
             lock = self.lock_file.open()
         except FileNotFoundError:
@@ -231,7 +233,7 @@ class MachineTestbed(ABC):
         return "fab provision" if self.kind == "local" else f"fab provision --testbed={self.kind}"
 
     def check_cpus(self, testbed: Testbed, specs: Sequence[HostSpec]) -> None:
-        """Raise an error if this machine lacks a CPU of one of these hosts."""
+        """Raise an error if this machine lacks a CPU that the testbed assigns to a host."""
         wanted = {cpu for spec in specs for cpu in spec.cpus + spec.helper_cpus}
         missing = wanted - os.sched_getaffinity(0)
         if missing:
@@ -246,7 +248,7 @@ class MachineTestbed(ABC):
 
     @contextmanager
     def held(self, purpose: str, wait_s: float, say: Callable[[str], None]) -> Iterator[None]:
-        """Hold the testbed's lock on this machine while the block runs. SEE `locked_here`."""
+        """Hold the testbed's lock on this machine while the `with` block runs; see `locked_here`."""
         places.claim_here([self.root])
         with locked_here(self.lock_file, f"testbed {self.kind}", purpose, wait_s, say):
             yield
@@ -276,10 +278,10 @@ class MachineTestbed(ABC):
         ours = command.exists() and f"from {self.module} import guard" in command.read_text()
         return pid if ours else None
 
-    # ---- parts of _create ----
+    # ---- creation ----
 
     def _make_keys(self, addresses: Sequence[str]) -> None:
-        """Create a login key, and one host key for all hosts of this testbed."""
+        """Create an SSH login key, and one SSH host key for all hosts of this testbed."""
         places.claim_here([self.state])
         for key in ("id_ed25519", "host_key"):
             path = str(self.state / key)
@@ -301,11 +303,11 @@ class MachineTestbed(ABC):
             self._ip(namespace.role, "link set ssh0 up")
 
     def _address_agent(self, role: str) -> None:
-        """Set the address of an agent's link sip0, and its route to the SPS."""
+        """Set the IP address of the interface sip0 of UAC or UAS, and the route to the proxy."""
         self._run(["sh", "-ec", "\n".join(agent_lines(role, self._namespace(role).name))])
 
     def _wait_for_carrier(self, role: str, link: str) -> None:
-        # When the carrier is up, the kernel takes up to 1 s to activate the link's queue. Earlier packets are lost.
+        # The kernel activates a link up to 1 s after its carrier is up. Packets before this time are lost.
         loop = 'until grep -q up "$1"; do sleep 0.02; done'
         state = f"/sys/class/net/{link}/operstate"
         self._in_namespace(role, ["timeout", "5", "sh", "-c", loop, "sh", state])
@@ -324,7 +326,7 @@ class MachineTestbed(ABC):
             sshd = ["/usr/sbin/sshd", "-f", str(config)]
             held = ["taskset", "--cpu-list", cpus, *sshd]
             self._in_group(namespace.role, ["ip", "netns", "exec", namespace.name, *held])
-        # sshd writes its process id only after its parent process has returned.
+        # sshd may write its process id after the command has returned, so this loop waits for all sshds.
         deadline = time.monotonic() + START_PATIENCE_S
         while not all(self._sshd_runs(namespace.role) for namespace in self.namespaces):
             if time.monotonic() > deadline:
@@ -338,26 +340,26 @@ class MachineTestbed(ABC):
         return self._process_runs(self.state / f"{role}.sshd.pid", "sshd")
 
     def _process_runs(self, pid_file: Path, comm: str) -> bool:
-        """Return whether the process in a pid file is running and has a given name."""
+        """Return True if the process in a pid file is running and has a given name."""
         if not pid_file.exists():
             return False
         pid = pid_file.read_text().strip()
         path = Path("/proc", pid or "none", "comm")
         return path.exists() and path.read_text().strip() == comm
 
-    # ---- taking down ----
+    # ---- removal ----
 
     def _remove(self) -> None:
         present = [n for n in self.namespaces if Path("/run/netns", n.name).exists()]
         self._end_guardian()
         for role in ROLES:
             self._run(["sh", "-c", groups.END, "sh", self._group_name(role), "", "", "0"])
-        # This search is necessary on machines without control groups.
+        # Machines without control groups need this search for processes.
         self._end_processes(present)
         for namespace in present:
             self._run(["ip", "netns", "delete", namespace.name])
         for namespace in self.namespaces:
-            # The kernel may already have removed the link together with its namespace.
+            # The kernel removes a link together with its namespace, so the link may already be gone.
             if Path("/sys/class/net", namespace.link).exists():
                 delete = ["ip", "link", "delete", namespace.link]
                 subprocess.run(delete, check=False, capture_output=True)
@@ -370,7 +372,10 @@ class MachineTestbed(ABC):
                 os.kill(pid, signal.SIGKILL)
 
     def _forget_machine(self) -> None:
-        """Remove the parts that all testbeds of this machine share, if no testbed exists. The caller holds the lock."""
+        """If no testbed exists any more, remove the files that all testbeds of this machine share.
+
+        The caller must hold the lock.
+        """
         if any(
             path.is_dir() and path.name not in (*ROLES, "cgroup") for path in self.root.iterdir()
         ):
@@ -386,7 +391,7 @@ class MachineTestbed(ABC):
         self.lock_file.unlink(missing_ok=True)
 
     def _end_processes(self, present: Sequence[Namespace]) -> None:
-        """Stop all processes inside namespaces, and the sshds of this testbed whose namespace no longer has a name."""
+        """Stop all processes inside the namespaces, and sshds of this testbed whose namespace has lost its name."""
         while pids := [*self._pids(present), *self._stray_sshds()]:
             subprocess.run(["kill", "-KILL", *pids], check=False, capture_output=True)
             time.sleep(0.05)
@@ -396,7 +401,7 @@ class MachineTestbed(ABC):
         return "".join(listings).split()
 
     def _stray_sshds(self) -> list[str]:
-        """Return the sshds of this testbed, found by their configuration file, and all processes in its namespaces."""
+        """Find the sshds of this testbed by their configuration files, and all processes in their namespaces."""
         files = [str(self.state / f"{namespace.role}.sshd_config") for namespace in self.namespaces]
         processes = [path for path in Path("/proc").iterdir() if path.name.isdigit()]
         # sshd changes its process title, so the search covers the original and the changed title.
@@ -428,7 +433,7 @@ class MachineTestbed(ABC):
         return f"sipsched-{self.kind}-{role}"
 
     def _in_group(self, role: str, argv: Sequence[str]) -> None:
-        """Run a command in a control group, with which all its processes can be found later."""
+        """Run a command in a control group, so that all processes of the command can be found later."""
         name, mount = self._group_name(role), str(places.CGROUP_MOUNT)
         group = self._run(["sh", "-c", groups.FIND, "sh", name, mount]).strip()
         self._run(["sh", "-c", groups.START, "sh", group, "", *argv])
@@ -438,7 +443,7 @@ class MachineTestbed(ABC):
 
 
 def _title(process: Path) -> str:
-    # A process may end during the search.
+    # The file is missing if the process has ended during the search.
     with suppress(OSError):
         return (process / "cmdline").read_text(errors="replace").replace("\0", " ")
     return ""
@@ -451,7 +456,7 @@ def _network(process: Path) -> str | None:
 
 
 def link_lines(role: str, namespace: str, ip: str = "ip") -> list[str]:
-    """Return shell lines that join an agent's namespace to the SPS by veth.
+    """Return shell commands that connect the namespace of UAC or UAS to the proxy by a veth link.
 
     Parameters
     ----------
@@ -469,13 +474,13 @@ def link_lines(role: str, namespace: str, ip: str = "ip") -> list[str]:
 
 
 def agent_lines(role: str, namespace: str) -> list[str]:
-    """Return shell lines that set the address of an agent's link sip0, and the route to the SPS."""
+    """Return shell commands that set the address of the interface sip0 of UAC or UAS, and the route to the proxy."""
     net = AGENT_NETS[role]
     return [
         f"ip -n {namespace} address add {net}.2/30 dev sip0",
         f"ip -n {namespace} link set sip0 up",
         f"ip -n {namespace} route add {SPS_SIP_ADDRESS}/32 via {net}.1",
-        # With a connection per call, the kernel would otherwise block each used port for a minute (TIME_WAIT).
+        # After a TCP connection, the kernel blocks the port for a minute (TIME_WAIT). This setting prevents it.
         f"ip netns exec {namespace} sh -c 'echo 1 > /proc/sys/net/ipv4/tcp_tw_reuse'",
     ]
 

@@ -1,4 +1,4 @@
-"""Time limits for waiting on a host, measured by the clock of the host."""
+"""Time limits for waits on a host, which count seconds of the host's clock."""
 
 import time
 from collections.abc import Callable
@@ -10,7 +10,7 @@ STEP_S, LEAST_STEP_S = 1.0, 0.01
 
 @dataclass(frozen=True)
 class Patience:
-    """The clock of a host. sipsched measures its own waits for the host by this clock.
+    """The clock of a host, by which sipsched limits its waits for the host.
 
     Attributes
     ----------
@@ -24,11 +24,11 @@ class Patience:
     least_s: float = 0.0
 
     def real(self, limit_s: float) -> float:
-        """Convert a time limit into real seconds, for a wait during which the host's clock cannot be read."""
+        """Convert a time limit into real seconds, for waits that cannot follow the host's clock."""
         return max(limit_s, self.least_s)
 
     def wait(self, done: Callable[[float], bool], deadline: float) -> bool:
-        """Wait until a condition is true or the host's clock reaches a deadline. Return whether the condition is true.
+        """Wait until a condition is true or the host's clock reaches a deadline. Return True if the condition is true.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""The folders of sipsched on a host: their protection from other users, the programs in them, and the lock."""
+"""The folders of sipsched on a host, and shell scripts that protect, check and lock these folders."""
 
 import subprocess
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ for folder; do
         [ ! -e "$above" ] || set -- "$@" "$above"
         above=${above%/*}
     done
-    # A user who can rename a parent folder could replace this folder. In a sticky parent, only the owner can rename.
+    # Other users must not be able to rename a parent folder. A sticky folder protects its subfolders from renaming.
     for follow in -P -L; do
         refuse "$(find $follow "$@" -maxdepth 0 \\( ! -uid 0 ! -uid "$me" \\
             -o ! -type l -perm /022 ! -perm -1000 \\) -printf '%p is %M of %u' -quit)"
@@ -42,8 +42,8 @@ for folder; do
         refuse "$(find "$folder" -maxdepth 0 -printf '%p is %M of %u')"
     fi
     mkdir -p "$folder" || exit
-    # Skip images that are being built, and root file systems of Debian releases. A whole system has links and files of
-    # other users. These users cannot reach them, because the folder above has mode 0700.
+    # Skip images that are being built, and root file systems of Debian releases, because they contain files of others.
+    # Other users cannot reach these files, because the folder above has mode 0700.
     refuse "$(find "$folder" -xdev \\( -name '*.partial' -o -path "$folder/roots/*" \\) -prune -o \\
         \\( -type l -o ! -uid "$me" -o -perm /022 \\) -printf '%p is %M of %u' -quit)"
     mkdir -p "$folder/$inside" && chmod 700 "$folder" "$folder/$inside" || exit
@@ -66,7 +66,7 @@ for program; do
     [ "$program" = "$1" ] || cut -c67- built.sha256 | grep -qxF "./$program" || echo "missing $1/$program"
 done
 sha256sum --check --quiet --strict built.sha256 2>/dev/null | sed -n "s|^\\./\\(.*\\): FAILED.*|changed \\1|p"
-# Built files are listed twice, so uniq -u prints only files that were not built.
+# The list of built files is printed twice, so that uniq -u prints only files that were not built.
 { cut -c67- built.sha256; cut -c67- built.sha256; find . -type f ! -name built.sha256; } |
     sort | uniq -u | sed 's|^\\./|changed |'
 """
@@ -82,7 +82,7 @@ while :; do
         echo "busy $(cat "$1")"
         flock "$wait" 9 || { echo "late $(cat "$1")"; exit 1; }
     fi
-    # A process that removes the testbed deletes the lock file. A lock on a deleted file protects nothing, so try again.
+    # The process that removes the testbed deletes the lock file. A lock on a deleted file is useless, so try again.
     [ "$1" -ef "/proc/$$/fd/9" ] && break
 done
 echo "$2" > "$1"
@@ -123,7 +123,7 @@ def claim_here(folders: Sequence[Path | PurePosixPath]) -> None:
 
 
 def build_problem(folder: PurePosixPath, findings: Sequence[str]) -> str | None:
-    """Return the output of the script `CHECK_BUILD` as one line, or None if it has no output."""
+    """Convert the output of the shell script `CHECK_BUILD` into an error message, or into None without output."""
     words = {"missing": "missing program", "changed": "not what was built"}
     parts = [
         f"{text}: {', '.join(names)}"

@@ -1,4 +1,4 @@
-"""Provisioning, which installs Debian packages and native parts on the hosts of a testbed."""
+"""Provisioning, which installs Debian packages and builds C programs on the hosts of a testbed."""
 
 import hashlib
 import subprocess
@@ -24,8 +24,8 @@ from sipsched.testbed.session import Hosts, open_hosts
 
 INSTALL_TIMEOUT_S = 900
 BUILD_TIMEOUT_S = 300
-# Debian starts services when it installs them. The script prevents this, because the port of the proxy must stay free
-# and the owner of the machine has not asked for an sshd.
+# Debian starts services when it installs their packages. The script prevents this for two reasons:
+# The port of the proxy must stay free, and the owner of the machine has not asked for an sshd.
 INSTALL_SCRIPT = """\
 set -eu
 missing=
@@ -78,7 +78,7 @@ def provision(
     release: str = "",
     say: Callable[[str], None] = print,
 ) -> None:
-    """Install missing packages on the hosts of a testbed, and build the native parts on these hosts.
+    """Install missing packages on the hosts of a testbed, and build the C programs of sipsched on these hosts.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def provision(
             sps, where = hosts.sps, str(hosts.sps.spec)
             shell: Callable[..., str] = partial(_shell_there, sps)
             if testbed.kind == "local":
-                # The namespaces of a local testbed have no network.
+                # The namespaces of a local testbed cannot reach the Internet, so this machine downloads the packages.
                 shell, where = _shell_here, "this machine"
             for line in _build_root(shell, where, sps.base, release):
                 say(line)
@@ -123,7 +123,7 @@ def provision(
 def prepare_machine(
     testbed: Testbed, *, tests: bool = False, say: Callable[[str], None] = print
 ) -> None:
-    """Install the packages on this machine that it needs to create a testbed."""
+    """Install the Debian packages that this machine needs to create a testbed."""
     roles = ("uac", "uas", *(("sps",) if testbed.kind == "local" else ()))
     packages = {name for role in roles for name in PACKAGES[role]} | set(CONTROLLER_PACKAGES)
     packages |= set(GUEST_BUILD_PACKAGES if testbed.kind in ("vm", "virtual") else ())
@@ -154,7 +154,7 @@ def _install_there(host: Host, say: Callable[[str], None]) -> None:
 def _build_root(
     shell: Callable[..., str], where: str, base: PurePosixPath, release: str
 ) -> Iterator[str]:
-    """Build the root file system of a Debian release with its proxies, unless it exists. Yield a line per step.
+    """Build a root file system of a Debian release with its proxies, and yield a line of text per step.
 
     Parameters
     ----------
@@ -205,18 +205,18 @@ def _say_installed(where: str, output: str, say: Callable[[str], None]) -> None:
 
 
 def _build_native(hosts: Hosts, say: Callable[[str], None]) -> None:
-    """Build the native parts of each host: scheduler, dispatcher and probe on the SPS, generator on the agents."""
+    """Build the C programs that each host needs, such as the probe for the proxy's host."""
     wanted = [(host, part) for host in hosts.all for part in NATIVE_PARTS[host.spec.role]]
     for host, part in wanted:
         folder = native_folder(host.base, part)
-        # Changed files are removed first, because make keeps a file that is newer than its sources.
+        # Programs that were changed after their build are removed, because make would keep these newer files.
         if host.shell(places.CHECK_BUILD, folder).stdout:
             host.run(["rm", "-rf", str(folder)])
         host.run(["mkdir", "-p", str(folder)])
         there = host.shell('sha256sum "$1"/* 2>/dev/null', folder, check=False).stdout
         for source in native_sources(part):
             digest = hashlib.sha256(source.read_bytes()).hexdigest()
-            # Only changed sources are copied, because make builds a file again after every copy of its source.
+            # Only changed sources are copied, because make rebuilds a program whose source has a newer date.
             if f"{digest}  {folder / source.name}\n" not in there:
                 host.put_file(source, folder / source.name)
         # Without the option --file, make would prefer a file with the name GNUmakefile.

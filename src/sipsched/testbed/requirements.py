@@ -1,4 +1,4 @@
-"""The Debian packages and the native parts that the hosts of a testbed need."""
+"""The Debian packages and the C programs that the hosts of a testbed need."""
 
 from pathlib import Path
 
@@ -49,7 +49,7 @@ Files in the other folders include files of the folder `common`.
 
 
 def native_sources(part: str) -> list[Path]:
-    """Return the paths of the source files of a native part."""
+    """Return the paths of the source files of a group of C programs, such as `probe`."""
     folder = PROJECT_ROOT / "hardware" / part
     return sorted(
         path

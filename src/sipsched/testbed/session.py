@@ -1,4 +1,4 @@
-"""Functions that open a testbed: create it if it is on this machine, connect to its hosts, and take its lock."""
+"""Functions that connect to the hosts of a testbed and take the testbed's lock."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -80,8 +80,8 @@ def open_hosts(
     with ExitStack() as stack:
         hosts = [Host(spec, testbed.workdir, patience(testbed)) for spec in testbed.hosts]
         uac, sps, uas = hosts
-        # The testbeds `local` and `vm` share a lock of this machine. A namespace can take this lock, but a guest
-        # cannot.
+        # The testbeds `local` and `vm` share a lock on this machine.
+        # A network namespace can take this lock, but a virtual machine cannot.
         keeper = uac if testbed.kind == "vm" else None if testbed.kind == "virtual" else sps
         with ThreadPoolExecutor(len(hosts)) as pool:
             list(pool.map(stack.enter_context, hosts))
@@ -93,5 +93,5 @@ def open_hosts(
 
 
 def patience(testbed: Testbed) -> Patience:
-    """Return the clock by which waits for the hosts of a testbed are limited."""
+    """Return the clock that limits the waits for the hosts of a testbed."""
     return virtual.patience() if testbed.kind == "virtual" else REAL_TIME

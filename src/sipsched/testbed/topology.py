@@ -21,7 +21,7 @@ CORES_PER_AGENT = 5
 
 @dataclass(frozen=True)
 class Core:
-    """A core: the number of its processor (socket), and the CPUs that are its hyper-threads, lowest first."""
+    """A physical core, with the number of its processor (socket) and the CPUs that are its hyper-threads."""
 
     processor: int
     cpus: tuple[int, ...]
@@ -29,7 +29,7 @@ class Core:
 
 @dataclass(frozen=True)
 class Division:
-    """The CPUs for the UAC, the UAS, the proxy (in the order of use) and the other programs of sipsched."""
+    """The division of CPUs among the UAC, the UAS, the proxy and the other programs of sipsched."""
 
     uac: tuple[int, ...]
     uas: tuple[int, ...]
@@ -42,7 +42,7 @@ ONE_CORE = Division(uac=(0,), uas=(0,), sps=(1, 0), helpers=(0,))
 
 
 def read_cores(folder: Path = CPUS, allowed: Collection[int] | None = None) -> tuple[Core, ...]:
-    """Return the cores of this machine, in the order of their lowest CPU; no core if this machine is no Linux machine.
+    """Return the cores of this machine, in the order of their lowest CPU; empty if this machine does not run Linux.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def parse_cpu_list(text: str) -> tuple[int, ...]:
 
 
 def cpu_mask(cpus: Sequence[int]) -> str:
-    """Return the kernel's hexadecimal mask of some CPUs, in groups of 32 bits with the highest CPUs first."""
+    """Return a CPU mask in the kernel's hexadecimal format, with the highest CPUs first."""
     digits = f"{sum(1 << cpu for cpu in set(cpus)):x}"
     padded = digits.zfill(-(-len(digits) // 8) * 8)
     groups = [padded[start : start + 8] for start in range(0, len(padded), 8)]

@@ -71,7 +71,7 @@ class VirtualTestbed(GuestTestbed):
         qemu_version()
 
     def patience(self) -> Patience:
-        """Return the clock for waits for the guest's hosts. This clock shows virtual time.
+        """Return the guest's virtual clock, which limits the waits for hosts in the guest.
 
         If the virtual clock has stood still for a long time, reading the clock raises a LostError.
         """
@@ -115,7 +115,7 @@ class VirtualTestbed(GuestTestbed):
 
 
 def network_script(testbed: Testbed) -> str:
-    """Return the shell script that sets up the namespaces, cards and links, and starts the sshds of the agents."""
+    """Return a shell script for the guest that creates namespaces and links, and starts the sshds of UAC and UAS."""
 
     def card(role: str, ip: str) -> list[str]:
         return [f"{ip} address add {GUEST_ADDRESS}/24 dev ssh0", f"{ip} link set ssh0 up"]
@@ -136,7 +136,7 @@ def network_script(testbed: Testbed) -> str:
         ]
     lines += [
         f"echo {RECEIVE_BUFFER_BYTES} > /proc/sys/net/core/rmem_max",
-        # Process 1 starts the sshd of the SPS after this script. The sshd gets the CPUs of process 1.
+        # Process 1 starts the sshd of the proxy's host after this script, and the sshd inherits its CPUs.
         f"taskset --cpu-list --pid {_listed(testbed.sps.helper_cpus)} 1 > /dev/null",
     ]
     return "".join(f"{line}\n" for line in lines)
@@ -149,7 +149,7 @@ def _listed(cpus: Sequence[int]) -> str:
 def guest_command(
     testbed: Testbed, guest: VirtualGuest, image: GuestImage, library: Path, state: Path
 ) -> list[str]:
-    """Return the command line of the guest. QEMU continues in the background once its devices exist.
+    """Return the QEMU command line of the guest. QEMU continues in the background once its devices exist.
 
     Parameters
     ----------

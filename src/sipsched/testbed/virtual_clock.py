@@ -28,13 +28,13 @@ NAME = "virtual time"
 PART = "virtual"
 LIBRARY, CHECK = "libsipvirtual.so", "virtualcheck"
 CLOCK_OPTIONS = (
-    # The guest's time stamp counter runs at 1 GHz. So the kernel need not measure its rate with other clocks.
+    # The kernel need not measure the rate of the time stamp counter, because the rate is exactly 1 GHz.
     *("tsc=reliable", "tsc_early_khz=1000000", "lpj=4000000", "no_timer_check"),
     "random.trust_cpu=on",
 )
 CPU = "max,-erms,-fsrm"
 """QEMU's CPU without two features. Then the kernel copies memory by ordinary instructions, which the clock counts."""
-# The layout is struct statistics in hardware/virtual/virtual.h.
+# SEE hardware/virtual/virtual.h: struct statistics has this layout.
 STATISTICS = struct.Struct("=8s8Q")
 STATISTICS_MAGIC = b"sipvirt1"
 MEMORY_MIB = 512
@@ -46,7 +46,7 @@ LOOP_ERROR, SPEED_ERROR, WAIT_ERROR = 0.005, 0.01, 0.05
 
 @dataclass(frozen=True)
 class Statistics:
-    """The counters of a virtual clock, in the order of the library's structure."""
+    """The counters of a virtual clock, in the order of struct statistics in the C library."""
 
     virtual_ns: int
     quanta: int
@@ -59,7 +59,7 @@ class Statistics:
 
 
 class SelfTest(msgspec.Struct, frozen=True):
-    """The result of the program `virtualcheck` in a guest."""
+    """The result of the self-test `virtualcheck`, which runs in a guest."""
 
     cpus: int
     loop_ns: float
@@ -72,7 +72,7 @@ class SelfTest(msgspec.Struct, frozen=True):
 
     @property
     def errors(self) -> dict[str, tuple[float, float]]:
-        """Relative error and limit of each part of the self-test."""
+        """The relative error and the allowed error of each part of the self-test."""
         return {
             "loop count": (abs(self.loop_ns / self.loop_exact_ns - 1), LOOP_ERROR),
             "equal speed": (max(self.speeds) / min(self.speeds) - 1, SPEED_ERROR),
@@ -81,13 +81,13 @@ class SelfTest(msgspec.Struct, frozen=True):
 
 
 class _Refusal(msgspec.Struct, frozen=True):
-    """The output of the program `virtualcheck` if it cannot do the self-test."""
+    """The output of the self-test `virtualcheck` if the self-test is impossible."""
 
     error: str
 
 
 def built() -> Path:
-    """Return the folder with the library and the self-test. Build them if necessary.
+    """Build the library of the virtual clock and the self-test if necessary, and return their folder.
 
     Building needs make and a C compiler with a static C library, but not root.
 
@@ -105,7 +105,7 @@ def built() -> Path:
         with tempfile.TemporaryDirectory(dir=cache) as partial:
             source = PROJECT_ROOT / "hardware" / PART
             run_here(["make", "--silent", "-C", str(source), f"OUT={partial}"], NAME)
-            # Another process may have built the same files in the meantime.
+            # The folder may already exist, because another process may have built the same files.
             shutil.copytree(partial, folder, dirs_exist_ok=True)
     return folder
 
@@ -155,7 +155,7 @@ def find_kernel(kernel: str) -> Path:
 
 
 def qemu_command(clock: VirtualClock, folder: Path, state: Path, idle_rate: float) -> list[str]:
-    """Return the beginning of the command that starts a guest in virtual time: QEMU, its clock and its processor.
+    """Return the beginning of the QEMU command line for a guest in virtual time.
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ def qemu_command(clock: VirtualClock, folder: Path, state: Path, idle_rate: floa
         f"wake_ns={clock.wake_ns},idle_rate={idle_rate},statistics={statistics_file(state)}"
     )
     return [
-        # The guest has the lowest priority, because other work of the machine cannot change the guest's virtual time.
+        # The lowest priority does no harm, because other work on the machine cannot change virtual time.
         *("chrt", "--idle", "0", "env", f"LD_PRELOAD={library}", QEMU),
         *("-plugin", f"{library},{settings}"),
         *("-accel", "tcg,thread=multi", "-cpu", CPU),
@@ -181,9 +181,9 @@ def qemu_command(clock: VirtualClock, folder: Path, state: Path, idle_rate: floa
 
 
 def _self_test_command(clock: VirtualClock, cores: int, state: Path, kernel: Path) -> list[str]:
-    """Return the command of a guest that boots the file `initrd` in its state folder as its first RAM disk."""
+    """Return the QEMU command line of a guest that runs only the self-test from the file `initrd`."""
     return [
-        # The guest ends with this process, even if this process is killed.
+        # The option --pdeathsig stops the guest when this process ends, even if this process is killed.
         *("setpriv", "--pdeathsig", "KILL", *qemu_command(clock, built(), state, idle_rate=0)),
         *(*PLAIN_MACHINE, "-m", str(MEMORY_MIB), "-smp", str(cores)),
         *("-display", "none", "-serial", "stdio"),
@@ -340,7 +340,7 @@ def judge(result: SelfTest, counters: Statistics | None) -> tuple[list[str], lis
     passed: list[str] = []
     failed: list[str] = []
     for name, (error, limit) in result.errors.items():
-        # If an error is NaN, the test must fail, so NaN is treated as larger than every limit.
+        # A comparison with NaN is false, so a test with an unknown error fails.
         lines = passed if error <= limit else failed
         lines.append(f"{name}: off by {100 * error:.3f} %, at most {100 * limit:g} % are allowed")
     if counters is None or not counters.quanta:

@@ -1,4 +1,4 @@
-"""The testbed `vm`: the SPS is a QEMU guest with a CFS kernel, and the agents are namespaces of this machine.
+"""The testbed `vm`: the proxy runs in a QEMU guest with a CFS kernel; UAC and UAS are namespaces of this machine.
 
 Layout (addresses of RFC 2544's benchmarking range)::
 
@@ -43,7 +43,7 @@ COMM = "sipsched-vm"
 
 @dataclasses.dataclass(frozen=True)
 class Link:
-    """A network interface of the guest, and the tap device at the other end of its link."""
+    """A network interface of the guest, and the tap device on this machine to which QEMU connects it."""
 
     name: str
     """Name of the interface in the guest."""
@@ -89,7 +89,7 @@ class VmTestbed(GuestTestbed):
         self.check_cpus(testbed, (testbed.uac, testbed.uas))
 
     def as_booted(self, testbed: Testbed) -> Testbed:
-        """Return the testbed with its guest's accelerator. Without KVM, the fidelity becomes an emulated machine."""
+        """Return the testbed with the accelerator of the running guest (KVM or TCG) and its fidelity."""
         accelerator = self._accelerator_file.read_text().strip()
         fidelity = EMULATED if accelerator == "tcg" else testbed.fidelity
         return dataclasses.replace(testbed, accelerator=accelerator, fidelity=fidelity)
@@ -119,7 +119,7 @@ class VmTestbed(GuestTestbed):
         The file /dev/kvm does not prove that KVM works: on some machines, a standard kernel crashes or is very slow
         with KVM.
         """
-        # The result is stored in /run, so KVM is tried again after the next boot of the machine.
+        # The file is in /run, which a reboot clears, so that KVM is tried again after a reboot.
         told = STATE_ROOT / "kvm-works"
         if guest.accelerator != "tcg" and not (
             guest.accelerator == "auto" and told.exists() and told.read_text() != "yes"
@@ -178,13 +178,13 @@ def network_script(sps_cpus: Sequence[int]) -> str:
 
 
 def qemu_command(guest: Guest, image: GuestImage, state: Path, accelerator: str) -> list[str]:
-    """Return the command line of the guest. QEMU continues in the background when its devices exist."""
+    """Return the QEMU command line of the guest. QEMU continues in the background once its devices exist."""
     held = ["taskset", "--cpu-list", ",".join(map(str, guest.host_cpus))]
-    # Without this option, the kernel rejects the TSCs (time stamp counters) of emulated CPUs and uses the slow clock
-    # HPET.
+    # Without this option, the kernel distrusts the time stamp counter (TSC) of an emulated CPU.
+    # The kernel then uses the slow clock HPET instead.
     clock = ("tsc=reliable",) if accelerator == "tcg" else ()
-    # All emulated CPUs share one thread. With a thread per CPU, CPUs that spin with interrupts off (stop_machine) can
-    # hold QEMU's lock for ever. The CPU for which they wait then never gets the lock. One thread is as fast.
+    # All emulated CPUs share one QEMU thread, because separate threads can deadlock:
+    # CPUs that spin with interrupts off (stop_machine) hold QEMU's lock, and the CPU for which they wait never gets it.
     cpu, options = ("host", "kvm") if accelerator == "kvm" else ("max", "tcg,thread=single")
     argv = [
         *(held if guest.host_cpus else []),
