@@ -1,4 +1,4 @@
-"""The arrival certificate: statistics that compare the actual starts of calls with the starts of their schedule."""
+"""The arrival certificate, which compares the actual start times of calls with their planned start times."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ WINDOWS_MS = (1, 4, 10, 100)
 
 @dataclass(frozen=True)
 class Certificate:
-    """Statistics of the starts of calls in a run. None means that a statistic is unknown.
+    """Statistics of the start times of calls in a run. None means that a statistic is unknown.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class Certificate:
 
     @property
     def distinct_gaps(self) -> int:
-        """Number of independent inter-arrival times. This number determines the standard errors."""
+        """The number of independent inter-arrival times, which determines the standard errors."""
         return max(1, round((self.arrivals - 1) / self.replays))
 
 
@@ -73,7 +73,7 @@ def certify(
     intended_ns: npt.NDArray[np.int64] | None = None,
     replays: float = 1.0,
 ) -> Certificate:
-    """Compare the actual starts of calls with their schedule.
+    """Compare the actual start times of calls with their planned start times.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ def certify(
 
 
 def _rate(ordered_ns: npt.NDArray[np.int64]) -> float:
-    """Return the starts per second from the first to the last start."""
+    """Return the number of calls started per second, from the first to the last start."""
     return float((ordered_ns.size - 1) / (ordered_ns[-1] - ordered_ns[0]) * 1e9)
 
 
@@ -149,7 +149,7 @@ def ks_p_value(distance: float, gaps: int) -> float:
 def variance_to_mean(
     ordered_ns: npt.NDArray[np.int64], windows_ms: Sequence[int]
 ) -> tuple[float | None, ...]:
-    """Return the variance of the number of starts per window, divided by the mean.
+    """Return the variance of the number of calls started per time window, divided by the mean.
 
     This ratio is the index of dispersion of counts (Cox and Lewis).
 

@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from sipsched.errors import StableError
 
-# ASSUME USER_HZ is 100, as on every Linux architecture but alpha and ia64 (proc(5))
+# ASSUME USER_HZ is 100, as on every Linux architecture except alpha and ia64 (proc(5))
 USER_HZ = 100
 
 _Number = TypeVar("_Number", int, float)
@@ -25,7 +25,7 @@ CPU_STATES = (
 
 
 def parse_snmp(text: str, where: str = "/proc/net/snmp") -> dict[str, dict[str, int]]:
-    """Parse /proc/net/snmp or /proc/net/netstat, which have a line of names and a line of values per protocol.
+    """Parse /proc/net/snmp or /proc/net/netstat, which have two lines per protocol: names and values.
 
     Returns
     -------
@@ -67,7 +67,7 @@ UDP_COUNTERS = frozenset(
 
 
 def parse_udp_counters(text: str, where: str = "/proc/net/snmp") -> dict[str, int]:
-    """Parse the table Udp of /proc/net/snmp, and return its counters.
+    """Return the UDP counters from the text of /proc/net/snmp.
 
     Raises
     ------
@@ -160,7 +160,7 @@ def parse_stat(text: str, where: str = "/proc/stat") -> dict[str, dict[str, floa
 
 
 def difference(before: Mapping[str, _Number], after: Mapping[str, _Number]) -> dict[str, _Number]:
-    """Subtract an earlier snapshot of counters from a later snapshot. The counters can only grow.
+    """Subtract an earlier snapshot of counters from a later snapshot.
 
     Counters that only one snapshot contains are excluded.
 

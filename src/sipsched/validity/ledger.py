@@ -41,13 +41,13 @@ class Balance:
 
     @property
     def residual(self) -> int:
-        """Number of datagrams that no counter explains; 0 if the account balances."""
+        """The number of sent datagrams that no counter explains; 0 if all sent datagrams are accounted for."""
         return self.sent - self.received - self.refused - self.other_errors - self.no_port
 
 
 @dataclass(frozen=True)
 class Ledger:
-    """The numbers of sent, received and dropped messages in both directions, and of packets that interfaces dropped.
+    """The numbers of sent, received and dropped messages in both directions, and of packets dropped by interfaces.
 
     Attributes
     ----------
@@ -69,12 +69,12 @@ class Ledger:
 
     @property
     def residual(self) -> int:
-        """The larger number of unexplained datagrams of the two directions."""
+        """The number of datagrams that no counter explains, in the direction with more such datagrams."""
         return max(abs(self.to_sps.residual), abs(self.from_sps.residual))
 
 
 def balance(snapshots: Snapshots, *, fronted: bool = False) -> Ledger:
-    """Compare sent with received and dropped datagrams of a run, from the kernels' counters.
+    """Compare the datagrams that were sent in a run with the received and dropped datagrams, by kernel counters.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def balance(snapshots: Snapshots, *, fronted: bool = False) -> Ledger:
     udp = {role: _delta(snapshots, role) for role in ("uac", "sps", "uas")}
     agents = [udp["uac"], udp["uas"]]
     if fronted:
-        # ASSUME only SIP uses the loopback interface of the SPS during a run of such a SUT
+        # ASSUME only SIP uses the loopback interface of the proxy's host if a front end passes calls to instances
         within = _looped(snapshots)
         sps = udp["sps"]
         udp["sps"] = sps | {name: sps[name] - within for name in ("InDatagrams", "OutDatagrams")}
@@ -111,16 +111,16 @@ class Tally:
     received: int
 
     def __add__(self, other: "Tally") -> "Tally":
-        """Add the numbers of another program."""
+        """Return the sum of the numbers of two programs."""
         return Tally(self.sent + other.sent, self.received + other.received)
 
     def __sub__(self, other: "Tally") -> "Tally":
-        """Subtract the numbers of an earlier count."""
+        """Return the numbers since an earlier count."""
         return Tally(self.sent - other.sent, self.received - other.received)
 
 
 def balance_messages(snapshots: Snapshots, agents: Tally, proxy: Tally) -> Ledger:
-    """Compare sent with received SIP messages over TCP, from the programs' counters: the kernel counts no messages.
+    """Compare sent with received SIP messages over TCP, from counters of the programs.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ def _segments_again(snapshots: Snapshots, role: str) -> int:
 
 
 def no_ports(before: Mapping[str, str], after: Mapping[str, str]) -> int:
-    """Count the datagrams that a host received for ports without a socket, between two snapshots of its counters."""
+    """Count the datagrams that arrived at ports without a socket between two snapshots of a host's counters."""
     first, last = (counters.parse_snmp(files[SNMP], SNMP)["Udp"] for files in (before, after))
     return counters.difference(first, last)["NoPorts"]
 
@@ -184,7 +184,7 @@ def _link_drops(snapshots: Snapshots, role: str) -> int:
 
 
 def _looped(snapshots: Snapshots) -> int:
-    """Count the packets that the SPS sent to itself during the run."""
+    """Count the packets that the proxy's host sent over its loopback interface during the run."""
     before, after = (
         counters.parse_sent(text, where).get("lo", 0)
         for text, where in (_text(snapshots, "sps", phase, DEV) for phase in PHASES)
@@ -193,6 +193,6 @@ def _looped(snapshots: Snapshots) -> int:
 
 
 def _text(snapshots: Snapshots, role: str, phase: str, path: str) -> tuple[str, str]:
-    """Return the text of a counter file, and the file's name for error messages."""
+    """Return the recorded text of a counter file, and the name of the file for error messages."""
     text = snapshots.get(role, {}).get(phase, {}).get(path, "")
     return text, f"{role}, {phase}: {path}"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of a rule. A run above `suspect` is marked on pages. The workflow repeats a run above `invalid`."""
+    """The two limits of a rule: above `suspect`, pages mark a run; above `invalid`, the workflow repeats the run."""
 
     suspect: float
     invalid: float
@@ -20,7 +20,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule that compares a number of the run with its limits.
+    """A rule that compares a number of a run, such as its share of stolen CPU time, with two limits.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class Rule:
 
     @property
     def in_general(self) -> str:
-        """The text about any run that breaks the rule. The letter N replaces the number of a run."""
+        """A sentence about runs that break the rule, with the letter N instead of a run's number."""
         return re.sub(r"\{value:[^}%]*(%?)\}", r"N\1", self.words)
 
 

@@ -11,7 +11,7 @@ VALID, SUSPECT, INVALID = "valid", "suspect", "invalid"
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one rule for one run: the run's number, and its grade.
+    """The result of one rule for one run: the number of the run and its grade (valid, suspect or invalid).
 
     Attributes
     ----------
@@ -34,20 +34,20 @@ class Finding:
     cause: str = ""
 
     def __str__(self) -> str:
-        """Describe the finding in words."""
+        """Describe the result of the rule in words."""
         if self.value is None:
             return f"{self.rule}: unknown"
         if self.rule in RULES:
             words = RULES[self.rule].words.format(value=self.value)
         else:
-            # The record can come from another version of the program, with a rule that this version lacks.
+            # The record can come from another version of sipsched that has a rule which this version lacks.
             words = f"{self.rule} is {self.value:g}"
         return f"{words}: {self.cause}" if self.cause else words
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The results of all rules for a run, and the worst grade among them."""
+    """The results of all rules for a run, and the worst grade among these results."""
 
     grade: str
     findings: tuple[Finding, ...]
@@ -59,18 +59,18 @@ class Verdict:
 
     @property
     def broken(self) -> tuple[Finding, ...]:
-        """The findings that exceed a limit. The invalid findings come first."""
+        """The rules that the run breaks. Rules that make the run invalid come first."""
         ordered = sorted(self.findings, key=lambda finding: finding.grade != INVALID)
         return tuple(finding for finding in ordered if finding.grade != VALID)
 
 
 def in_general(rule: str) -> str:
-    """Describe a broken rule for any run, with N instead of a number. For an unknown rule, return only its name."""
+    """Return a sentence about runs that break a rule, with the letter N instead of a run's number."""
     return RULES[rule].in_general if rule in RULES else rule
 
 
 def in_words(findings: Iterable[Finding]) -> str:
-    """Describe several findings in words."""
+    """Describe the results of several rules in words."""
     return "; ".join(map(str, findings))
 
 
