@@ -1,4 +1,4 @@
-"""For each kind of scheduler setting: its risk for the machine, and the command that reverts it."""
+"""The risk of each kind of scheduler setting for the machine, and the command that reverts the setting."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class Caution:
     undo: str
 
 
-# SEE sched(7) and Documentation/scheduler/sched-rt-group.rst. From Linux 6.12, a fair server replaces the throttling.
+# SEE sched(7) and Documentation/scheduler/sched-rt-group.rst. Since Linux 6.12, the fair server replaces throttling.
 _REAL_TIME = (
     "If a worker loops, every other task on its CPU starves, including SSH and logging. The kernel then keeps only "
     "50 ms of each second for these tasks (kernel.sched_rt_runtime_us = 950000; the fair server from Linux 6.12 "

@@ -49,7 +49,7 @@ LISTED = ("cores", "threads", "cps")
 
 @dataclass(frozen=True)
 class DeclaredLimits:
-    """Limits of a verdict rule that replace the default limits."""
+    """The limits of a verdict rule in the configuration, which replace the default limits."""
 
     suspect: Annotated[
         Annotated[float, Meta(ge=0)] | None,
@@ -187,7 +187,7 @@ class Config:
     """Calls per run, by number of cores. If it is empty, each run lasts as long as `load` says."""
 
     def sut(self, name: str) -> Sut:
-        """Return a SUT by its name.
+        """Return a system under test (SUT) by its name.
 
         Raises
         ------
@@ -201,7 +201,7 @@ class Config:
         return self.suts[name]
 
     def load_of(self, run: Run) -> Load:
-        """Return the settings of a run's load. A run that compares modes has a longer load than other runs."""
+        """Return the settings of a run's load, including its duration, which depends on the kind of run."""
         if is_comparison(run.mode):
             return replace(
                 self.load,
@@ -253,7 +253,7 @@ class Config:
         _check_use(self.suts[run.sut], run.mode, self.suts, what)
 
     def searches(self) -> list[Point]:
-        """List all points at which a search finds the loads of a study. Each point is listed once."""
+        """List the points at which searches find the loads of studies. Each point is listed once."""
         points = itertools.chain.from_iterable(
             study.searches(name) for name in self.testbeds for study in self.studies.values()
         )
@@ -289,7 +289,7 @@ class Config:
 
 
 def _spread(runs: Sequence[Run]) -> list[tuple[float, Run]]:
-    """Pair each run of a study with the share of the study that will be complete after the run's group."""
+    """Pair each run with the share of its study that comes before the run, so that studies can be interleaved."""
     groups = [
         list(group)
         for _, group in itertools.groupby(
@@ -300,7 +300,7 @@ def _spread(runs: Sequence[Run]) -> list[tuple[float, Run]]:
 
 
 def name_files(files: Sequence[str | Path]) -> str:
-    """Return the names of the configuration files and of the option `--config`, for error messages."""
+    """Return a text with the names of the configuration files and of the option `--config`, for error messages."""
     here = Path.cwd()
     names = (
         path.relative_to(here) if path.is_relative_to(here) else path for path in map(Path, files)
@@ -309,7 +309,7 @@ def name_files(files: Sequence[str | Path]) -> str:
 
 
 def check_files(files: Iterable[str | Path]) -> None:
-    """Read the existing configuration files, and raise an error for content that Snakemake would silently accept.
+    """Raise an error for faults in configuration files that Snakemake would silently accept.
 
     Snakemake silently uses the last of two equal keys, and runs a file with the key `__use_yte__` as a program.
 
@@ -325,7 +325,7 @@ def check_files(files: Iterable[str | Path]) -> None:
 def parse_config(
     document: Mapping[str, Any], what: str = "config/config.yaml (or --config)"
 ) -> Config:
-    """Check a configuration and return it as typed values.
+    """Check a configuration, and return a `Config` with typed values.
 
     Parameters
     ----------
@@ -373,7 +373,7 @@ def parse_config(
 
 
 def _measured_studies(file: Declared, studies: Mapping[str, Study], what: str) -> dict[str, Study]:
-    """Return the studies that the key `only` names. Raise an error for a name that is not defined."""
+    """Return the studies that the key `only` selects. Raise an error if `only` names an undefined study."""
     only = list(studies) if file.only is None else file.only
     for name in only:
         if name not in studies:
@@ -389,7 +389,7 @@ def _measured_studies(file: Declared, studies: Mapping[str, Study], what: str) -
 
 
 def _documents(file: Declared, studies: Mapping[str, Study], what: str) -> dict[str, Document]:
-    """Read the pages about several studies. Raise an error if a page names a study that is not defined."""
+    """Read the declarations of pages about several studies. Raise an error if a page names an undefined study."""
     documents = {
         name: read(Document, body, f"{what}: documents.{name}", name=name)
         for name, body in file.documents.items()
@@ -405,7 +405,7 @@ def _documents(file: Declared, studies: Mapping[str, Study], what: str) -> dict[
 
 
 def _suts(file: Declared, what: str) -> dict[str, Sut]:
-    """Read the SUTs. A key that a SUT lacks has the default value of the proxy program."""
+    """Read the SUTs. Keys that a SUT lacks get the default values for its proxy program."""
     for proxy, body in file.sut_defaults.items():
         check_keys(Sut, body, f"{what}: sut_defaults.{proxy}", ("name", "proxy"))
     suts = {}
@@ -419,7 +419,7 @@ def _suts(file: Declared, what: str) -> dict[str, Sut]:
 def _study(
     name: str, body: DeclaredStudy, suts: Mapping[str, Sut], sharing: Sharing, where: str
 ) -> Study:
-    """Check a study as the configuration declares it, and return it as a `Study`."""
+    """Check the declaration of a study, and convert the declaration into a `Study`."""
     cps, precision = _loads(body, where), _precision(body, where)
     for point in body.points:
         axes = (body.cores, body.threads, *([cps] if isinstance(cps, tuple) else []))
@@ -451,7 +451,7 @@ def _study(
 
 
 def _sharing(file: Declared, what: str) -> Sharing:
-    """Check and return the twins, which are testbeds of the same hardware that share the runs of each study."""
+    """Check and return the twins, which are testbeds with the same hardware that share the runs of each study."""
     twins, aside = file.twins, frozenset(file.aside)
     if len(twins) == 1:
         raise StableError(f"{what}: twins: expected at least two testbeds, found {twins[0]}")
@@ -473,7 +473,7 @@ def _sharing(file: Declared, what: str) -> Sharing:
 
 
 def _validity(declared: Mapping[str, DeclaredLimits], what: str) -> dict[str, Limits]:
-    """Return the limits of every rule. A rule without limits in the configuration has its default limits."""
+    """Return the limits of every verdict rule: the limits in the configuration, or else the default limits."""
     for name in declared:
         if name not in RULES:
             raise StableError(
@@ -591,8 +591,8 @@ def _loads(study: DeclaredStudy, where: str) -> tuple[int, ...] | SearchedLoads:
     if not isinstance(study.cps, DeclaredLoads):
         return study.cps or ()
     around = study.cps
-    # A second configuration file adds keys to the studies of config.yaml. So a study can have `shares` from the second
-    # file and `steps` from config.yaml. In this case, the program uses `shares`.
+    # Snakemake merges several configuration files, so a study can have `steps` from config.yaml
+    # and `shares` from another file. In this case, the program uses `shares`.
     if around.shares is not None:
         return SharesOfCrossing(around.around_crossing_of, around.shares)
     if around.step_cps is not None and around.steps is not None:

@@ -82,7 +82,7 @@ class Crossover:
 
 @dataclass(frozen=True)
 class Instance:
-    """A started proxy of a run.
+    """A running copy of the proxy in a run, with its settings.
 
     Attributes
     ----------
@@ -106,7 +106,7 @@ class Instance:
 
 @dataclass(frozen=True)
 class Instances:
-    """The proxy instances of a run. All are alive during the whole run, each with its own port.
+    """The proxy instances of a run. All instances run during the whole run, each with its own port.
 
     Attributes
     ----------
@@ -173,18 +173,18 @@ class Design:
 
     @property
     def end_ns(self) -> int:
-        """End of the last window."""
+        """The end of the last window in ns, counted from the start of the schedule."""
         last = self.windows[-1]
         return last.start_ns + last.length_ns
 
     @property
     def replays(self) -> int:
-        """Number of times that the load generator plays the calls of a block."""
+        """The number of windows per block, in each of which the generator repeats the same calls."""
         return len(self.modes) + 1
 
 
 def is_comparison(mode: str) -> bool:
-    """Report whether a mode is a list of modes, such as `default,batch`, which one run compares."""
+    """Return True if a mode's name is a list of modes that one run compares, such as `default,batch`."""
     return SEPARATOR in mode
 
 
@@ -194,7 +194,7 @@ def compared(mode: str) -> tuple[str, ...]:
 
 
 def instances(modes: Sequence[Mode], sut: str, threads: int, cores: int) -> Instances:
-    """Return the proxy instances of a run, one per SUT, number of workers, number of cores and receive buffer.
+    """Return the proxy instances that a run needs, one for each distinct set of settings.
 
     Parameters
     ----------
@@ -232,12 +232,12 @@ def cores_of(mode: str, cores: int) -> tuple[int, ...]:
 
 
 def compares_instances(mode: str) -> bool:
-    """Report whether a run of this mode compares instances of the proxy, such as two numbers of workers."""
+    """Return True if a run compares proxy instances with different settings, such as two numbers of workers."""
     return any(split_name(name)[1] != OtherInstance() for name in compared(mode))
 
 
 def check_instances(mode: str, sut: Sut, suts: Mapping[str, Sut], where: str) -> None:
-    """Raise an error for a comparison of instances that cannot be measured.
+    """Raise an error if a run cannot compare the given proxy instances.
 
     Raises
     ------
@@ -281,7 +281,7 @@ def check_instances(mode: str, sut: Sut, suts: Mapping[str, Sut], where: str) ->
 
 
 def check(names: Iterable[str], declared: Mapping[str, Any]) -> None:
-    """Raise an error for modes and lists of modes that cannot be measured.
+    """Raise an error if a mode or a list of modes cannot be measured.
 
     Raises
     ------
@@ -312,12 +312,12 @@ def check(names: Iterable[str], declared: Mapping[str, Any]) -> None:
 
 
 def duration_s(mode: str, crossover: Crossover) -> float:
-    """Return the length in seconds of the load of a run that compares modes."""
+    """Return the duration of the load in seconds for a run that compares modes."""
     return crossover.mode_s * (len(compared(mode)) + 1)
 
 
 def lengths(utilisation: float, service_s: float) -> tuple[float, float, float]:
-    """Return the length of the windows and of their washout, for the utilisation of the proxy.
+    """Compute the length of the windows, and of the excluded start of each window, from the proxy's utilisation.
 
     The influence of a queue's past decays with the relaxation time. For M/M/1, this time is E[S] / (1 - sqrt(rho))^2.
     SEE Cohen, The Single Server Queue, 1982, III.
@@ -348,7 +348,7 @@ def choose(
     service_s: float,
     seed: int,
 ) -> Design:
-    """Sample the windows of a run, each with one mode. Their length follows from the configuration or the load.
+    """Choose random windows for a run, with a length from the configuration or from the proxy's utilisation.
 
     Parameters
     ----------
@@ -373,7 +373,7 @@ def choose(
 def draw(
     modes: Sequence[str], total_s: float, window_s: float, washout_s: float, seed: int
 ) -> Design:
-    """Sample the windows of a run: the random order of modes in each block, and the random length of windows.
+    """Choose the order of modes in each block and the length of windows at random.
 
     Parameters
     ----------
@@ -389,7 +389,7 @@ def draw(
     StableError
         The windows are shorter than twice the washout, or the load is too short for the smallest number of blocks.
     """
-    # The analysis checks its result with a washout of twice the length. So twice the washout must fit into a window.
+    # The analysis checks its results with twice the washout, so this time must fit into a window.
     if window_s * (1 - JITTER) <= 2 * washout_s:
         raise StableError(
             f"crossover: windows of {window_s:g} s (less {JITTER:.0%} in some blocks) are too short for "
@@ -409,7 +409,8 @@ def draw(
     start_ns = 0
     for block in range(blocks):
         length_ns = round(window_s * 1e9 * rng.uniform(1 - JITTER, 1 + JITTER))
-        # The sham window has its own random position, so it differs from the reference window by chance only.
+        # The second window of the reference mode (sham) also has a random position,
+        # so that the two windows of the reference mode differ only by chance.
         for arm in rng.sample(range(playing), playing):
             sham = arm == len(modes)
             windows.append(Window(block, 0 if sham else arm, sham, start_ns, length_ns))

@@ -1,4 +1,4 @@
-"""Tables of the documentation that list the configuration's keys and the verdict's rules.
+"""Tables for the documentation that list the keys of the configuration and the rules for valid runs.
 
 `make tables` (`python -m sipsched.plan.described`) writes the tables from the types and the declared rules. A test
 compares the tables with the documents.
@@ -21,13 +21,13 @@ NAMED = {"suts": Sut, "sut_defaults": Sut, "documents": Document}
 
 
 def table_of_keys() -> str:
-    """Return the table of the configuration's keys in Markdown."""
+    """Return a Markdown table of all keys of the configuration."""
     rows = "".join(f"| `{key}` | {text} |\n" for key, text in _rows(Declared, ""))
     return f"| key | meaning |\n| --- | --- |\n{rows}"
 
 
 def table_of_rules() -> str:
-    """Return the table of the verdict's rules in Markdown."""
+    """Return a Markdown table of the rules that decide whether a run is valid."""
     rows = "".join(
         f"| `{rule.name}` | {rule.in_general} | {rule.suspect:g} | {rule.invalid:g} | {rule.why} |\n"
         for rule in RULES.values()
@@ -66,7 +66,7 @@ def _default(key: "Field[Any]") -> str:
 
 
 def renewed(document: Path) -> str:
-    """Return the text of a document of `TABLES`, with up-to-date tables."""
+    """Return the text of a documentation page with its generated tables brought up to date."""
     name, table = TABLES[document]
     first, last = f"<!-- {name}: made by `make tables` -->\n", f"<!-- end of {name} -->\n"
     before, _, rest = document.read_text().partition(first)

@@ -1,4 +1,4 @@
-"""Strict reading of YAML files."""
+"""Functions that read YAML files and reject everything ambiguous or unsafe."""
 
 import math
 import reprlib
@@ -50,7 +50,7 @@ def read_yaml(path: Path) -> Any:
         raise StableError(f"{path}:{line_of} is not YAML: {_line(error.problem)}") from None
     except RecursionError:
         raise StableError(f"{path}: is not YAML: nested too deeply") from None
-    # A ReaderError has no attribute `problem_mark`. A ValueError is a date or number that looks right but cannot exist.
+    # A ReaderError has no line number. A ValueError comes from an impossible date or number, such as 2026-13-01.
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         raise StableError(f"{path}: is not YAML: {_line(error)}") from None
 
@@ -61,7 +61,7 @@ class _StrictLoader(yaml.SafeLoader):
     def compose_node(self, parent: Any, index: Any) -> Any:
         event = self.peek_event()  # type: ignore[no-untyped-call]
         if isinstance(event, yaml.AliasEvent):
-            # Nine lines of nested aliases can expand to gigabytes.
+            # Aliases are rejected, because nine lines of nested aliases can expand to gigabytes.
             raise _wrong(f"aliases are not read: write out what *{event.anchor} means", event)
         if getattr(event, "tag", None) is not None:
             raise _wrong(f"tags are not read: remove {event.tag}", event)
@@ -96,7 +96,7 @@ def _line(problem: object) -> str:
 
 
 def tidy(instance: Any, what: str, *, empty: bool = True) -> Any:
-    """Copy a document and turn whole numbers into int. So 8.0 and 8 lead to the same file name.
+    """Check and copy a document, and convert floats such as 8.0 into int. So 8.0 and 8 lead to the same file name.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def tidy(instance: Any, what: str, *, empty: bool = True) -> Any:
 
 
 def _with_integers(value: Any, done: dict[int, Any]) -> Any:
-    """Copy a document and turn whole numbers into int. A value that occurs several times is copied once."""
+    """Copy a document, and convert floats without a fraction into int. Shared values are copied only once."""
     if isinstance(value, float):
         return int(value) if value.is_integer() and abs(value) < 2**53 else value
     if not isinstance(value, (dict, list)):
@@ -133,7 +133,7 @@ def _with_integers(value: Any, done: dict[int, Any]) -> Any:
 
 
 def _check_numbers_and_keys(instance: Any, what: str, empty: bool) -> None:
-    """Raise an error for a number that is not finite or a key that is not text. The command line can contain both."""
+    """Raise an error for numbers that are not finite and keys that are not text, which `--config` can contain."""
     seen: set[int] = set()
     rest = [(instance, "")]
     while rest:
@@ -161,7 +161,7 @@ def _check_numbers_and_keys(instance: Any, what: str, empty: bool) -> None:
 
 
 def shorten(value: Any) -> str:
-    """Return a wrong value as one line of limited length, for error messages."""
+    """Return a wrong value as one short line of text, for error messages."""
     text = _repr(value)
     return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"
 

@@ -1,4 +1,4 @@
-"""Strict reading of YAML files into dataclasses. A dataclass describes each key of the file once.
+"""Functions that read YAML files into dataclasses, which describe the allowed keys and values of a file.
 
 The type of a field has the bounds and the description of its key (`typing.Annotated`, `msgspec.Meta`). `read` checks a
 document against these types, and `sipsched.plan.described` makes the table of keys from them.
@@ -25,7 +25,7 @@ Name = Annotated[str, Meta(min_length=1)]
 ModeName = Annotated[
     str,
     Meta(
-        # Names are used as folder names, and the file system limits the length of a folder name.
+        # Mode names become names of folders, and Linux limits the length of a folder's name.
         max_length=200,
         pattern=r"\A[a-z][a-z0-9_-]*([+][a-z_]+=[a-z0-9-]+)*(,[a-z][a-z0-9_-]*([+][a-z_]+=[a-z0-9-]+)*)*\Z",
         description="A mode of config/modes.yaml, with overrides (enhanced+migration_cost_ns=500000). A run compares "
@@ -48,7 +48,7 @@ Threads = Annotated[
         description="Worker processes (the papers' server threads). The SPS needs memory for each of them.",
     ),
 ]
-# ASSUME a thread of sipload can start and answer 40,000 cps without a loss; at 60,000 cps, its sockets had drops
+# ASSUME one thread of the load generator can start and answer 40,000 cps; at 60,000 cps, its sockets dropped messages
 Cps = Annotated[
     int,
     Meta(ge=1, le=40_000, description="Calls per second. A call has six messages through the SPS."),
@@ -75,7 +75,7 @@ def read_named(kind: type[Kind], what: str, name: str, folder: Path) -> Kind:
 
 
 def document_named(what: str, name: str, folder: Path, above: tuple[str, ...] = ()) -> Any:
-    """Return the content of `<folder>/<name>.yaml`, completed by the content of the file that its key `based_on` names.
+    """Return the content of `<folder>/<name>.yaml`, with missing keys from the file that its key `based_on` names.
 
     A file has all keys of the file that it is based on, except for the keys that it gives itself. Mappings are
     completed key by key; every other value is replaced.
@@ -122,12 +122,12 @@ def read_file(hint: Any, path: Path) -> Any:
 
 
 def read_value(hint: Any, value: Any, where: str) -> Any:
-    """Check a plain value against a type, and return the value. `read` lists the possible errors."""
+    """Check that a value has a type, and return the value. For possible errors, see `read`."""
     return _converted(hint, value, where, "value")
 
 
 def read(kind: type[Kind], content: Any, where: str, **given: Any) -> Kind:
-    """Read a mapping as a value of a dataclass.
+    """Convert a mapping into an instance of a dataclass, and check all keys and values.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ def read(kind: type[Kind], content: Any, where: str, **given: Any) -> Kind:
     for field in fields(kind):  # type: ignore[arg-type]
         if field.name in given:
             continue
-        # `from` is a keyword of Python. The field for the key `from` is therefore called `from_`.
+        # `from` is a keyword of Python, so the field for the key `from` is called `from_`.
         hint, key = types[field.name], field.name.rstrip("_")
         if key in content:
             values[field.name] = _value(hint, content[key], place(where, key))
@@ -160,7 +160,7 @@ def read(kind: type[Kind], content: Any, where: str, **given: Any) -> Kind:
 
 
 def check_keys(kind: type, content: Any, where: str, given: Iterable[str] = ()) -> None:
-    """Raise an error for content that is not a mapping, or that has a key without a field in the dataclass.
+    """Raise an error if the content is not a mapping, or if it has a key that the dataclass lacks.
 
     Raises
     ------
@@ -195,7 +195,7 @@ def describe(hint: Any) -> str:
 
 
 def bare(hint: Any) -> Any:
-    """Return a type without its bounds and its description."""
+    """Return the type of a key without the bounds and the description that are attached to it."""
     return get_args(hint)[0] if get_origin(hint) is Annotated else hint
 
 
@@ -207,7 +207,7 @@ def options(hint: Any) -> list[Any]:
 
 
 def is_mapping(hint: Any) -> bool:
-    """Report whether the value of a key is a mapping with named entries."""
+    """Return True if the value of a key is a mapping with named entries."""
     return isinstance(get_origin(bare(hint)), type) and issubclass(get_origin(bare(hint)), Mapping)
 
 
@@ -223,7 +223,7 @@ def _value(hint: Any, value: Any, where: str) -> Any:
                 for key, body in value.items()
             }
         if is_mapping(option) and len(options(hint)) == 1:
-            # msgspec applies no bound on the number of entries to a type that also allows null.
+            # msgspec does not check the number of entries if the type also allows null.
             raise StableError(f"{where}: expected keys and values, found {shorten(value)}")
         entry = next(iter(get_args(bare(option))), None)
         if is_dataclass(entry) and isinstance(value, list) and value:
@@ -249,7 +249,7 @@ def _converted(hint: Any, value: Any, where: str, what: str) -> Any:
     except msgspec.ValidationError as error:
         said, _, path = str(error).replace("`", "").partition(" - at ")
     except UnicodeEncodeError:
-        # An escape sequence in YAML can encode half of a surrogate pair, which is not Unicode text.
+        # An escape sequence in YAML can encode half of a surrogate pair, which is not valid Unicode.
         said, path = "Expected Unicode text", ""
     wrong = value
     for index in re.findall(r"\[(\d+)\]", path):

@@ -1,4 +1,4 @@
-"""Settings of the load: how the loads are chosen, searched and repeated."""
+"""Settings for the loads of a study: how loads are chosen, searched and repeated."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -15,7 +15,7 @@ WIDEST_BRACKET = 1.25
 
 @dataclass(frozen=True, order=True)
 class Capacity:
-    """The accuracy of a search for the capacity. A study with this key measures the two loads around each capacity."""
+    """The accuracy of a search for the capacity, whose two bounds are the loads of a study."""
 
     limit: Annotated[
         float,
@@ -32,12 +32,12 @@ class Capacity:
 
     @property
     def name(self) -> str:
-        """Name of the file that records a search with this accuracy, without the file extension."""
+        """The name of the file that records a search with this accuracy, without the file extension."""
         return f"capacity~{self.limit}~{self.relative_width}"
 
     @classmethod
     def from_name(cls, name: str) -> "Capacity":
-        """Read the accuracy from the name of a record.
+        """Read the accuracy of a search from the name of its record.
 
         Raises
         ------
@@ -56,7 +56,7 @@ class Capacity:
         return goal
 
     def loads(self, lower_cps: int, upper_cps: int) -> tuple[int, ...]:
-        """Return the two loads around a capacity; see `AroundCrossing.loads`."""
+        """Return the two loads around a capacity, in ascending order."""
         return tuple(sorted({lower_cps, upper_cps}))
 
 
@@ -66,7 +66,7 @@ CROSSING = "crossing"
 
 @dataclass(frozen=True)
 class Load:
-    """The load that the generator offers in every run of a campaign."""
+    """The settings of the load that are equal in all runs, such as its duration and the length of calls."""
 
     law: Annotated[
         Literal["exponential", "constant"],
@@ -144,7 +144,7 @@ NumberOfCores = Annotated[str, Meta(pattern=r"\A[1-9][0-9]*\Z")]
 
 @dataclass(frozen=True)
 class DeclaredLoad(Load):
-    """The load as the configuration declares it. Its length is a number of seconds or a number of calls."""
+    """The load in the configuration file, with its length as a number of seconds or as a number of calls."""
 
     calls: Annotated[
         CallCount | Mapping[NumberOfCores, CallCount] | None,
@@ -157,12 +157,12 @@ class DeclaredLoad(Load):
 
     @property
     def in_seconds(self) -> Load:
-        """The load without the number of calls."""
+        """The same load with its length as a number of seconds."""
         return Load(**{field.name: getattr(self, field.name) for field in fields(Load)})
 
     @property
     def calls_by_cores(self) -> dict[int, int]:
-        """Calls per run, by number of cores. The dictionary is empty if the length is a number of seconds."""
+        """The number of calls per run, by number of cores; empty if the length is a number of seconds."""
         if self.calls is None:
             return {}
         if isinstance(self.calls, int):
@@ -172,7 +172,7 @@ class DeclaredLoad(Load):
 
 @dataclass(frozen=True)
 class Search:
-    """Settings of the search for the load at which the drop rate passes its limit (Multiple Loss Ratio search)."""
+    """The settings of the search for the load at which the drop rate passes its limit."""
 
     lowest_cps: Annotated[Cps, Meta(description="The lowest load that is tried.")]
     highest_cps: Annotated[Cps, Meta(description="The highest load that is tried.")]
@@ -195,7 +195,7 @@ class Search:
 
 @dataclass(frozen=True)
 class AroundCrossing:
-    """Loads of a study around the load at which the drop rate passes its limit. A search finds this load.
+    """The loads of a study as multiples of a step, near the load at which the drop rate passes its limit.
 
     Attributes
     ----------
@@ -212,16 +212,16 @@ class AroundCrossing:
     steps: tuple[int, ...]
 
     def loads(self, lower_cps: int, upper_cps: int) -> tuple[int, ...]:
-        """Return the loads around the load at which the drop rate passes its limit.
+        """Return the loads near the load at which the drop rate passes its limit.
 
         Parameters
         ----------
         lower_cps, upper_cps
             The highest load that the search found below the limit, and the lowest load that it found above the limit.
         """
-        # The positions count from the lower load, not from the middle of the interval, because drops near the knee
-        # vary between runs. The search accepts a load that stayed below the limit once. The mean of many runs passes
-        # the limit near this load or below it.
+        # The positions count from the lower load, not from the middle of the interval.
+        # Drop rates near the capacity vary between runs, and the search accepts a load that was once below the limit.
+        # So the mean of many runs passes the limit near the lower load, or below the lower load.
         loads = {self.step_cps * (lower_cps // self.step_cps + step) for step in self.steps}
         near = self.step_cps
         while near > max(1, (WIDEST_BRACKET - 1) * (near * (lower_cps // near))):
@@ -233,13 +233,13 @@ class AroundCrossing:
 
 @dataclass(frozen=True)
 class SharesOfCrossing:
-    """Loads of a study as shares of the highest load that the search found below the drop rate's limit."""
+    """The loads of a study as shares of the highest load that a search found below the drop limit."""
 
     mode: str
     shares: tuple[float, ...]
 
     def loads(self, lower_cps: int, upper_cps: int) -> tuple[int, ...]:
-        """Return the loads, rounded to multiples of ten; see `AroundCrossing.loads`."""
+        """Return the loads of the study, rounded to multiples of ten."""
         return tuple(sorted({max(1, round(lower_cps * share / 10)) * 10 for share in self.shares}))
 
 
@@ -249,7 +249,7 @@ SearchedLoads = AroundCrossing | SharesOfCrossing | Capacity
 
 @dataclass(frozen=True)
 class Precision:
-    """The precision of a study. The study repeats runs until a confidence interval is narrow enough."""
+    """The precision of a study, which repeats runs until a confidence interval is narrow enough."""
 
     of: Annotated[
         str,
@@ -274,7 +274,7 @@ class Precision:
 
     @property
     def looks(self) -> tuple[int, ...]:
-        """Numbers of repetitions after which the interval is checked. Each number is 1.5 times the previous number."""
+        """The numbers of repetitions after which the interval is checked. Each is 1.5 times the previous number."""
         numbers = [self.at_least]
         while numbers[-1] < self.at_most:
             numbers.append(min(self.at_most, numbers[-1] + -(-numbers[-1] // 2)))

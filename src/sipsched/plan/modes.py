@@ -29,7 +29,7 @@ A real-time task with this lowest priority still runs before all tasks that are 
 
 
 class Setting(StrEnum):
-    """A scheduler setting. The enum's value is its name in overrides, and the name of its kernel file since 5.13.
+    """A scheduler setting, with the name that it has in mode names and in the kernel's files since Linux 5.13.
 
     The first five settings are the papers' settings. Policy, nice, priority and slice are attributes of a task. A
     mode sets these attributes for every process of the proxy.
@@ -50,7 +50,7 @@ class Setting(StrEnum):
 
     @property
     def key(self) -> str:
-        """Name in modes.yaml.
+        """The name of the setting in modes.yaml.
 
         The papers' settings have their names from the papers, which are the names of Linux 2.6.32 to 3.x.
         """
@@ -83,16 +83,16 @@ INSTANCE_RANGES: Mapping[str, tuple[str, int, int]] = MappingProxyType(
 
 
 class Numbered(StrEnum):
-    """Base class of enums in which the position of a word, counted from 0, is its number in the kernel."""
+    """A base class for enums whose words stand for the kernel's numbers 0, 1, 2 and so on."""
 
     @property
     def number(self) -> int:
-        """The kernel's number of this word."""
+        """The number by which the kernel represents this word."""
         return list(type(self)).index(self)
 
 
 class Scaling(Numbered):
-    """Values of the kernel setting tunable_scaling."""
+    """The values of the kernel setting tunable_scaling."""
 
     NONE = "none"
     LOGARITHMIC = "logarithmic"
@@ -100,16 +100,16 @@ class Scaling(Numbered):
 
 
 class Recording(Numbered):
-    """Whether the probe records timestamps while the proxy serves calls."""
+    """The choice whether the probe records timestamps while the proxy serves calls."""
 
     OFF = "off"
     ON = "on"
 
 
 class Policy(Numbered):
-    """Scheduling policies that a mode can set, with their names from sched(7) in lower case."""
+    """The scheduling policies that a mode can set, with their names from sched(7) in lower case."""
 
-    # SEE include/uapi/linux/sched.h for the numbers
+    # SEE include/uapi/linux/sched.h for the numbers of the policies
 
     OTHER = "other"
     FIFO = "fifo"
@@ -141,7 +141,7 @@ Product = Annotated[
     ),
 ]
 """A text that multiplies a number by a count, such as the number of threads."""
-# msgspec 0.22 crashes on a union of a mapping and text with a pattern. So `_check_value` checks the pattern.
+# msgspec 0.22 crashes on a union of a mapping with patterned text, so `_check_value` checks the pattern instead.
 Nanoseconds = Number | str | Mapping[str, Any]
 """A number, a product, or a table with one row per count: `{by: threads, 2: 100000, 4: 150000}`.
 
@@ -152,7 +152,7 @@ RowCount = Annotated[str, Meta(pattern=r"\A[1-9][0-9]*\Z")]
 
 @dataclass(frozen=True)
 class Variant:
-    """The settings of a mode for certain numbers of cores, as the file declares them."""
+    """The settings of a mode for certain numbers of cores, as config/modes.yaml declares them."""
 
     cores: Annotated[
         str,
@@ -185,7 +185,7 @@ class Variant:
             description="How the kernel scales latency and granularities with the number of CPUs."
         ),
     ] = None
-    # SEE kernel/sysctl.c before Linux 5.13 for the range of the granularity that the base slice replaced
+    # SEE kernel/sysctl.c before Linux 5.13 for this range, which is the range of the former minimum granularity
     base_slice_ns: Annotated[
         Annotated[int, Meta(ge=100_000, le=1_000_000_000)] | None,
         Meta(
@@ -219,23 +219,23 @@ class Variant:
     ] = None
 
     def declared(self, setting: Setting) -> Any:
-        """Return the declared value of a setting, or None if this variant of the mode does not set it."""
+        """Return the declared value of a setting, or None if this variant does not change the setting."""
         return getattr(self, setting.key, None)
 
     @property
     def settings(self) -> list[Setting]:
-        """The settings that this variant of the mode sets."""
+        """The settings that this variant of the mode changes."""
         return [setting for setting in Setting if self.declared(setting) is not None]
 
     def fits(self, cores: int) -> bool:
-        """Report whether this variant of the mode applies to a number of cores."""
+        """Return True if this variant of the mode applies to a number of cores."""
         least = int(self.cores.rstrip("+"))
         return cores >= least if self.cores.endswith("+") else cores == least
 
 
 @dataclass(frozen=True)
 class DeclaredMode:
-    """A scheduler mode, as the file declares it."""
+    """A scheduler mode, as config/modes.yaml declares it."""
 
     source: Annotated[str, Meta(description="The source of the values.")]
     variants: Annotated[
@@ -269,7 +269,7 @@ RANGES = {
 
 @dataclass(frozen=True)
 class Counts:
-    """The numbers on which a setting's value can depend: cores, workers, and processors that contain these cores."""
+    """The numbers of cores, workers and processors, on which the value of a setting can depend."""
 
     cores: int
     threads: int
@@ -278,7 +278,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class OtherInstance:
-    """What a mode's name changes of the proxy instance that serves in this mode; None keeps the run's own value.
+    """The settings of the proxy instance that the name of a mode overrides. None keeps the setting of the run.
 
     Attributes
     ----------
@@ -295,7 +295,7 @@ class OtherInstance:
 
 @dataclass(frozen=True)
 class Mode:
-    """A scheduler mode and the overrides in its name.
+    """A scheduler mode, with the settings that its name overrides.
 
     Attributes
     ----------
@@ -355,7 +355,7 @@ class Mode:
 
 
 def load_modes(path: Path = MODES_FILE) -> Modes:
-    """Read and check the file of modes.
+    """Read and check the file that declares the scheduler modes, config/modes.yaml.
 
     Raises
     ------
@@ -376,7 +376,7 @@ def load_modes(path: Path = MODES_FILE) -> Modes:
 
 
 def _check_value(value: Any, where: str) -> None:
-    """Raise an error for a text that is not a product, a table without rows, or a row that is not a value."""
+    """Raise an error unless a value is a number, a product such as `800000 * cores`, or a table of such values."""
     if not isinstance(value, Mapping):
         read_value(Product if isinstance(value, str) else Number, value, where)
         return
@@ -390,7 +390,7 @@ def _check_value(value: Any, where: str) -> None:
 
 
 def find_mode(name: str, declared: Modes) -> Mode:
-    """Return the mode for a name of the form `<declared mode>[+<setting>=<value>]...`.
+    """Return the mode with a name of the form `<declared mode>[+<setting>=<value>]...`.
 
     Parameters
     ----------
@@ -430,7 +430,7 @@ def find_mode(name: str, declared: Modes) -> Mode:
 
 
 def split_name(name: str) -> tuple[str, OtherInstance, list[str]]:
-    """Split a mode's name into the declared mode, the overridden keys of the instance, and all other overrides.
+    """Split a mode's name into the declared mode, the overrides of the proxy instance, and all other overrides.
 
     Raises
     ------
@@ -464,18 +464,18 @@ def _instance_number(name: str, key: str, text: str) -> int:
 
 
 def first_start(name: str) -> str:
-    """Return the name of the mode whose instance a mode starts again; the name itself without the key `start`."""
+    """Remove the override `start` from the name of a mode, which returns the name for the first start of the proxy."""
     return "+".join(part for part in name.split("+") if not part.startswith("start="))
 
 
 def value_name(setting: Setting, value: int) -> str:
-    """Return a setting's value in the form of modes.yaml."""
+    """Return the value of a setting as text, as written in modes.yaml."""
     names = list(NAMED.get(setting, ()))
     return names[value] if 0 <= value < len(names) else str(value)
 
 
 def label(name: str, translated: bool, missing: Iterable[str]) -> str:
-    """Return the label of a mode in figures. The label mentions a different scheduler and missing settings.
+    """Return the label of a mode for figures, with notes about a different scheduler and about missing settings.
 
     Parameters
     ----------
@@ -494,10 +494,7 @@ def label(name: str, translated: bool, missing: Iterable[str]) -> str:
 
 
 def _with_instance(name: str) -> str:
-    """Return a mode's name for readers.
-
-    Words describe another instance, as in `2 threads` or `batch, kamailio-udp-fm`.
-    """
+    """Return a readable name of a mode, in which words describe another proxy instance, such as `2 threads`."""
     base, other, rest = split_name(name)
     words = [other.sut] if other.sut else []
     if other.threads:
@@ -513,12 +510,12 @@ def _with_instance(name: str) -> str:
 
 
 def plain(name: str) -> str:
-    """Return a mode's label without the suffix for a different scheduler."""
+    """Return the label of a mode without the note that the kernel has a different scheduler."""
     return name.replace(TRANSLATION, "")
 
 
 def is_translation(name: str) -> bool:
-    """Report whether the label of a mode has the suffix for a different scheduler."""
+    """Return True if the label of a mode notes that the kernel has a different scheduler."""
     return TRANSLATION in name
 
 
@@ -547,7 +544,7 @@ def _policy(values: Mapping[Setting, int]) -> Policy:
 
 
 def _check_together(name: str, variant: Variant, overrides: Mapping[Setting, int]) -> None:
-    """Raise an error for settings that do not apply to the policy. The kernel would silently ignore them."""
+    """Raise an error for settings that the scheduling policy of the mode would silently ignore."""
     policy = Policy(variant.policy or Policy.OTHER)
     if Setting.POLICY in overrides:
         policy = _policy(overrides)
@@ -570,6 +567,6 @@ def _resolve(setting: Setting, declared: Any, counts: Counts) -> int:
         return int(factor) * int(getattr(counts, count))
     count = getattr(counts, declared["by"])
     rows = sorted(int(key) for key in declared if key != "by")
-    # ASSUME between two counts that the papers list, the value for the smaller count is valid
+    # ASSUME for a count between two counts in the papers' tables, the value for the smaller count is valid
     row = max((listed for listed in rows if listed <= count), default=rows[0])
     return _resolve(setting, declared[str(row)], counts)

@@ -1,4 +1,4 @@
-"""Types that identify a measurement, with the paths of its record and of its log."""
+"""Types that identify a measurement and determine the paths of its record and its log."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -39,31 +39,31 @@ class Point:
 
     @property
     def crossing_path(self) -> Path:
-        """Path of the record of the search at this point, relative to the folder of the records."""
+        """The path of the record of the search at this point, relative to the folder of all records."""
         return Path(CROSSING_PATTERN.format(**self.wildcards))
 
     @property
     def log(self) -> Path:
-        """Path of the log of the job that searches at this point."""
+        """The path of the log of the job that searches at this point."""
         return Path(CROSSING_LOG.format(**self.wildcards))
 
     @property
     def wildcards(self) -> dict[str, str]:
-        """The parts of the path of the search's record, by their names in Snakemake."""
+        """The variable parts of the path of the search's record, by their names in Snakemake."""
         names = {name: str(value) for name, value in vars(self).items() if name != "goal"}
         return names | {"search": self.goal.name if self.goal else CROSSING}
 
     def run(self, cps: int, rep: int) -> "Run":
-        """Return the run of this point with a load and a repetition number."""
+        """Return the run at this point with a given load and repetition number."""
         return Run(self.testbed, self.sut, self.mode, self.cores, self.threads, cps, rep)
 
     def __str__(self) -> str:
-        """Return text that names the point in messages to the user."""
+        """Return the name of the point for messages to the user."""
         return f"{self.sut} {self.mode} cores={self.cores} threads={self.threads} on {self.testbed}"
 
     @classmethod
     def from_wildcards(cls, wildcards: Mapping[str, str]) -> "Point":
-        """Return the point that a path names. `wildcards` contains the parts of the path that Snakemake extracted.
+        """Create a point from the variable parts of a path, which Snakemake has extracted.
 
         Raises
         ------
@@ -95,21 +95,21 @@ class Run:
 
     @property
     def point(self) -> Point:
-        """The point of the run, which lacks the load and the repetition number."""
+        """The point of the run, which is the run without its load and its repetition number."""
         return Point(self.testbed, self.sut, self.mode, self.cores, self.threads)
 
     @property
     def path(self) -> Path:
-        """Path of the folder of this run, relative to the folder of the records."""
+        """The path of the folder of this run, relative to the folder of all records."""
         return Path(RUN_PATTERN.format(**vars(self)))
 
     @property
     def log(self) -> Path:
-        """Path of the log of the job that measures this run."""
+        """The path of the log of the job that measures this run."""
         return Path(RUN_LOG.format(**vars(self)))
 
     def __str__(self) -> str:
-        """Return text that names the run in messages to the user."""
+        """Return the name of the run for messages to the user."""
         return (
             f"{self.sut} {self.mode} cores={self.cores} threads={self.threads} "
             f"cps={self.cps} rep={self.rep} on {self.testbed}"
@@ -117,14 +117,14 @@ class Run:
 
     @classmethod
     def from_wildcards(cls, wildcards: Mapping[str, str]) -> "Run":
-        """Return the run that a path names. `wildcards` contains the parts of the path that Snakemake extracted."""
+        """Create a run from the variable parts of a path, which Snakemake has extracted."""
         point = Point.from_wildcards(wildcards)
         return point.run(int(wildcards["cps"]), int(wildcards["rep"]))
 
 
 @dataclass(frozen=True)
 class TestbedLabels:
-    """The description of a testbed in a record. Every figure shows it."""
+    """The description of a testbed in a record. Every figure shows this description."""
 
     name: str
     kind: str

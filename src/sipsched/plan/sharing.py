@@ -1,4 +1,4 @@
-"""The distribution of a study's runs among testbeds of the same hardware."""
+"""The distribution of a study's runs among testbeds with the same hardware."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from sipsched.paths import RUN_FILE
 
 @dataclass(frozen=True)
 class Sharing:
-    """The twins of a campaign: testbeds of the same hardware, each of which measures some runs of every study.
+    """The twins of a campaign, which are testbeds with the same hardware that share the runs of each study.
 
     One twin measures all runs of a block: all SUTs and modes with the same cores, threads, load and repetition. If a
     twin has already recorded a block, the block stays with this twin.
@@ -29,7 +29,7 @@ class Sharing:
     recorded: Callable[[Path], bool] = field(default=lambda _: False, compare=False)
 
     def concerns(self, testbed: str) -> bool:
-        """Report whether a testbed shares its runs with another testbed."""
+        """Return True if a testbed shares its runs with another testbed."""
         return testbed in self.twins
 
     @property

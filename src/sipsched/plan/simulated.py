@@ -1,4 +1,4 @@
-"""Models of the simulator. Each file `config/models/*.yaml` is a model, and states a source for each of its numbers."""
+"""The files `config/models/*.yaml`, which are models for the simulator with a source for each number."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ class YesNo:
 
 @dataclass(frozen=True)
 class ModelSut:
-    """The SUT that a model describes. The simulator rejects every other SUT."""
+    """The kind of proxy that a model describes. The simulator rejects every other proxy."""
 
     proxy: Annotated[str, Meta(description="The proxy program, as in a SUT.")]
     routing: Annotated[
@@ -64,7 +64,7 @@ class ModelSut:
 
 @dataclass(frozen=True)
 class ServiceTime:
-    """The service time of a message type: the CPU time of a worker between recv and send."""
+    """The service time of a message type, which is the CPU time of a worker between recv and send."""
 
     mean_ns: Annotated[float, Meta(gt=0, description="Mean in ns.")]
     scv: Annotated[
@@ -92,7 +92,7 @@ class ServiceTimes:
 
 @dataclass(frozen=True)
 class Lengths:
-    """The lengths of messages in bytes."""
+    """The payload length of each message type in bytes."""
 
     source: Source
     types: Annotated[
@@ -181,7 +181,7 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Costs:
-    """The costs of deployments. The simulator rejects a SUT if the model lacks the costs of its deployment."""
+    """The CPU times that each kind of deployment adds. The simulator rejects deployments without these numbers."""
 
     dispatch_ns: Annotated[
         Whole | None,
@@ -210,7 +210,7 @@ class Costs:
 
 @dataclass(frozen=True)
 class DeclaredModel:
-    """A proxy and a machine to simulate, as a file declares them."""
+    """A proxy and a machine to simulate, as a model's file declares them."""
 
     version: Annotated[
         Literal[1], Meta(description="Version of the simulator for which the model was made.")
@@ -286,7 +286,7 @@ class Model:
             raise StableError(f"SUT {sut.name}: the simulator has no probe; remove probe: off")
 
     def deployed(self, sut: Sut, threads: int, cores: int) -> dict[str, Any]:
-        """Return the simulator's parameters for the deployment of a SUT. Call `check_sut` first.
+        """Return the simulator's parameters for the deployment of a SUT, after `check_sut` has checked the SUT.
 
         A proxy as front end has one process per core, as in hardware/proxies/kamailio-front.cfg.j2.
         """
@@ -360,7 +360,7 @@ def fitted_numbers(
 
 
 def model_of(sut: Sut, folder: Path = MODELS) -> Model | None:
-    """Return the first model by name that describes a SUT, or None if no model does.
+    """Return the first model, in alphabetical order, that describes a SUT, or None without such a model.
 
     Models of machines without records are excluded, because their assumptions hold only for these machines.
     """

@@ -1,4 +1,4 @@
-"""The types for a study, which is a set of runs, and for a document, which is a page about several studies."""
+"""Types for a study, which is a set of runs, and for a document, which is a page about several studies."""
 
 import itertools
 from collections.abc import Sequence
@@ -54,12 +54,12 @@ class Study:
     sharing: Sharing = UNSHARED
 
     def looks(self, until: int | None = None) -> list[tuple[int, int]]:
-        """List when a study with a precision decides which groups of runs need more repetitions.
+        """List the numbers of repetitions after which the study decides which runs need more repetitions.
 
         Parameters
         ----------
-        Return only decisions before this number of repetitions. None: all decisions.
-            Return only looks before this number of repetitions. None: all looks.
+        until
+            Return only decisions before this number of repetitions. None: all decisions.
 
         Returns
         -------
@@ -73,7 +73,7 @@ class Study:
         ]
 
     def searches(self, testbed: str) -> list[Point]:
-        """List the points on a testbed at which searches find the loads of the study."""
+        """List the points at which searches find the loads of the study on a testbed."""
         return [
             point
             for sut, (cores, threads) in itertools.product(self.suts, self._systems)
@@ -123,13 +123,13 @@ class Study:
 
     @property
     def _systems(self) -> list[tuple[int, int]]:
-        """The measured combinations of cores and threads."""
+        """The combinations of cores and threads that the study measures."""
         listed = {point[:2] for point in self.points}
         systems = itertools.product(self.cores, self.threads)
         return [system for system in systems if not listed or system in listed]
 
     def _measures(self, testbed: str, block: Sequence[Run], turn: int) -> bool:
-        """Report whether this testbed measures a block of runs. Otherwise another testbed of the same hardware does."""
+        """Return True if this testbed measures a block of runs, and not another testbed with the same hardware."""
         if not self.sharing.concerns(testbed):
             return True
         paths = (run.path.relative_to(testbed) for run in block)
@@ -138,7 +138,7 @@ class Study:
     def _loads(
         self, testbed: str, cores: int, threads: int, crossings: Crossings
     ) -> dict[str, tuple[int, ...]]:
-        """Return the loads of each SUT, for a testbed and for numbers of cores and threads."""
+        """Return the loads of each SUT on a testbed with given numbers of cores and threads."""
         if isinstance(self.cps, tuple):
             return dict.fromkeys(self.suts, self.cps)
         loads: dict[str, tuple[int, ...]] = dict.fromkeys(self.suts, ())
@@ -149,7 +149,7 @@ class Study:
         return loads
 
     def _searched(self, testbed: str, sut: str, cores: int, threads: int) -> list[Point]:
-        """Return the points of the searches for a SUT's loads: one point, or for capacities one point per mode."""
+        """Return the points at which searches find the loads of a SUT; for capacities, one point per mode."""
         if isinstance(self.cps, tuple):
             return []
         if isinstance(self.cps, Capacity):
@@ -158,7 +158,7 @@ class Study:
             points = [Point(testbed, sut, self.cps.mode, cores, threads)]
         if not self.sharing.concerns(testbed):
             return points
-        # One twin searches for all twins, so that all twins measure at the same loads.
+        # One testbed searches for all testbeds with the same hardware, so that all measure at the same loads.
         owners = (
             self.sharing.searches(point.crossing_path.relative_to(testbed)) for point in points
         )
@@ -201,7 +201,7 @@ class Document:
 
 @dataclass(frozen=True)
 class DeclaredLoads:
-    """Loads around the load at which the drop rate passes its limit, as the configuration declares them."""
+    """The declaration of loads near the load at which the drop rate passes its limit."""
 
     around_crossing_of: Annotated[
         ModeName, Meta(description="The mode in which the crossing of pdr_limit is searched.")
@@ -232,7 +232,7 @@ PointNumbers = Annotated[
 
 @dataclass(frozen=True)
 class DeclaredStudy:
-    """A study, as the configuration declares it. The study measures all combinations of the values in its lists."""
+    """A study in the configuration, which measures all combinations of the values in its lists."""
 
     suts: Annotated[tuple[Name, ...], Meta(min_length=1, description="Names from suts.")]
     modes: Annotated[

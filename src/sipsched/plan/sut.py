@@ -15,7 +15,7 @@ Deployment = Literal["shared", "sockets", "partitioned", "front", "listeners", "
 
 @dataclass(frozen=True, kw_only=True)
 class Arrangement:
-    """The way in which messages reach the workers in one kind of deployment.
+    """The properties of a deployment, which determine how messages reach the workers of a proxy.
 
     Attributes
     ----------
@@ -165,20 +165,20 @@ class Sut:
 
     @property
     def fronted(self) -> bool:
-        """True if messages pass a front end before they reach an instance. Each instance has its own port."""
+        """True if messages pass a front end, and each proxy instance behind the front end has its own port."""
         return self.arrangement.front in ("proxy", "dispatcher")
 
     @property
     def told_apart(self) -> bool:
-        """True if each instance has its own address towards the UAS."""
+        """True if each proxy instance sends messages to the UAS from its own address."""
         return self.arrangement.instances and not self.sharded
 
     def instances(self, threads: int) -> int:
-        """Return the number of proxy instances that serve with this number of workers."""
+        """Return the number of proxy instances for a total number of workers."""
         return threads if self.arrangement.instances else 1
 
     def listening_sockets(self, threads: int) -> int:
-        """Return the number of sockets on which the proxy listens. Sockets of a front end are not counted."""
+        """Return the number of sockets on which the proxy listens, without the sockets of a front end."""
         return threads if self.arrangement.instances or self.sharded else 1
 
     @property
