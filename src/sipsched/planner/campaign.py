@@ -1,4 +1,4 @@
-"""The plan of one start of the workflow: its runs, their order, and the paths of all files."""
+"""The plan of one invocation of the workflow: its runs, their order, and the paths of all files."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ RAW = Path("raw")
 
 @dataclass(frozen=True)
 class Plan:
-    """The runs, searches and pages that one start of the workflow makes.
+    """The runs, searches and pages that one invocation of the workflow makes.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class Plan:
 
     @classmethod
     def load(cls, document: Mapping[str, Any], files: Sequence[str | Path], cpus: int) -> "Plan":
-        """Check a configuration against the testbeds, the modes and the records, and return the plan.
+        """Check a configuration against the files of testbeds and modes, and return the plan of the workflow.
 
         Parameters
         ----------
@@ -76,33 +76,33 @@ class Plan:
         )
         return plan
 
-    # Paths of files
+    # ---- paths of files ----
 
     @property
     def raw(self) -> Path:
-        """Folder of the records."""
+        """The folder of the records."""
         return self.config.records
 
     @property
     def results(self) -> Path:
-        """Folder of all files that the workflow computes from the records in `raw`."""
-        # Snakemake cannot distinguish files of two folders of records. So a second folder of records has its own
-        # folder of computed files.
+        """The folder of all files that the workflow computes from the records in `raw`."""
+        # Each folder of records has its own folder of computed files.
+        # Otherwise, Snakemake would use files that were computed from other records.
         return Path("results") if self.raw == RAW else Path("results", self.raw)
 
     @property
     def reports(self) -> Path:
-        """Folder of the pages."""
+        """The folder of the HTML pages."""
         return Path("reports", self.raw.parent if self.raw.name == "raw" else self.raw)
 
     @property
     def whole(self) -> Path:
-        """Folder of records that contain all messages. `raw` can also contain reduced records without messages."""
+        """The folder of records with all messages. The folder `raw` can also contain records without messages."""
         return self.raw if self.raw == RAW else self.raw.parent / "fit"
 
     @cached_property
     def summaries(self) -> dict[str, list[str]]:
-        """Paths of the study summaries, by testbed."""
+        """The paths of the study summaries, by testbed."""
         return {
             name: [f"{self.results}/{study}/{name}/summary.nc" for study in self.config.studies]
             for name in self.testbeds
@@ -110,12 +110,12 @@ class Plan:
 
     @cached_property
     def all_summaries(self) -> list[str]:
-        """Paths of the study summaries of all testbeds."""
+        """The paths of the study summaries of all testbeds."""
         return list(itertools.chain.from_iterable(self.summaries.values()))
 
     @cached_property
     def capacities(self) -> list[str]:
-        """Paths of the files with the capacity of each SUT. Each testbed has one file."""
+        """The paths of the files with the capacities of all SUTs, one file per testbed."""
         return [f"{self.results}/capacity/{name}.json" for name in self.testbeds]
 
     @cached_property
@@ -128,7 +128,7 @@ class Plan:
 
     @cached_property
     def noise(self) -> dict[str, list[str]]:
-        """Paths of the files with the noise of the idle CPUs, by testbed.
+        """The paths of the files with the noise of the idle CPUs, by testbed.
 
         A simulated testbed has no CPUs and no such file. With `only_measured`, the files that exist are listed.
         """
@@ -159,23 +159,23 @@ class Plan:
 
     @property
     def index(self) -> str:
-        """Path of the overview page."""
+        """The path of the overview page."""
         return f"{self.reports}/index.html"
 
     @property
     def papers_predicted(self) -> str:
-        """Path of the papers' tables from the simulator. With `only_measured`, this is the recorded file."""
+        """The path of the file with simulated results for the papers' tables."""
         recorded = paths.RECORDED_PAPERS
         if self.config.only_measured and recorded.exists():
             return str(recorded)
         return f"{self.results}/predicted/papers.csv"
 
     def recorded_prediction(self, testbed: str, name: str) -> list[str]:
-        """Return the path of a recorded prediction in a list. The list is empty if no prediction is recorded."""
+        """Return a list with the path of a recorded prediction; empty if no prediction is recorded."""
         path = self.raw.parent / "predicted" / testbed / name
         return [str(path)] if self.raw != RAW and path.exists() else []
 
-    # Runs and their order
+    # ---- runs and their order ----
 
     @cached_property
     def searches(self) -> list[Point]:
@@ -189,30 +189,30 @@ class Plan:
 
     @cached_property
     def reduced(self) -> list[Run]:
-        """Runs whose records are reduced, so that they do not contain all messages."""
+        """The runs with reduced records, which do not contain all messages."""
         return [run for run in self.runs if reduced.is_reduced(self.raw / run.path)]
 
     @cached_property
     def simulated(self) -> frozenset[str]:
-        """Names of the simulated testbeds. Simulated runs do not disturb each other."""
+        """The names of the simulated testbeds, whose runs do not disturb each other."""
         return frozenset(name for name, bed in self.testbeds.items() if bed.simulated)
 
     @cached_property
     def lanes(self) -> forecast.Lanes:
-        """The testbeds that can measure at the same time."""
+        """The groups of testbeds that can measure at the same time."""
         return forecast.Lanes(
             frozenset(name for name, bed in self.testbeds.items() if bed.is_on_this_machine),
             dict.fromkeys(self.simulated, self.cpus),
         )
 
     def runs_by_now(self) -> list[Run]:
-        """List all runs in the order of measuring, from the searches and decisions about repetitions that exist now."""
+        """List all runs in the order of measuring, with loads and repetitions from the results that exist now."""
         crossings = crossing.read_crossings(self.raw, self.searches)
         return self.config.runs(crossings, look.all_repeats(self.results, self.config))
 
     @cached_property
     def looks(self) -> list[Path]:
-        """Paths of the files with decisions about more repetitions. Only studies with a precision have such files."""
+        """The paths of the files that decide about more repetitions, for studies with a precision."""
         return [
             look.look_path(self.results, study.name, testbed, repetitions)
             for study in self.config.studies.values()
@@ -226,7 +226,7 @@ class Plan:
         return Order(self)
 
     def planned(self, study: Study, testbed: str) -> list[Run]:
-        """List the runs of a study on a testbed, from the searches and decisions about repetitions that exist now."""
+        """List the runs of a study on a testbed, with loads and repetitions from the results that exist now."""
         return planned_runs(self.config, self.results, study, testbed)
 
     def outlooks(self) -> list[forecast.Outlook]:
@@ -234,7 +234,7 @@ class Plan:
         return forecast.outlooks(self.config, self.raw, self.lanes, self.results)
 
     def check_run(self, run: Run) -> None:
-        """Raise an error for a run that cannot be measured. A user can request any run by the path of its record.
+        """Raise an error for a run that cannot be measured, because a user can request any run by its path.
 
         Raises
         ------
@@ -245,7 +245,7 @@ class Plan:
         self._check(run)
 
     def check_search(self, point: Point) -> None:
-        """Raise an error for a search that cannot be measured, for the same reasons as `check_run`."""
+        """Raise an error for a search that cannot be measured, as `check_run` does for a run."""
         self.config.check_search(point)
         self._check(point)
 
@@ -257,7 +257,7 @@ class Plan:
 def planned_runs(
     config: Config, results: Path, study: Study, testbed: str, until: int | None = None
 ) -> list[Run]:
-    """List the runs of a study on a testbed, from the searches and decisions about repetitions that exist now.
+    """List the runs of a study on a testbed, with loads and repetitions from the results that exist now.
 
     Parameters
     ----------
@@ -276,7 +276,7 @@ def planned_runs(
 
 
 class Order:
-    """The order of measuring, and the expected time of each run. Each search or decision updates the order."""
+    """The order in which runs are measured, and the expected duration of each run."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -286,14 +286,14 @@ class Order:
 
     def position(self, run: Run) -> int:
         """Return the position of a run in the order of measuring, counted from 1; 0 for a run of no study."""
-        # Snakemake asks for the position of every ready run before it starts a run. To be fast, only an unknown run
-        # makes this method read files.
+        # Snakemake asks for the position of every waiting run before it starts a run.
+        # To be fast, this method reads files only if the run is unknown.
         if run not in self._positions:
             self._update()
         return self._positions.get(run, 0)
 
     def expected_s(self, run: Run) -> int:
-        """Return the expected time of a run in seconds."""
+        """Return the expected duration of a run in seconds."""
         kind = forecast.kind(run)
         if kind not in self._expected_s:
             self._update()

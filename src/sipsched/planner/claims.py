@@ -1,4 +1,4 @@
-"""The Snakemake resources of the measuring rules, which decide when a measurement starts."""
+"""The Snakemake resources of measuring jobs, which decide how many measurements run at the same time."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -15,7 +15,7 @@ A run on a testbed of this machine occupies the whole amount. Any other job occu
 
 
 class Claims:
-    """The Snakemake resources of the rules that measure.
+    """The Snakemake resources that measuring jobs occupy.
 
     Testbeds measure at the same time, one run per testbed. A simulated testbed measures one run per CPU. While a
     testbed of this machine measures, no other job of the workflow runs.
@@ -27,12 +27,12 @@ class Claims:
 
     @property
     def limits(self) -> Mapping[str, int]:
-        """The amount of each resource that one start of the workflow has."""
+        """The total amount of each resource."""
         return {"machine": SHARES} | dict.fromkeys(self._turns.values(), 1)
 
     @property
     def turns(self) -> Mapping[str, Callable[[Wildcards], int]]:
-        """The amount of each testbed's resource that a job occupies. A measurement occupies the whole resource."""
+        """Functions that return how much of each testbed's resource a job occupies, by the resource's name."""
         return {turn: partial(self._takes_turn, turn) for turn in self._turns.values()}
 
     def _takes_turn(self, turn: str, wildcards: Wildcards) -> int:
@@ -40,11 +40,11 @@ class Claims:
         return int(self._turns[name] == turn and name not in self._plan.simulated)
 
     def machine(self, wildcards: Wildcards) -> int:
-        """Return the amount of the resource for this machine that a measurement occupies."""
+        """Return how much of this machine's resource a measurement occupies."""
         return SHARES if self._plan.testbeds[wildcards.testbed].is_on_this_machine else 1
 
     def threads(self, wildcards: Wildcards) -> int:
-        """Return the number of CPUs that a measurement occupies. 0 if the job only waits for other machines."""
+        """Return the number of CPUs that a measurement occupies; 0 if the job only waits for other machines."""
         return 0 if self._plan.testbeds[wildcards.testbed].kind == "ssh" else 1
 
     def order(self, wildcards: Mapping[str, str]) -> int:
@@ -52,10 +52,10 @@ class Claims:
         return self._plan.order.position(Run.from_wildcards(wildcards))
 
     def expected_s(self, wildcards: Mapping[str, str]) -> int:
-        """Return the expected time of a run in seconds."""
+        """Return the expected duration of a run in seconds."""
         return self._plan.order.expected_s(Run.from_wildcards(wildcards))
 
     @staticmethod
     def attempt(wildcards: object, attempt: int) -> int:
-        """Return the attempt number of a job, which the job's script reads."""
+        """Return the attempt number of a job, so that the job's script can read it as a resource."""
         return attempt

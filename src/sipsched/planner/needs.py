@@ -1,4 +1,4 @@
-"""The input files of each rule of the workflow, as functions of the rule's wildcards."""
+"""Functions that return the input files of each rule of the workflow from the rule's wildcards."""
 
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -40,14 +40,14 @@ class Workflow(Protocol):
         """Make Snakemake make the output file of a checkpoint before Snakemake plans the current job further."""
 
     def as_it_is(self, path: str) -> str:
-        """Return an input file. Snakemake then schedules no job that makes this file."""
+        """Mark an input file as up to date, so that Snakemake schedules no job that makes the file."""
 
     def make_again(self, path: str) -> None:
-        """Make Snakemake renew a file, although the modification time of the file looks up to date."""
+        """Make Snakemake compute a file again, although the file's modification time looks up to date."""
 
 
 class Needs:
-    """The functions that return the input files of each rule.
+    """The functions that return the input files of each rule of the workflow.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class Needs:
         self._plan, self._workflow, self._is_main_process = plan, workflow, is_main_process
         self._stale: dict[str, bool] = {}
 
-    # Searches
+    # ---- searches ----
 
     def study_crossings(self, wildcards: Wildcards) -> list[str]:
         """Return the paths of the searches that determine the loads of a study."""
@@ -73,7 +73,7 @@ class Needs:
         """Return the paths of the searches that determine the loads of all studies."""
         return self._crossing_files(self._to_search(self._plan.searches))
 
-    # Runs of a study
+    # ---- runs of a study ----
 
     def study_summaries(self, wildcards: Wildcards) -> list[str]:
         """Return the paths of the summaries of all runs of a study on a testbed."""
@@ -96,7 +96,7 @@ class Needs:
         return self._record_for(WINDOWS, wildcards)
 
     def reduced_records(self, wildcards: object) -> list[str]:
-        """Return the paths of all reduced records. One job unpacks all of them."""
+        """Return the paths of all reduced records, which one job unpacks together."""
         folders = [str(run.path) for run in self._plan.reduced]
         for folder in folders:
             self._make_stale_again(folder, SUMMARY)
@@ -116,7 +116,7 @@ class Needs:
         return str(self._plan.results)
 
     def study_precision(self, wildcards: Wildcards) -> str:
-        """Return the precision of a study as text. Snakemake compares texts to notice a change of the precision."""
+        """Return the precision of a study as text, so that Snakemake notices a change of the precision."""
         return str(self._study(wildcards).precision)
 
     def study_limit(self, wildcards: Wildcards) -> float:
@@ -125,14 +125,14 @@ class Needs:
         return loads.limit if isinstance(loads, Capacity) else self._plan.config.pdr_limit
 
     def study_notebook(self, wildcards: Wildcards) -> str | None:
-        """Return the name of a study's notebook."""
+        """Return the path of a study's notebook, or None if the study has no notebook."""
         notebook = self._study(wildcards).notebook
         return notebook and str(paths.provided(notebook))
 
-    # Documents
+    # ---- pages about several studies ----
 
     def document_notebook(self, wildcards: Wildcards) -> str:
-        """Return the name of the notebook of a page about several studies."""
+        """Return the path of the notebook of a page about several studies."""
         return str(paths.provided(self._document(wildcards).notebook))
 
     def document_files(self, wildcards: Wildcards) -> tuple[str, ...]:
@@ -167,7 +167,7 @@ class Needs:
             f"{self._plan.results}/predicted/{testbed}/{name}" for testbed in self._plan.testbeds
         ]
 
-    # Files of a testbed
+    # ---- files of a testbed ----
 
     def testbed_crossings(self, wildcards: Wildcards) -> list[str]:
         """Return the paths of the searches on a testbed that determine the loads of studies."""
@@ -190,7 +190,7 @@ class Needs:
         return self._plan.capacities if self._of_document(wildcards) else []
 
     def testbed_page(self, wildcards: Wildcards) -> dict[str, list[str]]:
-        """Return the inputs of a testbed's page: its messages and capacities, or its summaries and noise."""
+        """Return the input files of a page about one testbed, by the names of the notebook's parameters."""
         if wildcards.page == "messages":
             messages = self._whole_messages(wildcards)
             return {"messages": messages, "capacities": self._plan.capacities}
@@ -198,11 +198,11 @@ class Needs:
         return {"summaries": self._plan.summaries[name], "noise_record": self._plan.noise[name]}
 
     def testbed_noise(self, wildcards: Wildcards) -> list[str]:
-        """Return the path of the noise record of a testbed's idle CPUs, if the plan has one."""
+        """Return a list with the path of the noise record of a testbed's idle CPUs; empty without such a record."""
         return self._plan.noise[wildcards.testbed]
 
     def single_core_records(self, wildcards: Wildcards) -> list[str]:
-        """Return the paths of the default mode's records on one core. The simulator is fitted to these records."""
+        """Return the paths of the records of runs in the default mode on one core, for the fit of the simulator."""
         runs = self._runs_of_default(wildcards.testbed)
         return [self._file(run, self._plan.raw, "run.json") for run in runs if run.cores == 1]
 
@@ -212,20 +212,20 @@ class Needs:
         return [self._computed(run, SUMMARY) for run in runs if run.cores == 1]
 
     def _whole_messages(self, wildcards: Wildcards) -> list[str]:
-        """Return the paths of the `messages.nc` files of the default mode's runs, except runs with reduced records."""
+        """Return the paths of the `messages.nc` files of runs in the default mode, except runs with reduced records."""
         reduced_runs = set(self._plan.reduced)
         runs = self._runs_of_default(wildcards.testbed)
         return [self._computed(run, MESSAGES) for run in runs if run not in reduced_runs]
 
     def recorded_prediction(self, name: str) -> Callable[[Wildcards], list[str]]:
-        """Return the input function that finds the recorded prediction with this name for a testbed."""
+        """Return a function that finds the recorded prediction with a given name for a testbed."""
 
         def of_testbed(wildcards: Wildcards) -> list[str]:
             return self._plan.recorded_prediction(wildcards.testbed, name)
 
         return of_testbed
 
-    # Helpers
+    # ---- functions for the methods above ----
 
     def _study(self, wildcards: Wildcards) -> Study:
         return self._plan.config.studies[wildcards.study]
@@ -234,13 +234,13 @@ class Needs:
         return self._plan.config.documents[wildcards.document]
 
     def _of_document(self, wildcards: Wildcards) -> list[tuple[Study, str]]:
-        """Return each study of a page with each testbed. Studies outside this campaign are excluded."""
+        """Return all pairs of a page's study and a testbed. Studies outside this campaign are excluded."""
         studies = self._plan.config.studies
         names = [name for name in self._document(wildcards).studies if name in studies]
         return [(studies[name], testbed) for name in names for testbed in self._plan.testbeds]
 
     def _to_search(self, points: Iterable[Point]) -> list[Point]:
-        """Return the points for which a job searches the loads. With `only_measured`, keep only recorded searches."""
+        """Return the points at which a search is planned. With `only_measured`, return only recorded searches."""
         raw, only_measured = self._plan.raw, self._plan.config.only_measured
         return [p for p in points if not only_measured or (raw / p.crossing_path).is_file()]
 
@@ -251,7 +251,7 @@ class Needs:
         return [str(self._plan.raw / point.crossing_path) for point in points]
 
     def _runs(self, study: Study, testbed: str, until: int | None = None) -> list[Run]:
-        """List the runs of a study, after the searches and the decisions about repetitions.
+        """List the runs of a study, and make Snakemake run the searches and interim analyses that decide about them.
 
         Returns
         -------
@@ -286,22 +286,22 @@ class Needs:
         return self._file(run, self._plan.results / "runs", name)
 
     def _file(self, run: Run, root: Path, name: str) -> str:
-        """Return the path of a run's file. No job remakes the file if the study summary already contains the run."""
+        """Return the path of a run's file. If a study summary already contains the run, no job makes the file again."""
         folder = str(run.path)
         path = f"{root}/{folder}/{name}"
-        # This method is called for up to 144,000 files. A Path object per file would double the time.
+        # Paths are texts here, because creating up to 144,000 Path objects would double the time.
         if folder in self._settled and os.path.exists(path):  # noqa: PTH110
             return self._workflow.as_it_is(path)
         return path
 
     @cached_property
     def _settled(self) -> frozenset[str]:
-        """Paths of the runs that a study summary contains and whose records are unchanged."""
+        """The paths of runs that a study summary contains and whose records have not changed since."""
         plan = self._plan
         if self._workflow.forces_jobs:
             return frozenset()
         unchanged = settled.settled_runs(plan.raw, plan.results, map(Path, plan.all_summaries))
-        # One job unpacks all reduced records. So its inputs must include the reduced records of unchanged runs.
+        # One job unpacks all reduced records, so its inputs must include the records of unchanged runs, too.
         return unchanged - {str(run.path) for run in plan.reduced}
 
     def _record_for(self, name: str, wildcards: Mapping[str, str]) -> str:
@@ -311,7 +311,7 @@ class Needs:
         return f"{self._plan.raw}/{folder}/run.json"
 
     def _make_stale_again(self, folder: str, name: str) -> None:
-        """Make Snakemake renew a computed file if another record has replaced the file's record.
+        """Make Snakemake compute a file of a run again if the record of the run was replaced.
 
         Snakemake compares only modification times, and the new record may be older than the replaced record.
         """
@@ -324,7 +324,7 @@ class Needs:
             self._workflow.make_again(f"{results}/{name}")
 
     def _measure_lost(self, run: Run) -> None:
-        """Make Snakemake repeat a run if somebody deleted the run's record.
+        """Make Snakemake measure a run again if somebody deleted the record of the run.
 
         Snakemake ignores the deletion, because the files that were computed from the record still exist.
         """
