@@ -19,8 +19,8 @@ __all__ = [
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        # PEP 562: each job of the workflow imports a module of this package, and must not wait for the import of all
-        # others
+        # SEE PEP 562. Names are imported on first use, because each job of the workflow imports this package
+        # and must not wait for the import of all its modules.
         if name in __all__:
             return getattr(import_module("sipsched.lab"), name)
         raise AttributeError(f"module 'sipsched' has no attribute {name!r}")

@@ -7,14 +7,14 @@ MAKE_AGAIN = "delete it and run snakemake"
 
 
 class SipschedError(Exception):
-    """The base class of all errors of this package. Its message is one line."""
+    """The base class of all errors of this package. An error message is always a single line."""
 
     def __str__(self) -> str:
-        """Return the message in one line, although a name from another program can contain line breaks."""
+        """Return the message as one line. Line breaks, which names of other programs can contain, become spaces."""
         return " ".join(super().__str__().splitlines())
 
     def _render_traceback_(self) -> list[str]:
-        """Return the error as one line. A notebook shows this line instead of a traceback."""
+        """Return the error as one line, which a notebook shows instead of a traceback."""
         return [f"{type(self).__name__}: {self}"]
 
 

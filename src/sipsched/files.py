@@ -31,7 +31,7 @@ def sha256_of(path: Path) -> str:
 
 @contextmanager
 def whole(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside a file. At the end of the `with` block, the temporary file replaces the file.
+    """Yield the path of a temporary file that replaces the final file at the end of the `with` block.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def whole(path: Path) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield partial
         partial.replace(path)
-    # If the disk is full, the netCDF library only raises RuntimeError: NetCDF: HDF error.
+    # The netCDF library reports a full disk only as "RuntimeError: NetCDF: HDF error".
     except (OSError, RuntimeError) as error:
         raise StableError(
             f"{path}: cannot write: {error}; {free_bytes(path) >> 20} MiB are free there; "
@@ -59,7 +59,7 @@ def whole(path: Path) -> Iterator[Path]:
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a JSON file in one atomic step. Each level is indented by one space.
+    """Write a JSON file atomically, with an indentation of one space per level.
 
     Raises
     ------
@@ -71,7 +71,7 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def free_bytes(path: Path) -> int:
-    """Return the number of free bytes on the disk of a file or folder, even if the file does not exist."""
+    """Return the number of free bytes on the disk of a file or folder, which need not exist."""
     folder = next(place for place in (path, *path.absolute().parents) if place.exists())
     return shutil.disk_usage(folder).free
 
@@ -113,7 +113,7 @@ def seal(text: str) -> str:
 
 
 def read_sealed(path: Path, schema_version: int | None, remedy: str) -> dict[str, Any]:
-    """Read a JSON file that `seal` made, including the key `sha256`, and check that no byte has changed.
+    """Read a JSON file with the key `sha256`, and check that no byte has changed since the file was written.
 
     Raises
     ------
@@ -133,13 +133,12 @@ def read_sealed(path: Path, schema_version: int | None, remedy: str) -> dict[str
 
 
 def read_seal(path: str) -> str | None:
-    """Read only the SHA-256 at the end of a sealed file, which identifies the content; None for other files.
+    """Read only the SHA-256 at the end of a JSON file that `seal` made; return None for other files.
 
     This function does not check the content. `read_sealed` does.
     """
     try:
-        # The path is passed as text, because creating a Path object per record would double the time for 36,000
-        # records.
+        # The path is text, because creating 36,000 Path objects would double the time.
         descriptor = os.open(path, os.O_RDONLY)
     except OSError:
         return None
@@ -195,12 +194,12 @@ def parse_json(text: str) -> Any:
 
 
 def read_zstd(path: Path, what: str, remedy: str) -> bytes:
-    """Read the whole content of a zstd file. See `zstd_pieces` for the arguments and errors."""
+    """Return the whole decompressed content of a zstd file; see `zstd_pieces` for arguments and errors."""
     return b"".join(zstd_pieces(path, what, remedy))
 
 
 def zstd_pieces(path: Path, what: str, remedy: str) -> Iterator[bytes]:
-    """Yield the content of a zstd file in pieces.
+    """Yield the decompressed content of a zstd file in pieces.
 
     Parameters
     ----------
@@ -216,7 +215,7 @@ def zstd_pieces(path: Path, what: str, remedy: str) -> Iterator[bytes]:
     StableError
         The file is missing, is not zstd, is damaged, or ends inside a frame.
     """
-    # The import is here because it takes 35 ms, and the start of the workflow does not need zstandard.
+    # The import takes 35 ms, and the start of the workflow does not need zstandard, so the import is here.
     import zstandard
 
     try:
@@ -229,8 +228,8 @@ def zstd_pieces(path: Path, what: str, remedy: str) -> Iterator[bytes]:
         raise StableError(f"{path}: not a zstd file: expected {expected}, {found}; {remedy}")
     length, view = 0, memoryview(rest)
     while view:
-        # Some frames do not state their size. If such a frame ends early, only a decompressobj reports this.
-        # ZstdDecompressor.decompress and stream_reader do not.
+        # Some zstd frames do not state their size. Only a decompressobj detects that such a frame is incomplete.
+        # The methods `decompress` and `stream_reader` of ZstdDecompressor do not detect it.
         frame = zstandard.ZstdDecompressor().decompressobj(write_size=UNPACKED_BYTES)
         while view and not frame.eof:
             try:

@@ -1,4 +1,4 @@
-"""The functions and classes of `import sipsched`: runs, their messages in xarray, figures, controls (docs/api.md)."""
+"""The functions and classes that `import sipsched` provides for JupyterLab (docs/api.md)."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -55,16 +55,16 @@ class Runs(Catalogue):
 
     @property
     def with_messages(self) -> "Runs":
-        """The runs whose single messages are available."""
+        """The runs with available data of single messages."""
         return replace(self, runs=tuple(filter(self.has_messages, self.runs)))
 
     @property
     def pair(self) -> "Runs":
-        """Two runs that differ in the load: the lowest and the highest load, if possible in the default mode."""
+        """The run with the lowest and the run with the highest load, if possible in the default mode."""
         return replace(self, runs=default_pair(self.runs))
 
     def versions(self) -> Several:
-        """Return the versions of the programs that measured and evaluated the runs, and the hashes of the messages."""
+        """Return tables of the programs' versions and of the hashes of the message files."""
         return tables.versions(*map(self.messages_file, self.runs))
 
     def perfetto(self, path: str | Path) -> Path:
@@ -84,7 +84,7 @@ class Runs(Catalogue):
         return Path(path)
 
     def explore(self) -> Any:
-        """Return controls for JupyterLab, with which a user selects two of these runs, a time span and messages."""
+        """Return JupyterLab controls for selecting two of these runs, a time span and messages."""
         return controls(self)
 
     def slowest(self, count: int = 10) -> pd.DataFrame:
@@ -191,7 +191,7 @@ class Plots:
         return ccdf(self._by_mode(), keys)
 
     def _by_mode(self) -> list[Messages]:
-        """Return the evaluated messages of each run and mode."""
+        """Return the messages of each run and mode, without messages in excluded windows."""
         return [
             place_in_time(ds, part) for run in self.runs.runs for part, ds in self.runs.by_mode(run)
         ]
@@ -280,7 +280,7 @@ class Plots:
 
 
 def open_messages(study: str, testbed: str = "local", **where: Any) -> xr.Dataset:
-    """Return all messages of a study as one dataset that is read only when needed.
+    """Return all messages of a study as one dataset, which is read from disk only when needed.
 
     Parameters
     ----------
@@ -363,7 +363,7 @@ class Watched:
 
     @property
     def plot(self) -> "WatchedPlots":
-        """The figures of the messages."""
+        """The functions that draw figures of the recorded messages."""
         ds = self.messages()
         return WatchedPlots(place_in_time(ds, run_of(ds)))
 

@@ -1,4 +1,4 @@
-"""Paths of the project's files."""
+"""The paths of the project's files."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ RECORDED = {"results": "results/recorded/raw", "raw": "recorded/raw"}
 
 
 def provided(path: str | Path) -> Path:
-    """Return a file or folder of the project, from the working directory or else from the project's own folder.
+    """Return the path of a project file in the working directory, or else in the project's own folder.
 
     A workflow that uses this workflow as a module runs in a working directory without the project's files.
     """
@@ -22,7 +22,7 @@ def provided(path: str | Path) -> Path:
 
 
 def locate(path: str | Path) -> Path:
-    """Return the absolute path of a file that a notebook's parameters name. Relative paths start at the project's root.
+    """Return the absolute path of a file that a notebook reads. Relative paths start at the project's root.
 
     JupyterLab and the workflow run a notebook in different working directories. If no study has a summary, paths below
     `results/` and `raw/` lead to the recorded campaign, which `make reports` computes.
@@ -36,6 +36,6 @@ def locate(path: str | Path) -> Path:
 
 
 def project_path(path: Path) -> str:
-    """Return a path relative to the working directory, or the last name of a path outside of this directory."""
+    """Return a path relative to the working directory. For a path outside this directory, return only the file name."""
     path, here = path.resolve(), Path.cwd().resolve()
     return path.relative_to(here).as_posix() if path.is_relative_to(here) else path.name

@@ -1,4 +1,4 @@
-"""Functions that the workflow's scripts share: one-line errors, repeated attempts, and a clean stop on signals."""
+"""Functions for the scripts of the workflow: one-line errors, repeated attempts, and a clean stop on signals."""
 
 import fcntl
 import os
@@ -33,7 +33,7 @@ SAID = (DISTURBED, LOST, REFUSED, INTERRUPTED)
 def one_line_errors(
     log: str | None = None, attempt: int | None = None, computed: Sequence[str] = ()
 ) -> Iterator[None]:
-    """Report an error of sipsched, or an interrupt, as one line, and exit with code 1.
+    """Report an error of sipsched or Ctrl-C in the `with` block as one line, and exit with code 1.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def one_line_errors(
         Input files that earlier jobs have computed. A damaged file is removed, so that Snakemake computes it again.
     """
     if log is not None:
-        # The file can be the log of an earlier attempt.
+        # A log of an earlier attempt is removed.
         Path(log).unlink(missing_ok=True)
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
@@ -72,14 +72,14 @@ def one_line_errors(
         return
     if log is None:
         sys.exit(line)
-    # The message can contain a name from another program with bytes that are not UTF-8.
+    # The message can contain names of other programs, which need not be valid UTF-8.
     Path(log).write_text(f"{line}\n{read_log(Path(log))}", errors="backslashreplace")
     sys.exit(1)
 
 
 @contextmanager
 def stderr_into(log: str) -> Iterator[None]:
-    """Redirect stderr of this process and of its children into the log of a job."""
+    """Redirect stderr of this process and its children to the log of a job while the `with` block runs."""
     sys.stderr.flush()
     with Path(log).open("ab") as file:
         terminal = os.dup(STDERR)
@@ -99,12 +99,12 @@ def _ordinal(error: TransientError, attempt: int) -> str:
 
 
 def may_pass(log: Path) -> bool:
-    """Report whether another attempt of a failed job can help, according to the job's log."""
+    """Return True if the log of a failed job says that another attempt can help."""
     return read_log(log).startswith((DISTURBED, LOST))
 
 
 def said_lost(log: Path) -> str:
-    """Return the error about an unreachable host from the log of a job; an empty text for other errors."""
+    """Return the error message about an unreachable host from a job's log; an empty text for other errors."""
     line = read_log(log).partition("\n")[0]
     return line.removeprefix(LOST) if line.startswith(LOST) else ""
 
@@ -123,7 +123,7 @@ def hold_interrupts() -> None:
 
 
 def attempted(action: Callable[[], object]) -> None:
-    """Call a function, and call it again at once after a transient error, because other jobs wait for its result.
+    """Call a function, and call it again immediately after a transient error, up to a number of attempts.
 
     Raises
     ------
@@ -154,7 +154,7 @@ def end_in_order(*signals: signal.Signals) -> None:
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         for chosen_signal in chosen:
-            # SIG_IGN is not used, because child processes would inherit it.
+            # An empty handler ignores further signals. SIG_IGN is unsuitable, because child processes inherit it.
             signal.signal(chosen_signal, lambda number, frame: None)
         raise KeyboardInterrupt
 
@@ -188,7 +188,7 @@ def clear_dead_locks(folder: Path = Path(".snakemake")) -> TextIO:
     try:
         fcntl.flock(alive, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        pass  # Another Snakemake is running. Its own lock decides whether both processes can work at the same time.
+        pass  # Another Snakemake is running, so its lock files must stay.
     else:
         for lock in (folder / "locks").glob("*.lock"):
             lock.unlink()
@@ -197,7 +197,7 @@ def clear_dead_locks(folder: Path = Path(".snakemake")) -> TextIO:
 
 
 def announce(who: str, folder: Path = CONTROLLERS) -> TextIO:
-    """Announce to other processes that this process works on the project's files, until the returned file is closed.
+    """Tell other processes that this process works on the project's files, until the returned file is closed.
 
     Parameters
     ----------
@@ -229,5 +229,5 @@ def announced(folder: Path = CONTROLLERS) -> list[str]:
 
 
 def say(text: str) -> None:
-    """Print a line to stderr. Snakemake also prints its messages there."""
+    """Print a line to stderr, where Snakemake also prints its messages."""
     print(text, file=sys.stderr, flush=True)

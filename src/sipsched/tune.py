@@ -1,4 +1,4 @@
-"""The command `fab tune`: it derives the papers' enhanced mode for another proxy, and compares it with its neighbours.
+"""The command `fab tune`, which derives scheduler settings for a proxy by the papers' method and tests them.
 
 The papers set the minimum granularity to T_sip at the load at which the proxy begins to drop messages, and the latency
 to 800 µs times the number of cores. Snakemake measures in two steps: T_sip at this load, and then the comparison of one
@@ -43,7 +43,7 @@ SHARES = (0.8, 0.95)
 
 @dataclass(frozen=True)
 class Derived:
-    """A mode that follows from T_sip, and the comparisons that test it.
+    """A scheduler mode that is derived from T_sip, and the comparisons that test this mode.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ def derive(t_sip_us: float, cores: int, eevdf: bool) -> Derived:
 
 
 def _neighbours(value_ns: int) -> list[int]:
-    """Return half and double of a value, without values that the kernel refuses."""
+    """Return half and double of a setting's value, without values that the kernel refuses."""
     return [near for near in (value_ns // 2, 2 * value_ns) if near >= LEAST_NS]
 
 
@@ -96,7 +96,7 @@ class Options:
 
 
 def tune(options: Options, say: Callable[[str], None]) -> None:
-    """Measure T_sip at the knee, derive a mode, compare it with its neighbours, and report the setting to use.
+    """Measure T_sip near the capacity, derive a mode from T_sip, test the mode, and print the setting to use.
 
     Raises
     ------
@@ -124,12 +124,12 @@ def _around(shares: Sequence[float]) -> dict[str, Any]:
 
 
 def _snakemake(options: Options, studies: dict[str, Any], target: Path) -> None:
-    """Make a file with Snakemake, from a configuration that has only these studies."""
+    """Make a file with Snakemake, from a configuration with only the given studies."""
     path = Path("results", "tune", f"{next(iter(studies))}-{options.testbed}.yaml")
     path.parent.mkdir(parents=True, exist_ok=True)
     document = {
         "only": [*studies],
-        # Windows near the knee last seconds, because the queue forgets the previous mode slowly.
+        # Windows near the capacity must last seconds, because the queue still depends on the previous mode for long.
         "crossover": {"mode_s": 30},
         "search": {"highest_cps": 25_600},
         "studies": studies,
@@ -143,7 +143,7 @@ def _snakemake(options: Options, studies: dict[str, Any], target: Path) -> None:
 
 
 def _t_sip(path: Path, options: Options) -> tuple[Interval, bool]:
-    """Return T_sip in µs over the valid runs, and whether the kernel has EEVDF."""
+    """Return T_sip in µs from the valid runs, and True if the kernel has the scheduler EEVDF."""
     summary = open_summary(path)
     place = Place(options.sut, options.cores, options.threads)
     runs = runs_at(quantities(counted(summary))["t_sip_us"], place, KNEE_MODE, None)
@@ -155,7 +155,7 @@ def _t_sip(path: Path, options: Options) -> tuple[Interval, bool]:
 
 
 def _answers(path: Path, mode: str) -> list[str]:
-    """Return a sentence per comparison, and a sentence with the setting to use."""
+    """Return one sentence per comparison of modes, and a last sentence with the setting to use."""
     loads = advice.read_loads(advice.find_windows(path), Path("raw").rglob("crossing.json"))
     found = advice.advise(loads)
     lines = [f"Against {each.place.reference}: {advised(each)}" for each in found]
@@ -163,7 +163,7 @@ def _answers(path: Path, mode: str) -> list[str]:
 
 
 def setting(found: Sequence[advice.Advice], mode: str) -> str:
-    """Name the setting to use, by the comparisons at the highest load.
+    """Return a sentence that names the setting to use, according to the comparisons at the highest load.
 
     The setting is a neighbour that beats the derived mode, or else the derived mode. If the derived mode is worse than
     the kernel's default mode, the setting is the default mode.

@@ -1,4 +1,4 @@
-"""Version numbers of the datasets' formats (docs/data-format.md), and the version of the code.
+"""The version numbers of the file formats (docs/data-format.md), and the version of the code.
 
 The versions are a separate module, because each start of the workflow needs them but does not need xarray.
 """

@@ -1,4 +1,4 @@
-"""The command `fab watch`: it watches a SIP proxy in production, and writes a record and a page.
+"""The command `fab watch`, which watches a SIP proxy in production and writes a record and a page.
 
 Nothing on the proxy's host is changed: no setting, no file, no restart.
 """
@@ -83,7 +83,7 @@ class Options:
 
 
 class Files:
-    """The files of a record, while it is written. After the disk is full, nothing further is written."""
+    """The files of a record while `fab watch` writes them. Writing ends at the first error, such as a full disk."""
 
     def __init__(self, folder: Path, say: Callable[[str], None]) -> None:
         self._say = say
@@ -103,7 +103,7 @@ class Files:
             raise StableError(f"{folder}: {error.strerror}") from None
 
     def append(self, second: Second, records: npt.NDArray[Any], mode: int) -> None:
-        """Write one second and its records. The first error is reported, and ends the writing."""
+        """Write the counts of one second and the records of its messages."""
         if not self._header:
             self._write(self._trace, zstandard.compress(trace_header(ProbeMode(mode))))
             self._header = True
@@ -111,7 +111,7 @@ class Files:
         self._write(self._seconds, json.dumps(asdict(second)).encode() + b"\n")
 
     def append_records(self, records: npt.NDArray[Any]) -> None:
-        """Write records of the trace."""
+        """Write the records of messages to the trace, up to `MOST_RECORDS` records."""
         if not self._full and self.written + records.size > MOST_RECORDS:
             self._full = True
             self._say(
@@ -126,7 +126,7 @@ class Files:
             self.not_written += records.size
 
     def _write(self, file: IO[bytes], data: bytes) -> bool:
-        """Write all bytes or none. Return whether they are written."""
+        """Write all bytes to a file, or none of them after an error. Return True if the bytes are written."""
         if self.failed:
             return False
         end = file.tell()
@@ -145,20 +145,20 @@ class Files:
         return True
 
     def close(self) -> None:
-        """Close the files."""
+        """Close all files of the record."""
         self._trace.close()
         self._seconds.close()
 
 
 class Stop:
-    """Whether the user wants to end the watch, by Ctrl-C or SIGTERM."""
+    """The user's request to end the watch, by Ctrl-C or SIGTERM."""
 
     def __init__(self) -> None:
         self.asked = threading.Event()
 
     @contextmanager
     def on_signals(self) -> Iterator[None]:
-        """Catch the signals while the `with` block runs."""
+        """Catch SIGINT and SIGTERM while the `with` block runs, and remember that one of them arrived."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -174,7 +174,7 @@ class Stop:
 
 
 def describe(machine: Machine, target: Target, options: Options, means: Means) -> list[str]:
-    """Describe what will be attached, and with which privileges.
+    """Return lines that describe the programs of the watch, the watched sockets, and the needed privileges.
 
     Raises
     ------
@@ -206,7 +206,7 @@ def describe(machine: Machine, target: Target, options: Options, means: Means) -
 
 
 def watch(options: Options, say: Callable[[str], None] = print, stop: Stop | None = None) -> None:
-    """Find a proxy, describe the watch, attach the probe, show the seconds, and write the record and its page.
+    """Find a running proxy, watch it with the probe, and write a record and a page.
 
     Raises
     ------
@@ -233,7 +233,7 @@ def watch(options: Options, say: Callable[[str], None] = print, stop: Stop | Non
 
 
 class _Session:
-    """A watch from the first second to the page."""
+    """One execution of `fab watch`, from the first second to the written page."""
 
     def __init__(
         self,
@@ -273,13 +273,13 @@ class _Session:
             raise problem
 
     def _watch(self, target: Target) -> Target | None:
-        """Watch one target. Return the next target if the proxy started again in another place."""
+        """Watch a proxy until the end of the watch. If the proxy restarts at other ports, return the new target."""
         offset = self._seconds[-1].t_s if self._seconds else 0.0
         options = self._options
         with Watching(self._machine, target, options.probe, options.one_in) as watching:
             pids: tuple[int, ...] = target.proxy.pids
             tick = time.monotonic()
-            # after a pause in which the proxy moved, the rest of the time is left
+            # After a restart of the proxy, only the rest of the requested time is left.
             end = tick + (options.seconds or math.inf) - offset
             try:
                 while tick + TICK_S / 2 < end:
@@ -302,7 +302,7 @@ class _Session:
                         watching.record(on=self._budget.next(list(self._seconds)))
                 return None
             finally:
-                # The probe writes its last records when it ends. They cover the time after the last complete second.
+                # When the probe ends, it writes the records of messages after the last complete second.
                 rest = watching.end()
                 if rest.size and self._seconds:
                     self._files.append_records(rest)
@@ -311,7 +311,7 @@ class _Session:
                 self._mode = watching.mode
 
     def _moved(self, target: Target) -> Target | None:
-        """Return the proxy if it runs again in another network namespace or on other ports."""
+        """Return the restarted proxy if it runs in another network namespace or at other ports, otherwise None."""
         try:
             found = find_proxy(self._machine, None, self._options.port)
         except StableError:
@@ -375,7 +375,7 @@ class _Session:
 
 
 class Metrics:
-    """An HTTP server for Prometheus, which runs during a `with` block; without a port, nothing.
+    """An HTTP server for Prometheus that runs during a `with` block, if the user has requested a port.
 
     The library prometheus_client would add a dependency for about thirty lines of text.
     """
@@ -396,7 +396,7 @@ class Metrics:
                 self.wfile.write(body)
 
             def log_message(self, *_: object) -> None:
-                """Print nothing, because the terminal shows the seconds."""
+                """Print nothing, because the terminal shows one line per second of the watch."""
 
         try:
             self._server = http.server.ThreadingHTTPServer(("", port), Handler)
@@ -404,18 +404,18 @@ class Metrics:
             raise StableError(f"--metrics {port}: {error.strerror}; choose another port") from None
 
     def __enter__(self) -> "Metrics":
-        """Start the server."""
+        """Start the HTTP server in a separate thread."""
         if self._server:
             threading.Thread(target=self._server.serve_forever, daemon=True).start()
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        """Stop the server."""
+        """Stop the HTTP server."""
         if self._server:
             self._server.shutdown()
             self._server.server_close()
 
     def show(self, seconds: Sequence[Second], sums: Totals) -> None:
-        """Serve these seconds and these sums from now on."""
+        """Replace the numbers that the HTTP server returns."""
         if self._server:
             self._text = metrics(seconds, sums)

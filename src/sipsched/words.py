@@ -19,12 +19,12 @@ def number(value: float) -> str:
 
 
 def grouped(value: float, _: object = None) -> str:
-    """Format a whole number in groups of three digits. matplotlib also passes the position of a tick."""
+    """Format a whole number in groups of three digits. matplotlib passes a second argument, which is ignored."""
     return f"{value:,.0f}".replace(",", "\u202f") if abs(value) >= 1 or value == 0 else f"{value:g}"
 
 
 def binary_size(size: int) -> str:
-    """Format a number of bytes in MiB or KiB if it is a multiple, and otherwise in bytes: "64 KiB", "1000 bytes"."""
+    """Format a number of bytes in MiB or KiB if the number is a multiple, or else in bytes, such as "64 KiB"."""
     for unit, shift in (("MiB", 20), ("KiB", 10)):
         if size and size % (1 << shift) == 0:
             return f"{size >> shift}\u00a0{unit}"
@@ -32,7 +32,7 @@ def binary_size(size: int) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """Format a count and its noun, in the plural if necessary."""
+    """Format a count and its noun, such as "1 core" or "2 cores"."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
