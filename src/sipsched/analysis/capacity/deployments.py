@@ -10,9 +10,10 @@ from sipsched.records.speedups import Deployed, Speedup
 
 
 def speedups(deployed: Iterable[Deployed]) -> tuple[Speedup, ...]:
-    """Divide each simulated capacity by the capacity of the same deployment and model with one core.
+    """Divide each simulated capacity by the simulated capacity of the same deployment with one core.
 
-    The capacities also have the same kind of receiving CPUs. If each core receives, one core has one receiving CPU.
+    The two capacities also have the same model and the same kind of receiving CPUs. If each core receives, one core has
+    one receiving CPU.
     """
     rows = list(deployed)
     ones = {_kind(row): row for row in rows if row.cores == 1}
@@ -45,7 +46,7 @@ def _of(row: Deployed, one: Deployed) -> Speedup:
 
 
 def _ends(estimate: float, drawn: npt.NDArray[np.float64]) -> tuple[float, float]:
-    """Return the central interval of 95 % of the samples. If necessary, widen it so that it contains the estimate."""
+    """Return the ends of the interval that contains the central 95 % of the samples, and also the estimate."""
     if drawn.size < 2:
         return np.nan, np.nan
     spread = replicates(np.log(drawn))

@@ -1,4 +1,4 @@
-"""The estimate of a SUT's capacity from all its trials and runs, on a machine whose speed changes slowly.
+"""The estimate of a proxy's capacity from all its trials and runs, on a machine whose speed changes slowly.
 
 The capacity is estimated for a SUT in a mode, with its cores and threads, on a testbed. docs/methodology/capacity.md
 describes the model, the threats to its validity, and the measured coverage of its intervals.
@@ -113,7 +113,7 @@ def fit(observations: Observations, limit: float, level: float = LEVEL) -> Poste
     time_s, cps, loss, _, available = ordered
     speed = speeds(ordered)
     loads = np.log(cps)
-    # Without measured speeds, the data do not determine the share of speed. Then only one value is used.
+    # The share of the machine's speed in the capacity has only one candidate value if no speed was measured.
     known = bool(speed.any())
     drifts, shares = (DRIFT_BEYOND_CPU, SHARE_OF_SPEED) if known else (DRIFT, NO_SHARE)
     priors = (STEEPNESS, SCATTER, drifts, MEMORY_S, shares)
@@ -132,8 +132,8 @@ def fit(observations: Observations, limit: float, level: float = LEVEL) -> Poste
     unseen = _usual_speed(time_s, speed).scaled(share)
     beyond = 4 * unseen.spread + abs(unseen.middle)
     loads = np.linspace(fine[0] - beyond, fine[-1] + beyond, RESOLUTION)
-    # The trials determine the capacity at the machine's speed during the trials. The next lines correct it to the usual
-    # speed.
+    # The capacity so far applies to the machine's speed during the trials.
+    # The next lines convert it to the machine's usual speed.
     away = loads[:, None] - fine - unseen.middle
     below = special.ndtr(away / max(unseen.spread, fine[1] - fine[0])) @ total.sum(axis=0)
     ends = np.interp(((1 - level) / 2, 0.5, (1 + level) / 2), below, loads)
@@ -142,13 +142,13 @@ def fit(observations: Observations, limit: float, level: float = LEVEL) -> Poste
 
 
 def speeds(observations: Observations) -> Values:
-    """Return the logarithm of the machine's speed in each trial and run, minus the mean. Unmeasured speeds become 0.
+    """Estimate the logarithm of the machine's speed in each trial and run, relative to the mean; 0 if not measured.
 
     At a higher load, the proxy needs less CPU time per message, because it sleeps less often between messages. A
     straight line through the logarithms removes this dependence. The rest of the variation comes from the machine: its
     clock, caches and neighbours.
     """
-    # ASSUME at a given load, the CPU time per message changes only with the speed of the machine
+    # ASSUME at a constant load, the CPU time per message changes only with the speed of the machine
     known = observations.cpu_us > 0
     logs = np.zeros(len(known))
     if known.sum() < FEWEST_SPEEDS:
@@ -204,7 +204,7 @@ def _usual_speed(time_s: Values, speed: Values) -> _Offset:
 
 
 def _centred(values: Values) -> Values:
-    """Return logarithms minus their mean. Unmeasured values become 0."""
+    """Return the logarithms of values minus the mean logarithm; 0 for values that were not measured."""
     logs = np.log(np.where(values > 0, values, np.nan))
     if np.isnan(logs).all():
         return np.zeros(len(logs))
@@ -212,7 +212,7 @@ def _centred(values: Values) -> Values:
 
 
 def _weighted(evidence: Values, weights: Values) -> Values:
-    """Convert log likelihoods of shape (setting, capacity) to probabilities."""
+    """Convert log likelihoods into probabilities; shape (setting, capacity)."""
     logs = evidence + np.log(weights)[:, None]
     found = np.exp(logs - logs.max())
     return np.asarray(found / found.sum())
@@ -220,9 +220,9 @@ def _weighted(evidence: Values, weights: Values) -> Values:
 
 @dataclass(frozen=True)
 class _Grid:
-    """The input of the fit: log load, log of drop rate divided by limit, and two covariates.
+    """The input of the fit for each trial: log load, log(drop rate / limit), and two covariates.
 
-    Each has the shape (trial,).
+    Each array has the shape (trial,).
     """
 
     loads: Values
@@ -239,7 +239,7 @@ class _Grid:
         """
         steepness, scatter, drift, memory_s, share = (column[:, None] for column in settings.T)
         window = np.log(READ_WITHIN)
-        # The log capacity that a single trial implies, or a bound of this capacity; shape (trial, setting, capacity).
+        # `shown` is the log capacity that a single trial implies, or a bound of this log capacity.
         shown = self.loads - np.clip(self.logs, -window, window) / steepness
         shown -= self.available + share * self.speed
         target = shown.T[:, :, None] - places
@@ -290,7 +290,7 @@ class _Process:
         return cls(diagonal, -kept * fresh, np.log(fresh).sum(axis=0))
 
     def solve(self, weight: Values, right: Values) -> tuple[Values, Values]:
-        """Solve (precision + weight) x = right. Return x and the log determinant of precision + weight."""
+        """Solve (precision + weight) x = right, and return x and the log determinant of precision + weight."""
         pivots, solved = self.diagonal + weight, right.copy()
         for i, beside in enumerate(self.beside, start=1):
             factor = beside / pivots[i - 1]
@@ -302,6 +302,6 @@ class _Process:
         return solved, np.log(pivots).sum(axis=0)
 
     def energy(self, speeds: Values) -> Values:
-        """Return half the quadratic form of some speeds with this precision matrix."""
+        """Return xᵀPx / 2 for a vector x of speeds, where P is this precision matrix."""
         own = (self.diagonal * speeds**2).sum(axis=0) / 2
         return np.asarray(own + (self.beside * speeds[1:] * speeds[:-1]).sum(axis=0))

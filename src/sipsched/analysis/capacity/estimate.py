@@ -1,4 +1,4 @@
-"""The estimated capacity of each system, from all its trials and runs. The module `drift` contains the model."""
+"""Functions that estimate the capacity of each system from all its trials and runs, with the model in `drift`."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -61,7 +61,7 @@ _NO_RUNS = pd.DataFrame({"cps": []}, dtype=float)
 
 
 def capacity_of_search(search: SearchRecord, limit: float = PDR_LIMIT) -> Interval:
-    """Estimate the capacity from the trials of one search, for a limit at which the runs cannot be evaluated."""
+    """Estimate the capacity from the trials of one search, without the runs."""
     observed = observe(_NO_RUNS, [search])
     if not len(observed.cps):
         return Interval.without(np.nan, 0, LEVEL, "no trial")
@@ -71,13 +71,13 @@ def capacity_of_search(search: SearchRecord, limit: float = PDR_LIMIT) -> Interv
 
 
 def observe(runs: pd.DataFrame, searches: Iterable[SearchRecord]) -> Observations:
-    """Collect the trials and runs of one system as observations. The trials come first."""
+    """Collect the trials and runs of one system into one table, with the trials first."""
     parts = [*map(of_search, searches), _of_runs(runs)]
     return Observations(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
 def of_search(search: SearchRecord) -> Observations:
-    """Return the trials of a search. Trials without a start time are spread evenly over the search."""
+    """Return the trials of a search as observations, with evenly spread times if the times are unknown."""
     trials, began = search.trials, _seconds(search.started_at)
     step = search.took_s / len(trials) if search.took_s and trials else TRIAL_S
     times = [
@@ -143,7 +143,7 @@ def _estimate(
 
 
 def _searched(search: SearchRecord, observed: Observations, own: slice) -> Searched:
-    """Compare the trials of a search with the runs. `own` holds the indices of the trials in the observations."""
+    """Compare the machine's speed in the trials of a search with its speed in the runs."""
     slow = -speeds(observed)
     known = observed.cpu_us > 0
     mine = np.zeros(len(slow), bool)
@@ -157,7 +157,7 @@ def _searched(search: SearchRecord, observed: Observations, own: slice) -> Searc
 
 
 def interval_of(capacity: SystemCapacity) -> Interval:
-    """Return the capacity with its interval. A capacity outside the measured loads becomes infinity or 0."""
+    """Return a capacity with its interval; infinity or 0 if the capacity is outside the measured loads."""
     n = capacity.trials + capacity.runs
     if capacity.estimate_cps is None or capacity.low_cps is None or capacity.high_cps is None:
         beyond = 0.0 if capacity.dropped else np.inf

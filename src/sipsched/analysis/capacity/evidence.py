@@ -47,7 +47,7 @@ def collect(
     resamples: int = RESAMPLES,
     capacities: Sequence[SystemCapacity] = (),
 ) -> CapacityEvidence:
-    """Collect the published capacities and the measured capacities of studies.
+    """Collect published capacities from the papers, and measured capacities from studies.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def _read(paths: Sequence[Path]) -> tuple[list[ReadSummary], list[Campaign]]:
     sources: list[ReadSummary] = []
     summaries: list[tuple[str, xr.Dataset]] = []
     for path in paths:
-        # The last three parts of the path are STUDY/TESTBED/summary.nc.
+        # The name is STUDY/TESTBED/summary.nc, which are the last three parts of the path.
         name = "/".join(path.parts[-3:])
         if not path.is_file():
             sources.append(ReadSummary(name, found=False))
@@ -140,7 +140,7 @@ def _read(paths: Sequence[Path]) -> tuple[list[ReadSummary], list[Campaign]]:
 
 
 def _published(wide: pd.DataFrame, limit: float) -> list[System]:
-    """Return the published capacities from the papers' tables. The numbers of both papers form one system per mode."""
+    """Return the published capacities from the tables of both papers, as one system per mode."""
     systems = []
     for mode in papers.MODES:
         options = []
@@ -160,7 +160,7 @@ def _published(wide: pd.DataFrame, limit: float) -> list[System]:
                 mode,
                 tuple(options),
                 papers.provenance("multicore", "singlecore"),
-                # The papers derived their rule from measurements in enhanced mode.
+                # Only enhanced mode has this number, because the papers derived their rule in enhanced mode.
                 stated if mode == "enhanced" else None,
                 published=True,
             )

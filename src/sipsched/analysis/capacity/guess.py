@@ -1,4 +1,4 @@
-"""The first load of a search for a capacity. The load is guessed from the known capacities of other points."""
+"""A guess of an unknown capacity from known capacities, at which a search for the capacity starts."""
 
 import math
 from collections.abc import Mapping
@@ -38,7 +38,7 @@ def guess_cps(point: Point, crossings: Crossings) -> float | None:
 
 
 def _carries(point: Point, known: Mapping[Point, float]) -> float:
-    """Return the relative capacity of a point, which is the number of cores that its threads can use."""
+    """Return the relative capacity of a point, by a scaling law or by the number of cores that its threads can use."""
     used = float(min(point.cores, point.threads))
     best: dict[int, float] = {}
     for other, cps in known.items():

@@ -56,7 +56,7 @@ class Option:
 
     @property
     def capacity(self) -> Interval:
-        """The capacity to compare with models: interpolated between loads, or else the highest load below the limit."""
+        """The capacity for comparisons with models: an interpolation, or else the highest load below the limit."""
         if self.interval.known or not self.settled or np.isnan(self.grid_cps):
             return self.interval
         return replace(self.interval, estimate=self.grid_cps)
@@ -132,7 +132,7 @@ def measured_option(
 def predicted_option(
     sut: str, mode: str, cores: int, threads: int, capacity: Interval, basis: str
 ) -> Option:
-    """Convert a predicted capacity into an option. Its reliable load is the lower end of the interval."""
+    """Convert a predicted capacity into an option, whose reliable load is the lower end of the interval."""
     carries = capacity.low if capacity.known else capacity.estimate
     return Option(
         *(sut, mode, cores, threads),

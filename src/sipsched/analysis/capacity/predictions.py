@@ -24,7 +24,7 @@ BORROWED = "Amdahl's law of the papers' server"
 
 
 def rule_points(system: System) -> tuple[Option, ...]:
-    """Return the options to which the papers' rule is fitted.
+    """Return the measured capacities to which the papers' rule is fitted.
 
     For one core, only options with one thread are used, because the papers define T(1,1) as 1.
     """
@@ -34,7 +34,7 @@ def rule_points(system: System) -> tuple[Option, ...]:
 def fit_models(
     system: System, processors: Mapping[int, int], resamples: int = RESAMPLES
 ) -> tuple[CapacityModel, ...]:
-    """Fit each model of capacity by cores to the capacities of a system.
+    """Fit each model of capacity as a function of cores to the known capacities of a system.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def _parameters(law: ScalingLaw, contention_only: bool) -> tuple[tuple[str, str,
 
 
 def choose(models: Sequence[CapacityModel]) -> CapacityModel | None:
-    """Return the model with the smallest leave-one-out errors.
+    """Return the capacity model with the smallest leave-one-out errors.
 
     Models that lack such an error are ignored. None if no model remains.
     """
@@ -162,10 +162,7 @@ def _through(points: Sequence[Option], cores: int) -> Interval:
 def extrapolated(
     system: System, evidence: CapacityEvidence, cores: Iterable[int]
 ) -> tuple[Option, ...]:
-    """Return the known capacities of a system.
-
-    For all other numbers of cores, return the predictions of a scaling law.
-    """
+    """Return the known capacities of a system, and predictions of a scaling law for all other numbers of cores."""
     law = predictor(system, evidence)
     if law is None:
         return ()

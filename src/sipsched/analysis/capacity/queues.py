@@ -1,4 +1,4 @@
-"""Queueing models of a proxy, and their capacities. M/M/c/K is exact, and M/G/c/K and M/G/c are approximations."""
+"""Queueing models of a proxy: the exact model M/M/c/K, and the approximate models M/G/c/K and M/G/c."""
 
 from dataclasses import dataclass
 
@@ -138,8 +138,8 @@ def queue_capacity_cps(
     service_us, servers, places, scv
         See `queue`. For an scv of 1 the model is M/M/c/K, otherwise M/G/c/K.
     """
-    # ASSUME messages arrive as a Poisson process, although the messages of one call follow each other. The servers
-    # cannot serve more than their rate, so at the rate `most`, the share of refused messages is at least the limit.
+    # ASSUME messages arrive as a Poisson process, although the messages of one call depend on each other.
+    # At the rate `most`, the share of refused messages is at least the limit, because the servers are saturated.
     most = servers / (service_us * 1e-6 * (1 - limit))
     rate = optimize.brentq(
         lambda rate: queue(rate, service_us, servers, places, scv).blocking - limit,

@@ -23,7 +23,7 @@ MIN_SPARE_POINTS = 2
 
 
 class TooFewPointsError(StableError):
-    """The error for too few points to fit a law.
+    """The error for too few measured capacities to fit a scaling law.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class ScalingLaw:
     draws: Values
 
     def curve(self, cores: float) -> float:
-        """Return the capacity in cps that the law gives for a number of cores."""
+        """Return the capacity in cps that the law predicts for a number of cores."""
         parameters = (self.single_cps, self.contention, self.coherency)
         return float(scaling_law(cores, *(parameter.estimate for parameter in parameters)))
 
@@ -231,8 +231,8 @@ def _fit_law(
     guess = np.array([first[0] / scale, *first[1:]])[:held]
     upper = np.array([np.inf, 1.0, 1.0])[:held]
     with warnings.catch_warnings():
-        # If the points are as many as the parameters, curve_fit warns that it cannot estimate the covariance. The
-        # code does not use the covariance.
+        # With as many points as parameters, curve_fit warns that it cannot estimate the covariance.
+        # This code does not use the covariance, so the warning is hidden.
         warnings.simplefilter("ignore", optimize.OptimizeWarning)
         fitted, _ = optimize.curve_fit(
             lambda cores, *law: scaling_law(cores, *law, *[0.0] * (3 - held)),
@@ -257,7 +257,7 @@ def _peak(single_cps: npt.ArrayLike, contention: npt.ArrayLike, coherency: npt.A
 
 
 def fit_rule(cores: npt.ArrayLike, cps: npt.ArrayLike, processors: Mapping[int, int]) -> PapersRule:
-    """Fit C(1,1) of the papers' rule to capacities by least squares.
+    """Fit the parameter C(1,1) of the papers' rule to capacities by least squares.
 
     The fit assumes equal errors in cps for all numbers of cores.
 
@@ -302,7 +302,7 @@ def leave_one_out(
     cps: npt.ArrayLike,
     fit: Callable[[Values, Values], ScalingLaw | PapersRule],
 ) -> tuple[float, ...]:
-    """Predict each point from a law that is fitted to all other points, and return the errors.
+    """Predict each capacity from a law that is fitted to all other capacities, and return the errors.
 
     Parameters
     ----------

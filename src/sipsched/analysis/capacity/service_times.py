@@ -29,7 +29,7 @@ KEPT = ("pdr", "so_rcvbuf", *MESSAGE_PARTS, *KERNEL_PARTS)
 
 @dataclass(frozen=True)
 class MeasuredService:
-    """Service times, waiting times and drop rates of the messages with one setting.
+    """The service times, waiting times and drop rates of messages with one setting.
 
     Attributes
     ----------
@@ -60,11 +60,11 @@ class MeasuredService:
 
     @property
     def name(self) -> str:
-        """Return text that names the setting."""
+        """The name of the setting as text."""
         return f"{facet_name(self.facet)}, {plural(self.threads, 'thread')}"
 
     def servers(self, by: str) -> int:
-        """Return the number of servers: the number of threads, or with `by="cores"` at most the number of cores."""
+        """Return the number of servers in the queueing model: the threads, or the usable cores with `by="cores"`."""
         return min(self.facet[2], self.threads) if by == "cores" else self.threads
 
     def predict(self, by: str, general: bool, limit: float = PDR_LIMIT) -> Interval:
@@ -115,8 +115,8 @@ def _service(at: xr.Dataset, option: Option, limit: float, message_bytes: float)
     times = {name: at[name].to_numpy() for name in (*MESSAGE_PARTS, "so_rcvbuf")}
     cpu = cpu_time(at).to_numpy()
     there = int(np.flatnonzero(loads == at_cps)[0])
-    # ASSUME within T_sip, time on and off CPU are independent, and the variation of the CPU time is equal at all
-    # loads. The variation comes from the load with the smallest share of T_sip off CPU.
+    # ASSUME within T_sip, time on and off CPU are independent, and the CPU time varies equally at all loads
+    # So the variation is measured at the load with the smallest share of T_sip off CPU.
     with np.errstate(invalid="ignore"):
         off = _means(times["t_sip_off_mean"] / times["t_sip_mean"])
         on_square = times["t_sip_sd"] ** 2 - times["t_sip_off_sd"] ** 2

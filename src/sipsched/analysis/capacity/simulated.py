@@ -52,7 +52,7 @@ class Simulated:
 
     @property
     def bound(self) -> str:
-        """Name the resource that limits the capacity."""
+        """The name of the resource that limits the capacity, such as the CPU that receives."""
         if self.receive_share >= FULL:
             return RECEIVE
         return CORES if self.busy_share >= FULL else NEITHER

@@ -24,7 +24,7 @@ MOST_CORES = 64
 
 @dataclass(frozen=True)
 class Sizing:
-    """The capacities of one system by number of cores, from one kind of source.
+    """The capacities of one system for several numbers of cores, from one kind of source.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class Sizing:
 
 @dataclass(frozen=True)
 class SizedSystem:
-    """A system with its known (measured or published), extrapolated and simulated capacities.
+    """A system under test with its known (measured or published), extrapolated and simulated capacities.
 
     `law` is the name of the law that extrapolates; empty if no law does.
     """
@@ -96,7 +96,7 @@ def sized(
             (system for system in evidence.systems if system.sut == sut),
             key=lambda system: (system.mode == DEFAULT, _largest(system.options)),
         )
-        # If several testbeds exist, the name of the SUT ends with the name of its testbed.
+        # If several testbeds have measurements, the name has the form "SUT on TESTBED".
         is_simulated = system.mode == DEFAULT and sut.partition(" on ")[0] == simulated_sut
         found.append(
             SizedSystem(

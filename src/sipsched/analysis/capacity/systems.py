@@ -24,7 +24,7 @@ class ReadSummary:
 
 @dataclass(frozen=True)
 class CapacityModel:
-    """A model of capacity by number of cores, fitted to a system.
+    """A model of capacity as a function of the number of cores, fitted to the capacities of a system.
 
     Attributes
     ----------
@@ -47,14 +47,14 @@ class CapacityModel:
 
     @property
     def rms_percent(self) -> float:
-        """Root mean square of the leave-one-out errors; NaN if an error is missing."""
+        """The root mean square of the leave-one-out errors in percent; NaN if an error is missing."""
         errors = self.left_out
         return float(np.sqrt(np.mean(np.square(errors)))) if errors else np.nan
 
 
 @dataclass(frozen=True)
 class System:
-    """One SUT in one mode, and all its known capacities.
+    """One system under test in one scheduler mode, with all its known capacities.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class System:
 
     @property
     def name(self) -> str:
-        """Return text that names the system."""
+        """The name of the system as text."""
         return f"{self.sut}, {self.mode}"
 
     @property
@@ -92,7 +92,7 @@ class System:
 
 @dataclass(frozen=True)
 class CapacityEvidence:
-    """All data of the capacity page.
+    """All known capacities and service times, from which the capacity page is made.
 
     Attributes
     ----------
@@ -126,12 +126,12 @@ class CapacityEvidence:
 
     @property
     def provenance(self) -> str:
-        """Describe the sources of the page's numbers."""
+        """The sources of all numbers on the capacity page as text."""
         return " ".join(filter(None, dict.fromkeys(system.provenance for system in self.systems)))
 
     @property
     def own_provenance(self) -> str:
-        """Describe the source of the project's own measurements."""
+        """The source of the project's own measurements as text."""
         return " ".join(filter(None, dict.fromkeys(system.provenance for system in self.own)))
 
     @property
