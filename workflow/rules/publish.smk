@@ -13,8 +13,11 @@ rule publish:
         testbeds=[paths.TESTBEDS / f"{name}.yaml" for name in PLAN.testbeds],
         workflow=[
             "Snakefile",
-            *sorted(Path("workflow").rglob("*.smk")),
-            *sorted(Path("workflow").rglob("*.py")),
+            *sorted(
+                path
+                for path in Path("workflow").rglob("*")
+                if path.is_file() and path.suffix != ".pyc"
+            ),
         ],
         environment=[
             "requirements.lock",
@@ -26,6 +29,8 @@ rule publish:
         archive=f"publish/sipsched-{VERSION}.zip",
     log:
         "logs/publish.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/publish.tsv"
     conda:
         "../envs/analysis.yaml"
     resources:
