@@ -30,7 +30,7 @@ def free_port() -> int:
 
 @contextmanager
 def running(argv: Sequence[str | Path], ready: Path) -> Iterator[None]:
-    """Run a program that creates a file when it is ready, and that ends well when it is told to."""
+    """Run a program until the end of the block, and check that its exit code after SIGTERM is 0."""
     process = subprocess.Popen(argv)
     try:
         wait_for(lambda: ready.exists() or process.poll() is not None, 10)
@@ -42,7 +42,7 @@ def running(argv: Sequence[str | Path], ready: Path) -> Iterator[None]:
 
 @contextmanager
 def server(sipload: Path, folder: Path) -> Iterator[tuple[int, Path]]:
-    """Run `sipload uas`. Its report exists after the block."""
+    """Run `sipload uas`, and yield its port and the path of its report, which exists after the block."""
     port, report, ready = free_port(), folder / "uas.json", folder / "ready"
     argv = [sipload, "uas", "--transport", "tcp", "--local", f"{LOOPBACK}:{port}"]
     with running([*argv, "--report", report, "--ready", ready, "--ring-ms", "5"], ready):
@@ -50,7 +50,7 @@ def server(sipload: Path, folder: Path) -> Iterator[tuple[int, Path]]:
 
 
 def call(sipload: Path, folder: Path, port: int, connections: str, **more: str) -> dict[str, Any]:
-    """Make the calls, and return the client's report."""
+    """Make calls with `sipload uac`, and return its report."""
     schedule, report = folder / "s", folder / "uac.json"
     argv = [sipload, "schedule", "--output", schedule, "--rate", str(RATE), "--calls", str(CALLS)]
     subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)

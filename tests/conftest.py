@@ -28,7 +28,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if ON_A_TESTBED & set(item.path.parts):
             item.add_marker(pytest.mark.live)
-    # Run the search for leftovers as the last test, because other tests make them.
+    # Run the search for leftovers as the last test, because other tests may leave processes, links and groups.
     items.sort(key=lambda item: item.path.stem == "test_nothing_left")
 
 

@@ -94,7 +94,7 @@ def python(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-# Eleven parameters: each test sets only the few that it is about.
+# The function has eleven parameters, because each test sets only the few that it needs.
 def start_run(
     raw: Path,
     *,

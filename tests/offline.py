@@ -114,7 +114,7 @@ class Checks:
     def check(
         self, name: str, action: Callable[[], subprocess.CompletedProcess[str]], expect: str = ""
     ) -> None:
-        """Run a check, and print its result and duration.
+        """Run a command as one check of the bundle, and print its result and duration.
 
         Parameters
         ----------
@@ -201,7 +201,7 @@ def whole_test(archive: Path, work: Path) -> int:
         checks.failed += 1
         print(f"FAILED: {made}/index.html does not exist")
     with open_hosts(load_testbed("local"), "the test of the offline bundle"):
-        # One command, because the testbed's links belong to the network namespace of the command that makes them.
+        # Use one command, because the testbed's links belong to the network namespace of the command that makes them.
         all_of_it = f"fab provision && snakemake {RUN} && fab down"
         checks.check(
             "root builds the programs, measures a real proxy, and removes the testbed",

@@ -11,7 +11,7 @@ NOT_READ = {"identity", "css_class", "draw", "shown", "places", "code"}
 
 
 def lines(value: Any) -> Iterator[str]:
-    """List the texts of parts, cells and sentences in the order of the page; figures are not drawn."""
+    """List the texts of parts, cells and sentences in the order of the page, without drawing figures."""
     if isinstance(value, str | Number):
         yield str(value)
     elif dataclasses.is_dataclass(value):

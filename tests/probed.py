@@ -36,7 +36,7 @@ class Probed:
         return (self.folder / "probe.log").read_text()
 
     def tell(self) -> None:
-        """Send the relay a line: a relay of streams starts its traffic, and then every relay stops it."""
+        """Send a line to the relay. A relay of streams starts at its first line, and every relay stops at its last."""
         assert self.relay.stdin is not None
         self.relay.stdin.write(b"\n")
         self.relay.stdin.flush()
@@ -48,7 +48,7 @@ class Probed:
         return client
 
     def begin(self, client: socket.socket) -> None:
-        """Reset the counters while recording is off, so that no message is between two counters."""
+        """Reset the counters while recording is off, so that no message is in progress during the reset."""
         assert ask(client, "off") == "ok"
         self.probe.send_signal(signal.SIGUSR1)
         wait_for(lambda: "fresh" in (self.folder / "ready").read_text(), 5)
@@ -80,7 +80,7 @@ def ask(client: socket.socket, line: str) -> str:
 
 @contextmanager
 def probed(testbed: Testbed, folder: Path, relay: Sequence[str], *options: str) -> Iterator[Probed]:
-    """Start a relay in its own network namespace, and the probe, which may end at once with an error.
+    """Start a relay in its own network namespace, and the probe. The probe may end at once with an error.
 
     Parameters
     ----------

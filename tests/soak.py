@@ -224,7 +224,7 @@ def small_disk(folder: Path) -> Iterator[None]:
 
 
 def numbers(folder: Path, document: RunDocument) -> dict[str, float]:
-    """Return the means of a run that a fault can falsify, in µs. Without a probe, K_rcv is absent."""
+    """Return the means of a run that a fault may falsify, in µs. Without a probe, K_rcv is missing."""
     calls = read_calls(folder / "uac.calls.zst")
     answered = calls[calls["t_ok_invite"] > 0]
     setup_ns = answered["t_ok_invite"].astype("i8") - answered["t_invite"].astype("i8")
@@ -253,7 +253,7 @@ class Measured:
 
     @property
     def untrue(self) -> list[str]:
-        """List facts that no valid run can have at this load, such as an invalid grade, which no record may have."""
+        """List the facts about a run that a correct record cannot contain at this load, such as an invalid grade."""
         calls, ledger = self.document.generator, self.document.ledger
         facts = {
             "calls not completed": self.document.load.calls - calls.calls_completed,

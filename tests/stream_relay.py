@@ -58,7 +58,7 @@ def number_of(message: bytes) -> int:
 
 
 def serve(channel: socket.socket, read: int, output: Path) -> None:
-    """Return each message on its connection; the connections are passed to this worker."""
+    """Send each message back on its connection. Another process passes the connections to this worker."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     Path("/proc/self/comm").write_text(NAME)
     seen: list[dict[str, int]] = []
@@ -117,7 +117,7 @@ class Capture:
         self.to_monotonic = min(readings)[1]
 
     def segments(self) -> list[tuple[bool, bool, int, int, int, int]]:
-        """Return segments with data: to the server, leaves, client's port, sequence number, length, instant in ns."""
+        """Return the segments with data: direction, departure or arrival, port, sequence, length, time (ns)."""
         found = []
         for at in range(0, FRAMES * FRAME, FRAME):
             status, _, _, _, ip, seconds, ns = struct.unpack_from("IIIHHII", self.ring, at)

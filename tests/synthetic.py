@@ -435,7 +435,7 @@ def samples_of(
     )
 
 
-# Nine parameters: each test sets only the few that it is about.
+# The function has nine parameters, because each test sets only the few that it needs.
 def write_comparison(
     raw: Path,
     run: PlannedRun,
@@ -555,7 +555,7 @@ def values_by_window(
     }
 
 
-# Nine parameters: each test sets only the few that it is about.
+# The function has nine parameters, because each test sets only the few that it needs.
 def windows(
     run: PlannedRun,
     effects: Mapping[str, Mapping[str, float]],

@@ -37,12 +37,12 @@ QUIET = Second(
 
 
 def second(**changes: Any) -> Second:
-    """Return a second without any cause of waiting, with some changes."""
+    """Return the counts of a second in which no message waits, with some changes."""
     return replace(QUIET, **changes)
 
 
 def workers(*busy: float) -> tuple[Share, ...]:
-    """Return workers with these busy shares."""
+    """Return workers that use these shares of a CPU."""
     return tuple(Share(str(i), share, 10) for i, share in enumerate(busy))
 
 

@@ -50,7 +50,8 @@ def make_project(folder: Path, *, timing: bool = False, **load: Any) -> Path:
         document["load"] |= load
         document["only"] = ["load_sweep"]
         if not timing:
-            # Each rule has its own mapping: YAML writes a shared mapping as aliases, which configurations may not have.
+            # Give each rule its own mapping, because YAML writes a shared mapping as an alias, which configurations
+            # may not have.
             document["validity"] = {
                 rule: {
                     "suspect": WIDER * RULES[rule].suspect,
@@ -73,7 +74,7 @@ def with_real_limits(settings: Path, rules: Iterable[str]) -> Path:
 
 
 def host_state() -> dict[str, Any]:
-    """Return the state of sipsched, and of everything that a run may change, on this machine and in the namespaces."""
+    """Return the state of all things that sipsched makes or changes, on this machine and in the namespaces."""
     state: dict[str, Any] = {
         # Remove the ids of processes and BPF programs, because they always differ.
         "ours": sorted(re.sub(r"^\d+:? ", "", line) for line in leftovers() if " tag " not in line),

@@ -134,7 +134,7 @@ def proxy_worker() -> int:
 
 
 def only(pattern: str) -> int:
-    """Return the id of the only process whose command line matches."""
+    """Return the id of the only process whose command line matches a pattern."""
     (pid,) = pids(pattern)
     return pid
 
@@ -183,7 +183,7 @@ def stop(find: Callable[[], list[int]], seconds: float) -> Fault:
 
 
 def hog(*prefix: str, loops: int = 1, pinned: bool = True, for_s: float = HOG_S) -> Fault:
-    """Run busy loops for some time, on the first CPU of the SPS if they are pinned.
+    """Run busy loops for some time. Pinned loops run on the first CPU of the SPS.
 
     Parameters
     ----------
@@ -508,7 +508,7 @@ CASES = (
     Case("proxy stopped for 1 s", stop(proxy_all, 1.0), r"frozen for \d\.\d+ s", competes=True),
     Case("workers moved to another CPU", move_workers, "were given other CPUs"),
     Case("a worker is traced", trace_worker, "a debugger or strace"),
-    # Links.
+    # These faults disturb links.
     Case("SSH cut", cut_ssh, r"host sps .*connection lost|no end after"),
     Case("management link away for 1 s", link_down(None, "sipsched-sps", 1.0), None),
     Case(

@@ -117,7 +117,7 @@ def start(case: Case, project: Project, run: Run, said: Path) -> "subprocess.Pop
 
 
 def disturb(case: Case, project: Project, run: Run, said: Path) -> None:
-    """Start the run, inject the fault at its time, and wait for the end of the run."""
+    """Start the run, inject the fault at the time that the case names, and wait for the end of the run."""
     target = Target(None, project.raw, project.bed)
     if case.before:
         with case.inject(target), start(case, project, run, said) as process:

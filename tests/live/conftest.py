@@ -65,7 +65,7 @@ def measure(campaign: config.Config, testbed: Testbed, tmp_path: Path) -> Measur
     apply only to tests with `timing`.
     """
 
-    # Twelve parameters: each test sets only the few that it is about.
+    # The function has twelve parameters, because each test sets only the few that it needs.
     def measure_one(
         sut: str = "kamailio-udp",
         threads: int = 4,

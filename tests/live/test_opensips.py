@@ -12,7 +12,7 @@ from sipsched.errors import TransientError
 
 @pytest.fixture(scope="module", autouse=True)
 def opensips() -> None:
-    """Skip without OpenSIPS: Debian 12 has no package."""
+    """Skip these tests if OpenSIPS is not installed, because Debian 12 has no package of it."""
     if shutil.which("opensips") is None:
         pytest.skip("not installed: opensips, of which Debian 12 has no package")
 

@@ -647,7 +647,7 @@ def test_check_tries_each_mode(programs: Path, namespace: list[str], tmp_path: P
 
 
 def test_speed(programs: Path, tmp_path: Path) -> None:
-    # A slow build would change the index.
+    # Build without sanitizers, because they would lower the speed index.
     switcher = build_native("scheduler", tmp_path, "switcher") / "switcher"
 
     def speed(*arguments: str) -> dict[str, float]:

@@ -88,7 +88,7 @@ def test_run_has_six_timestamps_and_its_fidelity(guest: Testbed, measure: Measur
     for earlier, later in itertools.pairwise(stamps):
         assert (records[earlier] <= records[later]).all(), (earlier, later)
     assert not (records["flags"] != 0).any()
-    # the verifier of this kernel accepts the account and its ring buffer
+    # the BPF verifier of this kernel accepts the programs of sipaccount and their ring buffer
     assert run["account"]["unavailable"] == ""
     bursts = read_bursts(folder)
     assert bursts is not None and bursts.lost == 0

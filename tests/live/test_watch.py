@@ -127,7 +127,7 @@ def probe(tmp_path_factory: pytest.TempPathFactory) -> PurePosixPath:
 
 @contextlib.contextmanager
 def placed(folder: Path, port: int = 5060) -> Iterator[Place]:
-    """Start a proxy in a network namespace of its own."""
+    """Start a proxy in its own network namespace."""
     held = ["unshare", "--net", "sh", "-c", "ip link set lo up; echo up; exec sleep 300"]
     with subprocess.Popen(held, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
@@ -145,7 +145,7 @@ def placed(folder: Path, port: int = 5060) -> Iterator[Place]:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Place]:
-    """Start a proxy in a network namespace of its own."""
+    """Start a proxy in its own network namespace."""
     with placed(tmp_path) as found:
         yield found
 
@@ -225,7 +225,7 @@ def fnv1a(text: bytes) -> int:
     return value
 
 
-# One test of 80 lines, because all its checks read the record of one watch.
+# This test has 80 lines, because all its checks read the record of one watch.
 @pytest.mark.skipif(shutil.which("sipp") is None, reason="sipp is not installed")
 def test_real_traffic_is_joined_and_its_contents_are_nowhere(
     place: Place, probe: PurePosixPath
@@ -261,7 +261,7 @@ def test_real_traffic_is_joined_and_its_contents_are_nowhere(
                     sock.sendto(datagram, (address, 5060))
         uacs = place.started[-2:]
         wait_for(lambda: all(process.poll() is not None for process in uacs), 20)
-        # the hooks for TCP are attached at most two looks after the connection was opened
+        # wait for two checks of the connections, after which the hooks for TCP are attached
         wait_for(lambda: running.seconds() >= 4, 10)
         for i in range(20):
             stream.sendall(request("OPTIONS", f"stream{i}").replace(b"/UDP", b"/TCP"))
@@ -427,7 +427,7 @@ def test_command_without_a_proxy_is_one_line(tmp_path: Path) -> None:
 
 @contextlib.contextmanager
 def ssh_to_this_machine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Run an sshd of its own, and put an `ssh` with the right keys first in PATH. Yield the name of the host."""
+    """Run a separate sshd, and put an `ssh` with the right keys first in PATH. Yield the name of the host."""
     for name in ("host", "user"):
         argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)]
         subprocess.run(argv, check=True)

@@ -275,6 +275,6 @@ def test_testbed(place: Path, name: str, data: st.DataObject) -> None:
     numbers=st.lists(st.integers(min_value=-1), min_size=4, max_size=4),
 )
 @few
-def test_a_run_asked_for(mode: str, numbers: list[int]) -> None:
+def test_a_requested_run(mode: str, numbers: list[int]) -> None:
     run = Run("local", "kamailio-udp", mode, *numbers)
     good_or_one_line(lambda: CAMPAIGN.check_run(run))

@@ -1,4 +1,4 @@
-"""Test the files of a watch and the server of its metrics."""
+"""Test the files that `fab watch` writes, and its server of metrics."""
 
 import urllib.request
 from pathlib import Path

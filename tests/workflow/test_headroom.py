@@ -41,7 +41,7 @@ def test_the_answer_has_at_most_eight_lines_and_takes_the_buffer_from_the_record
     assert "1 % of the messages would be dropped at 1." in done.stdout
 
 
-def test_what_is_wrong_is_named_in_one_line(messages: Path, tmp_path: Path) -> None:
+def test_each_wrong_argument_is_named_in_one_line(messages: Path, tmp_path: Path) -> None:
     for arguments, wrong in (
         (("--messages", str(tmp_path / "none.nc")), "none.nc: no such file"),
         (("--messages", str(messages), "--cores", "two"), "--cores: expected a whole number"),

@@ -202,7 +202,7 @@ STATES = {
 
 
 def check_drawn(page):
-    """Fail on a word or a figure of a page that data should have replaced."""
+    """Fail if the page has a placeholder that data should have replaced, or a figure without content."""
     # the names of runs have braces, as in a shell
     text = page_text.text(replace(page, sources=()))
     assert not SENTINELS.search(text), SENTINELS.search(text)

@@ -130,7 +130,7 @@ def test_a_run_that_is_always_disturbed_is_skipped_and_tried_again_next_time(
 
 
 def test_permanent_errors_are_not_tried_again(project: Path) -> None:
-    """A refused run, a mistake in the program, and a kill: each error is reported with its remedy."""
+    """Check a refused run, a mistake in the program, and a killed job: each error is reported with its remedy."""
     code, said, started = run(project, {"2/1": "refused", "4/1": "broken", "2/2": "killed"})
     assert code == 1
     assert started == ["2/1 1", "4/1 1", "2/2 1", "4/2 1"]

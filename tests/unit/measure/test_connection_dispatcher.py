@@ -47,7 +47,7 @@ def dispatching(
 def one_instance(
     program: Path, folder: Path, files: int = 1024
 ) -> Iterator[tuple[socket.socket, int, Path]]:
-    """Run sipdispatch in front of one listening socket: the socket, the port, and the path of the report."""
+    """Run sipdispatch in front of one listening socket. Yield the socket, the port, and the path of the report."""
     with socket.create_server((LOOPBACK, 0)) as instance:
         instance.settimeout(5)
         ports = [instance.getsockname()[1]]
@@ -314,7 +314,7 @@ def test_an_instance_that_does_not_read_stops_its_client(sipdispatch: Path, tmp_
         connect(port, 1) as client,
     ):
         sent = 0
-        # the buffers of kernel and sipdispatch hold some megabytes
+        # send until the buffers of the kernel and of sipdispatch are full, which hold some megabytes
         with pytest.raises(TimeoutError):
             while sent < 1000:
                 client.sendall(message)

@@ -75,7 +75,7 @@ def run(mode: str, cps: int = 1000, sut: str = "kamailio-udp") -> Run:
 
 @pytest.fixture
 def config(monkeypatch: pytest.MonkeyPatch) -> Config:
-    """The default campaign, with replicates of two seconds."""
+    """Return the default campaign with replicates of two seconds."""
     monkeypatch.setattr(prediction, "SECONDS", 2.0)
     return load_config()
 
@@ -222,7 +222,7 @@ def test_capacities_of_deployments_follow_from_their_costs(monkeypatch: pytest.M
     trunk = 1e9 / 3 / (100_000 + stream_ns)
     assert 0.8 * trunk < cps["tcp", "shared", 4, 4] < 1.1 * trunk
     assert cps["tcp", "dispatcher", 4, 4] > 1.1 * cps["tcp", "shared", 4, 4]
-    # equal numbers give equal capacities within two widths of a bracket, because another guess leads to other loads
+    # equal parameters give equal capacities within 4 %, because another first guess leads to other loads
     assert all(each.drawn[0] == pytest.approx(each.cps, rel=0.04) for each in found if each.drawn)
 
 

@@ -43,7 +43,7 @@ EEVDF, CFS = "simulated", "simulated-cfs"
 
 @pytest.fixture(scope="module")
 def campaign() -> Config:
-    """The default campaign with loads of a second."""
+    """Return the default campaign with loads of one second."""
     config = load_config()
     search = replace(config.search, trial_s=1.0, trials_s=1.0, highest_cps=8000)
     return replace(config, load=replace(config.load, duration_s=1.0), search=search)
@@ -178,7 +178,7 @@ def windows_of(run: Run, config: Config, folder: Path) -> xr.Dataset:
 
 @pytest.fixture(scope="module")
 def compared(campaign: Config, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, xr.Dataset]:
-    """A run that compares default with FIFO on one core near its capacity: its record and its windows."""
+    """Compare default with FIFO in one run on one core near its capacity. Return its record and its windows."""
     folder = tmp_path_factory.mktemp("compared")
     config = crossed(campaign, 10)
     run = point(mode=FIFO).run(1600, 1)

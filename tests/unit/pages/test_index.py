@@ -115,7 +115,7 @@ def test_the_tiles_describe_the_system_of_the_most_trials_and_runs(whole):
 
 
 def test_a_search_that_disagrees_is_named_with_the_reason(whole):
-    """One bracket contains the estimate, one is from a slower machine, and one shows no difference in CPU time."""
+    """Three searches: one contains the estimate, one is from a slower machine, one has no difference in CPU time."""
     held, slow, chance = (
         Searched(1500, 2000, "2026-11-22T21:26:00+00:00", None, 1.2),
         Searched(1400, 1600, "2026-11-22T21:26:00+00:00", None, 1.12),
