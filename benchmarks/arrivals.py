@@ -120,7 +120,7 @@ class Sipp:
 
 
 def sipp_counts(text: str, calls_offered: int) -> CallCounts:
-    """Read the file that SIPp writes with -trace_stat: a header, and one line per period, separated by semicolons."""
+    """Read the file that SIPp writes with -trace_stat: a header, and one line of numbers per period."""
     # drop the last line, which may be incomplete if SIPp was stopped at the end of the drain time
     rows = list(csv.DictReader(io.StringIO(text[: text.rfind("\n") + 1]), delimiter=";"))
     last = rows[-1]
@@ -196,7 +196,7 @@ def certificates(hosts: Hosts, load: Load, folder: Path) -> None:
 
 @contextmanager
 def without_receive_steering(sps: Host) -> Iterator[None]:
-    """Process received packets on the sender's CPU, because an interrupt of another CPU costs 13 µs per send."""
+    """Let the kernel process received packets on the sender's CPU, because an interrupt of another CPU costs 13 µs."""
     steering = "/sys/class/net/uac0/queues/rx-0/rps_cpus"
     before = sps.run(["cat", steering]).stdout.strip()
     sps.shell('echo 0 > "$1"', steering)
@@ -207,7 +207,7 @@ def without_receive_steering(sps: Host) -> Iterator[None]:
 
 
 def unclean(done: CallCounts, cps: int) -> str:
-    """Return the errors that occurred at a load as text, or an empty text if none occurred."""
+    """Describe the errors that occurred at a load, or return an empty text if no error occurred."""
     connections = done.connections
     reasons = {
         "calls not completed": done.calls_offered - done.calls_completed,

@@ -64,7 +64,7 @@ class DriftingMachine:
 
 
 def _process(rng: np.random.Generator, times: Values, spread: float, memory_s: float) -> Values:
-    """Sample an Ornstein-Uhlenbeck process at the given times."""
+    """Sample an Ornstein-Uhlenbeck process, a random drift around a mean, at the given times."""
     apart = np.abs(times[:, None] - times)
     sampled = rng.multivariate_normal(np.zeros(len(times)), np.exp(-apart / memory_s))
     return np.asarray(spread * sampled)

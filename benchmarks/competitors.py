@@ -110,7 +110,7 @@ def proxy_ns(pids: Sequence[str]) -> int:
 
 
 def behave(plan: CompetitorPlan, until: float) -> None:
-    """Compute and sleep as the plan says, until the given time of CLOCK_MONOTONIC."""
+    """Compute and sleep in turn, as the plan prescribes, until the given time of CLOCK_MONOTONIC."""
     while time.monotonic() < until:
         if plan.share:
             ends = min(until, time.monotonic() + plan.burst_s)
@@ -181,7 +181,7 @@ def perform(
 
 
 def means(record: Path, segments: Sequence[Segment]) -> npt.NDArray[np.float64]:
-    """Return means per segment: K_rcv, T_sip and the proxy's CPU time per message in µs, and the competitor's share."""
+    """Return the mean K_rcv, T_sip and CPU time per message in µs, and the test program's CPU share, per segment."""
     records = read_trace(record / TRACE_FILE).records
     good = (records["t_arr"] > 0) & (records["t_sip_in"] > 0) & (records["t_sip_out"] > 0)
     records = records[good]
@@ -199,7 +199,7 @@ def means(record: Path, segments: Sequence[Segment]) -> npt.NDArray[np.float64]:
 
 
 def print_table(segments: Sequence[Segment], values: npt.NDArray[np.float64]) -> None:
-    """Print how much each behaviour changes the means, relative to the idle behaviour in the same round."""
+    """Print how much each behaviour changes the means, relative to the sleeping test program in the same round."""
     plans = np.array([segment.plan for segment in segments])
     rounds = np.array([segment.round for segment in segments])
     complete = [n for n in np.unique(rounds) if np.count_nonzero(rounds == n) == len(PLANS)]

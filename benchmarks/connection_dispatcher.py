@@ -65,7 +65,7 @@ def wait_for(path: Path) -> None:
 
 
 def build(part: str, program: str, folder: Path) -> Path:
-    """Build a program of one folder of hardware/ in a copy of this folder."""
+    """Copy a folder of hardware/, and build one of its programs in the copy."""
     for name in {"common", part}:
         shutil.copytree(PROJECT_ROOT / "hardware" / name, folder / name, dirs_exist_ok=True)
     subprocess.run(["make", "--silent", "-C", str(folder / part), program], check=True)

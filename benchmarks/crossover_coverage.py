@@ -100,7 +100,7 @@ DISTURBED = {
 
 @numba.njit(cache=False)
 def serve(arrivals, work, starts, modes, slowness):
-    """Return the time that each message spends in the queue. `work` has one column per mode, for the usual speed."""
+    """Return the time that each message spends in the queue. `work` has the service times, with a column per mode."""
     free, window = 0.0, 0
     spent = np.empty(len(arrivals))
     for i in range(len(arrivals)):
@@ -125,7 +125,7 @@ def poisson(rng, per_s, length):
 
 
 def play(rng, queue, offsets, starts, lengths, modes, slowness):
-    """Simulate the queue. Return each message's window, time in the window and time spent, and the stolen shares."""
+    """Simulate the queue. Return each message's window, its arrival there and its time spent, and the stolen shares."""
     times = np.concatenate([start + times for start, times in zip(starts, offsets, strict=True)])
     window = np.repeat(np.arange(len(starts)), [len(times) for times in offsets])
     stolen = poisson(rng, queue.bursts_per_s, starts[-1] + lengths[-1])
@@ -154,7 +154,7 @@ def window_means(window, since, spent, _, lengths, washout):
 
 
 def crossed(rng, queue, blocks):
-    """Simulate a crossover run. Return its table (block; reference, other, sham) and its weights for each washout."""
+    """Simulate a crossover run. For each washout, return the means by block and mode, and the blocks' weights."""
     order = rng.permuted(np.tile([0, 1, 2], (blocks, 1)), axis=1)
     if queue.sham_follows:
         order = np.where(rng.random(blocks)[:, None] < 0.5, [0, 2, 1], [1, 0, 2])
@@ -342,7 +342,7 @@ def moving(rng, n):
 
 
 def shares(rng, n, chance):
-    """Sample drop rates. A window without an episode of drops has the rate 0."""
+    """Sample drop rates. Windows have a drop rate above 0 only with the probability `chance`."""
     episodes = rng.random((n, ARMS)) < chance
     return 0.002 * episodes * rng.lognormal(0, 1, (n, ARMS))
 

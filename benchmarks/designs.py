@@ -1,4 +1,4 @@
-"""Compare the precision of two designs that compare two modes: one run with both modes, and separate runs.
+"""Compare the precision of two experiments that compare two modes: one run with both modes, and separate runs.
 
 The run with both modes is a crossover run. Both designs have the same load in the same hour. The order is half of the
 crossover's load, then the pairs, then the other half, so that drift affects both designs. The two runs of a pair have
@@ -81,7 +81,7 @@ class Done:
 
 
 def order(point: Point, modes: tuple[str, str], cps: int, pairs: int) -> list[Run]:
-    """List the runs in order: the first half of the crossover runs, the pairs of runs, the second half."""
+    """List the runs in order: half of the crossover runs, then the pairs of separate runs, then the other half."""
     halves = [replace(point, mode=",".join(modes)).run(cps, half + 1) for half in range(HALVES)]
     separate = [
         replace(point, mode=mode).run(cps, pair + 1)
@@ -238,7 +238,7 @@ def show(done: Sequence[Done], modes: tuple[str, str], results: Path) -> None:
 
 
 def offered(options: argparse.Namespace, config: Config, testbed: Testbed, raw: Path) -> int:
-    """Return the load: the requested load, or a share of the load at which 1 % of messages are dropped."""
+    """Return the load in cps: the requested load, or a share of the load at which 1 % of the messages are dropped."""
     if options.cps:
         return int(options.cps)
     point = Point("local", options.sut, "default", 1, options.threads)

@@ -50,7 +50,7 @@ Result = tuple[bool | None, float, list[bool]]
 
 
 def starts_s(law: str, cps: float, seconds: float, rng: np.random.Generator) -> Values:
-    """Return start times of calls. In bursts, the rate is threefold for 0.2 s about each second."""
+    """Sample start times of calls. With the law of bursts, the rate is threefold for 0.2 s in about each second."""
     grid = np.linspace(0.0, seconds, 20_001)
     rate = np.ones_like(grid)
     if law == "bursts":
@@ -66,7 +66,7 @@ def starts_s(law: str, cps: float, seconds: float, rng: np.random.Generator) -> 
 
 @dataclass(frozen=True)
 class SimulatedProxy:
-    """A simulated proxy, and the law of its calls."""
+    """A simulated proxy, and the law by which its calls arrive."""
 
     law: str
     cores: int
@@ -139,7 +139,7 @@ class SimulatedProxy:
 
 
 def dataset(records: npt.NDArray[Any], machine: SimulatedProxy) -> xr.Dataset:
-    """Return the messages of a simulated recording, as `messages.nc` has them."""
+    """Return the messages of a simulated recording in the format of `messages.nc`."""
     attrs = {
         "cores": machine.cores,
         "threads": machine.workers,
@@ -151,7 +151,7 @@ def dataset(records: npt.NDArray[Any], machine: SimulatedProxy) -> xr.Dataset:
 
 
 def simulated(seed: int) -> Result:
-    """Predict for one simulated machine, and print the truth and the prediction."""
+    """Predict the capacity and the times of one simulated proxy, and print them with the true values."""
     machine = SimulatedProxy.sampled(seed)
     capacity = machine.capacity_cps()
     share = float(np.random.default_rng((3, seed)).uniform(0.3, 0.6))
@@ -184,7 +184,7 @@ def simulated(seed: int) -> Result:
 
 
 def measured(raw: Path) -> Iterator[Result]:
-    """Predict from each run with single messages, and print the measured capacity and the prediction."""
+    """Predict the capacity from the messages of each recorded run, and print it with the measured capacity."""
     capacities = {system: estimate(of) for system, of in observe_records(raw).items()}
     for path in sorted(raw.rglob(TRACE_FILE)):
         document = read_record(path.parent)

@@ -1,4 +1,4 @@
-"""Test how many 95 % intervals of runs and crossings contain the true value.
+"""Test how many 95 % intervals of means and of capacities contain the true value.
 
 The benchmark prints the tables of docs/methodology/statistics.md. The simulated runs have one of three kinds of
 noise: small noise, lognormal noise (sigma 1), or noise that makes one run in five five times as large. The first

@@ -31,7 +31,7 @@ SIMULATOR = (
 
 
 def extract(source: str, name: str) -> str:
-    """Return the definition of a function in the kernel's style."""
+    """Return the definition of a function from a kernel source text."""
     head = rf"^(?:static |inline )*[A-Za-z_][\w *\n]*?\b{name}\([^;{{]*\)\n"
     found = re.search(rf"{head}\{{\n.*?^\}}\n", source, re.MULTILINE | re.DOTALL)
     if found is None:
@@ -40,7 +40,7 @@ def extract(source: str, name: str) -> str:
 
 
 def fetch(folder: Path) -> str:
-    """Return the text of fair.c."""
+    """Download the kernel's source and return the text of kernel/sched/fair.c."""
     subprocess.run(["apt-get", "download", PACKAGE], cwd=folder, check=True, capture_output=True)
     (package,) = folder.glob("*.deb")
     unpack = (

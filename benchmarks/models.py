@@ -1,4 +1,4 @@
-"""Test the accuracy of the models, and how many of their 95 % intervals contain the true value.
+"""Test the accuracy of the capacity models, and how many of their 95 % intervals contain the true value.
 
 The benchmark prints the numbers of docs/methodology/models.md. The true values are known. The benchmark compares
 Kimura's approximation of M/G/c/K with a simulated queue, and prints the error of the blocking probability. The
@@ -49,7 +49,7 @@ def lognormal(rng: np.random.Generator, cv: float, shape: int | tuple[int, ...])
 def refused(
     arrivals: Values, services: Values, servers: int, waiting_places: int
 ) -> npt.NDArray[np.bool_]:
-    """Return for each message whether it finds all waiting places taken in a first-come, first-served queue."""
+    """Return per message whether a first-come, first-served queue refuses it, because all waiting places are taken."""
     free = np.zeros(servers)
     starts = np.zeros(waiting_places)
     full = np.zeros(len(arrivals), np.bool_)

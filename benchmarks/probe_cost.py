@@ -54,7 +54,7 @@ WINDOW_S, WASHOUT_S = 0.4, 0.1
 
 
 def measure(run: Run, seconds: float, folder: Path) -> tuple[ProbeCost, ProbeReport]:
-    """Perform the run. Return the cost, and the probe's report on its switches."""
+    """Perform the run. Return the cost of the probe, and the probe's report."""
     campaign = config.load_config()
     # accept disturbances of the machine, because they affect windows with and without the probe equally
     tolerant = dict.fromkeys(SHARED_MACHINE, Limits(math.inf, math.inf))
@@ -101,7 +101,7 @@ def count_factors(ended: Event) -> None:
 
 @contextmanager
 def factors_stilled() -> Iterator[None]:
-    """Make all runs inside the `with` block count waits for locks with sipfactors.
+    """Let sipfactors count waits for locks in all runs inside the `with` block.
 
     In the windows without recording, sipfactors stops counting, and the probe continues.
     """

@@ -22,7 +22,7 @@ from sipsched.records.run_document import read_run
 
 
 class Grid(NamedTuple):
-    """The systems of a paper's tables, and its loads in cps with one more load at each end."""
+    """The systems in a paper's tables, and the paper's loads in cps, with one more load below and above them."""
 
     cores: tuple[int, ...]
     threads: tuple[int, ...]
@@ -43,7 +43,7 @@ RUNS = 30
 
 
 def around_runs_s(paths: Iterable[Path]) -> list[float]:
-    """Return the seconds of each run in addition to its warm-up and load, up to the start of the next run."""
+    """Return the seconds from the start of each run to the next start, without the run's warm-up and load."""
     seconds = []
     for path in list(paths)[:RUNS]:
         document = read_run(path.parent)

@@ -1,4 +1,4 @@
-"""Measure the rate of false differences: how often a comparison of sham windows shows a difference.
+"""Measure the rate of false differences: how often windows of the same mode seem to differ.
 
 The benchmark reads existing `windows.nc` files and measures nothing. It cuts the valid blocks of each run into
 disjoint groups of consecutive blocks. In each group, it compares the sham with the reference by the test of the
@@ -156,7 +156,7 @@ def verdict(rejections: Rate) -> str:
 
 
 def show(runs: Sequence[Values], kinds: Mapping[str, int], size: int) -> None:
-    """Print the rates for runs. Each run is a table from `pairs`."""
+    """Print the rates for some runs. Each run is a table that `pairs` returned."""
     cut = [group for table in runs for group in groups(table, size)]
     blocks = sum(table.shape[1] for table in runs)
     kinds_text = ", ".join(f"{count} {kind}" for kind, count in kinds.items())

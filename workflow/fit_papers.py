@@ -41,7 +41,7 @@ PREDICTOR = GridPredictor(load_config(), load_testbed("simulated-papers"), "open
 def predict(
     change: Mapping[str, Any], arrivals: int, first: int = FIRST_REP
 ) -> pd.DataFrame | None:
-    """Simulate the table columns of the fit with changed parameters. Return the means, or None if a run fails."""
+    """Simulate the runs of the papers' tables with changed parameters. Return the means, or None if a run fails."""
     predictor = replace(PREDICTOR, change=change)
     columns = PUBLISHED[[*CELL, "cps"]].assign(column=PUBLISHED.index, without="")
     cases = pd.concat([columns.assign(rep=rep) for rep in range(first, first + arrivals)])
@@ -53,7 +53,7 @@ def predict(
 
 
 def mean_square(change: Mapping[str, Any]) -> float:
-    """Return the loss of the parameters for the arrivals of the fit, or NaN if a run fails."""
+    """Return the mean square error of the model with changed parameters, or NaN if a run fails."""
     means = predict(change, POLISHED)
     return float("nan") if means is None else loss(means, PUBLISHED)
 

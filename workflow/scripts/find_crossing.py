@@ -1,4 +1,4 @@
-"""Find the load at which a point's packet drop rate reaches its limit, and record this load under raw/."""
+"""Search for the load at which the packet drop rate reaches its limit, and record the result under raw/."""
 
 from functools import partial
 

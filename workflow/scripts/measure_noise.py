@@ -1,4 +1,4 @@
-"""Measure what interrupts the idle CPUs of a testbed's SPS, and record the interruptions beside the runs."""
+"""Measure the interruptions of the idle CPUs of a testbed's SPS, and record them beside the runs."""
 
 from functools import partial
 from pathlib import Path

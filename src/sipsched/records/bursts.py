@@ -33,7 +33,7 @@ class Program(NamedTuple):
 
 @dataclass(frozen=True)
 class _Document:
-    """The file as hardware/probe/sipaccount.c writes it: CPU, start, end, owner, name and thread id of each burst."""
+    """The content of the file, which hardware/probe/sipaccount.c writes: CPU, times, owner, name and id per burst."""
 
     version: int
     bursts: list[tuple[int, int, int, Owner, str, int]]
@@ -80,7 +80,7 @@ class Bursts:
         return slice(of_cpu.start + int(first), of_cpu.start + max(int(first), int(last)))
 
     def ran_ns(self, cpu: int, start_ns: int, end_ns: int) -> dict[Program, int]:
-        """Return the time that each program ran on a CPU within a period of time, in descending order."""
+        """Return the time in ns that each program ran on a CPU within a period. The longest time comes first."""
         some = self.during(cpu, start_ns, end_ns)
         begin, end = (
             np.maximum(self.start_ns[some], start_ns),

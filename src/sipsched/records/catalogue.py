@@ -1,4 +1,4 @@
-"""Selection of recorded runs by their settings, and the data of the selected runs in xarray."""
+"""A set of recorded runs, from which a user selects runs by their settings, with the data of the runs in xarray."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -65,7 +65,7 @@ class Catalogue:
         return len(self.runs)
 
     def __iter__(self) -> Iterator[Self]:
-        """For each run, yield a catalogue that contains only this run."""
+        """Yield one catalogue per run, which contains only this run."""
         return (replace(self, runs=(run,)) for run in self.runs)
 
     def sel(self, **chosen: Any) -> Self:
@@ -124,7 +124,7 @@ class Catalogue:
         return self.runs[0]
 
     def several(self) -> StableError:
-        """Return the error to raise if a function needs one run but several are selected.
+        """Return the error for the case that a function needs one run but several runs are selected.
 
         The error names their differences.
         """
@@ -147,7 +147,7 @@ class Catalogue:
         return read_run(self.records / run.path)
 
     def has_messages(self, run: Run) -> bool:
-        """Return whether the single messages of a run are available."""
+        """Return whether the individual messages of a run are available, and not only their summary."""
         return (self.records / run.path / TRACE_FILE).is_file()
 
     def messages_file(self, run: Run) -> Path:
@@ -163,7 +163,7 @@ class Catalogue:
         return self._made(run)
 
     def without_messages(self, run: Run) -> StableError:
-        """Return the error to raise for a run without single messages.
+        """Return the error for the case that the individual messages of a run are not available.
 
         The error names the reason, and runs with messages.
         """
@@ -180,7 +180,7 @@ class Catalogue:
         return path
 
     def messages(self) -> xr.Dataset:
-        """Return the single messages of all selected runs as Dask arrays, which are read only when needed.
+        """Return the individual messages of all selected runs as Dask arrays, which are read only when needed.
 
         For runs that compare modes, the arrival times are read at once, because they determine the window of each
         message.
@@ -243,7 +243,7 @@ class Catalogue:
         return ModesInForce(first, first, np.full(t_ns.shape, run.mode), np.ones(t_ns.shape, bool))
 
     def by_mode(self, run: Run) -> Iterator[tuple[Run, xr.Dataset]]:
-        """Yield the messages of a run, separately for each mode of this selection.
+        """Yield the messages of a run separately per mode, for each selected mode.
 
         Yields
         ------
@@ -276,7 +276,7 @@ class Catalogue:
     def quantiles(
         self, quantity: str, shares: Sequence[float], by: Sequence[str] = ()
     ) -> xr.DataArray:
-        """Compute quantiles over the messages of all runs with equal settings. Each message is read once.
+        """Compute quantiles of message times, over the messages of all runs with equal settings.
 
         Parameters
         ----------
@@ -296,7 +296,7 @@ class Catalogue:
         return quantiles(open_runs(self.runs, paths, sizes, {}), quantity, shares, by)
 
     def summary(self) -> xr.Dataset:
-        """Return the numbers of all selected runs in one dataset.
+        """Return the counts, means and quantiles of all selected runs in one dataset.
 
         Returns
         -------

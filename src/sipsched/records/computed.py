@@ -1,4 +1,4 @@
-"""Checks of files that are computed from records: file format, version and source record."""
+"""Functions that check the format, the version and the source of files that are computed from records."""
 
 from collections.abc import Mapping
 from pathlib import Path

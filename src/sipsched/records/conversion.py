@@ -1,4 +1,4 @@
-"""Conversion of mappings and lists from a file into typed values."""
+"""A function that converts the mappings and lists of a JSON or YAML file into typed values."""
 
 from typing import Any, TypeVar
 

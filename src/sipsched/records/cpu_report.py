@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class TaskCounts:
-    """The kernel's counts over all tasks of the proxy during the load.
+    """The context switches, CPU migrations and CPU time of all tasks of the proxy during the load.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class Wait:
 
 @dataclass(frozen=True)
 class Waits:
-    """The waits of tasks for locks, by the kind of lock and of waiting.
+    """The number and duration of waits for locks, per kind of lock and way of waiting.
 
     Attributes
     ----------
@@ -219,7 +219,7 @@ class Account:
 
 @dataclass(frozen=True)
 class AccountReport:
-    """The account of the SPS's CPU time during the load, and the state of the proxy's tasks at the end of the load.
+    """The account of the SPS's CPU time, or the reason why it is missing, and the state of the proxy's tasks.
 
     Attributes
     ----------

@@ -60,7 +60,7 @@ class TrialRecord:
 
     @property
     def call_loss(self) -> float | None:
-        """Return the share of calls that failed or were set up late; None if the generator did not report them."""
+        """Return the share of calls that failed or were set up late, or None if it is not recorded."""
         return self.calls_lost / self.calls if self.calls and self.calls_lost is not None else None
 
 

@@ -117,7 +117,7 @@ class Outlook:
 
 
 def recorded_paces(runs: Iterable[Run], raw: Path) -> list[float]:
-    """Return the pace of up to `RUNS_FOR_PACE` recorded runs.
+    """Return the pace of recorded runs, for at most `RUNS_FOR_PACE` runs.
 
     The pace is the time from the start of a run to the next start, divided by the time that `planned_s` estimates.
     """
@@ -215,7 +215,7 @@ def _at_most_more(
     crossings: Crossings,
     repeats: Mapping[tuple[str, str], Repeats],
 ) -> int:
-    """Count the runs that later decisions about more repetitions may still add."""
+    """Count the runs that the workflow may still add to narrow the confidence intervals."""
     more = 0
     for study in config.studies.values():
         if study.precision is None:
@@ -238,7 +238,7 @@ def _supposed(config: Config) -> dict[Point, tuple[int, int]]:
 
 
 def _recorded_search_s(point: Point, points: Iterable[Point], raw: Path) -> float | None:
-    """Return the median duration in seconds of recorded searches for a capacity; None for another kind of search."""
+    """Return the median duration in seconds of recorded searches for a capacity, or None if no record is usable."""
     alike = [
         other
         for other in points

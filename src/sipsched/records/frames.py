@@ -1,4 +1,4 @@
-"""Runs, windows and messages as pandas tables, with names instead of codes and with times in µs."""
+"""Functions that return runs, windows and messages as pandas tables, with names instead of codes and times in µs."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ KIND_NAMES = {code: name for name, code in MESSAGE_TYPES.items()}
 
 
 def run_frame(runs: Catalogue) -> pd.DataFrame:
-    """Return a table with one row per run: its settings, and `RUN_COLUMNS` in µs over all messages.
+    """Return a table with one row per run, which has the settings and the statistics of the run.
 
     Raises
     ------

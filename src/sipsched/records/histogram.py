@@ -18,7 +18,7 @@ UPPER_NS: npt.NDArray[np.float64] = np.power(_FACTOR, np.arange(BINS), dtype=np.
 
 
 def count(times_ns: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """Count how many times are in each bin. Times are in ns; the counts are int64, shape (`BINS`,).
+    """Count the times that fall into each bin. Times are in ns. The counts are int64 with shape (`BINS`,).
 
     NaN is not counted. Times above `LONGEST_NS` are in the last bin.
     """

@@ -16,7 +16,7 @@ class OfferedLoad(Load):
 
 @dataclass(frozen=True)
 class Connections:
-    """Counts of the TCP connections of a load generator.
+    """The counts of the TCP connections of a load generator.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class Connections:
 
 @dataclass(frozen=True)
 class CallCounts:
-    """Counts of a load generator for one load. None means that the generator does not report the number.
+    """The counts of a load generator during one load. A number that the generator does not report is None.
 
     Attributes
     ----------

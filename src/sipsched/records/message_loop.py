@@ -23,7 +23,7 @@ _LEFT = int(Flag.LEFT)
 
 
 class Calls(NamedTuple):
-    """A hash table of the transactions that occurred in all previous records.
+    """A hash table of all transactions that occurred in the records so far.
 
     Attributes
     ----------

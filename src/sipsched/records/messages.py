@@ -256,7 +256,7 @@ def assemble(
     reasons: dict[str, str],
     attrs: dict[str, Any],
 ) -> xr.Dataset:
-    """Describe the columns of messages and drops, and return them as a dataset.
+    """Combine the columns of messages and drops into a dataset, with their units and descriptions.
 
     Parameters
     ----------
@@ -358,7 +358,7 @@ def with_arrivals(ds: xr.Dataset) -> xr.Dataset:
 
 
 def _encoding(name: str, values: npt.NDArray[Any]) -> Mapping[str, Any]:
-    """Return a netCDF compression that never fails on a column's chunks.
+    """Return the options of a netCDF compression that never fails on a chunk of this column.
 
     HDF5's blosc filter fails ("Buffer is uncompressible") on an incompressible chunk, which zlib would store unchanged.
     Blosc failed with 30 drops, and with uniform 32-bit values. Blosc is safe if a byte is 0 in seven of eight rows.
@@ -379,12 +379,12 @@ def _encoding(name: str, values: npt.NDArray[Any]) -> Mapping[str, Any]:
 
 
 def _largest_share(rows: npt.NDArray[np.bool_]) -> float:
-    """Return the largest share of selected rows in any chunk."""
+    """Return, over all chunks of a column, the largest share of rows that are true."""
     return max(float(rows[at : at + CHUNK].mean()) for at in range(0, len(rows), CHUNK))
 
 
 def open_messages(path: Path, of_record: Path | None = None) -> xr.Dataset:
-    """Open a `messages.nc` with unconverted integers, in which 0xFFFFFFFF and not NaN marks a missing value.
+    """Open a `messages.nc` without converting its integers, so that 0xFFFFFFFF marks a missing value.
 
     Parameters
     ----------
@@ -413,7 +413,7 @@ def open_messages(path: Path, of_record: Path | None = None) -> xr.Dataset:
 
 
 def k_rcv(ds: xr.Dataset) -> npt.NDArray[np.float64]:
-    """Return K_rcv of each message.
+    """Return the receiving time K_rcv of each message.
 
     Returns
     -------
@@ -429,6 +429,6 @@ def k_rcv(ds: xr.Dataset) -> npt.NDArray[np.float64]:
 
 
 def nanoseconds(ds: xr.Dataset, name: str) -> npt.NDArray[np.float64]:
-    """Return a column of intervals as float64 ns, shape (message,), NaN where missing."""
+    """Return a column of intervals in ns as float64 with shape (message,). A missing value is NaN."""
     values = ds[name].to_numpy()
     return np.where(values == MISSING, np.nan, values.astype(np.float64))

@@ -69,7 +69,7 @@ class CpuNoise:
 
 @dataclass(frozen=True)
 class Noise:
-    """The observations of all CPUs of the SPS, one after the other, while no other program of sipsched runs."""
+    """The observations of all CPUs of the SPS, made one after another while no other program of sipsched ran."""
 
     kernel: str
     started_at: str

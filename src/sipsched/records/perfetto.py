@@ -1,4 +1,4 @@
-"""Export of a run to a trace file for the viewer Perfetto (https://ui.perfetto.dev, docs/data-format.md)."""
+"""A function that exports a run to a trace file for the viewer Perfetto (https://ui.perfetto.dev)."""
 
 import gzip
 from collections.abc import Iterator

@@ -151,7 +151,7 @@ def _read(files: npt.NDArray[Any], column: str) -> npt.NDArray[Any]:
 
 
 def _nanoseconds(file: netCDF4.Dataset, column: str) -> npt.NDArray[np.float64]:
-    """Read a column, or compute the column as a sum of stored columns; NaN where a stored value is missing."""
+    """Read a column in ns, or compute it as the sum of stored columns. A missing value is NaN."""
     stored = [file[name][:] for name in _stored(file, column)]
     total = np.zeros(len(stored[0]))
     for values in stored:
@@ -164,7 +164,7 @@ def _nanoseconds(file: netCDF4.Dataset, column: str) -> npt.NDArray[np.float64]:
 
 
 def _stored(file: netCDF4.Dataset, column: str) -> list[str]:
-    """Return the stored columns whose sum is a column. If a part of K_rcv is missing, the file stores K_rcv itself."""
+    """Return the names of the stored columns that add up to this column, such as the parts of K_rcv."""
     if column in file.variables or column not in SUMS:
         return [column]
     return [name for part in SUMS[column][0] for name in _stored(file, part)]
@@ -173,7 +173,7 @@ def _stored(file: netCDF4.Dataset, column: str) -> list[str]:
 def quantiles(
     ds: xr.Dataset, quantity: str, shares: Sequence[float], by: Sequence[str]
 ) -> xr.DataArray:
-    """Compute quantiles over the messages of all runs with equal settings. Each message is read once.
+    """Compute quantiles of message times, over the messages of all runs with equal settings.
 
     Parameters
     ----------

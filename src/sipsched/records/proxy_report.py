@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ShardReport:
-    """Counts of the datagrams that sipshard assigned to the proxy's sockets, since the start of the proxy.
+    """The counts of sipshard, which assigns datagrams to the sockets of one port, since the start of the proxy.
 
     Attributes
     ----------
@@ -28,7 +28,7 @@ class ShardReport:
 
 @dataclass(frozen=True)
 class DispatchReport:
-    """Counts of sipdispatch since its start (hardware/dispatcher/sipdispatch.c).
+    """The counts of sipdispatch, a front end that distributes the calls of TCP connections to instances.
 
     Attributes
     ----------

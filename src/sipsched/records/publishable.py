@@ -78,7 +78,7 @@ def publishable_reason(text: str) -> str:
 
 
 def publishable_error(text: str) -> str:
-    """Return the part of a failed attempt's error that may be published; empty if no error occurred."""
+    """Return the part of a failed attempt's error that may be published, or an empty text without an error."""
     for pattern, told in ERRORS:
         if found := pattern.fullmatch(text):
             return found.expand(told)

@@ -55,7 +55,7 @@ class Reduced:
 
 
 def is_reduced(folder: Path) -> bool:
-    """Return whether a record is reduced; false if no record exists."""
+    """Return whether a record exists and is reduced."""
     return (folder / REDUCED_FILE).is_file()
 
 
@@ -140,7 +140,7 @@ def write_reduced(folder: Path, reduced: Reduced) -> None:
 def expected(
     folder: Path, document: RunDocument, needed: tuple[str, ...]
 ) -> tuple[dict[str, FileReport], tuple[str, ...]]:
-    """Return the files that a complete or reduced record must contain: all files with sizes, and the required names.
+    """Return the sizes of all files that a complete or reduced record lists, and the names of all required files.
 
     Raises
     ------
@@ -160,7 +160,7 @@ def expected(
 
 
 def identity(folder: Path) -> str:
-    """Return the SHA-256 that identifies a complete or reduced record; empty if no record exists.
+    """Return the SHA-256 that identifies a complete or reduced record, or an empty text if no record exists.
 
     The function reads only the last key of `run.json` or of `reduced.json`. `sipsched.records.record.read_record`
     checks that the content has this SHA-256.

@@ -1,4 +1,4 @@
-"""Counts of retransmitted requests at the SPS, and their comparison with the counts of the UAC."""
+"""Functions that count retransmitted requests at the SPS and compare the counts with the counts of the UAC."""
 
 from collections.abc import Mapping
 from typing import Any

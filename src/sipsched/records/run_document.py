@@ -29,7 +29,7 @@ SCHEMA_VERSION = 2
 
 @dataclass(frozen=True)
 class Timeline:
-    """Times of a run in seconds since the epoch, on the CLOCK_REALTIME of the machine that controls the run."""
+    """The times of a run in seconds since the epoch, on the CLOCK_REALTIME of the machine that controls the run."""
 
     started: float
     connected: float

@@ -100,7 +100,7 @@ def summarise_run(messages: Path, record: Path) -> xr.Dataset:
 
 
 def _attrs(ds: xr.Dataset, document: RunDocument) -> dict[str, Any]:
-    """Return the attributes of a summary, without names and addresses of private machines."""
+    """Return the attributes of a run's summary. They name no address and no private machine."""
     missing = {
         str(name): variable.attrs["missing_reason"]
         for name, variable in ds.data_vars.items()
@@ -308,7 +308,7 @@ def _run_level(
 
 
 def _call_loss(generator: GeneratorReport) -> float:
-    """Return the share of calls that failed or were set up late; NaN if the set-up times are unknown."""
+    """Return the share of calls that failed or were set up late, or NaN if the set-up times are unknown."""
     if generator.calls_late is None or not generator.calls_created:
         return np.nan
     good = generator.calls_completed - generator.calls_late
@@ -316,7 +316,7 @@ def _call_loss(generator: GeneratorReport) -> float:
 
 
 def _account(document: RunDocument) -> dict[str, float]:
-    """Return the shares of the SPS's CPU time by its user; NaN for shares that the record lacks."""
+    """Return the share of the SPS's CPU time that the proxy, other programs and interrupts used, or NaN."""
     account = document.account.account if document.account else None
     if account is None:
         return dict.fromkeys((*CPU_PARTS, "competitor_wait_s"), np.nan)
@@ -336,7 +336,7 @@ def _account(document: RunDocument) -> dict[str, float]:
 
 
 def _factors(document: RunDocument) -> dict[str, float]:
-    """Return the waits and the context switches of the proxy's tasks; NaN if nothing counted them."""
+    """Return the waits and the context switches of the proxy's tasks, or NaN if nothing counted them."""
     report = document.factors
     tasks = report.tasks if report else None
     waits = report.waits.proxy if report and report.waits else None
@@ -361,7 +361,7 @@ def _factors(document: RunDocument) -> dict[str, float]:
 
 
 def _arrivals(document: RunDocument) -> dict[str, float]:
-    """Return the statistics of the call arrivals from the arrival certificate; NaN without a certificate."""
+    """Return the statistics of the call arrivals from the arrival certificate, or NaN without a certificate."""
     certificate = document.certificate
     named = [f"variance_to_mean_{window}ms" for window in WINDOWS_MS]
     late = [f"lateness_{which}_us" for which in ("p50", "p99", "max")]

@@ -1,4 +1,4 @@
-"""The file `settled.json`, which lists the runs of a study summary, so that Snakemake needs no jobs for them.
+"""The file `settled.json`, which lists the runs in a study summary, so that Snakemake plans no jobs for these runs.
 
 Snakemake takes 0.65 ms per job even if the outputs of the job are up to date, and a run has three jobs.
 """

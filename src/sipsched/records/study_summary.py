@@ -139,7 +139,7 @@ def join(
 
 @dataclass(frozen=True)
 class _Cells:
-    """The arrays of a study summary while it is being built. Runs are added one by one."""
+    """The arrays of a study summary, to which runs are added one by one."""
 
     axes: Mapping[str, list[Any]]
     values: Mapping[str, npt.NDArray[Any]]
@@ -214,7 +214,7 @@ class _Cells:
             self.pooled[HISTOGRAM_RUNS][position[:-1]] += 1
 
     def dataset(self, attrs: Mapping[str, Any]) -> xr.Dataset:
-        """Return the arrays as a dataset, with units and definitions."""
+        """Return the arrays as a dataset, with the units and definitions of the variables."""
         dims = tuple(RUN_DIMS)
         variables: dict[str, Any] = {
             name: ((*dims, "message_type") if array.ndim > len(dims) else dims, array)
@@ -312,7 +312,7 @@ def _combined_attrs(testbed: str, of_runs: Sequence[Mapping[str, str]]) -> dict[
 
 
 def _tally(missing: Iterable[Mapping[str, str]]) -> list[dict[str, Any]]:
-    """Count the runs per missing column and reason."""
+    """Count, per missing column and reason, the runs that lack the column."""
     tally: dict[tuple[str, str], int] = {}
     for columns in missing:
         for column, reason in columns.items():

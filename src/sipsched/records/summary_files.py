@@ -1,4 +1,4 @@
-"""Reading and writing of summary files: `summary.nc.zst` of a run, `summary.nc` of a study (docs/data-format.md)."""
+"""Functions that read and write summaries: `summary.nc.zst` of a run, and `summary.nc` of a study."""
 
 import json
 from collections.abc import Mapping
@@ -68,7 +68,7 @@ def _packed(ds: xr.Dataset) -> xr.Dataset:
 def _unpacked(
     arrays: Mapping[str, Any], attrs: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Reverse `_packed`: return all numbers by name, and all other attributes."""
+    """Undo `_packed`: return all numbers by their names, and all other attributes."""
     rest = dict(attrs)
     names, texts = json.loads(rest.pop("names")), json.loads(rest.pop("texts"))
     values = dict(texts)
@@ -137,7 +137,7 @@ def open_run(path: Path) -> xr.Dataset:
 
 
 def made_of(path: Path) -> str:
-    """Return the SHA-256 of the record from which a run's summary was made; empty if the file is unreadable."""
+    """Return the SHA-256 of the record from which a run's summary was made, or an empty text if it is unreadable."""
     try:
         return str(read_run_summary(path)[0]["record"])
     except StableError:

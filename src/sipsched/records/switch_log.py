@@ -49,7 +49,7 @@ class Switch:
 
 @dataclass(frozen=True)
 class Samples:
-    """Samples of the SPS's counters during the run. Ticks are the ticks of /proc/stat, summed over the SPS's CPUs."""
+    """The samples of the SPS's counters during the run. Ticks are sums of /proc/stat over the SPS's CPUs."""
 
     t_ns: tuple[int, ...]
     cpu_ns: tuple[int, ...]
@@ -75,7 +75,7 @@ class SwitchLog:
 
 @dataclass(frozen=True)
 class Competed:
-    """Samples of the CPU time that the proxy's competitors have used, without tasks of class SCHED_IDLE.
+    """The CPU time that other programs have used, sampled during the run, without tasks of class SCHED_IDLE.
 
     Attributes
     ----------

@@ -45,7 +45,7 @@ class MessageKind(IntEnum):
 
 
 class Flag(IntFlag):
-    """Special properties of a record, which the probe sets as flags (`enum trace_flag`)."""
+    """The flags by which the probe marks a special property of a record (`enum trace_flag`)."""
 
     SOCKQ_BOUND = 1 << 0
     DUPLICATE = 1 << 1
@@ -163,7 +163,7 @@ def read_trace(path: Path, expected: int | None = None) -> Trace:
 
 
 def truesize_bytes(trace: Trace) -> float:
-    """Return the mean number of bytes that the kernel charges to the receive buffer per message; NaN if unknown.
+    """Return the mean number of bytes that the kernel charges to the receive buffer per message, or NaN if unknown.
 
     The smallest charge of each kind of message is its truesize, because some messages meet an empty queue.
     """
@@ -177,7 +177,7 @@ def truesize_bytes(trace: Trace) -> float:
 
 
 def _read(path: Path, expected: int | None) -> npt.NDArray[np.uint8]:
-    """Read the bytes of a trace. If their number is known, memory for them is allocated once."""
+    """Read the uncompressed bytes of a trace. If their number is known, allocate their memory only once."""
     pieces = zstd_pieces(path, "trace", f"{FRESH_TRACE} with the probe on")
     room = 0 if expected is None else HEADER.itemsize + expected * RECORD.itemsize
     data, length = np.empty(room, np.uint8), 0

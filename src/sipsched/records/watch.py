@@ -75,7 +75,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Second:
-    """Counts and times of one interval, which is about a second long.
+    """The counts and times of one interval of about a second.
 
     Attributes
     ----------
@@ -180,7 +180,7 @@ def count_names(records: npt.NDArray[Any]) -> dict[str, int]:
 
 
 def times_of(records: npt.NDArray[Any]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return K_rcv and T_sip of received messages in ns, NaN where a timestamp is missing; each of shape (record,)."""
+    """Return K_rcv and T_sip of received messages in ns, each with shape (record,). A missing time is NaN."""
     flags, received = records["flags"], records["t_sip_in"].astype(np.int64)
     waited = received - records["t_arr"].astype(np.int64)
     unknown = (flags & Flag.UNMATCHED != 0) | (records["t_arr"] == 0)
@@ -193,14 +193,14 @@ def times_of(records: npt.NDArray[Any]) -> tuple[npt.NDArray[np.float64], npt.ND
 
 
 def bins_of(times_ns: npt.NDArray[np.float64]) -> list[tuple[int, int]]:
-    """Return the filled bins of a histogram of times, as pairs of bin and count."""
+    """Return a histogram of times as pairs of bin and count, without the empty bins."""
     counts = histogram.count(times_ns)
     filled = np.flatnonzero(counts)
     return [(int(i), int(counts[i])) for i in filled]
 
 
 def add_bins(several: Iterable[Sequence[Sequence[int]]]) -> npt.NDArray[np.int64]:
-    """Add the histograms of several seconds; int64, shape (`histogram.BINS`,)."""
+    """Add the histograms of several seconds, and return int64 counts with shape (`histogram.BINS`,)."""
     total = np.zeros(histogram.BINS, np.int64)
     for bins in several:
         for i, count in bins:
@@ -230,7 +230,7 @@ def read_watch(folder: Path) -> WatchDocument:
 
 
 def read_seconds(folder: Path) -> list[Second]:
-    """Read `seconds.jsonl`. An incomplete last line, which a full disk or a crash leaves, is ignored."""
+    """Read `seconds.jsonl`. Ignore an incomplete last line, which a full disk or a crash leaves."""
     path = folder / SECONDS_FILE
     seconds = []
     lines = path.read_text(encoding="utf-8").split("\n")
@@ -291,7 +291,7 @@ def messages_of_watch(folder: Path, document: WatchDocument) -> xr.Dataset:
 def _further(
     received: npt.NDArray[Any], names: npt.NDArray[Any]
 ) -> dict[str, tuple[npt.NDArray[Any], dict[str, Any]]]:
-    """Return the values and the attributes of the columns that only a watch has, from records in order of arrival."""
+    """Return the columns that only the messages of a watched proxy have. The records must be in order of arrival."""
     return {
         "name": (
             names,

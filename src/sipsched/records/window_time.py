@@ -16,7 +16,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Spans:
-    """Start and end of each measured window in ns on the clock of the SPS: int64, shape (window,)."""
+    """The start and end of each measured window in ns on the clock of the SPS, as int64 with shape (window,)."""
 
     done: npt.NDArray[np.int64]
     end: npt.NDArray[np.int64]
@@ -24,7 +24,7 @@ class Spans:
 
 @dataclass(frozen=True)
 class Disturbances:
-    """The disturbances in each window, including its washout: shape (window,), NaN where unknown.
+    """The disturbances in each window, including its washout. The shape is (window,), and unknown values are NaN.
 
     Attributes
     ----------
@@ -174,7 +174,7 @@ def left_out(recorded: WindowsDocument, steal_share: Floats) -> npt.NDArray[np.u
 
 
 def usable(recorded: WindowsDocument) -> Usable:
-    """Compute the share of a run that is valid, from the log of its mode switches."""
+    """Compute the valid share of a run from the log of its mode switches."""
     steal_share = machine(recorded, spans(recorded)).steal_share
     reasons = left_out(recorded, steal_share)
     blocks = np.array([window.block for window in recorded.design.windows])

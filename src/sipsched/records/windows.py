@@ -93,7 +93,7 @@ VARIABLES = {
 
 @dataclass(frozen=True)
 class _Messages:
-    """The messages of one run: arrival times in ns, ascending, and the times of each quantity in µs, NaN if missing."""
+    """The messages of one run: ascending arrival times in ns, and the values of each quantity in µs or NaN."""
 
     t_arr: npt.NDArray[np.int64]
     values: Mapping[str, Floats]
@@ -277,7 +277,7 @@ def _aligned(
     placed: Spans,
     by_window: Mapping[str, npt.NDArray[Any]],
 ) -> dict[str, Any]:
-    """Compute the mean message times as a function of the time since the switch, over the valid windows."""
+    """Compute the mean message times of the valid windows as a function of the time since the switch."""
     design = recorded.design
     arms = len(design.modes) + 1
     shortest_ns = min(window.length_ns for window in design.windows)
@@ -345,7 +345,7 @@ def _attrs(document: RunDocument, recorded: WindowsDocument, record: Path) -> di
 
 
 def _receive_buffers(document: RunDocument, modes: int) -> list[int | None]:
-    """Return the effective SO_RCVBUF in bytes of the instance of each mode; None for an unknown size."""
+    """Return the effective SO_RCVBUF in bytes of the instance that serves each mode, or None if it is unknown."""
     sizes, crossover = document.settings.so_rcvbuf_of_instances, document.crossover
     if crossover is None or not sizes:
         return [document.settings.so_rcvbuf_bytes] * modes
@@ -353,7 +353,7 @@ def _receive_buffers(document: RunDocument, modes: int) -> list[int | None]:
 
 
 def _truesize(document: RunDocument, record: Path) -> float:
-    """Return the mean truesize of the run's messages in bytes; NaN without a trace over UDP."""
+    """Return the mean memory in bytes that the kernel charges per message, or NaN without a trace over UDP."""
     path = record / TRACE_FILE
     if document.sut.over_tcp or not path.exists():
         return np.nan
@@ -399,7 +399,7 @@ def by_arm(ds: xr.Dataset, name: str) -> Floats:
 
 
 def laid_out(ds: xr.Dataset, values: npt.NDArray[Any], kept: Sequence[int]) -> Floats:
-    """Arrange one value per window in a table of blocks and arms, for windows whose code of `left_out` is in `kept`."""
+    """Arrange one value per window in a table of blocks and arms. Use only windows whose `left_out` is in `kept`."""
     blocks, arms = ds["block"].to_numpy(), ds["window_arm"].to_numpy()
     table = np.full((int(blocks.max()) + 1, ds.sizes["arm"]), np.nan)
     counts = np.isin(ds["left_out"].to_numpy(), kept)
