@@ -66,7 +66,7 @@ enum trace_flag {
 	/* TCP: the worker's last read of this message also completed other messages. */
 	TRACE_FLAG_SHARED_READ = 1 << 9,
 	TRACE_FLAG_SPLIT = 1 << 10, /* TCP: the worker needed several reads for this message */
-	TRACE_FLAG_LEFT = 1 << 11,  /* TCP: another process sent the message on; off_cpu_ns = 0 */
+	TRACE_FLAG_LEFT = 1 << 11,  /* TCP: another process forwarded the message, so off_cpu_ns is 0 */
 	/*
 	 * Only `sipprobe watch`: the worker sent no message of the same kind, so t_sip_out is the time of another send.
 	 */

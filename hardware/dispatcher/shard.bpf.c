@@ -19,7 +19,7 @@
 #define WORD         8
 #define STEP         64
 #define HASH_STEP    16
-#define VALUE_MAX    256 /* largest number of bytes of a Call-ID in the hash */
+#define VALUE_MAX    256 /* the hash covers at most this many bytes of a Call-ID */
 #define SPARE        16  /* extra bytes behind the head, so that comparisons stay within the buffer */
 #define NEWLINES     0x0a0a0a0a0a0a0a0aULL
 #define LOW_BITS     0x0101010101010101ULL
@@ -93,7 +93,7 @@ static __always_inline bool find_in_word(struct search *search, __u32 at)
 	__u64 word = *(__u64 *)(search->head->bytes + at) ^ NEWLINES;
 	__u64 ends = (word - LOW_BITS) & ~word & HIGH_BITS;
 
-	/* the lowest set bit marks a newline, but higher set bits may be false */
+	/* only the lowest set bit of `ends` certainly marks a newline, so value_after() checks each newline again */
 	for (__u32 i = 0; i < WORD && ends; i++) {
 		/* the top byte of the product is the number of bytes below the bit, which is the newline's position */
 		__u32 here = at + (((ends & -ends) >> 7) * BYTE_NUMBERS >> 56);

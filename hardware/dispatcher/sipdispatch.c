@@ -398,7 +398,7 @@ static void flush_touched(struct dispatcher *d)
 	d->n_touched = 0;
 }
 
-/* The connection from which a message came, as context argument of pass_on(). */
+/* The argument of pass_on(), which identifies the connection from which a message came. */
 struct source {
 	struct dispatcher *dispatcher;
 	struct side *side;

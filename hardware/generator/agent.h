@@ -19,7 +19,7 @@ struct timing {
 	uint64_t t1_ns;
 	uint64_t t2_ns;
 	uint64_t t4_ns;
-	/* Whether the agent retransmits messages: timers A and E, and the 2xx of RFC 3261 13.3.1.4. */
+	/* True: the agent retransmits requests by timers A and E, and 2xx answers (RFC 3261 13.3.1.4). */
 	bool retransmissions;
 	bool reliable; /* for TCP: timers A and E are off, and timers D and K are 0 */
 };
@@ -39,7 +39,7 @@ struct counts {
 	uint64_t not_sent[SIP_KINDS];   /* messages that the kernel refused or whose connection was lost */
 	uint64_t received[SIP_KINDS];   /* messages received for the first time */
 	uint64_t received_again[SIP_KINDS]; /* received retransmissions */
-	uint64_t unexpected[SIP_KINDS]; /* messages that belong to no call, or came in a wrong state of it */
+	uint64_t unexpected[SIP_KINDS]; /* messages without a call, or that the call's state does not allow */
 	uint64_t unparsable;            /* received texts that are not complete SIP messages */
 	uint64_t overtaken;         /* client: 180 answers after the final answer; `received` includes them */
 	uint64_t too_long;          /* answers that were not sent because they exceeded OUTBOX_BYTES */

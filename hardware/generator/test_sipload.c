@@ -796,7 +796,7 @@ static void test_answers(void)
 	reply("503 Service Unavailable", 0, "INVITE", 'i');
 	CHECK(world->uac_sent.sent_again[SIP_KIND_ACK] == 1);
 	CHECK(world->uac.counts.received_again[SIP_KIND_FAILURE] == 1);
-	/* a provisional answer stops timer A; a 180 after its 200 is expected and counts as overtaken */
+	/* a provisional answer stops timer A, and a 180 that comes after its 200 counts as overtaken */
 	reply("100 Trying", 1, "INVITE", 'i');
 	run_s(1);
 	CHECK(world->records[1].invite_again == 0);

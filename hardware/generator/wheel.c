@@ -92,7 +92,7 @@ static uint64_t next_tick(const struct wheel *wheel)
 {
 	uint64_t slot = wheel->tick & SLOT_MASK;
 
-	/* the upper levels may contain timers for the time after this round of level 0 */
+	/* after this round of level 0, timers of the upper levels may be due */
 	if (!slot)
 		return wheel->tick;
 	for (uint64_t word = slot / 64; word < WHEEL_SLOTS / 64; word++) {

@@ -9,7 +9,7 @@ struct cseq {
 	bool found;
 };
 
-/* Return whether the text starts with the version of SIP, ignoring case (RFC 3261 7.1). */
+/* Return whether the text starts with SIP's version, SIP/2.0, in any case (RFC 3261 7.1). */
 static bool is_response(struct span text)
 {
 	return span_size(text) >= 8 && strncasecmp(text.at, "SIP/2.0 ", 8) == 0;

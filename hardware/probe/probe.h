@@ -14,7 +14,7 @@
 #define PROBE_FINGERPRINT_BYTES 256
 #define PROBE_SNIPPET_MAX       1024
 #define PROBE_SNIPPET_DEFAULT   768
-#define PROBE_HEAD_BYTES        16 /* stored start of a sent datagram, such as "SIP/2.0 100 Tryi" */
+#define PROBE_HEAD_BYTES        16 /* number of stored bytes of a sent datagram, as in "SIP/2.0 100 Tryi" */
 #define PROBE_SENDS             4
 #define PROBE_WORKERS           256
 #define PROBE_TID_SLOTS         65536
@@ -54,7 +54,7 @@ struct probe_send {
 	char head[PROBE_HEAD_BYTES];
 };
 
-/* A message that a worker is serving. In the ring, its payload is shortened to the snippet. */
+/* A message that a worker is serving. The ring has only the first `snippet` bytes of its payload. */
 struct probe_message {
 	__u32 event;
 	__u32 tid;

@@ -20,7 +20,7 @@
 #include "system.h"
 #include "workers.h"
 
-#define POLL_MS 20 /* time between two reads of the ring; the ring has room for far more */
+#define POLL_MS 20 /* time between two reads of the ring; the ring has room for the events of a longer time */
 #define SCAN_NS 1000000000ULL
 /* Within this time, workers read all datagrams that were queued before all hooks were attached. */
 #define START_SETTLE_NS   100000000L

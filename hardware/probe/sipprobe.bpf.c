@@ -41,7 +41,7 @@ const volatile bool cfg_ipv6 = false; /* true: datagrams over IPv6 are traced, t
 #define QUEUE_WALK_MAX    16
 #define FINGERPRINT_WORDS (PROBE_FINGERPRINT_BYTES / 8)
 
-/* A datagram between the driver and the socket's queue (in exact mode, the worker). */
+/* A datagram that the driver has passed on, and that is not in the socket's queue (exact mode: at the worker) yet. */
 struct packet {
 	__u64 skb; /* address of the skb; 0: this entry is free */
 	__u64 t_arr;
@@ -91,7 +91,7 @@ __u64 since_ns;  /* arrivals before this time are unknown, because recording was
 /* these arrays are static, so that the skeleton for user space excludes them */
 static struct payload payloads[PAYLOAD_SETS * WAYS];
 static struct departure departures[DEPARTURES];
-/* The last datagram that each CPU passed on. In exact mode, only datagrams to a socket of the port count. */
+/* The last datagram that each CPU passed to the protocol layer or, in exact mode, to a socket of the port. */
 static __u64 last_skb[PROBE_CPUS];
 
 struct ring ring SEC(".maps");
@@ -569,7 +569,7 @@ static __always_inline void copy_refused(struct probe_drop *drop, __u64 address)
 	__u32 transport_header = BPF_CORE_READ(skb, transport_header);
 	unsigned char *udp = BPF_CORE_READ(skb, head) + transport_header;
 	__u32 ahead = transport_header + sizeof(struct udphdr);
-	/* On 64 bits, tail is an offset from head. */
+	/* On 64-bit machines, tail is an offset from head. */
 	__u32 linear_end = BPF_CORE_READ(skb, tail);
 	struct udphdr header;
 	__u32 size;

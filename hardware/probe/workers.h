@@ -19,7 +19,7 @@ struct workers {
 	const char *comm;   /* name of the proxy's processes, whose threads are traced */
 	uint32_t namespace; /* inode number of their network namespace */
 	struct sipprobe *object;
-	struct records *records; /* the destination of the last message of a thread that has ended */
+	struct records *records; /* the last message of an ended thread is written to these records */
 	struct thread threads[PROBE_WORKERS];
 	size_t n_threads;
 	uint64_t untraced; /* largest number of threads that could not be traced at the same time */

@@ -19,7 +19,7 @@
 
 #define NAME_MAX_LENGTH 15
 #define LONGEST_US      10000000
-#define LOOPS_PER_LOOK  200 /* loops between two readings of the clock, much less than 1 us */
+#define LOOPS_PER_LOOK  200 /* number of loops between two readings of the clock; they take less than 1 us */
 
 static void compute(uint64_t busy_ns)
 {

@@ -206,7 +206,7 @@ static bool read_window(struct reader *reader)
 	return true;
 }
 
-/* Read a line with one time. The line may occur only once. */
+/* Read a line that contains one time and that may occur only once in a plan. */
 static bool read_once(struct reader *reader, bool *seen, uint64_t least, uint64_t *value)
 {
 	if (*seen)

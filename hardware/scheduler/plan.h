@@ -36,7 +36,7 @@ struct plan_mode {
 	bool probe_off;
 	struct attributes task;
 	unsigned n_writes;
-	struct plan_write writes[FILES_MAX]; /* in the order of writing */
+	struct plan_write writes[FILES_MAX]; /* the files that the mode writes, in this order */
 };
 
 struct plan_window {

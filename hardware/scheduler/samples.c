@@ -16,7 +16,7 @@
 #define SQUEEZE_COLUMN 2
 /* The column with the CPU number. Old kernels lack this column. The row number is then used as the CPU number. */
 #define CPU_COLUMN 12
-/* The clock of a process's CPU time: MAKE_PROCESS_CPUCLOCK(), CPUCLOCK_SCHED (include/linux/posix-timers_types.h). */
+/* The id of a process's CPU clock, as MAKE_PROCESS_CPUCLOCK() computes it (include/linux/posix-timers_types.h). */
 #define PROCESS_CLOCK(p) ((clockid_t)(~(unsigned)(p) << 3 | 2))
 
 /* Return the process of a task, or 0 if the task has ended. */

@@ -25,7 +25,7 @@ void cpu_init(struct sim *sim, struct cpu *cpu)
 	cpu_set(sim, cpu);
 }
 
-/* Return whether the kernel charges the time to the interrupted task. */
+/* Return whether the kernel charges the time of the current softirq or stall to the interrupted task. */
 static bool is_charged(const struct sim *sim, const struct cpu *cpu)
 {
 	return cpu->receiving == SPENT_RECEIVE && !sim->model.irq_time_accounting;

@@ -15,7 +15,7 @@
 
 struct tree {
 	uint32_t size; /* number of leaves, a power of two */
-	/* The earliest source below each inner node, from index 1, followed by the leaves. */
+	/* For each inner node, from index 1, the source with the earliest event below the node. The leaves follow. */
 	uint32_t *winner;
 	uint64_t *at; /* time of the next event of each source, or NEVER */
 };

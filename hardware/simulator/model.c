@@ -18,7 +18,7 @@ enum type {
 struct entry {
 	const char *name;
 	enum type type;
-	size_t offset, size; /* of the member, which holds one value or a list of values */
+	size_t offset, size; /* offset and size of the member, which has one value or a list of values */
 	double least, most;
 	const char *choices; /* allowed words, each followed by a space */
 };

@@ -220,7 +220,7 @@ void sched_wake(struct sim *sim, struct worker *w, struct cpu *waker)
 			fair_of(sim)->enqueue(sim, cpu, w, true);
 	}
 	wakeup_preempt(sim, cpu, w);
-	/* the waker's own CPU reschedules at the end of its softirq */
+	/* skip the waker's own CPU, which reschedules at the end of its softirq */
 	if (cpu != waker)
 		sched_check(sim, cpu);
 }

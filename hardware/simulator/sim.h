@@ -130,7 +130,7 @@ struct cpu {
 	uint64_t next_stall;
 	/* Datagrams whose interrupt has not come yet. It comes at the time `at`, or with an earlier interrupt. */
 	struct fifo raised;
-	struct fifo backlog; /* softirqs and stalls; the first has begun and ends at `at` */
+	struct fifo backlog; /* softirqs and stalls in order; the first one runs now, until its time `at` */
 	struct fair_rq fair;
 	struct rt_rq rt;
 	bool need_resched;

@@ -78,7 +78,7 @@ static void write_switch(struct sim *sim, const struct cpu *cpu, const struct wo
 		sprintf(text + at, "/%" PRIu32, cpu->id);
 }
 
-/* Run a script and compare who ran when. `slices` has the workers' slices in ms. `slices` and `plan` may be NULL. */
+/* Run a script and compare the workers' timeline. `slices` has their slices in ms. `slices` and `plan` may be NULL. */
 static void expect(const char *what, const struct model *m, const double *slices, const struct plan *plan,
 		   const struct script *script, size_t length, const char *timeline)
 {
@@ -293,7 +293,7 @@ static void test_switches_eevdf(void)
 {
 	struct model m = plain(RULES_EEVDF, 1, 2), other = m;
 
-	/* B continues, because it is the first worker of its priority. A has run 2 of its 6 ms. */
+	/* B runs at the switch to FIFO and continues to its end, because B is the first worker of its priority. */
 	other.policy = POLICY_FIFO;
 	expect_switch("to FIFO", &m, &other, 3, BOTH, LENGTH(BOTH), "0:A 2:B 8:A 12:-");
 	/*
@@ -322,7 +322,7 @@ static void test_switches_cfs(void)
 	expect_switch("wake-up granularity from 3 ms on", &m, &other, 3, script, LENGTH(script),
 		      "0:A 6:B 7:A 21:-");
 	expect_switch("CFS sham", &m, &m, 3, script, LENGTH(script), "0:A 5.5:B 6.5:A 21:-");
-	/* A runs and is first in the list, and B is enqueued behind A. */
+	/* Under RR, A runs and is first in the list, and B is enqueued behind A. */
 	other = m;
 	other.policy = POLICY_RR;
 	expect_switch("CFS to RR", &m, &other, 3, script, LENGTH(script), "0:A 20:B 21:-");

@@ -31,7 +31,7 @@ struct settings {
 	double kernel_weight; /* time of a kernel instruction, relative to a user instruction */
 	double idle_rate; /* seconds of virtual time per real second while all vCPUs are halted; 0: no limit */
 	int64_t quantum_ns;
-	int64_t wake_ns; /* time to leave a halt */
+	int64_t wake_ns; /* virtual time that a halted vCPU needs to wake up */
 };
 
 /* Counters that another process may read at any time. All are in host byte order. */
