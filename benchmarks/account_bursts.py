@@ -100,7 +100,7 @@ class FurtherAccount:
 def compare(
     pairs: int, cpus: Sequence[int], folder: Path, found: list[dict[bool, AccountCost]]
 ) -> None:
-    """Measure the cost with and without the file of bursts while the run offers its load."""
+    """Measure the cost of sipaccount with and without its file of bursts while the run offers its load."""
     # wait until the run has written proxy.cfg, because then no other run uses the testbed
     while not any((folder / "raw").rglob("proxy.cfg")) or not loads():
         time.sleep(0.1)

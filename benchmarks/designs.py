@@ -195,7 +195,7 @@ def show_machine(what: str, done: Sequence[Done]) -> None:
 
 
 def show(done: Sequence[Done], modes: tuple[str, str], results: Path) -> None:
-    """Print the precision of both designs."""
+    """Print the precision of both kinds of experiments."""
     halves = [run for run in done if run.run.mode not in modes]
     separate = [run for run in done if run.run.mode in modes]
     if not halves or not separate:

@@ -223,7 +223,7 @@ def _judge(found: Headroom, true: float) -> tuple[bool, str]:
 
 
 def show(name: str, results: Sequence[Result]) -> None:
-    """Print how many intervals contain the truth."""
+    """Print how many predicted intervals contain the true value."""
     said = [(held, width) for held, width, _ in results if held is not None]
     if not said:
         print(f"{name}: no prediction")

@@ -25,7 +25,7 @@ Values = npt.NDArray[np.float64]
 
 
 def stopped(values: Values, precision: Precision, level: float) -> tuple[Values, Values, Values]:
-    """Test each sample's interval after more and more runs, until the interval is narrow enough.
+    """Add runs to each sample until its interval is narrow enough, as a study with interim analyses does.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Forecast the testbed hours of the papers' grid under two protocols for the repetition of loads.
+"""Forecast the hours of measurement that the papers' grid needs under two rules for the repetition of loads.
 
 For the grids of the papers' tables, the benchmark prints the cells (modes, cores, threads), the runs and the hours. The
 first protocol repeats each load 30 times, as in the papers. The second protocol searches the capacity of each cell, and

@@ -1,4 +1,4 @@
-"""Measure how long the testbed is idle between two runs of a campaign, and what causes the gap.
+"""Measure how long the testbed is idle between two runs of a campaign, and how long each cause of the gap takes.
 
 The gap lasts from the end of one load to the next run's warm-up, or to its load. The benchmark prints the median gap
 and the medians of its parts. The parts are stopping, fetching and judging after the load; the end of one job and the

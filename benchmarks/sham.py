@@ -146,7 +146,7 @@ def find(folders: Iterable[Path]) -> list[xr.Dataset]:
 
 
 def verdict(rejections: Rate) -> str:
-    """Return the text that compares a rate with the target."""
+    """Return a text that says whether a rate lies within the target range."""
     low, high = TARGET
     wanted = f"target {100 * low:.0f} to {100 * high:.0f} % of {COMPARISONS}"
     if rejections.comparisons < COMPARISONS:

@@ -20,7 +20,7 @@ struct outcome {
 	uint64_t done_ns;
 	unsigned errors;       /* number of failed system calls */
 	unsigned unlike;       /* number of tasks and files whose value, read back, differs from the mode's */
-	char error[ERROR_MAX]; /* text of the first error or different value */
+	char error[ERROR_MAX]; /* text that describes the first error or the first different value */
 };
 
 struct target_file {

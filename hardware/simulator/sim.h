@@ -182,7 +182,7 @@ struct counts {
 	uint64_t received_kind[KINDS], received_again[KINDS];
 };
 
-#define TIMER_LENGTHS 8 /* the lengths T1, 2 T1, ... 64 T1, and T2 */
+#define TIMER_LENGTHS 8 /* number of timer lengths: T1, 2 T1, 4 T1, ... 64 T1, and T2 */
 
 struct sim {
 	struct model model;
@@ -295,9 +295,9 @@ uint64_t service_time(struct sim *sim, const struct timer *message);
 /* Functions of competitors.c follow. */
 /* Prepare the other programs, whose random numbers are taken from `state`. */
 void competitors_init(struct sim *sim, uint64_t *state);
-/* Begin a competitor's work at its time. */
+/* Begin the next work of a competitor, whose time has come. */
 void competitor_event(struct sim *sim, uint32_t number);
-/* Perform a competitor's step after its work. Return whether the competitor continues. */
+/* End a competitor's work, and begin or schedule its next work. Return whether the competitor continues now. */
 bool competitor_step(struct sim *sim, struct cpu *cpu, struct worker *w);
 /* Pass a worker's message to the logger. Return whether the worker continues. */
 bool competitor_log(struct sim *sim, struct cpu *cpu, struct worker *sender);

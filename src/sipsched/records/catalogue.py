@@ -243,7 +243,7 @@ class Catalogue:
         return ModesInForce(first, first, np.full(t_ns.shape, run.mode), np.ones(t_ns.shape, bool))
 
     def by_mode(self, run: Run) -> Iterator[tuple[Run, xr.Dataset]]:
-        """Yield the messages of a run separately per mode, for each selected mode.
+        """Yield the messages of each selected mode of a run separately.
 
         Yields
         ------

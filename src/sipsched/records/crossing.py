@@ -66,7 +66,7 @@ class TrialRecord:
 
 @dataclass(frozen=True)
 class SearchRecord:
-    """The result of a search.
+    """The result of a search for the load at which the drop rate passes its limit.
 
     Attributes
     ----------
@@ -109,7 +109,7 @@ class SearchRecord:
 
     @property
     def loads(self) -> tuple[int, int]:
-        """Return the two loads around the limit. If one of them is unknown, return the other load twice."""
+        """Return the two loads around the drop rate's limit. If one load is unknown, return the other load twice."""
         ends = [cps for cps in (self.lower_cps, self.upper_cps) if cps is not None]
         return ends[0], ends[-1]
 
@@ -160,7 +160,7 @@ def _instant(text: str | None) -> str | None:
 
 
 def read_crossings(raw: Path, points: Iterable[Point]) -> dict[Point, tuple[int, int]]:
-    """Read the two loads around the drop rate's limit, for each point with a recorded search.
+    """Read, for each point with a recorded search, the two loads between which the drop rate passes its limit.
 
     Raises
     ------

@@ -51,12 +51,12 @@ class Fitted:
 
 
 def to_json(fitted: Fitted) -> str:
-    """Return a fit as JSON text."""
+    """Return fitted parameters as JSON text."""
     return json.dumps({"schema_version": SCHEMA_VERSION, **asdict(fitted)}, indent=1)
 
 
 def from_json(text: str, where: Path) -> Fitted:
-    """Return the fit in a JSON text.
+    """Return the fitted parameters that a JSON text contains.
 
     Raises
     ------
@@ -72,12 +72,12 @@ def from_json(text: str, where: Path) -> Fitted:
 
 
 def write_fitted(fitted: Fitted, path: Path) -> None:
-    """Write a fit to a file, in one atomic step."""
+    """Write fitted parameters to a file, in one atomic step."""
     write_json(path, {"schema_version": SCHEMA_VERSION, **asdict(fitted)})
 
 
 def read_fitted(path: Path) -> Fitted:
-    """Read a fit from a file.
+    """Read fitted parameters from a file.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Histograms of times, and quantiles from histograms. Adding two histograms merges them (docs/data-format.md).
+"""Functions for histograms of times, which can be added, and from which quantiles are computed.
 
 The bins are the bins of DDSketch (Masson, Rim and Lee, PVLDB 12(12), 2019): the upper bounds of neighbouring bins
 differ by a constant factor.

@@ -37,7 +37,7 @@ class Connections:
 
 @dataclass(frozen=True)
 class CallCounts:
-    """The counts of a load generator during one load. A number that the generator does not report is None.
+    """The counts of the load generator for one load. A number that the generator does not report is None.
 
     Attributes
     ----------

@@ -38,7 +38,7 @@ def write_look(path: Path, still_wide: Sequence[Group]) -> None:
 
 
 def read_repeats(results: Path, study: Study, testbed: str, until: int | None = None) -> Repeats:
-    """Return the number of repetitions of each group, from all existing decisions.
+    """Return how many repetitions each group of runs needs, according to all existing decisions.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ class Damage:
     found: str
 
     def __str__(self) -> str:
-        """Describe the damage. The text does not contain the folder."""
+        """Describe the damage in words. The text names the file, but not its folder."""
         return f"{self.name}: expected {self.expected} as run.json says, found {self.found}"
 
 

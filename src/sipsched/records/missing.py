@@ -28,7 +28,7 @@ class Unanswered:
 
 @dataclass(frozen=True)
 class Missing:
-    """The planned measurements of a campaign that have no record.
+    """The planned measurements of a campaign that have no record, and the studies that cannot be evaluated yet.
 
     Attributes
     ----------

@@ -77,7 +77,7 @@ class Noise:
 
 
 def read_noise(path: Path) -> Noise:
-    """Read the observations from a `noise.json`.
+    """Read the interruptions of idle CPUs from a `noise.json`.
 
     Raises
     ------

@@ -44,7 +44,7 @@ class PredictedSetting:
 
 @dataclass(frozen=True)
 class Predicted:
-    """The simulation of one setting. Each row is a replicate with its own arrivals and parameters.
+    """The simulated results of one setting. Each row is a replicate with its own arrivals and parameters.
 
     Attributes
     ----------

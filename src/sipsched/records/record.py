@@ -79,12 +79,12 @@ class Attempt:
     error: str
 
     def __str__(self) -> str:
-        """Describe why the attempt is invalid."""
+        """Describe in words why the attempt is invalid."""
         return in_words(self.findings) or self.error
 
     @property
     def causes(self) -> tuple[str, ...]:
-        """Return the causes of the failure for counting: the names of the broken rules, or else the error."""
+        """Return the causes of the failure as short names for counting: the broken rules, or else the error."""
         return tuple(finding.rule for finding in self.findings) or (self.error,)
 
 
@@ -241,7 +241,7 @@ class UnfinishedRecord:
 
 
 def _lock(folder: Path) -> int:
-    """Open a folder and lock it.
+    """Open a folder and lock it, and return the file descriptor.
 
     Raises
     ------

@@ -9,7 +9,7 @@ from sipsched.plan.crossover import Instance
 
 @dataclass(frozen=True)
 class SettingReport:
-    """One setting of the mode: the requested, written and read-back values, or the reason why it is unavailable."""
+    """One setting of a mode: its requested, written and read-back values, or the reason why it is unavailable."""
 
     setting: str
     asked: Any

@@ -185,6 +185,6 @@ def read_settled(summary: Path) -> Settled:
 
 
 def settled_runs(raw: Path, results: Path, summaries: Iterable[Path]) -> frozenset[str]:
-    """Return the paths of all runs in these study summaries whose files have not changed since."""
+    """Return the paths of all runs in these study summaries whose files have not changed since the summary."""
     unchanged = (read_settled(summary).unchanged(raw, results) for summary in summaries)
     return frozenset().union(*unchanged)

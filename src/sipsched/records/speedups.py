@@ -15,7 +15,7 @@ HEADER = "# Predicted by simulation, not measured: docs/data-format.md, speedups
 
 @dataclass(frozen=True)
 class Speedup:
-    """A deployment's capacity with a number of cores, and the ratio of this capacity to the capacity with one core.
+    """The simulated capacity of a deployment with some number of cores, and its ratio to the capacity with one core.
 
     Attributes
     ----------

@@ -45,7 +45,7 @@ HISTOGRAM_RUNS = "histogram_runs"
 
 @dataclass(frozen=True)
 class Joined:
-    """The combined summaries of some runs.
+    """The combined summaries of some runs of a study.
 
     Attributes
     ----------
@@ -91,7 +91,7 @@ def join(
     earlier: Joined | None = None,
     raw: Path | None = None,
 ) -> Joined:
-    """Combine the summaries of runs, and add runs that were combined earlier.
+    """Combine the summaries of runs, and add the values of runs that were combined earlier.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ class _Cells:
 
     @classmethod
     def of(cls, planned: Sequence[Run]) -> "_Cells":
-        """Return the arrays for some planned runs, without any summary."""
+        """Return empty arrays with room for the planned runs."""
         axes: dict[str, list[Any]] = {}
         for dim in RUN_DIMS:
             names = dict.fromkeys(getattr(run, dim) for run in planned)
@@ -178,7 +178,7 @@ class _Cells:
             return None
 
     def copy(self, earlier: xr.Dataset) -> None:
-        """Copy runs that were combined earlier."""
+        """Copy the values of runs that were combined earlier."""
         indices = [
             [self.axes[dim].index(value) for value in earlier[dim].values.tolist()]
             for dim in RUN_DIMS

@@ -81,7 +81,7 @@ class SystemCapacity:
 
     @property
     def likely_cps(self) -> float:
-        """Return the estimate. Without an estimate, return the highest or lowest load, which bounds the capacity."""
+        """Return the estimated capacity in cps, or else the highest or lowest load, which bounds the capacity."""
         if self.estimate_cps is not None:
             return self.estimate_cps
         return self.lowest_cps if self.dropped else self.highest_cps

@@ -14,7 +14,7 @@ RUNS = f"*/*/cores~*/threads~*/cps~*/rep~*/{RUN_FILE}"
 
 
 def check_twins(raw: Path, twins: Iterable[str]) -> None:
-    """Raise an error if the records of some twins show different hosts. A twin without a record is accepted.
+    """Raise an error if twins, which are testbeds that share runs, have recorded different hardware or kernels.
 
     Raises
     ------

@@ -27,7 +27,7 @@ SINGLE: tuple[tuple[str, Callable[[Path], object]], ...] = (
 
 @dataclass(frozen=True)
 class Checked:
-    """A record, and the result of its check.
+    """A record and the result of its check for damage.
 
     Attributes
     ----------

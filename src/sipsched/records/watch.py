@@ -167,14 +167,14 @@ class WatchDocument:
 
 
 def names_of(records: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
-    """Return the code in `NAMES` of each record's method or status, shape (record,)."""
+    """Return the code of each record's method or status, with shape (record,). `NAMES` lists the codes."""
     kind, detail = records["kind"] & KIND_MASK, records["kind"] >> KIND_BITS
     known = np.where(kind != MessageKind.OTHER, kind, _FIRST + detail - 1)
     return np.where(known == _FIRST - 1, NAMES[NOT_SIP], known).astype(np.uint8)
 
 
 def count_names(records: npt.NDArray[Any]) -> dict[str, int]:
-    """Count records by method or status."""
+    """Count the records of a trace by SIP method or status."""
     codes, counts = np.unique(names_of(records), return_counts=True)
     return {_NAME_OF[int(code)]: int(count) for code, count in zip(codes, counts, strict=True)}
 
@@ -240,7 +240,7 @@ def read_seconds(folder: Path) -> list[Second]:
 
 
 def messages_of_watch(folder: Path, document: WatchDocument) -> xr.Dataset:
-    """Convert the trace of a watch into the columns of `messages.nc` (`sipsched.records.messages`).
+    """Convert the trace of a watched proxy into the columns of `messages.nc`.
 
     Returns
     -------

@@ -236,7 +236,7 @@ def _between(samples: Samples, begin: int, end: int) -> tuple[int, int] | None:
 
 
 def _sampled(samples: Samples, begin: int, end: int) -> dict[str, float]:
-    """Return CPU time, datagrams and refused datagrams between two times, from the samples between them."""
+    """Return the CPU time and the numbers of received and refused datagrams between two times, from samples."""
     places = _between(samples, begin, end)
     if places is None:
         return {}
