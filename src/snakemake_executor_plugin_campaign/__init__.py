@@ -94,12 +94,13 @@ class Executor(local.Executor):  # type: ignore[misc]
         # This is the object `snakemake` of the rule's script. The last argument is the repetition of a benchmark,
         # which no rule uses.
         snakemake = Snakemake(*arguments, self.workflow.globals["config"], job.name, None)
-        return self.pool.submit(self._run_forked, rule, snakemake)
+        benchmark = Path(str(job.benchmark)) if job.benchmark else None
+        return self.pool.submit(self._run_forked, rule, snakemake, benchmark)
 
-    def _run_forked(self, rule: Any, snakemake: Snakemake) -> None:
+    def _run_forked(self, rule: Any, snakemake: Snakemake, benchmark: Path | None) -> None:
         script = rule.basedir.join(rule.script).get_path_or_uri(secret_free=True)
         try:
-            self._forks.run(Path(script).resolve(), snakemake)
+            self._forks.run(Path(script).resolve(), snakemake, benchmark)
         except TransientError as error:
             # The job may still be running. In this case, the job later overwrites this line.
             for log in snakemake.log:

@@ -6,17 +6,21 @@ Without the server, the imports of a job take at least half a second of CPU time
 
 import multiprocessing
 import os
+import resource
 import runpy
 import signal
 import subprocess
 import threading
 import time
 from collections.abc import Container
+from datetime import timedelta
 from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
+
+from snakemake.benchmark import BenchmarkRecord
 
 from sipsched.errors import TransientError
 from sipsched.scripting import hold_interrupts
@@ -63,7 +67,7 @@ class Forks:
         with self._lock:
             self._ended = True
 
-    def run(self, script: Path, job: object) -> None:
+    def run(self, script: Path, job: object, benchmark: Path | None = None) -> None:
         """Run a script in a forked process, and wait for its end.
 
         Parameters
@@ -72,6 +76,8 @@ class Forks:
             Path of a Python file.
         job
             The object `snakemake` of the script.
+        benchmark
+            The benchmark file of the job, if its rule has one.
 
         Raises
         ------
@@ -90,7 +96,7 @@ class Forks:
             # prints no traceback.
             resource_tracker.ensure_running()
             hold_interrupts()
-            process = self._start(script, job)
+            process = self._start(script, job, benchmark)
         wait([process.sentinel])
         with self._lock:
             process.join()
@@ -99,9 +105,9 @@ class Forks:
         if process.exitcode:
             raise subprocess.CalledProcessError(process.exitcode, [str(script)])
 
-    def _start(self, script: Path, job: object) -> BaseProcess:
+    def _start(self, script: Path, job: object, benchmark: Path | None) -> BaseProcess:
         for _ in range(ATTEMPTS):
-            process = self._context.Process(target=_run, args=(script, job))
+            process = self._context.Process(target=_run, args=(script, job, benchmark))
             try:
                 process.start()
             except (EOFError, ConnectionError):
@@ -112,7 +118,27 @@ class Forks:
         raise TransientError(KILLED)
 
 
-def _run(script: Path, job: Any) -> None:
+def _run(script: Path, job: Any, benchmark: Path | None) -> None:
     # The file comm contains the name of the process that `ps` shows.
     Path("/proc/self/comm").write_text(script.stem[:NAME_LENGTH])
+    began = time.monotonic()
     runpy.run_path(str(script), {"snakemake": job}, "__main__")
+    if benchmark:
+        _write_benchmark(benchmark, time.monotonic() - began)
+
+
+def _write_benchmark(path: Path, took_s: float) -> None:
+    """Write time and memory of this process in Snakemake's format. Snakemake measures only processes that it starts."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    cpu_s = used.ru_utime + used.ru_stime
+    values = {
+        "s": f"{took_s:.4f}",
+        "h:m:s": BenchmarkRecord().timedelta_to_str(timedelta(seconds=took_s)),
+        "max_rss": f"{used.ru_maxrss / 1024:.2f}",
+        "mean_load": f"{100 * cpu_s / took_s:.2f}",
+        "cpu_time": f"{cpu_s:.2f}",
+    }
+    names = BenchmarkRecord.get_header()
+    lines = ("\t".join(names), "\t".join(values.get(name, "NA") for name in names))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(lines) + "\n")

@@ -3,8 +3,10 @@
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
+from snakemake.benchmark import BenchmarkRecord
 
 from sipsched.errors import TransientError
 from snakemake_executor_plugin_campaign.forked import Forks
@@ -52,3 +54,19 @@ def test_a_fork_server_that_was_killed_is_one_clear_error_and_the_next_job_runs(
             forks.run(script, True)
         assert "\n" not in str(error.value)
         forks.run(script, False)
+
+
+def test_the_time_and_memory_of_a_job_are_written_in_the_format_of_snakemake(
+    tmp_path: Path,
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("kept = bytearray(50_000_000)\nsum(range(2_000_000))\n")
+    path = tmp_path / "benchmarks" / "job.tsv"
+    Forks().run(script, None, path)
+    header, values = (line.split("\t") for line in path.read_text().splitlines())
+    assert header == BenchmarkRecord.get_header()
+    told = dict(zip(header, values, strict=True))
+    assert 0 < float(told["cpu_time"]) < 10
+    assert float(told["s"]) > 0
+    assert float(told["max_rss"]) > 50
+    assert told["max_uss"] == "NA"

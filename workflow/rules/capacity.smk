@@ -8,6 +8,8 @@ rule estimate_capacities:
         capacities=f"{RESULTS}/capacity/{{testbed}}.json",
     log:
         "logs/capacity/{testbed}.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/{{testbed}}-capacities.tsv"
     conda:
         "../envs/analysis.yaml"
     resources:

@@ -16,6 +16,8 @@ rule render_report:
         outline=f"{RESULTS}/pages/{{study}}-{{testbed}}.json",
     log:
         "logs/report/{study}-{testbed}.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/pages/{{study}}-{{testbed}}.tsv"
     conda:
         "../envs/analysis.yaml"
     resources:
@@ -49,6 +51,8 @@ rule render_document:
         outline=f"{RESULTS}/pages/{{document}}.json",
     log:
         "logs/report/{document}.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/pages/{{document}}.tsv"
     conda:
         "../envs/analysis.yaml"
     resources:
@@ -76,6 +80,8 @@ rule render_testbed_page:
         outline=f"{RESULTS}/pages/{{page}}-{{testbed}}.json",
     log:
         "logs/report/{page}-{testbed}.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/pages/{{page}}-{{testbed}}.tsv"
     conda:
         "../envs/analysis.yaml"
     resources:
@@ -107,6 +113,8 @@ rule render_index:
         outline=f"{RESULTS}/pages/index.json",
     log:
         "logs/report/index.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/pages/index.tsv"
     conda:
         "../envs/analysis.yaml"
     resources:

@@ -82,6 +82,8 @@ if PLAN.reduced:
             ],
         log:
             f"logs/parse/{RAW}-reduced.log",
+        benchmark:
+            f"{RESULTS}/benchmarks/unpack.tsv"
         conda:
             "../envs/analysis.yaml"
         resources:
@@ -134,6 +136,8 @@ rule combine_summaries:
         summary=update(f"{RESULTS}/{{study}}/{{testbed}}/summary.nc"),
     log:
         "logs/combine/{study}-{testbed}.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/combine/{{study}}-{{testbed}}.tsv"
     conda:
         "../envs/analysis.yaml"
     resources:
