@@ -20,6 +20,9 @@ BUSY, IDLE, SLEEPING = 0.9, 0.3, 0.5
 MOST_SECONDS = 0.2
 """A cause is reported if at least this share of the seconds shows it."""
 OFF_CPU = 0.5
+"""Share of the service time without a CPU that points to sleeping workers, or to too many of them."""
+DELAYED = 0.1
+"""The proxy lacks CPU time if its workers were runnable without a CPU during this share of their runnable time."""
 COMPETING = 0.1
 """Another program competes with the proxy if it uses at least this share of a CPU."""
 LONG_WAIT_NS = 1e6
@@ -27,6 +30,7 @@ FEWEST_SECONDS, FEWEST_MESSAGES = 10, 1000
 """If fewer seconds or messages were recorded, no cause is reported."""
 ASSUMED_COST = 0.06
 """The cost of the probe per message until it is measured: the upper end of docs/methodology/probe-cost.md."""
+ASSUMED_COST_OF_HISTOGRAMS = 0.02
 LEAST_SHARE = 1 / 60
 """The smallest share of time in which the probe records."""
 FEWEST_CYCLES = 6
@@ -153,12 +157,14 @@ class Budget:
     ----------
     limit
         The largest cost, as a share of the proxy's CPU time per message.
+    assumed
+        The cost until it is measured.
     """
 
-    def __init__(self, limit: float) -> None:
-        self._limit = limit
+    def __init__(self, limit: float, assumed: float = ASSUMED_COST) -> None:
+        self._limit, self._assumed = limit, assumed
         self._step = 0
-        self._cycle = self._cycle_of(ASSUMED_COST)
+        self._cycle = self._cycle_of(assumed)
 
     def _cycle_of(self, cost: float) -> int:
         """Return the length of a cycle in seconds.
@@ -188,7 +194,7 @@ class Budget:
             # If the cost is known only roughly, the probe should record less.
             # So the budget uses the upper end of the cost's interval.
             known = cost.known and cost.n >= FEWEST_CYCLES
-            self._cycle = self._cycle_of(max(cost.high, 0) if known else ASSUMED_COST)
+            self._cycle = self._cycle_of(max(cost.high, 0) if known else self._assumed)
         return self._step == 0
 
 
@@ -203,6 +209,8 @@ class Cause(StrEnum):
     NO_CPU_LEFT = "no CPU time is left"
     COMPETITOR = "another program uses the CPUs"
     SLEEPING_WORKERS = "messages wait while workers sleep"
+    TOO_MANY_WORKERS = "workers take the CPUs from each other"
+    HOT_CONNECTION = "one worker is saturated while the others are idle"
 
 
 @dataclass(frozen=True)
@@ -239,8 +247,10 @@ def findings(seconds: Sequence[Second]) -> tuple[list[ShownCause], str]:
     checked = (
         _bursts(drops_known),
         _too_few_workers(usable),
+        _hot_connection(usable),
         _no_cpu_left(usable),
         _sleeping(usable),
+        _too_many_workers(usable),
     )
     return [finding for finding in checked if finding], ""
 
@@ -289,33 +299,102 @@ def _too_few_workers(seconds: Sequence[Second]) -> ShownCause | None:
 
 
 def _no_cpu_left(seconds: Sequence[Second]) -> ShownCause | None:
-    """Find seconds without an idle CPU. If another program used a noticeable share, this program is the cause."""
-    shown = [second for second in seconds if second.cpu_busy >= 1 - (1 - BUSY) / 2]
+    """Find seconds without an idle CPU, in which workers waited for a CPU.
+
+    Without such waits, the CPUs were busy with programs of lower priority, which do not disturb the proxy. If another
+    program used a noticeable share, this program is the cause.
+    """
+    shown = [
+        second
+        for second in seconds
+        if second.cpu_busy >= 1 - (1 - BUSY) / 2 and _delayed(second) >= DELAYED
+    ]
+    delayed = float(np.mean([_delayed(second) for second in shown])) if shown else math.nan
     others: dict[str, float] = {}
     for second in shown:
         for share in second.others:
             others[share.name] = others.get(share.name, 0.0) + share.busy
     name, used = max(others.items(), key=lambda item: item[1], default=("", 0.0))
     if shown and used / len(shown) >= COMPETING:
-        return _finding(Cause.COMPETITOR, shown, seconds, {"share": used / len(shown)}, name)
-    return _finding(Cause.NO_CPU_LEFT, shown, seconds, {})
+        values = {"share": used / len(shown), "delayed": delayed}
+        return _finding(Cause.COMPETITOR, shown, seconds, values, name)
+    return _finding(Cause.NO_CPU_LEFT, shown, seconds, {"delayed": delayed})
+
+
+def _delayed(second: Second) -> float:
+    """Return the share of the workers' runnable time in which they had no CPU."""
+    runnable = second.proxy_cpu_ns + second.delayed_ns
+    return second.delayed_ns / runnable if runnable else 0.0
+
+
+def _off_cpu(second: Second) -> float:
+    """Return the share of the service time in which the workers had no CPU."""
+    return second.off_cpu_ns / second.service_ns if second.service_ns else 0.0
+
+
+def _lacked_cpu(second: Second) -> bool:
+    """Return whether the workers were runnable, rather than asleep, during half of the service time without a CPU."""
+    return second.delayed_ns >= second.off_cpu_ns / 2
 
 
 def _sleeping(seconds: Sequence[Second]) -> ShownCause | None:
-    """Find seconds with long waits although CPUs were idle, because workers were off the CPU during their service."""
+    """Find seconds with long waits although CPUs were idle, because workers were asleep during their service."""
     shown = [
         second
         for second in seconds
         if _waits(second) >= LONG_WAIT_NS
         and _workers_busy(second) < SLEEPING
         and second.cpu_busy <= 1 - IDLE
-        and second.service_ns
-        and second.off_cpu_ns / second.service_ns >= OFF_CPU
+        and _off_cpu(second) >= OFF_CPU
+        and not _lacked_cpu(second)
     ]
+    return _finding(Cause.SLEEPING_WORKERS, shown, seconds, _service_values(shown))
+
+
+def _too_many_workers(seconds: Sequence[Second]) -> ShownCause | None:
+    """Find seconds in which messages were interrupted, because more workers than CPUs were runnable.
+
+    The CPUs still had idle time, and no other program used them noticeably. So the workers interrupted each other.
+    """
+    shown = [
+        second
+        for second in seconds
+        if sum(share.messages > 0 for share in second.workers) > second.cpus
+        and second.cpu_busy < BUSY
+        and max((share.busy for share in second.others), default=0.0) < COMPETING
+        and _off_cpu(second) >= OFF_CPU
+        and _lacked_cpu(second)
+    ]
+    numbers = {
+        "workers": max((len(second.workers) for second in shown), default=0),
+        "cpus": max((second.cpus for second in shown), default=0),
+    }
+    return _finding(Cause.TOO_MANY_WORKERS, shown, seconds, {**numbers, **_service_values(shown)})
+
+
+def _service_values(shown: Sequence[Second]) -> dict[str, float]:
     off, served = sum(s.off_cpu_ns for s in shown), sum(s.service_ns for s in shown)
-    return _finding(
-        Cause.SLEEPING_WORKERS, shown, seconds, {"off_cpu": off / served if served else math.nan}
-    )
+    return {"off_cpu": off / served if served else math.nan}
+
+
+def _hot_connection(seconds: Sequence[Second]) -> ShownCause | None:
+    """Find seconds in which one worker had no idle time, although the others were mostly idle.
+
+    Workers share a UDP socket, but each TCP connection belongs to one worker.
+    """
+    shown = []
+    for second in seconds:
+        first, *others = sorted((share.busy for share in second.workers), reverse=True)
+        if second.connections and others and first >= BUSY and np.mean(others) < SLEEPING:
+            shown.append(second)
+    hottest = [max(s.workers, key=lambda share: share.busy) for s in shown]
+    received = sum(s.received for s in shown)
+    values = {
+        "hottest": float(np.mean([share.busy for share in hottest])) if shown else math.nan,
+        "share": sum(share.messages for share in hottest) / received if received else math.nan,
+        "connections": max((s.connections for s in shown), default=0),
+    }
+    return _finding(Cause.HOT_CONNECTION, shown, seconds, values)
 
 
 def _finding(

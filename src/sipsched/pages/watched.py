@@ -216,18 +216,39 @@ def _advice(finding: ShownCause, program: str) -> CauseInWords:
             f"a lock, a database or DNS. {wait}",
             f"find the cause with: strace -c -f -p PID; or let other messages pass: raise N: {workers}; {restart}",
         )
+    delayed = (
+        f"Workers waited for a CPU during {100 * values.get('delayed', math.nan):.0f} % of the time in which they "
+        "could have run."
+    )
     if finding.cause is Cause.COMPETITOR:
         return CauseInWords(
             f"The program {finding.program} competes with the proxy.",
             f"{share}, the CPUs were busy {100 * values['cpu_busy']:.0f} %, and {finding.program} used "
-            f"{100 * values['share']:.0f} % of one CPU. {wait}",
+            f"{100 * values['share']:.0f} % of one CPU. {delayed} {wait}",
             f"move it to other CPUs: taskset --all-tasks --cpu-list --pid CPUS $(pidof {finding.program}); or lower "
             f"its priority: renice -n 19 -p $(pidof {finding.program})",
+        )
+    if finding.cause is Cause.TOO_MANY_WORKERS:
+        return CauseInWords(
+            "The proxy has too many workers for its CPUs.",
+            f"{share}, {values['workers']:.0f} workers shared {plural(int(values['cpus']), 'CPU')}. During "
+            f"{100 * values['off_cpu']:.0f} % of the service time, the worker had no CPU, mostly because another "
+            "worker used it. No other program used a tenth of a CPU.",
+            f"lower N towards {values['cpus']:.0f}, and watch again: {workers}; {restart}",
+        )
+    if finding.cause is Cause.HOT_CONNECTION:
+        return CauseInWords(
+            "One worker is saturated, because it serves the busiest TCP connection.",
+            f"{share}, one worker was busy {100 * values['hottest']:.0f} % of the time and received "
+            f"{100 * values['share']:.0f} % of the messages, while {busy} on average. "
+            f"{plural(int(values['connections']), 'TCP connection')} were open.",
+            "let the peer spread its calls over several connections, such as one per worker; more workers would not "
+            "help",
         )
     return CauseInWords(
         "The proxy needs more CPU time than the machine has.",
         f"{share}, the CPUs were busy {100 * values['cpu_busy']:.0f} %, and no other program used a tenth of a CPU. "
-        f"{wait}",
+        f"{delayed} {wait}",
         "give the proxy more CPUs, or send some of its calls to another machine; more workers would not help",
     )
 

@@ -4,6 +4,8 @@ The bins are the bins of DDSketch (Masson, Rim and Lee, PVLDB 12(12), 2019): the
 differ by a constant factor.
 """
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -22,9 +24,13 @@ def count(times_ns: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
 
     NaN is not counted. Times above `LONGEST_NS` are in the last bin.
     """
-    known = times_ns[~np.isnan(times_ns)]
-    bins = np.ceil(np.log(np.maximum(known, 1)) / np.log(_FACTOR)).astype(np.int64)
-    return np.bincount(np.minimum(bins, BINS - 1), minlength=BINS)
+    return np.bincount(bin_of(times_ns[~np.isnan(times_ns)]), minlength=BINS)
+
+
+def bin_of(times_ns: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Return the bin of each time in ns. Times above `LONGEST_NS` are in the last bin."""
+    bins = np.ceil(np.log(np.maximum(times_ns, 1)) / np.log(_FACTOR))
+    return np.asarray(np.minimum(bins, BINS - 1), np.int64)
 
 
 def quantile_ns(counts: npt.NDArray[np.integer], share: float) -> npt.NDArray[np.float64]:

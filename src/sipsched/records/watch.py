@@ -105,6 +105,10 @@ class Second:
         Number of CPUs that the proxy may use.
     cpu_busy, cpu_stolen
         The shares of the CPUs' time that was used, and that the hypervisor took.
+    delayed_ns
+        Time in which workers were runnable but had no CPU.
+    connections
+        Open TCP connections from or to the watched port.
     lost, unmatched, threads_untraced
         Records that the probe lost, messages whose arrival it did not find, and threads that it could not trace.
     """
@@ -133,6 +137,8 @@ class Second:
     threads_untraced: int
     service_ns: int = 0
     off_cpu_ns: int = 0
+    delayed_ns: int = 0
+    connections: int = 0
     processes: int = 0
 
     @property
@@ -164,6 +170,7 @@ class WatchDocument:
     not_written: int = 0
     unwatched: Sequence[str] = ()
     cost: Sequence[float] = field(default_factory=tuple)
+    receive_buffer_bytes: int | None = None
 
 
 def names_of(records: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
@@ -197,6 +204,21 @@ def bins_of(times_ns: npt.NDArray[np.float64]) -> list[tuple[int, int]]:
     counts = histogram.count(times_ns)
     filled = np.flatnonzero(counts)
     return [(int(i), int(counts[i])) for i in filled]
+
+
+def bins_of_counted(counted: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the filled bins of a histogram of times, from pairs of a time in ns and its count."""
+    if not counted:
+        return []
+    times, counts = np.array(counted, np.int64).T
+    bins = np.bincount(histogram.bin_of(times), counts).astype(np.int64)
+    return [(int(i), int(bins[i])) for i in np.flatnonzero(bins)]
+
+
+def name_of_status(status: str) -> str:
+    """Return the name in `NAMES` of a status code whose method is unknown, such as 404, 2xx or 4xx."""
+    known = f"{status[0]}xx"
+    return status if status in NAMES else known if known in NAMES else NOT_SIP
 
 
 def add_bins(several: Iterable[Sequence[Sequence[int]]]) -> npt.NDArray[np.int64]:
@@ -278,6 +300,8 @@ def messages_of_watch(folder: Path, document: WatchDocument) -> xr.Dataset:
         "record": "",
         "one_in": document.one_in,
     }
+    if document.receive_buffer_bytes is not None:
+        attrs["receive_buffer_bytes"] = document.receive_buffer_bytes
     ds = assemble(columns, drops, tids, {}, attrs)
     ds["flags"].attrs = DESCRIPTIONS["flags"] | {
         "flag_masks": np.array(list(flags.values()), np.uint16),

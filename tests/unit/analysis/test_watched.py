@@ -1,5 +1,7 @@
 """Test totals, cost and causes of a watched proxy."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from watched import second, workers
@@ -99,9 +101,11 @@ def test_drops_of_busy_workers_are_no_burst() -> None:
 def test_causes_of_busy_seconds() -> None:
     few = second(workers=workers(0.95, 0.97), cpu_busy=0.5, waiting=LONG)
     assert the_cause(*[few] * 20) is Cause.TOO_FEW_WORKERS
-    full = second(workers=workers(0.6, 0.7), cpu_busy=0.99, waiting=LONG)
+    full = second(workers=workers(0.6, 0.7), cpu_busy=0.99, waiting=LONG, delayed_ns=400_000_000)
     assert the_cause(*[full] * 20) is Cause.NO_CPU_LEFT
-    shared = second(workers=workers(0.5, 0.5), cpu_busy=0.99, others=(Share("backup", 0.8),))
+    shared = replace(full, others=(Share("backup", 0.8),))
+    # a program of lower priority uses the rest of the CPUs, and no worker waits for a CPU
+    assert the_cause(*[replace(shared, delayed_ns=10_000_000)] * 20) is None
     found, _ = findings([shared] * 20)
     assert found[0].cause is Cause.COMPETITOR
     assert found[0].program == "backup"
@@ -109,6 +113,24 @@ def test_causes_of_busy_seconds() -> None:
     assert the_cause(*[asleep] * 20) is Cause.SLEEPING_WORKERS
     # long waits alone do not show a cause
     assert the_cause(*[second(waiting=LONG)] * 20) is None
+
+
+def test_workers_that_interrupt_each_other_are_too_many() -> None:
+    interrupted = second(
+        workers=workers(*[0.1] * 8), off_cpu_ns=15_000_000, delayed_ns=14_000_000, waiting=LONG
+    )
+    assert the_cause(*[interrupted] * 20) is Cause.TOO_MANY_WORKERS
+    assert the_cause(*[replace(interrupted, workers=workers(0.2, 0.2))] * 20) is None
+    others = (Share("backup", 0.5),)
+    assert the_cause(*[replace(interrupted, others=others)] * 20) is None
+
+
+def test_one_saturated_worker_points_to_its_connection() -> None:
+    hot = second(workers=workers(0.97, 0.1, 0.1, 0.0), connections=3)
+    found, _ = findings([hot] * 20)
+    assert found[0].cause is Cause.HOT_CONNECTION
+    assert found[0].values["share"] == pytest.approx(10 / 200)
+    assert the_cause(*[replace(hot, connections=0)] * 20) is None
 
 
 def test_a_cause_in_few_seconds_is_not_named() -> None:

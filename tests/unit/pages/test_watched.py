@@ -51,7 +51,14 @@ def test_metrics_are_text_of_prometheus() -> None:
 
 def test_every_cause_has_evidence_and_a_command_of_the_program() -> None:
     values = {"busy": 0.9, "cpu_busy": 0.9, "wait_us": 100.0, "workers": 4, "off_cpu": 0.6}
-    values |= {"drops": 5, "bytes": 300_000, "share": 0.5}
+    values |= {
+        "drops": 5,
+        "bytes": 300_000,
+        "share": 0.5,
+        "cpus": 2,
+        "hottest": 0.95,
+        "connections": 3,
+    }
     found = [ShownCause(cause, 3, 10, values, "backup") for cause in Cause]
     for program, setting in (("kamailio", "children=N"), ("opensips", "udp_workers=N")):
         written = advice(found, program)
