@@ -220,7 +220,7 @@ def fit(runs: Iterable[ReceivedMessages], noise: Path | None) -> Fit:
     for number, kind in enumerate(KINDS, start=1):
         of_kind = pooled.length[pooled.kind == number]
         if not of_kind.size:
-            raise StableError(f"no message {kind} to fit a model to")
+            raise StableError(f"the fit needs messages of type {kind}, found none")
         lengths[kind] = int(np.median(of_kind))
     every_ns, stall_ns = _stalls(noise)
     service, cold_ns, woke_ns, met_ns = _services(pooled)
@@ -246,7 +246,7 @@ def fit(runs: Iterable[ReceivedMessages], noise: Path | None) -> Fit:
     }
     for name in ("copy_ns", "send_ns", "loop_ns"):
         if not numbers[name] >= 0:
-            raise StableError(f"records to fit a model to: {name} comes to {numbers[name]:.0f}")
+            raise StableError(f"the fit estimates {name} as {numbers[name]:.0f}, which is negative")
     return Fit(
         service={
             kind: Service(each.mean_ns * unstalled, each.scv) for kind, each in service.items()
@@ -269,7 +269,7 @@ def _chosen(runs: Mapping[Path, Run]) -> list[Path]:
 
 def _pool(runs: list[ReceivedMessages]) -> ReceivedMessages:
     if not runs:
-        raise StableError("no records to fit a model to")
+        raise StableError("the fit needs records, found none")
     return ReceivedMessages(
         *(
             np.concatenate([getattr(run, field.name) for run in runs])
@@ -309,7 +309,7 @@ def _services(messages: ReceivedMessages) -> tuple[dict[str, Service], float, fl
         served, _, rank, _ = np.linalg.lstsq(early.T @ causes, early.T @ (times / slowness))
         if rank < causes.shape[1]:
             raise StableError(
-                "records to fit a model to: no load at which workers take turns and wait"
+                "the fit needs a load at which workers take turns and wait for messages"
             )
         slowness = median_filter(times / (causes @ served), NEIGHBOURS, mode="nearest")
         slowness /= slowness.mean()
@@ -365,7 +365,7 @@ def fit_campaign(
     }
     if not usable:
         return Fitted(
-            why="no run of the default mode on one core, of a SUT that there is a model of, has its trace"
+            why="no trace of a run in the default mode on one core exists for a SUT that a model describes"
         )
     sut = next(iter(usable.values())).run.sut
     model = model_of(suts[sut])
@@ -378,7 +378,7 @@ def fit_campaign(
         return Fitted(why=str(error))
     samples = tuple(_fits_of_samples(runs, noise, draws))
     if not samples:
-        return Fitted(why="records to fit a model to: no sample of the runs tells the costs apart")
+        return Fitted(why="no bootstrap sample of the runs allows the fit to separate the costs")
     first = usable[chosen[0]]
     slices = [document.scheduler.base_slice_ns for document in documents.values()]
     return Fitted(

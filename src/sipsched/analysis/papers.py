@@ -241,7 +241,7 @@ def read_table(path: Path, columns: Mapping[str, Any], key: list[str]) -> pd.Dat
     frame = pd.DataFrame(rows)
     for i in np.flatnonzero(frame.duplicated(key)):
         place = ", ".join(frame.loc[i, key])
-        raise StableError(f"{path}: line {i + 2}: {place} is there already")
+        raise StableError(f"{path}: line {i + 2}: {place} occurs twice")
     printed = [name for name, column in columns.items() if column is PrintedNumber]
     frame[[f"{name}_printed" for name in printed]] = frame[printed]
     counts = [name for name, column in columns.items() if column is PrintedCount]

@@ -335,7 +335,7 @@ def _refined(
         run = Run(testbed, row["sut"], row["mode"], *numbers)
         if cpus is not None and row["cores"] > len(cpus):
             status[place] = IMPOSSIBLE
-            reasons[place] = f"it asks for {row['cores']} cores, the SPS has {len(cpus)}"
+            reasons[place] = f"the run needs {row['cores']} cores, but the SPS has {len(cpus)}"
         elif run in tried:
             status[place], reasons[place] = INVALID, str(tried[run])
     return runs.assign(status=status, reasons=reasons)

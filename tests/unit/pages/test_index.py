@@ -50,7 +50,7 @@ def test_studies_of_a_testbed_are_combined_and_each_run_occurs_once(whole):
         str(synthetic.LATE),
     )
     impossible = whole.runs[whole.runs["status"] == "impossible"].iloc[0]
-    assert impossible["reasons"] == "it asks for 4 cores, the SPS has 1"
+    assert impossible["reasons"] == "the run needs 4 cores, but the SPS has 1"
     assert len(whole.attempts) == 2
 
 
