@@ -478,7 +478,7 @@ CASES = (
     Case(
         "UAS killed",
         kill(uas),
-        "the UAS ended by itself, before it was told to",
+        "the UAS ended before the end of the load",
     ),
     Case("Ctrl-C twice", interrupt_twice, "^interrupted: nothing measured", through_snakemake=True),
     Case(

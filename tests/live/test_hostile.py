@@ -34,7 +34,9 @@ def test_missing_interface_is_an_error_in_one_line(up: None, testbed: Testbed, n
     mode = find_mode("default", load_modes())
     with (
         open_hosts(bed) as hosts,
-        pytest.raises(StableError, match=r"receive_interfaces: no interface .*there are: .*uac0"),
+        pytest.raises(
+            StableError, match=r"receive_interfaces: no interface .*existing interfaces: .*uac0"
+        ),
         tuned(hosts.sps, bed, mode, cores=1, threads=1),
     ):
         pass

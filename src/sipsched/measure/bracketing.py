@@ -190,7 +190,7 @@ def find_capacity(
         lower, upper = _bounds_of(trials.made, goal.limit)
         if lower is None or upper is None:
             raise TransientError(
-                f"search for the capacity: no two loads around it within {search.limit_s:g} s (search.limit_s)"
+                f"search for the capacity: no loads around it found within {search.limit_s:g} s (search.limit_s)"
             )
     return _tried_again(trials, lower, upper, search, in_time)
 

@@ -215,7 +215,7 @@ def _lockdown(facts: Facts) -> MachineFinding:
         return MachineFinding("lockdown", YES if facts.root else LESS, why)
     if chosen == "none":
         return MachineFinding("lockdown", YES, "none")
-    text = f"{chosen}; BPF and debugfs name what it forbids"
+    text = f"{chosen}; the lines about BPF and debugfs show the effects"
     return MachineFinding(
         "lockdown", LESS, text, "boot without lockdown (Secure Boot off), or use a guest: fab vm.up"
     )

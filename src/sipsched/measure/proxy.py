@@ -316,7 +316,7 @@ PROXIES: Mapping[str, Proxy] = {
         deployments=("shared", "partitioned", "dispatcher"),
         count_messages=_count_opensips,
         cannot={
-            "sockets": "it has one process group for each socket, not one socket a worker of a group",
+            "sockets": "it has one group of processes per socket, and not one socket per worker",
             "front": "its module dispatcher reads instances from a database",
             "listeners": "with reuse_port it binds connections that it opens to the listening port as "
             "well, and only one instance can have one from there to the UAS",
@@ -347,7 +347,7 @@ def find_proxy(sut: Sut) -> Proxy:
         raise StableError(
             f"SUT {sut.name}: the adapter for {sut.proxy} does not support deployment '{sut.deployment}'"
             f"{': ' if sut.deployment in proxy.cannot else ''}{proxy.cannot.get(sut.deployment, '')}; "
-            f"there are: {', '.join(proxy.deployments)}"
+            f"supported deployments: {', '.join(proxy.deployments)}"
         )
     return proxy
 

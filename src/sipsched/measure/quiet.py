@@ -45,7 +45,7 @@ def check_interfaces(sps: Host, tuning: Tuning) -> None:
     if missing:
         raise StableError(
             f"host {sps.spec}: tuning.receive_interfaces: no interface {', '.join(missing)}; "
-            f"there are: {', '.join(there)}"
+            f"existing interfaces: {', '.join(there)}"
         )
 
 

@@ -56,7 +56,7 @@ def repair(sps: Host) -> bool:
         raise StableError(
             f"host {sps.spec}: settings could not be restored: "
             f"{'; '.join((done.stdout + done.stderr).split(chr(10))).strip('; ')}; "
-            f"look at {sps.undo_file} there, set them by hand and remove it"
+            f"read {sps.undo_file} on this host, restore the settings by hand, and remove this file"
         )
     sps.run(["rm", "-f", str(sps.undo_file)])
     return True
@@ -105,7 +105,7 @@ def undo_script(
     # tunable_scaling is last, because Linux 5.13 to 6.5 recompute the ratio of latency to granularity on this write.
     others = sorted((path for path in known if path not in cpus), key=lambda p: p.endswith(scaling))
     lines = [
-        "# Brings the settings of this host back to what they were before a run of sipsched.",
+        "# Restores the settings of this host that a run of sipsched has changed.",
         "put() {",
         '    printf %s "$2" > "$1"',
         "}",

@@ -361,7 +361,7 @@ def _sysctl(setting: Setting, value: int, kernel: KernelScheduler) -> Step:
     reason = kernel.why_not(path, setting)
     least, most = SYSCTL_RANGES[setting]
     if reason is None and not least <= value <= most:
-        reason = f"this kernel takes {least} to {most} only"
+        reason = f"this kernel accepts only {least} to {most}"
     return Step(setting, value, path, None if reason else value, reason)
 
 
@@ -369,7 +369,7 @@ def _debugfs(setting: Setting, value: int, kernel: KernelScheduler) -> Step:
     path = kernel.place(setting)
     reason = kernel.why_not(path, setting)
     if reason is None and value > U32_MAX:
-        reason = f"this kernel takes at most {U32_MAX}"
+        reason = f"this kernel accepts at most {U32_MAX}"
     return Step(setting, value, path, None if reason else value, reason)
 
 
@@ -391,7 +391,11 @@ def _granularity(asked: Mapping[Setting, int], kernel: KernelScheduler) -> Step:
     to_tasks = reason is not None and kernel.task_slices
     own = Setting.SLICE if to_tasks else Setting.BASE_SLICE
     if own in asked:
-        return Step(setting, value, unavailable=f"the mode names what it would become, {own}")
+        return Step(
+            setting,
+            value,
+            unavailable=f"the mode already sets {own}, into which this setting is translated",
+        )
     if reason is None:
         return Step(setting, value, BASE_SLICE, value)
     if not to_tasks:

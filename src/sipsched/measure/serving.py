@@ -274,7 +274,7 @@ class Serving:
         if not completed:
             self.record_proxy_log()
             raise TransientError(
-                f"no call gets from the UAC over the SPS to the UAS: {calls} offered, none completed; "
+                f"no call from the UAC reached the UAS through the proxy: {calls} offered, none completed; "
                 "see proxy.log"
             )
         cpu_s = (self._cpu_ns().all - before_ns) / 1e9
@@ -412,10 +412,10 @@ class Serving:
         sps, uas = self.hosts.sps, self.hosts.uas
         counted = read_files(uas, (SNMP,))
         if not uas.is_running(self._server):
-            raise TransientError("the UAS ended by itself, before it was told to")
+            raise TransientError("the UAS ended before the end of the load")
         if self.sut.over_tcp:
             self._await_empty(sps, "the SPS's receive queues are not empty")
-            self._await_empty(uas, "the UAS does not read what it is sent")
+            self._await_empty(uas, "the UAS does not read its messages")
             uas.stop(self._server)
             return counted
         uas.stop(self._server)

@@ -219,7 +219,9 @@ def _tuned(mode: Mode, layout: CpuLayout, kernel: KernelScheduler, threads: int)
     counts = Counts(len(layout.cpus), threads, layout.processors)
     steps = compile_mode(mode.settings(counts), kernel)
     if any(step.setting is Setting.RECORDING for step in steps):
-        raise StableError(f"mode {mode.name}: a model has no probe whose recording costs anything")
+        raise StableError(
+            f"mode {mode.name}: the simulator has no probe, so it cannot switch the recording on or off"
+        )
     task = task_attributes(steps)
     read_back = {
         step.place: [task.value(step.place)] * threads

@@ -116,7 +116,7 @@ def playable(comparison: str, compiled: Sequence[Tuned], instances: Instances) -
     )
     told = "; ".join(
         (
-            *(f"{', '.join(names)} come to the same settings" for names in same),
+            *(f"{', '.join(names)} have the same settings on this kernel" for names in same),
             *(f"{name} cannot be set: {reason}" for name, reason in refused.items()),
         )
     )

@@ -135,7 +135,7 @@ def test_the_papers_kernels_lack_some_files() -> None:
 def test_a_value_below_the_minimum_is_unavailable() -> None:
     name = "enhanced+min_granularity_ns=50000"
     (step,) = (s for s in compiled(name, kernel(LINUX_5_10)) if s.value is None)
-    assert step.unavailable == "this kernel takes 100000 to 1000000000 only"
+    assert step.unavailable == "this kernel accepts only 100000 to 1000000000"
     assert all(s.unavailable is None for s in compiled(name, kernel(LINUX_6_1)))
 
 
@@ -229,8 +229,8 @@ def test_the_base_slice_is_a_file_of_eevdf() -> None:
 @pytest.mark.parametrize(
     ("on", "own", "reason", "task"),
     [
-        ("locked", "slice_ns=300000", "the mode names what it would become", {"slice_ns": 300_000}),
-        ("eevdf", "base_slice_ns=300000", "the mode names what it would become", {}),
+        ("locked", "slice_ns=300000", "the mode already sets ", {"slice_ns": 300_000}),
+        ("eevdf", "base_slice_ns=300000", "the mode already sets ", {}),
         ("locked", "policy=fifo", "real-time policy", {"policy": Policy.FIFO, "priority": 1}),
     ],
 )
