@@ -58,7 +58,7 @@ def test_link_that_is_down_is_named_with_its_host(
         assert done.returncode == 1
         assert "is up" not in done.stdout
         (line,) = [line for line in done.stderr.splitlines() if line.startswith("error:")]
-        assert "SIP does not get through" in line
+        assert "SIP messages do not arrive" in line
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,8 @@ def test_changed_program_is_refused_and_rebuilt(
     with replaced.open("ab") as file:
         file.write(b"\0")
     with pytest.raises(
-        StableError, match=rf"host {role} .*native/{part}: not what was built: {program}; run: fab"
+        StableError,
+        match=rf"host {role} .*native/{part}: changed since the build: {program}; run: fab",
     ):
         measure(bed=bed)
     provision(bed, say=quiet)

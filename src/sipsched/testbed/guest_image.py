@@ -115,7 +115,7 @@ def image_name(kernel: str) -> str:
         path = Path(kernel)
         if not path.is_file():
             known = ", ".join(KERNEL_SUITES)
-            raise StableError(f"guest kernel '{kernel}': no such file; there are also: {known}")
+            raise StableError(f"guest kernel '{kernel}': no such file; known kernels: {known}")
         content = path.read_bytes()
         label, identity = kernel_release(content, kernel), hashlib.sha256(content).hexdigest()
     parts = {

@@ -99,8 +99,12 @@ def check_links(hosts: Hosts) -> None:
     faults = [fault for one in looked for fault in _link_faults(*one)]
     faults = faults or [fault for one in looked for fault in _datagram_faults(*one)]
     if faults:
-        again = " (fab down, fab up makes it anew)" if hosts.testbed.kind == "local" else ""
-        raise TransientError(f"SIP does not get through: {'; '.join(faults)}{again}")
+        again = (
+            "; fab down and then fab up create the testbed again"
+            if hosts.testbed.kind == "local"
+            else ""
+        )
+        raise TransientError(f"SIP messages do not arrive: {'; '.join(faults)}{again}")
 
 
 def _look(host: Host, peers: Sequence[Host], nonce: str, patience_s: int) -> _Seen:

@@ -49,7 +49,7 @@ def await_lock(
     for line in answers:
         word, _, by = line.partition(" ")
         # The holder takes the lock first and then writes its description, so the description can be empty.
-        by = by or "a user who has not said who"
+        by = by or "an unknown user"
         if word == "held":
             return
         if word == "late":

@@ -124,7 +124,7 @@ def claim_here(folders: Sequence[Path | PurePosixPath]) -> None:
 
 def build_problem(folder: PurePosixPath, findings: Sequence[str]) -> str | None:
     """Convert the output of the shell script `CHECK_BUILD` into an error message, or into None without output."""
-    words = {"missing": "missing program", "changed": "not what was built"}
+    words = {"missing": "missing program", "changed": "changed since the build"}
     parts = [
         f"{text}: {', '.join(names)}"
         for word, text in words.items()

@@ -130,10 +130,10 @@ def test_only_an_unchanged_build_has_no_problem(part: Path) -> None:
     for name in ("sipload", "build/6.1/skel.h", "GNUmakefile"):
         before = (part / name).read_text() if (part / name).exists() else None
         (part / name).write_text("something else")
-        assert problem(part, "sipload") == f"{part}: not what was built: {name}"
+        assert problem(part, "sipload") == f"{part}: changed since the build: {name}"
         (part / name).unlink() if before is None else (part / name).write_text(before)
     (part / "sipload").unlink()
-    assert problem(part, "sipload") == f"{part}: not what was built: sipload"
+    assert problem(part, "sipload") == f"{part}: changed since the build: sipload"
     (part / "built.sha256").unlink()
     assert problem(part) == f"{part}: missing program: {part}"
     assert problem(part / "none") == f"{part}/none: missing program: {part}/none"
