@@ -462,7 +462,7 @@ def _sharing(file: Declared, what: str) -> Sharing:
             )
     for name in sorted(aside - {*twins}):
         raise StableError(
-            f"{what}: aside: '{name}' has no twin to give its runs to; twins: {', '.join(twins) or 'none'}"
+            f"{what}: aside: '{name}' has no twin that could measure its runs; twins: {', '.join(twins) or 'none'}"
         )
     if twins and aside >= {*twins}:
         raise StableError(
@@ -497,9 +497,7 @@ def _validity(declared: Mapping[str, DeclaredLimits], what: str) -> dict[str, Li
 def _check_sut(sut: Sut, what: str) -> None:
     where = f"{what}: suts.{sut.name}"
     if sut.program and sut.release:
-        raise StableError(
-            f"{where}: program and release exclude each other; remove the one that is not meant"
-        )
+        raise StableError(f"{where}: program and release exclude each other; remove one of them")
     if (sut.transport, sut.deployment) not in DEPLOYMENTS:
         known = [name for transport, name in DEPLOYMENTS if transport == sut.transport]
         raise StableError(

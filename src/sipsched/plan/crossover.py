@@ -275,7 +275,7 @@ def check_instances(mode: str, sut: Sut, suts: Mapping[str, Sut], where: str) ->
             )
         if other.receive_buffer_bytes == second.receive_buffer_bytes:
             raise StableError(
-                f"{what}: {second.receive_buffer_bytes} bytes are the receive buffer of {second.name} anyway; "
+                f"{what}: {second.name} already has a receive buffer of {second.receive_buffer_bytes} bytes; "
                 "choose another size"
             )
 

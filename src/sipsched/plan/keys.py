@@ -93,7 +93,7 @@ def document_named(what: str, name: str, folder: Path, above: tuple[str, ...] = 
     path = folder / f"{name}.yaml"
     if not path.is_file():
         known = ", ".join(sorted(file.stem for file in folder.glob("*.yaml")))
-        raise StableError(f"{what} '{name}': no file {path}; there are: {known}")
+        raise StableError(f"{what} '{name}': no file {path}; existing files: {known}")
     document = tidy(read_yaml(path), str(path), empty=False)
     base = document.get("based_on") if isinstance(document, dict) else None
     if not isinstance(base, str):

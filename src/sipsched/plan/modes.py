@@ -552,8 +552,8 @@ def _check_together(name: str, variant: Variant, overrides: Mapping[Setting, int
     for setting in useless:
         if setting in {*variant.settings, *overrides}:
             raise StableError(
-                f"mode '{name}': {setting} means nothing to policy {policy}; "
-                f"{'other and batch have' if policy.real_time else 'fifo and rr have'} one"
+                f"mode '{name}': policy {policy} ignores {setting}; "
+                f"only {'other and batch' if policy.real_time else 'fifo and rr'} use it"
             )
 
 

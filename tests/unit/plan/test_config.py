@@ -272,7 +272,10 @@ def test_a_wrong_precision_is_named_with_file_and_key(
     [
         ({"twins": ["local"]}, "twins: expected at least two testbeds, found local"),
         ({"twins": ["local", "rack"]}, r"twins: 'rack' is not among testbeds \(local, vm\)"),
-        ({"aside": ["local"]}, "aside: 'local' has no twin to give its runs to; twins: none"),
+        (
+            {"aside": ["local"]},
+            "aside: 'local' has no twin that could measure its runs; twins: none",
+        ),
         (
             {"twins": ["local", "vm"], "aside": ["vm", "local"]},
             "aside: no twin is left to measure",
@@ -586,7 +589,9 @@ def test_a_testbed_has_the_keys_of_the_file_it_is_based_on(tmp_path: Any) -> Non
     with pytest.raises(StableError, match=r"local\.yaml: based_on: 'slow' is based on this file"):
         load_testbed("slow", tmp_path)
     (tmp_path / "slow.yaml").write_text("name: slow\nbased_on: fast\n")
-    with pytest.raises(StableError, match=r"testbed 'fast': no file .*; there are: local, slow"):
+    with pytest.raises(
+        StableError, match=r"testbed 'fast': no file .*; existing files: local, slow"
+    ):
         load_testbed("slow", tmp_path)
 
 

@@ -58,7 +58,7 @@ def test_an_impossible_comparison_is_one_clear_error(name: str, message: str) ->
         (
             "default,default+receive_buffer_bytes=262144",
             "kamailio-udp",
-            "262144 bytes are the receive buffer of kamailio-udp anyway",
+            "kamailio-udp already has a receive buffer of 262144 bytes",
         ),
         ("default+threads=2,default", "kamailio-udp", "the reference has .*write 'default'"),
         ("default+threads=2", "kamailio-udp", "the reference has .*write 'default'"),

@@ -182,11 +182,11 @@ def test_a_mode_can_name_another_instance(name: str, other: OtherInstance, words
         ("default+base_slice_ns=1", "base_slice_ns: expected 100000 to 1000000000"),
         ("fifo+priority=100", "priority: expected 1 to 99"),
         ("fifo+priority=0", "priority: expected 1 to 99"),
-        ("default+priority=1", "priority means nothing to policy other; fifo and rr have one"),
-        ("fifo+policy=batch", "priority means nothing to policy batch"),
-        ("fifo+nice=-5", "nice means nothing to policy fifo; other and batch have one"),
-        ("rr+slice_ns=100000", "slice_ns means nothing to policy rr"),
-        ("slice-1ms+policy=fifo", "slice_ns means nothing to policy fifo"),
+        ("default+priority=1", "policy other ignores priority; only fifo and rr use it"),
+        ("fifo+policy=batch", "policy batch ignores priority"),
+        ("fifo+nice=-5", "policy fifo ignores nice; only other and batch use it"),
+        ("rr+slice_ns=100000", "policy rr ignores slice_ns"),
+        ("slice-1ms+policy=fifo", "policy fifo ignores slice_ns"),
     ],
 )
 def test_a_wrong_name_is_one_clear_error(name: str, message: str) -> None:
@@ -272,7 +272,7 @@ def test_a_wrong_file_names_the_key(tmp_path: Any) -> None:
     with pytest.raises(StableError, match="default is missing"):
         load_modes(path)
     path.write_text("default: {source: x, variants: [{cores: '1+', priority: 1}]}")
-    with pytest.raises(StableError, match="priority means nothing to policy other"):
+    with pytest.raises(StableError, match="policy other ignores priority"):
         find_mode("default", load_modes(path))
 
 
