@@ -126,7 +126,7 @@ def read_sealed(path: Path, schema_version: int | None, remedy: str) -> dict[str
     digest = hashlib.sha256(data[:-SEAL_BYTES]).hexdigest()
     if seal_line is None or seal_line[1].decode() != digest:
         raise StableError(
-            f"{path}: its SHA-256 is {digest}, which is not what its last key says: the file was changed "
+            f"{path}: its SHA-256 is {digest}, but its last key has another value: the file was changed "
             f"after it was written; {remedy}"
         )
     return document

@@ -336,8 +336,8 @@ def open(
     kind = "run whose single messages are kept" if messages else "run"
     where = " or ".join(map(_shown, folders))
     raise StableError(
-        f"no {kind} of testbed {testbed} in {where}; snakemake measures what is missing there, and "
-        "recorded/fit has some of testbed local"
+        f"no {kind} of testbed {testbed} in {where}; snakemake measures missing runs, and "
+        "recorded/fit contains runs of testbed local"
     )
 
 
@@ -405,7 +405,7 @@ def open_watched(folder: str | Path) -> Watched:
 
 def _drawn(figure: Figure | None) -> Figure:
     if figure is None:
-        raise StableError("no message has all the times that this picture needs: nothing to draw")
+        raise StableError("nothing to draw: no message has all timestamps that the figure needs")
     return figure
 
 

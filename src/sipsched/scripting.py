@@ -24,7 +24,7 @@ They say that another attempt can help, that a host was unreachable, or that ano
 CONTROLLERS = Path(".snakemake") / "controllers"
 """Folder with one file for each process that works on the files of the project."""
 STDERR = 2
-INTERRUPTED = "interrupted: nothing measured before is lost; the same command goes on from here"
+INTERRUPTED = "interrupted: nothing measured before is lost; the same command continues from here"
 SAID = (DISTURBED, LOST, REFUSED, INTERRUPTED)
 """First words in the log of a job that was ended by a signal or by an error of sipsched."""
 

@@ -137,7 +137,7 @@ class Files:
         except OSError as error:
             self.failed = True
             self._say(
-                f"error: cannot write {self.folder}: {error.strerror}; the record ends here, and the view goes on"
+                f"error: cannot write {self.folder}: {error.strerror}; the record ends here, and the display continues"
             )
             with suppress(OSError):
                 file.truncate(end)

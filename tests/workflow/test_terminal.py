@@ -225,7 +225,7 @@ def test_an_interrupt_is_reported_in_one_line(project: Path, after_s: float) -> 
         rest = child.stderr.read().splitlines()
     assert child.returncode == 1
     assert rest == [
-        "interrupted: nothing measured before is lost; the same command goes on from here"
+        "interrupted: nothing measured before is lost; the same command continues from here"
     ]
     assert not list((project / "raw").rglob("run.json"))
 

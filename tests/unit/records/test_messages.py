@@ -286,7 +286,7 @@ def test_probe_off_gives_an_empty_dataset_with_reasons(tmp_path):
         ("[1]", "expected a JSON object"),
         ("\udcff", "not JSON: 'utf-8' codec"),
         ('{"schema_version": 1}', "schema_version: expected 2, found 1"),
-        ('{"schema_version": 2, "run": {}}', "which is not what its last key says"),
+        ('{"schema_version": 2, "run": {}}', "but its last key has another value"),
         (seal('{"schema_version": 2, "run": {}}'), "missing required field `testbed`"),
     ],
 )
