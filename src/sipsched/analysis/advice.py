@@ -1,4 +1,4 @@
-"""Recommendation of a scheduler mode per load, from runs that compare modes.
+"""The recommendation of a scheduler mode for each load, from runs that compare modes.
 
 A mode *beats* the reference if the sum K_rcv + T_sip, which a caller notices, is lower by more than chance. The 99th
 percentile of the sum decides, or its mean if the percentile is indistinguishable from chance. A mode beats the
@@ -98,7 +98,7 @@ class ComparedLoad:
 
     @cached_property
     def modes(self) -> tuple[str, ...]:
-        """The modes that were compared with the reference, in the order of the runs' lists of modes.
+        """The modes that were compared with the reference mode, in the order in which the runs list them.
 
         Modes that only switch the probe off are excluded, because `probe_cost` evaluates them.
         """
@@ -179,7 +179,7 @@ class ComparedLoad:
         return []
 
     def tables(self, arm: str, quantity: str, washout: int = 0) -> Tables:
-        """Return one table per run with the columns reference mode, sham and `arm` (a mode); shape (block, 3)."""
+        """Return one table per run. Its columns are the reference mode, the sham, and `arm`; its rows are blocks."""
         return [each.table for each in self._adjusted(arm, quantity, washout)]
 
     def _adjusted(self, arm: str, quantity: str, washout: int = 0) -> list[Adjusted]:
@@ -206,7 +206,7 @@ class ComparedLoad:
         return ArmsToCompare(tables, reference, 2, scale_of(quantity), weights)
 
     def effect(self, arm: str, quantity: str) -> Effect:
-        """Return the effect of an arm (a mode or the sham) on a quantity, compared with the reference mode."""
+        """Return the effect of `arm`, which is a mode or the sham, on a quantity, compared with the reference mode."""
         return effects_together({arm: self.asked(arm, quantity)}).effects[arm]
 
     def start_effect(self, mode: str, quantity: str) -> Effect:
@@ -261,7 +261,7 @@ def modes_of(run: xr.Dataset) -> tuple[str, ...]:
 
 
 def arms_of(run: xr.Dataset) -> list[str]:
-    """Return the names of a run's arms: its modes, and the sham, which repeats the reference mode."""
+    """Return the modes of a run, and at the end the name of the sham, which repeats the reference mode."""
     return [str(arm) for arm in run["arm"].to_numpy()]
 
 
@@ -282,7 +282,7 @@ def is_higher(interval: Interval, floor: float = 0.0) -> bool:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A mode at one load, and its comparison with the reference.
+    """A mode at one load, with the results of its comparison with the reference mode.
 
     Attributes
     ----------
@@ -465,7 +465,7 @@ def _order(run: xr.Dataset) -> tuple[str, int]:
 
 
 def _with_rates(run: xr.Dataset) -> xr.Dataset:
-    """Add the variable `SQUEEZED`, a rate per second, with the same dimensions as the other quantities."""
+    """Return the run with its `time_squeeze` events (softnet_stat) also as a rate per second."""
     rate = (run["time_squeeze"] / run["length"]).to_numpy()
     return run.assign({SQUEEZED: (("washout", "window"), np.tile(rate, (run.sizes["washout"], 1)))})
 
@@ -585,7 +585,7 @@ def _candidate(mode: str, effects: Mapping[str, Effect], floors: Mapping[str, fl
 
 
 def _confirmed(candidate: Candidate, candidates: Sequence[Candidate]) -> Candidate:
-    """Change a good verdict on a mode to `UNSURE` if another start of the same proxy does not confirm the verdict."""
+    """Return the mode with the result `UNSURE` if a second start of the same proxy contradicts a good result."""
     lower = (ModeEffect.BETTER, ModeEffect.TRADE)
     starts = [each for each in candidates if first_start(each.mode) == first_start(candidate.mode)]
     if candidate.verdict not in lower or all(each.verdict in lower for each in starts):

@@ -19,7 +19,7 @@ def settled_after(
     resamples: int = RESAMPLES,
     seed: int = SEED,
 ) -> Interval:
-    """Estimate how long the mean time of messages changes after a switch of modes.
+    """Estimate how long a switch of modes still influences the mean time of messages.
 
     The marginal standard error rule removes the first bins, as many as make the mean of the remaining bins most
     precise. Removing bins reduces the bias but also the number of bins. The rule detects an initial change only if it
@@ -83,7 +83,7 @@ def _bins(*columns: npt.ArrayLike) -> list[Values]:
 
 
 def _cut(starts: Values, rows: Values) -> Values:
-    """Return the time of the first bin that the rule keeps, per row; infinity if this bin is in the second half."""
+    """Return the time at which the initial change ends, per row; infinity if it lasts longer than half of the bins."""
     bins = starts.size
     left = np.arange(bins, 0, -1)
     centred = rows - rows.mean(axis=1, keepdims=True)

@@ -74,7 +74,7 @@ class Place(NamedTuple):
 
 
 class ComparedQuantity(NamedTuple):
-    """A comparison that a page asks for: one quantity at one load, for one setting."""
+    """The quantity, the load and the setting for which a page compares two modes."""
 
     place: Place
     cps: int
@@ -363,7 +363,7 @@ class Side:
 
     @property
     def printed_loads(self) -> tuple[int | None, int | None]:
-        """The published loads just below and just above the drop limit; None for a load that the papers lack."""
+        """The published loads just below and just above the drop limit; None if the papers lack such a load."""
         if self._printed.empty:
             return None, None
         row = crossings(self._printed, self.case.limit).iloc[0]
@@ -396,7 +396,7 @@ def of_type(kind: str, name: str) -> str:
 
 
 def quantities(runs: xr.Dataset) -> dict[str, xr.DataArray]:
-    """Return all quantities that pages compare.
+    """Return all quantities of runs that pages compare between modes.
 
     Returns
     -------

@@ -96,7 +96,7 @@ class SweepCapacity:
 
     @property
     def safe_cps(self) -> float:
-        """The load that the proxy reliably handles: the lower end of the interval, or else the papers' grid load.
+        """The load that the proxy reliably handles: the lower end of the interval, or else `grid_cps`.
 
         The result never exceeds the highest measured load.
         """
@@ -325,7 +325,7 @@ class _Crossed(NamedTuple):
 
 
 def _rows(cps: npt.ArrayLike, pdr: npt.ArrayLike) -> tuple[Values, Values]:
-    """Return the loads, and the drop rates as a table with one row of runs per load."""
+    """Return the loads, and a table of the runs' drop rates with one row per load."""
     loads, rates = np.asarray(cps, float), np.asarray(pdr, float)
     if rates.ndim == 1:
         rates = rates[:, None]

@@ -139,12 +139,12 @@ class Change:
 
 
 def to_percent(log_ratio: float) -> float:
-    """Convert the logarithm of a ratio into percent. A negative number means that the other value is lower."""
+    """Convert the logarithm of a ratio into a change in percent. A negative change is a decrease."""
     return float(100 * np.expm1(log_ratio))
 
 
 def percent(interval: Interval) -> Interval:
-    """Convert an interval of the logarithm of a ratio into percent. Negative numbers mean that the value is lower."""
+    """Convert an interval for the logarithm of a ratio into changes in percent. A negative change is a decrease."""
     return interval.map(to_percent)
 
 

@@ -33,12 +33,12 @@ class Exceedance:
 
     @property
     def lowest(self) -> Values:
-        """The lowest share of any run for each time, shape (time,)."""
+        """The lowest share over all runs for each time, shape (time,)."""
         return np.asarray(self.shares.min(axis=0))
 
     @property
     def highest(self) -> Values:
-        """The highest share of any run for each time, shape (time,)."""
+        """The highest share over all runs for each time, shape (time,)."""
         return np.asarray(self.shares.max(axis=0))
 
 

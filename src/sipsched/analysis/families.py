@@ -1,4 +1,4 @@
-"""Families of comparisons that a reader sees together, with a correction for the number of comparisons.
+"""Comparisons that a reader sees together on a page, with a correction for the number of comparisons.
 
 By chance, one of twenty differences exceeds its 95 % limit. The intervals of a family hold simultaneously (Bonferroni).
 P-values within runs are adjusted by Bonferroni, like the intervals. P-values between separate runs are adjusted by
@@ -31,7 +31,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 @dataclass(frozen=True)
 class ComparedCell:
-    """One comparison of a family, such as the comparison of two modes.
+    """One of several comparisons on a page, such as the comparison of two modes at one load.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Prediction of how much more load a running proxy can handle, from messages recorded at today's load.
+"""The prediction how much more load a running proxy can handle, from messages recorded at today's load.
 
 docs/methodology/headroom.md describes the method. The functions only compute. They access no host.
 """
@@ -69,7 +69,7 @@ class Lack(StrEnum):
 
 @dataclass(frozen=True)
 class Server:
-    """Facts about the proxy and its machine that the replay needs.
+    """Properties of a proxy and its machine that the simulation of the proxy needs.
 
     Attributes
     ----------
@@ -183,7 +183,7 @@ class Headroom:
 
     @property
     def per_s(self) -> float:
-        """Messages that arrive per second today, including dropped messages."""
+        """The number of messages that arrive per second today, including dropped messages."""
         return self.messages / (1 - self.dropped) / self.seconds
 
     @property
@@ -296,7 +296,7 @@ def _interval(estimate: float, drawn: npt.NDArray[np.float64]) -> Interval:
 
 @dataclass(frozen=True)
 class _Model:
-    """A model of the proxy with its estimated work and fixed delays, and the recorded arrivals that are replayed."""
+    """A simulation model of the proxy: its CPU time per message, its fixed delays, and its recorded arrivals."""
 
     replay: Replayer
     server: Server
@@ -370,7 +370,7 @@ class _Model:
             return np.array(list(pool.map(function, range(draws))))
 
     def _arrivals(self, factor: float, draw: int) -> npt.NDArray[np.int64]:
-        """Return the recorded arrivals at a multiple of the load.
+        """Return random arrivals at a multiple of today's load, made from the recorded arrivals.
 
         The sum of independent users has other bursts than a single source that grows. So the copies are shifted by up
         to the whole recording in half of the samples, and by the time of `LOCAL` messages in the other half. The blocks

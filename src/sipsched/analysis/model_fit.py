@@ -192,7 +192,7 @@ def read_messages(folder: Path) -> ReceivedMessages:
 
 
 def _early_ns(records: npt.NDArray[Any]) -> NanosecondArray:
-    """Return, for each message, the time that nearly all services of its message type exceed."""
+    """Return a time per message that is shorter than nearly all service times of its message type."""
     t_sip = (records["t_sip_out"] - records["t_sip_in"]).astype("i8")
     early = np.zeros(len(records), "i8")
     for kind in np.unique(records["kind"]):

@@ -110,7 +110,7 @@ def log_ratios(predicted: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame
 
 
 def loss(predicted: pd.DataFrame, published: pd.DataFrame) -> float:
-    """Return the mean square of `log_ratios`. Each metric of each column has the same weight."""
+    """Return the mean square of log(predicted / published), with equal weights for all numbers."""
     return float((log_ratios(predicted, published).to_numpy() ** 2).mean())
 
 

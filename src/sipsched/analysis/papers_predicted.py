@@ -236,7 +236,7 @@ def errors(table: pd.DataFrame) -> list[Error]:
 
 
 class Direction(StrEnum):
-    """Whether the simulator's effect agrees with the published effect."""
+    """The answer to the question whether the simulator's effect has the same sign as the published effect."""
 
     REPRODUCED = "reproduced"
     OPPOSITE = "with the opposite sign"
@@ -496,7 +496,7 @@ def _pair(
 
 
 def _with_naive(table: pd.DataFrame) -> pd.DataFrame:
-    """Add two columns with naive predictions, which use only the numbers of the fit, and a column with the group."""
+    """Add three columns: two naive predictions from the numbers of the fit, and the group of each number."""
     table["group"] = [
         group_of(mode, cores) for mode, cores in zip(table["mode"], table["cores"], strict=True)
     ]

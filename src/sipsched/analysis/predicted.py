@@ -202,7 +202,7 @@ def _of_run(sut: str, cores: int, threads: int, cps: int) -> PredictedSetting:
 
 
 def _threads(runs: pd.DataFrame, known: Mapping[PredictedSetting, Predicted]) -> Iterable[_Found]:
-    """Compare each number of threads with the number that has the most runs, over runs with the same arrivals."""
+    """Compare runs that differ only in their number of threads. The most measured number is the reference."""
     for (sut, cores, cps), group in runs.groupby(["sut", "cores", "cps"]):
         counts = group["threads"].value_counts()
         # The reference is the number of threads that has the most runs at all loads together.

@@ -43,7 +43,7 @@ class ProbeCost:
 
 
 def probe_costs(paths: Iterable[Path]) -> list[ProbeCost]:
-    """Compare windows with recording to windows without recording. Ignore runs that contain only one kind.
+    """Compare windows in which the probe records with windows in which the probe does not record.
 
     Raises
     ------

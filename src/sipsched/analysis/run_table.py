@@ -257,7 +257,7 @@ def _campaign(testbed: str, studies: Sequence[tuple[str, xr.Dataset]]) -> Campai
         (json.loads(ds.attrs["hosts"]) for ds in with_runs or data),
         key=lambda hosts: len(hosts.get("sps", {}).get("cpus", ())),
     )
-    # Studies that share a run list the same attempts. The union with `|` therefore does not count an attempt twice.
+    # If two studies contain the same run, both summaries list its attempts. The union `|` counts each attempt once.
     tallies: Counter[Attempt] = Counter()
     for ds in data:
         tallies |= Counter(attempts_of(ds))
@@ -324,7 +324,7 @@ def _rows(ds: xr.Dataset) -> pd.DataFrame:
 def _refined(
     runs: pd.DataFrame, testbed: str, attempts: Sequence[Attempt], hosts: Mapping[str, Any]
 ) -> pd.DataFrame:
-    """Return a status for each missing run: all attempts were invalid, impossible on the testbed, or not yet tried."""
+    """Return the table with the reason why each missing run is missing, such as only invalid attempts."""
     cpus = hosts.get("sps", {}).get("cpus")
     status = runs["status"].to_numpy(object)
     reasons = np.array([in_words(findings_of(text)) for text in runs["findings"]], object)

@@ -370,7 +370,7 @@ def shares_cpus(campaign: Campaign, cores: int) -> bool:
 
 
 def herds(runs: pd.DataFrame) -> list[Herd]:
-    """Return the wake-ups per message of SUTs with shared UDP sockets, measured with two or more numbers of workers.
+    """Return the number of worker wake-ups per message, for proxies whose workers share one UDP socket.
 
     Returns
     -------

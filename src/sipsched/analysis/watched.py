@@ -192,7 +192,7 @@ class Budget:
             self._step = 0
             cost = probe_cost(seconds)
             # If the cost is known only roughly, the probe should record less.
-            # So the budget uses the upper end of the cost's interval.
+            # So the upper end of the cost's confidence interval determines how often the probe records.
             known = cost.known and cost.n >= FEWEST_CYCLES
             self._cycle = self._cycle_of(max(cost.high, 0) if known else self._assumed)
         return self._step == 0

@@ -166,7 +166,7 @@ class _Offset(NamedTuple):
     spread: float
 
     def scaled(self, factor: float) -> "_Offset":
-        """Return this difference and its standard deviation, both multiplied by a factor."""
+        """Return the difference and its standard deviation multiplied by a factor."""
         return _Offset(factor * self.middle, factor * self.spread)
 
 
@@ -220,7 +220,7 @@ def _weighted(evidence: Values, weights: Values) -> Values:
 
 @dataclass(frozen=True)
 class _Grid:
-    """The input of the fit for each trial: log load, log(drop rate / limit), and two covariates.
+    """The input of the fit for each trial: load, drop rate, speed of the machine, and available CPU time.
 
     Each array has the shape (trial,).
     """
@@ -231,7 +231,7 @@ class _Grid:
     available: Values
 
     def evidence(self, settings: Values, places: Values, time_s: Values) -> Values:
-        """Return the log likelihood of each parameter combination at each log capacity, shape (setting, capacity).
+        """Return the log likelihood for each combination of parameters and each capacity, shape (setting, capacity).
 
         Laplace's method integrates out the unknown speeds. All likelihoods are log-concave, so Newton's method finds
         the only maximum. The precision matrix of the Ornstein-Uhlenbeck process is tridiagonal, so the time per step

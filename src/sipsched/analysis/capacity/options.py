@@ -87,7 +87,7 @@ def measured_options(
 
 
 def option_of(known: SystemCapacity) -> Option:
-    """Convert the estimated capacity of a system into an option."""
+    """Convert the estimated capacity of a system into an `Option`, which pages compare."""
     interval, settled = interval_of(known), known.estimate_cps is not None
     if not settled:
         bound = 0.0 if known.dropped else known.highest_cps
@@ -105,7 +105,7 @@ def option_of(known: SystemCapacity) -> Option:
 def measured_option(
     sut: str, mode: str, cores: int, threads: int, measured: SweepCapacity
 ) -> Option:
-    """Convert a measured capacity into an option.
+    """Convert a measured capacity into an `Option`, which pages compare.
 
     A capacity above all measured loads becomes the highest load. A capacity below all loads becomes 0.
     """
@@ -132,7 +132,7 @@ def measured_option(
 def predicted_option(
     sut: str, mode: str, cores: int, threads: int, capacity: Interval, basis: str
 ) -> Option:
-    """Convert a predicted capacity into an option, whose reliable load is the lower end of the interval."""
+    """Convert a predicted capacity into an `Option`, whose reliable load is the lower end of the interval."""
     carries = capacity.low if capacity.known else capacity.estimate
     return Option(
         *(sut, mode, cores, threads),
@@ -144,7 +144,7 @@ def predicted_option(
 
 
 def best_by_cores(options: Iterable[Option]) -> tuple[Option, ...]:
-    """Return the option with the largest capacity for each SUT, mode and number of cores.
+    """Return the setting with the largest capacity for each SUT, mode and number of cores.
 
     Among equal options, the option with the fewest threads is chosen.
     """

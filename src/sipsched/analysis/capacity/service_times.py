@@ -29,7 +29,7 @@ KEPT = ("pdr", "so_rcvbuf", *MESSAGE_PARTS, *KERNEL_PARTS)
 
 @dataclass(frozen=True)
 class MeasuredService:
-    """The service times, waiting times and drop rates of messages with one setting.
+    """The service times, waiting times and drop rates of messages, for one SUT, mode, cores and threads.
 
     Attributes
     ----------

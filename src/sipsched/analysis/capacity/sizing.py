@@ -24,7 +24,7 @@ MOST_CORES = 64
 
 @dataclass(frozen=True)
 class Sizing:
-    """The capacities of one system for several numbers of cores, from one kind of source.
+    """The measured, published, extrapolated or simulated capacities of a system, for several numbers of cores.
 
     Attributes
     ----------

@@ -14,7 +14,7 @@ from sipsched.analysis.run_table import Buffers, Campaign
 
 @dataclass(frozen=True)
 class ReadSummary:
-    """A study summary among the inputs of the capacity page. `found` is false if the file does not exist."""
+    """A study summary that the capacity page should read. `found` is false if the file does not exist."""
 
     name: str
     found: bool
@@ -86,7 +86,7 @@ class System:
 
     @property
     def fitted(self) -> tuple[Option, ...]:
-        """The settings to which laws are fitted: the best settings whose capacity is between two measured loads."""
+        """The settings to which scaling laws are fitted, with capacities that lie between two measured loads."""
         return tuple(option for option in self.best if option.settled)
 
 
