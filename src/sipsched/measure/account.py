@@ -61,7 +61,7 @@ done"""
 
 @dataclass(frozen=True)
 class _Task:
-    """The CPU affinity of a task of the proxy, and the process that traces the task, both from /proc."""
+    """The CPU affinity of a task of the proxy, and the process id of its tracer (ptrace), both from /proc."""
 
     affinity: str
     tracer: int

@@ -228,7 +228,7 @@ def _offer(
 
 
 def taken_and_refused(observed: Observed) -> tuple[int, int]:
-    """Return the numbers of received and dropped messages; over TCP, the numbers of good and of other calls."""
+    """Return the numbers of received and dropped messages, or over TCP the numbers of good and of failed calls."""
     if observed.ledger.unit == "datagrams":
         reached = observed.ledger.to_sps
         return reached.received, reached.refused

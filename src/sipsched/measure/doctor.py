@@ -1,4 +1,4 @@
-"""A check that lists which measurements a machine allows, and what to do about the others, without any change."""
+"""A check that lists which measurements a machine allows and how to make the others possible."""
 
 import json
 from collections.abc import Iterable, Sequence

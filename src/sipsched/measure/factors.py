@@ -28,7 +28,7 @@ getconf CLK_TCK"""
 
 
 class FactorCounts:
-    """The counts of such events during one load, from the BPF program `sipfactors` and from /proc."""
+    """The counts of locks and context switches during one load, from the BPF program `sipfactors` and from /proc."""
 
     def __init__(self, sps: Host, proxy: Sequence[Process], limit_s: float) -> None:
         self._sps, self._proxy = sps, proxy

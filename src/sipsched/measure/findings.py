@@ -73,7 +73,7 @@ class Evidence:
 
 
 def numbers(evidence: Evidence) -> dict[str, float | None]:
-    """Return the number that each validity rule compares with its limits; None for an unknown number."""
+    """Return the number that each validity rule compares with its limits; None if a number is unknown."""
     observed, cpus = evidence.observed, evidence.settings.sps_cpus
     return {
         **arrival_numbers(evidence.certificate),
@@ -341,7 +341,7 @@ def _steal_share(stat: Mapping[str, str], cpus: Sequence[int]) -> float:
 
 
 def buffer_shortfall(settings: Settings, sut: Sut) -> float | None:
-    """Return by which share the granted receive buffer is smaller than the requested one; None if unknown."""
+    """Return the share of the requested receive buffer that the kernel did not grant; None if unknown."""
     if settings.so_rcvbuf_bytes is None or sut.over_tcp:
         return None
     # SEE socket(7): the kernel doubles the requested size for its own bookkeeping

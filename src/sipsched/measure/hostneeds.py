@@ -1,4 +1,4 @@
-"""The checks of each host before a load: programs, native parts, memory, free ports and free disk space."""
+"""The checks of each host before a load: programs, memory, free ports and free disk space."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

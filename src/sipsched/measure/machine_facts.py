@@ -109,7 +109,7 @@ class Facts:
         return cls(values, stat)
 
     def __getitem__(self, key: str) -> str:
-        """Return the value that the script printed for a name, or an empty text if it printed none."""
+        """Return the value that the script printed for a name, or an empty text if the script printed no value."""
         return self.values.get(key, "")
 
     @property

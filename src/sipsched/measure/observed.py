@@ -1,4 +1,4 @@
-"""The types for the counts of a load, from which the validity rules compute their numbers."""
+"""Types for everything that was counted during a load, such as calls, messages and CPU time."""
 
 from dataclasses import dataclass
 

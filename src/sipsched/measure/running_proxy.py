@@ -66,7 +66,7 @@ class Socket:
 
 @dataclass(frozen=True)
 class Running:
-    """The processes of one program in one network namespace.
+    """A running proxy: the processes of one program in one network namespace, and their sockets.
 
     Attributes
     ----------

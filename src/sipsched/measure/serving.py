@@ -254,7 +254,7 @@ class Serving:
         return [*pinned, *in_root(sut, sps), *command]
 
     def warm_up(self, cps: int, seed: int) -> WarmUp:
-        """Offer at least one call without measuring, and check that calls complete.
+        """Start calls from the UAC before the measurement, and check that at least one call completes.
 
         Raises
         ------
@@ -293,7 +293,7 @@ class Serving:
         arrivals: Arrivals,
         during: Sequence[AbstractContextManager[None]] = (),
     ) -> Observed:
-        """Offer calls, stop UAS and proxy, and return the counts of the load.
+        """Start the calls of a load, stop UAS and proxy after the load, and return the counts of the load.
 
         The competitors that the testbed declares run while the UAC offers the calls.
 
@@ -584,7 +584,7 @@ class Serving:
 
     def _describe(self, host: Host) -> HostReport:
         if host.spec.role == "sps":
-            # With a single SUT, the record names the version by the program instead of the SUT.
+            # The key of each version is the name of the SUT, or the name of the program if there is only one SUT.
             suts = {sut.name: sut for sut, _ in self._instances}.values()
             versions = {
                 sut.name if len(suts) > 1 else self.proxy.program: self.proxy.version_argv(

@@ -169,7 +169,7 @@ def _simulate(
 
 
 def _served(report: SimulatorReport, records: npt.NDArray[np.void]) -> Served:
-    """Return the counts of a simulated UAS. Each simulated proxy instance has only one worker."""
+    """Return the counts of a simulated UAS, which identifies each proxy instance by the only worker of the instance."""
     taken = records[records["event"] == Event.MESSAGE]
     pairs = np.unique(taken[["call_id_hash", "tid"]])
     calls = np.unique(pairs["call_id_hash"]).size

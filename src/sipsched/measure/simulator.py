@@ -1,4 +1,4 @@
-"""Functions that build and run the program of the simulator (hardware/simulator)."""
+"""Functions that build and run the simulator, which is a C program in hardware/simulator."""
 
 import hashlib
 import os

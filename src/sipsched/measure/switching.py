@@ -1,4 +1,4 @@
-"""Control of the program `switcher` on the SPS, which switches the proxy between scheduler modes during a run."""
+"""Control of the program `switcher`, which switches the proxy between scheduler modes during a run."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""The watch of a running proxy, which reads the probe and the kernel's counters once a second.
+"""Functions that watch a running proxy by reading the probe and the kernel's counters once a second.
 
 Nothing on the proxy's host is changed, and no file is written there. Both programs on the host read their input, so
 that they end when the connection is lost.
