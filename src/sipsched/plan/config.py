@@ -49,7 +49,7 @@ LISTED = ("cores", "threads", "cps")
 
 @dataclass(frozen=True)
 class DeclaredLimits:
-    """The limits of a verdict rule in the configuration, which replace the default limits."""
+    """The limits of a validity rule in the configuration, which replace the rule's default limits."""
 
     suspect: Annotated[
         Annotated[float, Meta(ge=0)] | None,
@@ -167,7 +167,7 @@ class Declared:
 
 @dataclass(frozen=True)
 class Config:
-    """A validated configuration."""
+    """A validated configuration of a campaign."""
 
     testbeds: tuple[str, ...]
     probe: str
@@ -289,7 +289,7 @@ class Config:
 
 
 def _spread(runs: Sequence[Run]) -> list[tuple[float, Run]]:
-    """Pair each run with the share of its study that comes before the run, so that studies can be interleaved."""
+    """Pair each run with its relative position in its study (0 to 1), so that studies can be interleaved."""
     groups = [
         list(group)
         for _, group in itertools.groupby(
@@ -473,7 +473,7 @@ def _sharing(file: Declared, what: str) -> Sharing:
 
 
 def _validity(declared: Mapping[str, DeclaredLimits], what: str) -> dict[str, Limits]:
-    """Return the limits of every verdict rule: the limits in the configuration, or else the default limits."""
+    """Return the limits of every validity rule, from the configuration or else the default limits."""
     for name in declared:
         if name not in RULES:
             raise StableError(

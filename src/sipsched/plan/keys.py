@@ -75,7 +75,7 @@ def read_named(kind: type[Kind], what: str, name: str, folder: Path) -> Kind:
 
 
 def document_named(what: str, name: str, folder: Path, above: tuple[str, ...] = ()) -> Any:
-    """Return the content of `<folder>/<name>.yaml`, with missing keys from the file that its key `based_on` names.
+    """Return the content of `<folder>/<name>.yaml`, completed by the file that the key `based_on` names.
 
     A file has all keys of the file that it is based on, except for the keys that it gives itself. Mappings are
     completed key by key; every other value is replaced.

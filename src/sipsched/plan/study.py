@@ -149,7 +149,7 @@ class Study:
         return loads
 
     def _searched(self, testbed: str, sut: str, cores: int, threads: int) -> list[Point]:
-        """Return the points at which searches find the loads of a SUT; for capacities, one point per mode."""
+        """Return the points (SUT, mode, cores and threads) at which searches find the loads of a SUT."""
         if isinstance(self.cps, tuple):
             return []
         if isinstance(self.cps, Capacity):
