@@ -76,7 +76,7 @@ class Plan:
         )
         return plan
 
-    # ---- paths of files ----
+    # Paths of files
 
     @property
     def raw(self) -> Path:
@@ -175,7 +175,7 @@ class Plan:
         path = self.raw.parent / "predicted" / testbed / name
         return [str(path)] if self.raw != RAW and path.exists() else []
 
-    # ---- runs and their order ----
+    # Runs and their order
 
     @cached_property
     def searches(self) -> list[Point]:

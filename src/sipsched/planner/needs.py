@@ -63,7 +63,7 @@ class Needs:
         self._plan, self._workflow, self._is_main_process = plan, workflow, is_main_process
         self._stale: dict[str, bool] = {}
 
-    # ---- searches ----
+    # Searches
 
     def study_crossings(self, wildcards: Wildcards) -> list[str]:
         """Return the paths of the searches that determine the loads of a study."""
@@ -73,7 +73,7 @@ class Needs:
         """Return the paths of the searches that determine the loads of all studies."""
         return self._crossing_files(self._to_search(self._plan.searches))
 
-    # ---- runs of a study ----
+    # Runs of a study
 
     def study_summaries(self, wildcards: Wildcards) -> list[str]:
         """Return the paths of the summaries of all runs of a study on a testbed."""
@@ -129,7 +129,7 @@ class Needs:
         notebook = self._study(wildcards).notebook
         return notebook and str(paths.provided(notebook))
 
-    # ---- pages about several studies ----
+    # Pages about several studies
 
     def document_notebook(self, wildcards: Wildcards) -> str:
         """Return the path of the notebook of a page about several studies."""
@@ -167,7 +167,7 @@ class Needs:
             f"{self._plan.results}/predicted/{testbed}/{name}" for testbed in self._plan.testbeds
         ]
 
-    # ---- files of a testbed ----
+    # Files of a testbed
 
     def testbed_crossings(self, wildcards: Wildcards) -> list[str]:
         """Return the paths of the searches on a testbed that determine the loads of studies."""
@@ -225,7 +225,7 @@ class Needs:
 
         return of_testbed
 
-    # ---- functions for the methods above ----
+    # Shared functions
 
     def _study(self, wildcards: Wildcards) -> Study:
         return self._plan.config.studies[wildcards.study]
