@@ -93,7 +93,7 @@ class GuestTestbed(MachineTestbed):
         """Return the hosts of the testbed that run inside the guest."""
 
     def _clock(self) -> Callable[[], float]:
-        """Return the function that reads the clock for time limits of the guest, in seconds."""
+        """Return a function that reads the guest's clock in seconds, for time limits."""
         return time.monotonic
 
     def bring_up(

@@ -62,12 +62,12 @@ class GuestImage:
 
     @property
     def kernel(self) -> Path:
-        """Path of the kernel."""
+        """The path of the kernel in the image's folder."""
         return self.folder / "vmlinuz"
 
     @property
     def root(self) -> Path:
-        """Path of the root file system."""
+        """The path of the root file system in the image's folder."""
         return self.folder / "root.ext4"
 
 

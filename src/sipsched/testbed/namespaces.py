@@ -31,7 +31,7 @@ SPS_SIP_ADDRESS = "198.18.0.1"
 AGENT_NETS = {"uac": "198.18.1", "uas": "198.18.2"}
 """First three octets of the addresses on each agent's link. The SPS has .1, and the agent has .2."""
 
-# SHLVL keeps bash from reading ~/.bashrc before each command, which can take 100 ms.
+# The variable SHLVL keeps bash from reading ~/.bashrc before each command, which can take 100 ms.
 SSHD_CONFIG = """\
 ListenAddress {address}:22
 HostKey {state}/host_key
@@ -122,7 +122,7 @@ class MachineTestbed(ABC):
         )
 
     def _serves(self, testbed: Testbed) -> bool:
-        """Return True if the existing testbed agrees with the testbed's file."""
+        """Return True if the existing testbed was made from the current content of the testbed's file."""
         return self.is_up()
 
     def ensure_up(
@@ -182,7 +182,7 @@ class MachineTestbed(ABC):
 
     @contextmanager
     def _guarded(self, operation: int) -> Iterator[int | None]:
-        """Hold the lock without a note about the holder, and yield the time of the lock's last use.
+        """Hold the lock of the testbed, and yield the time at which a run last used the lock.
 
         The time is None if no lock file exists.
         """

@@ -71,7 +71,7 @@ class VirtualTestbed(GuestTestbed):
         qemu_version()
 
     def patience(self) -> Patience:
-        """Return the guest's virtual clock, which limits the waits for hosts in the guest.
+        """Return the guest's virtual clock, by which time limits for the guest's hosts are measured.
 
         If the virtual clock has stood still for a long time, reading the clock raises a LostError.
         """

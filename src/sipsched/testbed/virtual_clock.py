@@ -59,7 +59,7 @@ class Statistics:
 
 
 class SelfTest(msgspec.Struct, frozen=True):
-    """The result of the self-test `virtualcheck`, which runs in a guest."""
+    """The result of the self-test program `virtualcheck`, which runs in a guest."""
 
     cpus: int
     loop_ns: float
