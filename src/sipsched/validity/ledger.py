@@ -69,7 +69,7 @@ class Ledger:
 
     @property
     def residual(self) -> int:
-        """The number of datagrams that no counter explains, in the direction with more such datagrams."""
+        """The larger residual of the two directions: a number of sent datagrams that no counter explains."""
         return max(abs(self.to_sps.residual), abs(self.from_sps.residual))
 
 
