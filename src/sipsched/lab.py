@@ -42,7 +42,7 @@ MOST_LISTED = 8
 
 @dataclass(frozen=True, repr=False)
 class Runs(Catalogue):
-    """Recorded runs of one testbed. Jupyter shows them as a table.
+    """The recorded runs of one testbed, which Jupyter shows as a table.
 
     `sel` selects runs, `messages` returns their messages, `summary` returns their numbers, and `windows` returns the
     windows of a run that compares modes. `plot` draws figures, and `explore` returns controls.
@@ -55,7 +55,7 @@ class Runs(Catalogue):
 
     @property
     def with_messages(self) -> "Runs":
-        """The runs with available data of single messages."""
+        """The runs for which the data of each single message are available."""
         return replace(self, runs=tuple(filter(self.has_messages, self.runs)))
 
     @property

@@ -79,7 +79,7 @@ def derive(t_sip_us: float, cores: int, eevdf: bool) -> Derived:
 
 
 def _neighbours(value_ns: int) -> list[int]:
-    """Return half and double of a setting's value, without values that the kernel refuses."""
+    """Return half and twice the value of a setting, without values that the kernel refuses."""
     return [near for near in (value_ns // 2, 2 * value_ns) if near >= LEAST_NS]
 
 
