@@ -594,7 +594,7 @@ def _confirmed(candidate: Candidate, candidates: Sequence[Candidate]) -> Candida
 
 
 def _within(interval: Interval) -> bool:
-    """Return True if the confidence interval of an effect lies within ± 5 %. Equal windows have the effect 0."""
+    """Return True if the confidence interval of an effect lies within ± 5 %, or if all windows are equal."""
     if not interval.known:
         return interval.estimate == 0
     return interval.low >= -ALIKE and interval.high <= ALIKE

@@ -50,7 +50,7 @@ class WorkerSetting(NamedTuple):
 
 
 class SystemKind(NamedTuple):
-    """A system under test with a number of workers, which pages compare between numbers of cores."""
+    """A system under test with a number of workers. Pages compare its capacities with different numbers of cores."""
 
     transport: str
     sut: str
