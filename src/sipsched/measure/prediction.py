@@ -362,7 +362,7 @@ def _deployed(
 
 
 def _trial_calls(plan: SimulatedPoint, config: Config, cps: float) -> int:
-    """Return a number of calls for a trial that makes the empty start and the messages in the buffers negligible."""
+    """Return the number of calls for a trial. The trial is so long that the empty queues at its start do not matter."""
     if plan.sut.over_tcp:
         return round(cps * config.search.trial_s)
     sockets = plan.point.threads if plan.sut.deployment != "shared" else 1

@@ -12,7 +12,7 @@ from sipsched.testbed.session import Hosts
 
 
 class Probing:
-    """The choice and the start of the probe, together with each start of the proxy.
+    """An object that chooses a probe, and starts the probe together with each start of the proxy.
 
     Parameters
     ----------

@@ -36,7 +36,7 @@ FILES = (
 
 U32_MAX = 2**32 - 1
 SYSCTL_RANGES = {
-    # SEE kernel/sysctl.c before Linux 5.13: min_sched_granularity_ns and the like
+    # SEE kernel/sysctl.c before Linux 5.13 for the ranges, such as min_sched_granularity_ns
     Setting.LATENCY: (100_000, 1_000_000_000),
     Setting.MIN_GRANULARITY: (100_000, 1_000_000_000),
     Setting.WAKEUP_GRANULARITY: (0, 1_000_000_000),
@@ -306,8 +306,8 @@ def compile_mode(asked: Mapping[Setting, int], kernel: KernelScheduler) -> list[
         and Setting.TUNABLE_SCALING not in asked
         and text is not None
     ):
-        # SEE kernel/sched/fair.c of Linux 5.13 to 6.5: only writing tunable_scaling calls sched_update_scaling(),
-        # which computes sched_nr_latency from the new values of the other files.
+        # SEE kernel/sched/fair.c of Linux 5.13 to 6.5: sched_update_scaling() recomputes sched_nr_latency.
+        # The kernel calls this function only when tunable_scaling is written.
         steps.append(Step(Setting.TUNABLE_SCALING, None, scaling, int(text)))
     return steps
 

@@ -26,7 +26,7 @@ EXTENSIONS = 10
 
 @dataclass(frozen=True)
 class GridPredictor:
-    """A simulated proxy with which many short runs are simulated.
+    """A predictor that simulates many short runs of one proxy with different modes, cores, threads and loads.
 
     Attributes
     ----------

@@ -144,7 +144,7 @@ def plan_point(point: Point, config: Config, testbed: Testbed) -> SimulatedPoint
         "cores_per_processor": simulated.cores_per_processor,
         "receive_cpus": min(int(model.numbers["receive_cpus"]), point.cores),
         "receive_buffer_bytes": 2 * sut.receive_buffer_bytes,
-        # SEE net/ipv4/udp.c: __udp_enqueue_schedule_skb(), changed in Linux 6.15
+        # SEE net/ipv4/udp.c: Linux 6.15 changed when __udp_enqueue_schedule_skb() refuses a datagram
         "queue_rule": "within" if simulated.is_eevdf else "until_over",
         "deferred_release": True,
         "workers": point.threads,
@@ -284,7 +284,7 @@ def _scheduling(state: Tuned, simulated: SimulatedMachine) -> dict[str, Value]:
         "nice": task.nice,
         "slice_ns": task.slice_ns or values.get(scheduler.BASE_SLICE, NORMAL_SLICE_NS),
         "base_slice_ns": NORMAL_SLICE_NS,
-        # SEE kernel/sched/features.h of Linux 6.18
+        # SEE kernel/sched/features.h of Linux 6.18 for the defaults of these features
         "place_lag": True,
         "run_to_parity": True,
         "preempt_short": True,
