@@ -589,8 +589,8 @@ def _loads(study: DeclaredStudy, where: str) -> tuple[int, ...] | SearchedLoads:
     if not isinstance(study.cps, DeclaredLoads):
         return study.cps or ()
     around = study.cps
-    # Snakemake merges several configuration files, so a study can have `steps` from config.yaml
-    # and `shares` from another file. In this case, the program uses `shares`.
+    # Snakemake merges several configuration files. A study can therefore have `steps` from config.yaml
+    # and also `shares` from a second file. In this case, the program uses `shares`.
     if around.shares is not None:
         return SharesOfCrossing(around.around_crossing_of, around.shares)
     if around.step_cps is not None and around.steps is not None:

@@ -409,8 +409,8 @@ def draw(
     start_ns = 0
     for block in range(blocks):
         length_ns = round(window_s * 1e9 * rng.uniform(1 - JITTER, 1 + JITTER))
-        # The second window of the reference mode (sham) also has a random position,
-        # so that the two windows of the reference mode differ only by chance.
+        # The reference mode has a second window in each block, the sham, at its own random position.
+        # The two windows of the reference mode therefore differ only by chance.
         for arm in rng.sample(range(playing), playing):
             sham = arm == len(modes)
             windows.append(Window(block, 0 if sham else arm, sham, start_ns, length_ns))
