@@ -1,4 +1,4 @@
-"""The testbed `virtual`: SPS, UAC and UAS are network namespaces of one QEMU guest whose clock counts instructions.
+"""The testbed `virtual`: three network namespaces in one QEMU guest, whose clock counts CPU instructions.
 
 Layout (addresses of RFC 2544's benchmarking range)::
 
