@@ -19,8 +19,8 @@ __all__ = [
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        # SEE PEP 562. Names are imported on first use, because each job of the workflow imports this package
-        # and must not wait for the import of all its modules.
+        # SEE PEP 562. Each job of the workflow imports this package, so importing the package must be fast.
+        # Modules are therefore imported only when a name is used for the first time.
         if name in __all__:
             return getattr(import_module("sipsched.lab"), name)
         raise AttributeError(f"module 'sipsched' has no attribute {name!r}")
