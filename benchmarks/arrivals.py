@@ -262,13 +262,15 @@ def main() -> None:
                 name: highest_clean_rate(hosts, load, Sipload(), transport)
                 for name, transport in OVER_TCP.items()
             }
-    ratio = f"{ours / theirs:.2f}" if theirs else "no clean rate of SIPp"
+    ratio = f"{ours / theirs:.2f}" if theirs else "unknown, because every rate of SIPp had errors"
     print(
-        f"highest clean rate: sipload {ours} cps ({ended}), SIPp {theirs} cps ({theirs_ended}), ratio {ratio}"
+        f"highest rate without an error: sipload {ours} cps (next rate: {ended}), SIPp {theirs} cps (next rate: "
+        f"{theirs_ended}), ratio {ratio}"
     )
     for name, (rate, ended) in over_tcp.items():
         print(
-            f"highest clean rate over TCP, {name}: {rate} cps ({ended}), {rate / ours:.2f} of the rate over UDP"
+            f"highest rate without an error over TCP, {name}: {rate} cps (next rate: {ended}), "
+            f"{rate / ours:.2f} of the rate over UDP"
         )
 
 

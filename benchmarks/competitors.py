@@ -211,7 +211,7 @@ def print_table(segments: Sequence[Segment], values: npt.NDArray[np.float64]) ->
         f"{table[:, 0, 1].mean():.1f} µs, {table[:, 0, 2].mean():.1f} µs of CPU per message"
     )
     print(
-        f"{'planted program':42s} {'used':>6s}  change of K_rcv, T_sip, CPU per message in % (95 % interval)"
+        f"{'test program':42s} {'used':>6s}  change of K_rcv, T_sip, CPU per message in % (95 % interval)"
     )
     for number, plan in enumerate(PLANS[1:], 1):
         cells = []

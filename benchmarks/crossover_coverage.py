@@ -39,7 +39,7 @@ PER_S = 2000.0
 WINDOW_S = 0.5
 JITTER = 0.2
 SCV = 0.5
-"""Squared coefficient of variation of the other mode's service times. The reference has 1 and the same mean."""
+"""Squared coefficient of variation of the other mode's service times. The reference has the value 1."""
 SHORT, LONG = 0.0, 0.2
 """The two washouts, as shares of a window."""
 WANDER, WANDER_S = 0.1, 60.0

@@ -46,7 +46,8 @@ LOWEST, HIGHEST = 0.25, 0.65
 
 Values = npt.NDArray[np.float64]
 Result = tuple[bool | None, float, list[bool]]
-"""Whether the capacity's interval contains the truth (None: no prediction), its half-width, and the same for times."""
+"""Whether the capacity's interval contains the true capacity (None without a prediction), the half-width of this
+interval, and whether the interval of each predicted time contains the true time."""
 
 
 def starts_s(law: str, cps: float, seconds: float, rng: np.random.Generator) -> Values:
@@ -163,7 +164,7 @@ def simulated(seed: int) -> Result:
         f"{cps:5.0f} cps = {share:.0%}: true {1 / share:.2f}"
     )
     if found.growth is None:
-        print(f"{what}, cannot say: {found.lack}", flush=True)
+        print(f"{what}, no prediction: {found.lack}", flush=True)
         return None, np.nan, []
     held, text = _judge(found, 1 / share)
     times = []
@@ -203,7 +204,7 @@ def measured(raw: Path) -> Iterator[Result]:
             f"{capacity.high_cps:.0f}, half-width {half_width(capacity):.0%}): true {true:.2f}"
         )
         if found.growth is None:
-            print(f"{what}, cannot say: {found.lack}", flush=True)
+            print(f"{what}, no prediction: {found.lack}", flush=True)
             yield None, np.nan, []
             continue
         held, text = _judge(found, true)
@@ -232,7 +233,7 @@ def show(name: str, results: Sequence[Result]) -> None:
     print(
         f"{name}: {sum(held for held, _ in said)} of {len(said)} intervals contain the capacity, "
         f"half-width {np.median([w for _, w in said]):.0%} (median), "
-        f"{max(w for _, w in said):.0%} (largest); {len(results) - len(said)} cannot say; "
+        f"{max(w for _, w in said):.0%} (largest); {len(results) - len(said)} without a prediction; "
         f"{sum(times)} of {len(times)} intervals contain the p99 at {FACTORS[0]:g} and {FACTORS[1]:g} times the load"
     )
 

@@ -128,7 +128,7 @@ struct cpu {
 	uint64_t irq_ns; /* time that is charged to no task, including the whole current entry */
 	uint64_t next_tick;
 	uint64_t next_stall;
-	/* Datagrams whose interrupt has not come yet. It comes at the time `at`, or with an earlier interrupt. */
+	/* Datagrams whose interrupt has not come yet. Another datagram may cause the interrupt before the time `at`. */
 	struct fifo raised;
 	struct fifo backlog; /* softirqs and stalls in order; the first one runs now, until its time `at` */
 	struct fair_rq fair;

@@ -120,7 +120,7 @@ class Sends:
 
 @dataclass(frozen=True)
 class Requests:
-    """The first sends and retransmissions by method at the UAC and at the SPS; None if a host did not count them."""
+    """The first sends and retransmissions by method, at the UAC and at the SPS. An unknown count is None."""
 
     uac: Mapping[str, Sends] | None
     sps: Mapping[str, Sends] | None

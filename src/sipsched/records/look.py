@@ -18,7 +18,7 @@ SCHEMA_VERSION = 1
 
 
 def look_path(results: Path, study: str, testbed: str, repetitions: int) -> Path:
-    """Return the path of the file that lists, after a number of repetitions, the runs that need more repetitions."""
+    """Return the path of the file with the decision that was made after this number of repetitions."""
     return results / study / testbed / f"look~{repetitions}.json"
 
 

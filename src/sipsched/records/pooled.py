@@ -49,7 +49,7 @@ def open_study(summary: xr.Dataset, runs_folder: Path, where: Mapping[str, Any])
     """
     for key in where:
         if key not in RUN_DIMS:
-            raise StableError(f"{key}: runs have no such key; there are {', '.join(RUN_DIMS)}")
+            raise StableError(f"{key}: unknown key; the keys of runs are {', '.join(RUN_DIMS)}")
     chosen = summary[["status", "count"]].sel(message_type=ALL, drop=True)
     table = chosen.stack(runs=RUN_DIMS).reset_index("runs")
     kept = (table["status"] == MEASURED).to_numpy() & (table["count"] > 0).to_numpy()

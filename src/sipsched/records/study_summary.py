@@ -203,7 +203,7 @@ class _Cells:
         status = NOT_PLANNED if position is None else self.status[position]
         if position is None or status != MISSING:
             problem = "not planned" if status == NOT_PLANNED else "twice"
-            raise StableError(f"{path}: expected a planned run, once; found {run}, {problem}")
+            raise StableError(f"{path}: expected each planned run once, found {run}, {problem}")
         valid = values["valid"] == 1
         self.status[position] = MEASURED if valid else INVALID
         for name, array in self.values.items():

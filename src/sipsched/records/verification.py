@@ -128,7 +128,7 @@ def verify(raw: Path) -> Verification:
 
 
 def _problem(read: Callable[[Path], object], path: Path) -> tuple[str, ...]:
-    """Read a file with a function. Return the text of its error in a tuple, or an empty tuple without an error."""
+    """Call a function that reads a file. Return a tuple with the text of its error, or an empty tuple."""
     try:
         read(path)
     except (StableError, OSError) as error:

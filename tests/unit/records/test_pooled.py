@@ -80,7 +80,7 @@ def test_quantiles_by_cell_are_those_of_the_messages(project, quantity):
 
 
 def test_a_missing_study_run_or_file_is_reported(project):
-    with pytest.raises(StableError, match="speed: runs have no such key; there are sut, mode"):
+    with pytest.raises(StableError, match="speed: unknown key; the keys of runs are sut, mode"):
         sipsched.open_messages("load_sweep", "synthetic", speed=1)
     with pytest.raises(StableError, match=r"no valid run .* the settings \{'cps': 7\}"):
         sipsched.open_messages("load_sweep", "synthetic", cps=7)
