@@ -399,7 +399,7 @@ def by_arm(ds: xr.Dataset, name: str) -> Floats:
 
 
 def laid_out(ds: xr.Dataset, values: npt.NDArray[Any], kept: Sequence[int]) -> Floats:
-    """Arrange one value per window in a table of blocks and arms. Use only windows whose `left_out` is in `kept`."""
+    """Arrange one value per window in a table of blocks and arms (the modes, then the sham), for windows in `kept`."""
     blocks, arms = ds["block"].to_numpy(), ds["window_arm"].to_numpy()
     table = np.full((int(blocks.max()) + 1, ds.sizes["arm"]), np.nan)
     counts = np.isin(ds["left_out"].to_numpy(), kept)
