@@ -27,6 +27,7 @@ from sipsched.analysis.families import ArmsToCompare, Effects, effects_together
 from sipsched.analysis.intervals import NOT_MEASURED, TOO_FEW, Interval
 from sipsched.analysis.probe_cost import STILLED
 from sipsched.analysis.run_table import read_campaigns
+from sipsched.analysis.starts import effect_of_starts
 from sipsched.plan.crossover import compared, compares_instances
 from sipsched.plan.modes import first_start, is_translation, label, plain, split_name
 from sipsched.records.crossing import SearchRecord, read_crossing
@@ -222,6 +223,31 @@ class ComparedLoad:
             [each.weights for each in found],
         )
         return effects_together({mode: asked}).effects[mode]
+
+    def effect_of_all_starts(self, mode: str, quantity: str) -> Interval:
+        """Return the effect of a mode over all starts of its instance, with an interval that counts starts.
+
+        The sham is the second start of the reference.
+        """
+
+        def starts(run: xr.Dataset, first: str) -> list[int]:
+            return [place for place, arm in enumerate(arms_of(run)) if first_start(arm) == first]
+
+        runs = [run for run in self.runs if len(starts(run, mode)) > 1]
+        if not runs:
+            return Interval.without(math.nan, 0, why=NOT_MEASURED)
+        arms = arms_of(runs[0])
+        runs = [run for run in runs if arms_of(run) == arms]
+        found = [
+            adjusted(run, quantity, 0, ratio=scale_of(quantity) is Scale.RATIO) for run in runs
+        ]
+        return effect_of_starts(
+            [each.table for each in found],
+            [*starts(runs[0], self.place.reference), arms.index(SHAM)],
+            starts(runs[0], mode),
+            scale_of(quantity),
+            [each.weights for each in found],
+        )
 
     def change(self, arm: str, quantity: str, tests: int) -> Change:
         """Return how much an effect changes if twice as much of the start of each window is excluded."""

@@ -486,9 +486,12 @@ def test_a_mode_is_recommended_only_if_all_its_starts_are_better() -> None:
     ((ranking,),) = (advised.rankings for advised in found)
     assert ranking.best is not None
     assert ranking.best.mode == two
-    assert len(answer.starts(found).lines) == len(advice.DECIDING)
+    assert len(answer.starts(found).lines) == 2 * len(advice.DECIDING) + 1
     effect = loads[0].start_effect(again, "total_p99").interval
     assert effect.low < 0 < effect.high
+    all_starts = loads[0].effect_of_all_starts(two, "total_p99")
+    assert all_starts.n == 4 * len(loads[0].runs)
+    assert all_starts.low < -0.5 < all_starts.high < 0
 
     loads, found = of(made(f"default,{two},{again}", {two: lower, again: {}}))
     ((ranking,),) = (advised.rankings for advised in found)

@@ -17,7 +17,7 @@ from sipsched.analysis.advice import (
     is_higher,
     is_lower,
 )
-from sipsched.analysis.crossover import RUNS_AS_SAMPLE, Doubt, to_percent
+from sipsched.analysis.crossover import RUNS_AS_SAMPLE, Doubt, percent, to_percent
 from sipsched.pages.crossover.wording import (
     AA,
     IN_WORDS,
@@ -33,7 +33,7 @@ from sipsched.pages.crossover.wording import (
     reference_name,
     size_words,
 )
-from sipsched.pages.numbers import NO_ENTRY
+from sipsched.pages.numbers import NO_ENTRY, with_unit
 from sipsched.pages.parts import Answer, Cell, Folded, Table, Title, Words, translated
 from sipsched.plan.modes import first_start, split_name
 from sipsched.records.window_time import COUNTS
@@ -329,17 +329,26 @@ def _costs(advice: Advice) -> Iterator[str]:
 
 def starts(found: Sequence[Advice]) -> Words:
     """Compare the starts of instances with equal settings; nothing without a further start."""
-    return Words(
-        tuple(
+    loads = [ranking.load for advice in found for ranking in advice.rankings]
+    lines = []
+    for load in loads:
+        again = [mode for mode in load.modes if first_start(mode) != mode]
+        lines += [
             f"{loads_name([load])}: a further start of {load.label(first_start(mode))} changes {IN_WORDS[name]} by "
             f"{effect_words(load.start_effect(mode, name), name)}."
-            for advice in found
-            for load in (ranking.load for ranking in advice.rankings)
-            for mode in load.modes
-            if first_start(mode) != mode
+            for mode in again
             for name in DECIDING
-        )
-    )
+        ]
+        settings = dict.fromkeys(map(first_start, again))
+        settings.pop(load.place.reference, None)
+        for mode in settings:
+            for name in (*DECIDING, "cpu_per_message"):
+                effect = load.effect_of_all_starts(mode, name)
+                lines.append(
+                    f"{loads_name([load])}: over all {effect.n} starts, {load.label(mode)} changes {IN_WORDS[name]} "
+                    f"by {with_unit(percent(effect), '%', '+')}. This interval includes the differences between starts."
+                )
+    return Words(tuple(lines))
 
 
 def reservations(found: Sequence[Advice]) -> Words:
