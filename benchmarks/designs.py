@@ -1,5 +1,7 @@
 """Compare the precision of two experiments that compare two modes: one run with both modes, and separate runs.
 
+The modes can also be instances, as in `--modes default default+threads=4`.
+
 The run with both modes is a crossover run. Both designs have the same load in the same hour. The order is half of the
 crossover's load, then the pairs, then the other half, so that drift affects both designs. The two runs of a pair have
 the same arrivals. Every second pair has the opposite order, as in the papers. For each design, the benchmark prints
@@ -31,6 +33,8 @@ from sipsched.errors import SipschedError, TransientError
 from sipsched.measure import acquisition, crossing_search
 from sipsched.pages.numbers import in_words
 from sipsched.plan.config import Config, load_config
+from sipsched.plan.crossover import is_comparison
+from sipsched.plan.modes import split_name
 from sipsched.plan.run import Point, Run
 from sipsched.records import crossing, windows
 from sipsched.records.messages import (
@@ -84,11 +88,23 @@ def order(point: Point, modes: tuple[str, str], cps: int, pairs: int) -> list[Ru
     """List the runs in order: half of the crossover runs, then the pairs of separate runs, then the other half."""
     halves = [replace(point, mode=",".join(modes)).run(cps, half + 1) for half in range(HALVES)]
     separate = [
-        replace(point, mode=mode).run(cps, pair + 1)
+        alone(point, mode).run(cps, pair + 1)
         for pair in range(pairs)
         for mode in (modes if pair % 2 == 0 else modes[::-1])
     ]
     return [halves[0], *separate, *halves[1:]]
+
+
+def alone(point: Point, mode: str) -> Point:
+    """Return the point of a separate run of a mode, which may change the SUT or the numbers of workers and cores."""
+    base, other, rest = split_name(mode)
+    return replace(
+        point,
+        mode="+".join((base, *rest)),
+        sut=other.sut or point.sut,
+        threads=other.threads or point.threads,
+        cores=other.cores or point.cores,
+    )
 
 
 def half_width(interval: Interval) -> float:
@@ -167,11 +183,12 @@ def compare_windows(halves: Sequence[xr.Dataset], name: str, arm: int) -> crosso
     return crossover.effect([windows.by_arm(ds, name) for ds in halves], reference, arm)
 
 
-def compare_pairs(done: Sequence[Done], modes: tuple[str, str]) -> list[Interval]:
+def compare_pairs(done: Sequence[Done], reference: Point, modes: tuple[str, str]) -> list[Interval]:
     """Compare the two runs of each complete pair, in the order of `QUANTITIES`."""
-    by_run = {(run.run.rep, run.run.mode): means(run) for run in done}
-    reps = sorted({rep for rep, _ in by_run if all((rep, mode) in by_run for mode in modes)})
-    tables = [np.array([by_run[rep, mode] for rep in reps]) for mode in modes]
+    by_run = {(run.run.rep, run.run.point): means(run) for run in done}
+    points = [alone(reference, mode) for mode in modes]
+    reps = sorted({rep for rep, _ in by_run if all((rep, point) in by_run for point in points)})
+    tables = [np.array([by_run[rep, point] for rep in reps]) for point in points]
     if not reps:
         return [of_pairs(np.empty(0), np.empty(0))] * len(QUANTITIES)
     return [of_pairs(tables[0][:, q], tables[1][:, q]) for q in range(len(QUANTITIES))]
@@ -195,9 +212,9 @@ def show_machine(what: str, done: Sequence[Done]) -> None:
 
 
 def show(done: Sequence[Done], modes: tuple[str, str], results: Path) -> None:
-    """Print the precision of both kinds of experiments."""
-    halves = [run for run in done if run.run.mode not in modes]
-    separate = [run for run in done if run.run.mode in modes]
+    """Print the precision of both designs."""
+    halves = [run for run in done if is_comparison(run.run.mode)]
+    separate = [run for run in done if not is_comparison(run.run.mode)]
     if not halves or not separate:
         print("designs: one design has no valid run, so there is no comparison")
         return
@@ -213,7 +230,7 @@ def show(done: Sequence[Done], modes: tuple[str, str], results: Path) -> None:
             for ds in half_windows
         )
     )
-    pairs = compare_pairs(separate, modes)
+    pairs = compare_pairs(separate, replace(halves[0].run.point, mode=modes[0]), modes)
     for (name, words), paired in zip(QUANTITIES.items(), pairs, strict=True):
         crossed, sham = (compare_windows(half_windows, name, arm) for arm in (1, 2))
         inner, outer = half_width(crossed.interval), half_width(paired)
