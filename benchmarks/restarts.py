@@ -1,7 +1,7 @@
 """Test comparisons of proxy instances, which count the starts of the proxy.
 
 `measure` performs short runs on the testbed `local` and keeps their windows in a folder. Every instance of a run is
-started anew. `equal` starts ten instances with equal settings. `planted` also starts two instances whose routing script
+started anew. `equal` starts 28 instances with equal settings. `planted` also starts two instances whose routing script
 has an additional busy loop, and two further instances without the loop. A first run with a long loop shows the cost of
 an iteration, from which the number of iterations for the planted difference follows. `show` judges the runs.
 
@@ -47,13 +47,25 @@ from sipsched.validity.rules import SHARED_MACHINE, Limits
 
 QUANTITIES = {"cpu_per_message": "CPU time per message", "total_p99": "p99 of K_rcv + T_sip"}
 SUT, PLANTED = "kamailio-udp", "planted"
-EQUAL = ",".join(("default", *(f"default+start={n}" for n in range(2, 10))))
+ALIKE = ("alike-1", "alike-2")
+"""SUTs with the settings of SUT, because a SUT can have at most nine starts in a run."""
+EQUAL = ",".join(
+    (
+        *("default", *(f"default+start={start}" for start in range(2, 10))),
+        *(
+            f"default+sut={sut}" + (f"+start={start}" if start > 1 else "")
+            for sut in ALIKE
+            for start in range(1, 10)
+        ),
+    )
+)
+"""With the sham, 28 instances with equal settings."""
 BESIDE = (
     f"default,default+sut={PLANTED},default+sut={PLANTED}+start=2,default+start=2,default+start=3"
 )
 CALIBRATION = 600
 """Iterations of the busy loop in the run that shows the cost of an iteration."""
-SHARED_MIB = 256
+SHARED_MIB = 128
 WRAPPER = """\
 #!/bin/sh
 # Start Kamailio with a busy loop at the beginning of its routing script.
@@ -81,14 +93,15 @@ Values = npt.NDArray[np.float64]
 
 def campaign(folder: Path, options: argparse.Namespace) -> Config:
     config = load_config()
-    sut = replace(config.sut(SUT), shared_memory_mib=SHARED_MIB)
+    sut = replace(config.sut(SUT), shared_memory_mib=SHARED_MIB, package_memory_mib=16)
     planted = replace(sut, name=PLANTED, program=str(folder / "kamailio"))
     limits = dict(config.validity)
     if options.disturbed:
         wide = (*SHARED_MACHINE, "uas_lateness_p99_us")
         limits |= dict.fromkeys(wide, Limits(math.inf, math.inf))
     crossover = replace(config.crossover, mode_s=options.mode_s, window_s=options.window_s)
-    suts = {**config.suts, SUT: sut, PLANTED: planted}
+    alike = {name: replace(sut, name=name) for name in ALIKE}
+    suts = {**config.suts, SUT: sut, PLANTED: planted, **alike}
     return replace(config, suts=suts, validity=limits, crossover=crossover)
 
 
@@ -194,6 +207,13 @@ def rate(rejected: int, of: int) -> str:
     return f"{rejected} of {of} = {100 * rejected / of:.1f} % ({100 * found.low:.1f} to {100 * found.high:.1f} %)"
 
 
+def equal_arms(run: xr.Dataset) -> list[int]:
+    """Return the indices of the arms with the settings of the reference."""
+    names = [f"default+sut={name}" for name in ALIKE]
+    alike = [number for name in ("default", *names) for number in starts_of(run, name)]
+    return [*alike, len(arms_of(run)) - 1]
+
+
 def variances(runs: Sequence[xr.Dataset], quantity: str) -> tuple[float, float]:
     """Return the standard deviations of starts and of windows, as logarithms, from instances with equal settings.
 
@@ -201,7 +221,7 @@ def variances(runs: Sequence[xr.Dataset], quantity: str) -> tuple[float, float]:
     """
     between, within, blocks = [], [], []
     for run in runs:
-        equal = [*starts_of(run, "default"), len(arms_of(run)) - 1]
+        equal = equal_arms(run)
         values = np.log(table(run, quantity)[:, equal])
         values = values[np.isfinite(values).all(axis=1)]
         means = values.mean(axis=0)
@@ -216,7 +236,7 @@ def variances(runs: Sequence[xr.Dataset], quantity: str) -> tuple[float, float]:
 
 def pairs_of_pairs(run: xr.Dataset, rng: np.random.Generator) -> Iterator[list[int]]:
     """Divide the instances with equal settings at random into groups of four, which are disjoint comparisons."""
-    equal = rng.permutation([*starts_of(run, "default"), len(arms_of(run)) - 1])
+    equal = rng.permutation(equal_arms(run))
     for first in range(0, len(equal) - 3, 4):
         yield [int(arm) for arm in equal[first : first + 4]]
 
@@ -280,8 +300,8 @@ def show_planted(runs: Sequence[xr.Dataset], runs_per_trial: int, percent: float
             break
     print(
         f"  starts differ by {100 * start:.1f} %, windows by {100 * window:.1f} % (standard deviations), "
-        f"{blocks} blocks a run: 9 of 10 trials find {percent:g} % with {count} runs, {count * run_s:.0f} s of load for "
-        "all six instances"
+        f"{blocks} blocks a run: 9 of 10 trials find {percent:g} % with {count} runs, {count * run_s:.0f} s of load "
+        "for all six instances"
     )
 
 

@@ -1,0 +1,250 @@
+"""Measure the ratio of two capacities. The trials of both systems alternate in random order over the same minutes.
+
+A system is SUT:CORES:THREADS, such as kamailio-udp:1:4. Each trial starts a new proxy. The load of a trial is the last
+carried load of its system divided by 1 minus the aimed drop rate, so each trial is slightly overloaded. The carried
+load is the number of messages that the proxy received per second, divided by the messages of a call. Divided by 1 minus
+the limit of the drop rate, it is the capacity that this trial shows. A round has one trial of each system, and it
+counts if every trial of the round dropped messages. The ratio is the mean over the rounds on the log scale, with the
+interval of the pages (random signs of the rounds). Slow changes of the machine's speed cancel within a round.
+
+`--simulate` samples machines with a varying speed, measures nothing, and counts how often the interval contains the
+ratio, and how often two searches agree.
+"""
+
+import argparse
+import math
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from sipsched.analysis.crossover import Effect, effect
+from sipsched.errors import SipschedError
+from sipsched.measure.bracketing import Trial
+from sipsched.measure.crossing_search import _offer
+from sipsched.measure.serving import Serving
+from sipsched.measure.tuning import tuned
+from sipsched.plan.config import Config, load_config
+from sipsched.plan.modes import find_mode, load_modes
+from sipsched.plan.run import Point
+from sipsched.records.record import UnfinishedRecord
+from sipsched.testbed.inventory import load_testbed
+from sipsched.testbed.session import open_hosts
+from sipsched.validity.rules import SHARED_MACHINE, Limits
+
+LIMIT = 0.01
+AIM = 0.06
+"""Drop rate at which the next trial aims. Even if the machine is 5 % faster, the trial still drops messages."""
+STEP = 1.25
+"""Factor by which the load rises after a trial that dropped no messages."""
+MESSAGES_A_CALL = 6
+TRIAL_S = 3.0
+
+OfferTo = Callable[[int, int], Trial]
+"""A function that performs a trial. Its arguments are the index of the system and the load in calls per second."""
+
+
+@dataclass(frozen=True)
+class Round:
+    """One trial of each system, in the order of the systems."""
+
+    trials: tuple[Trial, ...]
+
+    @property
+    def counts(self) -> bool:
+        """True if every trial was overloaded, so that each trial shows a capacity."""
+        return all(LIMIT < trial.pdr < 5 * AIM for trial in self.trials)
+
+    @property
+    def capacities(self) -> list[float]:
+        """The capacity in calls per second that each trial shows; NaN if the round does not count."""
+        return [carried(trial) / (1 - LIMIT) if self.counts else math.nan for trial in self.trials]
+
+
+def carried(trial: Trial) -> float:
+    """Return the carried load of a trial in calls per second."""
+    return trial.received / MESSAGES_A_CALL / trial.duration_s
+
+
+def search(
+    offer: OfferTo, first: Sequence[int], rng: np.random.Generator, more: Callable[[], bool]
+) -> list[Round]:
+    """Perform rounds of trials.
+
+    Parameters
+    ----------
+    offer
+        Function that performs a trial.
+    first
+        Load of the first trial of each system.
+    more
+        Function that reports whether another round may begin.
+    """
+    loads, rounds = list(first), []
+    while more():
+        trials: dict[int, Trial] = {}
+        for system in rng.permutation(len(loads)):
+            trials[int(system)] = offer(int(system), loads[system])
+        rounds.append(Round(tuple(trials[system] for system in range(len(loads)))))
+        for system, trial in trials.items():
+            dropped = trial.pdr > LIMIT
+            loads[system] = round(carried(trial) / (1 - AIM) if dropped else trial.cps * STEP)
+    return rounds
+
+
+def ratio(rounds: Sequence[Round]) -> Effect:
+    """Return the ratio of the second capacity to the first one, as a logarithm."""
+    return effect([np.array([each.capacities for each in rounds])], 0, 1)
+
+
+def words(found: Effect) -> str:
+    interval = found.interval
+    ends = f"{math.exp(interval.low):.3f} to {math.exp(interval.high):.3f}"
+    half = (interval.high - interval.low) / 2
+    return f"{math.exp(interval.estimate):.3f} ({ends}), half-width {100 * half:.1f} %, {interval.n} rounds"
+
+
+# ---- on the testbed ----
+
+
+def point_of(text: str) -> Point:
+    sut, cores, threads = text.split(":")
+    return Point("local", sut, "default", int(cores), int(threads))
+
+
+def measure(options: argparse.Namespace) -> None:
+    config, points = campaign(options), [point_of(text) for text in options.systems]
+    testbed, until = load_testbed("local"), time.monotonic() + options.limit_s
+    rng = np.random.default_rng(options.seed)
+    longest_s = 0.0
+    began = time.monotonic()
+
+    def more() -> bool:
+        nonlocal longest_s, began
+        now = time.monotonic()
+        longest_s, began = max(longest_s, now - began), now
+        return now + longest_s < until
+
+    with tempfile.TemporaryDirectory() as scratch, open_hosts(testbed, "a paired search") as hosts:
+        record = UnfinishedRecord.begin(Path(scratch), points[0].run(0, 0))
+        servings = [Serving(hosts, point, config, record, options.limit_s + 60) for point in points]
+        servings[0].clear_hosts()
+
+        def offer(system: int, cps: int) -> Trial:
+            point = points[system]
+            mode = find_mode(point.mode, load_modes())
+            with tuned(hosts.sps, testbed, mode, point.cores, point.threads) as state:
+                rep = -int(rng.integers(1, 1_000_000))
+                trial = _offer(servings[system], state, config.validity, cps, options.trial_s, rep)
+            counted = trial.account.account if trial.account else None
+            others = f"{counted.parts.competitor_share:.1%}" if counted else "not counted"
+            print(
+                f"{point.sut} on {point.cores} cores: {trial.pdr:.2%} dropped at {cps} cps; other programs {others}",
+                flush=True,
+            )
+            return trial
+
+        rounds = search(offer, options.first, rng, more)
+    print(f"{options.systems[1]} / {options.systems[0]}: {words(ratio(rounds))}")
+    for system, name in enumerate(options.systems):
+        found = [each.capacities[system] for each in rounds if each.counts]
+        if found:
+            print(f"  {name}: {np.median(found):.0f} cps ({min(found):.0f} to {max(found):.0f})")
+
+
+def campaign(options: argparse.Namespace) -> Config:
+    config = load_config()
+    limits = {**config.validity, "unexpected_messages": Limits(math.inf, math.inf)}
+    if options.disturbed:
+        limits |= dict.fromkeys(
+            (*SHARED_MACHINE, "uas_lateness_p99_us"), Limits(math.inf, math.inf)
+        )
+    # a retransmitted message would be carried twice
+    load = replace(config.load, retransmissions=False, warmup_s=0.5, drain_s=0.5)
+    return replace(config, load=load, validity=limits)
+
+
+# ---- sampled ----
+
+
+@dataclass
+class SampledMachine:
+    """A machine whose speed changes from trial to trial, with two systems of known capacities."""
+
+    rng: np.random.Generator
+    wander: float
+    rounds: int
+    true: tuple[float, float] = (1500.0, 2400.0)
+    log_speed: float = 0.0
+
+    def more(self) -> bool:
+        """Report whether another round may begin."""
+        self.rounds -= 1
+        return self.rounds >= 0
+
+    def offer(self, system: int, cps: int) -> Trial:
+        """Sample a trial."""
+        self.log_speed = 0.99 * self.log_speed + self.wander * self.rng.standard_normal()
+        luck = 0.05 * self.rng.standard_normal()
+        capacity = self.true[system] * math.exp(self.log_speed + luck)
+        messages = int(self.rng.poisson(MESSAGES_A_CALL * cps * TRIAL_S))
+        refused = round(messages * max(0.0, 1 - capacity / cps))
+        return Trial(cps, TRIAL_S, messages - refused, refused)
+
+
+def simulate(searches: int, rounds: int) -> None:
+    for wander in (0.0, 0.02, 0.05):
+        rng = np.random.default_rng(1)
+        found = []
+        for _ in range(2 * searches):
+            machine = SampledMachine(rng, wander, rounds)
+            found.append(ratio(search(machine.offer, (1500, 1500), rng, machine.more)).interval)
+        truth = math.log(machine.true[1] / machine.true[0])
+        covered = np.mean([each.low <= truth <= each.high for each in found])
+        half = np.mean([(each.high - each.low) / 2 for each in found])
+        pairs = zip(found[::2], found[1::2], strict=True)
+        agree = np.mean([one.low <= two.high and two.low <= one.high for one, two in pairs])
+        print(
+            f"speed changes by {100 * wander:g} % per trial: covers {100 * covered:.1f} %, half-width "
+            f"{100 * half:.1f} %, two searches agree in {100 * agree:.0f} % of {searches} pairs",
+            flush=True,
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "systems", nargs="*", help="two systems, such as kamailio-udp:1:4 kamailio-udp:2:4"
+    )
+    parser.add_argument(
+        "--simulate", action="store_true", help="sample searches, and measure nothing"
+    )
+    parser.add_argument("--searches", type=int, default=100, help="pairs of sampled searches")
+    parser.add_argument("--rounds", type=int, default=40, help="rounds of a sampled search")
+    parser.add_argument("--limit-s", type=float, default=600, help="seconds for all trials")
+    parser.add_argument("--trial-s", type=float, default=TRIAL_S)
+    parser.add_argument(
+        "--first", type=int, nargs=2, default=[1500, 1500], help="first loads in cps"
+    )
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--disturbed", action="store_true", help="use disturbed trials too")
+    options = parser.parse_args()
+    if options.simulate:
+        simulate(options.searches, options.rounds)
+        return
+    if len(options.systems) != 2:
+        parser.error("name two systems")
+    try:
+        measure(options)
+    except SipschedError as error:
+        print(f"paired_search: {error}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
