@@ -281,7 +281,7 @@ def predict_deployments(fitted: Fitted, config: Config) -> tuple[Deployed, ...]:
     """Predict the capacity of each deployment for several numbers of cores, with the best number of threads.
 
     One prediction assumes a single CPU that receives all messages, as in the model. Another prediction assumes that all
-    cores receive messages, and that the agents have one address per core.
+    cores receive messages, and that UAC and UAS have one address per core.
     """
     if not fitted.numbers:
         return ()

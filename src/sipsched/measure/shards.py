@@ -64,7 +64,7 @@ class Shards:
         """
         if not self._program.is_running:
             raise TransientError(
-                f"host {self._sps.spec}: {PROGRAM} ended by itself during the run, so nobody counted the datagrams of "
-                f"each socket; its log is {PROGRAM}.log"
+                f"host {self._sps.spec}: {PROGRAM} ended unexpectedly during the run, so the datagrams of "
+                f"each socket were not counted; its log is {PROGRAM}.log"
             )
         return as_part(ShardReport, self._program.end(), self._program.where)

@@ -305,7 +305,10 @@ def test_a_switch_of_the_mode_costs_the_worker_cpu_time(campaign: Config) -> Non
     [
         ({"sut": "opensips-udp"}, "model kamailio-qm is of kamailio, found opensips"),
         ({"sut": "kamailio-udp-fm"}, "memory_manager: model kamailio-qm is of qm, found fm"),
-        ({"mode": "default,default+recording=off"}, "no probe whose recording"),
+        (
+            {"mode": "default,default+recording=off"},
+            "the simulator has no probe, so it cannot switch",
+        ),
         ({"mode": "default,default+latency_ns=900000"}, "would compare a mode with itself"),
         ({"cores": 9}, "the SPS has 8 CPU"),
     ],
