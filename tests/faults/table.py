@@ -473,7 +473,7 @@ CASES = (
     Case(
         "UAC killed",
         kill(lambda: only(LOAD)),
-        r"host uac .*: uac ended by itself, killed by a signal",
+        r"host uac .*: uac ended unexpectedly, killed by a signal",
     ),
     Case(
         "UAS killed",
@@ -490,7 +490,7 @@ CASES = (
     Case(
         "sipshard killed",
         kill(lambda: only(r"^[^ ]*/sipshard ")),
-        "sipshard ended by itself during the run",
+        "sipshard ended unexpectedly during the run",
         sut="kamailio-udp-sockets",
     ),
     # These faults stop processes for some time.

@@ -43,7 +43,7 @@ def mmdebstrap_options(apt_config: str) -> list[str]:
     ----------
     apt_config
         Output of the command `apt-config dump`. It has the settings by which this machine's apt reaches its sources.
-        mmdebstrap does not read them by itself.
+        mmdebstrap does not read these settings without options.
     """
     network = [line for line in apt_config.splitlines() if re.match(r"Acquire::https?::", line)]
     settings = ('Apt::Install-Recommends "false"', 'Acquire::Languages "none"', *network)

@@ -27,7 +27,7 @@ KERNEL_SUITES = {"6.1": "bookworm", "5.10": "bullseye"}
 KERNEL_PACKAGE = "linux-image-cloud-amd64"
 """Package of a Debian kernel with built-in disk drivers, so that the guest boots without an initial RAM disk."""
 PARTS = tuple(dict.fromkeys((*NATIVE_PARTS["sps"], *NATIVE_PARTS["uac"])))
-"""The parts of all three roles, because the agents of a testbed of kind `virtual` are in the guest, too."""
+"""The parts of all three roles, because UAC and UAS of a testbed of kind `virtual` are in the guest, too."""
 GUEST_PACKAGES = ("kmod", "openssh-server")
 INIT = PROJECT_ROOT / "hardware" / "guest" / "init"
 SPARE_MIB = 1024

@@ -40,7 +40,7 @@ class Host(Connection):
     spec
         The host: its address, user and key.
     workdir
-        Folder on the host for native parts, logs and results. It is created when the `with` block begins.
+        Folder on the host for C programs, logs and results. It is created when the `with` block begins.
     patience
         Limits of waits for the host.
 
@@ -159,7 +159,7 @@ class Host(Connection):
             raise
         if done.exit_code == KILLED:
             raise TransientError(
-                f"host {self.spec}: {name} ended by itself, killed by a signal: {shlex.join(argv)}"
+                f"host {self.spec}: {name} ended unexpectedly, killed by a signal: {shlex.join(argv)}"
             )
         if done.exit_code not in accept:
             raise self.failed(done)

@@ -519,7 +519,7 @@ def _check_kind(file: DeclaredTestbed, where: str) -> None:
     tuning = file.tuning or Tuning()
     if file.virtual and tuning.cores_by == "hotplug":
         raise StableError(
-            f"{where}: tuning.cores_by: hotplug would take away the agents' cores, which are in the same guest; "
+            f"{where}: tuning.cores_by: hotplug takes CPUs offline that UAC and UAS use in the same guest; "
             "use cpuset"
         )
     if bool(tuning.receive_interfaces) != bool(tuning.receive_cpus):

@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 from sipsched.errors import StableError
 
 DATA_FOLDER = PurePosixPath("/var/lib/sipsched")
-"""Folder for files that must survive a reboot: native parts, files of runs, and images of virtual machines."""
+"""Folder for files that must survive a reboot: C programs, files of runs, and images of virtual machines."""
 RUN_FOLDER = PurePosixPath("/run/sipsched")
 """Folder for files that a reboot removes: lock, undo script, pid files, and keys of this machine's testbeds."""
 LOCK_FILE = "lock"
@@ -58,7 +58,7 @@ it.
 RECORD_BUILD = """\
 cd "$1" && find . -type f ! -name built.sha256 -exec sha256sum {} + | sort -k 2 > built.sha256
 """
-"""Shell script that records the SHA-256 of every file of a native part after the build."""
+"""Shell script that records the SHA-256 of every built file and every source file after a build."""
 
 CHECK_BUILD = """\
 cd "$1" 2>/dev/null && [ -s built.sha256 ] || { echo "missing $1"; exit; }

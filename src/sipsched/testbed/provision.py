@@ -161,7 +161,7 @@ def _build_root(
     shell
         Function that runs a shell script with arguments on the host, and returns its output.
     where, base
-        Name of the host for messages, and the folder on it that has the native parts.
+        Name of the host for messages, and the folder on this host that has the C programs of sipsched.
     """
     root = release_root(base, release)
     if shell('[ ! -d "$1" ] || echo exists', root):
