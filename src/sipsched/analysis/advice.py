@@ -225,7 +225,7 @@ class ComparedLoad:
         return effects_together({mode: asked}).effects[mode]
 
     def effect_of_all_starts(self, mode: str, quantity: str) -> Interval:
-        """Return the effect of a mode over all starts of its instance, with an interval that counts starts.
+        """Return the effect of a mode over several starts of the proxy, with each start as one observation.
 
         The sham is the second start of the reference.
         """

@@ -21,7 +21,7 @@ def effect_of_starts(
     scale: Scale = Scale.RATIO,
     weights: Sequence[Values] | None = None,
 ) -> Interval:
-    """Compare two settings whose instances were each started several times in every run.
+    """Compare two settings of the proxy, with each of which the proxy was started several times in every run.
 
     The value of a start is its mean over the complete blocks of its run. The effect is the difference of the two means
     of starts, averaged over the runs. The standard error comes from the differences between starts with equal settings
