@@ -141,7 +141,7 @@ class Plan:
 
     @cached_property
     def _page_names(self) -> list[str]:
-        """Names of all pages except the overview, in the order of the overview's links."""
+        """The names of all pages except the overview, in the order in which the overview links to them."""
         studies = [study.name for study in self.config.studies.values() if study.notebook]
         names = [f"{study}-{testbed}" for study in studies for testbed in self.testbeds]
         names += [f"{page}-{testbed}" for page in TESTBED_PAGES for testbed in self.testbeds]
@@ -149,12 +149,12 @@ class Plan:
 
     @property
     def pages(self) -> list[str]:
-        """Paths of all pages except the overview."""
+        """The paths of all pages except the overview."""
         return [f"{self.reports}/{name}.html" for name in self._page_names]
 
     @property
     def outlines(self) -> list[str]:
-        """Paths of the outlines of all pages except the overview (`sipsched.pages.outline`)."""
+        """The paths of the outlines of all pages except the overview (`sipsched.pages.outline`)."""
         return [f"{self.results}/pages/{name}.json" for name in self._page_names]
 
     @property

@@ -37,7 +37,7 @@ class Workflow(Protocol):
         """True if the user forces Snakemake to repeat jobs whose output files are up to date."""
 
     def wait_for(self, path: str) -> None:
-        """Make Snakemake make the output file of a checkpoint before Snakemake plans the current job further."""
+        """Make Snakemake run the checkpoint that creates a file, before Snakemake plans the current job further."""
 
     def as_it_is(self, path: str) -> str:
         """Mark an input file as up to date, so that Snakemake schedules no job that makes the file."""
