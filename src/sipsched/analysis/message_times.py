@@ -114,7 +114,7 @@ class LoadTimes(NamedTuple):
 
     @property
     def exceedance(self) -> npt.NDArray[np.float64]:
-        """Shares of messages that take longer than `histogram.UPPER_NS`, shape (`histogram.BINS`,)."""
+        """The share of messages that take longer than the upper edge of each histogram bin, shape (bin,)."""
         return np.asarray(1 - np.cumsum(self.counts) / self.counts.sum())
 
 

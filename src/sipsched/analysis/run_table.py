@@ -263,7 +263,7 @@ def _campaign(testbed: str, studies: Sequence[tuple[str, xr.Dataset]]) -> Campai
         tallies |= Counter(attempts_of(ds))
     attempts = tuple(tallies.elements())
     runs = pd.concat([_rows(ds) for ds in data], ignore_index=True)
-    # A run can be missing in an old summary of one study and measured in the newer summary of another study.
+    # If two summaries contain the same run, the older summary may lack its results. The row with results is kept.
     ranks = runs["status"].map(STATUSES.index).to_numpy()
     runs = runs.iloc[ranks.argsort(kind="stable")]
     runs = runs.drop_duplicates(list(RUN_DIMS)).sort_index().reset_index(drop=True)

@@ -166,7 +166,7 @@ class _Offset(NamedTuple):
     spread: float
 
     def scaled(self, factor: float) -> "_Offset":
-        """Return the difference and its standard deviation multiplied by a factor."""
+        """Multiply the difference of logarithms and its standard deviation by a factor."""
         return _Offset(factor * self.middle, factor * self.spread)
 
 
