@@ -30,7 +30,7 @@ SAMPLE_MS = 50
 COUNTED, IDLE_CLASS = ("realtime", "fair"), ("idle_class",)
 """The owners of CPU time that the share of competitors includes, and the owner that it excludes."""
 BUSY = ("proxy", "own", "softirq", "irq", "kernel", *COUNTED, *IDLE_CLASS)
-# The names are the policies of include/uapi/linux/sched.h.
+# SEE include/uapi/linux/sched.h for the names and numbers of the scheduling policies.
 POLICIES = {
     **{0: "SCHED_OTHER", 1: "SCHED_FIFO", 2: "SCHED_RR", 3: "SCHED_BATCH"},
     **{5: "SCHED_IDLE", 6: "SCHED_DEADLINE", 7: "SCHED_EXT"},

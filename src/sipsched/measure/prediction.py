@@ -234,7 +234,7 @@ def predict_capacity(fitted: Fitted, config: Config) -> CapacityPrediction:
     best = [found for cores in CORES if (found := central.best(cores))]
 
     def again(changes: Changes) -> tuple[CapacityOfCores, ...]:
-        # An assumption about several receiving CPUs needs at least as many cores.
+        # The assumption that several CPUs receive messages applies only to proxies with at least as many cores.
         known = [carried for carried in best if changes.get("receive_cpus", 1) <= carried.cores]
         return tuple(
             _at_once(
