@@ -221,7 +221,7 @@ def instances(modes: Sequence[Mode], sut: str, threads: int, cores: int) -> Inst
 
 
 def cores_of(mode: str, cores: int) -> tuple[int, ...]:
-    """Return the number of cores of each mode of a run, with the reference first.
+    """Return the number of cores that the proxy has in each mode of a run, with the reference mode first.
 
     Parameters
     ----------
