@@ -128,7 +128,7 @@ class Plan:
 
     @cached_property
     def noise(self) -> dict[str, list[str]]:
-        """The paths of the files with the noise of the idle CPUs, by testbed.
+        """The paths of the files with measured interruptions of the idle CPUs, by testbed.
 
         A simulated testbed has no CPUs and no such file. With `only_measured`, the files that exist are listed.
         """

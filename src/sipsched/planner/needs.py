@@ -198,7 +198,7 @@ class Needs:
         return {"summaries": self._plan.summaries[name], "noise_record": self._plan.noise[name]}
 
     def testbed_noise(self, wildcards: Wildcards) -> list[str]:
-        """Return a list with the path of the noise record of a testbed's idle CPUs; empty without such a record."""
+        """Return a list with the path of the measured interruptions of a testbed's idle CPUs; empty without a file."""
         return self._plan.noise[wildcards.testbed]
 
     def single_core_records(self, wildcards: Wildcards) -> list[str]:
