@@ -333,7 +333,7 @@ def _off_cpu(second: Second) -> float:
 
 
 def _lacked_cpu(second: Second) -> bool:
-    """Return True if workers without a CPU were mostly waiting for a CPU, and not asleep."""
+    """Return whether the workers were runnable, rather than asleep, during half of the service time without a CPU."""
     return second.delayed_ns >= second.off_cpu_ns / 2
 
 
