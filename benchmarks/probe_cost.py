@@ -7,7 +7,8 @@ in their context. The benchmark divides it by the datagrams that the SPS's socke
 segments with data that the SPS sent. The result has the 95 % interval of the mean over blocks. It also has the
 interval of Hodges and Lehmann, because a few disturbed windows change it less. With `--of factors`, the probe always
 records. The windows then switch off sipfactors, the program that counts waits for locks. With `--of watch`, no other
-probe runs: `fab watch` watches the proxy of the run, with its hooks attached in every second second.
+probe runs: `fab watch` watches the proxy of the run, with its hooks attached in every second second. `--of histograms`
+does the same with `fab watch --histograms`.
 """
 
 import argparse
@@ -115,7 +116,9 @@ def factors_stilled() -> Iterator[None]:
     counting.result()
 
 
-def watch_cost(run: Run, seconds: float, folder: Path) -> tuple[Interval, Path]:
+def watch_cost(
+    run: Run, seconds: float, folder: Path, *, histograms: bool
+) -> tuple[Interval, Path]:
     """Run `fab watch` on the proxy during a run that has no other probe.
 
     Return the cost that the watch estimates, and its record.
@@ -135,7 +138,7 @@ def watch_cost(run: Run, seconds: float, folder: Path) -> tuple[Interval, Path]:
         while not stop.asked.wait(1):
             with suppress(OSError, ValueError):
                 for pid in processes_of_run():
-                    options = Options(pid=pid, output=output, cpu=1.0)
+                    options = Options(pid=pid, output=output, cpu=1.0, histograms=histograms)
                     watch(options, say=lambda line: None, stop=stop)
                     return
 
@@ -174,20 +177,27 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=300)
     parser.add_argument("--cps", type=int, default=1500)
     parser.add_argument("--sut", default="kamailio-udp")
-    parser.add_argument("--of", choices=("probe", "factors", "watch"), default="probe")
+    parser.add_argument(
+        "--of", choices=("probe", "factors", "watch", "histograms"), default="probe"
+    )
     parser.add_argument(
         "--keep", type=Path, help="folder in which the run and its windows are kept"
     )
     options = parser.parse_args()
-    if options.of == "watch":
+    if options.of in ("watch", "histograms"):
         run = Run("local", options.sut, "default", 1, 8, options.cps, 1)
         with tempfile.TemporaryDirectory() as scratch:
-            interval, output = watch_cost(run, options.seconds, options.keep or Path(scratch))
+            interval, output = watch_cost(
+                run,
+                options.seconds,
+                options.keep or Path(scratch),
+                histograms=options.of == "histograms",
+            )
             document = read_watch(output)
         print(
-            f"watch cost: {in_words(interval.map(lambda ratio: 100 * ratio), '%')} of the proxy's CPU time per message "
-            f"while the hooks are attached; {interval.n} pairs of seconds, {options.seconds:g} s of load, {run.sut}, "
-            f"{run.cps} cps, mode {document.probe_mode}, {document.lost} records lost"
+            f"{options.of} cost: {in_words(interval.map(lambda ratio: 100 * ratio), '%')} of the proxy's CPU time "
+            f"per message while the hooks are attached; {interval.n} pairs of seconds, {options.seconds:g} s of load, "
+            f"{run.sut}, {run.cps} cps, mode {document.probe_mode}, {document.lost} records lost"
         )
         return
     run = Run("local", options.sut, MODE, 1, 8, options.cps, 1)

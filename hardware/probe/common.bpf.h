@@ -10,6 +10,7 @@
 #include "probe.h"
 
 #define ETHERTYPE_IPV4 0x0800
+#define ETHERTYPE_IPV6 0x86DD
 
 extern const volatile __u16 cfg_port;
 extern const volatile __u32 cfg_netns; /* inode number of the network namespace */

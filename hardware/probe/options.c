@@ -35,7 +35,9 @@ int usage(void)
 	      "                    [--ports N] [--ring-bytes N] [--snippet-bytes N] [--verbose]\n"
 	      "       sipprobe watch --port N --comm NAME [--netns FILE] [--one-in N]\n"
 	      "                    [--mode auto|exact|tracepoint|stream] [--peer-port N] [--ports N] "
-	      "[--ring-bytes N]\n",
+	      "[--ring-bytes N]\n"
+	      "       sipprobe histograms --port N [--ports N] [--netns FILE]\n"
+	      "       sipprobe counters NAME NETNS [TCP_PORT]\n",
 	      stderr);
 	return EXIT_USAGE;
 }

@@ -17,6 +17,7 @@
  * arrays as memory.
  */
 #include "common.bpf.h"
+#include "fingerprint.bpf.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -27,19 +28,17 @@ const volatile __u32 cfg_snippet = PROBE_SNIPPET_DEFAULT;
 const volatile bool cfg_exact = false;
 const volatile bool cfg_ipv6 = false; /* true: datagrams over IPv6 are traced, too */
 
-#define PROTOCOL_UDP   17
-#define ETHERTYPE_IPV6 0x86DD
-#define STALE_NS       10000000000LL /* the probe may overwrite an entry that was not used for this time */
-/* No datagram waits longer than this in a queue. If an entry is older, the probe missed the end of its wait. */
-#define BEHIND_NS         1000000000LL
-#define UNDERWAY_NS       100000000LL /* ASSUME longest time of a packet from the driver to the queue */
-#define WAYS              8 /* entries per set; with 5000 queued datagrams, one in 3 million finds its set full */
-#define DRIVER_STALE      250 /* longest time from the driver to the protocol layer, in jiffies: 0.25 to 2.5 s */
-#define PACKET_SETS       8192
-#define PAYLOAD_SETS      8192
-#define DEPARTURES        1024
-#define QUEUE_WALK_MAX    16
-#define FINGERPRINT_WORDS (PROBE_FINGERPRINT_BYTES / 8)
+#define PROTOCOL_UDP 17
+#define STALE_NS     10000000000LL /* the probe may overwrite an entry that was not used for this time */
+/* No datagram waits longer in a queue. If an entry is older, the probe missed the end of the wait. */
+#define BEHIND_NS      1000000000LL
+#define UNDERWAY_NS    100000000LL /* ASSUME no packet takes longer from driver to socket queue */
+#define WAYS           8 /* entries per set; with 5000 queued datagrams, one in 3 million finds its set full */
+#define DRIVER_STALE   250 /* longest time from the driver to the protocol layer, in jiffies: 0.25 to 2.5 s */
+#define PACKET_SETS    8192
+#define PAYLOAD_SETS   8192
+#define DEPARTURES     1024
+#define QUEUE_WALK_MAX 16
 
 /* A datagram that the driver has passed on, and that is not in the socket's queue (exact mode: at the worker) yet. */
 struct packet {
@@ -107,30 +106,7 @@ struct {
 	__type(value, struct packet_set);
 } packets SEC(".maps");
 
-/* Compute four independent hashes. The CPU computes them in parallel, which takes half the time of one hash. */
-static __always_inline __u64 fingerprint_of(const __u64 *words, __u32 length)
-{
-	__u64 a = 0x9E3779B97F4A7C15ULL ^ length;
-	__u64 b = 0xC2B2AE3D27D4EB4FULL;
-	__u64 c = 0x165667B19E3779F9ULL;
-	__u64 d = 0x27D4EB2F165667C5ULL;
-
-#pragma unroll
-	for (int i = 0; i < FINGERPRINT_WORDS; i += 4) {
-		a = (a ^ words[i]) * 0xff51afd7ed558ccdULL;
-		b = (b ^ words[i + 1]) * 0xc4ceb9fe1a85ec53ULL;
-		c = (c ^ words[i + 2]) * 0x9FB21C651E98DF25ULL;
-		d = (d ^ words[i + 3]) * 0xD6E8FEB86659FD93ULL;
-		a ^= a >> 32;
-		b ^= b >> 29;
-		c ^= c >> 31;
-		d ^= d >> 30;
-	}
-	a = (a ^ (b >> 7) ^ (c << 9) ^ d) * 0xff51afd7ed558ccdULL + b + c;
-	return a ^ (a >> 33);
-}
-
-/* ---- recognising packets and sockets ---- */
+/* ---- functions that recognise packets and sockets of the port ---- */
 
 static __always_inline bool port_is_ours(__u16 port)
 {

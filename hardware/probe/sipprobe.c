@@ -9,6 +9,8 @@
  *                [--ring-bytes N] [--snippet-bytes N] [--verbose]
  *   sipprobe watch --port N --comm NAME [--netns FILE] [--one-in N]
  *                [--mode auto|exact|tracepoint|stream] [--peer-port N] [--ports N] [--ring-bytes N]
+ *   sipprobe histograms --port N [--ports N] [--netns FILE]
+ *   sipprobe counters NAME NETNS [TCP_PORT]
  *
  * WHAT IT SHOWS
  *   The trace has one record per datagram that a worker received on the UDP port, and one per datagram that the full socket
@@ -31,6 +33,10 @@
  *   datagrams over IPv6, and the first message that the worker sends if it sends no message of the same kind. The trace
  *   contains no number or text of a message: Call-ID and CSeq are hashed with a random key that is never written, and `kind`
  *   has the method or status. With --one-in N, the trace has the messages of one call in N.
+ *   `histograms` also is for a proxy in production. It counts the times of datagrams in the kernel, and writes no record per
+ *   message. It attaches three hooks, none of them to system calls (count.h, histograms.bpf.c).
+ *   `counters` prints the counters of /proc about the processes NAME in the network namespace with the inode NETNS, and about
+ *   their host, each time it reads a line. It attaches nothing (host.h).
  *   `check` loads and attaches each hook for a moment, and prints which hooks this kernel supports.
  *   The exit code is 0 on success, 1 with one line on stderr for an error, and 2 for wrong usage.
  *
@@ -57,13 +63,13 @@
  *   not use. Exact mode was not measured.
  *
  * WHAT IT DOES NOT SEE
- *   sipprobe does not see TLS, TCP over IPv6, IP options and fragments. `run` does not see IPv6. sipprobe does not see
- *   recvmmsg, sendmmsg, io_uring and MSG_PEEK. It does not see proxies that pass a message to another thread, and messages
- *   that a new thread receives before the probe finds the thread. In tracepoint mode, a datagram is unmatched if the driver
- *   left its first 256 bytes in page fragments, or if eight identical datagrams already wait. Before Linux 6.10, a drop in
- *   a list of datagrams has the arrival time of the list's last datagram, or no arrival time. A datagram through a bridge
- *   of the same namespace counts twice in `arrived`. A message whose Call-ID or CSeq is beyond --snippet-bytes counts as
- *   `unclassified`.
+ *   sipprobe does not see TLS, IP options and fragments; and `run` does not see IPv6. It does not see recvmmsg, sendmmsg,
+ *   io_uring and MSG_PEEK; proxies that pass
+ *   a message to another thread; and messages that a new thread receives before the probe finds the thread. In tracepoint
+ *   mode, a datagram is unmatched if the driver left its first 256 bytes in page fragments, or if eight identical datagrams
+ *   already wait. Before Linux 6.10, a drop in a list of datagrams has the arrival time of the list's last datagram, or no
+ *   arrival time. A datagram through a bridge of the same namespace counts twice in `arrived`. A message whose Call-ID or
+ *   CSeq is beyond --snippet-bytes counts as `unclassified`.
  *
  * KERNELS
  *   sipprobe runs on Linux 5.10 and later with BTF. Tracepoint mode needs sk_data_ready (6.3), and 6.10 for the Call-ID of a
@@ -79,14 +85,17 @@
  *   records.c, trace_file.c    from the ring to the trace
  *   counters.c, report.c       counters and the report
  *   system.c                   files of /proc and namespaces
+ *   count.c, host.c            `histograms` and `counters`
  *   streams.c                  messages in streams, by ../common/frame.c
- *   sipprobe.bpf.c, stream.bpf.c, common.bpf.h, probe.h
- *                              the BPF programs for datagrams and for streams, and their interface to user space
+ *   sipprobe.bpf.c, stream.bpf.c, histograms.bpf.c, *.bpf.h, probe.h, histograms.h
+ *                              the BPF programs, and their interface to user space
  */
 #include <stdio.h>
 #include <string.h>
 #include "attach.h"
 #include "check.h"
+#include "count.h"
+#include "host.h"
 #include "options.h"
 #include "run.h"
 #include "system.h"
@@ -95,8 +104,10 @@ int main(int argc, char **argv)
 {
 	struct options options;
 
-	if (argc < 2 ||
-	    (strcmp(argv[1], "check") != 0 && strcmp(argv[1], "run") != 0 && strcmp(argv[1], "watch") != 0))
+	if (argc >= 2 && !strcmp(argv[1], "counters"))
+		return print_counters(argc - 2, argv + 2);
+	if (argc < 2 || (strcmp(argv[1], "check") != 0 && strcmp(argv[1], "run") != 0 &&
+			 strcmp(argv[1], "watch") != 0 && strcmp(argv[1], "histograms") != 0))
 		return usage();
 	if (!parse_options(argc - 1, argv + 1, &options))
 		return EXIT_USAGE;
@@ -104,6 +115,8 @@ int main(int argc, char **argv)
 	set_libbpf_messages(options.verbose);
 	if (!strcmp(argv[1], "check"))
 		return check(&options);
+	if (!strcmp(argv[1], "histograms"))
+		return run_histograms(&options);
 	if (options.watch) {
 		if (!options.comm || options.output || options.report || options.ready || options.control) {
 			complain("watch needs --comm, and writes no file");

@@ -16,8 +16,11 @@
 
 const volatile __u16 cfg_peer_port = 5060;
 
+extern const volatile bool cfg_ipv6; /* whether connections over IPv6 are traced, too */
+
 #define PROTOCOL_TCP  6
 #define FAMILY_IPV4   2
+#define FAMILY_IPV6   10
 #define ESTABLISHED   1
 #define CLOSED        7
 #define SOL_SOCKET    1
@@ -25,8 +28,22 @@ const volatile __u16 cfg_peer_port = 5060;
 #define HANDED_UP     4096
 #define SEGMENT_BYTES (sizeof(struct probe_segment))
 
-struct stream_headers {
+struct headers_ipv4 {
 	struct iphdr ip;
+	struct tcphdr tcp;
+};
+
+struct headers_ipv6 {
+	struct ipv6hdr ip;
+	struct tcphdr tcp;
+};
+
+/* The parts of a segment's headers that the probe needs. */
+struct stream_headers {
+	__u32 source; /* addresses as in struct probe_connection */
+	__u32 destination;
+	__u32 ahead; /* bytes of the IP header */
+	__u32 total; /* bytes of the packet, or 0 if the packet is too long for the field */
 	struct tcphdr tcp;
 };
 
@@ -50,21 +67,60 @@ static __always_inline void emit_segment(struct probe_segment *segment)
 		COUNT(lost_ring);
 }
 
-/*
- * Return the number of data bytes, or 0 if the segment has no data or belongs to another port. `room` is the number of
- * bytes from the IP header on.
- */
+/* Return an address of IPv6 as a number of 32 bits. Two connections with equal ports hardly ever have equal numbers. */
+static __always_inline __u32 folded(const struct in6_addr *address)
+{
+	const __u32 *words = address->in6_u.u6_addr32;
+	__u32 number = words[0];
+
+	number = number * 0x9E3779B1 ^ words[1];
+	number = number * 0x9E3779B1 ^ words[2];
+	return number * 0x9E3779B1 ^ words[3];
+}
+
+/* Read the headers of a packet. Return false if it has no TCP segment. */
+static __always_inline bool read_headers(struct sk_buff *skb, const void *at, struct stream_headers *headers)
+{
+	struct headers_ipv4 four;
+	struct headers_ipv6 six;
+
+	if (skb->protocol == bpf_htons(ETHERTYPE_IPV4)) {
+		/* ASSUME packets with SIP have no IP options and are not fragmented */
+		if (bpf_probe_read_kernel(&four, sizeof(four), at) || four.ip.protocol != PROTOCOL_TCP ||
+		    four.ip.ihl != 5)
+			return false;
+		headers->source = four.ip.saddr;
+		headers->destination = four.ip.daddr;
+		headers->ahead = sizeof(four.ip);
+		headers->total = bpf_ntohs(four.ip.tot_len);
+		headers->tcp = four.tcp;
+		return true;
+	}
+	/* ASSUME packets with SIP have no IPv6 extension headers */
+	if (bpf_probe_read_kernel(&six, sizeof(six), at) || six.ip.nexthdr != PROTOCOL_TCP)
+		return false;
+	headers->source = folded(&six.ip.saddr);
+	headers->destination = folded(&six.ip.daddr);
+	headers->ahead = sizeof(six.ip);
+	headers->total = bpf_ntohs(six.ip.payload_len);
+	if (headers->total)
+		headers->total += sizeof(six.ip);
+	headers->tcp = six.tcp;
+	return true;
+}
+
+static __always_inline bool may_be_ours(struct sk_buff *skb)
+{
+	return is_from_network(skb) || (cfg_ipv6 && skb->protocol == bpf_htons(ETHERTYPE_IPV6) &&
+					skb->dev->nd_net.net->ns.inum == cfg_netns);
+}
+
+/* Return the number of data bytes. `room` is the number of bytes from the IP header on. */
 static __always_inline __u32 segment_bytes(const struct stream_headers *headers, __u32 room)
 {
-	__u32 ahead = sizeof(headers->ip) + headers->tcp.doff * 4;
-	__u32 total = bpf_ntohs(headers->ip.tot_len);
+	__u32 ahead = headers->ahead + headers->tcp.doff * 4;
+	__u32 total = headers->total ? headers->total : room;
 
-	/* ASSUME packets with SIP have no IP options and are not fragmented */
-	if (headers->ip.protocol != PROTOCOL_TCP || headers->ip.ihl != 5)
-		return 0;
-	/* The length is 0 in the header if the packet is too long for the field. */
-	if (!total)
-		total = room;
 	return total > ahead ? total - ahead : 0;
 }
 
@@ -75,7 +131,7 @@ static __always_inline int on_stream_driver(struct sk_buff *skb, bool protocol_l
 	struct handed_up *before;
 	__u64 address;
 
-	if (!is_from_network(skb) || bpf_probe_read_kernel(&headers, sizeof(headers), skb->data))
+	if (!may_be_ours(skb) || !read_headers(skb, skb->data, &headers))
 		return 0;
 	segment.length = segment_bytes(&headers, skb->len);
 	if (!segment.length ||
@@ -95,8 +151,8 @@ static __always_inline int on_stream_driver(struct sk_buff *skb, bool protocol_l
 		before->skb = address;
 	}
 	segment.t = bpf_ktime_get_ns();
-	segment.connection.local = headers.ip.daddr;
-	segment.connection.remote = headers.ip.saddr;
+	segment.connection.local = headers.destination;
+	segment.connection.remote = headers.source;
 	segment.connection.local_port = bpf_ntohs(headers.tcp.dest);
 	segment.connection.remote_port = bpf_ntohs(headers.tcp.source);
 	emit_segment(&segment);
@@ -128,6 +184,25 @@ int BPF_PROG(on_stream_receive, struct sk_buff *skb)
 	return on_stream_driver(skb, true);
 }
 
+/*
+ * Replace the addresses of a connection over IPv6. A socket for both versions of IP keeps its addresses of IPv4 if the peer
+ * uses IPv4. Return false if connections over IPv6 are not traced.
+ */
+static __always_inline bool store_ipv6(struct sock *sk, struct probe_connection *connection)
+{
+	struct in6_addr local = {}, remote = {};
+	const __u32 *words = remote.in6_u.u6_addr32;
+
+	if (!cfg_ipv6 || BPF_CORE_READ_INTO(&local, sk, __sk_common.skc_v6_rcv_saddr) ||
+	    BPF_CORE_READ_INTO(&remote, sk, __sk_common.skc_v6_daddr))
+		return false;
+	if (!words[0] && !words[1] && words[2] == bpf_htonl(0xFFFF))
+		return true;
+	connection->local = folded(&local);
+	connection->remote = folded(&remote);
+	return true;
+}
+
 /* Read the addresses and ports of a connection. Return false if the connection does not belong to the port. */
 static __always_inline bool identify(struct sock *sk, __u16 local_port, struct probe_connection *connection)
 {
@@ -137,7 +212,10 @@ static __always_inline bool identify(struct sock *sk, __u16 local_port, struct p
 		return false;
 	connection->local = sk->__sk_common.skc_rcv_saddr;
 	connection->remote = sk->__sk_common.skc_daddr;
-	return sk->__sk_common.skc_family == FAMILY_IPV4 && sk->__sk_common.skc_net.net->ns.inum == cfg_netns;
+	if (sk->__sk_common.skc_net.net->ns.inum != cfg_netns)
+		return false;
+	return sk->__sk_common.skc_family == FAMILY_IPV4 ||
+	       (sk->__sk_common.skc_family == FAMILY_IPV6 && store_ipv6(sk, connection));
 }
 
 SEC("tp_btf/tcp_probe")
@@ -169,19 +247,19 @@ int BPF_PROG(on_stream_departed, struct sk_buff *skb)
 	struct stream_headers headers;
 	__u64 ahead;
 
-	if (!is_from_network(skb))
+	if (!may_be_ours(skb))
 		return 0;
 	segment.t = bpf_ktime_get_ns();
 	ahead = skb->head + skb->network_header - skb->data;
-	if (bpf_probe_read_kernel(&headers, sizeof(headers), skb->head + skb->network_header))
+	if (!read_headers(skb, skb->head + skb->network_header, &headers))
 		return 0;
 	segment.length = segment_bytes(&headers, skb->len - (__u32)ahead);
 	if (!segment.length ||
 	    (headers.tcp.source != bpf_htons(cfg_port) && headers.tcp.dest != bpf_htons(cfg_peer_port)))
 		return 0;
 	segment.seq = bpf_ntohl(headers.tcp.seq);
-	segment.connection.local = headers.ip.saddr;
-	segment.connection.remote = headers.ip.daddr;
+	segment.connection.local = headers.source;
+	segment.connection.remote = headers.destination;
 	segment.connection.local_port = bpf_ntohs(headers.tcp.source);
 	segment.connection.remote_port = bpf_ntohs(headers.tcp.dest);
 	emit_segment(&segment);
@@ -323,12 +401,14 @@ static __always_inline bool exit_write(struct probe_worker *worker, struct pt_re
 		return false;
 	connection.local_port = common.skc_num;
 	connection.remote_port = bpf_ntohs(common.skc_dport);
-	if (common.skc_family != FAMILY_IPV4 ||
-	    (connection.local_port != cfg_port && connection.remote_port != cfg_peer_port) ||
+	if ((connection.local_port != cfg_port && connection.remote_port != cfg_peer_port) ||
 	    BPF_CORE_READ(sk, sk_protocol) != PROTOCOL_TCP)
 		return false;
 	connection.local = common.skc_rcv_saddr;
 	connection.remote = common.skc_daddr;
+	if (common.skc_family != FAMILY_IPV4 &&
+	    (common.skc_family != FAMILY_IPV6 || !store_ipv6(sk, &connection)))
+		return false;
 	transfer = new_transfer(worker, PROBE_EVENT_WRITTEN, entered);
 	transfer->call.connection = connection;
 	/* ASSUME only one worker writes to a connection at a time, because their messages would mix */

@@ -20,9 +20,16 @@ from typing import IO, Any
 import numpy.typing as npt
 import zstandard
 
-from sipsched.analysis.watched import Budget, Totals, probe_cost, total
+from sipsched.analysis.watched import (
+    ASSUMED_COST,
+    ASSUMED_COST_OF_HISTOGRAMS,
+    Budget,
+    Totals,
+    probe_cost,
+    total,
+)
 from sipsched.errors import SipschedError, StableError
-from sipsched.measure.running_proxy import Target, find_proxy
+from sipsched.measure.running_proxy import Target, find_proxy, receive_buffer_bytes
 from sipsched.measure.watching import (
     CAPABILITIES,
     PROGRAM,
@@ -66,6 +73,8 @@ class Options:
 
     Attributes
     ----------
+    histograms
+        Whether the kernel counts times in histograms, and no single message is recorded.
     cpu
         The largest share of the proxy's CPU time per message that the probe may cost; None: no limit.
     """
@@ -76,6 +85,7 @@ class Options:
     seconds: float | None = None
     output: Path = Path("watched")
     one_in: int = 1
+    histograms: bool = False
     cpu: float | None = None
     metrics: int | None = None
     dry_run: bool = False
@@ -103,8 +113,11 @@ class Files:
             raise StableError(f"{folder}: {error.strerror}") from None
 
     def append(self, second: Second, records: npt.NDArray[Any], mode: int) -> None:
-        """Write the counts of one second and the records of its messages."""
-        if not self._header:
+        """Write one second and its records. The first error is reported, and ends the writing.
+
+        Without single messages, `mode` is 0, and the trace stays empty.
+        """
+        if mode and not self._header:
             self._write(self._trace, zstandard.compress(trace_header(ProbeMode(mode))))
             self._header = True
         self.append_records(records)
@@ -173,6 +186,20 @@ class Stop:
                 signal.signal(number, handler)
 
 
+def find_target(machine: Machine, options: Options) -> Target:
+    """Find the proxy. With histograms, watch only its UDP ports."""
+    target = find_proxy(machine, options.pid, options.port)
+    if not options.histograms or target.tcp_port is None:
+        return target
+    if not target.udp_ports:
+        raise StableError(
+            f"{machine}: --histograms counts datagrams, and {target.proxy} has only TCP; omit --histograms"
+        )
+    streams = (s for s in target.proxy.sockets if s.transport == "tcp")
+    unwatched = tuple(sorted({*target.unwatched, *streams}))
+    return replace(target, tcp_port=None, unwatched=unwatched)
+
+
 def describe(machine: Machine, target: Target, options: Options, means: Means) -> list[str]:
     """Return lines that describe the programs of the watch, the watched sockets, and the needed privileges.
 
@@ -183,6 +210,7 @@ def describe(machine: Machine, target: Target, options: Options, means: Means) -
     """
     ports = [f"UDP {port}" for port in target.udp_ports]
     ports += [f"TCP {target.tcp_port}"] if target.tcp_port else []
+    commands = probe_commands(target, options.probe, options.one_in, histograms=options.histograms)
     lines = [
         f"{machine}: {target.proxy}; its tasks: {len(target.proxy.pids)}",
         f"sockets: {listed(ports)}",
@@ -191,7 +219,7 @@ def describe(machine: Machine, target: Target, options: Options, means: Means) -
         lines.append(f"not watched: {listed([str(socket) for socket in target.unwatched])}")
     lines += [
         "attached until the end of the watch:",
-        *(f"  {' '.join(argv)}" for argv in probe_commands(target, options.probe, options.one_in)),
+        *(f"  {' '.join(argv)}" for argv in commands),
         f"privileges: root, or {listed(CAPABILITIES)}",
         "Nothing on the host is changed: no setting, no file, no restart. The contents of messages stay on the host.",
     ]
@@ -214,7 +242,7 @@ def watch(options: Options, say: Callable[[str], None] = print, stop: Stop | Non
         No proxy runs, the probe cannot run, or the connection is lost. What was recorded before stays.
     """
     machine = Machine(options.host)
-    target = find_proxy(machine, options.pid, options.port)
+    target = find_target(machine, options)
     means = read_means(machine, options.probe)
     for line in describe(machine, target, options, means):
         say(line)
@@ -248,11 +276,13 @@ class _Session:
         self._served, self._say, self._stop = served, say, stop
         self._seconds: deque[Second] = deque(maxlen=MOST_SECONDS)
         self._sums = total([])
-        self._budget = Budget(options.cpu) if options.cpu is not None else None
+        assumed = ASSUMED_COST_OF_HISTOGRAMS if options.histograms else ASSUMED_COST
+        self._budget = Budget(options.cpu, assumed) if options.cpu is not None else None
         self._restarts = 0
         self._modes = ""
         self._workers = 0
         self._mode = 0
+        self._buffer: int | None = None
 
     def run(self, target: Target, kernel: str) -> None:
         started = time.time()
@@ -276,7 +306,10 @@ class _Session:
         """Watch a proxy until the end of the watch. If the proxy restarts at other ports, return the new target."""
         offset = self._seconds[-1].t_s if self._seconds else 0.0
         options = self._options
-        with Watching(self._machine, target, options.probe, options.one_in) as watching:
+        self._buffer = receive_buffer_bytes(self._machine, target)
+        with Watching(
+            self._machine, target, options.probe, options.one_in, histograms=options.histograms
+        ) as watching:
             pids: tuple[int, ...] = target.proxy.pids
             tick = time.monotonic()
             # After a restart of the proxy, only the rest of the requested time is left.
@@ -313,7 +346,7 @@ class _Session:
     def _moved(self, target: Target) -> Target | None:
         """Return the restarted proxy if it runs in another network namespace or at other ports, otherwise None."""
         try:
-            found = find_proxy(self._machine, None, self._options.port)
+            found = find_target(self._machine, replace(self._options, pid=None))
         except StableError:
             return None
         if found.proxy.netns == target.proxy.netns and found.udp_ports == target.udp_ports:
@@ -357,6 +390,7 @@ class _Session:
             not_written=self._files.not_written,
             unwatched=[str(socket) for socket in target.unwatched],
             cost=(cost.estimate, cost.low, cost.high) if cost.known else (),
+            receive_buffer_bytes=self._buffer,
         )
         for line in advice_lines(kept, target.proxy.program):
             self._say(line)
@@ -365,13 +399,19 @@ class _Session:
         folder = self._files.folder
         try:
             write_watch(folder / WATCH_FILE, document)
-            messages = messages_of_watch(folder, document)
-            write_messages(messages, folder / MESSAGES_FILE)
+            messages = None
+            if self._mode:
+                messages = messages_of_watch(folder, document)
+                write_messages(messages, folder / MESSAGES_FILE)
+            else:
+                (folder / TRACE_FILE).unlink()
             write_page(folder / PAGE_FILE, document, kept, messages, sums)
         except (OSError, StableError) as error:
             self._say(f"error: the record in {folder} is incomplete: {error}")
             return
         self._say(f"record: {folder}; page: {folder / PAGE_FILE}")
+        if messages is not None and target.udp_ports and not self._budget:
+            self._say(f"headroom: fab headroom --messages {folder / MESSAGES_FILE}")
 
 
 class Metrics:

@@ -34,6 +34,10 @@ true"""
 """Shell script that prints the processes with given names (all processes without a name), and their sockets."""
 
 
+BUFFERS = 'nsenter --target "$1" --net ss --no-header -uamn "sport = :$2" 2>/dev/null || true'
+"""Shell script that prints the memory of the UDP sockets of a port, in the network namespace of a process."""
+
+
 @dataclass(frozen=True, order=True)
 class Socket:
     """A listening socket of a proxy.
@@ -175,13 +179,22 @@ def choose(found: Sequence[Running], where: str, port: int | None = None) -> Tar
     unwatched = tuple(
         socket
         for socket in proxy.sockets
-        if not (
-            socket.port in watched
-            if socket.transport == "udp"
-            else socket.port == tcp_port and socket.family == 4
-        )
+        if not (socket.port in watched if socket.transport == "udp" else socket.port == tcp_port)
     )
     return Target(proxy, watched, tcp_port, unwatched)
+
+
+def receive_buffer_bytes(machine: Machine, target: Target) -> int | None:
+    """Return the effective receive buffer of the first watched UDP port, or None if this user cannot read it.
+
+    `ss` asks the kernel in the network namespace of the proxy, which needs root. Of several sockets, the smallest
+    buffer counts.
+    """
+    if not target.udp_ports:
+        return None
+    port, pid = str(target.udp_ports[0]), str(target.proxy.pids[0])
+    text = machine.shell(BUFFERS, pid, port)
+    return min(map(int, re.findall(r"skmem:\(r\d+,rb(\d+)", text)), default=None)
 
 
 def parse_processes(text: str) -> list[Running]:

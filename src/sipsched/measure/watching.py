@@ -1,7 +1,7 @@
 """Functions that watch a running proxy by reading the probe and the kernel's counters once a second.
 
-Nothing on the proxy's host is changed, and no file is written there. Both programs on the host read their input, so
-that they end when the connection is lost.
+Nothing on the proxy's host is changed, and no file is written there. All programs on the host read their input, so that
+they end when the connection is lost.
 """
 
 import json
@@ -32,8 +32,6 @@ CAPABILITIES = ("CAP_BPF", "CAP_PERFMON", "CAP_SYS_PTRACE")
 HELD = "sed -n 's/^CapEff:[[:space:]]*//p' /proc/self/status; nproc; uname -sr; [ -x \"$1\" ] && echo built || true"
 NUMBERS = {"CAP_SYS_PTRACE": 19, "CAP_PERFMON": 38, "CAP_BPF": 39}
 """The kernel's numbers of the needed capabilities (include/uapi/linux/capability.h)."""
-ESTABLISHED = "01"
-"""The state of an open TCP connection (net/tcp_states.h)."""
 RING_BYTES = 16 * 2**20
 READY_TIMEOUT_S = 30
 END_TIMEOUT_S = 10
@@ -43,47 +41,18 @@ MOST_OTHERS = 3
 MOST_CALLS = 200_000
 """Number of remembered Call-ID hashes. A retransmitted INVITE has a remembered hash, and a new call does not."""
 TICKS = os.sysconf("SC_CLK_TCK")
-COUNTERS = r"""
-name=$1 net=$2 port=$3
-while read -r _; do
-    pids=
-    for file in $(grep -lsxF -- "$name" /proc/[0-9]*/comm); do
-        folder=${file%/comm}
-        [ "$(stat -L -c %i "$folder/ns/net" 2>/dev/null)" = "$net" ] && pids="$pids ${folder#/proc/}"
-    done
-    echo "pids$pids"
-    cat /proc/uptime | sed 's/^/uptime /'
-    sed -n 's/^cpu /cpu /p' /proc/stat
-    cat /proc/[0-9]*/stat 2>/dev/null | sed 's/^/stat /'
-    sed 's/^/softnet /' /proc/net/softnet_stat
-    first=
-    for pid in $pids; do
-        for task in /proc/$pid/task/*; do
-            { read -r ns _ < "$task/schedstat" && echo "ran ${task##*/} $ns"; } 2>/dev/null
-        done
-        [ -n "$first" ] && continue
-        first=$pid
-        sed -n 's/^Cpus_allowed_list:[[:space:]]*/allowed /p' "/proc/$pid/status"
-        [ -n "$port" ] && echo "connections $(grep -cE "$4" "/proc/$pid/net/tcp")"
-        for table in udp udp6; do sed "1d; s/^/table $table /" "/proc/$pid/net/$table"; done
-        sed -n 's/^Udp: \([0-9]\)/snmp \1/p' "/proc/$pid/net/snmp"
-        sed -n 's/^Udp6\([A-Za-z]*\)[[:space:]]*/snmp6 \1 /p' "/proc/$pid/net/snmp6"
-    done 2>/dev/null
-    echo end
-done"""
-"""Shell script that prints the counters of a proxy and of its host each time it reads a line."""
 
 
 @dataclass
 class Counters:
-    """The kernel's counters at one time, as the shell script `COUNTERS` prints them.
+    """The kernel's counters at one time, as `sipprobe counters` prints them.
 
     Attributes
     ----------
     busy, total, stolen
         Ticks of all CPUs.
-    ran_ns
-        CPU time per task of the proxy.
+    ran_ns, delayed_ns
+        CPU time per task of the proxy, and the time in which the task was runnable but had no CPU.
     programs
         Ticks of CPU time per process, with the name of its program.
     """
@@ -101,11 +70,12 @@ class Counters:
     connections: int = 0
     socket_drops: dict[int, int] = field(default_factory=dict)
     ran_ns: dict[int, int] = field(default_factory=dict)
+    delayed_ns: dict[int, int] = field(default_factory=dict)
     programs: dict[int, tuple[str, int]] = field(default_factory=dict)
 
 
 def parse_counters(lines: Sequence[str], ports: Sequence[int]) -> Counters:
-    """Parse the output of the shell script `COUNTERS`. Only UDP sockets with the given ports are counted."""
+    """Parse one answer of `sipprobe counters`. Only UDP sockets with the given ports are counted."""
     counters = Counters()
     for line in lines:
         word, _, rest = line.partition(" ")
@@ -128,6 +98,7 @@ def parse_counters(lines: Sequence[str], ports: Sequence[int]) -> Counters:
             counters.backlog_drops += int(values[1], 16)
         elif word == "ran":
             counters.ran_ns[int(values[0])] = int(values[1])
+            counters.delayed_ns[int(values[0])] = int(values[2])
         elif word == "connections":
             counters.connections = int(rest)
         elif word == "allowed":
@@ -245,15 +216,81 @@ class ProbeStream:
             thread.join(END_TIMEOUT_S)
 
 
+class HistogramStream:
+    """A running `sipprobe histograms`, which answers each line with the counts since the last line."""
+
+    def __init__(self, machine: Machine, argv: Sequence[str]) -> None:
+        self._process = machine.open(argv)
+        self._where = str(machine)
+
+    def wait_ready(self) -> None:
+        """Wait until the hooks are attached.
+
+        Raises
+        ------
+        StableError
+            The probe cannot run. The message has the reason.
+        """
+        if not self._answer():
+            raise StableError(f"{self._where}: probe: {self.said}")
+
+    def _answer(self) -> bytes:
+        pipe = self._process.stdout
+        assert pipe is not None
+        return pipe.readline()
+
+    def _send(self, command: bytes) -> None:
+        pipe = self._process.stdin
+        assert pipe is not None
+        with suppress(OSError):
+            pipe.write(command)
+            pipe.flush()
+
+    @property
+    def said(self) -> str:
+        """The lines that the probe printed before it ended."""
+        self.end()
+        pipe = self._process.stderr
+        assert pipe is not None
+        return pipe.read().decode(errors="replace").strip() or "no message"
+
+    def read(self) -> Mapping[str, Any]:
+        """Return the counts since the last call of this method.
+
+        Raises
+        ------
+        StableError
+            The probe has ended.
+        """
+        self._send(b"\n")
+        answer = self._answer()
+        if not answer:
+            raise StableError(f"the probe ended: {self.said}")
+        return json.loads(answer)  # type: ignore[no-any-return]
+
+    def record(self, *, on: bool) -> None:
+        """Attach or detach the hooks."""
+        self._send(b"1" if on else b"0")
+
+    def end(self) -> None:
+        """End the program."""
+        _end(self._process)
+
+
 class CounterStream:
-    """The running shell script `COUNTERS` on the proxy's machine."""
+    """A running `sipprobe counters` on the proxy's machine."""
 
     def __init__(
-        self, machine: Machine, program: str, netns: int, tcp_port: int | None = None
+        self,
+        machine: Machine,
+        probe: PurePosixPath,
+        program: str,
+        netns: int,
+        tcp_port: int | None = None,
     ) -> None:
         self._where = str(machine)
-        tcp = (str(tcp_port), connection_pattern(tcp_port)) if tcp_port else ("", "")
-        argv = ["sh", "-c", COUNTERS, "sh", program, str(netns), *tcp]
+        port = [str(tcp_port)] if tcp_port else []
+        argv = [str(probe), "counters", program, str(netns), *port]
         self._process: Popen[bytes] = machine.open(argv)
 
     def read(self, ports: Sequence[int]) -> Counters:
@@ -281,7 +318,7 @@ class CounterStream:
         return parse_counters(lines, ports)
 
     def end(self) -> None:
-        """Stop the shell script."""
+        """End the program."""
         _end(self._process)
 
 
@@ -295,12 +332,6 @@ def _end(process: Popen[bytes]) -> None:
     except TimeoutExpired:
         process.kill()
         process.wait()
-
-
-def connection_pattern(port: int) -> str:
-    """Return a regular expression for rows of /proc/net/tcp with an open connection from or to a port."""
-    any_end, end = "[0-9A-F]{8}:[0-9A-F]{4}", f"[0-9A-F]{{8}}:{port:04X}"
-    return f"^ *[0-9]+: ({end} {any_end}|{any_end} {end}) {ESTABLISHED} "
 
 
 @dataclass(frozen=True)
@@ -324,20 +355,70 @@ def read_means(machine: Machine, probe: PurePosixPath) -> Means:
     return Means(int(held, 16), int(cpus), kernel, bool(built))
 
 
-def probe_commands(target: Target, probe: PurePosixPath, one_in: int) -> list[list[str]]:
-    """Return the command line of the probe for each watched transport."""
+def probe_commands(
+    target: Target, probe: PurePosixPath, one_in: int, *, histograms: bool = False
+) -> list[list[str]]:
+    """Return the command line of the probe for each watched transport. `histograms` records no single messages."""
     proxy = target.proxy
+    namespace = ("--netns", f"/proc/{proxy.pids[0]}/ns/net")
+    ports = ("--port", str((*target.udp_ports, 0)[0]), "--ports", str(len(target.udp_ports)))
+    if histograms:
+        return [[str(probe), "histograms", *namespace, *ports]]
     common = [
-        *(str(probe), "watch", "--comm", proxy.program, "--netns", f"/proc/{proxy.pids[0]}/ns/net"),
+        *(str(probe), "watch", "--comm", proxy.program, *namespace),
         *("--ring-bytes", str(RING_BYTES), "--one-in", str(one_in)),
     ]
     commands = []
     if target.udp_ports:
-        first, many = str(target.udp_ports[0]), str(len(target.udp_ports))
-        commands.append([*common, "--port", first, "--ports", many])
+        commands.append([*common, *ports])
     if target.tcp_port:
         commands.append([*common, "--port", str(target.tcp_port), "--mode", "stream"])
     return commands
+
+
+@dataclass(frozen=True)
+class Received:
+    """The messages of one interval, from the records of the trace or from the histograms of the kernel.
+
+    Attributes
+    ----------
+    names, calls
+        Messages by method or status, and new calls.
+    waiting, service
+        Histograms of the waiting time and of the service time, as pairs of bin and count.
+    by_task
+        Messages per task.
+    service_ns, off_cpu_ns
+        The sum of the service times, and the time in it in which the task had no CPU.
+    """
+
+    names: Mapping[str, int]
+    calls: int
+    waiting: Sequence[tuple[int, int]]
+    service: Sequence[tuple[int, int]]
+    by_task: Mapping[int, int]
+    service_ns: int
+    off_cpu_ns: int
+    largest_queue_bytes: int
+    unmatched: int = 0
+
+
+def parse_histograms(counts: Mapping[str, Any]) -> Received:
+    """Convert an answer of `sipprobe histograms`. A status is counted by its name in `records.watch.NAMES`."""
+    names = Counter[str]()
+    for name, count in counts["names"].items():
+        names[watch.name_of_status(name) if name.isdigit() else name] += count
+    return Received(
+        names=names,
+        calls=names["INVITE"],
+        waiting=watch.bins_of_counted(counts["waiting"]),
+        service=watch.bins_of_counted(counts["service"]),
+        by_task={int(tid): count for tid, count in counts["tasks"].items()},
+        service_ns=counts["service_ns"],
+        off_cpu_ns=0,
+        largest_queue_bytes=counts["largest_queue_bytes"],
+        unmatched=counts["unmatched"],
+    )
 
 
 class Watching:
@@ -349,23 +430,40 @@ class Watching:
     ----------
     one_in
         The probe records the messages of one call in this number.
+    histograms
+        Whether the probe counts times in the kernel instead of recording single messages.
     """
 
-    def __init__(self, machine: Machine, target: Target, probe: PurePosixPath, one_in: int) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        target: Target,
+        probe: PurePosixPath,
+        one_in: int,
+        *,
+        histograms: bool = False,
+    ) -> None:
         self.target, self._one_in = target, one_in
         proxy = target.proxy
-        self._counters = CounterStream(machine, proxy.program, proxy.netns, target.tcp_port)
+        self._counters = CounterStream(machine, probe, proxy.program, proxy.netns, target.tcp_port)
         self._probes: list[ProbeStream] = []
+        self._histograms: HistogramStream | None = None
         self._on = self._has_connections = True
         self._calls: OrderedDict[int, None] = OrderedDict()
         self._workers: set[int] = set()
         self._lost: Mapping[str, int] = {}
         try:
-            for argv in probe_commands(target, probe, one_in):
-                self._probes.append(ProbeStream(machine, argv))
+            for argv in probe_commands(target, probe, one_in, histograms=histograms):
+                if histograms:
+                    self._histograms = HistogramStream(machine, argv)
+                    self._histograms.wait_ready()
+                else:
+                    self._probes.append(ProbeStream(machine, argv))
             for stream in self._probes:
                 stream.wait_ready()
             self._before = self._counters.read(target.udp_ports)
+            if self._histograms:
+                self._histograms.read()  # forget the messages before the first second
             self._follow_connections(self._before)
         except BaseException:
             self.end()
@@ -374,12 +472,14 @@ class Watching:
 
     @property
     def mode(self) -> int:
-        """The mode of the first probe as a number, for the header of the trace."""
-        return self._probes[0].mode
+        """The probe's mode as a number, for the header of the trace; 0 without single messages."""
+        return self._probes[0].mode if self._probes else 0
 
     @property
     def mode_name(self) -> str:
         """The names of the modes of all running probes."""
+        if self._histograms:
+            return "histograms"
         return "+".join(str(stream.counts.get("mode", "")) for stream in self._probes).strip("+")
 
     @property
@@ -396,7 +496,9 @@ class Watching:
         self.end()
 
     def record(self, *, on: bool) -> None:
-        """Start or stop the recording of all probes."""
+        """Attach or detach the hooks of all probes."""
+        if self._histograms and on != self._on:
+            self._histograms.record(on=on)
         self._on = on
         for stream in self._probes:
             stream.record(on=on and (self._has_connections or stream.mode != ProbeMode.STREAM))
@@ -411,6 +513,8 @@ class Watching:
         """Stop all programs of the watch, and return the last records."""
         for stream in self._probes:
             stream.end()
+        if self._histograms:
+            self._histograms.end()
         self._counters.end()
         parts = [stream.take() for stream in self._probes if stream.mode]
         return np.concatenate(parts) if parts else np.empty(0, RECORD)
@@ -429,45 +533,68 @@ class Watching:
         for stream in self._probes:
             if not stream.is_running:
                 raise StableError(f"the probe ended: {stream.said or 'no message'}")
-        records = np.concatenate([stream.take() for stream in self._probes])
+        records = np.concatenate([np.empty(0, RECORD), *(s.take() for s in self._probes)])
         self._follow_connections(now)
-        second = self._second(records, self._before, now)
+        received = (
+            parse_histograms(self._histograms.read())
+            if self._histograms
+            else self._received(records)
+        )
+        second = self._second(received, _drops(records, self._before, now), self._before, now)
         self._before = now
         return second, records, now
 
-    def _second(self, records: npt.NDArray[Any], before: Counters, now: Counters) -> Second:
+    def _received(self, records: npt.NDArray[Any]) -> Received:
         received = records[records["event"] == Event.MESSAGE]
         waiting, service = watch.times_of(received)
         served = ~np.isnan(service)
+        tids, by_task = np.unique(received["tid"], return_counts=True)
+        names = watch.count_names(received)
+        return Received(
+            names={name: count * self._one_in for name, count in names.items()},
+            calls=self._new_calls(received) * self._one_in,
+            waiting=watch.bins_of(waiting),
+            service=watch.bins_of(service),
+            by_task=dict(zip(map(int, tids), map(int, by_task), strict=True)),
+            service_ns=int(np.nansum(service)),
+            off_cpu_ns=int(received["off_cpu_ns"][served].astype(np.int64).sum()),
+            largest_queue_bytes=int(records["rmem"].max(initial=0)),
+        )
+
+    def _second(
+        self, received: Received, drops: Mapping[str, int], before: Counters, now: Counters
+    ) -> Second:
         length = max(now.t_s - before.t_s, 1e-3)
-        tids, by_worker = np.unique(received["tid"], return_counts=True)
-        self._workers.update(map(int, tids))
-        counts = dict(zip(map(int, tids), map(int, by_worker), strict=True))
-        ran = {
-            tid: ns - before.ran_ns[tid] for tid, ns in now.ran_ns.items() if tid in before.ran_ns
-        }
+        self._workers.update(received.by_task)
+        ran, delayed = (
+            {tid: ns - earlier[tid] for tid, ns in later.items() if tid in earlier}
+            for earlier, later in (
+                (before.ran_ns, now.ran_ns),
+                (before.delayed_ns, now.delayed_ns),
+            )
+        )
+        workers = sorted(self._workers & ran.keys())
         total = max(now.total - before.total, 1)
         lost = self._counts()
         fresh = {key: max(0, lost[key] - self._lost.get(key, 0)) for key in lost}
         self._lost = lost
-        names = Counter(watch.count_names(received))
         return Second(
             t_s=now.t_s - self._first,
             length_s=length,
             recording=self._on,
             one_in=self._one_in,
-            messages={name: count * self._one_in for name, count in names.items()},
-            calls=self._new_calls(received) * self._one_in,
-            waiting=watch.bins_of(waiting),
-            service=watch.bins_of(service),
+            messages=received.names,
+            calls=received.calls,
+            waiting=received.waiting,
+            service=received.service,
             datagrams=now.datagrams - before.datagrams,
             queued_bytes=now.queued_bytes,
-            largest_queue_bytes=int(records["rmem"].max(initial=0)),
-            drops=_drops(records, before, now),
+            largest_queue_bytes=received.largest_queue_bytes,
+            drops=drops,
             receive_errors=max(0, now.errors - before.errors),
             workers=tuple(
-                Share(str(tid), ran[tid] / 1e9 / length, counts.get(tid, 0))
-                for tid in sorted(self._workers & ran.keys())
+                Share(str(tid), ran[tid] / 1e9 / length, received.by_task.get(tid, 0))
+                for tid in workers
             ),
             others=_others(before, now, length),
             cpus=now.allowed,
@@ -475,10 +602,12 @@ class Watching:
             cpu_stolen=(now.stolen - before.stolen) / total,
             proxy_cpu_ns=sum(ran.values()),
             lost=fresh["lost"],
-            unmatched=fresh["unmatched"],
+            unmatched=fresh["unmatched"] + received.unmatched,
             threads_untraced=lost["threads_untraced"],
-            service_ns=int(np.nansum(service)),
-            off_cpu_ns=int(received["off_cpu_ns"][served].astype(np.int64).sum()),
+            service_ns=received.service_ns,
+            off_cpu_ns=received.off_cpu_ns,
+            delayed_ns=sum(delayed[tid] for tid in workers),
+            connections=now.connections,
             processes=len(now.pids),
         )
 

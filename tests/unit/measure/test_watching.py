@@ -1,25 +1,24 @@
 """Test reading the counters of a watched proxy."""
 
 import os
-import subprocess
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 import numpy as np
+import pytest
 
 from sipsched.measure.running_proxy import Running, Target
 from sipsched.measure.watching import (
-    COUNTERS,
     Counters,
-    CounterStream,
     Means,
     _drops,
     _others,
-    connection_pattern,
     parse_counters,
+    parse_histograms,
     probe_commands,
 )
+from sipsched.records import histogram
 from sipsched.records.trace import RECORD, Event
-from sipsched.testbed.machine import Machine
+from sipsched.records.watch import add_bins
 
 LINES = """\
 pids 100 101
@@ -28,7 +27,7 @@ cpu  100 0 50 800 10 0 5 35 0 0
 stat 100 (kamailio) S 1 2 3 4 5 6 7 8 9 10 30 12 0 0
 stat 9 (a (b) c) R 1 2 3 4 5 6 7 8 9 10 40 2 0 0
 softnet 000000ff 00000003 00000000
-ran 100 5000
+ran 100 5000 600 7
 allowed 0,2-3
 table udp  1: 0100007F:13C4 00000000:0000 07 00000000:00000500 00:00000000 00000000 0 0 77 2 0000 7
 table udp  2: 0100007F:0035 00000000:0000 07 00000000:00000900 00:00000000 00000000 0 0 78 2 0000 9
@@ -47,6 +46,7 @@ def test_counters_are_those_of_the_ports() -> None:
     assert (counters.total, counters.busy, counters.stolen) == (1000, 190, 35)
     assert counters.programs == {100: ("kamailio", 42), 9: ("a (b) c", 42)}
     assert counters.ran_ns == {100: 5000}
+    assert counters.delayed_ns == {100: 600}
     assert counters.allowed == 3
     assert counters.queued_bytes == 0x500
     assert counters.socket_drops == {77: 7}
@@ -74,18 +74,6 @@ def test_other_programs_are_added_up_by_name_without_the_proxy() -> None:
     ]
 
 
-def test_counters_of_this_machine_are_read_repeatedly() -> None:
-    stream = CounterStream(Machine(), "no such program", 0)
-    try:
-        first, second = stream.read([]), stream.read([])
-    finally:
-        stream.end()
-    assert first.pids == ()
-    assert second.total >= first.total > 0
-    assert any(pid == os.getpid() for pid in second.programs)
-    assert "touch" not in COUNTERS
-
-
 def test_each_transport_has_its_own_probe() -> None:
     proxy = Running("kamailio", (42,), 7, "", ())
     udp, tcp = probe_commands(Target(proxy, (5060, 5061), 5060, ()), PurePosixPath("/p"), 3)
@@ -96,17 +84,33 @@ def test_each_transport_has_its_own_probe() -> None:
     assert len(probe_commands(Target(proxy, (5060,), None, ()), PurePosixPath("/p"), 1)) == 1
 
 
-def test_only_open_connections_of_the_port_are_counted(tmp_path: Path) -> None:
-    rows = """\
-   0: 0100007F:13C4 00000000:0000 0A 00000000:00000000
-   1: 0100007F:13C4 0200007F:A001 01 00000000:00000000
-   2: 0100007F:A002 0200007F:13C4 01 00000000:00000000
-   3: 0100007F:13C4 0200007F:A003 06 00000000:00000000
-   4: 0100007F:13C5 0200007F:A004 01 00000000:00000000
-"""
-    (tmp_path / "tcp").write_text(rows)
-    argv = ["grep", "-cE", connection_pattern(5060), str(tmp_path / "tcp")]
-    assert subprocess.run(argv, check=True, capture_output=True, text=True).stdout == "2\n"
+def test_histograms_have_one_command_without_records() -> None:
+    proxy = Running("kamailio", (42,), 7, "", ())
+    (argv,) = probe_commands(
+        Target(proxy, (5060, 5061), None, ()), PurePosixPath("/p"), 1, histograms=True
+    )
+    assert argv[1] == "histograms"
+    assert argv[-4:] == ["--port", "5060", "--ports", "2"]
+
+
+def test_histograms_of_the_kernel_are_converted() -> None:
+    counts = {
+        "waiting": [[1000, 3], [50_000, 1]],
+        "service": [],
+        "names": {"INVITE": 5, "200": 2, "202": 1, "180": 4, "699": 1, "999": 1},
+        "tasks": {"17": 14},
+        "unmatched": 1,
+        "service_ns": 7,
+        "largest_queue_bytes": 8,
+    }
+    received = parse_histograms(counts)
+    assert received.calls == 5
+    assert received.names == {"INVITE": 5, "2xx": 3, "180": 4, "6xx": 1, "not SIP": 1}
+    assert received.by_task == {17: 14}
+    bins = add_bins([received.waiting])
+    assert bins.sum() == 4
+    assert histogram.quantile_ns(bins, 0.5) == pytest.approx(1000, rel=0.01)
+    assert received.service == []
 
 
 def test_missing_capabilities_are_named() -> None:
