@@ -22,6 +22,7 @@ from agents import free_port
 from helpers import build_native, pids, wait_for
 
 from sipsched import watch
+from sipsched.analysis.watched import percentiles_us, total
 from sipsched.errors import SipschedError
 from sipsched.files import read_zstd
 from sipsched.records import trace
@@ -160,7 +161,7 @@ def loaded() -> set[int]:
 def held(probe: PurePosixPath) -> set[int]:
     """Return the identifiers of the BPF programs of the running probes with this path."""
     found = set()
-    for pid in pids(f"^{probe} watch"):
+    for pid in pids(f"^{probe} (watch|histograms)"):
         for info in Path(f"/proc/{pid}/fdinfo").iterdir():
             with contextlib.suppress(OSError):
                 found |= set(map(int, re.findall(r"prog_id:\s*(\d+)", info.read_text())))
@@ -235,9 +236,11 @@ def test_real_traffic_is_joined_and_its_contents_are_nowhere(
     logs = ["-trace_msg", "-message_file", place.folder / "uac.msg"]
     with (
         place.socket(kind=socket.SOCK_STREAM) as stream,
+        place.socket(socket.AF_INET6, socket.SOCK_STREAM) as stream_ipv6,
         watching(place, probe, place.started[0].pid, metrics=0) as running,
     ):
         stream.connect((ADDRESS, 5060))
+        stream_ipv6.connect((IPV6, 5060))
         attached = held(probe)
         assert attached <= loaded()
         assert len(attached) > 10
@@ -264,8 +267,11 @@ def test_real_traffic_is_joined_and_its_contents_are_nowhere(
         # wait for two checks of the connections, after which the hooks for TCP are attached
         wait_for(lambda: running.seconds() >= 4, 10)
         for i in range(20):
-            stream.sendall(request("OPTIONS", f"stream{i}").replace(b"/UDP", b"/TCP"))
-            assert stream.recv(4096).startswith(b"SIP/2.0 200")
+            for connection in (stream, stream_ipv6):
+                connection.sendall(
+                    request("MESSAGE", f"stream{i}", "secret").replace(b"/UDP", b"/TCP")
+                )
+                assert connection.recv(4096).startswith(b"SIP/2.0 407")
         assert place.ask(request("OPTIONS", "alive")) is not None
         seen = running.seconds()
         wait_for(lambda: running.seconds() >= seen + 2, 10)
@@ -280,7 +286,9 @@ def test_real_traffic_is_joined_and_its_contents_are_nowhere(
     assert count["INVITE"] >= 160 + 20
     # one kind of malformed datagram has the start line of a REGISTER
     assert count["REGISTER"] == 2 * 20 + 10
-    assert count["OPTIONS"] >= 20 + 20
+    assert count["OPTIONS"] >= 20
+    # over TCP, on a connection of each version of IP
+    assert count["MESSAGE"] == 20 + 20
     assert count["not SIP"] >= 10 * 4
     answered = flags & ANSWERED != 0
     assert answered[names == NAMES["OPTIONS"]].sum() >= 20
@@ -290,6 +298,7 @@ def test_real_traffic_is_joined_and_its_contents_are_nowhere(
     assert (flags & 1 << 6 == 0).mean() > 0.99, "the arrival of datagrams is not found"
     assert np.all(ds["t_sip"].to_numpy()[names == NAMES["BYE"]] < 1_000_000_000)
     document = read_watch(running.output)
+    assert (document.receive_buffer_bytes or 0) == ds.attrs["receive_buffer_bytes"] > 1000
     assert document.lost == document.not_written == 0
     assert sum(second.received for second in read_seconds(running.output)) <= ds.sizes["message"]
 
@@ -307,6 +316,73 @@ def test_real_traffic_is_joined_and_its_contents_are_nowhere(
     plain = [fnv1a(call.encode()) for call in call_ids]
     assert not np.isin(records["call_id_hash"], np.array(plain, np.uint64)).any()
     assert np.unique(records["call_id_hash"]).size >= 160 + len(calls)
+
+
+@pytest.mark.skipif(shutil.which("sipp") is None, reason="sipp is not installed")
+def test_histograms_count_every_message_and_no_trace_exists(
+    place: Place, probe: PurePosixPath
+) -> None:
+    call_ids = place.folder / "uac.msg"
+    with watching(place, probe, place.started[0].pid, histograms=True) as running:
+        attached = held(probe)
+        assert len(attached & loaded()) == 3
+        place.start("sipp", "-sn", "uas", "-i", ADDRESS, "-p", 5070, "-nostdin")
+        time.sleep(0.5)
+        options = ["-p", "5080", "-r", "40", "-m", "80", "-nostdin"]
+        logs = ["-trace_msg", "-message_file", call_ids]
+        uac = place.start("sipp", "-sn", "uac", "-i", CLIENT, f"{ADDRESS}:5060", *options, *logs)
+        for i in range(20):
+            assert place.ask(request("REGISTER", f"register{i}")) is not None
+        with place.socket() as sock:
+            for datagram in MALFORMED:
+                sock.sendto(datagram, (ADDRESS, 5060))
+        wait_for(lambda: uac.poll() is not None, 20)
+        seen = running.seconds()
+        wait_for(lambda: running.seconds() >= seen + 2, 10)
+    assert not attached & loaded()
+    sums = total(read_seconds(running.output))
+    assert sums.messages["BYE"] == sums.messages["ACK"] == 80
+    assert sums.messages["INVITE"] >= 80
+    assert sums.messages["2xx"] == 160
+    # one kind of malformed datagram has the start line of a REGISTER
+    assert sums.messages["REGISTER"] == 20 + 1
+    assert sums.messages["not SIP"] >= 4
+    # the times are those of the datagrams of a quarter of the time
+    assert 0.1 * sums.received < sums.waiting.sum() < 0.4 * sums.received
+    assert sums.unmatched < 0.01 * sums.received
+    assert 0.5 * sums.waiting.sum() < sums.service.sum() <= sums.waiting.sum()
+    assert 1 < percentiles_us(sums.waiting)["p50"] < 1e6
+    assert 1 < percentiles_us(sums.service)["p50"] < 1e6
+    assert (running.output / "page.html").exists()
+    assert not (running.output / "trace.bin.zst").exists()
+    assert not (running.output / "messages.nc").exists()
+    everything = b"".join(path.read_bytes() for path in running.output.iterdir())
+    values = {*re.findall(r"^Call-ID: *(\S+)", call_ids.read_text(), re.MULTILINE), USER}
+    assert len(values) == 81
+    assert [value for value in {*values, ADDRESS, CLIENT} if value.encode() in everything] == []
+
+
+@pytest.mark.parametrize("histograms", [False, True])
+def test_every_datagram_of_10_000_per_second_is_counted(
+    place: Place, probe: PurePosixPath, *, histograms: bool
+) -> None:
+    per_s, seconds = 10_000, 3
+    with watching(place, probe, place.started[0].pid, histograms=histograms) as running:
+        with place.socket() as sock:
+            begin = time.monotonic()
+            for i in range(per_s * seconds):
+                # the proxy's replies fill the buffer of this socket, and are then dropped
+                sock.sendto(request("OPTIONS", f"many{i}"), (ADDRESS, 5060))
+                time.sleep(max(0.0, begin + i / per_s - time.monotonic()) if i % 100 == 0 else 0)
+            took = time.monotonic() - begin
+        seen = running.seconds()
+        wait_for(lambda: running.seconds() >= seen + 3, 10)
+    sums = total(read_seconds(running.output))
+    dropped = sums.drops["socket buffer full"]
+    assert took < 1.5 * seconds, "this machine cannot send 10,000 datagrams per second"
+    assert sums.messages["OPTIONS"] + dropped == per_s * seconds
+    assert dropped < 0.5 * per_s * seconds
+    assert read_watch(running.output).lost == 0
 
 
 def test_restarted_proxy_is_found_again(place: Place, probe: PurePosixPath) -> None:
