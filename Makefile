@@ -71,10 +71,11 @@ offline: .venv/ready
 	@$(BIN)/fab bundle
 	$(BIN)/python tests/offline.py "$$(ls -t "$$PWD"/bundle/*.tar | head -n 1)"
 
-# Test with random faults for an hour. For a shorter test, use: make soak MINUTES=10
+# Test runs with random faults for an hour, and then a watch for an hour. For a shorter test, use: make soak MINUTES=10
 soak: .venv/ready
 	@$(BIN)/fab provision
 	$(BIN)/python tests/soak.py --minutes $(MINUTES)
+	$(BIN)/python tests/soak_watch.py --minutes $(MINUTES)
 
 bench: .venv/ready
 	@$(BIN)/fab provision

@@ -26,7 +26,7 @@ from sipsched.analysis.watched import percentiles_us, total
 from sipsched.errors import SipschedError
 from sipsched.files import read_zstd
 from sipsched.records import trace
-from sipsched.records.messages import open_messages
+from sipsched.records.messages import FLAGS, open_messages
 from sipsched.records.watch import ANSWERED, NAMES, read_seconds, read_watch
 
 CONFIG = Path(__file__).parent.parent / "data" / "watch" / "kamailio.cfg"
@@ -383,6 +383,56 @@ def test_every_datagram_of_10_000_per_second_is_counted(
     assert sums.messages["OPTIONS"] + dropped == per_s * seconds
     assert dropped < 0.5 * per_s * seconds
     assert read_watch(running.output).lost == 0
+
+
+B2BUA = """
+import socket
+own = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+own.bind(("127.66.77.88", 5062))
+while True:
+    message = own.recv(4096)
+    own.sendto(message.replace(b"Call-ID: ", b"Call-ID: other-leg-"), ("127.66.77.88", 5070))
+"""
+"""A program that sends each message on in another dialog."""
+
+
+def test_message_of_a_b2bua_is_joined_to_the_message_with_another_call_id(
+    place: Place, probe: PurePosixPath
+) -> None:
+    b2bua = place.start(sys.executable, "-c", B2BUA)
+    wait_for(lambda: "13C6" in Path(f"/proc/{place.holder}/net/udp").read_text(), 10)
+    with watching(place, probe, b2bua.pid, port=5062) as running, place.socket() as sock:
+        for i in range(20):
+            sock.sendto(request("INVITE", f"leg{i}"), (ADDRESS, 5062))
+            time.sleep(0.02)
+        seen = running.seconds()
+        wait_for(lambda: running.seconds() >= seen + 2, 10)
+    ds = open_messages(running.output / "messages.nc")
+    flags = ds["flags"].to_numpy()
+    assert (ds["name"].to_numpy() == NAMES["INVITE"]).sum() == ds.sizes["message"] == 20
+    assert not (flags & ANSWERED).any()
+    assert not (flags & FLAGS["nothing_sent"]).any()
+    assert not np.isnan(ds["t_sip"].to_numpy().astype(float)).any()
+    assert b"other-leg" not in content(running.output)
+
+
+def test_static_probe_runs_without_any_library(tmp_path: Path) -> None:
+    (tmp_path / "native").mkdir()
+    folder = build_native("probe", tmp_path / "native", "sipprobe-static")
+    root = tmp_path / "root"
+    for name in ("proc", "sys"):
+        (root / name).mkdir(parents=True)
+    shutil.copy(folder / "sipprobe-static", root / "sipprobe")
+    script = 'mount --rbind /proc "$0/proc"; mount --rbind /sys "$0/sys"; chroot "$0" /sipprobe histograms --port 5060'
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", script, str(root)],
+        input=b"\n",
+        capture_output=True,
+        check=True,
+    )
+    ready, counts = done.stdout.splitlines()
+    assert ready == b"ready"
+    assert json.loads(counts)["names"] == {}
 
 
 def test_restarted_proxy_is_found_again(place: Place, probe: PurePosixPath) -> None:

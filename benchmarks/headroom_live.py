@@ -1,0 +1,221 @@
+"""Test `fab headroom` on a real Kamailio, whose capacity is measured directly before and after the recording.
+
+Each case has its own proxy on one CPU, in a network namespace. sipload offers calls on the other CPU, with start times
+that follow a Poisson process, come in bursts, or follow a daily curve. `fab watch` records 20 s at 30 to 60 % of the
+capacity that the search before found. The prediction sees only the messages of the watch. The capacity is the load at
+which the socket refuses 1 % of the messages. Each search bisects the load. The benchmark prints whether the interval of
+the prediction contains the mean of both capacities, and their difference. It needs root, two CPUs, and a minute per
+case. `--first` is the number of the first case.
+"""
+
+import argparse
+import json
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from types import SimpleNamespace
+
+import numpy as np
+from headroom import LAWS, LIMIT, Result, show, starts_s
+
+from sipsched.analysis.headroom import Server, headroom
+from sipsched.measure.replay import Replay, write_schedule
+from sipsched.measure.running_proxy import parse_socket
+from sipsched.measure.templates import render
+from sipsched.plan.config import load_config
+from sipsched.records.messages import open_messages
+from sipsched.records.watch import MESSAGES_FILE
+from sipsched.testbed.inventory import load_testbed, native_folder
+from sipsched.watch import PROBE, Options, watch
+
+PROXY, SERVER, CLIENT = "127.0.0.1:5060", "127.0.0.1:5070", "127.0.0.1:5080"
+PROXY_CPU, AGENT_CPU = "0", "1"
+RECORDING_S, TRIAL_S = 20.0, 4.0
+LOWEST_CPS, HIGHEST_CPS, TRIALS, TRIALS_AFTER = 300.0, 6000.0, 7, 4
+CAPACITY_FILE = "capacity.json"
+"""Load of the recording, and the capacities before and after it, in calls per second."""
+SIPLOAD = native_folder(load_testbed("local").workdir, "generator") / "sipload"
+
+
+@dataclass
+class Bench:
+    """A network namespace with a proxy and a SIP server."""
+
+    folder: Path
+    holder: int
+    workers: int
+
+    def start(self, cpu: str, *argv: object, fifo: bool = False) -> "subprocess.Popen[bytes]":
+        """Start a program in the namespace, on one CPU."""
+        inside = ["nsenter", f"--net=/proc/{self.holder}/ns/net", "taskset", "-c", cpu]
+        policy = ["chrt", "--fifo", "1"] if fifo else []
+        with (self.folder / "log").open("ab") as log:
+            return subprocess.Popen(
+                [*inside, *policy, *map(str, argv)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+            )
+
+    def refused(self) -> int:
+        """Return the number of datagrams that the proxy's socket refused."""
+        rows = Path(f"/proc/{self.holder}/net/udp").read_text().splitlines()[1:]
+        return sum(s.drops for row in rows for s in parse_socket("udp", row) if s.port == 5060)
+
+    def offer(self, law: str, cps: float, seconds: float, seed: int) -> "subprocess.Popen[bytes]":
+        """Offer calls with start times of the law."""
+        starts = starts_s(law, cps, seconds, np.random.default_rng((4, seed)))
+        write_schedule((starts * 1e9).astype(np.int64), self.folder / "schedule")
+        files = ("--calls-file", "calls", "--report", "report", "--schedule", "schedule")
+        ends = ("--local", CLIENT, "--remote", PROXY, "--drain-s", "1")
+        # A refused message must not come again, because the recording has no retransmissions of the future.
+        return self.start(
+            AGENT_CPU, SIPLOAD, "uac", *ends, *files, "--retransmissions", "off", fifo=True
+        )
+
+    def dropped(self, law: str, cps: float, seed: int) -> float:
+        """Offer calls for some seconds, and return the share of the proxy's messages that its socket refused."""
+        refused = self.refused()
+        self.offer(law, cps, TRIAL_S, seed).wait()
+        # Of six messages of a call, all pass the proxy.
+        return (self.refused() - refused) / (6 * cps * TRIAL_S)
+
+    def capacity_cps(self, law: str, low: float, high: float, trials: int, seed: int) -> float:
+        """Search the load with 1 % of refused messages, by bisection."""
+        for trial in range(trials):
+            middle = float(np.sqrt(low * high))
+            exceeded = self.dropped(law, middle, 100 * seed + trial) > LIMIT
+            low, high = (low, middle) if exceeded else (middle, high)
+        return float(np.sqrt(low * high))
+
+
+@contextmanager
+def bench(workers: int) -> Iterator[Bench]:
+    """Start a proxy with some workers, and a SIP server behind it."""
+    held = ["unshare", "--net", "sh", "-c", "ip link set lo up; echo up; exec sleep 600"]
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        holder = stack.enter_context(subprocess.Popen(held, stdout=subprocess.PIPE))
+        stack.callback(holder.kill)
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        made = Bench(folder, holder.pid, workers)
+        config = folder / "kamailio.cfg"
+        config.write_text(configuration(workers))
+        own = ("-f", config, "-Y", folder, "-P", folder / "pid", "-m", "64", "-M", "8")
+        server = made.start(
+            AGENT_CPU, SIPLOAD, "uas", "--local", SERVER, "--report", "server", fifo=True
+        )
+        proxy = made.start(PROXY_CPU, "kamailio", "-DD", "-E", *own)
+        for process in (proxy, server):
+            stack.callback(process.wait)
+            stack.callback(process.terminate)
+        time.sleep(2)
+        yield made
+
+
+def configuration(workers: int) -> str:
+    """Return the configuration of a proxy that sends all requests to the SIP server."""
+    address, _, port = PROXY.partition(":")
+    host, _, server_port = SERVER.partition(":")
+    return render(
+        Path("proxies/kamailio.cfg.j2"),
+        sut=load_config().sut("kamailio-udp"),
+        threads=workers,
+        folder="",
+        sps=SimpleNamespace(sip_address=address, sip_port=int(port)),
+        uas=SimpleNamespace(sip_address=host, sip_port=int(server_port)),
+    )
+
+
+@dataclass(frozen=True)
+class Case:
+    """A law of the calls, the number of workers, and the share of the capacity at which the watch records."""
+
+    number: int
+
+    @property
+    def law(self) -> str:
+        return LAWS[self.number % 3]
+
+    @property
+    def workers(self) -> int:
+        return (4, 8)[self.number // 3 % 2]
+
+    @property
+    def share(self) -> float:
+        return float(np.random.default_rng((5, self.number)).uniform(0.35, 0.6))
+
+
+def measure(case: Case, probe: PurePosixPath, output: Path) -> tuple[float, float, float]:
+    """Return the load of the recording, and the capacity before and after it."""
+    with bench(case.workers) as at:
+        before = at.capacity_cps(case.law, LOWEST_CPS, HIGHEST_CPS, TRIALS, case.number)
+        cps = case.share * before
+        load = at.offer(case.law, cps, RECORDING_S + 4, 1000 + case.number)
+        time.sleep(2)
+        pid = int((at.folder / "pid").read_text())
+        watch(Options(pid=pid, seconds=RECORDING_S, output=output, probe=probe), say=lambda _: None)
+        load.wait()
+        after = at.capacity_cps(
+            case.law, before / 1.5, before * 1.5, TRIALS_AFTER, 10_000 + case.number
+        )
+    return cps, before, after
+
+
+def predict(case: Case, record: Path) -> Result:
+    """Predict from the record of a case. Print the prediction and the measured capacity."""
+    cps, before, after = json.loads((record / CAPACITY_FILE).read_text())
+    capacity = (before + after) / 2
+    ds = open_messages(record / MESSAGES_FILE)
+    server = Server.of(ds, cores=1, workers=case.workers)
+    found = headroom(ds, server, Replay.on(1, case.workers, ds.attrs["kernel"]))
+    what = (
+        f"{case.number:2d} {case.law:11} {case.workers} workers, {cps:5.0f} cps = {cps / capacity:.0%}: "
+        f"capacity {before:.0f} and {after:.0f} cps"
+    )
+    if found.growth is None:
+        print(f"{what}, cannot say: {found.lack}", flush=True)
+        return None, np.nan, []
+    predicted = found.growth.map(lambda factor: factor * cps)
+    held = predicted.low <= capacity <= predicted.high
+    print(
+        f"{what}, predicted {predicted.estimate:.0f} ({predicted.low:.0f} to {predicted.high:.0f}) "
+        f"{'yes' if held else 'NO'}, half-width {found.half_width:.0%}, busy {found.busy:.0%}",
+        flush=True,
+    )
+    return held, found.half_width, []
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--cases", type=int, default=10)
+    parser.add_argument(
+        "--records",
+        type=Path,
+        help="folder in which the records are kept; recorded cases are not measured again",
+    )
+    parser.add_argument("--only-measure", action="store_true")
+    parser.add_argument("--probe", type=PurePosixPath, default=PROBE)
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        records = asked.records or Path(scratch)
+        cases = [Case(number) for number in range(asked.first, asked.first + asked.cases)]
+        for case in cases:
+            record = records / str(case.number)
+            if not (record / CAPACITY_FILE).exists():
+                measured = measure(case, asked.probe, record)
+                (record / CAPACITY_FILE).write_text(json.dumps(measured))
+                print(f"{case.number:2d}: {measured}", flush=True)
+        if not asked.only_measure:
+            show("measured", [predict(case, records / str(case.number)) for case in cases])
+
+
+if __name__ == "__main__":
+    main()
