@@ -479,7 +479,7 @@ class Watching:
     def mode_name(self) -> str:
         """The names of the modes of all running probes."""
         if self._histograms:
-            return "histograms"
+            return watch.HISTOGRAMS
         return "+".join(str(stream.counts.get("mode", "")) for stream in self._probes).strip("+")
 
     @property

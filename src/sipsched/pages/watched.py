@@ -32,6 +32,7 @@ from sipsched.records.messages import FLAGS
 from sipsched.records.watch import (
     ANSWERED,
     FIDELITY,
+    HISTOGRAMS,
     NAMES,
     TESTBED,
     Second,
@@ -305,8 +306,8 @@ def _parts(
 ) -> Iterator[Part]:
     cost = probe_cost(seconds)
     yield Words(tuple(_summary(document, sums, cost)))
-    yield Section("Advice", "", (_advice_table(document, seconds),))
-    yield Section("Times", "", (_times_table(sums), *_ccdf(messages)))
+    yield Section("Advice", "", (Words(tuple(advice_lines(seconds, document.program))),))
+    yield Section("Times", "", (_times_table(document, sums), *_ccdf(messages)))
     yield Section("Over time", "", (_over_time(seconds),))
     yield Section("Messages", "", (_names_table(sums), *_joined(messages)))
     yield Section("Drops and errors", "", (_ledger(document, sums),))
@@ -331,6 +332,11 @@ def _summary(document: WatchDocument, sums: Totals, cost: Interval) -> Iterator[
     )
     if document.one_in > 1:
         yield f"Numbers of messages are estimates from one call in {document.one_in}."
+    if document.probe_mode == HISTOGRAMS:
+        yield (
+            "The kernel counted times in histograms. The watch therefore has no single messages, and cannot say "
+            "whether workers slept during their service."
+        )
     if document.restarts:
         yield f"The proxy was restarted {plural(document.restarts, 'time')}."
     if document.unwatched:
@@ -352,20 +358,7 @@ def cost_line(cost: Interval) -> str:
     return f"The probe cost {share} of the proxy's CPU time per message while it recorded."
 
 
-def _advice_table(document: WatchDocument, seconds: Sequence[Second]) -> Part:
-    found, reason = findings(seconds)
-    return Table(
-        identity="table-advice",
-        header=("cause", "evidence", "command"),
-        rows=tuple(
-            (each.cause, each.evidence, each.command) for each in advice(found, document.program)
-        ),
-        caption="Causes of waiting and of drops, found in the measurements.",
-        none=f"No advice: {reason}." if reason else NO_CAUSE,
-    )
-
-
-def _times_table(sums: Totals) -> Table:
+def _times_table(document: WatchDocument, sums: Totals) -> Table:
     rows = []
     for name, counts in (("K_rcv: waiting", sums.waiting), ("T_sip: service", sums.service)):
         known = percentiles_us(counts)
@@ -377,7 +370,12 @@ def _times_table(sums: Totals) -> Table:
         identity="table-times",
         header=("time", "messages", *(f"{key} (µs)" for key in PERCENTILES)),
         rows=tuple(rows),
-        caption="Percentiles of the times of all recorded messages; each is within 1 % of the exact value.",
+        caption=(
+            "Percentiles of the times of the messages that arrived in a quarter of the time; each is within 2 % of the "
+            "exact value."
+            if document.probe_mode == HISTOGRAMS
+            else "Percentiles of the times of all recorded messages; each is within 1 % of the exact value."
+        ),
         none="No message with a time was recorded.",
     )
 
@@ -481,7 +479,12 @@ def _ledger(document: WatchDocument, sums: Totals) -> Table:
         *((f"dropped: {cause}", count) for cause, count in sums.drops.items()),
         ("receive errors", sums.receive_errors),
         ("records that the probe lost", document.lost),
-        ("messages without a known arrival", sums.unmatched),
+        (
+            "timed datagrams that no worker received"
+            if document.probe_mode == HISTOGRAMS
+            else "messages without a known arrival",
+            sums.unmatched,
+        ),
         ("records that could not be written", document.not_written),
     ]
     return Table(

@@ -48,6 +48,8 @@ STATUSES = (
 NOT_SIP, NOT_SIP_CODE = "not SIP", 30
 ANSWERED = 1 << 12
 """Flag of a message that the proxy answered instead of sending it on (`TRACE_FLAG_ANSWERED`)."""
+HISTOGRAMS = "histograms"
+"""The mode of a probe that counts times in the kernel and records no single message."""
 _FIRST = 8
 """`MESSAGE_TYPES` has the codes below this number. Other methods and statuses have codes from this number on."""
 NAMES: Mapping[str, int] = {
