@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ from sipsched import watch
 from sipsched.analysis.watched import percentiles_us, total
 from sipsched.errors import SipschedError
 from sipsched.files import read_zstd
+from sipsched.measure.watching import CAPABILITIES
 from sipsched.records import trace
 from sipsched.records.messages import FLAGS, open_messages
 from sipsched.records.watch import ANSWERED, NAMES, read_seconds, read_watch
@@ -433,6 +435,30 @@ def test_static_probe_runs_without_any_library(tmp_path: Path) -> None:
     ready, counts = done.stdout.splitlines()
     assert ready == b"ready"
     assert json.loads(counts)["names"] == {}
+
+
+def test_three_capabilities_suffice(place: Place, probe: PurePosixPath) -> None:
+    few = ",".join(f"+{name.removeprefix('CAP_').lower()}" for name in CAPABILITIES)
+    user = ("--reuid=65534", "--regid=65534", "--clear-groups")
+    namespace = f"/proc/{place.started[0].pid}/ns/net"
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        program = shutil.copy(probe, folder)
+        argv = ["setpriv", *user, f"--inh-caps={few}", f"--ambient-caps={few}", program]
+        port = ("--port", "5060", "--netns", namespace)
+        for command in (["histograms", *port], ["watch", "--comm", "kamailio", *port]):
+            with subprocess.Popen(
+                [*argv, *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            ) as process:
+                assert process.stdout is not None
+                assert process.stdout.read(6) in (b"ready\n", b"SIPTRA")
+                process.communicate(timeout=10)
+            assert process.returncode == 0
+        inode = str(Path(namespace).stat().st_ino)
+        done = subprocess.run(
+            [*argv, "counters", "kamailio", inode], input=b"\n", capture_output=True, check=True
+        )
+        assert str(place.started[0].pid) in done.stdout.decode().split("pids")[1].split("\n")[0]
 
 
 def test_restarted_proxy_is_found_again(place: Place, probe: PurePosixPath) -> None:
