@@ -36,3 +36,13 @@ def test_every_link_leads_to_a_file_and_a_heading(document: Path) -> None:
         if not target.is_file() or (anchor and anchor not in anchors(target.read_text())):
             broken.append(link)
     assert broken == []
+
+
+def test_the_evaluation_guide_has_the_number_of_recorded_runs_and_searches() -> None:
+    raw = PROJECT_ROOT / "recorded" / "raw"
+    text = (PROJECT_ROOT / "docs" / "evaluation.md").read_text()
+    runs = sum(1 for _ in raw.rglob("run.json"))
+    others = sum(
+        1 for name in ("crossing", "capacity~*", "noise") for _ in raw.rglob(f"{name}.json")
+    )
+    assert f"{runs} records, 0 damaged; {others} records of searches and noise" in text
