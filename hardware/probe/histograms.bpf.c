@@ -33,7 +33,10 @@ struct arrival {
 
 struct histogram_task tasks[HISTOGRAM_TASKS];
 static struct arrival arrivals[ARRIVALS];
-/* Number of timed datagrams that no worker has received. While it is 0, a received message needs no fingerprint. */
+/*
+ * Number of timed datagrams that no worker has received. While it is 0, a received message needs no fingerprint. Dropped
+ * datagrams are counted until a worker finds the queue empty.
+ */
 static __s64 underway;
 
 struct {
@@ -204,8 +207,7 @@ int BPF_PROG(on_arrival, struct sk_buff *skb)
 	arrival = arrival_of(fingerprint);
 	if (arrival->t)
 		here->unmatched++; /* no worker received that datagram, for example because the buffer was full */
-	else
-		__sync_fetch_and_add(&underway, 1);
+	__sync_fetch_and_add(&underway, 1);
 	arrival->fingerprint = fingerprint;
 	arrival->t = bpf_ktime_get_ns();
 	return 0;
