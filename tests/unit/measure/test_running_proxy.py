@@ -62,12 +62,12 @@ def test_target_has_consecutive_udp_ports_and_lists_what_is_not_watched() -> Non
     assert [socket.port for socket in target.unwatched] == [5059, 5072]
 
 
-def test_tcp_over_ipv6_is_listed_as_not_watched() -> None:
+def test_tcp_port_is_watched_over_both_versions_of_ip() -> None:
     rows = f"table tcp 1: {TCP.format(inode=1)}\ntable tcp6 2: {TCP.format(inode=2)}"
     target = choose(parse_processes(f"process 5 1 kamailio\nsocket 1\nsocket 2\n{rows}\n"), "here")
     assert target.tcp_port == 5060
     assert target.udp_ports == ()
-    assert [socket.family for socket in target.unwatched] == [6]
+    assert target.unwatched == ()
 
 
 def test_no_proxy_is_an_error_that_names_the_options() -> None:
