@@ -88,6 +88,7 @@ SERVER: ModelNumbers = NOTHING | {
     "competitor_slice_ns": 1_400_000,
     "burst_every_ns": 0,
     "burst_ns": 0,
+    "burst_weight": 1024,
     "logger_ns": 0,
     "logger_queue": 0,
 }

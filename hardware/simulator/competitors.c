@@ -2,18 +2,23 @@
 /*
  * The other programs on the SPS's CPUs. A periodic competitor computes at the beginning of each period, as
  * ../scheduler/competitor.c does. A competitor without a period computes all the time. The logger has work for each message
- * that a worker has served. If the logger's queue is full, the worker waits until the logger has taken a message. A further
- * program has bursts of work at random times.
+ * that a worker has served. If the logger's queue is full, the worker waits until the logger has taken a message. On each CPU,
+ * one further program may have bursts of work at random times. The bursts are the same in runs with different settings.
  */
 #include "sched.h"
 #include "sim.h"
 
 #define PIECE_NS 1000000000 /* a competitor without a period computes in pieces of this length */
 
-/* Sample an exponentially distributed time with this mean, for the program with bursts of work. */
-static uint64_t draw_burst(struct sim *sim, uint64_t mean_ns)
+static bool has_bursts(const struct sim *sim, const struct worker *w)
 {
-	return (uint64_t)(draw_exponential(&sim->burst_state) * (double)mean_ns + 0.5);
+	return sim->bursts && w >= sim->bursts;
+}
+
+/* Sample an exponentially distributed time with this mean, for a program with bursts of work. */
+static uint64_t draw_burst(struct sim *sim, const struct worker *w, uint64_t mean_ns)
+{
+	return (uint64_t)(draw_exponential(&sim->burst_states[w - sim->bursts]) * (double)mean_ns + 0.5);
 }
 
 static void set_timer(struct sim *sim, const struct worker *w, uint64_t at)
@@ -45,9 +50,13 @@ void competitors_init(struct sim *sim, uint64_t *state)
 			sim->logger = w;
 			continue;
 		} else {
-			sim->bursts = w;
-			sim->burst_state = turn;
-			w->begin_ns = draw_burst(sim, m->burst_every_ns);
+			if (!sim->bursts)
+				sim->bursts = w;
+			w->weight = m->burst_weight;
+			w->cpu = w->first_cpu = (uint32_t)(w - sim->bursts);
+			w->cpus = 1;
+			sim->burst_states[w->cpu] = turn;
+			w->begin_ns = draw_burst(sim, w, m->burst_every_ns);
 		}
 		set_timer(sim, w, w->begin_ns);
 	}
@@ -58,8 +67,8 @@ static uint64_t work_of(struct sim *sim, const struct worker *w)
 	const struct model *m = &sim->model;
 	uint32_t i = w->id - sim->n_workers;
 
-	if (w == sim->bursts)
-		return draw_burst(sim, m->burst_ns);
+	if (has_bursts(sim, w))
+		return draw_burst(sim, w, m->burst_ns);
 	return m->competitor_period_ns[i] ? m->competitor_work_ns[i] : PIECE_NS;
 }
 
@@ -103,8 +112,8 @@ static uint64_t next_begin(struct sim *sim, const struct worker *w)
 {
 	uint64_t period_ns;
 
-	if (w == sim->bursts)
-		return w->begin_ns + draw_burst(sim, sim->model.burst_every_ns);
+	if (has_bursts(sim, w))
+		return w->begin_ns + draw_burst(sim, w, sim->model.burst_every_ns);
 	period_ns = sim->model.competitor_period_ns[w->id - sim->n_workers];
 	return period_ns ? w->begin_ns + (1 + (sim->now - w->begin_ns) / period_ns) * period_ns : sim->now;
 }

@@ -116,6 +116,7 @@ static const struct entry ENTRIES[] = {
 	BETWEEN(competitor_slice_ns, NUMBER, 1, 1e12),
 	NS(burst_every_ns),
 	NS(burst_ns),
+	BETWEEN(burst_weight, COUNT, 1, 88761),
 	NS(logger_ns),
 	BETWEEN(logger_queue, COUNT, 0, 1e6),
 	BETWEEN(events_max, NUMBER, 1, 1e18),

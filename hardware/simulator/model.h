@@ -118,10 +118,11 @@ struct model {
 	uint32_t competitor_first_cpu[COMPETITORS_MAX], competitor_cpus[COMPETITORS_MAX];
 	uint64_t competitor_slice_ns;
 	/*
-	 * a further program, whose bursts of work have exponentially distributed lengths and distances, with these means; 0:
-	 * no such program
+	 * one further program per CPU, which stays on its CPU, as kernel threads do; its bursts of work have exponentially
+	 * distributed lengths and distances, with these means; 0: no such programs
 	 */
 	uint64_t burst_every_ns, burst_ns;
+	uint32_t burst_weight; /* the weight of its nice value */
 	uint64_t logger_ns;    /* work of a further program, the logger, per served message; 0: no logger */
 	uint32_t logger_queue; /* number of messages that the logger's queue holds; 0: any number */
 	/* members that limit the run */

@@ -9,15 +9,16 @@ static bool allocate(struct sim *sim)
 	const struct model *m = &sim->model;
 
 	sim->n_workers = m->workers + m->fronts;
-	sim->n_others = m->competitors + (m->logger_ns > 0) + (m->burst_every_ns > 0);
+	sim->n_others = m->competitors + (m->logger_ns > 0) + (m->burst_every_ns ? m->cores : 0);
 	sim->calls = calloc(m->calls, sizeof(*sim->calls));
 	sim->workers = calloc(sim->n_workers + sim->n_others, sizeof(*sim->workers));
 	sim->cpus = calloc(m->cores, sizeof(*sim->cpus));
 	sim->locks = calloc(m->instances, sizeof(*sim->locks));
 	sim->stall_states = calloc(m->cores, sizeof(*sim->stall_states));
+	sim->burst_states = calloc(m->cores, sizeof(*sim->burst_states));
 	sim->log_queue.blocked = calloc(sim->n_workers, sizeof(*sim->log_queue.blocked));
 	if (!sim->calls || !sim->workers || !sim->cpus || !sim->locks || !sim->stall_states ||
-	    !sim->log_queue.blocked || !sockets_init(sim) ||
+	    !sim->burst_states || !sim->log_queue.blocked || !sockets_init(sim) ||
 	    !tree_init(&sim->tree, SOURCE_CPUS + m->cores + sim->n_others))
 		return false;
 	for (uint32_t i = 0; i < m->instances; i++) {
@@ -231,6 +232,7 @@ void sim_free(struct sim *sim)
 		free(sim->locks[i].spinning);
 	free(sim->locks);
 	free(sim->stall_states);
+	free(sim->burst_states);
 	free(sim->log_queue.blocked);
 	free(sim->workers);
 	free(sim->cpus);

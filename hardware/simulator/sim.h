@@ -199,16 +199,16 @@ struct sim {
 	struct worker *workers; /* the workers, followed by the fronts and the other programs */
 	uint32_t n_workers;     /* number of workers, including the fronts */
 	uint32_t
-		n_others; /* number of other programs: the competitors, the logger and the program with bursts */
+		n_others; /* number of other programs: the competitors, the logger and the programs with bursts */
 	struct worker *logger; /* NULL: none */
-	struct worker *bursts; /* the program with bursts of work; NULL: none */
+	struct worker *bursts; /* the programs with bursts of work, one per CPU; NULL: none */
 	struct log_queue log_queue;
 	struct lock *locks;         /* one lock per instance */
 	uint32_t *connections_held; /* number of held connections per worker */
 	struct connection *connections;
 	struct cpu *cpus;
 	uint64_t order;
-	uint64_t *stall_states, burst_state;
+	uint64_t *stall_states, *burst_states;
 	double service_mu[KINDS], service_sigma[KINDS];
 	struct counts counts;
 	struct switches switches;

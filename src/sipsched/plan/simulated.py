@@ -162,9 +162,14 @@ class Numbers:
     yield_ns: Annotated[Whole, Meta(description="Time of sched_yield().")]
     burst_every_ns: Annotated[
         Whole,
-        Meta(description="Mean time between bursts of another program. 0 means no such program."),
+        Meta(
+            description="Mean time between bursts of another program; each CPU has one. 0 means none."
+        ),
     ]
     burst_ns: Annotated[Whole, Meta(description="Mean CPU time of a burst.")]
+    burst_weight: Annotated[
+        Whole, Meta(description="Weight of the programs with bursts: 1024 for nice 0.")
+    ]
     logger_ns: Annotated[
         Whole,
         Meta(

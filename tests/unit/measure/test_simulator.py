@@ -459,6 +459,32 @@ def test_another_program_uses_its_share(changes: Any, rel: float, tmp_path: Path
     assert report.others[0].ran_ns / report.t_end_ns == pytest.approx(0.15, rel=rel)
 
 
+def test_each_cpu_has_a_program_with_bursts_that_stays_there(tmp_path: Path) -> None:
+    changes = {"cores": 3, "workers": 3, "burst_every_ns": 20_000_000, "burst_ns": 3_000_000}
+    report, _ = trace({**SERVER, **changes, "rate_cps": 6000.0}, tmp_path)
+    assert [program.migrations for program in report.others] == [0, 0, 0]
+    for program in report.others:
+        assert program.ran_ns / report.t_end_ns == pytest.approx(0.15, rel=0.15)
+
+
+@pytest.mark.parametrize("rules", ["eevdf", "cfs"])
+def test_bursts_of_a_large_weight_delay_messages_as_a_higher_priority_does(
+    rules: str, tmp_path: Path
+) -> None:
+    """Compare with the mean sojourn time of the lower class in M/M/1 with preemptive priorities (Kleinrock 1976)."""
+    load, bursts, burst_ns = 0.5, 0.15, 3_000_000
+    changes = {
+        "burst_every_ns": round(burst_ns / bursts),
+        "burst_ns": burst_ns,
+        "burst_weight": 88761,
+        "rate_cps": load * 1e9 / SERVICE_NS,
+        "rules": rules,
+    }
+    busy_ns = load * SERVICE_NS + bursts * burst_ns
+    own = (1 - bursts - load) + busy_ns / SERVICE_NS
+    agrees(own / (1 - bursts) / (1 - bursts - load), changes, sojourn, tmp_path)
+
+
 @pytest.mark.parametrize("rules", ["eevdf", "cfs"])
 @pytest.mark.parametrize("queue", [1, 8])
 def test_a_logger_takes_its_share_of_the_capacity(queue: int, rules: str, tmp_path: Path) -> None:
