@@ -1,10 +1,12 @@
 """Fit the model of the papers' proxy and machine, and print the parameters for config/models/opensips-papers.yaml.
 
-    python workflow/fit_papers.py
+    python workflow/fit_papers.py             # stalls take the CPUs from the proxy, as in the model's file
+    python workflow/fit_papers.py --bursts    # a program with bursts on each CPU takes them instead
 
 The program does not change this file.
 """
 
+import argparse
 import os
 import time
 from collections.abc import Mapping
@@ -16,6 +18,7 @@ import pandas as pd
 from sipsched.analysis.papers import load_points
 from sipsched.analysis.papers_fit import (
     FREE,
+    FREE_WITH_BURSTS,
     METRICS,
     POLISHED,
     fit,
@@ -59,11 +62,14 @@ def mean_square(change: Mapping[str, Any]) -> float:
 
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Fit the model of the papers' proxy.")
+    parser.add_argument("--bursts", action="store_true", help="fit bursts instead of stalls")
+    free_parameters = FREE_WITH_BURSTS if parser.parse_args().bursts else FREE
     began = time.monotonic()
-    fitted = fit(PUBLISHED, MODEL, predict)
+    fitted = fit(PUBLISHED, MODEL, predict, free_parameters)
     values = fitted.values.tolist()
     print(
-        f"mean square {fitted.loss:.4f} of {fitted.points} log ratios, {len(FREE)} free parameters"
+        f"mean square {fitted.loss:.4f} of {fitted.points} log ratios, {len(free_parameters)} free parameters"
     )
     times = os.times()
     cpu_s = times.children_user + times.children_system + times.user + times.system
@@ -72,16 +78,18 @@ if __name__ == "__main__":
         f"{time.monotonic() - began:.0f} s, {cpu_s:.0f} CPU s",
         flush=True,
     )
-    for which, (free, value) in enumerate(zip(FREE, values, strict=True)):
+    for which, (free, value) in enumerate(zip(free_parameters, values, strict=True)):
         half, twice = (
-            mean_square(numbers([*values[:which], by * value, *values[which + 1 :]], MODEL))
+            mean_square(
+                numbers([*values[:which], by * value, *values[which + 1 :]], MODEL, free_parameters)
+            )
             for by in (0.5, 2.0)
         )
         print(
             f"{free.name}: {value:.4g}; mean square with half of it {half:.3f}, twice {twice:.3f}",
             flush=True,
         )
-    other = predict(numbers(values, MODEL), POLISHED, OTHER_REP)
+    other = predict(numbers(values, MODEL, free_parameters), POLISHED, OTHER_REP)
     if other is not None:
         off = (log_ratios(other, PUBLISHED) ** 2).mean() ** 0.5
         told = ", ".join(f"{name} {off[name]:.3f}" for name in METRICS)

@@ -1,6 +1,6 @@
 """The fit of the simulator to the papers' tables for one and two cores in baseline mode."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,20 +41,32 @@ class Free:
     meaning: str
 
 
-FREE = (
+COSTS = (
     Free("service_ns", 20e3, 100e3, "service time of a message, mean of the six types"),
     Free("loop_ns", 1e3, 60e3, "CPU time of a message outside T_sip"),
     Free("switch_ns", 500, 60e3, "a context switch"),
     Free("lock_share", 0.005, 0.6, "share of the service time under a lock that all share"),
     Free("refill_near_ns", 300, 60e3, "cache refill after a migration within a processor"),
+)
+STALLS = (
     Free("stall_every_ns", 1e7, 5e9, "mean time between stalls of a CPU"),
     Free("stall_ns", 2e5, 3e7, "their mean length"),
-    Free("queue", 15, 800, "messages that the socket's queue holds"),
 )
+BURSTS = (
+    Free("burst_every_ns", 1e7, 5e9, "mean time between bursts of another program on a CPU"),
+    Free("burst_ns", 2e5, 3e7, "mean CPU time of a burst"),
+    Free("burst_weight", 1024, 88761, "weight of the other program; 1024 for nice 0"),
+)
+QUEUE = Free("queue", 15, 800, "messages that the socket's queue holds")
+FREE = (*COSTS, *STALLS, QUEUE)
+FREE_WITH_BURSTS = (*COSTS, *BURSTS, QUEUE)
+"""Parameters of another fit, in which programs with bursts take the CPUs from the proxy instead of stalls."""
 
 
-def numbers(values: npt.ArrayLike, model: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert the values that the search varies (`FREE`) into parameters of hardware/simulator/model.h.
+def numbers(
+    values: npt.ArrayLike, model: Mapping[str, Any], free: Sequence[Free] = FREE
+) -> dict[str, Any]:
+    """Convert the values that the search varies into parameters of hardware/simulator/model.h.
 
     Parameters
     ----------
@@ -63,29 +75,40 @@ def numbers(values: npt.ArrayLike, model: Mapping[str, Any]) -> dict[str, Any]:
     model
         Parameters of the model's file. The ratios of service times between message types stay unchanged.
     """
-    free_numbers = dict(zip((free.name for free in FREE), np.asarray(values).tolist(), strict=True))
-    whole = {
-        name: round(free_numbers[name])
-        for name in ("loop_ns", "switch_ns", "refill_near_ns", "stall_every_ns", "stall_ns")
-    }
-    scale = free_numbers["service_ns"] / float(np.mean(model["service_ns"][1:]))
+    chosen = dict(
+        zip((parameter.name for parameter in free), np.asarray(values).tolist(), strict=True)
+    )
+    scale = chosen.pop("service_ns") / float(np.mean(model["service_ns"][1:]))
+    queue, lock_share = chosen.pop("queue"), chosen.pop("lock_share")
+    whole = {name: round(value) for name, value in chosen.items()}
     return {
+        **{"stall_every_ns": 0, "burst_every_ns": 0},
         **whole,
         "service_ns": [scale * mean_ns for mean_ns in model["service_ns"]],
-        "lock_share": free_numbers["lock_share"],
+        "lock_share": lock_share,
         "refill_far_ns": FAR * whole["refill_near_ns"],
-        "truesize": [round(RECEIVE_BUFFER_BYTES / free_numbers["queue"])] * (len(KINDS) + 1),
+        "truesize": [round(RECEIVE_BUFFER_BYTES / queue)] * (len(KINDS) + 1),
     }
 
 
-def values_of(model: Mapping[str, Any]) -> Values:
-    """Return the values that the search varies (`FREE`) from a model's parameters; shape (free,)."""
-    service = float(np.mean(model["service_ns"][1:]))
-    special = {
-        "service_ns": service,
+def values_of(model: Mapping[str, Any], free: Sequence[Free] = FREE) -> Values:
+    """Return the values of the free parameters in a model; shape (free,).
+
+    If the model has no bursts, the parameters of the bursts get the middle of their bounds.
+    """
+    known = {
+        **model,
+        "service_ns": float(np.mean(model["service_ns"][1:])),
         "queue": RECEIVE_BUFFER_BYTES / model["truesize"][1],
     }
-    return np.array([special.get(free.name, model.get(free.name)) for free in FREE], float)
+    return np.array(
+        [
+            known[parameter.name]
+            if parameter.low <= known[parameter.name] <= parameter.high
+            else np.sqrt(parameter.low * parameter.high)
+            for parameter in free
+        ]
+    )
 
 
 def fitted_half(points: pd.DataFrame) -> pd.DataFrame:
@@ -138,6 +161,7 @@ def fit(
     published: pd.DataFrame,
     model: Mapping[str, Any],
     predict: Callable[[Mapping[str, Any], int], pd.DataFrame | None],
+    free: Sequence[Free] = FREE,
     generations: int = 14,
     polish: int = 90,
     seed: int = 1,
@@ -154,6 +178,8 @@ def fit(
     predict
         Function that simulates. Its arguments are a model's parameters and a number of arrivals. It returns the means
         `METRICS` with one row per row of `published`, or None if a run does not finish.
+    free
+        The parameters that the search varies.
     generations, polish
         Number of generations of the global search, and number of evaluations of the local search.
     """
@@ -162,15 +188,15 @@ def fit(
     def score(logs: Values, arrivals: int) -> float:
         nonlocal spent
         spent += arrivals * len(published)
-        predicted = predict(numbers(np.exp(logs), model), arrivals)
+        predicted = predict(numbers(np.exp(logs), model, free), arrivals)
         return FAILED if predicted is None else loss(predicted, published)
 
-    bounds = np.log([(free.low, free.high) for free in FREE])
+    bounds = np.log([(parameter.low, parameter.high) for parameter in free])
     broad = optimize.differential_evolution(
         score,
         bounds,
         args=(SEARCHED,),
-        x0=np.clip(np.log(values_of(model)), *bounds.T),
+        x0=np.clip(np.log(values_of(model, free)), *bounds.T),
         popsize=4,
         maxiter=generations,
         rng=seed,
@@ -179,7 +205,7 @@ def fit(
     )
     best = broad.population[np.argsort(broad.population_energies)[:RACED]]
     start = best[np.argmin([score(logs, POLISHED) for logs in best])]
-    simplex = np.vstack([start, start + 0.15 * np.eye(len(FREE))])
+    simplex = np.vstack([start, start + 0.15 * np.eye(len(free))])
     fine = optimize.minimize(
         score,
         start,

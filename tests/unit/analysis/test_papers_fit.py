@@ -9,6 +9,7 @@ import pytest
 from sipsched.analysis.papers import load_points, wide
 from sipsched.analysis.papers_fit import (
     FREE,
+    FREE_WITH_BURSTS,
     METRICS,
     fit,
     fitted_half,
@@ -61,6 +62,12 @@ def test_numbers_and_values_are_inverse_functions():
     values = np.array([np.sqrt(free.low * free.high) for free in FREE])
     found = numbers(values, MODEL)
     assert values_of({**MODEL, **found}) == pytest.approx(values, rel=1e-3)
+    bursts = np.array([np.sqrt(free.low * free.high) for free in FREE_WITH_BURSTS])
+    assert values_of(MODEL, FREE_WITH_BURSTS)[5:7] == pytest.approx(bursts[5:7])
+    changed = numbers(bursts, MODEL, FREE_WITH_BURSTS)
+    assert changed["stall_every_ns"] == 0
+    assert found["burst_every_ns"] == 0
+    assert values_of({**MODEL, **changed}, FREE_WITH_BURSTS) == pytest.approx(bursts, rel=1e-3)
     shares = np.array(found["service_ns"]) / values[0]
     assert shares == pytest.approx(np.array(MODEL["service_ns"]) / values_of(MODEL)[0])
 
@@ -73,7 +80,7 @@ def test_the_fit_recovers_the_numbers_behind_the_points(half, predictor):
     made = some.assign(**predict(short, some, truth)[list(METRICS)])
     other = numbers([90e3, 30e3, 20e3, 0.3, 9e3, 5e7, 9e6, 300], MODEL)
     start = loss(predict(short, some, other), made)
-    found = fit(made, MODEL, lambda change, _: predict(short, some, change), 6, 60)
+    found = fit(made, MODEL, lambda change, _: predict(short, some, change), FREE, 6, 60)
     assert found.points == 12
     assert found.loss < start / 10
     again = loss(predict(short, some, numbers(found.values, MODEL)), made)
