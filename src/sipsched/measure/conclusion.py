@@ -9,7 +9,13 @@ from pathlib import Path
 import zstandard
 
 from sipsched.measure.account import CpuAccount
-from sipsched.measure.findings import Evidence, causes, compare_requests, numbers
+from sipsched.measure.findings import (
+    Evidence,
+    causes,
+    check_one_thread,
+    compare_requests,
+    numbers,
+)
 from sipsched.measure.generator import Sipload
 from sipsched.measure.observed import Observed
 from sipsched.measure.switching import Playable
@@ -129,6 +135,7 @@ def _examine(done: Performed, folder: Path) -> Evidence:
     """Read the files of the generator and the probe, and return all values that the validity rules need."""
     statistics = done.observed.statistics
     trace = None if done.probe.mode == "off" else read_trace(folder / TRACE_FILE)
+    check_one_thread(trace, statistics.calls_completed, done.sut.proxy)
     starts = Sipload().starts(folder, "uac")
     return Evidence(
         observed=done.observed,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sipsched.errors import StableError
 from sipsched.measure.account import name_competitors
 from sipsched.measure.generator import Served
 from sipsched.measure.observed import Observed
@@ -266,6 +267,28 @@ def probe_numbers(
         if probe.recursion_misses is None
         else probe.recursion_misses + (probe.unmatched or 0),
     }
+
+
+def check_one_thread(trace: Trace | None, completed: int, program: str) -> None:
+    """Raise an error if no thread of the proxy sent a message that it had received, although calls completed.
+
+    The probe follows a message within one thread. In some modes, a proxy receives in one thread and sends in another.
+
+    Raises
+    ------
+    StableError
+        The proxy passes messages to other threads. The message names the setting to change.
+    """
+    if trace is None or not completed:
+        return
+    records = trace.records
+    taken = records[(records["kind"] != MessageKind.OTHER) & (records["t_sip_in"] != 0)]
+    if taken.size and not taken["t_sip_out"].any():
+        raise StableError(
+            f"the probe saw {taken.size} messages that {program} received, and none that the same thread then sent, "
+            f"but {completed} calls completed; so {program} passes messages to other threads, as Kamailio 6 does with "
+            "udp_receiver_mode=1 or 2; set udp_receiver_mode=0 in its configuration, or probe: off in its SUT"
+        )
 
 
 def spread_numbers(

@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sipsched.errors import StableError
 from sipsched.measure.findings import (
     Evidence,
     arrival_numbers,
     buffer_shortfall,
+    check_one_thread,
     foreign_datagrams,
     load_numbers,
     numbers,
@@ -275,6 +277,19 @@ def spread(*workers: int) -> Trace:
     records["tid"][:-1] = np.repeat(workers, 6)
     records["call_id_hash"][-1] = 1
     return Trace(ProbeMode.EXACT, records)
+
+
+def test_a_proxy_that_sends_in_another_thread_is_refused() -> None:
+    trace = spread(7, 8)
+    trace.records["kind"][:-1] = MessageKind.INVITE
+    trace.records["t_sip_in"][:-1] = 1
+    # without a completed call, the messages may have been lost
+    check_one_thread(trace, 0, "kamailio")
+    check_one_thread(None, 2, "kamailio")
+    with pytest.raises(StableError, match="udp_receiver_mode=0"):
+        check_one_thread(trace, 2, "kamailio")
+    trace.records["t_sip_out"][0] = 2
+    check_one_thread(trace, 2, "kamailio")
 
 
 def test_calls_at_two_workers_are_counted() -> None:
