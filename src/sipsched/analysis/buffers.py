@@ -53,8 +53,8 @@ def buffers_at(load: ComparedLoad) -> tuple[BufferAtLoad, ...]:
     """
     if not any(split_name(mode)[1].receive_buffer_bytes for mode in load.modes):
         return ()
-    found = [_buffer_at(load, mode) for mode in (load.place.reference, *load.modes)]
-    return tuple(sorted(filter(None, found), key=lambda each: each.receive_buffer_bytes))
+    buffers = [_buffer_at(load, mode) for mode in (load.place.reference, *load.modes)]
+    return tuple(sorted(filter(None, buffers), key=lambda buffer: buffer.receive_buffer_bytes))
 
 
 def _buffer_at(load: ComparedLoad, mode: str) -> BufferAtLoad | None:

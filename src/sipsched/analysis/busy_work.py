@@ -173,9 +173,9 @@ def work(stamps: Stamps, cycles: Cycles, draws: int, rng: np.random.Generator) -
     squares, products = _normal_equations(x, length, 1 / number, block)
 
     def solve(blocks: npt.NDArray[np.int64]) -> tuple[float, float]:
-        found = np.linalg.lstsq(squares[blocks].sum(axis=0), products[blocks].sum(axis=0))[0]
-        mean = float(found[:-1] @ share)
-        return mean, float(np.clip(found[-1] / mean, -0.5, 0.5))
+        coefficients = np.linalg.lstsq(squares[blocks].sum(axis=0), products[blocks].sum(axis=0))[0]
+        mean = float(coefficients[:-1] @ share)
+        return mean, float(np.clip(coefficients[-1] / mean, -0.5, 0.5))
 
     mean_ns, slope = solve(np.arange(BLOCKS))
     solution = np.linalg.lstsq(squares.sum(axis=0), products.sum(axis=0))[0]

@@ -91,5 +91,5 @@ def _cut(starts: Values, rows: Values) -> Values:
     squares = np.cumsum(centred[:, ::-1] ** 2, axis=1)[:, ::-1]
     errors = (squares - sums**2 / left) / left**2
     # The search excludes the last bins. Otherwise the rule might keep only a few bins that agree by chance.
-    place = np.argmin(errors[:, : bins - MIN_BINS // 2], axis=1)
-    return np.where(place <= bins // 2, starts[place], np.inf)
+    index = np.argmin(errors[:, : bins - MIN_BINS // 2], axis=1)
+    return np.where(index <= bins // 2, starts[index], np.inf)

@@ -433,9 +433,9 @@ def quantities(runs: xr.Dataset) -> dict[str, xr.DataArray]:
         },
     }
     for kind in KINDS:
-        each = runs.sel(message_type=kind)
-        found |= {of_type(kind, name): each[f"{name}_mean"] for name in COMPARED_BY_TYPE}
-        found[of_type(kind, "refused")] = 100 * each["drops"] / (each["count"] + each["drops"])
+        ds = runs.sel(message_type=kind)
+        found |= {of_type(kind, name): ds[f"{name}_mean"] for name in COMPARED_BY_TYPE}
+        found[of_type(kind, "refused")] = 100 * ds["drops"] / (ds["count"] + ds["drops"])
     return found
 
 

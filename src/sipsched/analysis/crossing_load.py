@@ -291,9 +291,9 @@ def capacity(
     All code of the project computes capacities with this function. Its parameters and errors are the same as for
     `crossing`.
     """
-    found = crossing(cps, pdr, limit, level, seed=seed)
+    found_crossing = crossing(cps, pdr, limit, level, seed=seed)
     means, *_ = mean_intervals(_rows(cps, pdr)[1])
-    return SweepCapacity(*grid_capacity(cps, means, limit), found)
+    return SweepCapacity(*grid_capacity(cps, means, limit), found_crossing)
 
 
 class _Rates(NamedTuple):

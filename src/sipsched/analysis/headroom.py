@@ -108,13 +108,13 @@ class Server:
         )
         numbers = {}
         for name, option, value in given:
-            found = ds.attrs.get(name) if value is None else value
-            if found is None or int(found) < 1:
+            stored = ds.attrs.get(name) if value is None else value
+            if stored is None or int(stored) < 1:
                 raise StableError(
-                    f"headroom: {name}: expected a whole number from 1, found {found}; the messages lack it, so give "
+                    f"headroom: {name}: expected a whole number from 1, found {stored}; the messages lack it, so give "
                     f"it with --{option}"
                 )
-            numbers[name] = int(found)
+            numbers[name] = int(stored)
         return cls(
             numbers["cores"], numbers["threads"], numbers["receive_buffer_bytes"], _truesize(ds)
         )
@@ -352,18 +352,18 @@ class _Model:
         ratio = measured / today
         if not 1 / AGREEMENT <= ratio <= AGREEMENT:
             return measured, today, ()
-        found = []
+        systems = []
         for factor in FACTORS:
             times, dropped = p99(factor)
             either = np.concatenate((times, times * ratio))
-            found.append(
+            systems.append(
                 TimeAt(
                     factor,
                     _interval(float(np.median(either)), either),
                     _interval(float(np.median(dropped)), dropped),
                 )
             )
-        return measured, today, tuple(found)
+        return measured, today, tuple(systems)
 
     def _map(self, function: Callable[[int], Any], draws: int) -> npt.NDArray[np.float64]:
         with ThreadPoolExecutor() as pool:

@@ -48,21 +48,21 @@ def look(summary: xr.Dataset, precision: Precision) -> list[Known]:
     values = counted(summary)[precision.of].sel(message_type=ALL).transpose(*RUN_DIMS)
     planned = (summary["status"] != NOT_PLANNED).any("rep")
     found = []
-    for place in np.argwhere(planned.to_numpy()):
+    for indices in np.argwhere(planned.to_numpy()):
         sut, mode, *group = (
-            values[dim].to_numpy()[i].item() for dim, i in zip(RUN_DIMS[:-1], place, strict=True)
+            values[dim].to_numpy()[i].item() for dim, i in zip(RUN_DIMS[:-1], indices, strict=True)
         )
         cores, threads, cps = group
-        interval = typical_interval(values.to_numpy()[tuple(place)], level)
+        interval = typical_interval(values.to_numpy()[tuple(indices)], level)
         found.append(Known(sut, mode, (cores, threads, cps), interval))
     return sorted(found, key=lambda known: -known.half_width)
 
 
-def still_wide(found: Sequence[Known], precision: Precision) -> list[Group]:
+def still_wide(precisions: Sequence[Known], precision: Precision) -> list[Group]:
     """Return the groups whose interval is still wider than requested. The group with the widest interval comes first.
 
     All SUTs and modes of a group get more repetitions together, because they are compared in pairs.
     """
     return list(
-        dict.fromkeys(known.group for known in found if known.half_width > precision.relative)
+        dict.fromkeys(known.group for known in precisions if known.half_width > precision.relative)
     )

@@ -162,12 +162,19 @@ _Found = tuple[PredictedSetting, PredictedSetting, str, Interval, float]
 
 
 def _modes(load: ComparedLoad, known: Mapping[PredictedSetting, Predicted]) -> Iterable[_Found]:
-    place = load.place
+    system = load.place
 
     def setting(mode: str) -> PredictedSetting:
-        return PredictedSetting(place.sut, mode, place.cores, place.threads, load.cps, True)
+        return PredictedSetting(
+            system.sut,
+            mode,
+            system.cores,
+            system.threads,
+            load.cps,
+            True,
+        )
 
-    reference = setting(place.reference)
+    reference = setting(system.reference)
     for mode in load.modes:
         other = setting(mode)
         if reference not in known or other not in known:
@@ -275,7 +282,11 @@ def _levels(runs: pd.DataFrame, known: Mapping[PredictedSetting, Predicted]) -> 
 def by_quantity(contrasts: Sequence[Contrast]) -> dict[str, tuple[Contrast, ...]]:
     """Group effects by their quantity, in the order of `UNITS`."""
     return {
-        name: found
+        name: found_contrasts
         for name in UNITS
-        if (found := tuple(contrast for contrast in contrasts if contrast.quantity == name))
+        if (
+            found_contrasts := tuple(
+                contrast for contrast in contrasts if contrast.quantity == name
+            )
+        )
     }

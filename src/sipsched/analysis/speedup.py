@@ -197,7 +197,7 @@ def carried(
         if runs is None:
             continue
         first = runs.iloc[0]
-        place = WorkerSetting(
+        worker_setting = WorkerSetting(
             str(first["proxy"]),
             str(first["transport"]),
             str(first["deployment"]),
@@ -207,7 +207,7 @@ def carried(
         )
         systems.append(
             MeasuredSetting(
-                place=place,
+                place=worker_setting,
                 capacity=_capacity(campaign, crossing, limit),
                 by_calls=_by_calls(crossing, limit),
                 confirmed=_confirmed(runs, crossing, limit),
@@ -218,11 +218,11 @@ def carried(
     suts = [system.place.sut for system in systems]
     return sorted(
         systems,
-        key=lambda each: (
-            each.place.transport != "udp",
-            suts.index(each.place.sut),
-            each.place.threads,
-            each.place.cores,
+        key=lambda setting: (
+            setting.place.transport != "udp",
+            suts.index(setting.place.sut),
+            setting.place.threads,
+            setting.place.cores,
         ),
     )
 

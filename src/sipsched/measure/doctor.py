@@ -257,7 +257,7 @@ def _debugfs(facts: Facts) -> MachineFinding:
             "modes of single tasks (slice-*, batch, nice-10, fifo, rr) work without it: fab modes"
         )
         return MachineFinding("debugfs", LESS, text, remedy)
-    there = [name for name in PAPERS if kernel.place(name)]
+    settings = [name for name in PAPERS if kernel.place(name)]
     if (
         not any(path.startswith(DEBUGFS) for path in kernel.files)
         and kernel.family is KernelFamily.SYSCTL
@@ -266,7 +266,7 @@ def _debugfs(facts: Facts) -> MachineFinding:
             "debugfs", YES, "not needed: this kernel has its settings in /proc/sys/kernel"
         )
     return MachineFinding(
-        "debugfs", YES, f"readable; it has {len(there)} of the papers' {len(PAPERS)} settings"
+        "debugfs", YES, f"readable; it has {len(settings)} of the papers' {len(PAPERS)} settings"
     )
 
 
@@ -363,14 +363,14 @@ def doctor(testbed: Testbed, config: Config) -> tuple[list[str], bool]:
         findings.append(virtual_time())
         lines += _told("this machine", findings)
         blocked += _blocked("this machine", findings)
-    there: tuple[HostSpec, ...] = () if testbed.kind == "local" else testbed.hosts
+    hosts: tuple[HostSpec, ...] = () if testbed.kind == "local" else testbed.hosts
     if testbed.kind in GUESTS:
-        there = (testbed.sps,) if GUESTS[testbed.kind]() else ()
-        if not there:
+        hosts = (testbed.sps,) if GUESTS[testbed.kind]() else ()
+        if not hosts:
             lines.append(
                 f"the guest is not up; fab {testbed.kind}.up boots it, and then its kernel can be checked"
             )
-    for spec in there:
+    for spec in hosts:
         findings = _findings_there(testbed, spec, config)
         lines += _told(str(spec), findings)
         blocked += _blocked(spec.role, findings)

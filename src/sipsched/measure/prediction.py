@@ -231,7 +231,7 @@ def predict_capacity(fitted: Fitted, config: Config) -> CapacityPrediction:
 
     carries = partial(_carries, fitted, config)
     central = replace(none, carried=tuple(_at_once(lambda s: carries(*s, {}), settings)))
-    best = [found for cores in CORES if (found := central.best(cores))]
+    best = [capacity for cores in CORES if (capacity := central.best(cores))]
 
     def again(changes: Changes) -> tuple[CapacityOfCores, ...]:
         # The assumption that several CPUs receive messages applies only to proxies with at least as many cores.

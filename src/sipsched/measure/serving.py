@@ -611,7 +611,7 @@ def _sut_of(instance: Instance, sut: Sut) -> Sut:
 
 def _receive_buffers(sockets: str) -> dict[int, int]:
     """Return the effective SO_RCVBUF in bytes by port, from the output of `ss -Hlunm`."""
-    found: dict[int, int] = {}
+    counts: dict[int, int] = {}
     for port, size in re.findall(r":(\d+)\s+\S+:\*.*?skmem:\(r\d+,rb(\d+)", sockets, re.DOTALL):
-        found.setdefault(int(port), int(size))
-    return found
+        counts.setdefault(int(port), int(size))
+    return counts

@@ -132,9 +132,9 @@ def plan_point(point: Point, config: Config, testbed: Testbed) -> SimulatedPoint
         raise StableError(
             f"{point}: the simulator has one proxy; measure comparisons of instances on another testbed"
         )
-    found = [find_mode(name, declared) for name in compared(point.mode)]
-    states = [_tuned(mode, layout, kernel, point.threads) for mode in found]
-    one = instances(found, point.sut, point.threads, point.cores)
+    found_modes = [find_mode(name, declared) for name in compared(point.mode)]
+    states = [_tuned(mode, layout, kernel, point.threads) for mode in found_modes]
+    one = instances(found_modes, point.sut, point.threads, point.cores)
     modes = playable(point.mode, states, one) if is_comparison(point.mode) else None
     state = states[0]
     numbers: dict[str, Value] = {

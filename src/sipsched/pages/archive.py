@@ -94,7 +94,9 @@ def publish(
             raise StableError(f"{file}: expected a file under the working directory")
         contents[PurePosixPath(file).as_posix()] = _published(file)
     contents = dict(sorted(contents.items()))
-    measured = sorted(time for each in campaigns for time in each.counted["started_at"] if time)
+    measured = sorted(
+        time for campaign in campaigns for time in campaign.counted["started_at"] if time
+    )
     if not measured:
         raise StableError("no run is valid, so nothing can be published; see reports/index.html")
     contents[METADATA] = _metadata(contents, campaigns, outlines, version, measured)
@@ -146,12 +148,12 @@ def _metadata(
         "encodingFormat": "text/plain",
         "description": "SHA-256 of every other file; check with: sha256sum -c",
     }
-    testbeds = ", ".join(each.testbed for each in campaigns)
+    testbeds = ", ".join(campaign.testbed for campaign in campaigns)
     root: dict[str, Any] = {
         "name": f"sipsched {version}: SIP proxy measurements on testbed {testbeds}",
         "description": " ".join(
-            f"{each.provenance}. {len(each.counted)} of {len(each.runs)} planned runs are valid."
-            for each in campaigns
+            f"{campaign.provenance}. {len(campaign.counted)} of {len(campaign.runs)} planned runs are valid."
+            for campaign in campaigns
         ),
         "datePublished": measured[-1][:10],
         "license": {"@id": LICENSE},
@@ -160,8 +162,8 @@ def _metadata(
     entities = _workflow(files, version) | _figures(outlines, files)
     runs = {
         name: properties
-        for each in campaigns
-        for name, properties in _runs(each, contents, files).items()
+        for campaign in campaigns
+        for name, properties in _runs(campaign, contents, files).items()
     }
     made = _links(name for name in contents if name.endswith((".nc", ".html")))
     execution = {

@@ -224,5 +224,9 @@ def systems(
     capacities: Sequence[SystemCapacity], limit: float, sut: str, mode: str
 ) -> list[SystemCapacity]:
     """List the capacities of a SUT in a mode, from the largest to the smallest."""
-    found = [each for each in capacities if (each.limit, each.sut, each.mode) == (limit, sut, mode)]
-    return sorted(found, key=lambda each: -each.likely_cps)
+    found_capacities = [
+        capacity
+        for capacity in capacities
+        if (capacity.limit, capacity.sut, capacity.mode) == (limit, sut, mode)
+    ]
+    return sorted(found_capacities, key=lambda capacity: -capacity.likely_cps)

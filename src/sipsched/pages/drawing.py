@@ -101,11 +101,11 @@ class Layout:
             for column in range(columns):
                 first = {"all": grid[0, 0], "column": grid[0, column], "": None}
                 x, y = (first[each] for each in shared)
-                place = divmod(row * columns + column, across)
-                axis = canvas.add_subplot(spec[place], sharex=x, sharey=y)
-                if shared[0] and place[0] < down - 1 and not self.stacked:
+                cell = divmod(row * columns + column, across)
+                axis = canvas.add_subplot(spec[cell], sharex=x, sharey=y)
+                if shared[0] and cell[0] < down - 1 and not self.stacked:
                     axis.tick_params(labelbottom=False)
-                if shared[1] == "all" and place[1]:
+                if shared[1] == "all" and cell[1]:
                     axis.tick_params(labelleft=False)
                 grid[row, column] = axis
         return canvas, grid

@@ -40,7 +40,7 @@ def terms() -> dict[str, Term]:
     StableError
         A row of a table has neither two nor three cells.
     """
-    found = {}
+    known = {}
     for number, line in enumerate(SOURCE.read_text(encoding="utf-8").splitlines(), start=1):
         if not line.startswith("| ") or line.startswith(("| term |", "| --- |")):
             continue
@@ -49,8 +49,8 @@ def terms() -> dict[str, Term]:
             raise StableError(
                 f"{SOURCE.name}:{number}: expected a term and its meaning: {line:.60}"
             )
-        found[cells[0]] = Term(cells[-1], cells[1] if len(cells) == 3 else "")
-    return found
+        known[cells[0]] = Term(cells[-1], cells[1] if len(cells) == 3 else "")
+    return known
 
 
 @functools.cache

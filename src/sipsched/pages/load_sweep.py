@@ -108,7 +108,7 @@ def pdr(summary: xr.Dataset, limit: float = PDR_LIMIT, capacities: Capacities = 
     typical_rates = [_curve(summary, line, rates, "%", typical).of.estimate for line in lines]
     first = first_shown(
         summary["cps"].to_numpy().astype(float),
-        np.array([np.nan_to_num(each) for each in typical_rates]).reshape(
+        np.array([np.nan_to_num(typical_rate) for typical_rate in typical_rates]).reshape(
             len(lines), summary.sizes["cps"]
         ),
         [_capacity(summary, line, limit, capacities) for line in lines],

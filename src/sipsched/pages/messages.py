@@ -50,7 +50,7 @@ PARTS = {
 
 
 @dataclass(frozen=True)
-class Found:
+class ShownRuns:
     """The runs that the page shows.
 
     Attributes
@@ -85,7 +85,7 @@ def read(
     testbed: str,
     folders: Iterable[Path],
     capacities: Sequence[SystemCapacity] = (),
-) -> Found:
+) -> ShownRuns:
     """Read the single messages of runs in the default mode.
 
     Parameters
@@ -95,9 +95,9 @@ def read(
         setting with the most runs.
     """
     catalogues = [_with_messages(find_runs(folder, testbed)) for folder in folders]
-    chosen = max(catalogues, key=lambda each: len(each.values("cps")), default=None)
+    chosen = max(catalogues, key=lambda catalogue: len(catalogue.values("cps")), default=None)
     if chosen is None or not chosen.runs:
-        return Found({})
+        return ShownRuns({})
     capacity = _capacity(chosen.runs[0], capacities)
     by_load = {cps: [run for run in chosen.runs if run.cps == cps] for cps in chosen.values("cps")}
     loads = sorted(by_load)
@@ -112,11 +112,11 @@ def read(
     }
     known = {cps: runs for cps, runs in opened.items() if runs}
     if not known:
-        return Found({})
+        return ShownRuns({})
     shown = min(known, key=lambda cps: abs(cps - shown))
     report = chosen.document(known[shown][0].run).account
-    files = [chosen.messages_file(each.run) for runs in known.values() for each in runs]
-    return Found(known, shown, capacity, report.account if report else None, tuple(files))
+    files = [chosen.messages_file(run.run) for runs in known.values() for run in runs]
+    return ShownRuns(known, shown, capacity, report.account if report else None, tuple(files))
 
 
 def _with_messages(runs: Catalogue) -> Catalogue:
@@ -136,11 +136,12 @@ def _capacity(run: Run, capacities: Sequence[SystemCapacity]) -> SystemCapacity 
     """Return the capacity of a run's system at the smallest drop limit. None if this capacity was not estimated."""
     system = (run.testbed, run.sut, run.mode, run.cores, run.threads)
     known = [
-        each
-        for each in capacities
-        if (each.testbed, each.sut, each.mode, each.cores, each.threads) == system
+        capacity
+        for capacity in capacities
+        if (capacity.testbed, capacity.sut, capacity.mode, capacity.cores, capacity.threads)
+        == system
     ]
-    return min(known, key=lambda each: each.limit, default=None)
+    return min(known, key=lambda capacity: capacity.limit, default=None)
 
 
 def _shown_load(loads: Sequence[int], capacity: SystemCapacity | None) -> int:
@@ -154,18 +155,18 @@ def _shown_load(loads: Sequence[int], capacity: SystemCapacity | None) -> int:
     return min(loads, key=lambda cps: abs(cps - wanted))
 
 
-def answer(found: Found) -> Answer:
+def answer(shown_runs: ShownRuns) -> Answer:
     """Name the shown runs, the time of a slow message, and the stage that takes most of this time."""
-    runs = found.shown
+    runs = shown_runs.shown
     if not runs:
         return Answer(NOTHING)
     usual, slow, _ = np.percentile(_pooled(runs), PERCENTILES)
     lengths = [f"{length(run.length_s for run in runs):.2g}" for length in (min, max)]
     sentences = [
         f"{plural(len(runs), 'run')} of {' to '.join(dict.fromkeys(lengths))} s at "
-        f"{grouped(found.shown_cps)} calls per second{_share_words(found)}: one message in a hundred takes longer "
-        f"than {in_us(slow)} from its arrival until the proxy sends it on. This is {number(slow / usual)} times the "
-        f"median."
+        f"{grouped(shown_runs.shown_cps)} calls per second{_share_words(shown_runs)}: one message in a hundred takes "
+        f"longer than {in_us(slow)} from its arrival until the proxy sends it on. This is {number(slow / usual)} "
+        f"times the median."
     ]
     way = slow_way(runs)
     if way is not None:
@@ -177,15 +178,15 @@ def answer(found: Found) -> Answer:
     return Answer(" ".join(sentences))
 
 
-def _share_words(found: Found) -> str:
+def _share_words(shown_runs: ShownRuns) -> str:
     """Describe the shown load as a share of the capacity.
 
     If the share is far from `SHOWN_SHARE`, state the distance.
     """
-    capacity = found.capacity
+    capacity = shown_runs.capacity
     if capacity is None or capacity.estimate_cps is None:
         return " (the capacity is not known)"
-    share = found.shown_cps / capacity.estimate_cps
+    share = shown_runs.shown_cps / capacity.estimate_cps
     text = f"{100 * share:.0f} % of the capacity of {estimate(capacity)} cps"
     if abs(share - SHOWN_SHARE) <= NEAR:
         return f" ({text})"
@@ -194,15 +195,15 @@ def _share_words(found: Found) -> str:
     return f" ({text}; this is {points}, but no recorded load is nearer)"
 
 
-def distributions(found: Found) -> Figure | Words:
+def distributions(shown_runs: ShownRuns) -> Figure | Words:
     """Draw the share of messages that take longer than a given time, for each load."""
-    return _of_page(ccdf(found.all), found) if found.by_load else Words((NOTHING,))
+    return _of_page(ccdf(shown_runs.all), shown_runs) if shown_runs.by_load else Words((NOTHING,))
 
 
-def by_load(found: Found) -> Table:
+def by_load(shown_runs: ShownRuns) -> Table:
     """List the times of messages at each load, and the parts of a slow message's time."""
     rows = []
-    for cps, runs in found.by_load.items():
+    for cps, runs in shown_runs.by_load.items():
         total = _pooled(runs)
         refused = sum(len(run.drop_at_s) for run in runs)
         way = slow_way(runs)
@@ -232,22 +233,24 @@ def by_load(found: Found) -> Table:
         caption="Times of messages at each load, over all runs at the load.",
         reading="A slow message is a message whose time is near the 99th percentile. The last columns are the parts "
         "of a slow message's time.",
-        provenance=_provenance(found),
+        provenance=_provenance(shown_runs),
     )
 
 
-def ways(found: Found) -> Several:
+def ways(shown_runs: ShownRuns) -> Several:
     """Draw the parts of a message's time for each message type, at the shown load."""
-    return _several(waterfall(found.shown) if found.shown else None, found, NO_STAGES)
+    return _several(
+        waterfall(shown_runs.shown) if shown_runs.shown else None, shown_runs, NO_STAGES
+    )
 
 
-def around(found: Found) -> Several:
+def around(shown_runs: ShownRuns) -> Several:
     """Draw the recorded work on the CPUs while a slow message waited, and list the programs that ran meanwhile."""
-    drawn = _several(lanes(found.shown[0]) if found.shown else None, found, NOTHING)
-    if not found.shown:
+    drawn = _several(lanes(shown_runs.shown[0]) if shown_runs.shown else None, shown_runs, NOTHING)
+    if not shown_runs.shown:
         return drawn
-    ran = who_ran(found.shown, _provenance(found))
-    return Several((*drawn.parts, ran, Words((account_words(found.account),))))
+    ran = who_ran(shown_runs.shown, _provenance(shown_runs))
+    return Several((*drawn.parts, ran, Words((account_words(shown_runs.account),))))
 
 
 def account_words(account: Account | None) -> str:
@@ -270,19 +273,21 @@ def account_words(account: Account | None) -> str:
     return text
 
 
-def over_time(found: Found) -> Several:
+def over_time(shown_runs: ShownRuns) -> Several:
     """Draw the times of the messages of the first shown run over time, as a heat map."""
-    return _several(heat_map(found.shown[0]) if found.shown else None, found, NOTHING)
+    return _several(
+        heat_map(shown_runs.shown[0]) if shown_runs.shown else None, shown_runs, NOTHING
+    )
 
 
-def versions(found: Found) -> Several:
+def versions(shown_runs: ShownRuns) -> Several:
     """List the versions of the programs that made this page, and the hashes of its data."""
-    return tables.versions(*found.files)
+    return tables.versions(*shown_runs.files)
 
 
-def conditions(found: Found) -> Words:
+def conditions(shown_runs: ShownRuns) -> Words:
     """Describe the runs of the page and their testbed."""
-    runs = found.all
+    runs = shown_runs.all
     if not runs:
         return Words((NOTHING,))
     run = runs[0].run
@@ -292,20 +297,24 @@ def conditions(found: Found) -> Words:
     return Words((f"{plural(len(runs), 'run')}: {setting}.", f"{provenance(runs)}."))
 
 
-def _provenance(found: Found) -> str:
+def _provenance(shown_runs: ShownRuns) -> str:
     """Return the label of simulated numbers.
 
     Measured numbers have no label, because the end of the page states their origin.
     """
-    return provenance(found.all) if any(r.testbed_kind == "simulated" for r in found.all) else ""
+    return (
+        provenance(shown_runs.all)
+        if any(r.testbed_kind == "simulated" for r in shown_runs.all)
+        else ""
+    )
 
 
-def _of_page(figure: Figure, found: Found) -> Figure:
-    return replace(figure, provenance=_provenance(found))
+def _of_page(figure: Figure, shown_runs: ShownRuns) -> Figure:
+    return replace(figure, provenance=_provenance(shown_runs))
 
 
-def _several(figure: Figure | None, found: Found, otherwise: str) -> Several:
-    return Several((Words((otherwise,)) if figure is None else _of_page(figure, found),))
+def _several(figure: Figure | None, shown_runs: ShownRuns, otherwise: str) -> Several:
+    return Several((Words((otherwise,)) if figure is None else _of_page(figure, shown_runs),))
 
 
 def _totals(run: Messages) -> npt.NDArray[np.float64]:

@@ -216,25 +216,25 @@ def _pairs(points: Sequence[CostPoint], default_ns: int) -> dict[Asked, Pair]:
     return pairs
 
 
-def answer(found: CostStudy) -> Answer:
+def answer(cost_study: CostStudy) -> Answer:
     """Answer whether any migration cost drops significantly fewer messages than the default."""
-    drawn = [point for point in found.points if not point.why]
+    drawn = [point for point in cost_study.points if not point.why]
     if not drawn:
-        why = listed(list(dict.fromkeys(point.why for point in found.points)))
+        why = listed(list(dict.fromkeys(point.why for point in cost_study.points)))
         return Answer(f"There is no answer: {why or 'nothing was planned'}.")
     judged = {
         asked: cell
-        for asked, cell in found.against.cells.items()
+        for asked, cell in cost_study.against.cells.items()
         if asked.quantity == "pdr" and not np.isnan(cell.p_value)
     }
-    default = f"the default, {_cost(found.default_ns)}"
+    default = f"the default, {_cost(cost_study.default_ns)}"
     if not judged:
         return Answer(
             f"There is no answer yet, because too few runs with {default} and with other costs have the same arrivals."
         )
     told = [
-        f"{_cost(_cost_at(found, asked))} drops {'fewer' if better else 'more'} messages at "
-        f"{found.name(asked.spot)}"
+        f"{_cost(_cost_at(cost_study, asked))} drops {'fewer' if better else 'more'} messages at "
+        f"{cost_study.name(asked.spot)}"
         for better in (True, False)
         for asked, cell in judged.items()
         if cell.stands_out and (cell.comparison.difference.estimate < 0) is better
@@ -247,23 +247,25 @@ def answer(found: CostStudy) -> Answer:
     return Answer(f"Compared with {default}, {listed(told)}.")
 
 
-def _cost_at(found: CostStudy, asked: Asked) -> int:
+def _cost_at(cost_study: CostStudy, asked: Asked) -> int:
     return next(
         point.cost_ns
-        for point in found.points
+        for point in cost_study.points
         if (point.spot, point.mode) == (asked.spot, asked.mode)
     )
 
 
-def curves(found: CostStudy) -> Figure:
+def curves(cost_study: CostStudy) -> Figure:
     """Draw K_rcv and PDR against the migration cost, with one line per number of cores."""
-    costs = sorted({point.cost_ns for point in found.points})
+    costs = sorted({point.cost_ns for point in cost_study.points})
 
     names = ["k_rcv", "pdr"]
 
     def draw(axis: Axes, _: int, column: int) -> None:
         name = names[column]
-        curves = [_curve(found, spot, name, i, costs) for i, spot in enumerate(found.spots)]
+        curves = [
+            _curve(cost_study, spot, name, i, costs) for i, spot in enumerate(cost_study.spots)
+        ]
         categories(axis, [_cost(cost) for cost in costs])
         axis.tick_params(axis="x", labelrotation=45)
         for curve in filter(None, curves):
@@ -273,7 +275,7 @@ def curves(found: CostStudy) -> Figure:
             return
         axis.set_ylim(bottom=0)
         if name == "pdr":
-            limit_line(axis, 100 * found.limit)
+            limit_line(axis, 100 * cost_study.limit)
 
     return Figure(
         identity="figure-migration-cost",
@@ -286,45 +288,45 @@ def curves(found: CostStudy) -> Figure:
             height_in=3.0,
             beside=False,
         ),
-        caption=f"Mean K_rcv and PDR against sched_migration_cost, {_others(found)}, for each number of cores.",
-        seen=best(found).lines,
+        caption=f"Mean K_rcv and PDR against sched_migration_cost, {_others(cost_study)}, for each number of cores.",
+        seen=best(cost_study).lines,
         reading=f"Each small point is a run. The line shows the typical run with its 95 % interval. The costs on the x "
-        f"axis are evenly spaced, not to scale. The dashed line is {100 * found.limit:g} %. Runs in which the "
+        f"axis are evenly spaced, not to scale. The dashed line is {100 * cost_study.limit:g} %. Runs in which the "
         f"cost was not in force are excluded.",
-        provenance=provenance(found.summary),
+        provenance=provenance(cost_study.summary),
     )
 
 
-def _curve(found: CostStudy, spot: Spot, name: str, i: int, costs: list[int]) -> Curve | None:
+def _curve(cost_study: CostStudy, spot: Spot, name: str, i: int, costs: list[int]) -> Curve | None:
     """Estimate a quantity of the i-th line at each migration cost. None if no cost was in force."""
-    points = [point for point in found.at(spot) if not point.why]
+    points = [point for point in cost_study.at(spot) if not point.why]
     if not points:
         return None
     runs = np.array([point.values[name] for point in points])
     return Curve(
-        name=found.name(spot),
+        name=cost_study.name(spot),
         look=look(i),
         x=np.array([costs.index(point.cost_ns) for point in points], float),
         of=typical_intervals(runs),
         runs=runs,
         unit="%" if name == "pdr" else "µs",
         x_names=[_cost(point.cost_ns) for point in points],
-        shift=0.08 * (i - (len(found.spots) - 1) / 2),
+        shift=0.08 * (i - (len(cost_study.spots) - 1) / 2),
     )
 
 
-def best(found: CostStudy) -> Words:
+def best(cost_study: CostStudy) -> Words:
     """Compare the best migration cost of each system and load with the default and with the paper's result."""
-    lines = list(_obstacles(found))
-    for spot in found.spots:
-        points = [point for point in found.at(spot) if not point.why]
+    lines = list(_obstacles(cost_study))
+    for spot in cost_study.spots:
+        points = [point for point in cost_study.at(spot) if not point.why]
         if not points:
             continue
         for name, title in (("pdr", "PDR"), ("k_rcv", "K_rcv")):
             means = {p.cost_ns: (p, typical_interval(p.values[name])) for p in points}
             known = {cost: m for cost, m in means.items() if not np.isnan(m[1].estimate)}
             if known:
-                lines.append(f"{found.name(spot)}: {_best(found, name, title, known)}")
+                lines.append(f"{cost_study.name(spot)}: {_best(cost_study, name, title, known)}")
         told_by_paper = PUBLISHED_BEST.get(spot.place.cores)
         if told_by_paper is not None:
             lines.append(
@@ -335,7 +337,7 @@ def best(found: CostStudy) -> Words:
 
 
 def _best(
-    found: CostStudy, name: str, title: str, means: Mapping[int, tuple[CostPoint, Interval]]
+    cost_study: CostStudy, name: str, title: str, means: Mapping[int, tuple[CostPoint, Interval]]
 ) -> str:
     least = min(mean.estimate for _, mean in means.values())
     winners = [cost for cost, (_, mean) in means.items() if mean.estimate == least]
@@ -347,13 +349,13 @@ def _best(
     text = f"{title} is lowest at {_cost(cost)}, {_unit(mean, name)}"
     if len(means) == 1:
         return f"{text}. No other cost was measured."
-    if cost == found.default_ns:
+    if cost == cost_study.default_ns:
         return f"{text}: at the default."
-    against = found.against.cells.get(Asked(point.spot, point.mode, name))
+    against = cost_study.against.cells.get(Asked(point.spot, point.mode, name))
     if against is None:
-        return f"{text}. The default, {_cost(found.default_ns)}, was not measured."
+        return f"{text}. The default, {_cost(cost_study.default_ns)}, was not measured."
     lower = against.comparison.percent_lower
-    text += f"; lower than at {_cost(found.default_ns)} by {with_unit(lower, '%')}"
+    text += f"; lower than at {_cost(cost_study.default_ns)} by {with_unit(lower, '%')}"
     if np.isnan(against.p_value):
         return f"{text}."
     return f"{text}; {p_text(against.p_value)}: " + (
@@ -361,28 +363,28 @@ def _best(
     )
 
 
-def _obstacles(found: CostStudy) -> Iterator[str]:
+def _obstacles(cost_study: CostStudy) -> Iterator[str]:
     """List the migration costs that the figure excludes, with the reasons."""
     reasons: dict[str, list[str]] = {}
-    for point in found.points:
+    for point in cost_study.points:
         if point.why:
-            where = f"{found.name(point.spot)} at {_cost(point.cost_ns)}"
+            where = f"{cost_study.name(point.spot)} at {_cost(point.cost_ns)}"
             reasons.setdefault(point.why, []).append(where)
     for why, places in reasons.items():
-        if len(places) == len(found.points):
+        if len(places) == len(cost_study.points):
             yield f"Nothing is drawn: {why}."
         else:
             yield f"Not drawn, {why}: {'; '.join(places)}."
-    if any(spot.place.cores == 1 for spot in found.spots):
+    if any(spot.place.cores == 1 for spot in cost_study.spots):
         yield "With one core, workers cannot migrate, so the migration cost has no effect."
 
 
-def costs(found: CostStudy) -> Table:
+def costs(cost_study: CostStudy) -> Table:
     """List PDR and K_rcv at every migration cost, compared with their values at the default cost."""
     rows: list[tuple[Cell, ...]] = []
-    for spot in found.spots:
-        for point in found.at(spot):
-            where = (found.name(spot), _cost(point.cost_ns))
+    for spot in cost_study.spots:
+        for point in cost_study.at(spot):
+            where = (cost_study.name(spot), _cost(point.cost_ns))
             if point.why:
                 rows.append((*where, "0", point.why, *[NO_ENTRY] * 3))
                 continue
@@ -392,50 +394,52 @@ def costs(found: CostStudy) -> Table:
             for name, mean in means.items():
                 cells += [
                     told(mean, "%" if name == "pdr" else "µs", n),
-                    _against(found, point, name, n),
+                    _against(cost_study, point, name, n),
                 ]
             rows.append((*where, str(n), *cells))
-    lower = f"lower than at {_cost(found.default_ns)} (%)"
+    lower = f"lower than at {_cost(cost_study.default_ns)} (%)"
     return Table(
         identity="table-migration-cost",
         header=("", "cost", "runs", "PDR (%)", lower, "K_rcv", lower),
         places=1,
         rows=tuple(rows),
         none="no run is planned",
-        caption=f"PDR and mean K_rcv at each sched_migration_cost, {_others(found)}.",
-        reading=f"Each number describes the typical run, with its 95 % interval. {_family(found)}",
-        provenance=provenance(found.summary),
+        caption=f"PDR and mean K_rcv at each sched_migration_cost, {_others(cost_study)}.",
+        reading=f"Each number describes the typical run, with its 95 % interval. {_family(cost_study)}",
+        provenance=provenance(cost_study.summary),
     )
 
 
-def _family(found: CostStudy) -> str:
+def _family(cost_study: CostStudy) -> str:
     """Describe how the intervals are corrected for the number of comparisons."""
-    tests = found.against.tests
+    tests = cost_study.against.tests
     if not tests:
-        return f"No run has the same arrivals as a run at {_cost(found.default_ns)}, so no costs are compared."
+        return f"No run has the same arrivals as a run at {_cost(cost_study.default_ns)}, so no costs are compared."
     return (
-        f"Costs are compared with {_cost(found.default_ns)} over pairs of runs with the same arrivals. Each interval "
-        f"has a level of {100 * found.against.level:.3g} %, so that {plural(tests, 'comparison')} hold simultaneously "
-        f"at 95 % (Bonferroni). The p-values are from paired t tests with Holm's correction."
+        f"Costs are compared with {_cost(cost_study.default_ns)} over pairs of runs with the same arrivals. Each "
+        f"interval has a level of {100 * cost_study.against.level:.3g} %, so that {plural(tests, 'comparison')} hold "
+        f"simultaneously at 95 % (Bonferroni). The p-values are from paired t tests with Holm's correction."
     )
 
 
-def _against(found: CostStudy, point: CostPoint, name: str, n: int) -> Cell:
-    if point.cost_ns == found.default_ns:
+def _against(cost_study: CostStudy, point: CostPoint, name: str, n: int) -> Cell:
+    if point.cost_ns == cost_study.default_ns:
         return "the default"
-    against = found.against.cells.get(Asked(point.spot, point.mode, name))
+    against = cost_study.against.cells.get(Asked(point.spot, point.mode, name))
     if against is None:
         return "default not measured"
     return Number(against.comparison.percent_lower, "%", n=n, p_value=against.p_value)
 
 
-def _others(found: CostStudy) -> str:
+def _others(cost_study: CostStudy) -> str:
     """Name the mode that sets all other settings, as this kernel applies the mode."""
     bases = set()
-    for point in found.points:
+    for point in cost_study.points:
         name = point.mode.replace(f"+{Setting.MIGRATION_COST}={point.cost_ns}", "")
-        known = settings_of(found.summary, point.spot.place, point.mode)
-        bases |= {label(name, each["translated"], _missing(each)) for each in known} or {name}
+        known = settings_of(cost_study.summary, point.spot.place, point.mode)
+        bases |= {
+            label(name, settings["translated"], _missing(settings)) for settings in known
+        } or {name}
     return f"all else as in {' or '.join(sorted(bases))}"
 
 

@@ -80,27 +80,30 @@ def read(
     """
     opened = [open_predictions(Path(path)) for path in predictions if Path(path).is_file()]
     nothing = Predictions(Fitted(why="nothing was predicted"), 0.0, ())
-    chosen = next((each for each in opened if each.fitted.numbers), next(iter(opened), nothing))
-    there = [Path(path) for path in summaries if Path(path).is_file()]
-    campaigns = campaigns_of((path.parent.parent.name, open_summary(path)) for path in there)
+    chosen = next(
+        (predictions for predictions in opened if predictions.fitted.numbers),
+        next(iter(opened), nothing),
+    )
+    paths = [Path(path) for path in summaries if Path(path).is_file()]
+    campaigns = campaigns_of((path.parent.parent.name, open_summary(path)) for path in paths)
     loads = read_loads([Path(path) for path in windows if Path(path).is_file()])
     return CheckedPredictions(check(chosen, loads, campaigns), tuple(campaigns))
 
 
-def answer(found: CheckedPredictions) -> Answer:
+def answer(predictions: CheckedPredictions) -> Answer:
     """Count the predictions inside the measured intervals, and the effects whose sign is predicted correctly."""
-    if found.why_not:
-        return Answer(f"{NOTHING}{found.why_not}.")
-    comparable = found.check.comparable
-    inside = sum(each.inside for each in comparable)
-    told = [each for each in comparable if each.told]
+    if predictions.why_not:
+        return Answer(f"{NOTHING}{predictions.why_not}.")
+    comparable = predictions.check.comparable
+    inside = sum(contrast.inside for contrast in comparable)
+    told = [contrast for contrast in comparable if contrast.told]
     first = (
         f"{inside} of {plural(len(comparable), 'prediction')} lie inside the measured 95 % interval"
         if len(comparable) > 1
         else f"The one prediction lies {'inside' if inside else 'outside'} the measured 95 % interval"
     )
     if told:
-        right = sum(each.sign_right for each in told)
+        right = sum(contrast.sign_right for contrast in told)
         effects = plural(len(told), "effect")
         second = f"the predicted sign is right for {right} of the {effects} that are distinguishable from chance"
     else:
@@ -110,9 +113,9 @@ def answer(found: CheckedPredictions) -> Answer:
     return Answer(f"{first}, and {second}.")
 
 
-def fitted_to(found: CheckedPredictions) -> Words:
+def fitted_to(predictions: CheckedPredictions) -> Words:
     """Describe the runs to which the model was fitted."""
-    fitted = found.check.predictions.fitted
+    fitted = predictions.check.predictions.fitted
     if not fitted.numbers:
         return Words((f"No model was fitted: {fitted.why}.",) if fitted.why else ())
     return Words(
@@ -123,31 +126,33 @@ def fitted_to(found: CheckedPredictions) -> Words:
     )
 
 
-def conditions(found: CheckedPredictions) -> Words:
+def conditions(predictions: CheckedPredictions) -> Words:
     """Report the share of the SPS's CPU time that other programs used in the measured runs."""
-    return competitors(found.campaigns)
+    return competitors(predictions.campaigns)
 
 
-def heading(found: CheckedPredictions) -> Heading:
+def heading(predictions: CheckedPredictions) -> Heading:
     """Describe the origin of the numbers."""
     return Heading(
         fidelity=f"{MODEL}, beside what was measured.",
-        testbed=f"{found.provenance}",
-        description=found.description,
+        testbed=f"{predictions.provenance}",
+        description=predictions.description,
     )
 
 
-def by_kind(found: CheckedPredictions) -> Table:
+def by_kind(predictions: CheckedPredictions) -> Table:
     """Count the predictions that agree with the measurement, for each quantity."""
     rows = []
-    for name, group in by_quantity(found.check.comparable).items():
-        told = [each for each in group if each.told]
-        errors = [abs(each.predicted.estimate - each.measured.estimate) for each in group]
+    for name, group in by_quantity(predictions.check.comparable).items():
+        told = [contrast for contrast in group if contrast.told]
+        errors = [
+            abs(contrast.predicted.estimate - contrast.measured.estimate) for contrast in group
+        ]
         rows.append(
             (
-                *(TITLES[name], str(len(group)), str(sum(each.inside for each in group))),
-                *(str(sum(each.overlaps for each in group)), str(len(told))),
-                str(sum(each.sign_right for each in told)) if told else "none to be",
+                *(TITLES[name], str(len(group)), str(sum(contrast.inside for contrast in group))),
+                *(str(sum(contrast.overlaps for contrast in group)), str(len(told))),
+                str(sum(contrast.sign_right for contrast in told)) if told else "none to be",
                 f"{number(float(np.median(errors)))} {_unit(name)}",
             )
         )
@@ -158,7 +163,7 @@ def by_kind(found: CheckedPredictions) -> Table:
             *("of them sign right", "median error"),
         ),
         rows=tuple(rows),
-        none=found.why_not or "nothing to compare",
+        none=predictions.why_not or "nothing to compare",
         caption="The number of predictions that agree with the measurement, for each quantity.",
         reading='The column "inside" counts the predictions that lie in the measured 95 % interval. Even a perfect '
         'model lies outside one interval in twenty. The column "intervals overlap" counts the predictions '
@@ -173,11 +178,11 @@ def _unit(quantity: str) -> str:
     return "points" if quantity in DIFFERENCES else "%"
 
 
-def figure(found: CheckedPredictions) -> Figure | Words:
+def figure(predictions: CheckedPredictions) -> Figure | Words:
     """Draw each prediction against the corresponding measurement, with one panel per quantity."""
-    comparable = found.check.comparable
+    comparable = predictions.check.comparable
     if not comparable:
-        return Words((f"{NOTHING}{found.why_not}.",))
+        return Words((f"{NOTHING}{predictions.why_not}.",))
     groups = by_quantity(comparable)
     panels = list(groups.values())
     return Figure(
@@ -190,7 +195,7 @@ def figure(found: CheckedPredictions) -> Figure | Words:
         ),
         caption="Predicted against measured effects of modes and of numbers of threads, with one panel per quantity.",
         seen=tuple(
-            f"{TITLES[name]}: {sum(each.inside for each in group)} of {len(group)} inside."
+            f"{TITLES[name]}: {sum(contrast.inside for contrast in group)} of {len(group)} inside."
             for name, group in groups.items()
         ),
         reading="Bars are 95 % intervals. On the diagonal line, the prediction equals the "
@@ -202,13 +207,15 @@ def figure(found: CheckedPredictions) -> Figure | Words:
 def _panel(axis: Axes, group: Sequence[Contrast]) -> None:
     ends = [
         value
-        for each in group
-        for one in (each.measured, each.predicted)
+        for contrast in group
+        for one in (contrast.measured, contrast.predicted)
         for value in (one.low, one.high, one.estimate)
         if np.isfinite(value)
     ]
     # The axis range ignores very wide intervals, because they would squeeze all other points together.
-    reach = [each.measured.estimate for each in group] + [each.predicted.estimate for each in group]
+    reach = [contrast.measured.estimate for contrast in group] + [
+        contrast.predicted.estimate for contrast in group
+    ]
     margin = 0.25 * (max(reach) - min(reach)) + 1
     low = max(min(ends), min(reach) - margin)
     high = min(max(ends), max(reach) + margin)
@@ -216,10 +223,10 @@ def _panel(axis: Axes, group: Sequence[Contrast]) -> None:
     axis.axhline(0, color=INK, linewidth=0.4)
     axis.axvline(0, color=INK, linewidth=0.4)
     for inside in (True, False):
-        these = [each for each in group if each.inside is inside]
+        these = [contrast for contrast in group if contrast.inside is inside]
         color = SERIES[2] if inside else SERIES[1]
-        measured = Estimates.of([each.measured for each in these])
-        predicted = Estimates.of([each.predicted for each in these])
+        measured = Estimates.of([contrast.measured for contrast in these])
+        predicted = Estimates.of([contrast.predicted for contrast in these])
         x, y = measured.estimate, predicted.estimate
         axis.hlines(y, measured.low, measured.high, color=color, linewidth=0.7)
         axis.vlines(x, predicted.low, predicted.high, color=color, linewidth=0.7)
@@ -233,42 +240,42 @@ def _panel(axis: Axes, group: Sequence[Contrast]) -> None:
     axis.set_ylabel("predicted")
 
 
-def misses(found: CheckedPredictions) -> Words:
+def misses(predictions: CheckedPredictions) -> Words:
     """List the failed predictions.
 
     Wrong signs come first, then the predictions farthest outside the measured interval.
     """
-    if found.why_not:
-        return Words((f"{NOTHING}{found.why_not}.",))
-    comparable = found.check.comparable
-    wrong = [each for each in comparable if each.told and not each.sign_right]
-    outside = [each for each in comparable if not each.inside and each not in wrong]
+    if predictions.why_not:
+        return Words((f"{NOTHING}{predictions.why_not}.",))
+    comparable = predictions.check.comparable
+    wrong = [contrast for contrast in comparable if contrast.told and not contrast.sign_right]
+    outside = [contrast for contrast in comparable if not contrast.inside and contrast not in wrong]
     outside.sort(key=_distance, reverse=True)
-    lines = [f"Wrong sign: {_sentence(each)}" for each in wrong]
-    lines += [_sentence(each) for each in outside[:MISSES_TOLD]]
+    lines = [f"Wrong sign: {_sentence(contrast)}" for contrast in wrong]
+    lines += [_sentence(contrast) for contrast in outside[:MISSES_TOLD]]
     more = len(outside) - MISSES_TOLD
     if more > 0:
         lines.append(f"{plural(more, 'more prediction')} outside: in the table below.")
     return Words(tuple(lines) or ("No prediction lies outside the measured interval.",))
 
 
-def _distance(each: Contrast) -> float:
+def _distance(contrast: Contrast) -> float:
     """Return the distance of a prediction from its measurement, in half-widths of the measured interval."""
-    half = (each.measured.high - each.measured.low) / 2
-    return abs(each.predicted.estimate - each.measured.estimate) / half if half else np.inf
+    half = (contrast.measured.high - contrast.measured.low) / 2
+    return abs(contrast.predicted.estimate - contrast.measured.estimate) / half if half else np.inf
 
 
-def _sentence(each: Contrast) -> str:
-    unit = _unit(each.quantity)
+def _sentence(contrast: Contrast) -> str:
+    unit = _unit(contrast.quantity)
     return (
-        f"{setting_name(each)}: {TITLES[each.quantity]} predicted {_text(each.predicted)} {unit}, "
-        f"measured {_text(each.measured)} {unit}."
+        f"{setting_name(contrast)}: {TITLES[contrast.quantity]} predicted {_text(contrast.predicted)} {unit}, "
+        f"measured {_text(contrast.measured)} {unit}."
     )
 
 
-def setting_name(each: Contrast) -> str:
+def setting_name(contrast: Contrast) -> str:
     """Name the changed setting and the load of a prediction."""
-    other, reference = each.other, each.reference
+    other, reference = contrast.other, contrast.reference
     what = other.mode if other.mode != reference.mode else f"{other.threads} threads"
     return f"{what} at {grouped(other.cps)} cps"
 
@@ -278,15 +285,24 @@ def _text(interval: Interval) -> str:
     return f"{estimate} ({low} to {high})" if low else estimate
 
 
-def contrasts(found: CheckedPredictions) -> Table:
+def contrasts(predictions: CheckedPredictions) -> Table:
     """List every prediction beside its measurement."""
     rows = [
         (
-            *(_place(each.other), setting_name(each), _reference(each), TITLES[each.quantity]),
-            *(told(each.predicted, plus="+"), told(each.measured, plus="+"), _unit(each.quantity)),
-            _verdict(each),
+            *(
+                _place(contrast.other),
+                setting_name(contrast),
+                _reference(contrast),
+                TITLES[contrast.quantity],
+            ),
+            *(
+                told(contrast.predicted, plus="+"),
+                told(contrast.measured, plus="+"),
+                _unit(contrast.quantity),
+            ),
+            _verdict(contrast),
         )
-        for each in found.check.contrasts
+        for contrast in predictions.check.contrasts
     ]
     return Table(
         identity="table-predicted",
@@ -295,7 +311,7 @@ def contrasts(found: CheckedPredictions) -> Table:
             *("where", "what", "beside", "quantity", "predicted", "measured", "in", "verdict"),
         ),
         rows=tuple(rows),
-        none=found.why_not or "nothing to compare",
+        none=predictions.why_not or "nothing to compare",
         caption="Every prediction beside its measurement.",
         reading="A prediction is the mean of many simulations. Its interval contains 95 % of the simulations. Each "
         "simulation has its own arrivals, and its model is fitted to a random sample of the runs. A "
@@ -310,28 +326,30 @@ def _place(setting: PredictedSetting) -> str:
     return f"{setting.sut}, {plural(setting.cores, 'core')}"
 
 
-def _reference(each: Contrast) -> str:
-    reference = each.reference
-    return reference.mode if each.other.mode != reference.mode else f"{reference.threads} threads"
+def _reference(contrast: Contrast) -> str:
+    reference = contrast.reference
+    return (
+        reference.mode if contrast.other.mode != reference.mode else f"{reference.threads} threads"
+    )
 
 
-def _verdict(each: Contrast) -> str:
-    if not each.comparable:
-        return each.measured.why or each.predicted.why
-    words = "inside" if each.inside else "outside"
-    if each.told:
-        words += f", sign {'right' if each.sign_right else 'wrong'}"
+def _verdict(contrast: Contrast) -> str:
+    if not contrast.comparable:
+        return contrast.measured.why or contrast.predicted.why
+    words = "inside" if contrast.inside else "outside"
+    if contrast.told:
+        words += f", sign {'right' if contrast.sign_right else 'wrong'}"
     return words
 
 
-def levels(found: CheckedPredictions) -> Table:
+def levels(predictions: CheckedPredictions) -> Table:
     """List the simulated and the measured numbers of the default mode."""
     rows = []
-    for setting in dict.fromkeys(each.setting for each in found.check.levels):
-        at = [each for each in found.check.levels if each.setting == setting]
+    for setting in dict.fromkeys(level.setting for level in predictions.check.levels):
+        at = [level for level in predictions.check.levels if level.setting == setting]
         what = f"{grouped(setting.cps)} cps, {plural(setting.threads, 'thread')}"
-        for each in at:
-            rows.append((what, TITLES[each.quantity], _level(each), _runs(each)))
+        for level in at:
+            rows.append((what, TITLES[level.quantity], _level(level), _runs(level)))
     return Table(
         identity="table-predicted-default",
         places=1,
@@ -345,37 +363,37 @@ def levels(found: CheckedPredictions) -> Table:
     )
 
 
-def _scaled(each: Level) -> Callable[[float], float]:
-    factor = 100.0 if each.quantity in DIFFERENCES else 1.0
+def _scaled(level: Level) -> Callable[[float], float]:
+    factor = 100.0 if level.quantity in DIFFERENCES else 1.0
     return lambda value: factor * value
 
 
-def _level(each: Level) -> Number:
-    unit = "%" if each.quantity in DIFFERENCES else "µs"
-    return told(each.predicted.map(_scaled(each)), unit)
+def _level(level: Level) -> Number:
+    unit = "%" if level.quantity in DIFFERENCES else "µs"
+    return told(level.predicted.map(_scaled(level)), unit)
 
 
-def _runs(each: Level) -> str:
-    scaled = sorted(map(_scaled(each), each.runs))
+def _runs(level: Level) -> str:
+    scaled = sorted(map(_scaled(level), level.runs))
     if len(scaled) > 3:
         return f"{number(scaled[0])} to {number(scaled[-1])}, {len(scaled)} runs"
     return ", ".join(map(number, scaled)) or "none"
 
 
-def fit(found: CheckedPredictions) -> Table:
+def fit(predictions: CheckedPredictions) -> Table:
     """List the fitted numbers of the model, with their range over random samples of the runs."""
-    fitted = found.check.predictions.fitted
+    fitted = predictions.check.predictions.fitted
     rows = []
     for name, value in fitted.numbers.items():
         values = value if isinstance(value, list) else [value]
-        drawn = [each[name] if isinstance(value, list) else [each[name]] for each in fitted.draws]
+        drawn = [draw[name] if isinstance(value, list) else [draw[name]] for draw in fitted.draws]
         if len(set(values)) == 1:
             values, drawn = values[:1], [each[:1] for each in drawn]
-        for place, one in enumerate(values):
-            if len(values) > 1 and place == 0:
+        for index, one in enumerate(values):
+            if len(values) > 1 and index == 0:
                 continue
-            ends = [each[place] for each in drawn] or [one]
-            kind = f" {KINDS_SHOWN[place]}" if len(values) > 1 else ""
+            ends = [each[index] for each in drawn] or [one]
+            kind = f" {KINDS_SHOWN[index]}" if len(values) > 1 else ""
             rows.append(
                 (f"{name}{kind}", number(one), f"{number(min(ends))} to {number(max(ends))}")
             )

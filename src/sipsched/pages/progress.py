@@ -79,17 +79,17 @@ def _parts(
         ]
     else:
         said = ["No run is measured now."]
-    if not all(each.is_done for each in outlooks):
+    if not all(outlook.is_done for outlook in outlooks):
         said.append("After an interruption, the same command continues.")
     following = [
-        (each.testbed, str(run))
-        for each in outlooks
-        for run in [run for run in each.left if run not in measuring][:NEXT_RUNS]
+        (outlook.testbed, str(run))
+        for outlook in outlooks
+        for run in [run for run in outlook.left if run not in measuring][:NEXT_RUNS]
     ]
     refused = [
-        (each.testbed, in_general(cause) if cause in RULES else cause, str(count))
-        for each in outlooks
-        for cause, count in each.refused
+        (outlook.testbed, in_general(cause) if cause in RULES else cause, str(count))
+        for outlook in outlooks
+        for cause, count in outlook.refused
     ]
     return [
         Words((made, *said)),
@@ -120,16 +120,16 @@ def _table_of_runs(outlooks: Sequence[Outlook], now: datetime) -> Table:
         ),
         rows=tuple(
             (
-                each.testbed,
-                str(each.measured),
-                str(len(each.left)),
-                str(len(each.searches)),
-                f"about {each.behind_searches}" if each.behind_searches else "0",
-                number(each.work_s / 3600),
-                "done" if each.is_done else _clock(each, now),
-                "" if each.is_done else basis(each),
+                outlook.testbed,
+                str(outlook.measured),
+                str(len(outlook.left)),
+                str(len(outlook.searches)),
+                f"about {outlook.behind_searches}" if outlook.behind_searches else "0",
+                number(outlook.work_s / 3600),
+                "done" if outlook.is_done else _clock(outlook, now),
+                "" if outlook.is_done else basis(outlook),
             )
-            for each in outlooks
+            for outlook in outlooks
         ),
         caption="Runs of the campaign by testbed, with the expected end if no attempt fails.",
         none="The campaign has no testbed.",

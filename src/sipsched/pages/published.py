@@ -159,13 +159,13 @@ def loads_at_limit(points: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> Table:
 
 def crossing(points: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> Figure:
     """Draw PDR and K_rcv at the two printed loads around the limit of PDR."""
-    found = crossings(points, pdr_limit)
-    systems = _systems(found)
+    capacities = crossings(points, pdr_limit)
+    systems = _systems(capacities)
     share = f"{100 * pdr_limit:g} %"
 
     def draw(axis: Axes, row: int, column: int) -> None:
         study, cores = systems[row]
-        among = found[(found["study"] == study) & (found["cores"] == cores)]
+        among = capacities[(capacities["study"] == study) & (capacities["cores"] == cores)]
         name, scale, label = QUANTITIES[column]
         _dumbbells(axis, among, name, scale, share)
         axis.set_ylabel(label)
@@ -186,10 +186,10 @@ def crossing(points: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> Figure:
         ),
         caption="PDR and K_rcv at the two printed loads around the limit of PDR, for each mode and number of server "
         "threads.",
-        seen=tuple(_crossing_words(found, system) for system in systems),
+        seen=tuple(_crossing_words(capacities, system) for system in systems),
         reading=f"A hollow point shows the last load whose PDR is at most {share}. A filled point shows the first load "
         f"with a higher PDR. The dashed line is {share}. The scales are linear and begin at zero.",
-        provenance=provenance(*found["study"]),
+        provenance=provenance(*capacities["study"]),
     )
 
 
@@ -221,9 +221,9 @@ def _dumbbells(axis: Axes, among: pd.DataFrame, column: str, scale: float, share
     categories(axis, threads)
 
 
-def _crossing_words(found: pd.DataFrame, system: tuple[str, int]) -> str:
+def _crossing_words(capacities: pd.DataFrame, system: tuple[str, int]) -> str:
     study, cores = system
-    among = found[(found["study"] == study) & (found["cores"] == cores)]
+    among = capacities[(capacities["study"] == study) & (capacities["cores"] == cores)]
     parts = []
     for mode in MODES:
         rows = among[among["mode"] == mode].dropna(subset="last_cps")
@@ -246,15 +246,15 @@ def _crossing_words(found: pd.DataFrame, system: tuple[str, int]) -> str:
 
 def capacity(points: pd.DataFrame, predicted: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> Figure:
     """Draw the papers' capacities for each number of threads, number of cores and mode, and the papers' model."""
-    found = crossings(points, pdr_limit)
-    systems = _systems(found)
-    threads = sorted(set(found["threads"]))
+    capacities = crossings(points, pdr_limit)
+    systems = _systems(capacities)
+    threads = sorted(set(capacities["threads"]))
     share = f"{100 * pdr_limit:g} %"
 
     def draw(axis: Axes, _: int, column: int) -> None:
         mode = MODES[column]
         for i, (study, cores) in enumerate(systems):
-            rows = found[(found["study"] == study) & (found["cores"] == cores)]
+            rows = capacities[(capacities["study"] == study) & (capacities["cores"] == cores)]
             rows = rows[rows["mode"] == mode].dropna(subset="last_cps").sort_values("threads")
             name = plural(cores, "core")
             titles = [
@@ -277,11 +277,11 @@ def capacity(points: pd.DataFrame, predicted: pd.DataFrame, pdr_limit: float = P
             [""], MODES, draw, "server threads", shared=("", "all"), height_in=3.2, beside=False
         ),
         caption="Published capacity for each number of server threads, number of cores and mode.",
-        seen=tuple(_capacity_words(found, mode) for mode in MODES),
+        seen=tuple(_capacity_words(capacities, mode) for mode in MODES),
         reading=f"The capacity is the last printed load at which at most {share} of messages are dropped. Stars are "
         f"the predictions of the papers' capacity model (section V). Equal predictions are drawn side by side. "
         f"The values for one core are from the single-core paper, which used another kernel.",
-        provenance=provenance(*found["study"]),
+        provenance=provenance(*capacities["study"]),
     )
 
 
@@ -307,10 +307,10 @@ def _stars(
         taken.append(place)
 
 
-def _capacity_words(found: pd.DataFrame, mode: str) -> str:
+def _capacity_words(capacities: pd.DataFrame, mode: str) -> str:
     parts = []
-    for study, cores in _systems(found):
-        rows = found[(found["study"] == study) & (found["cores"] == cores)]
+    for study, cores in _systems(capacities):
+        rows = capacities[(capacities["study"] == study) & (capacities["cores"] == cores)]
         rows = rows[rows["mode"] == mode].dropna(subset="last_cps")
         if rows.empty:
             parts.append(f"{plural(cores, 'core')} nothing at or under the limit")

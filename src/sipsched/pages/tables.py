@@ -198,10 +198,10 @@ def _points(summary: xr.Dataset) -> Iterator[tuple[dict[Hashable, Any], int]]:
                 yield at, n
 
 
-def _busy(found: BusyPeriods | None) -> tuple[str, str, str]:
-    if found is None:
+def _busy(periods: BusyPeriods | None) -> tuple[str, str, str]:
+    if periods is None:
         return NO_ENTRY, NO_ENTRY, NO_ENTRY
-    return number(found.least), number(100 * found.longest_share), str(found.short or "")
+    return number(periods.least), number(100 * periods.longest_share), str(periods.short or "")
 
 
 def runs_not_counted(summary: xr.Dataset) -> Table:
@@ -520,8 +520,8 @@ def repetitions(data: xr.Dataset) -> Table | None:
     if "precision" not in data.attrs:
         return None
     precision = Precision(**json.loads(data.attrs["precision"]))
-    found = look(data, precision)
-    reached = sum(known.half_width <= precision.relative for known in found)
+    precisions = look(data, precision)
+    reached = sum(known.half_width <= precision.relative for known in precisions)
     looks = len(precision.looks)
     return Table(
         identity="table-precision",
@@ -535,9 +535,9 @@ def repetitions(data: xr.Dataset) -> Table | None:
             "half-width (%)",
             "reached",
         ),
-        rows=tuple(_known_row(known, precision) for known in found),
+        rows=tuple(_known_row(known, precision) for known in precisions),
         none="no run was planned",
-        caption=f"Precision of {precision.of}. {reached} of {len(found)} systems reached the required precision.",
+        caption=f"Precision of {precision.of}. {reached} of {len(precisions)} systems reached the required precision.",
         reading=f"Runs were repeated until the half-width of the interval was at most {100 * precision.relative:g} %, "
         f"from {precision.at_least} up to {plural(precision.at_most, 'run')} per system. The interval was "
         f"computed after several numbers of runs, at most {plural(looks, 'time')}. Each of these intervals has "

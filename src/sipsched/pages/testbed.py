@@ -67,9 +67,9 @@ def answer(campaign: Campaign, noise_file: Path, windows: Sequence[Path]) -> Ans
     said = [
         f"{status.get(MEASURED, 0)} of {plural(len(campaign.runs), 'planned run')} are valid, {suspect} of them suspect"
     ]
-    found = read_noise(noise_file).cpus if noise_file.is_file() else ()
-    if found:
-        lost = max(cpu.lost_share for cpu in found)
+    cpu_noises = read_noise(noise_file).cpus if noise_file.is_file() else ()
+    if cpu_noises:
+        lost = max(cpu.lost_share for cpu in cpu_noises)
         said.append(f"an idle CPU is interrupted for {100 * lost:.2g}\u00a0% of its time")
     costs = [percent(cost.effect.interval) for cost in probe_costs(windows)]
     known = [cost for cost in costs if not np.isnan(cost.estimate)]
@@ -121,8 +121,8 @@ def _heat_maps(
             }
             lines = [max(1 + name.count("\n") for name in each) for each in names.values()]
             heights = [
-                (0.12 + 0.14 * most) * len(each)
-                for most, each in zip(lines, names.values(), strict=True)
+                (0.12 + 0.14 * most) * len(lines_of_name)
+                for most, lines_of_name in zip(lines, names.values(), strict=True)
             ]
             height = 0.9 + 0.9 * len(grids) + sum(heights)
             canvas = Canvas(figsize=(layout.width_in, height), layout="constrained")
@@ -247,11 +247,11 @@ def noise(path: Path, campaign: Campaign) -> Figure | Words:
     return draw_noise(read_noise(path), campaign)
 
 
-def draw_noise(found: Noise, campaign: Campaign) -> Figure:
+def draw_noise(found_noise: Noise, campaign: Campaign) -> Figure:
     """Draw, for each CPU, the rate of gaps that are longer than the time on the x axis."""
 
     def draw_panel(axis: Axes, *_: int) -> None:
-        for i, cpu in enumerate(found.cpus):
+        for i, cpu in enumerate(found_noise.cpus):
             lengths = np.sort(cpu.gaps_us)[::-1]
             rate = np.arange(1, len(lengths) + 1) / cpu.duration_s
             shape = look(i)
@@ -265,7 +265,7 @@ def draw_noise(found: Noise, campaign: Campaign) -> Figure:
                 markersize=3.5,
                 label=f"CPU {cpu.cpu}",
             )
-        if any(cpu.gaps_us.size for cpu in found.cpus):
+        if any(cpu.gaps_us.size for cpu in found_noise.cpus):
             axis.set_xscale("log")
             axis.set_yscale("log")
         axis.set_ylabel("longer gaps per second")
@@ -278,8 +278,8 @@ def draw_noise(found: Noise, campaign: Campaign) -> Figure:
         caption="Interruptions of an idle CPU of the SPS, seen as gaps by a program that reads the clock: the rate of "
         "gaps longer than a given time.",
         reading="Both scales are logarithmic. The noise was measured once, so no number has an interval. "
-        f"Measured {found.started_at}, kernel {found.kernel}.",
-        seen=tuple(map(_noise_words, found.cpus)),
+        f"Measured {found_noise.started_at}, kernel {found_noise.kernel}.",
+        seen=tuple(map(_noise_words, found_noise.cpus)),
         provenance=campaign.provenance,
     )
 

@@ -100,9 +100,9 @@ def _draw(
     highest = float(np.nanmax(shown, initial=2 * least))
     norm = LogNorm(least, max(highest, 2 * least))
     axis.pcolormesh(shown, norm=norm, cmap="viridis", rasterized=True)
-    axis.set_xticks(np.arange(len(panel.cps)) + 0.5, [grouped(each) for each in panel.cps])
+    axis.set_xticks(np.arange(len(panel.cps)) + 0.5, [grouped(load) for load in panel.cps])
     axis.tick_params(axis="x", labelrotation=0 if len(panel.cps) <= 6 else 60)
-    axis.set_yticks(np.arange(len(panel.threads)) + 0.5, [str(each) for each in panel.threads])
+    axis.set_yticks(np.arange(len(panel.threads)) + 0.5, [str(thread) for thread in panel.threads])
     if len(panel.cps) > MOST_LABELLED:
         return
     for (row, column), value in np.ndenumerate(values):
@@ -128,7 +128,9 @@ def _words(panel: Panel) -> str:
     highest = clean.max(axis=1)
     if (highest < 0).all():
         return f"{name}: every load drops messages, with any number of threads."
-    best = [each for each, cps in zip(panel.threads, highest, strict=True) if cps == highest.max()]
+    best = [
+        threads for threads, cps in zip(panel.threads, highest, strict=True) if cps == highest.max()
+    ]
     most = grouped(highest.max())
     with_threads = plural(best[0], "thread")
     if len(best) == len(panel.threads):

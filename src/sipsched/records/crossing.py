@@ -134,20 +134,20 @@ def read_crossing(path: Path) -> SearchRecord:
         value of another type.
     """
     sealed = read_sealed(path, SCHEMA_VERSION, REMEDY)
-    found = as_part(SearchRecord, sealed, str(path), REMEDY)
-    lower, upper = found.lower_cps, found.upper_cps
+    search = as_part(SearchRecord, sealed, str(path), REMEDY)
+    lower, upper = search.lower_cps, search.upper_cps
     if lower is None or upper is None:
-        if found.goal is None or lower == upper:
+        if search.goal is None or lower == upper:
             raise StableError(
                 f"{path}: lower_cps ({lower}) and upper_cps ({upper}) must be loads; {REMEDY}"
             )
     elif lower >= upper:
         raise StableError(f"{path}: lower_cps ({lower}) must be less than upper_cps ({upper})")
     return replace(
-        found,
-        point=replace(found.point, goal=found.goal),
-        started_at=_instant(found.started_at),
-        finished_at=_instant(found.finished_at),
+        search,
+        point=replace(search.point, goal=search.goal),
+        started_at=_instant(search.started_at),
+        finished_at=_instant(search.finished_at),
     )
 
 
@@ -167,7 +167,7 @@ def read_crossings(raw: Path, points: Iterable[Point]) -> dict[Point, tuple[int,
     StableError
         A file is not the record of a search, or is the record of another point.
     """
-    found = {}
+    crossings = {}
     for point in points:
         path = raw / point.crossing_path
         if not path.is_file():
@@ -175,5 +175,5 @@ def read_crossings(raw: Path, points: Iterable[Point]) -> dict[Point, tuple[int,
         crossing = read_crossing(path)
         if crossing.point != point:
             raise StableError(f"{path}: this record belongs to {crossing.point}; {REMEDY}")
-        found[point] = crossing.loads
-    return found
+        crossings[point] = crossing.loads
+    return crossings

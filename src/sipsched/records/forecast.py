@@ -171,7 +171,7 @@ def outlooks(config: Config, raw: Path, lanes: Lanes, results: Path | None = Non
     for run in all_runs:
         by_kind[kind(run)].append(run)
     paces = {each: recorded_paces(runs, raw) for each, runs in by_kind.items()}
-    pace_of = {each: statistics.median(found) if found else 1 for each, found in paces.items()}
+    pace_of = {each: statistics.median(values) if values else 1 for each, values in paces.items()}
 
     def expected(run: Run) -> float:
         return planned_s(config.load_of(run)) * pace_of[kind(run)]
@@ -232,8 +232,10 @@ def _supposed(config: Config) -> dict[Point, tuple[int, int]]:
     """Assume a result for each pending search, so that the runs at the loads of its result can be counted."""
     middle = round(math.sqrt(config.search.lowest_cps * config.search.highest_cps))
     return {
-        point: (middle + 2 * place, middle + 2 * place + 1) if point.goal else (middle, middle)
-        for place, point in enumerate(config.searches())
+        point: (middle + 2 * position, middle + 2 * position + 1)
+        if point.goal
+        else (middle, middle)
+        for position, point in enumerate(config.searches())
     }
 
 
@@ -253,7 +255,7 @@ def _refused(raw: Path, runs: Sequence[Run]) -> tuple[tuple[str, int], ...]:
     """Count the invalid attempts of runs, by cause."""
     # All repetitions of a point share a folder. To save time, examine only points whose folder has failed attempts.
     places = {run: (raw / run.path).parent for run in runs}
-    tried = {place for place in set(places.values()) if any(place.glob("*.failed-*"))}
+    tried = {path for path in set(places.values()) if any(path.glob("*.failed-*"))}
     attempts: list[Attempt] = failed_attempts(raw, (run for run in runs if places[run] in tried))
     causes = Counter(cause for attempt in attempts for cause in attempt.causes)
     return tuple(causes.most_common())

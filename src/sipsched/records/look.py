@@ -77,14 +77,14 @@ def read_repeats(results: Path, study: Study, testbed: str, until: int | None = 
 def _still_wide(path: Path) -> list[Group]:
     document = read_json(path, SCHEMA_VERSION, MAKE_AGAIN)
     try:
-        found = [
+        groups = [
             (int(cores), int(threads), int(cps)) for cores, threads, cps in document["still_wide"]
         ]
     except (KeyError, TypeError, ValueError):
         raise StableError(
             f"{path}: this file is not a decision about the repetitions of a study; {MAKE_AGAIN}"
         ) from None
-    return found
+    return groups
 
 
 def all_repeats(results: Path, config: Config) -> dict[tuple[str, str], Repeats]:

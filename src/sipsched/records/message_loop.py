@@ -99,11 +99,11 @@ def _slot(table: npt.NDArray[np.uint64], call: Any, cseq: Any) -> Any:
     if key == np.uint64(0):
         key = np.uint64(1)
     mask = np.uint64(len(table) - 1)
-    place = (mixed + np.uint64(cseq)) & mask
-    while table[place] != np.uint64(0) and table[place] != key:
-        place = (place + np.uint64(1)) & mask
-    table[place] = key
-    return place
+    slot = (mixed + np.uint64(cseq)) & mask
+    while table[slot] != np.uint64(0) and table[slot] != key:
+        slot = (slot + np.uint64(1)) & mask
+    table[slot] = key
+    return slot
 
 
 @numba.njit(cache=True, boundscheck=False)
@@ -188,11 +188,11 @@ def _kind(record: Any, calls: Calls) -> Any:
     """Return the type of a datagram. A second datagram of the same type and transaction is a retransmission."""
     kind = record["kind"]
     if kind != _OTHER and record["call_id_hash"] != 0:
-        place = _slot(calls.table, record["call_id_hash"], record["cseq"])
+        slot = _slot(calls.table, record["call_id_hash"], record["cseq"])
         bit = np.uint8(1) << kind
-        if calls.seen[place] & bit:
+        if calls.seen[slot] & bit:
             kind = np.uint8(_RETRANSMISSION)
-        calls.seen[place] |= bit
+        calls.seen[slot] |= bit
     return kind
 
 

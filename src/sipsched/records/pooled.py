@@ -92,7 +92,7 @@ def open_runs(
         the message's run along dimension `runs`. Dimension `runs`: the settings, and `messages`, the number of messages
         per run.
     """
-    rows = [(str(path), n, place) for place, (path, n) in enumerate(zip(paths, sizes, strict=True))]
+    rows = [(str(path), n, index) for index, (path, n) in enumerate(zip(paths, sizes, strict=True))]
     files = da.from_array(np.array(rows, object), (1, 3))
 
     def column(dtype: Any, read: Callable[..., Any], **chosen: Any) -> tuple[str, da.Array]:

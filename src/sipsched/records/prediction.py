@@ -72,21 +72,21 @@ class Predictions:
 def write_predictions(predictions: Predictions, path: Path) -> None:
     """Write `predicted.nc` as netCDF-4 with zlib compression, in one atomic step."""
     predicted = predictions.predicted
-    replicates = max((len(each.whole) for each in predicted), default=0)
-    most = max((each.windows.shape[1] for each in predicted), default=0)
+    replicates = max((len(prediction.whole) for prediction in predicted), default=0)
+    most = max((prediction.windows.shape[1] for prediction in predicted), default=0)
     whole_runs = np.full((len(predicted), replicates, len(UNITS)), np.nan)
     windows = np.full((len(predicted), replicates, most, len(UNITS)), np.nan)
-    for i, each in enumerate(predicted):
-        whole_runs[i, : len(each.whole)] = each.whole
-        windows[i, : len(each.windows), : each.windows.shape[1]] = each.windows
-    settings = [asdict(each.setting) for each in predicted]
+    for i, prediction in enumerate(predicted):
+        whole_runs[i, : len(prediction.whole)] = prediction.whole
+        windows[i, : len(prediction.windows), : prediction.windows.shape[1]] = prediction.windows
+    settings = [asdict(prediction.setting) for prediction in predicted]
     ds = xr.Dataset(
         {
             **{
                 field.name: ("setting", [setting[field.name] for setting in settings])
                 for field in fields(PredictedSetting)
             },
-            "n_windows": ("setting", [each.windows.shape[1] for each in predicted]),
+            "n_windows": ("setting", [prediction.windows.shape[1] for prediction in predicted]),
             "whole": (("setting", "replicate", "quantity"), whole_runs),
             "windows": (("setting", "replicate", "window", "quantity"), windows),
         },

@@ -65,7 +65,7 @@ def _harmless(name: str, value: Any) -> Any:
     if name == "lscpu":
         return {field: text for field, text in value.items() if LSCPU.fullmatch(field)}
     if name == "versions":
-        return {each: text for each, text in value.items() if VERSION.fullmatch(text)}
+        return {program: text for program, text in value.items() if VERSION.fullmatch(text)}
     return value
 
 
@@ -80,6 +80,6 @@ def publishable_reason(text: str) -> str:
 def publishable_error(text: str) -> str:
     """Return the part of a failed attempt's error that may be published, or an empty text without an error."""
     for pattern, told in ERRORS:
-        if found := pattern.fullmatch(text):
-            return found.expand(told)
+        if match := pattern.fullmatch(text):
+            return match.expand(told)
     return NOT_TOLD if text else ""

@@ -92,8 +92,8 @@ def failed_attempts(raw: Path, runs: Iterable[Run]) -> list[Attempt]:
     """Return all invalid attempts to measure some runs."""
     attempts = []
     for run in runs:
-        place = raw / run.path
-        for folder in sorted(place.parent.glob(f"{place.name}.failed-*")):
+        path = raw / run.path
+        for folder in sorted(path.parent.glob(f"{path.name}.failed-*")):
             reason = folder / REASON_FILE
             error = reason.read_text().strip() if reason.is_file() else ""
             try:

@@ -176,7 +176,7 @@ def read_settled(summary: Path) -> Settled:
         return Settled(
             {path: mark for path, ((*mark,), _) in runs.items() if len(mark) == 3},
             {
-                path: {key: texts[place] for key, place in about.items()}
+                path: {key: texts[index] for key, index in about.items()}
                 for path, (_, about) in runs.items()
             },
         )

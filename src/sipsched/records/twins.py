@@ -25,7 +25,10 @@ def check_twins(raw: Path, twins: Iterable[str]) -> None:
     for (one, first), (other, second) in itertools.combinations(recorded.items(), 2):
         for role in ("uac", "sps", "uas"):
             for what in ALIKE:
-                values = [getattr(getattr(each.hosts, role), what) for each in (first, second)]
+                values = [
+                    getattr(getattr(run_document.hosts, role), what)
+                    for run_document in (first, second)
+                ]
                 if values[0] != values[1]:
                     raise StableError(
                         f"config: twins: {one} and {other} have different hardware according to their records: {what} "

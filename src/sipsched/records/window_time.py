@@ -167,9 +167,9 @@ def left_out(recorded: WindowsDocument, steal_share: Floats) -> npt.NDArray[np.u
     # Mark the next window, too, because it serves messages that queued up during the stolen time.
     touched = over | np.concatenate(([False], over[:-1]))
     reasons[(reasons == COUNTS) & np.isin(blocks, np.unique(blocks[touched]))] = STOLEN
-    for place, switch in enumerate(log.windows):
+    for index, switch in enumerate(log.windows):
         if not switch.good:
-            reasons[place] = SWITCH
+            reasons[index] = SWITCH
     return reasons
 
 

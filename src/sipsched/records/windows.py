@@ -189,9 +189,9 @@ def _messages(ds: xr.Dataset) -> _Messages:
 def _drawn(recorded: WindowsDocument) -> dict[str, npt.NDArray[Any]]:
     windows, modes = recorded.design.windows, len(recorded.design.modes)
     late, took = (np.full(len(windows), np.nan) for _ in range(2))
-    for place, switch in enumerate(recorded.log.windows):
-        late[place] = max(0, switch.began_ns - switch.asked_ns) / 1e3
-        took[place] = (switch.done_ns - switch.began_ns) / 1e3
+    for index, switch in enumerate(recorded.log.windows):
+        late[index] = max(0, switch.began_ns - switch.asked_ns) / 1e3
+        took[index] = (switch.done_ns - switch.began_ns) / 1e3
     return {
         "block": np.array([window.block for window in windows], np.int32),
         "mode": np.array([window.mode for window in windows], np.int16),

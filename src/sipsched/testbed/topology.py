@@ -56,13 +56,13 @@ def read_cores(folder: Path = CPUS, allowed: Collection[int] | None = None) -> t
     usable = os.sched_getaffinity(0) if allowed is None else allowed
     cores: dict[tuple[int, int], list[int]] = {}
     for cpu in parse_cpu_list((folder / "online").read_text()):
-        place = folder / f"cpu{cpu}" / "topology"
-        if cpu in usable and place.exists():
-            processor = int((place / "physical_package_id").read_text())
-            first = parse_cpu_list((place / "thread_siblings_list").read_text())[0]
+        path = folder / f"cpu{cpu}" / "topology"
+        if cpu in usable and path.exists():
+            processor = int((path / "physical_package_id").read_text())
+            first = parse_cpu_list((path / "thread_siblings_list").read_text())[0]
             cores.setdefault((processor, first), []).append(cpu)
-    found = [Core(processor, tuple(sorted(cpus))) for (processor, _), cpus in cores.items()]
-    return tuple(sorted(found, key=lambda core: core.cpus))
+    found_cores = [Core(processor, tuple(sorted(cpus))) for (processor, _), cpus in cores.items()]
+    return tuple(sorted(found_cores, key=lambda core: core.cpus))
 
 
 def divide(cores: Sequence[Core]) -> Division:

@@ -120,8 +120,8 @@ def qemu_version() -> str:
     """
     if shutil.which(QEMU) is None:
         raise StableError(f"{NAME}: program {QEMU} is missing on this machine; run: fab virtual.up")
-    found = re.search(r"version (\S+)", run_here([QEMU, "--version"], NAME))
-    version = found[1] if found else "unknown"
+    match = re.search(r"version (\S+)", run_here([QEMU, "--version"], NAME))
+    version = match[1] if match else "unknown"
     if not version.startswith(f"{QEMU_VERSION}."):
         raise StableError(
             f"{NAME}: needs QEMU {QEMU_VERSION}, as Debian 12 has it; this machine has version {version}"
@@ -315,17 +315,17 @@ def parse_result(said: str) -> SelfTest:
     StableError
         The output contains no result, or the result is an error.
     """
-    found = re.search(rf"^{CHECK}: (.*)$", said, re.MULTILINE)
-    if not found:
+    match = re.search(rf"^{CHECK}: (.*)$", said, re.MULTILINE)
+    if not match:
         lines = [line.strip() for line in said.splitlines() if line.strip()]
         refused = [line for line in lines if line.startswith("libsipvirtual:")]
         raise StableError(
             f"{NAME}: no result of its self-test: {(refused or lines or ['no output'])[-1]}"
         )
     try:
-        return msgspec.json.decode(found[1], type=SelfTest)
+        return msgspec.json.decode(match[1], type=SelfTest)
     except msgspec.ValidationError:
-        refusal = msgspec.json.decode(found[1], type=_Refusal)
+        refusal = msgspec.json.decode(match[1], type=_Refusal)
         raise StableError(f"{NAME}: its self-test failed: {refusal.error}") from None
 
 

@@ -136,8 +136,8 @@ def _estimate(
         drift=estimate.drift if estimate else None,
         scatter=estimate.scatter if estimate else None,
         searches=tuple(
-            _searched(each, observed, slice(*own))
-            for each, own in zip(searches, pairwise(ends), strict=True)
+            _searched(search, observed, slice(*own))
+            for search, own in zip(searches, pairwise(ends), strict=True)
         ),
     )
 

@@ -90,7 +90,7 @@ def sized(
         Measured systems come before published systems. In each group, the system with the most known capacities comes
         first.
     """
-    found = []
+    systems = []
     for sut in evidence.suts:
         system = max(
             (system for system in evidence.systems if system.sut == sut),
@@ -98,7 +98,7 @@ def sized(
         )
         # If several testbeds have measurements, the name has the form "SUT on TESTBED".
         is_simulated = system.mode == DEFAULT and sut.partition(" on ")[0] == simulated_sut
-        found.append(
+        systems.append(
             SizedSystem(
                 system=system,
                 law=(predictor(system, evidence) or ("",))[0],
@@ -111,7 +111,7 @@ def sized(
                 ),
             )
         )
-    return tuple(sorted(found, key=_order))
+    return tuple(sorted(systems, key=_order))
 
 
 def _largest(options: Iterable[Option]) -> float:

@@ -38,11 +38,11 @@ def systems(
     return sized(evidence, rows, prediction.fitted.sut)
 
 
-def answer(found: Sequence[SizedSystem]) -> Answer:
+def answer(found_systems: Sequence[SizedSystem]) -> Answer:
     """Report the first system's measured capacity on each number of cores, and both predictions for more cores."""
-    if not found:
+    if not found_systems:
         return Answer("There is no answer: no capacity of any proxy is known.")
-    first = found[0]
+    first = found_systems[0]
     name, options = first.system.name, first.known.options
     origin = "Measured" if not first.system.published else "By the papers' tables"
     known = [f"{plural(option.cores, 'core')} {_handles(option)}" for option in options]
@@ -71,16 +71,21 @@ def _handles(option: Option) -> str:
     return f"{verb} less than every load offered"
 
 
-def box(found: Sequence[SizedSystem], cps: float) -> LoadBox:
+def box(found_systems: Sequence[SizedSystem], cps: float) -> LoadBox:
     """Make the input box in which a reader enters a load."""
     return LoadBox(
         identity="load-box",
         first=cps,
         highest=max(
-            (LOADS[-1], *(o.carries_cps for each in found for s in each.all for o in s.steps))
+            (
+                LOADS[-1],
+                *(o.carries_cps for system in found_systems for s in system.all for o in s.steps),
+            )
         ),
         kinds=(MEASURED, EXTRAPOLATED, SIMULATED),
-        rows=tuple((each.system.name, tuple(map(_answers, each.all))) for each in found),
+        rows=tuple(
+            (system.system.name, tuple(map(_answers, system.all))) for system in found_systems
+        ),
     )
 
 
@@ -121,18 +126,18 @@ def _beyond_cell(sizing: Sizing) -> str:
     return f"> {last.cores}" if last.settled else "unknown"
 
 
-def tables(found: Sequence[SizedSystem]) -> Several:
+def tables(found_systems: Sequence[SizedSystem]) -> Several:
     """List the number of cores that each load needs. All tables except the first system's table are folded."""
-    shown: list[Part] = [_table(each, i) for i, each in enumerate(found)]
+    shown: list[Part] = [_table(system, i) for i, system in enumerate(found_systems)]
     others = [Folded("The tables of all other systems", shown[1:])] if shown[1:] else []
     return Several([*shown[:1], *others])
 
 
-def _table(each: SizedSystem, place: int) -> Table:
+def _table(system: SizedSystem, place: int) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for cps in LOADS:
         cells: list[Cell] = [grouped(cps)]
-        for sizing in each.all:
+        for sizing in system.all:
             option = sizing.enough(cps)
             if option is None:
                 cells += [_beyond_cell(sizing), NO_ENTRY]
@@ -140,28 +145,28 @@ def _table(each: SizedSystem, place: int) -> Table:
                 share = f"{100 * cps / option.interval.estimate:.0f}"
                 cells += [str(option.cores), share if option.settled else f"at most {share}"]
         rows.append(tuple(cells))
-    by_law = f"{EXTRAPOLATED} by {each.law}" if each.law else EXTRAPOLATED
+    by_law = f"{EXTRAPOLATED} by {system.law}" if system.law else EXTRAPOLATED
     return Table(
         identity="table-sizing" if not place else f"table-sizing-{place + 1}",
-        groups=(("", 1), (each.known.basis, 2), (by_law, 2), (SIMULATED, 2)),
-        header=("load (cps)", *("cores", "used (%)") * len(each.all)),
+        groups=(("", 1), (system.known.basis, 2), (by_law, 2), (SIMULATED, 2)),
+        header=("load (cps)", *("cores", "used (%)") * len(system.all)),
         rows=tuple(rows),
         none="nothing is known",
-        caption=f"The number of cores that {each.system.name} needs for a load.",
+        caption=f"The number of cores that {system.system.name} needs for a load.",
         reading="A number of cores is enough if the lower end of the capacity's 95 % interval is at least as large as "
         'the load. The column Used shows the load as a percentage of the estimated capacity. The words "at '
         'most" mean that only a lower bound of the capacity is known.',
-        provenance=each.system.provenance,
+        provenance=system.system.provenance,
     )
 
 
 def reasons(
-    found: Sequence[SizedSystem], evidence: CapacityEvidence, prediction: CapacityPrediction
+    found_systems: Sequence[SizedSystem], evidence: CapacityEvidence, prediction: CapacityPrediction
 ) -> Words:
     """Explain why the measured, extrapolated and simulated answers for the first system differ."""
-    if not found:
+    if not found_systems:
         return Words(("No capacity of any proxy is known, so no answers can differ.",))
-    first = found[0]
+    first = found_systems[0]
     return Words(
         (
             *_of_measurement(first, evidence),

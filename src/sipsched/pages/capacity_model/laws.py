@@ -25,19 +25,19 @@ WIDENING = ("migrations cost nothing", "migrations cost thrice as much")
 """Alternative assumptions of the simulation. Its intervals include the results under these assumptions."""
 
 
-def by_cores(found: Sequence[SizedSystem], evidence: CapacityEvidence) -> Figure:
+def by_cores(systems: Sequence[SizedSystem], evidence: CapacityEvidence) -> Figure:
     """Draw the capacity of the first system and of the papers' server against the number of cores."""
-    shown = [*found[:1], *(each for each in found[1:] if each.system.published)]
+    shown = [*systems[:1], *(system for system in systems[1:] if system.system.published)]
 
     def draw(axis: Axes, _: int, column: int) -> None:
-        each = shown[column]
-        curve = _curve(each.known.options)
+        system = shown[column]
+        curve = _curve(system.known.options)
         if len(curve.x):
             draw_curve(axis, curve)
-        most = max((option.cores for option in each.known.options), default=0)
-        beyond = [option for option in each.extrapolated.options if option.cores >= most]
+        most = max((option.cores for option in system.known.options), default=0)
+        beyond = [option for option in system.extrapolated.options if option.cores >= most]
         _draw_predicted(axis, beyond, EXTRAPOLATED, 1)
-        _draw_predicted(axis, each.simulated.options, SIMULATED, 2)
+        _draw_predicted(axis, system.simulated.options, SIMULATED, 2)
         axis.set_xscale("log", base=2)
         axis.set_yscale("log")
         axis.xaxis.set_major_locator(FixedLocator(DRAWN_CORES))
@@ -52,7 +52,7 @@ def by_cores(found: Sequence[SizedSystem], evidence: CapacityEvidence) -> Figure
         identity="figure-cores",
         draw=panels(
             [""],
-            [each.system.name for each in shown],
+            [system.system.name for system in shown],
             draw,
             "cores",
             shared=("all", "all"),
@@ -60,7 +60,9 @@ def by_cores(found: Sequence[SizedSystem], evidence: CapacityEvidence) -> Figure
         ),
         caption=f"Capacity, the load at which {100 * evidence.limit:g} % of messages are dropped, against the number "
         f"of cores.",
-        seen=tuple(f"{each.system.name}: {_known_words(each.known.options)}." for each in shown),
+        seen=tuple(
+            f"{system.system.name}: {_known_words(system.known.options)}." for system in shown
+        ),
         reading="Each point is the largest capacity measured on this number of cores, with its 95 % interval. A "
         "hollow point is a lower bound of the capacity. The extrapolated line is a formula fitted to the "
         "points. The simulated line comes from a model of the proxy. Both axes are logarithmic.",
@@ -169,7 +171,7 @@ def simulated(prediction: CapacityPrediction, simulated_rows: Sequence[Simulated
     """List the simulated capacity, the best number of threads and the limiting resource for each number of cores."""
     rows: list[tuple[Cell, ...]] = []
     for row in simulated_rows:
-        tried = "; ".join(f"{each.threads}: {grouped(each.cps)}" for each in row.tried)
+        tried = "; ".join(f"{capacity.threads}: {grouped(capacity.cps)}" for capacity in row.tried)
         others = "; ".join(f"{name}: {grouped(cps)}" for name, cps in row.alternatives.items())
         rows.append(
             (

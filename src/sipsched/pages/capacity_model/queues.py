@@ -36,8 +36,8 @@ def measured(evidence: CapacityEvidence) -> Table:
         for by, service in (("cores", each.cpu_us), ("threads", each.t_sip_us)):
             cells: list[Cell] = []
             for general in (False, True):
-                found = each.predict(by, general, evidence.limit)
-                cells += [told(found, "cps"), off_by(found, each.measured)]
+                interval = each.predict(by, general, evidence.limit)
+                cells += [told(interval, "cps"), off_by(interval, each.measured)]
             rows.append(
                 (
                     *(each.name, SERVERS[by], told(each.measured.capacity, "cps")),
@@ -69,10 +69,10 @@ def measured_words(evidence: CapacityEvidence) -> Words:
     lines: list[str] = []
     for by, name in SERVERS.items():
         errors = [
-            100 * (found.estimate / each.measured.capacity.estimate - 1)
-            for each in evidence.services
-            if each.measured.settled
-            and np.isfinite((found := each.predict(by, False, evidence.limit)).estimate)
+            100 * (interval.estimate / service.measured.capacity.estimate - 1)
+            for service in evidence.services
+            if service.measured.settled
+            and np.isfinite((interval := service.predict(by, False, evidence.limit)).estimate)
         ]
         if errors:
             span = f"{percent(min(errors))} to {percent(max(errors))}"
@@ -91,17 +91,17 @@ def measured_words(evidence: CapacityEvidence) -> Words:
 
 def curves(evidence: CapacityEvidence) -> Figure:
     """Draw the measured drop rate and wait against load, beside the predictions of queues with one server per core."""
-    facets = list(dict.fromkeys(each.facet for each in evidence.services))
-    counts = sorted({each.threads for each in evidence.services})
+    facets = list(dict.fromkeys(service.facet for service in evidence.services))
+    counts = sorted({service.threads for service in evidence.services})
     limit = 100 * evidence.limit
 
     def draw(axis: Axes, row: int, column: int) -> None:
         if not facets:
             not_measured(axis)
             return
-        for each in evidence.services:
-            if each.facet == facets[row]:
-                _draw_queue(axis, each, look(counts.index(each.threads)), column, limit)
+        for service in evidence.services:
+            if service.facet == facets[row]:
+                _draw_queue(axis, service, look(counts.index(service.threads)), column, limit)
         if column:
             axis.set_yscale("log")
             axis.yaxis.set_major_formatter(FuncFormatter(grouped))
@@ -123,7 +123,9 @@ def curves(evidence: CapacityEvidence) -> Figure:
         ),
         caption="Packet drop rate (PDR) and mean wait in the socket queue against load, measured and predicted by "
         "queueing theory.",
-        seen=tuple(dict.fromkeys(_queue_words(each, evidence.limit) for each in evidence.services))
+        seen=tuple(
+            dict.fromkeys(_queue_words(service, evidence.limit) for service in evidence.services)
+        )
         or measured_words(evidence).lines,
         reading="Each point is the typical run at a load, with its 95 % interval. The lines are calculated for queues "
         "whose servers are the cores. In these queues, a service takes the CPU time of a message, measured at "
@@ -134,14 +136,18 @@ def curves(evidence: CapacityEvidence) -> Figure:
     )
 
 
-def _draw_queue(axis: Axes, each: MeasuredService, style: Look, column: int, limit: float) -> None:
-    label = plural(each.threads, "thread")
-    values = each.waits_us if column else 100 * each.pdr
-    found = typical_intervals(values) if column else typical_drop_rates(values, limit, whole=100.0)
+def _draw_queue(
+    axis: Axes, service: MeasuredService, style: Look, column: int, limit: float
+) -> None:
+    label = plural(service.threads, "thread")
+    values = service.waits_us if column else 100 * service.pdr
+    estimates = (
+        typical_intervals(values) if column else typical_drop_rates(values, limit, whole=100.0)
+    )
     points = axis.errorbar(
-        each.loads,
-        found.estimate,
-        yerr=found.bars,
+        service.loads,
+        estimates.estimate,
+        yerr=estimates.bars,
         linestyle="none",
         color=style.color,
         marker=style.marker,
@@ -153,13 +159,13 @@ def _draw_queue(axis: Axes, each: MeasuredService, style: Look, column: int, lim
     titled(
         points[0],
         [
-            f"{label}, {load:g} cps: {in_words(found.at(i), unit)}"
-            for i, load in enumerate(each.loads)
+            f"{label}, {load:g} cps: {in_words(estimates.at(i), unit)}"
+            for i, load in enumerate(service.loads)
         ],
     )
-    loads = np.linspace(0.5 * each.loads[0], 1.02 * each.loads[-1], 120)
+    loads = np.linspace(0.5 * service.loads[0], 1.02 * service.loads[-1], 120)
     for name, line in (("M/M/c/K", "-"), ("M/G/c/K", "--"), ("M/G/c", ":")):
-        solved = np.array([_solve(each, name, load)[column] for load in loads])
+        solved = np.array([_solve(service, name, load)[column] for load in loads])
         if np.isfinite(solved).any():
             axis.plot(
                 loads,
@@ -183,35 +189,35 @@ def _solve(each: MeasuredService, name: str, cps: float) -> tuple[float, float]:
         wait = endless_wait_us(rate, service, servers, scv)
         return np.nan, wait if np.isfinite(wait) else np.nan
     try:
-        found = queue(rate, service, servers, int(each.room) + servers, scv)
+        found_queue = queue(rate, service, servers, int(each.room) + servers, scv)
     except StableError:
         return np.nan, np.nan
-    return found.blocking, found.waiting_us
+    return found_queue.blocking, found_queue.waiting_us
 
 
-def _queue_words(each: MeasuredService, limit: float) -> str:
-    found = each.predict("cores", False, limit)
-    measured, known = each.measured.capacity, in_words(each.measured.capacity, "cps")
-    if not each.measured.settled and measured.estimate:
+def _queue_words(service: MeasuredService, limit: float) -> str:
+    interval = service.predict("cores", False, limit)
+    measured, known = service.measured.capacity, in_words(service.measured.capacity, "cps")
+    if not service.measured.settled and measured.estimate:
         known = f"at least {known}"
-    if np.isnan(found.estimate):
-        return f"{each.name}: measured {known}; nothing predicted: {found.why}."
-    text = f"{each.name}: measured {known}; M/M/c/K {in_words(found, 'cps')}"
-    if not each.measured.settled:
-        return f"{text}: {_beside_bound(found, each.measured)}."
+    if np.isnan(interval.estimate):
+        return f"{service.name}: measured {known}; nothing predicted: {interval.why}."
+    text = f"{service.name}: measured {known}; M/M/c/K {in_words(interval, 'cps')}"
+    if not service.measured.settled:
+        return f"{text}: {_beside_bound(interval, service.measured)}."
     inside = "no interval to judge it by"
-    if found.known and measured.known:
-        apart = found.low > measured.high or found.high < measured.low
+    if interval.known and measured.known:
+        apart = interval.low > measured.high or interval.high < measured.low
         inside = f"the intervals {'do not overlap' if apart else 'overlap'}"
-    return f"{text}, {off_by(found, each.measured)}: {inside}."
+    return f"{text}, {off_by(interval, service.measured)}: {inside}."
 
 
-def _beside_bound(found: Interval, measured: Option) -> str:
+def _beside_bound(interval: Interval, measured: Option) -> str:
     """Report whether a prediction agrees with a measurement that only bounds the capacity."""
     bound = measured.interval.estimate
     if not bound:
         return "every measured load is above the capacity, so no comparison is possible"
-    where = "above" if found.estimate >= bound else "below"
+    where = "above" if interval.estimate >= bound else "below"
     return (
         f"the capacity is at least {number(bound)} cps, and the prediction is {where} this bound. The error of the "
         "prediction is unknown"

@@ -50,7 +50,7 @@ def settings(evidence: CapacityEvidence) -> Table:
     """List the capacity of every published and measured setting."""
     rows: list[tuple[Cell, ...]] = []
     for system in evidence.systems:
-        for option in sorted(system.options, key=lambda each: (each.cores, each.threads)):
+        for option in sorted(system.options, key=lambda option: (option.cores, option.threads)):
             grid = grouped(option.grid_cps) if np.isfinite(option.grid_cps) else "none"
             best = "best" if option in system.best else ""
             place = (system.sut, system.mode, str(option.cores), str(option.threads))

@@ -17,11 +17,11 @@ from sipsched.pages.parts import Cell, Several, Table, Words
 from sipsched.words import number
 
 
-def page(found: Sequence[Advice]) -> Several:
+def page(comparisons: Sequence[Advice]) -> Several:
     """List, for each proxy on one core, the measured mean time and its theoretical bounds."""
-    if not found:
+    if not comparisons:
         return Several((Words(("There are no bounds, because nothing was measured.",)),))
-    return by_proxy([Several((_part(advice),), place_name(advice.place)) for advice in found])
+    return by_proxy([Several((_part(advice),), place_name(advice.place)) for advice in comparisons])
 
 
 def _part(advice: Advice) -> Table | Words:
@@ -53,17 +53,17 @@ def _part(advice: Advice) -> Table | Words:
     )
 
 
-def _row(load: ComparedLoad, found: Sojourn) -> tuple[Cell, ...]:
+def _row(load: ComparedLoad, found_sojourn: Sojourn) -> tuple[Cell, ...]:
     reference = load.place.reference
     return (
         short_load(load),
         load.label(reference),
         told(load.mean(reference, "total_mean"), "µs"),
-        _bound(found.sharing_us),
-        _bound(found.fcfs_us),
-        number(found.service_us),
-        f"{100 * found.utilisation:.0f}",
-        NO_ENTRY if math.isnan(found.scv) else f"{found.scv:.2g}",
+        _bound(found_sojourn.sharing_us),
+        _bound(found_sojourn.fcfs_us),
+        number(found_sojourn.service_us),
+        f"{100 * found_sojourn.utilisation:.0f}",
+        NO_ENTRY if math.isnan(found_sojourn.scv) else f"{found_sojourn.scv:.2g}",
     )
 
 

@@ -10,39 +10,43 @@ from sipsched.pages.parts import Cell, Part, Several, Table, Words
 from sipsched.words import binary_size, grouped, listed
 
 
-def page(found: Sequence[Advice]) -> Several:
+def page(comparisons: Sequence[Advice]) -> Several:
     """Show the buffers that the runs of each proxy compare; nothing for runs that compare no buffers."""
-    parts = [(advice, _parts(advice)) for advice in found]
+    parts = [(advice, _parts(advice)) for advice in comparisons]
     return by_proxy([Several(each, place_name(advice.place)) for advice, each in parts if each])
 
 
 def _parts(advice: Advice) -> tuple[Part, ...]:
     loads = [ranking.load for ranking in advice.rankings]
-    compared = [(load, each) for load in loads if (each := buffers_at(load))]
+    compared = [(load, buffers) for load in loads if (buffers := buffers_at(load))]
     if not compared:
         return ()
     return (
         Words(
             tuple(
-                dict.fromkeys(_answer(load, each) for load, buffers in compared for each in buffers)
+                dict.fromkeys(
+                    _answer(load, buffer) for load, buffers in compared for buffer in buffers
+                )
             )
         ),
         _table(advice, compared),
     )
 
 
-def _answer(load: ComparedLoad, each: BufferAtLoad) -> str:
+def _answer(load: ComparedLoad, buffer: BufferAtLoad) -> str:
     """Answer the question of an operator for one buffer at one load."""
     return (
-        f"At {loads_name([load])}, a buffer of {binary_size(each.receive_buffer_bytes // 2)} loses nothing in a "
-        f"message burst of {_ms(each.burst_ms)} and lets the slowest message wait {_ms(each.wait_ms)}."
+        f"At {loads_name([load])}, a buffer of {binary_size(buffer.receive_buffer_bytes // 2)} loses nothing in a "
+        f"message burst of {_ms(buffer.burst_ms)} and lets the slowest message wait {_ms(buffer.wait_ms)}."
     )
 
 
 def _table(
     advice: Advice, compared: Sequence[tuple[ComparedLoad, Sequence[BufferAtLoad]]]
 ) -> Table:
-    truesizes = dict.fromkeys(grouped(each.truesize) for _, buffers in compared for each in buffers)
+    truesizes = dict.fromkeys(
+        grouped(buffer.truesize) for _, buffers in compared for buffer in buffers
+    )
     return Table(
         identity=identity("table-buffers", *advice.place[1:4]),
         groups=(("", 4), ("computed", 2), ("measured", 3)),
@@ -52,7 +56,7 @@ def _table(
             *("message burst without a drop", "wait of the slowest message"),
             *("PDR (%)", "K_rcv mean", "sum p99"),
         ),
-        rows=tuple(_row(load, each) for load, buffers in compared for each in buffers),
+        rows=tuple(_row(load, buffer) for load, buffers in compared for buffer in buffers),
         none="no buffers were compared",
         caption="The message burst that each receive buffer holds, and the measured drops and times.",
         reading="The kernel charges each message with its truesize, here "
@@ -65,17 +69,17 @@ def _table(
     )
 
 
-def _row(load: ComparedLoad, each: BufferAtLoad) -> tuple[Cell, ...]:
+def _row(load: ComparedLoad, buffer: BufferAtLoad) -> tuple[Cell, ...]:
     return (
         short_load(load),
-        load.label(each.mode),
-        binary_size(each.receive_buffer_bytes),
-        grouped(each.messages),
-        _ms(each.burst_ms),
-        _ms(each.wait_ms),
-        told(each.pdr.map(lambda share: 100 * share), "%"),
-        told(each.k_rcv_us, "µs"),
-        told(each.p99_us, "µs"),
+        load.label(buffer.mode),
+        binary_size(buffer.receive_buffer_bytes),
+        grouped(buffer.messages),
+        _ms(buffer.burst_ms),
+        _ms(buffer.wait_ms),
+        told(buffer.pdr.map(lambda share: 100 * share), "%"),
+        told(buffer.k_rcv_us, "µs"),
+        told(buffer.p99_us, "µs"),
     )
 
 

@@ -50,9 +50,11 @@ COMPARED = ("baseline", "enhanced")
 WORDS = {ModeEffect.ALIKE: "within ±\u00a05\u00a0%", ModeEffect.UNSURE: "within chance"}
 
 
-def figures(found: Sequence[Advice]) -> Several:
+def figures(comparisons: Sequence[Advice]) -> Several:
     """Draw the effect of each mode on K_rcv + T_sip. Each proxy has its own figure."""
-    return by_proxy([Several((_figure(advice),), place_name(advice.place)) for advice in found])
+    return by_proxy(
+        [Several((_figure(advice),), place_name(advice.place)) for advice in comparisons]
+    )
 
 
 def _figure(advice: Advice) -> Figure:
@@ -132,9 +134,11 @@ def ordered_modes(advice: Advice) -> list[str]:
 
 def _effects(ranking: Ranking, quantity: str) -> dict[str, Effect]:
     """Return the effect of each mode on a quantity, including the comparison of the reference with itself (A/A)."""
-    effects = {each.mode: each.effects[quantity] for each in ranking.candidates}
+    effects = {candidate.mode: candidate.effects[quantity] for candidate in ranking.candidates}
     found = {AA: ranking.sham[quantity]} | effects
-    return {name: each for name, each in found.items() if not math.isnan(each.interval.estimate)}
+    return {
+        name: effect for name, effect in found.items() if not math.isnan(effect.interval.estimate)
+    }
 
 
 def _ends(effect: Effect) -> tuple[float, float, float]:
@@ -147,7 +151,9 @@ def _ends(effect: Effect) -> tuple[float, float, float]:
 
 def _reach(rankings: Sequence[Ranking], quantity: str) -> tuple[float, float]:
     """Return the limits of a quantity's axis. The limits are equal for all loads."""
-    ends = [_ends(each) for ranking in rankings for each in _effects(ranking, quantity).values()]
+    ends = [
+        _ends(effect) for ranking in rankings for effect in _effects(ranking, quantity).values()
+    ]
     least = math.log(1.1)
     low = min((low for _, low, _ in ends), default=-least)
     high = max((high for *_, high in ends), default=least)
@@ -216,10 +222,11 @@ def _words(ranking: Ranking) -> str:
     if ranking.floors[DECIDING[0]]:
         text = "differs by more than chance"
     differ = [
-        f"{ranking.load.label(each.mode)} {effect_words(each.effects[each.decided_by], each.decided_by)}, "
-        f"{verdict_words(each)}"
-        for each in ranking.candidates
-        if each.decided_by
+        f"{ranking.load.label(candidate.mode)} "
+        f"{effect_words(candidate.effects[candidate.decided_by], candidate.decided_by)}, "
+        f"{verdict_words(candidate)}"
+        for candidate in ranking.candidates
+        if candidate.decided_by
     ]
     modes = "; ".join(differ) or "no mode differs by more than chance"
     return (
@@ -239,26 +246,29 @@ def verdict_words(candidate: Candidate) -> str:
 
 def printed(advice: Advice) -> str:
     """Quote the papers' result for the same comparison. Return an empty text if the papers have no such comparison."""
-    place, (reference, other) = advice.place, COMPARED
+    system, (reference, other) = advice.place, COMPARED
     played = {mode for ranking in advice.rankings for mode in ranking.load.modes}
     rows = load_comparison()
-    rows = rows[(rows["cores"] == place.cores) & (rows["threads"] == place.threads)]
-    if place.reference != reference or other not in played or not len(rows):
+    rows = rows[(rows["cores"] == system.cores) & (rows["threads"] == system.threads)]
+    if system.reference != reference or other not in played or not len(rows):
         return ""
     row = rows.iloc[0]
     points = 100 * (row["pdr_enhanced"] - row["pdr_baseline"])
     return (
-        f"{PAPERS[row['study']]}, Table {row['table']}, {plural(place.cores, 'core')}, "
-        f"{plural(place.threads, 'thread')}, {number(row['cps'])} cps, on another machine and kernel: K_rcv of "
+        f"{PAPERS[row['study']]}, Table {row['table']}, {plural(system.cores, 'core')}, "
+        f"{plural(system.threads, 'thread')}, {number(row['cps'])} cps, on another machine and kernel: K_rcv of "
         f"enhanced mode {number(row['k_rcv_lower_pct'])} % lower than of baseline, PDR {number(abs(points))} points "
         f"{'lower' if points < 0 else 'higher'}."
     )
 
 
-def tables(found: Sequence[Advice]) -> Several:
+def tables(comparisons: Sequence[Advice]) -> Several:
     """List the modes of each proxy per load, ordered by the 99th percentile, with all quantities."""
     return by_proxy(
-        [Several(tuple(map(_table, advice.rankings)), place_name(advice.place)) for advice in found]
+        [
+            Several(tuple(map(_table, advice.rankings)), place_name(advice.place))
+            for advice in comparisons
+        ]
     )
 
 
@@ -272,8 +282,8 @@ def _table(ranking: Ranking) -> Table:
         (AA, *_cells(ranking.sham, sham)),
     ]
     rows += [
-        (load.label(each.mode), *_cells(each.effects, verdict_words(each)))
-        for each in ranking.candidates
+        (load.label(candidate.mode), *_cells(candidate.effects, verdict_words(candidate)))
+        for candidate in ranking.candidates
     ]
     return Table(
         identity=identity("table-ranking", *load.place[1:4], load.cps),

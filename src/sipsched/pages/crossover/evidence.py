@@ -31,12 +31,15 @@ ESTIMATED = (
 MOST_SHOWN = 24
 
 
-def estimates(found: Sequence[Advice]) -> Folded:
+def estimates(comparisons: Sequence[Advice]) -> Folded:
     """Show the mean, the interval, the p-value, the robust estimate and the number of blocks of every effect."""
     rows: list[tuple[Cell, ...]] = []
-    for name, ranking in _named(found):
+    for name, ranking in _named(comparisons):
         arms = [(AA, ranking.sham)]
-        arms += [(ranking.load.label(each.mode), each.effects) for each in ranking.candidates]
+        arms += [
+            (ranking.load.label(candidate.mode), candidate.effects)
+            for candidate in ranking.candidates
+        ]
         rows += [
             (name, TITLES[quantity], arm, *_estimate(effects[quantity], quantity))
             for quantity in ESTIMATED
@@ -58,16 +61,16 @@ def estimates(found: Sequence[Advice]) -> Folded:
         'less on single blocks. "Lag 1" is the correlation of neighbouring blocks. A large correlation '
         "widens the interval. The last column is the smallest decrease that the test detects in four of five "
         "cases.",
-        provenance=provenance(ranking.load for _, ranking in _named(found)),
+        provenance=provenance(ranking.load for _, ranking in _named(comparisons)),
         shown=MOST_SHOWN,
     )
     return Folded("Every estimate", (table,))
 
 
-def _named(found: Sequence[Advice]) -> Iterator[tuple[str, Ranking]]:
+def _named(comparisons: Sequence[Advice]) -> Iterator[tuple[str, Ranking]]:
     """Name the loads of all rankings."""
-    loads = [ranking.load for advice in found for ranking in advice.rankings]
-    for advice in found:
+    loads = [ranking.load for advice in comparisons for ranking in advice.rankings]
+    for advice in comparisons:
         for ranking in advice.rankings:
             yield load_among(ranking.load, loads), ranking
 
@@ -99,22 +102,22 @@ def _seen(effect: Effect, quantity: str) -> str:
     return f"{fall_words(effect.detectable)} less"
 
 
-def washouts(found: Sequence[Advice]) -> Several:
+def washouts(comparisons: Sequence[Advice]) -> Several:
     """Compare the effects on K_rcv + T_sip for two lengths of the washout, and report which estimates change."""
     rows: list[tuple[Cell, ...]] = []
     moved = []
-    for name, ranking in _named(found):
+    for name, ranking in _named(comparisons):
         for quantity in DECIDING:
-            for arm in (SHAM, *(each.mode for each in ranking.candidates)):
+            for arm in (SHAM, *(candidate.mode for candidate in ranking.candidates)):
                 tests = ranking.sham_tests if arm == SHAM else ranking.tests
                 change = ranking.load.change(arm, quantity, tests)
                 label = AA if arm == SHAM else ranking.load.label(arm)
                 each_change = (change.first, change.second, change.moved)
-                cells = [effect_cell(each, quantity) for each in each_change]
+                cells = [effect_cell(effect, quantity) for effect in each_change]
                 rows.append((name, TITLES[quantity], label, *cells, _verdict(change)))
                 if _beyond(change):
                     moved.append(f"{name}: {label}, {TITLES[quantity]}: {_verdict(change)}.")
-    first, second = (_washout(found, place) for place in (0, 1))
+    first, second = (_washout(comparisons, place) for place in (0, 1))
     table = Table(
         identity="table-washouts",
         header=(
@@ -125,7 +128,7 @@ def washouts(found: Sequence[Advice]) -> Several:
         rows=tuple(rows),
         none="nothing was compared",
         caption="The effect on K_rcv + T_sip with the normal washout, and with a washout of twice this length.",
-        provenance=provenance(ranking.load for _, ranking in _named(found)),
+        provenance=provenance(ranking.load for _, ranking in _named(comparisons)),
         shown=MOST_SHOWN,
     )
     words = (_summary(len(rows), len(moved)), *moved)
@@ -144,9 +147,13 @@ def _summary(estimates: int, moved: int) -> str:
     )
 
 
-def _washout(found: Sequence[Advice], place: int) -> str:
+def _washout(comparisons: Sequence[Advice], place: int) -> str:
     """Write the shortest and the longest washout of the runs, for the normal or for the doubled washout."""
-    values = [float(run["washout"][place]) for _, each in _named(found) for run in each.load.runs]
+    values = [
+        float(run["washout"][place])
+        for _, ranking in _named(comparisons)
+        for run in ranking.load.runs
+    ]
     if not values:
         return NO_ENTRY
     low, high = (f"{end(values):.2g}" for end in (min, max))

@@ -50,9 +50,9 @@ class InForce:
     @property
     def cautions(self) -> list[Caution]:
         """The risks of the settings, each with the command that reverts the setting."""
-        found = [OF_POLICIES[self.policy]] if self.policy else []
-        found += [OF_SETTINGS[each] for each in self.tasks if each in OF_SETTINGS]
-        return found + ([OF_FILES] if self.files else [])
+        found_cautions = [OF_POLICIES[self.policy]] if self.policy else []
+        found_cautions += [OF_SETTINGS[setting] for setting in self.tasks if setting in OF_SETTINGS]
+        return found_cautions + ([OF_FILES] if self.files else [])
 
 
 def in_force(steps: Sequence[Mapping[str, Any]]) -> InForce:
@@ -74,26 +74,26 @@ def in_force(steps: Sequence[Mapping[str, Any]]) -> InForce:
     return InForce(tasks, files, refused)
 
 
-def what(found: InForce) -> str:
+def what(applied: InForce) -> str:
     """Describe the settings of a mode in a few words."""
-    words = [f"SCHED_{found.policy.upper()}"] if found.policy else []
+    words = [f"SCHED_{applied.policy.upper()}"] if applied.policy else []
     for setting, name in ((Setting.PRIORITY, "priority"), (Setting.NICE, "nice")):
-        if setting in found.tasks:
-            words.append(f"{name} {found.tasks[setting]}".replace("-", "−"))
-    if Setting.SLICE in found.tasks:
-        slice_ns = found.tasks[Setting.SLICE]
+        if setting in applied.tasks:
+            words.append(f"{name} {applied.tasks[setting]}".replace("-", "−"))
+    if Setting.SLICE in applied.tasks:
+        slice_ns = applied.tasks[Setting.SLICE]
         length = f"{slice_ns / 1e6:g} ms" if slice_ns >= 1e6 else f"{slice_ns / 1e3:g} µs"
         words.append(f"a slice of {length}")
-    words += [f"{path} = {value}" for path, value in found.files.items()]
+    words += [f"{path} = {value}" for path, value in applied.files.items()]
     return ", ".join(words) or "nothing"
 
 
-def how(found: InForce, sut: str) -> str:
+def how(applied: InForce, sut: str) -> str:
     """Describe how an operator applies a mode. Modes that differ only in the length of a slice have the same text."""
     ways = []
-    policy = found.policy
+    policy = applied.policy
     if policy is not None:
-        priority = found.tasks.get(Setting.PRIORITY, 1) if policy.real_time else 0
+        priority = applied.tasks.get(Setting.PRIORITY, 1) if policy.real_time else 0
         unit = f"CPUSchedulingPolicy={policy}"
         unit += f" and CPUSchedulingPriority={priority}" if policy.real_time else ""
         ways.append(
@@ -102,16 +102,16 @@ def how(found: InForce, sut: str) -> str:
         if policy.real_time and sut.startswith("kamailio"):
             number = KAMAILIO_POLICIES[policy]
             ways[0] += f", or Kamailio's own real_time=4, rt_policy={number}, rt_prio={priority}"
-    if Setting.NICE in found.tasks:
-        nice = found.tasks[Setting.NICE]
+    if Setting.NICE in applied.tasks:
+        nice = applied.tasks[Setting.NICE]
         ways.append(f"renice -n {nice} -p PID, or Nice={nice} in its systemd unit")
-    if Setting.SLICE in found.tasks:
+    if Setting.SLICE in applied.tasks:
         ways.append(
             "sched_setattr(2) with sched_runtime = the slice in ns, on each of the proxy's processes (Linux 6.12 and "
             "later, without privileges); taskslice of this project does it, and systemd has no key for it"
         )
     ways += [
-        f"write {value} to {path} as root after each start" for path, value in found.files.items()
+        f"write {value} to {path} as root after each start" for path, value in applied.files.items()
     ]
     return "; ".join(ways) or "nothing has to be set"
 
@@ -142,10 +142,10 @@ def restarted(mode: str) -> str:
     )
 
 
-def advised(found: Sequence[Advice]) -> Words:
+def advised(comparisons: Sequence[Advice]) -> Words:
     """Describe how to apply and revert each recommended mode, and its risk."""
     lines: dict[str, None] = {}
-    for advice in found:
+    for advice in comparisons:
         named = {ranking.best.mode: ranking.load for ranking in advice.rankings if ranking.best}
         for mode, load in named.items():
             settings, label = in_force(load.settings(mode)), load.label(mode)
@@ -176,18 +176,20 @@ def table(loads: Sequence[ComparedLoad]) -> Table:
     modes: dict[tuple[str, str], dict[str, InForce]] = {}
     for load in loads:
         for mode in (load.place.reference, *load.modes):
-            found = in_force(load.settings(mode))
-            way = how(found, load.place.sut)
-            if found.empty and mode != load.place.reference:
+            applied = in_force(load.settings(mode))
+            way = how(applied, load.place.sut)
+            if applied.empty and mode != load.place.reference:
                 way = restarted(mode) or "see config/modes.yaml"
-            modes.setdefault((load.place.sut, way), {}).setdefault(load.label(mode), found)
+            modes.setdefault((load.place.sut, way), {}).setdefault(load.label(mode), applied)
     rows = []
     for (sut, way), settings in modes.items():
-        sets = dict.fromkeys(part for found in settings.values() for part in _sets(found))
-        cautions = dict.fromkeys(each for found in settings.values() for each in found.cautions)
+        sets = dict.fromkeys(part for applied in settings.values() for part in _sets(applied))
+        cautions = dict.fromkeys(
+            caution for applied in settings.values() for caution in applied.cautions
+        )
         risk, undo = (
-            " ".join(each.risk for each in cautions),
-            "; ".join(each.undo for each in cautions),
+            " ".join(caution.risk for caution in cautions),
+            "; ".join(caution.undo for caution in cautions),
         )
         rows.append((sut, ", ".join(settings), "; ".join(sets), way, risk, undo))
     return Table(
@@ -202,10 +204,10 @@ def table(loads: Sequence[ComparedLoad]) -> Table:
     )
 
 
-def _sets(found: InForce) -> Iterator[str]:
-    if not found.empty or not found.refused:
-        yield what(found)
-    for name, why in found.refused.items():
+def _sets(applied: InForce) -> Iterator[str]:
+    if not applied.empty or not applied.refused:
+        yield what(applied)
+    for name, why in applied.refused.items():
         yield f"without {name}: {why}"
 
 

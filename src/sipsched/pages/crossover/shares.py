@@ -31,9 +31,11 @@ MOST = 6
 Floats = npt.NDArray[np.float64]
 
 
-def figures(found: Sequence[Advice]) -> Several:
+def figures(comparisons: Sequence[Advice]) -> Several:
     """Draw, for each proxy, the share of messages that take longer than a given time."""
-    return by_proxy([Several((_figure(advice),), place_name(advice.place)) for advice in found])
+    return by_proxy(
+        [Several((_figure(advice),), place_name(advice.place)) for advice in comparisons]
+    )
 
 
 def _figure(advice: Advice) -> Figure:

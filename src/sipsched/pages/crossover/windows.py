@@ -40,22 +40,22 @@ SPEED_MOVED = 0.05
 
 def response(loads: Sequence[ComparedLoad]) -> Figure | Words:
     """Draw the mean message time after a switch for each mode, and mark the washout."""
-    found = [(load, each) for load in loads if (each := aligned(load)) is not None]
+    found = [(load, alignment) for load in loads if (alignment := aligned(load)) is not None]
     if not found:
         return Words(
             ("It is unknown how the times settle after a switch, because no window is valid.",)
         )
 
     def draw(axis: Axes, row: int, column: int) -> None:
-        load, each = found[column]
-        for arm, (mean, error) in each.by_arm.items():
+        load, alignment = found[column]
+        for arm, (mean, error) in alignment.by_arm.items():
             color = mode_look(load.place.reference if arm == SHAM else arm).color
             style, label = ("--", AA) if arm == SHAM else ("-", load.label(arm))
-            since_ms = 1000 * each.since_s
+            since_ms = 1000 * alignment.since_s
             axis.plot(since_ms, mean, style, color=color, label=label)
             axis.fill_between(since_ms, mean - error, mean + error, color=color, alpha=0.2, lw=0)
-        axis.axvspan(0, 1000 * each.washout_s, color=GRID, alpha=0.5, linewidth=0)
-        axis.axvline(1000 * each.washout_s, color=LIMIT, linestyle="--", linewidth=1)
+        axis.axvspan(0, 1000 * alignment.washout_s, color=GRID, alpha=0.5, linewidth=0)
+        axis.axvline(1000 * alignment.washout_s, color=LIMIT, linestyle="--", linewidth=1)
         axis.set_xlim(left=0)
         axis.set_ylim(bottom=0)
         axis.set_ylabel("mean K_rcv + T_sip (µs)")
@@ -72,22 +72,22 @@ def response(loads: Sequence[ComparedLoad]) -> Figure | Words:
         caption="Mean of K_rcv + T_sip against the time since the switch, over all valid windows.",
         reading="The bands are standard errors. The grey area is the washout, which is excluded from the results. If "
         "the lines are flat to the right of the washout, the washout is long enough.",
-        seen=tuple(_settles(load_among(load, loads), load, each) for load, each in found),
+        seen=tuple(_settles(load_among(load, loads), load, alignment) for load, alignment in found),
         provenance=provenance(loads),
     )
 
 
-def _settles(name: str, load: ComparedLoad, found: Aligned) -> str:
+def _settles(name: str, load: ComparedLoad, alignment: Aligned) -> str:
     """Report whether the message time still changes after the washout, in the mode with the largest change."""
-    moves = {arm: _moves(found, *each) for arm, each in found.by_arm.items()}
+    moves = {arm: _moves(alignment, *each) for arm, each in alignment.by_arm.items()}
     arm = max(moves, key=lambda each: abs(moves[each][1]))
     share, errors = moves[arm]
-    washout = f"the washout of {1000 * found.washout_s:.0f} ms"
+    washout = f"the washout of {1000 * alignment.washout_s:.0f} ms"
     if math.isnan(errors):
         return f"{name}: the windows are too short to show whether the message time settles after {washout}."
     if abs(errors) <= ERRORS_MOST:
         return f"{name}: after {washout}, the message time is constant in every mode, except for chance."
-    since = settled_after(found.since_s, *found.by_arm[arm])
+    since = settled_after(alignment.since_s, *alignment.by_arm[arm])
     until = since.why
     if since.known:
         estimate, low, high = rounded(since.map(lambda seconds: 1000 * seconds))
@@ -98,9 +98,9 @@ def _settles(name: str, load: ComparedLoad, found: Aligned) -> str:
     )
 
 
-def _moves(found: Aligned, mean: Values, error: Values) -> tuple[float, float]:
+def _moves(alignment: Aligned, mean: Values, error: Values) -> tuple[float, float]:
     """Return how much the first quarter after the washout exceeds the last half: as a share, and in standard errors."""
-    after = found.since_s >= found.washout_s
+    after = alignment.since_s >= alignment.washout_s
     mean, error = mean[after], error[after]
     bins = len(mean)
     if bins < BINS_LEAST:
@@ -144,31 +144,38 @@ def design(loads: Iterable[ComparedLoad]) -> Words:
 
 def machine(loads: Sequence[ComparedLoad]) -> Words:
     """Describe the switches, the invalid windows and the speed of the machine."""
-    found = [switching(run) for load in loads for run in load.runs]
-    if not found:
+    switchings = [switching(run) for load in loads for run in load.runs]
+    if not switchings:
         return Words(("No valid run compares modes.",))
     lines = []
-    medians = [each.switch_median_us for each in found if each.switch_median_us >= 0]
-    failed, total = sum(each.failed for each in found), sum(each.windows for each in found)
+    medians = [record.switch_median_us for record in switchings if record.switch_median_us >= 0]
+    failed, total = (
+        sum(record.failed for record in switchings),
+        sum(record.windows for record in switchings),
+    )
     if medians:
-        longest = max(each.switch_max_us for each in found if each.switch_max_us >= 0)
+        longest = max(record.switch_max_us for record in switchings if record.switch_max_us >= 0)
         lines.append(
-            f"A switch of all {max(each.tasks for each in found)} processes of the proxy took "
+            f"A switch of all {max(record.tasks for record in switchings)} processes of the proxy took "
             f"{number(float(np.median(medians)))} µs (median) and {number(longest)} µs at most; {failed} of "
             f"{total} failed."
         )
-    stolen = sum(each.left_out.get(STOLEN, 0) for each in found)
-    invalid = sum(sum(each.left_out.values()) for each in found) - stolen
+    stolen = sum(record.left_out.get(STOLEN, 0) for record in switchings)
+    invalid = sum(sum(record.left_out.values()) for record in switchings) - stolen
     lines.append(f"{invalid} of {plural(total, 'window')} are invalid.")
     if stolen:
         lines.append(
             f"The hypervisor disturbed {plural(stolen, 'window')}. Comparisons adjust for the stolen CPU time and "
             f"give these windows less weight."
         )
-    moved = [each for each in found if abs(each.speed_after / each.speed_before - 1) > SPEED_MOVED]
+    moved = [
+        record
+        for record in switchings
+        if abs(record.speed_after / record.speed_before - 1) > SPEED_MOVED
+    ]
     if moved:
         lines.append(
-            f"In {len(moved)} of {plural(len(found), 'run')} the speed of the machine changed by more than "
+            f"In {len(moved)} of {plural(len(switchings), 'run')} the speed of the machine changed by more than "
             f"{100 * SPEED_MOVED:.0f}\u00a0% from before to after the run. The windows of a block are close "
             "together, so their comparison is fair; loads cannot be compared."
         )
@@ -178,27 +185,30 @@ def machine(loads: Sequence[ComparedLoad]) -> Words:
 def table(loads: Sequence[ComparedLoad]) -> Folded:
     """Show the windows, the switches and the machine of each run."""
     found = [(load, run, switching(run)) for load in loads for run in load.runs]
-    reasons = sorted({reason for *_, each in found for reason in each.left_out})
+    reasons = sorted({reason for *_, record in found for reason in record.left_out})
     rows = []
-    for load, run, each in found:
+    for load, run, record in found:
         several = len({run.attrs["mode"] for run in load.runs}) > 1
-        moved = each.speed_after / each.speed_before - 1
+        moved = record.speed_after / record.speed_before - 1
         rows.append(
             (
                 load_among(load, loads),
-                f"{each.mode}, {each.rep}" if several else str(each.rep),
+                f"{record.mode}, {record.rep}" if several else str(record.rep),
                 _cell(100 * float(run.attrs["utilisation"])),
                 _cell(1000 * float(run.attrs["relaxation_s"])),
-                f"{each.window_s:.2g}",
-                f"{1000 * each.washout_s:.0f}",
-                f"{each.whole_blocks} of {each.blocks}",
-                str(each.windows),
-                *(str(each.left_out.get(reason, 0)) for reason in reasons),
-                str(each.tasks),
-                *map(_cell, (each.switch_median_us, each.switch_max_us, each.late_max_us)),
-                str(each.failed),
-                *(_cell(100 * share) for share in (each.steal_mean, each.steal_max)),
-                *map(_cell, (each.speed_before, each.speed_after)),
+                f"{record.window_s:.2g}",
+                f"{1000 * record.washout_s:.0f}",
+                f"{record.whole_blocks} of {record.blocks}",
+                str(record.windows),
+                *(str(record.left_out.get(reason, 0)) for reason in reasons),
+                str(record.tasks),
+                *map(
+                    _cell,
+                    (record.switch_median_us, record.switch_max_us, record.late_max_us),
+                ),
+                str(record.failed),
+                *(_cell(100 * share) for share in (record.steal_mean, record.steal_max)),
+                *map(_cell, (record.speed_before, record.speed_after)),
                 NO_ENTRY if math.isnan(moved) else _signed(100 * moved, 1),
             )
         )
@@ -211,7 +221,11 @@ def table(loads: Sequence[ComparedLoad]) -> Folded:
         ),
         header=(
             *("load", "run", "busy (%)", "relaxation (ms)", "window (s)", "washout (ms)"),
-            *("whole blocks", "windows", *(REASONS.get(each, LEFT_OUT[each]) for each in reasons)),
+            *(
+                "whole blocks",
+                "windows",
+                *(REASONS.get(reason, LEFT_OUT[reason]) for reason in reasons),
+            ),
             *("processes", "median", "longest", "latest", "failed"),
             *("mean", "worst window", "before", "after", "change (%)"),
         ),
@@ -220,7 +234,11 @@ def table(loads: Sequence[ComparedLoad]) -> Folded:
         caption="The windows, the switches and the speed of the machine, for each run.",
         reading=" ".join(
             (
-                *(f"{REASONS[each]}: {LEFT_OUT[each]}." for each in reasons if each in REASONS),
+                *(
+                    f"{REASONS[reason]}: {LEFT_OUT[reason]}."
+                    for reason in reasons
+                    if reason in REASONS
+                ),
                 "A switch changes the mode of all processes of the proxy. Steal is the share "
                 "of CPU time that the hypervisor took from the SPS. The speed index is the speed at "
                 "which a fixed piece of work runs before and after the load.",

@@ -51,9 +51,9 @@ def identity(*parts: object) -> str:
     return re.sub(r"[^a-z0-9]+", "-", "-".join(map(str, parts)).lower()).strip("-")
 
 
-def place_name(place: ReferenceSystem) -> str:
+def place_name(system: ReferenceSystem) -> str:
     """Name a system."""
-    return f"{place.sut}, {plural(place.cores, 'core')}, {plural(place.threads, 'thread')}"
+    return f"{system.sut}, {plural(system.cores, 'core')}, {plural(system.threads, 'thread')}"
 
 
 def load_among(load: ComparedLoad, loads: Iterable[ComparedLoad]) -> str:

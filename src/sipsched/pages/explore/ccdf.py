@@ -49,7 +49,7 @@ def ccdf(runs: Sequence[Messages], by: Sequence[str] | None = None) -> Figure:
     def draw(axis: Axes, row: int, column: int) -> None:
         for i, (name, members) in enumerate(groups.items()):
             style = mode_look(members[0].run.mode) if keys == ["mode"] else look(i)
-            _draw(axis, [_times(each)[column] for each in members], name, style.color)
+            _draw(axis, [_times(run)[column] for run in members], name, style.color)
         axis.set_xscale("log")
         axis.set_yscale("log")
         axis.xaxis.set_major_formatter(FuncFormatter(grouped))
@@ -76,7 +76,7 @@ def _times(run: Messages) -> tuple[Values, Values, Values]:
 def _varied(runs: Sequence[Messages], by: Sequence[str] | None) -> list[str]:
     """Return the given parts of the run tuple in which the runs differ."""
     keys = ("sut", "mode", "cores", "threads", "cps") if by is None else by
-    return [key for key in keys if len({getattr(each.run, key) for each in runs}) > 1]
+    return [key for key in keys if len({getattr(run.run, key) for run in runs}) > 1]
 
 
 def _name(run: Run, keys: Sequence[str]) -> str:
@@ -90,17 +90,17 @@ def _name(run: Run, keys: Sequence[str]) -> str:
 
 
 def _draw(axis: Axes, runs: Sequence[Values], name: str, color: str) -> None:
-    found = exceedance(runs)
-    if found is None:
+    found_exceedance = exceedance(runs)
+    if found_exceedance is None:
         return
-    some = found.mean > 0
-    axis.plot(found.at[some], found.mean[some], color=color, label=name)
-    band = found.lowest > 0
-    if len(found.shares) > 1:
+    some = found_exceedance.mean > 0
+    axis.plot(found_exceedance.at[some], found_exceedance.mean[some], color=color, label=name)
+    band = found_exceedance.lowest > 0
+    if len(found_exceedance.shares) > 1:
         axis.fill_between(
-            found.at[band],
-            found.lowest[band],
-            found.highest[band],
+            found_exceedance.at[band],
+            found_exceedance.lowest[band],
+            found_exceedance.highest[band],
             color=color,
             alpha=0.25,
             linewidth=0,
@@ -109,9 +109,9 @@ def _draw(axis: Axes, runs: Sequence[Values], name: str, color: str) -> None:
 
 def _words(name: str, runs: Sequence[Messages]) -> str:
     """Report the 99th percentiles and the number of refused datagrams of a group of runs."""
-    slow = [np.nanpercentile(total, 99) for each in runs if _known(total := _times(each)[2])]
-    received = sum(len(each.at_s) for each in runs)
-    refused = sum(len(each.drop_at_s) for each in runs)
+    slow = [np.nanpercentile(total, 99) for run in runs if _known(total := _times(run)[2])]
+    received = sum(len(run.at_s) for run in runs)
+    refused = sum(len(run.drop_at_s) for run in runs)
     text = f"{name}, {plural(len(runs), 'run')}: "
     if slow:
         low, high = number(min(slow)), number(max(slow))

@@ -196,19 +196,19 @@ def controls(runs: Catalogue) -> Any:
         return [read(run) for run in dict.fromkeys((left.run, right.run)) if run is not None]
 
     def draw() -> None:
-        found = chosen()
-        stretch.end_at(max(each.length_s for each in found))
+        runs = chosen()
+        stretch.end_at(max(run.length_s for run in runs))
         length_s = stretch.length.value
         start_s = 0.0 if length_s is None else stretch.start.value
-        shown.value = timeline(found, start_s, length_s)._repr_html_() + "".join(
-            _one_by_one(each, start_s, length_s or each.length_s) for each in found
+        shown.value = timeline(runs, start_s, length_s)._repr_html_() + "".join(
+            _one_by_one(run, start_s, length_s or run.length_s) for run in runs
         )
 
     def to_slowest(_: Any) -> None:
         start_s = 0.0 if stretch.length.value is None else stretch.start.value
-        found = around_slowest(chosen()[0], start_s, stretch.length.value)
-        if found is not None:
-            stretch.show(*found)
+        span = around_slowest(chosen()[0], start_s, stretch.length.value)
+        if span is not None:
+            stretch.show(*span)
 
     stretch.buttons["slowest message"].on_click(to_slowest)
     for control in (left, right, stretch):

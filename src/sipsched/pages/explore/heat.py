@@ -65,9 +65,9 @@ def heat_map(messages: Messages) -> Figure | None:
 
 def _words(messages: Messages, at: Values, total: Values, times: Values) -> str:
     """Report the median time in the usual and in the slowest column, and the number of refused datagrams."""
-    place = np.clip(np.digitize(at, times) - 1, 0, TIMES - 1)
-    steps = np.unique(place)
-    medians = [float(np.median(total[place == step])) for step in steps]
+    column = np.clip(np.digitize(at, times) - 1, 0, TIMES - 1)
+    steps = np.unique(column)
+    medians = [float(np.median(total[column == step])) for step in steps]
     worst = int(np.argmax(medians))
     return (
         f"The median time is {number(float(np.median(medians)))} µs in a usual column, and {number(medians[worst])} "

@@ -41,7 +41,7 @@ def slow_message(messages: Messages) -> int | None:
     return int(np.nanargmin(np.abs(wait - np.nanpercentile(wait, PERCENTILE))))
 
 
-def lanes(messages: Messages, place: int | None = None) -> Figure | None:
+def lanes(messages: Messages, index: int | None = None) -> Figure | None:
     """Draw the recorded work of the kernel and of each worker while one message waited and was served.
 
     Returns
@@ -49,9 +49,9 @@ def lanes(messages: Messages, place: int | None = None) -> Figure | None:
     Figure or None
         None if no message has K_rcv and T_sip.
     """
-    if place is None and (place := slow_message(messages)) is None:
+    if index is None and (index := slow_message(messages)) is None:
         return None
-    begin, end = float(messages.at_s[place] * US), float(messages.sent_us[place])
+    begin, end = float(messages.at_s[index] * US), float(messages.sent_us[index])
     margin = MARGIN * (end - begin)
     left, right = begin - margin, end + margin
     steps = messages.steps_us()
@@ -60,22 +60,22 @@ def lanes(messages: Messages, place: int | None = None) -> Figure | None:
         for name, (starts, ends) in steps.items()
     }
     workers = sorted(set(messages.worker[inside["service"]].tolist()))
-    others = other_bursts(messages, place, left, right)
-    names = ["the message", "kernel receives", *(f"worker {each}" for each in workers)]
-    names += [UNSEEN] if others is None else [f"others on CPU {messages.cpu[place]}", UNSEEN]
-    gaps = unseen(messages, begin, float(messages.taken_us[place]), others=others or ())
+    others = other_bursts(messages, index, left, right)
+    names = ["the message", "kernel receives", *(f"worker {worker}" for worker in workers)]
+    names += [UNSEEN] if others is None else [f"others on CPU {messages.cpu[index]}", UNSEEN]
+    gaps = unseen(messages, begin, float(messages.taken_us[index]), others=others or ())
 
     def draw(layout: Layout) -> str:
         canvas, grid = layout.panels(1, 1, 0.6 + 0.28 * len(names), above_in=0.5)
         axis: Axes = grid[0, 0]
-        axis.barh(0, messages.wait_us[place], left=0, height=0.5, color=SERIES[5], label="waits")
+        axis.barh(0, messages.wait_us[index], left=0, height=0.5, color=SERIES[5], label="waits")
         starts, ends = (times[inside["stack"]] for times in steps["stack"])
         axis.barh(1, ends - starts, left=starts - begin, height=0.4, color=SERIES[2])
         starts, ends = gaps.T
         axis.barh(len(names) - 1, ends - starts, left=starts - begin, height=0.7, color=GRID)
         for one in inside["service"]:
             row = 2 + workers.index(int(messages.worker[one]))
-            _draw_service(axis, messages, int(one), row, begin, outlined=int(one) == place)
+            _draw_service(axis, messages, int(one), row, begin, outlined=int(one) == index)
             _write_kind(axis, messages, int(one), row, begin, (left, right), layout)
         for other in others or ():
             _draw_other(axis, other, len(names) - 2, begin, right - left, layout)
@@ -97,7 +97,7 @@ def lanes(messages: Messages, place: int | None = None) -> Figure | None:
         "part is recorded, so the figure draws it at the end of the service. "
         + ("" if others is None else 'The lane "others" shows other programs and softirqs. ')
         + "The last lane shows the parts of the wait without any recorded work.",
-        seen=(_words(messages, place),),
+        seen=(_words(messages, index),),
         provenance=provenance([messages]),
     )
 
@@ -243,20 +243,20 @@ def _write(axis: Axes, text: str, row: int, at_us: float, color: str = PAPER) ->
     axis.text(at_us, row, text, ha="center", va="center", fontsize=6.5, color=color)
 
 
-def _words(messages: Messages, place: int) -> str:
+def _words(messages: Messages, index: int) -> str:
     """Report how much of a message's wait has recorded work, and how much has none."""
-    begin, taken = float(messages.at_s[place] * US), float(messages.taken_us[place])
+    begin, taken = float(messages.at_s[index] * US), float(messages.taken_us[index])
     wait = taken - begin
     nothing, uncertain = (
         float(np.diff(unseen(messages, begin, taken, certain=certain)).sum())
         for certain in (False, True)
     )
-    others = other_bursts(messages, place, begin, taken)
+    others = other_bursts(messages, index, begin, taken)
     rest = float(np.diff(unseen(messages, begin, taken, others=others or ())).sum())
     sentences = [
-        f"The {KIND_NAMES[int(messages.kind[place])]} waits {number(wait)} µs and is served in "
-        f"{number(float(messages.service_us[place]))} µs.",
-        others_served(messages, place),
+        f"The {KIND_NAMES[int(messages.kind[index])]} waits {number(wait)} µs and is served in "
+        f"{number(float(messages.service_us[index]))} µs.",
+        others_served(messages, index),
         f"During {_part(wait - uncertain, wait)} of the wait, the kernel or a worker worked on a CPU.",
     ]
     if uncertain - nothing > LEAST * wait:
@@ -264,7 +264,7 @@ def _words(messages: Messages, place: int) -> str:
             f"During {_part(uncertain - nothing, wait)}, a worker held a message and was off CPU for some of the time."
         )
     if others is not None:
-        sentences.append(ran_words(messages, place, begin, taken))
+        sentences.append(ran_words(messages, index, begin, taken))
     if rest > LEAST * wait:
         another = (
             "another task ran"
@@ -286,11 +286,11 @@ def _part(time_us: float, whole_us: float) -> str:
     return f"{number(time_us)} µs ({100 * time_us / whole_us:.0f} %)"
 
 
-def others_served(messages: Messages, place: int) -> str:
+def others_served(messages: Messages, index: int) -> str:
     """Report which other messages the workers served while one message waited."""
     taken = messages.taken_us
-    during = np.flatnonzero((messages.sent_us > messages.at_s[place] * US) & (taken < taken[place]))
-    during = during[during != place]
+    during = np.flatnonzero((messages.sent_us > messages.at_s[index] * US) & (taken < taken[index]))
+    during = during[during != index]
     if not during.size:
         return "No worker served another message during the wait, because a worker had to be woken."
     workers = np.unique(messages.worker[during]).size

@@ -51,12 +51,12 @@ def ran_us(
     return {program: ns / 1000 for program, ns in ran.items()}
 
 
-def ran_words(messages: Messages, place: int, start_us: float, end_us: float) -> str:
+def ran_words(messages: Messages, index: int, start_us: float, end_us: float) -> str:
     """Name the programs that ran longest within a period of time. Empty if the record has no bursts."""
-    ran = ran_us(messages, place, start_us, end_us)
+    ran = ran_us(messages, index, start_us, end_us)
     if ran is None:
         return ""
-    cpu = f"CPU {messages.cpu[place]}"
+    cpu = f"CPU {messages.cpu[index]}"
     if not ran:
         return f"Meanwhile, no other program kept {cpu} busy for {SHORTEST_US} µs or longer."
     times = [f"{named(program)} for {number(us)} µs" for program, us in ran.items()]
@@ -88,13 +88,13 @@ def who_ran(runs: Iterable[Messages], provenance: str = "") -> Table | Words:
     whole = 0.0
     slow = 0
     for run in known:
-        for place in slow_messages(run).tolist():
-            begin = float(run.at_s[place] * US)
-            ran = ran_us(run, place, begin, float(run.taken_us[place])) or {}
+        for slow_message in slow_messages(run).tolist():
+            begin = float(run.at_s[slow_message] * US)
+            ran = ran_us(run, slow_message, begin, float(run.taken_us[slow_message])) or {}
             for program, us in ran.items():
                 sums[program] = sums.get(program, 0.0) + us
                 counts[program] = counts.get(program, 0) + 1
-            whole += float(run.wait_us[place])
+            whole += float(run.wait_us[slow_message])
             slow += 1
     lost = sum(run.bursts.lost for run in known if run.bursts is not None)
     return Table(
@@ -125,7 +125,10 @@ def _rows(
         return []
     ordered = sorted(sums, key=lambda program: -sums[program])
     times = [
-        *((each.name, OWNERS[each.owner], grouped(counts[each]), sums[each]) for each in ordered),
+        *(
+            (program.name, OWNERS[program.owner], grouped(counts[program]), sums[program])
+            for program in ordered
+        ),
         (REST, "", "", max(0.0, whole - sum(sums.values()))),
     ]
     return [

@@ -33,10 +33,10 @@ def single(messages: Messages, start_s: float, length_s: float) -> Figure | None
         grid = canvas.subplots(1, 1, squeeze=False)
         axis: Axes = grid[0, 0]
         labels = []
-        for line, place in enumerate(range(stretch.start, stretch.stop)):
-            _draw_message(axis, messages, place, line, start_s)
-            kind = names[int(messages.kind[place])]
-            labels.append(f"{kind}, worker {messages.worker[place]}")
+        for line, index in enumerate(range(stretch.start, stretch.stop)):
+            _draw_message(axis, messages, index, line, start_s)
+            kind = names[int(messages.kind[index])]
+            labels.append(f"{kind}, worker {messages.worker[index]}")
         for at_s in messages.drop_at_s[within(messages.drop_at_s, start_s, start_s + length_s)]:
             axis.axvline((at_s - start_s) * US, color=LIMIT, linewidth=0.8, label="refused")
         axis.set_yticks(range(count), labels)
@@ -60,10 +60,10 @@ def single(messages: Messages, start_s: float, length_s: float) -> Figure | None
     )
 
 
-def _draw_message(axis: Axes, messages: Messages, place: int, line: int, start_s: float) -> None:
-    at = (messages.at_s[place] - start_s) * US
+def _draw_message(axis: Axes, messages: Messages, index: int, line: int, start_s: float) -> None:
+    at = (messages.at_s[index] - start_s) * US
     wait, service, off, send = (
-        float(np.nan_to_num(values[place]))
+        float(np.nan_to_num(values[index]))
         for values in (messages.wait_us, messages.service_us, messages.off_us, messages.send_us)
     )
     parts = (

@@ -42,21 +42,21 @@ def slowest(
         if modes:
             total = np.where(np.isin(in_force, modes), total, np.nan)
         known = np.flatnonzero(~np.isnan(total))
-        for place in known[np.argsort(-total[known], kind="stable")][:count]:
+        for index in known[np.argsort(-total[known], kind="stable")][:count]:
             rows.append(
                 {
                     **{key: getattr(messages.run, key) for key in KEYS[1:]},
-                    "mode": str(in_force[place]),
-                    "message": int(place),
-                    "at_s": float(messages.at_s[place]),
-                    "type": KIND_NAMES[int(messages.kind[place])],
-                    "worker": int(messages.worker[place]),
-                    "cpu": int(messages.cpu[place]),
-                    "total": float(total[place]),
-                    **{name: float(part[place]) for name, part in messages.parts_us.items()},
-                    "t_sip": float(messages.service_us[place]),
-                    "t_sip_off": float(messages.off_us[place]),
-                    "explanation": explain(messages, int(place)),
+                    "mode": str(in_force[index]),
+                    "message": int(index),
+                    "at_s": float(messages.at_s[index]),
+                    "type": KIND_NAMES[int(messages.kind[index])],
+                    "worker": int(messages.worker[index]),
+                    "cpu": int(messages.cpu[index]),
+                    "total": float(total[index]),
+                    **{name: float(part[index]) for name, part in messages.parts_us.items()},
+                    "t_sip": float(messages.service_us[index]),
+                    "t_sip_off": float(messages.off_us[index]),
+                    "explanation": explain(messages, int(index)),
                 }
             )
     table = pd.DataFrame(rows)
@@ -67,16 +67,16 @@ def slowest(
     return table.drop(columns=alike).reset_index(drop=True)
 
 
-def explain(messages: Messages, place: int) -> str:
+def explain(messages: Messages, index: int) -> str:
     """Name the longest part of a message's time, and describe what the workers and other programs did meanwhile."""
-    off = float(np.nan_to_num(messages.off_us[place]))
-    parts = {name: float(np.nan_to_num(part[place])) for name, part in messages.parts_us.items()}
-    parts |= {"off": off, "on": float(messages.service_us[place]) - off}
+    off = float(np.nan_to_num(messages.off_us[index]))
+    parts = {name: float(np.nan_to_num(part[index])) for name, part in messages.parts_us.items()}
+    parts |= {"off": off, "on": float(messages.service_us[index]) - off}
     if not any(parts[name] for name in messages.parts_us):
-        parts["k_rcv"] = float(messages.wait_us[place])
+        parts["k_rcv"] = float(messages.wait_us[index])
     longest = max(parts, key=lambda name: parts[name])
     time = f"{number(parts[longest])} µs"
-    arrived, taken = float(messages.at_s[place] * US), float(messages.taken_us[place])
+    arrived, taken = float(messages.at_s[index] * US), float(messages.taken_us[index])
     stretch = (arrived, taken)
     match longest:
         case "k_stack":
@@ -87,9 +87,9 @@ def explain(messages: Messages, place: int) -> str:
             stretch = (taken - parts["k_copy"], taken)
         case "off":
             text = f"Its worker was off CPU for {time} while it served the message."
-            stretch = (taken, float(messages.sent_us[place]))
+            stretch = (taken, float(messages.sent_us[index]))
         case "on":
             return f"Its worker used {time} of CPU time for it."
         case _:
-            text = f"It waited {time} for a worker. {others_served(messages, place)}"
-    return f"{text} {ran_words(messages, place, *stretch)}".rstrip()
+            text = f"It waited {time} for a worker. {others_served(messages, index)}"
+    return f"{text} {ran_words(messages, index, *stretch)}".rstrip()

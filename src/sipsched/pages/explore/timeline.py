@@ -223,7 +223,7 @@ def timeline(
     length_s: float | None = None,
 ) -> Figure:
     """Draw several runs over the same period of time: the waits, the length of the queue, and the drops."""
-    end_s = start_s + length_s if length_s else max(each.length_s for each in messages)
+    end_s = start_s + length_s if length_s else max(run.length_s for run in messages)
     end_s = max(end_s, start_s + 1e-3)
     labels = (
         "K_rcv of a message (µs)",
@@ -233,11 +233,11 @@ def timeline(
 
     def draw(layout: Layout) -> str:
         canvas, grid = layout.panels(3, len(messages), 1.9, shared=("all", ""))
-        for column, each in zip(grid.T, messages, strict=True):
-            _draw_waits(column[0], each, start_s, end_s)
-            _draw_queue(column[1], each, start_s, end_s)
-            _draw_drops(column[2], each, start_s, end_s)
-            column[0].set_title(",\n".join(name_of(each.run)), loc="left")
+        for column, run in zip(grid.T, messages, strict=True):
+            _draw_waits(column[0], run, start_s, end_s)
+            _draw_queue(column[1], run, start_s, end_s)
+            _draw_drops(column[2], run, start_s, end_s)
+            column[0].set_title(",\n".join(name_of(run.run)), loc="left")
             column[2].set_xlabel("time since the first arrival (s)")
             column[2].set_xlim(start_s, end_s)
         # All runs share the limits of the axes, which are known only after everything is drawn.
@@ -256,7 +256,7 @@ def timeline(
         legend(canvas, grid, marker_scale=3)
         return themed(canvas)
 
-    whole = any(each.queue_is_whole_way for each in messages)
+    whole = any(run.queue_is_whole_way for run in messages)
     return Figure(
         identity="figure-timeline",
         draw=draw,
@@ -264,7 +264,7 @@ def timeline(
         f"{'between driver and proxy' if whole else 'in the socket queue'}, and the refused datagrams.",
         reading=f"If the run has more than {MOST_DRAWN} messages, the figure shows only every n-th message. The axis "
         f"of K_rcv is logarithmic.",
-        seen=tuple(_words(each, start_s, end_s) for each in messages),
+        seen=tuple(_words(run, start_s, end_s) for run in messages),
         provenance=provenance(messages),
     )
 
@@ -273,8 +273,8 @@ def provenance(messages: Sequence[Messages]) -> str:
     """State the testbed, the kernel and the fidelity from which the messages come."""
     return " | ".join(
         dict.fromkeys(
-            f"Testbed {each.run.testbed}, kernel {each.kernel}. Fidelity: {each.fidelity}"
-            for each in messages
+            f"Testbed {run.run.testbed}, kernel {run.kernel}. Fidelity: {run.fidelity}"
+            for run in messages
         )
     )
 

@@ -92,17 +92,17 @@ def waterfall(runs: Sequence[Messages]) -> Figure | None:
     Figure or None
         None if no type has `FEWEST` messages with every timestamp, for example in runs without BPF.
     """
-    found = {title: ways(runs, between) for title, between in PERCENTILES.items()}
-    if not any(found.values()):
+    paths = {title: ways(runs, between) for title, between in PERCENTILES.items()}
+    if not any(paths.values()):
         return None
-    drawn = sum(way.count for rows in found.values() for way in rows)
-    columns = list(found.values())
+    drawn = sum(way.count for rows in paths.values() for way in rows)
+    columns = list(paths.values())
     most = max(map(len, columns))
     return Figure(
         identity="figure-waterfall",
         draw=panels(
             [""],
-            list(found),
+            list(paths),
             lambda axis, _, column: _draw(axis, columns[column], most),
             "time since its arrival (µs)",
             shared=("", ""),
@@ -113,7 +113,7 @@ def waterfall(runs: Sequence[Messages]) -> Figure | None:
         reading=f"The time of a message begins when the network driver receives the message, and ends when the driver "
         f"sends it. Each bar is a mean over messages of one type: those near the median time, or those near "
         f"the 99th percentile. The figure uses {grouped(drawn)} messages in total.",
-        seen=tuple(filter(None, (_words(title, rows) for title, rows in found.items()))),
+        seen=tuple(filter(None, (_words(title, rows) for title, rows in paths.items()))),
         provenance=provenance(runs),
     )
 

@@ -237,7 +237,7 @@ def probing(campaign: Campaign, costs: Sequence[ProbeCost] = ()) -> str:
 
 
 def _cost_words(cost: ProbeCost) -> str:
-    added, sham = (effect_words(each, "cpu_per_message") for each in (cost.effect, cost.sham))
+    added, sham = (effect_words(effect, "cpu_per_message") for effect in (cost.effect, cost.sham))
     return (
         f"{cost.sut}, {cost.mode} mode at {cost.cps} cps: the probe changes the proxy's CPU time per message by "
         f"{added}, compared within runs. For comparison, the same mode compared with itself differs by {sham}."

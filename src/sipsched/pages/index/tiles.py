@@ -127,14 +127,14 @@ def main_system(campaign: Campaign, limit: float) -> tuple[SystemCapacity | None
     Systems with message times take precedence.
     """
     for sut, mode in campaign.traced[["sut", "mode"]].drop_duplicates().itertuples(index=False):
-        found = systems(campaign.capacities, limit, sut, mode)
-        found.sort(key=lambda system: -(system.trials + system.runs))
-        for system in found:
+        capacities = systems(campaign.capacities, limit, sut, mode)
+        capacities.sort(key=lambda system: -(system.trials + system.runs))
+        for system in capacities:
             times = times_by_load(campaign.summaries, _system(system), "total")
             if times:
                 return system, times
-        if found:
-            return found[0], []
+        if capacities:
+            return capacities[0], []
     return None, []
 
 
@@ -346,7 +346,7 @@ def _share(cps: float, capacity: SystemCapacity) -> str:
 
 
 def _nearest(times: Sequence[LoadTimes], cps: float) -> LoadTimes:
-    return min(times, key=lambda each: abs(each.cps - cps))
+    return min(times, key=lambda load_times: abs(load_times.cps - cps))
 
 
 def _time_strip(campaign: Campaign, times: LoadTimes) -> Figure:
@@ -387,16 +387,17 @@ def _setting_tile(
     pages: Collection[str],
 ) -> Tile:
     """Make the tile with the setting that outperforms the default mode, if such a setting exists."""
-    here = [each for each in compared if each.place.testbed == campaign.testbed]
+    here = [comparison for comparison in compared if comparison.place.testbed == campaign.testbed]
     if not here:
         return _unknown(
             SETTING,
             "No valid run compares settings. The command snakemake measures the missing runs.",
         )
-    advice = min(here, key=lambda each: _foreignness(each, system))
+    advice = min(here, key=lambda comparison: _foreignness(comparison, system))
     judged = [ranking for ranking in advice.rankings if ranking.judged]
-    place = advice.place
-    of_what = f"{place.sut}, {plural(place.cores, 'core')}, {plural(place.threads, 'thread')}."
+    reference_system = advice.place
+    size = f"{plural(reference_system.cores, 'core')}, {plural(reference_system.threads, 'thread')}"
+    of_what = f"{reference_system.sut}, {size}."
     if not judged:
         return Tile(
             SETTING,
@@ -405,7 +406,9 @@ def _setting_tile(
             NO_EVIDENCE,
         )
     reference = reference_name(judged[0].load)
-    labels = dict.fromkeys(each.load.label(each.best.mode) for each in judged if each.best)
+    labels = dict.fromkeys(
+        ranking.load.label(ranking.best.mode) for ranking in judged if ranking.best
+    )
     shown = [(ranking, _shown_candidate(ranking)) for ranking in judged]
     doubts = _comparison_doubts(advice, shown)
     effects = [candidate.effects[DECIDING[0]] for _, candidate in shown]
@@ -431,15 +434,22 @@ def _setting_tile(
 
 def _foreignness(advice: Advice, system: SystemCapacity | None) -> tuple[bool, bool, bool]:
     """Return a sort key that puts comparisons with the default mode first, then comparisons of the main SUT."""
-    place = advice.place
-    other_sut = system is None or place.sut != system.sut
-    other_size = system is None or (place.cores, place.threads) != (system.cores, system.threads)
-    return place.reference != DEFAULT, other_sut, other_size
+    reference_system = advice.place
+    other_sut = system is None or reference_system.sut != system.sut
+    other_size = system is None or (reference_system.cores, reference_system.threads) != (
+        system.cores,
+        system.threads,
+    )
+    return reference_system.reference != DEFAULT, other_sut, other_size
 
 
 def _shown_candidate(ranking: Ranking) -> Candidate:
     """Return the best mode. If no mode is best, return the mode with the lowest 99th percentile."""
-    known = [each for each in ranking.candidates if each.effects[DECIDING[0]].interval.known]
+    known = [
+        candidate
+        for candidate in ranking.candidates
+        if candidate.effects[DECIDING[0]].interval.known
+    ]
     return ranking.best or (known or ranking.candidates)[0]
 
 
@@ -494,7 +504,8 @@ def _effect_strip(
     """Draw the change of the 99th percentile at each load."""
     changes = [percent(candidate.effects[DECIDING[0]].interval) for _, candidate in shown]
     names = [
-        f"{ranking.load.label(each.mode)}, {grouped(ranking.load.cps)}" for ranking, each in shown
+        f"{ranking.load.label(candidate.mode)}, {grouped(ranking.load.cps)}"
+        for ranking, candidate in shown
     ]
 
     def draw(axis: Axes) -> None:
@@ -586,12 +597,12 @@ def _ccdf(campaign: Campaign, system: SystemCapacity, times: Sequence[LoadTimes]
     at_us = histogram.UPPER_NS / 1000
 
     def draw_panel(axis: Axes, *_: int) -> None:
-        for each, color in zip(curves, SERIES, strict=False):
-            shares = each.exceedance
-            part = (shares > 0.5 / each.counts.sum()) & (shares < 1)
-            name = f"{grouped(each.cps)} cps"
+        for load_times, color in zip(curves, SERIES, strict=False):
+            shares = load_times.exceedance
+            part = (shares > 0.5 / load_times.counts.sum()) & (shares < 1)
+            name = f"{grouped(load_times.cps)} cps"
             axis.plot(at_us[part], shares[part], color=color, label=name)
-            slow = each.quantile_us(0.99)
+            slow = load_times.quantile_us(0.99)
             (point,) = axis.plot([slow], [0.01], "o", color=color)
             titled(point, [f"{name}: 1 in 100 messages takes {in_us(slow)} or longer"])
         axis.set_xscale("log")
@@ -606,9 +617,9 @@ def _ccdf(campaign: Campaign, system: SystemCapacity, times: Sequence[LoadTimes]
         caption=f"Share of the messages of {system_name(system)} that take longer than the time on the x axis (CCDF), "
         f"for each load.",
         seen=tuple(
-            f"At {grouped(each.cps)} cps ({_share(each.cps, system)}), 1 in 100 messages takes "
-            f"{in_us(each.quantile_us(0.99))} or longer; {plural(each.runs, 'run')}."
-            for each in curves
+            f"At {grouped(load_times.cps)} cps ({_share(load_times.cps, system)}), 1 in 100 messages takes "
+            f"{in_us(load_times.quantile_us(0.99))} or longer; {plural(load_times.runs, 'run')}."
+            for load_times in curves
         ),
         reading="A point marks the 99th percentile. Both axes are logarithmic. Each line combines all runs at a load. "
         "Refused datagrams have no time, so the figure excludes them.",

@@ -98,10 +98,10 @@ def _draw_crossings(axis: Axes, case: Case, among: Sequence[Place]) -> bool:
 
 
 def _draw_crossing(axis: Axes, x: float, side: Side) -> None:
-    found = side.capacity.crossing
-    interval = found.interval
+    crossing = side.capacity.crossing
+    interval = crossing.interval
     low, y, high = np.clip(
-        (interval.low, interval.estimate, interval.high), found.lowest_cps, found.highest_cps
+        (interval.low, interval.estimate, interval.high), crossing.lowest_cps, crossing.highest_cps
     )
     style = large(side.mode)
     if not interval.resolved:
@@ -110,7 +110,7 @@ def _draw_crossing(axis: Axes, x: float, side: Side) -> None:
         style["marker"] = "^" if interval.estimate > 0 else "v"
     ends = None if np.isnan(low) else [[max(y - low, 0)], [max(high - y, 0)]]
     line, *_ = axis.errorbar([x], [y], yerr=ends, **style, label=f"{side.label}, here")
-    titled(line, [f"{side.label}: {crossing_words(found)}"])
+    titled(line, [f"{side.label}: {crossing_words(crossing)}"])
 
 
 def table(case: Case) -> Table:

@@ -128,7 +128,7 @@ def _draw_parts(axis: Axes, sides: Sequence[Side], cps: int) -> None:
     axis.xaxis.set_minor_formatter(NullFormatter())
 
 
-def parts_table(case: Case, found: Comparisons) -> Table:
+def parts_table(case: Case, family: Comparisons) -> Table:
     """Compare the parts of a message's time between both modes, at the compared load."""
     first, second = case.both
     return Table(
@@ -143,23 +143,23 @@ def parts_table(case: Case, found: Comparisons) -> Table:
                 str(cell.comparison.difference.n),
                 *compared(cell, "µs"),
             )
-            for asked, cell in found.cells.items()
+            for asked, cell in family.cells.items()
         ),
         none=f"no load at which both {first} and {second} have valid runs",
         caption="Mean times that a message spends in each part of the SPS, at the compared load.",
-        reading=f"{SERVICE} {corrected(found)}",
+        reading=f"{SERVICE} {corrected(family)}",
         provenance=provenance(case.summary),
     )
 
 
-def types_table(case: Case, found: Comparisons) -> Table:
+def types_table(case: Case, family: Comparisons) -> Table:
     """Compare K_rcv, T_sip and refused datagrams between both modes for each message type, at the compared load."""
     rows = [
         (
             case.name(place),
             f"{grouped(cps)} cps",
             kind,
-            *_by_type(case, found, ComparedQuantity(place, cps, kind)),
+            *_by_type(case, family, ComparedQuantity(place, cps, kind)),
         )
         for place in case.places()
         if (cps := case.compared_load(place)) is not None
@@ -176,18 +176,19 @@ def types_table(case: Case, found: Comparisons) -> Table:
         none=f"no load at which both {first} and {second} have valid runs",
         caption="K_rcv, T_sip and refused datagrams of each message type at the compared load.",
         reading=f'The column "refused" shows the share of a type\'s datagrams that the full socket queue refused. All '
-        f"rows exclude retransmissions. Call setup consists of {', '.join(SETUP)}. {corrected(found)}",
+        f"rows exclude retransmissions. Call setup consists of {', '.join(SETUP)}. {corrected(family)}",
         provenance=provenance(case.summary),
     )
 
 
-def _by_type(case: Case, found: Comparisons, at: ComparedQuantity) -> list[Cell]:
+def _by_type(case: Case, family: Comparisons, at: ComparedQuantity) -> list[Cell]:
     """Return cells: the number of pairs, the comparisons of K_rcv and T_sip, and both shares of refused datagrams.
 
     `at` has a message type instead of a quantity.
     """
     cells = [
-        found.cells[at._replace(quantity=of_type(at.quantity, name))] for name in ("k_rcv", "t_sip")
+        family.cells[at._replace(quantity=of_type(at.quantity, name))]
+        for name in ("k_rcv", "t_sip")
     ]
     texts: list[Cell] = [str(cells[0].comparison.difference.n)]
     for cell in cells:

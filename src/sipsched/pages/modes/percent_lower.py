@@ -48,7 +48,7 @@ UNITS = {"pdr": ("PDR", "%", 100.0), "k_rcv": ("K_rcv", "µs", 1.0)}
 """The title, the unit and the factor that converts to this unit, for each quantity."""
 
 
-def answer(case: Case, found: Comparisons) -> Answer:
+def answer(case: Case, family: Comparisons) -> Answer:
     """Answer whether the other mode drops fewer messages and shortens the waits of messages."""
     first, second = case.both
     told = []
@@ -56,7 +56,7 @@ def answer(case: Case, found: Comparisons) -> Answer:
         cells = [
             cell
             for place in case.places()
-            if (cell := _at_compared_load(case, found, place, name)) is not None
+            if (cell := _at_compared_load(case, family, place, name)) is not None
         ]
         if cells:
             told.append(f"{title} {_less_or_more(cells)}")
@@ -86,7 +86,7 @@ def _less_or_more(cells: Sequence[ComparedCell]) -> str:
     return f"{listed(parts)} of {of} compared, by more than chance"
 
 
-def figure(case: Case, found: Comparisons) -> Figure:
+def figure(case: Case, family: Comparisons) -> Figure:
     """Draw by how many percent the other mode lowers PDR and K_rcv, measured and published."""
     among = [
         place
@@ -99,7 +99,7 @@ def figure(case: Case, found: Comparisons) -> Figure:
         axis.axvline(0, color=INK, linewidth=1)
         for y, place in enumerate(among):
             _draw_published(axis, case, place, name, y)
-            _draw_here(axis, case, _at_compared_load(case, found, place, name), y)
+            _draw_here(axis, case, _at_compared_load(case, family, place, name), y)
         if not among:
             not_measured(axis)
         low, _ = axis.get_xlim()
@@ -123,8 +123,8 @@ def figure(case: Case, found: Comparisons) -> Figure:
         caption=f"Decrease of PDR and K_rcv from {first} to {second} in percent, at {_loads(case, among)}.",
         reading=f"A large point is this testbed's result with its interval. A small point is this testbed's result if "
         f"too few runs exist for an interval. An open point is a published result. It is from the paper's own "
-        f"load and has no interval. The axis is cut off at {number(DRAWN_FROM_PERCENT)} %. {corrected(found)}",
-        seen=tuple(_seen(case, found)) or (NOTHING,),
+        f"load and has no interval. The axis is cut off at {number(DRAWN_FROM_PERCENT)} %. {corrected(family)}",
+        seen=tuple(_seen(case, family)) or (NOTHING,),
         provenance=with_papers(case.summary, *studies),
     )
 
@@ -143,16 +143,16 @@ def _loads(case: Case, among: Sequence[Place]) -> str:
 
 
 def _at_compared_load(
-    case: Case, found: Comparisons, place: Place, name: str
+    case: Case, family: Comparisons, place: Place, name: str
 ) -> ComparedCell | None:
     cps = case.compared_load(place)
-    return None if cps is None else found.cells.get(ComparedQuantity(place, cps, name))
+    return None if cps is None else family.cells.get(ComparedQuantity(place, cps, name))
 
 
-def _seen(case: Case, found: Comparisons) -> list[str]:
+def _seen(case: Case, family: Comparisons) -> list[str]:
     seen = []
     for name, title in TITLES.items():
-        cells = [_at_compared_load(case, found, place, name) for place in case.places()]
+        cells = [_at_compared_load(case, family, place, name) for place in case.places()]
         percents = [
             cell.comparison.percent_lower
             for cell in cells
@@ -165,15 +165,15 @@ def _seen(case: Case, found: Comparisons) -> list[str]:
 
 def _counted(case: Case, percents: Sequence[Interval]) -> str:
     """Count the systems for which a quantity is lower in the other mode, and the significant differences."""
-    fewer = sum(each.estimate > 0 for each in percents)
+    fewer = sum(interval.estimate > 0 for interval in percents)
     of = f"{case.label(case.other)} is lower at {fewer} of {plural(len(percents), 'place')}"
-    judged = [each for each in percents if each.known]
+    judged = [interval for interval in percents if interval.known]
     if not judged:
         return f"{of}; too few runs exist to distinguish any of them from chance"
-    sure = [each for each in judged if each.low > 0 or each.high < 0]
+    sure = [interval for interval in judged if interval.low > 0 or interval.high < 0]
     if not sure:
         return f"{of}, but nowhere by more than chance explains"
-    up = sum(each.high < 0 for each in sure)
+    up = sum(interval.high < 0 for interval in sure)
     told = f"significantly lower at {len(sure) - up}"
     return f"{of}; {told}" + (f", significantly higher at {up}" if up else "")
 
@@ -205,7 +205,7 @@ def _draw_here(axis: Axes, case: Case, cell: ComparedCell | None, y: float) -> N
     titled(point, [f"this testbed: {with_unit(lower, '%')} lower"])
 
 
-def verdict(case: Case, found: Comparisons) -> Words:
+def verdict(case: Case, family: Comparisons) -> Words:
     """State the effect of the other mode at the compared load of each system."""
     first, second = case.both
     lines = []
@@ -218,7 +218,7 @@ def verdict(case: Case, found: Comparisons) -> Words:
             continue
         same = " Both modes have the same settings there." if case.same_settings(place) else ""
         for name, title in TITLES.items():
-            cell = found.cells.get(ComparedQuantity(place, cps, name))
+            cell = family.cells.get(ComparedQuantity(place, cps, name))
             if cell is not None:
                 said = _said(cell, title, second, first)
                 lines.append(f"{case.name(place)}, {cps} cps: {said}{same}")
@@ -242,12 +242,12 @@ def _said(cell: ComparedCell, title: str, second: str, first: str) -> str:
     return f"{text}, in {pairs} of runs, {p_text(cell.p_value)}: {verdict}."
 
 
-def tables(case: Case, found: Comparisons) -> Several:
+def tables(case: Case, family: Comparisons) -> Several:
     """Show the papers' comparison of both modes beside this testbed's comparison, for each system."""
-    return Several(tuple(_table(case, found, system) for system in case.systems))
+    return Several(tuple(_table(case, family, system) for system in case.systems))
 
 
-def _table(case: Case, found: Comparisons, system: SutOnCores) -> Table:
+def _table(case: Case, family: Comparisons, system: SutOnCores) -> Table:
     sut, cores = system
     among = case.measured_first(system, case.reference, case.other)
     printed = [row for place in among if (row := case.printed_comparison(place)) is not None]
@@ -260,18 +260,18 @@ def _table(case: Case, found: Comparisons, system: SutOnCores) -> Table:
         groups=(("", 3), ("PDR", 4), ("K_rcv", 4)),
         places=1,
         header=("", "whose", "load (cps)", *(first, second, "lower by (%)", OF_MEANS) * 2),
-        rows=tuple(row for place in among for row in _rows(case, found, place)),
+        rows=tuple(row for place in among for row in _rows(case, family, place)),
         none="nothing was planned",
         caption=f"{beside}: {sut}, {plural(cores, 'core')}, {first} against {second}.",
         reading=f"The compared load is {_loads(case, among)}. Values describe typical runs, with 95 % intervals. "
-        f'{corrected(found)} {OF_MEANS_READING} The row "difference" shows differences of means in percent of the '
+        f'{corrected(family)} {OF_MEANS_READING} The row "difference" shows differences of means in percent of the '
         "published means, and differences of percentages in percentage points."
         f"{PUBLISHED_MODES}",
         provenance=with_papers(case.summary, *([study_of(cores)] if table else [])),
     )
 
 
-def _rows(case: Case, found: Comparisons, place: Place) -> list[tuple[Cell, ...]]:
+def _rows(case: Case, family: Comparisons, place: Place) -> list[tuple[Cell, ...]]:
     """Make the three rows of a system: the published values, this testbed's values, and their difference."""
     threads = plural(place.threads, "thread")
     printed = case.printed_comparison(place)
@@ -286,7 +286,7 @@ def _rows(case: Case, found: Comparisons, place: Place) -> list[tuple[Cell, ...]
     cps = case.compared_load(place)
     if cps is None:
         return [*rows, (threads, "this testbed", _why_not_compared(case, place), *[NO_ENTRY] * 8)]
-    cells = [found.cells.get(ComparedQuantity(place, cps, name)) for name in TITLES]
+    cells = [family.cells.get(ComparedQuantity(place, cps, name)) for name in TITLES]
     n = cells[0].comparison.difference.n if cells[0] else 0
     units = ("", "µs")
     here = [text for cell, unit in zip(cells, units, strict=True) for text in _cell(cell, n, unit)]
@@ -341,10 +341,10 @@ def _less(value: float) -> Callable[[float], float]:
     return lambda mean: mean - value
 
 
-def both_loads(case: Case, found: Comparisons) -> Table:
+def both_loads(case: Case, family: Comparisons) -> Table:
     """Compare both modes at each load next to the capacity of a mode, if both modes have runs at the load."""
     rows: list[tuple[Cell, ...]] = []
-    for asked, cell in found.cells.items():
+    for asked, cell in family.cells.items():
         title, unit, scale = UNITS[asked.quantity]
         n = cell.comparison.difference.n
         means = (cell.reference, cell.other)
@@ -369,7 +369,7 @@ def both_loads(case: Case, found: Comparisons) -> Table:
         none=f"no load at which runs of both {first} and {second} count",
         caption=f"{second} against {first} at every load next to the crossing of either mode.",
         reading=f"Each difference is {second} minus {first}, over pairs of runs with the same arrivals. "
-        f"{OF_MEANS_READING} {corrected(found)}",
+        f"{OF_MEANS_READING} {corrected(family)}",
         provenance=provenance(case.summary),
     )
 

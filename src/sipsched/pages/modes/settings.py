@@ -21,8 +21,8 @@ def table(case: Case) -> Table:
     sizes: dict[tuple[str, ...], dict[Size, None]] = {}
     for place in case.places():
         for mode in case.modes:
-            for each in case.side(place, mode).settings:
-                lines = [_step(step) for step in each["steps"]]
+            for setting in case.side(place, mode).settings:
+                lines = [_step(step) for step in setting["steps"]]
                 for line in lines or [("none", NO_ENTRY, "changes nothing")]:
                     key = (case.label(mode), *line)
                     sizes.setdefault(key, {})[place.cores, place.threads] = None

@@ -38,28 +38,28 @@ def with_papers(summary: xr.Dataset, *studies: str) -> str:
     return ". ".join(filter(None, (here.rstrip("."), papers)))
 
 
-def corrected(found: Family[Any]) -> str:
+def corrected(family: Family[Any]) -> str:
     """Describe how intervals and p-values are corrected for the number of comparisons."""
-    if not found.tests:
+    if not family.tests:
         return "No two runs have the same arrivals, so nothing can be compared."
     return (
         f"A pair consists of two runs with the same load and repetition, which have the same arrivals. The intervals "
-        f"of {plural(found.tests, 'comparison')} hold simultaneously at {100 * LEVEL:g} % (each at "
-        f"{100 * found.level:.3g} %, Bonferroni). The p-values are from paired t tests with Holm's correction."
+        f"of {plural(family.tests, 'comparison')} hold simultaneously at {100 * LEVEL:g} % (each at "
+        f"{100 * family.level:.3g} %, Bonferroni). The p-values are from paired t tests with Holm's correction."
     )
 
 
-def compared(found: ComparedCell, unit: str) -> tuple[Cell, Cell, Cell]:
+def compared(cell: ComparedCell, unit: str) -> tuple[Cell, Cell, Cell]:
     """Write a comparison as three cells: the typical runs of both modes, and the decrease in percent."""
-    n = found.comparison.difference.n
-    if np.isnan(found.reference.estimate) or np.isnan(found.other.estimate):
+    n = cell.comparison.difference.n
+    if np.isnan(cell.reference.estimate) or np.isnan(cell.other.estimate):
         return NO_ENTRY, NO_ENTRY, NOT_SEEN
-    return told(found.reference, unit, n), told(found.other, unit, n), lower(found, n)
+    return told(cell.reference, unit, n), told(cell.other, unit, n), lower(cell, n)
 
 
-def lower(found: ComparedCell, n: int) -> Number:
+def lower(cell: ComparedCell, n: int) -> Number:
     """Make a cell with the percentage by which the other mode is lower."""
-    return Number(found.comparison.percent_lower, "%", n=n, p_value=found.p_value)
+    return Number(cell.comparison.percent_lower, "%", n=n, p_value=cell.p_value)
 
 
 def relative_to(value: float) -> Callable[[float], float]:

@@ -57,11 +57,15 @@ def origin(material: Material) -> str:
 def _worth(material: Material) -> str:
     """Count the loads at which the papers' enhanced settings are better or worse than their baseline settings."""
     rankings = material.rankings(PAPERS_MODES)
-    enhanced = [each for r in rankings for each in r.candidates if each.mode == MODES[1]]
+    enhanced = [
+        candidate for r in rankings for candidate in r.candidates if candidate.mode == MODES[1]
+    ]
     if not enhanced:
         return "Whether the papers' enhanced settings help on this kernel was not measured."
-    better = sum(each.verdict in (ModeEffect.BETTER, ModeEffect.TRADE) for each in enhanced)
-    worse = sum(each.verdict is ModeEffect.WORSE for each in enhanced)
+    better = sum(
+        candidate.verdict in (ModeEffect.BETTER, ModeEffect.TRADE) for candidate in enhanced
+    )
+    worse = sum(candidate.verdict is ModeEffect.WORSE for candidate in enhanced)
     loads = plural(len(enhanced), "measured load")
     if not better and not worse:
         return (
@@ -96,8 +100,8 @@ def _between(falls: Sequence[float]) -> str:
 
 def _change(load: ComparedLoad, mode: str) -> str:
     """Name a mode, and the settings of its policy."""
-    found = in_force(load.settings(mode))
-    return f"{what(found)} (mode {mode})" if found.policy else load.label(mode)
+    applied = in_force(load.settings(mode))
+    return f"{what(applied)} (mode {mode})" if applied.policy else load.label(mode)
 
 
 def at(load: ComparedLoad) -> str:
@@ -134,10 +138,10 @@ def findings(material: Material) -> Definitions:
 
 def _found(material: Material, study: str) -> str:
     """State the recommendation of a study."""
-    found = material.advice(study)
-    if not any(advice.rankings for advice in found):
+    comparisons = material.advice(study)
+    if not any(advice.rankings for advice in comparisons):
         return NOT_MEASURED.format(study)
-    return " ".join(map(advised if len(found) == 1 else advised_for, found))
+    return " ".join(map(advised if len(comparisons) == 1 else advised_for, comparisons))
 
 
 def papers_say(material: Material) -> Words:
@@ -231,15 +235,15 @@ def compared(material: Material) -> Words:
 def _percentiles(rankings: Iterable[Ranking]) -> Iterator[str]:
     """Report the change of the 99th percentile at each load, and the smallest detectable fall."""
     for ranking in rankings:
-        for each in ranking.candidates:
-            p99, fall = each.effects[DECIDING[0]], ranking.detectable()
+        for candidate in ranking.candidates:
+            p99, fall = candidate.effects[DECIDING[0]], ranking.detectable()
             detected = (
                 ""
                 if math.isnan(fall)
                 else f" A fall by {fall_words(fall)} would have been detected in four of five cases."
             )
             yield (
-                f"At {at(ranking.load)}, {ranking.load.label(each.mode)} changes the 99th percentile of K_rcv + "
+                f"At {at(ranking.load)}, {ranking.load.label(candidate.mode)} changes the 99th percentile of K_rcv + "
                 f"T_sip by {effect_words(p99, DECIDING[0])}, compared with {reference_name(ranking.load)}; n = "
                 f"{plural(sum(p99.blocks), 'block')} in {plural(p99.runs, 'run')}.{detected}"
             )
@@ -248,23 +252,24 @@ def _percentiles(rankings: Iterable[Ranking]) -> Iterator[str]:
 def _moved(rankings: Iterable[Ranking]) -> Iterator[str]:
     """Report the loads at which the interval of the wait or of the service, taken alone, excludes 0."""
     for ranking in rankings:
-        for each in ranking.candidates:
+        for candidate in ranking.candidates:
             changed = {
                 name: effect
                 for name in ("k_rcv_mean", "t_sip_mean")
-                if is_lower((effect := each.effects[name]).interval) or is_higher(effect.interval)
+                if is_lower((effect := candidate.effects[name]).interval)
+                or is_higher(effect.interval)
             }
             if changed:
                 words = [
                     f"the {TITLES[name]} by {effect_words(e, name)}" for name, e in changed.items()
                 ]
                 yield (
-                    f"At {at(ranking.load)}, {ranking.load.label(each.mode)} changes {listed(words)}, which is more "
-                    "than chance."
+                    f"At {at(ranking.load)}, {ranking.load.label(candidate.mode)} changes {listed(words)}, which is "
+                    "more than chance."
                 )
 
 
-def _printed(found: Iterable[Advice]) -> Iterator[str]:
-    for advice in found:
+def _printed(comparisons: Iterable[Advice]) -> Iterator[str]:
+    for advice in comparisons:
         if text := effects.printed(advice):
             yield f"Published, not measured here: {text}"

@@ -88,20 +88,20 @@ def _threats(material: Material) -> Iterator[tuple[str, str]]:
 
 def _few(material: Material) -> str:
     """Describe how many runs each comparison has, and count the intervals that the data speak against."""
-    found = [
-        each.effects[DECIDING[0]]
+    effects = [
+        candidate.effects[DECIDING[0]]
         for ranking in material.rankings(*COMPARED)
-        for each in ranking.candidates
-        if each.effects[DECIDING[0]].interval.known
+        for candidate in ranking.candidates
+        if candidate.effects[DECIDING[0]].interval.known
     ]
-    if not found:
+    if not effects:
         return "No comparison has an interval."
-    counts = sorted({effect.runs for effect in found})
+    counts = sorted({effect.runs for effect in effects})
     runs = f"{counts[0]} to {plural(counts[-1], 'run')}" if counts[1:] else plural(counts[0], "run")
-    conditional = sum(effect.conditional for effect in found)
-    doubted = sum(bool(effect.doubts) for effect in found)
+    conditional = sum(effect.conditional for effect in effects)
+    doubted = sum(bool(effect.doubts) for effect in effects)
     return (
-        f"A comparison has {runs}. {conditional} of {plural(len(found), 'interval')} of the 99th percentile describe "
+        f"A comparison has {runs}. {conditional} of {plural(len(effects), 'interval')} of the 99th percentile describe "
         f"only the measured runs, so another run may differ. The blocks of {doubted} scatter unevenly or depend on "
         "each other. More runs, hours apart, would describe the machine."
     )
@@ -164,7 +164,7 @@ def _open_questions(material: Material) -> Iterator[str]:
         )
     campaign = material.campaign
     if campaign is not None and campaign.capacities:
-        modes = listed([*dict.fromkeys(each.mode for each in campaign.capacities)])
+        modes = listed([*dict.fromkeys(capacity.mode for capacity in campaign.capacities)])
         yield (
             f"Other capacities: the capacity was estimated in {modes} mode only. It is open how far the better changes "
             "raise the capacity."

@@ -67,7 +67,7 @@ class Material:
     checks: pd.DataFrame
     predictions: predicted.CheckedPredictions
     simulated: Sequence[papers_predicted.PublishedEffect]
-    traced: messages.Found
+    traced: messages.ShownRuns
     limit: float
     files: tuple[Path, ...]
 
@@ -83,7 +83,7 @@ class Material:
     @property
     def loads(self) -> list[ComparedLoad]:
         """All compared loads."""
-        return [each.load for advice in self.advice(*COMPARED) for each in advice.rankings]
+        return [ranking.load for advice in self.advice(*COMPARED) for ranking in advice.rankings]
 
     @property
     def system(self) -> SystemCapacity | None:
@@ -120,7 +120,9 @@ def read(
     predicted_files = [path for path in predictions if path.is_file()]
     existing = [path for path in summaries if path.is_file()]
     campaigns = read_campaigns(existing, known) if existing else []
-    campaign = next((each for each in campaigns if len(each.counted)), next(iter(campaigns), None))
+    campaign = next(
+        (campaign for campaign in campaigns if len(campaign.counted)), next(iter(campaigns), None)
+    )
     testbed = campaign.testbed if campaign else "local"
     files = {path.parent.parent.name: path for path in existing if path.parent.name == testbed}
     comparison = papers.load_comparison(published)
@@ -138,7 +140,7 @@ def read(
     return Material(
         campaign=campaign,
         sweep=open_summary(files[SWEEP]) if SWEEP in files else None,
-        compared={study: found for study, found in compared.items() if found},
+        compared={study: comparisons for study, comparisons in compared.items() if comparisons},
         costs=probe_costs([path for paths in compared_runs.values() for path in paths]),
         points=papers.load_points(published),
         comparison=comparison,

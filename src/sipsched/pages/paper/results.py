@@ -41,14 +41,14 @@ MARKS = (
 
 def figures(material: Material, study: str) -> Several:
     """Draw the effects of a study on the 99th percentile, a figure per system. The table of effects has the values."""
-    found = [advice for advice in material.advice(study) if advice.rankings]
-    if not found:
+    comparisons = [advice for advice in material.advice(study) if advice.rankings]
+    if not comparisons:
         return Several((Words((NOT_MEASURED.format(study),), PARAGRAPH),))
     return Several(
         [
             replace(effects.by_load(advice, identity("figure", study, *place)), seen=())
-            for advice in found
-            for place in [advice.place[1:4] if found[1:] else ()]
+            for advice in comparisons
+            for place in [advice.place[1:4] if comparisons[1:] else ()]
         ]
     )
 
@@ -64,11 +64,11 @@ def table(material: Material) -> Table:
     for study in COMPARED:
         changes: dict[str, list[tuple[Cell, ...]]] = {}
         for ranking in material.rankings(study):
-            for each in ranking.candidates:
-                if each.decided_by or study == PAPERS_MODES:
+            for candidate in ranking.candidates:
+                if candidate.decided_by or study == PAPERS_MODES:
                     load = ranking.load
-                    name = f"{load.label(each.mode)} instead of {reference_name(load)}"
-                    changes.setdefault(name, []).append(_row(name, ranking, each))
+                    name = f"{load.label(candidate.mode)} instead of {reference_name(load)}"
+                    changes.setdefault(name, []).append(_row(name, ranking, candidate))
         rows += [row for of_change in changes.values() for row in of_change]
     loads = [ranking.load for ranking in material.rankings(*COMPARED)]
     return Table(
@@ -88,12 +88,12 @@ def table(material: Material) -> Table:
     )
 
 
-def _row(name: str, ranking: Ranking, each: Candidate) -> tuple[Cell, ...]:
-    p99 = each.effects[DECIDING[0]]
+def _row(name: str, ranking: Ranking, candidate: Candidate) -> tuple[Cell, ...]:
+    p99 = candidate.effects[DECIDING[0]]
     return (
         name,
         short_load(ranking.load),
-        *(effect_cell(each.effects[quantity], quantity) for quantity in INSIDE),
+        *(effect_cell(candidate.effects[quantity], quantity) for quantity in INSIDE),
         str(sum(p99.blocks)),
         str(p99.runs),
     )
@@ -101,8 +101,12 @@ def _row(name: str, ranking: Ranking, each: Candidate) -> tuple[Cell, ...]:
 
 def operating(material: Material) -> Words:
     """Describe how an operator sets, limits and undoes the recommended settings."""
-    found = [advice for advice in material.advice(SETTINGS) if advice.rankings]
-    return how_to_set(found) if found else Words((NOT_MEASURED.format(SETTINGS),), PARAGRAPH)
+    comparisons = [advice for advice in material.advice(SETTINGS) if advice.rankings]
+    return (
+        how_to_set(comparisons)
+        if comparisons
+        else Words((NOT_MEASURED.format(SETTINGS),), PARAGRAPH)
+    )
 
 
 def capacity(material: Material) -> Several:
@@ -175,16 +179,16 @@ def _shortened(material: Material) -> Iterator[str]:
 def _better(material: Material) -> list[Candidate]:
     """List the changes that are better than their reference, per load."""
     return [
-        each
+        candidate
         for ranking in material.rankings(*REPLACING)
-        for each in ranking.candidates
-        if each.beats
+        for candidate in ranking.candidates
+        if candidate.beats
     ]
 
 
-def _lower(found: Sequence[Candidate], quantity: str) -> int:
+def _lower(candidates: Sequence[Candidate], quantity: str) -> int:
     """Count the changes that lower a quantity by more than chance."""
-    return sum(is_lower(each.effects[quantity].interval) for each in found)
+    return sum(is_lower(candidate.effects[quantity].interval) for candidate in candidates)
 
 
 def explanation(material: Material) -> Words:
@@ -212,26 +216,35 @@ def waits(material: Material) -> Several:
 
 def simulator(material: Material) -> Several:
     """Count the predictions that agree with the measurements, and name the wrong signs."""
-    found = material.predictions
-    wrong = [each for each in found.check.comparable if each.told and not each.sign_right]
-    names = dict.fromkeys(predicted.setting_name(each) for each in wrong)
+    predictions = material.predictions
+    wrong = [
+        contrast
+        for contrast in predictions.check.comparable
+        if contrast.told and not contrast.sign_right
+    ]
+    names = dict.fromkeys(predicted.setting_name(contrast) for contrast in wrong)
     signs = (
         f" The predictions with the wrong sign belong to this setting: {'; '.join(names)}; n = {len(wrong)}."
         if wrong
         else ""
     )
-    line = f"{predicted.MODEL}: {predicted.answer(found).line}{signs}"
-    return Several((Words((line,), PARAGRAPH), predicted.by_kind(found)))
+    line = f"{predicted.MODEL}: {predicted.answer(predictions).line}{signs}"
+    return Several((Words((line,), PARAGRAPH), predicted.by_kind(predictions)))
 
 
 def papers_simulated(material: Material) -> Words:
     """Count the published effects that the simulation of the papers' testbed reproduces."""
-    found = material.simulated
-    if not found:
+    found_effects = material.simulated
+    if not found_effects:
         return Words(("Not simulated: no prediction for the papers' testbed exists.",), PARAGRAPH)
-    counts = {each: sum(effect.direction is each for effect in found) for each in Direction}
-    told = ", ".join(f"{counts[each]} {each}" for each in Direction if counts[each])
-    seen = [effect.detectable for effect in found if np.isfinite(effect.detectable)]
+    counts = {
+        direction: sum(effect.direction is direction for effect in found_effects)
+        for direction in Direction
+    }
+    told = ", ".join(
+        f"{counts[direction]} {direction}" for direction in Direction if counts[direction]
+    )
+    seen = [effect.detectable for effect in found_effects if np.isfinite(effect.detectable)]
     power = (
         f" The median of the smallest decrease that the simulation detects in four of five cases is "
         f"{np.median(seen):.0f} %."
@@ -241,7 +254,7 @@ def papers_simulated(material: Material) -> Words:
     return Words(
         (
             f"{predicted.MODEL}: a second simulation has the papers' testbed with CFS. Of "
-            f"{plural(len(found), 'published effect')} of enhanced mode, this simulation has {told}.{power}",
+            f"{plural(len(found_effects), 'published effect')} of enhanced mode, this simulation has {told}.{power}",
         ),
         PARAGRAPH,
     )

@@ -33,31 +33,31 @@ MEANING = {
 }
 
 
-def whole_words(found: Ablation) -> str:
+def whole_words(ablation: Ablation) -> str:
     """Describe the whole difference between the modes.
 
     If the difference is not significant, name the detectable difference.
     """
-    unit, scale = _unit(found.metric), scaled(found.metric)
-    whole = in_unit(found.whole, found.metric)
-    name = f"{NAMES[found.metric]}, {compared()}"
+    unit, scale = _unit(ablation.metric), scaled(ablation.metric)
+    whole = in_unit(ablation.whole, ablation.metric)
+    name = f"{NAMES[ablation.metric]}, {compared()}"
     if not whole.known:
         return f"{name}: {in_words(whole, unit)}."
-    if not found.told:
-        least = f"{number(found.detectable * scale)} {unit}"
+    if not ablation.told:
+        least = f"{number(ablation.detectable * scale)} {unit}"
         return (
             f"{name}: {in_words(whole, unit)}, not told from 0; {least} would have been seen with a power of "
-            f"80 %. {_parts_words(found)}"
+            f"80 %. {_parts_words(ablation)}"
         )
-    return f"{name}: {in_words(whole, unit)}. {_parts_words(found)}"
+    return f"{name}: {in_words(whole, unit)}. {_parts_words(ablation)}"
 
 
-def _parts_words(found: Ablation) -> str:
-    unit, scale = _unit(found.metric), scaled(found.metric)
+def _parts_words(ablation: Ablation) -> str:
+    unit, scale = _unit(ablation.metric), scaled(ablation.metric)
     parts = [
-        f"{number(each.part.estimate * scale)} {unit} from {_name(each)}"
-        for each in (*found.mechanisms, *found.settings)
-        if _is_told(each.part)
+        f"{number(contribution.part.estimate * scale)} {unit} from {_name(contribution)}"
+        for contribution in (*ablation.mechanisms, *ablation.settings)
+        if _is_told(contribution.part)
     ]
     if not parts:
         return "Each part of it is indistinguishable from 0."
@@ -76,13 +76,15 @@ def _name(part: Contribution) -> str:
     return MEANING.get(part.name, part.name)
 
 
-def figure(found: Sequence[Ablation], runs: pd.DataFrame) -> Figure:
+def figure(ablations: Sequence[Ablation], runs: pd.DataFrame) -> Figure:
     """Draw the contribution of each mechanism and each setting, with intervals."""
 
     def draw(axis: Axes, i: int, first: bool) -> None:
-        metric = found[i].metric
-        rows = [("the whole difference", found[i].whole)]
-        rows += [(_name(part), part.part) for part in (*found[i].mechanisms, *found[i].settings)]
+        metric = ablations[i].metric
+        rows = [("the whole difference", ablations[i].whole)]
+        rows += [
+            (_name(part), part.part) for part in (*ablations[i].mechanisms, *ablations[i].settings)
+        ]
         for row, (_, interval) in enumerate(rows):
             shown = in_unit(interval, metric)
             ends = [shown.low, shown.high] if shown.known else [shown.estimate] * 2
@@ -97,32 +99,36 @@ def figure(found: Sequence[Ablation], runs: pd.DataFrame) -> Figure:
 
     return Figure(
         identity="figure-ablation",
-        draw=wrapped([""] * len(found), draw, across=2, height_in=3.1),
+        draw=wrapped([""] * len(ablations), draw, across=2, height_in=3.1),
         caption=f"The difference {compared()} and its parts by mechanism and setting, at {place(*ABLATED)}.",
         reading="A part shows how much smaller the difference becomes if the simulator omits one "
         "mechanism, or if one setting of enhanced mode has the value of baseline mode. The 95"
         " % intervals come from simulations with different random numbers and the same "
         "arrivals, and are corrected for the number of parts. The parts need not add up to "
         "the whole.",
-        seen=tuple(whole_words(each) for each in found) or ("Nothing of it was simulated.",),
+        seen=tuple(whole_words(ablation) for ablation in ablations)
+        or ("Nothing of it was simulated.",),
         provenance=provenance(runs),
     )
 
 
-def table(found: Sequence[Ablation], runs: pd.DataFrame) -> Table:
+def table(ablations: Sequence[Ablation], runs: pd.DataFrame) -> Table:
     """List the contributions that the figure shows, one row per mechanism or setting."""
     rows: list[tuple[Cell, ...]] = []
-    for each in found:
-        name, metric = f"{NAMES[each.metric]} ({_unit(each.metric)})", each.metric
-        whole = told(in_unit(each.whole, metric), _unit(metric), each.whole.n)
-        rows.append((name, "the whole difference", whole, "", str(each.whole.n)))
-        for kind, parts in (("without", each.mechanisms), ("with baseline's", each.settings)):
+    for ablation in ablations:
+        name, metric = f"{NAMES[ablation.metric]} ({_unit(ablation.metric)})", ablation.metric
+        whole = told(in_unit(ablation.whole, metric), _unit(metric), ablation.whole.n)
+        rows.append((name, "the whole difference", whole, "", str(ablation.whole.n)))
+        for kind, parts in (
+            ("without", ablation.mechanisms),
+            ("with baseline's", ablation.settings),
+        ):
             rows += [
                 (
                     *(name, f"{kind} {_name(part)}"),
                     *(
-                        told(in_unit(each, metric), _unit(metric), each.n)
-                        for each in (part.left, part.part)
+                        told(in_unit(interval, metric), _unit(metric), interval.n)
+                        for interval in (part.left, part.part)
                     ),
                     str(part.part.n),
                 )

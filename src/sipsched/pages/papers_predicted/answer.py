@@ -42,26 +42,26 @@ def answer(effects: Sequence[PublishedEffect]) -> Answer:
 
 
 def words(
-    found: Sequence[Error],
+    errors: Sequence[Error],
     costs: Sequence[MigrationCost],
     ablations: Sequence[Ablation],
 ) -> Words:
     """Report the errors, the best cost of migration, and the causes of the effects, in one sentence each."""
     return Words(
         (
-            _reach(found),
+            _reach(errors),
             _costs(costs),
-            *(f"{place(*ABLATED)}: {whole_words(each)}" for each in ablations),
+            *(f"{place(*ABLATED)}: {whole_words(ablation)}" for ablation in ablations),
         )
     )
 
 
-def _reach(found: Sequence[Error]) -> str:
-    unseen = [error for error in found if error.group is not PaperGroup.FITTED]
+def _reach(errors: Sequence[Error]) -> str:
+    unseen = [error for error in errors if error.group is not PaperGroup.FITTED]
     if not unseen:
         return "No published number was predicted."
     better = [error for error in unseen if error.best]
-    told = [f"{NAMES[each.metric]} ({GROUPS[each.group]})" for each in better]
+    told = [f"{NAMES[error.metric]} ({GROUPS[error.group]})" for error in better]
     what = "kinds of published numbers that the fit did not see"
     start = f"The simulator is nearer than both naive predictions for {len(better)} of {len(unseen)} {what}"
     return f"{start}: {', '.join(told)}." if told else f"{start}."
@@ -73,7 +73,9 @@ def _directions(effects: Sequence[PublishedEffect]) -> str:
     counts = Counter(effect.direction for effect in effects)
     reproduced, holds = counts[Direction.REPRODUCED], sum(effect.holds for effect in effects)
     answer = "No" if not reproduced else "Yes" if reproduced == len(effects) else "In part"
-    told = ", ".join(f"{counts[each]} {each}" for each in Direction if counts[each])
+    told = ", ".join(
+        f"{counts[direction]} {direction}" for direction in Direction if counts[direction]
+    )
     untold = [effect for effect in effects if effect.direction is Direction.NOT_TOLD]
     seen = sum(effect.published >= effect.detectable for effect in untold)
     least = _would_have_been_seen([effect.detectable for effect in untold])
@@ -90,7 +92,7 @@ def _costs(costs: Sequence[MigrationCost]) -> str:
     if not told:
         return "No migration cost of figure 2 was simulated."
     counts = Counter(told)
-    words = ", ".join(f"{counts[each]} {each}" for each in Direction)
+    words = ", ".join(f"{counts[direction]} {direction}" for direction in Direction)
     least = [
         cost.detectable[other]
         for cost in costs
@@ -104,7 +106,7 @@ def _costs(costs: Sequence[MigrationCost]) -> str:
 
 
 def _would_have_been_seen(least: Sequence[float]) -> str:
-    known = sorted(each for each in least if not isnan(each))
+    known = sorted(value for value in least if not isnan(value))
     if not known:
         return ""
     return (

@@ -42,7 +42,7 @@ def figure(effects: Sequence[PublishedEffect], runs: pd.DataFrame) -> Figure:
                 label="published",
             )
         axis.axvline(0, color=INK, linewidth=0.8)
-        names = [place(each.cores, each.threads, each.cps) for each in these]
+        names = [place(effect.cores, effect.threads, effect.cps) for effect in these]
         axis.set_yticks(range(len(these)), names)
         axis.tick_params(labelleft=first)
         axis.set_ylim(max(len(these), 1) - 0.5, -0.5)
@@ -65,7 +65,10 @@ def _seen(effects: Sequence[PublishedEffect], metric: str) -> str:
     these = [effect for effect in effects if effect.metric == metric]
     if not these:
         return f"{NAMES[metric]}: nothing was simulated."
-    counts = [f"{sum(effect.direction is each for effect in these)} {each}" for each in Direction]
+    counts = [
+        f"{sum(effect.direction is direction for effect in these)} {direction}"
+        for direction in Direction
+    ]
     predicted = [effect.predicted.estimate for effect in these]
     published = [effect.published for effect in these]
     return (
@@ -107,19 +110,19 @@ def table(effects: Sequence[PublishedEffect], runs: pd.DataFrame) -> Table:
     )
 
 
-def costs(found: Sequence[MigrationCost], runs: pd.DataFrame) -> Table:
+def costs(found_costs: Sequence[MigrationCost], runs: pd.DataFrame) -> Table:
     """List the migration costs of figure 2. The paper prints the best cost but no values."""
     rows = []
-    for each in found:
-        for cost, value in each.values.items():
-            best = cost == each.best_ns
+    for migration in found_costs:
+        for cost, value in migration.values.items():
+            best = cost == migration.best_ns
             rows.append(
                 (
-                    place(each.cores, each.threads, each.cps),
-                    f"{NAMES[each.metric]} ({UNITS[each.metric]})",
+                    place(migration.cores, migration.threads, migration.cps),
+                    f"{NAMES[migration.metric]} ({UNITS[migration.metric]})",
                     f"{number(cost / 1000)} µs",
-                    told(in_unit(value, each.metric), UNITS[each.metric], value.n),
-                    "best, as published" if best else _told(each, cost),
+                    told(in_unit(value, migration.metric), UNITS[migration.metric], value.n),
+                    "best, as published" if best else _told(migration, cost),
                 )
             )
     return Table(
@@ -135,8 +138,8 @@ def costs(found: Sequence[MigrationCost], runs: pd.DataFrame) -> Table:
     )
 
 
-def _told(found: MigrationCost, cost: int) -> str:
-    if cost not in found.lower:
+def _told(found_cost: MigrationCost, cost: int) -> str:
+    if cost not in found_cost.lower:
         return "not simulated"
-    lower = found.lower[cost]
-    return f"lower by {with_unit(lower, '%')}: {found.directions[cost]}"
+    lower = found_cost.lower[cost]
+    return f"lower by {with_unit(lower, '%')}: {found_cost.directions[cost]}"

@@ -25,7 +25,7 @@ from sipsched.words import grouped, number, plural
 
 
 def figure(
-    table: pd.DataFrame, capacities: pd.DataFrame, found: Sequence[Error], runs: pd.DataFrame
+    table: pd.DataFrame, capacities: pd.DataFrame, found_errors: Sequence[Error], runs: pd.DataFrame
 ) -> Figure:
     """Draw each predicted number against the published number."""
     both = pd.concat([table, capacities]).dropna(subset=["published", "predicted"])
@@ -45,7 +45,7 @@ def figure(
         reading="Each mark is a printed number, and on the line the prediction equals it. The model was fitted to the "
         f"blue marks only. Capacity is the last load at or under {100 * PDR_LIMIT:g} %. The scales are logarithmic, so "
         "a predicted drop rate of 0 is not drawn.",
-        seen=tuple(_error_words(metric, found) for metric in NAMES),
+        seen=tuple(_error_words(metric, found_errors) for metric in NAMES),
         provenance=provenance(runs),
     )
 
@@ -74,8 +74,8 @@ def _panel(axis: Axes, part: pd.DataFrame, scale: float) -> None:
         one.set_minor_formatter(NullFormatter())
 
 
-def _error_words(metric: str, found: Sequence[Error]) -> str:
-    these = [error for error in found if error.metric == metric]
+def _error_words(metric: str, found_errors: Sequence[Error]) -> str:
+    these = [error for error in found_errors if error.metric == metric]
     if not these:
         return f"{NAMES[metric]}: nothing was predicted that is published."
     parts = [
@@ -86,14 +86,14 @@ def _error_words(metric: str, found: Sequence[Error]) -> str:
     return f"{NAMES[metric]}, off by a factor of {'; '.join(parts)}."
 
 
-def errors(found: Sequence[Error], runs: pd.DataFrame) -> Table:
+def errors(found_errors: Sequence[Error], runs: pd.DataFrame) -> Table:
     """List the errors of the simulator, and of predictions without a simulator."""
     rows = [
         (
             *(NAMES[error.metric], str(error.group), str(error.n), factor(error.simulator)),
             *(factor(error.same_threads), factor(error.mean), "yes" if error.best else "no"),
         )
-        for error in sorted(found, key=lambda error: list(NAMES).index(error.metric))
+        for error in sorted(found_errors, key=lambda error: list(NAMES).index(error.metric))
     ]
     return Table(
         identity="table-errors",

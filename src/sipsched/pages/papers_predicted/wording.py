@@ -31,7 +31,7 @@ def provenance(runs: pd.DataFrame) -> str:
 
 def simulated(runs: pd.DataFrame) -> str:
     """Describe the simulated runs and the published numbers beside them."""
-    calls = " or ".join(grouped(each) for each in sorted(set(runs["calls"])))
+    calls = " or ".join(grouped(run) for run in sorted(set(runs["calls"])))
     amount = f"{grouped(len(runs))} runs of {calls} calls" if len(runs) else "no run"
     return (
         f"Model opensips-papers, CFS of Linux 5.10, {amount}. Beside it published numbers, not measured here: "
