@@ -34,7 +34,7 @@ from sipsched.testbed.provision import prepare_machine
 from sipsched.testbed.provision import provision as install
 from sipsched.testbed.session import open_hosts
 from sipsched.testbed.virtual_clock import find_kernel, judge, self_test
-from sipsched.watch import PROBE, Options, watch
+from sipsched.watch import PROBE, WatchOptions, watch
 
 
 def one_line_errors(action: Callable[..., None]) -> Callable[..., None]:
@@ -222,7 +222,7 @@ def watch_proxy(
     dry_run=False,
 ):
     """Watch a SIP proxy in production. Change nothing on its host, and write a record and a page."""
-    options = Options(
+    options = WatchOptions(
         host=host,
         pid=count("pid", pid) if pid else None,
         port=count("port", port) if port else None,
@@ -305,7 +305,7 @@ def headroom(_, messages, cores=None, workers=None, buffer=None):
 def tune(_, testbed="local", sut="kamailio-udp", cores="1", threads="8", runs="3", settings=None):
     """Find good scheduler settings for a proxy: derive the papers' enhanced mode, and compare it with variants."""
     numbers = {"cores": cores, "threads": threads, "runs": runs}
-    options = tuning.Options(
+    options = tuning.TuneOptions(
         testbed,
         sut,
         **{name: count(name, text) for name, text in numbers.items()},

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from sipsched.records.watch import Second, Share, WatchDocument, bins_of
+from sipsched.records.watch import CpuShare, Second, WatchDocument, bins_of
 
 QUIET = Second(
     t_s=1.0,
@@ -21,8 +21,8 @@ QUIET = Second(
     largest_queue_bytes=1280,
     drops={},
     receive_errors=0,
-    workers=(Share("11", 0.2, 100), Share("12", 0.4, 100)),
-    others=(Share("backup", 0.05),),
+    workers=(CpuShare("11", 0.2, 100), CpuShare("12", 0.4, 100)),
+    others=(CpuShare("backup", 0.05),),
     cpus=2,
     cpu_busy=0.4,
     cpu_stolen=0.0,
@@ -41,9 +41,9 @@ def second(**changes: Any) -> Second:
     return replace(QUIET, **changes)
 
 
-def workers(*busy: float) -> tuple[Share, ...]:
+def workers(*busy: float) -> tuple[CpuShare, ...]:
     """Return workers that use these shares of a CPU."""
-    return tuple(Share(str(i), share, 10) for i, share in enumerate(busy))
+    return tuple(CpuShare(str(i), share, 10) for i, share in enumerate(busy))
 
 
 def document(**changes: Any) -> WatchDocument:

@@ -84,7 +84,7 @@ def _neighbours(value_ns: int) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Options:
+class TuneOptions:
     """The options of `fab tune`."""
 
     testbed: str
@@ -95,7 +95,7 @@ class Options:
     settings: Path | None = None
 
 
-def tune(options: Options, say: Callable[[str], None]) -> None:
+def tune(options: TuneOptions, say: Callable[[str], None]) -> None:
     """Measure T_sip near the capacity, derive a mode from T_sip, test the mode, and print the setting to use.
 
     Raises
@@ -123,7 +123,7 @@ def _around(shares: Sequence[float]) -> dict[str, Any]:
     return {"around_crossing_of": KNEE_MODE, "shares": [*shares]}
 
 
-def _snakemake(options: Options, studies: dict[str, Any], target: Path) -> None:
+def _snakemake(options: TuneOptions, studies: dict[str, Any], target: Path) -> None:
     """Make a file with Snakemake, from a configuration with only the given studies."""
     path = Path("results", "tune", f"{next(iter(studies))}-{options.testbed}.yaml")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -142,7 +142,7 @@ def _snakemake(options: Options, studies: dict[str, Any], target: Path) -> None:
         raise StableError(f"tune: snakemake did not make {target}; the lines above have the reason")
 
 
-def _t_sip(path: Path, options: Options) -> tuple[Interval, bool]:
+def _t_sip(path: Path, options: TuneOptions) -> tuple[Interval, bool]:
     """Return T_sip in µs from the valid runs, and True if the kernel has the scheduler EEVDF."""
     summary = open_summary(path)
     place = Place(options.sut, options.cores, options.threads)

@@ -68,7 +68,7 @@ METRICS_SECONDS = 15
 
 
 @dataclass(frozen=True)
-class Options:
+class WatchOptions:
     """The options of `fab watch`.
 
     Attributes
@@ -186,7 +186,7 @@ class Stop:
                 signal.signal(number, handler)
 
 
-def find_target(machine: Machine, options: Options) -> Target:
+def find_target(machine: Machine, options: WatchOptions) -> Target:
     """Find the proxy. With histograms, watch only its UDP ports."""
     target = find_proxy(machine, options.pid, options.port)
     if not options.histograms or target.tcp_port is None:
@@ -200,7 +200,7 @@ def find_target(machine: Machine, options: Options) -> Target:
     return replace(target, tcp_port=None, unwatched=unwatched)
 
 
-def describe(machine: Machine, target: Target, options: Options, means: Means) -> list[str]:
+def describe(machine: Machine, target: Target, options: WatchOptions, means: Means) -> list[str]:
     """Return lines that describe the programs of the watch, the watched sockets, and the needed privileges.
 
     Raises
@@ -233,7 +233,9 @@ def describe(machine: Machine, target: Target, options: Options, means: Means) -
     return lines
 
 
-def watch(options: Options, say: Callable[[str], None] = print, stop: Stop | None = None) -> None:
+def watch(
+    options: WatchOptions, say: Callable[[str], None] = print, stop: Stop | None = None
+) -> None:
     """Find a running proxy, watch it with the probe, and write a record and a page.
 
     Raises
@@ -266,7 +268,7 @@ class _Session:
     def __init__(
         self,
         machine: Machine,
-        options: Options,
+        options: WatchOptions,
         files: Files,
         served: "Metrics",
         say: Callable[[str], None],

@@ -190,7 +190,7 @@ def watching(
 ) -> Iterator[Watched]:
     """Watch a proxy while the `with` block runs."""
     running = Watched(place.folder / "out", [], watch.Stop(), [])
-    chosen = watch.Options(pid=pid, output=running.output, probe=probe, **options)  # type: ignore[arg-type]
+    chosen = watch.WatchOptions(pid=pid, output=running.output, probe=probe, **options)  # type: ignore[arg-type]
 
     def run() -> None:
         try:
@@ -538,7 +538,7 @@ def test_probe_without_a_reader_loses_records_and_the_proxy_never_waits(
 def test_killed_watch_leaves_nothing_behind(place: Place, probe: PurePosixPath) -> None:
     code = (
         "import sys; from pathlib import Path, PurePosixPath; from sipsched import watch; "
-        "watch.watch(watch.Options(pid=int(sys.argv[1]), output=Path(sys.argv[2]), "
+        "watch.watch(watch.WatchOptions(pid=int(sys.argv[1]), output=Path(sys.argv[2]), "
         "probe=PurePosixPath(sys.argv[3])))"
     )
     out = place.folder / "out"
@@ -554,7 +554,7 @@ def test_killed_watch_leaves_nothing_behind(place: Place, probe: PurePosixPath) 
 
 def test_dry_run_attaches_nothing_and_names_privileges(place: Place, probe: PurePosixPath) -> None:
     said: list[str] = []
-    options = watch.Options(
+    options = watch.WatchOptions(
         pid=place.started[0].pid, output=place.folder / "out", probe=probe, dry_run=True
     )
     watch.watch(options, said.append)

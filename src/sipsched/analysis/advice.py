@@ -31,6 +31,7 @@ from sipsched.analysis.starts import effect_of_starts
 from sipsched.plan.crossover import compared, compares_instances
 from sipsched.plan.modes import first_start, is_translation, label, plain, split_name
 from sipsched.records.crossing import SearchRecord, read_crossing
+from sipsched.records.summary_files import split_summary_path
 from sipsched.records.system_capacity import SystemCapacity
 from sipsched.records.windows import SHAM, by_arm, open_windows
 
@@ -420,9 +421,8 @@ def find_windows(summary: Path, given: Iterable[str | Path] | None = None) -> li
     (campaign,) = read_campaigns([summary])
     names = [Path(run.path, "windows.nc") for run in campaign.comparisons]
     if given is None:
-        # The path is RESULTS/STUDY/TESTBED/summary.nc. The runs are in RESULTS/runs.
-        _, _, results, *_ = summary.parents
-        files = [results / "runs" / name for name in names]
+        runs = split_summary_path(summary).results / "runs"
+        files = [runs / name for name in names]
         return [path for path in files if path.is_file()]
     wanted = {name.parts for name in names}
     length = max(map(len, wanted), default=0)

@@ -20,7 +20,7 @@ from sipsched.plan.run import Run
 from sipsched.records.conversion import as_part
 from sipsched.records.record import Attempt
 from sipsched.records.study_summary import INVALID, MEASURED, MISSING, NOT_PLANNED
-from sipsched.records.summary_files import open_summary
+from sipsched.records.summary_files import open_summary, split_summary_path
 from sipsched.records.summary_variables import ALL, RUN_DIMS, RUN_LEVEL, STATISTICS, SUMMARY_TIMES
 from sipsched.records.system_capacity import SystemCapacity, read_capacities
 from sipsched.validity.verdict import Finding, in_words
@@ -217,7 +217,9 @@ def read_campaigns(
     StableError
         The argument is empty, or a file is missing or has another format version.
     """
-    studies = ((path.parent.parent.name, open_summary(path)) for path in map(Path, summaries))
+    studies = (
+        (split_summary_path(path).study, open_summary(path)) for path in map(Path, summaries)
+    )
     campaigns = campaigns_of(studies, capacities)
     if not campaigns:
         raise StableError(

@@ -23,7 +23,7 @@ from sipsched.errors import LostError, StableError
 from sipsched.measure.running_proxy import Target, parse_socket
 from sipsched.records import watch
 from sipsched.records.trace import HEADER, RECORD, Event, ProbeMode
-from sipsched.records.watch import Second, Share
+from sipsched.records.watch import CpuShare, Second
 from sipsched.testbed.machine import Machine
 from sipsched.testbed.topology import parse_cpu_list
 
@@ -593,7 +593,7 @@ class Watching:
             drops=drops,
             receive_errors=max(0, now.errors - before.errors),
             workers=tuple(
-                Share(str(tid), ran[tid] / 1e9 / length, received.by_task.get(tid, 0))
+                CpuShare(str(tid), ran[tid] / 1e9 / length, received.by_task.get(tid, 0))
                 for tid in workers
             ),
             others=_others(before, now, length),
@@ -643,14 +643,14 @@ def _drops(records: npt.NDArray[Any], before: Counters, now: Counters) -> dict[s
     return {cause: count for cause, count in causes.items() if count > 0}
 
 
-def _others(before: Counters, now: Counters, length_s: float) -> tuple[Share, ...]:
+def _others(before: Counters, now: Counters, length_s: float) -> tuple[CpuShare, ...]:
     """Return the programs other than the proxy that used the most CPU time."""
     by_name: Counter[str] = Counter()
     for pid, (name, ticks) in now.programs.items():
         if pid not in now.pids and pid in before.programs:
             by_name[name] += ticks - before.programs[pid][1]
     return tuple(
-        Share(name, ticks / TICKS / length_s)
+        CpuShare(name, ticks / TICKS / length_s)
         for name, ticks in by_name.most_common(MOST_OTHERS)
         if ticks > 0
     )

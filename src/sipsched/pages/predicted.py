@@ -21,7 +21,7 @@ from sipsched.pages.plots import wrapped
 from sipsched.pages.tables import competitors
 from sipsched.records.fitted import Fitted
 from sipsched.records.prediction import PredictedSetting, Predictions, open_predictions
-from sipsched.records.summary_files import open_summary
+from sipsched.records.summary_files import open_summary, split_summary_path
 from sipsched.words import grouped, number, plural
 
 TITLES = {
@@ -85,7 +85,7 @@ def read(
         next(iter(opened), nothing),
     )
     paths = [Path(path) for path in summaries if Path(path).is_file()]
-    campaigns = campaigns_of((path.parent.parent.name, open_summary(path)) for path in paths)
+    campaigns = campaigns_of((split_summary_path(path).study, open_summary(path)) for path in paths)
     loads = read_loads([Path(path) for path in windows if Path(path).is_file()])
     return CheckedPredictions(check(chosen, loads, campaigns), tuple(campaigns))
 

@@ -36,7 +36,7 @@ from sipsched.pages.plots import Curve, Look, draw_curve, draw_line, look, not_m
 from sipsched.pages.tables import competitors
 from sipsched.records.crossing import SearchRecord, read_crossing
 from sipsched.records.speedups import Speedup, read_speedups
-from sipsched.records.summary_files import open_summary
+from sipsched.records.summary_files import open_summary, split_summary_path
 from sipsched.records.system_capacity import SystemCapacity
 from sipsched.words import grouped, number, plural
 
@@ -100,7 +100,7 @@ def find(
         Tables of speed-ups. The simulated table may be missing.
     """
     studies = [
-        (path.parent.parent.name, open_summary(path)) for path in summaries if path.is_file()
+        (split_summary_path(path).study, open_summary(path)) for path in summaries if path.is_file()
     ]
     known = [read_crossing(path) for path in crossings if path.is_file()]
     predicted = read_speedups(simulated) if simulated.is_file() else ()

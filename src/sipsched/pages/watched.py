@@ -35,8 +35,8 @@ from sipsched.records.watch import (
     HISTOGRAMS,
     NAMES,
     TESTBED,
+    CpuShare,
     Second,
-    Share,
     WatchDocument,
     add_bins,
 )
@@ -103,7 +103,7 @@ def _times(bins: Sequence[Sequence[int]]) -> str:
     return f"{'/'.join(known)} {values} µs"
 
 
-def _shares(shares: Sequence[Share]) -> str:
+def _shares(shares: Sequence[CpuShare]) -> str:
     return ", ".join(f"{share.name} {100 * share.busy:.0f} %" for share in shares) or "none"
 
 

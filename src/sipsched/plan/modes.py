@@ -132,7 +132,7 @@ NAMED: Mapping[Setting, type[Numbered]] = MappingProxyType(
 """Settings whose values have names. Each name stands for a number of the kernel."""
 
 Count = Literal["cores", "threads", "processors"]
-Number = Annotated[int, Meta(ge=0, le=10**12)]
+WholeNumber = Annotated[int, Meta(ge=0, le=10**12)]
 Product = Annotated[
     str,
     Meta(
@@ -142,7 +142,7 @@ Product = Annotated[
 ]
 """A text that multiplies a number by a count, such as the number of threads."""
 # msgspec 0.22 crashes on a union of a mapping with patterned text, so `_check_value` checks the pattern instead.
-Nanoseconds = Number | str | Mapping[str, Any]
+Nanoseconds = WholeNumber | str | Mapping[str, Any]
 """A number, a product, or a table with one row per count: `{by: threads, 2: 100000, 4: 150000}`.
 
 A row can contain a further table.
@@ -254,7 +254,7 @@ class DeclaredMode:
     ] = NO_LOOK
 
 
-ModeName = Annotated[str, Meta(pattern=r"\A[a-z][a-z0-9_-]*\Z")]
+PlainModeName = Annotated[str, Meta(pattern=r"\A[a-z][a-z0-9_-]*\Z")]
 Modes = Mapping[str, DeclaredMode]
 """All declared modes, by name."""
 RANGES = {
@@ -363,7 +363,7 @@ def load_modes(path: Path = MODES_FILE) -> Modes:
         The file is missing, or a key is missing, unknown or out of range.
     """
     where = str(path)
-    modes: Modes = read_file(Mapping[ModeName, DeclaredMode], path)
+    modes: Modes = read_file(Mapping[PlainModeName, DeclaredMode], path)
     if DEFAULT not in modes:
         raise StableError(f"{where}: {DEFAULT} is missing: the mode without any setting")
     for name, mode in modes.items():
@@ -378,7 +378,7 @@ def load_modes(path: Path = MODES_FILE) -> Modes:
 def _check_value(value: Any, where: str) -> None:
     """Raise an error unless a value is a number, a product such as `800000 * cores`, or a table of such values."""
     if not isinstance(value, Mapping):
-        read_value(Product if isinstance(value, str) else Number, value, where)
+        read_value(Product if isinstance(value, str) else WholeNumber, value, where)
         return
     rows = {count: row for count, row in value.items() if count != "by"}
     read_value(Count, value.get("by"), place(where, "by"))

@@ -24,7 +24,7 @@ FRONTS = {None: 0, "acceptor": 1, "dispatcher": 1}
 """Number of processes of a front end. A proxy as front end has one process per core, so it is not listed."""
 
 Kind = Literal["INVITE", "180", "200_INVITE", "ACK", "BYE", "200_BYE"]
-Source = Annotated[Name, Meta(description="Source of the number.")]
+NumberSource = Annotated[Name, Meta(description="Source of the number.")]
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Whole:
     """A whole number in a model's file, and the source of this number."""
 
     value: Annotated[int, Meta(ge=0, le=10**12, description="The number.")]
-    source: Source
+    source: NumberSource
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Fraction:
     """A share from 0 to 1 in a model's file, and the source of this number."""
 
     value: Annotated[float, Meta(ge=0, le=1, description="The share.")]
-    source: Source
+    source: NumberSource
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class YesNo:
     """A yes-or-no property in a model's file, and the source of this property."""
 
     value: Annotated[bool, Meta(description="Whether the property exists.")]
-    source: Source
+    source: NumberSource
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class ServiceTimes:
         Literal["constant", "exponential", "lognormal"],
         Meta(description="Distribution of the service time."),
     ]
-    source: Source
+    source: NumberSource
     types: Annotated[
         Mapping[Kind, ServiceTime],
         Meta(
@@ -94,7 +94,7 @@ class ServiceTimes:
 class Lengths:
     """The payload length of each message type in bytes."""
 
-    source: Source
+    source: NumberSource
     types: Annotated[
         Mapping[Kind, Annotated[int, Meta(ge=0, le=65_535)]],
         Meta(
@@ -104,7 +104,7 @@ class Lengths:
 
 
 @dataclass(frozen=True)
-class Numbers:
+class ModelNumbers:
     """The parameters of hardware/simulator/model.h, each with its source."""
 
     copy_ns: Annotated[
@@ -231,7 +231,7 @@ class DeclaredModel:
     ]
     sut: Annotated[ModelSut, Meta(description="The SUT of the model.")]
     service: Annotated[ServiceTimes, Meta(description="CPU time between recv and send.")]
-    numbers: Annotated[Numbers, Meta(description="Parameters of hardware/simulator/model.h.")]
+    numbers: Annotated[ModelNumbers, Meta(description="Parameters of hardware/simulator/model.h.")]
     lengths: Annotated[Lengths, Meta(description="Lengths of the messages.")]
     wakes_all: Annotated[bool, Meta(description="Whether a datagram wakes every waiting worker.")]
     deployments: Annotated[

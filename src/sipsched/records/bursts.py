@@ -21,7 +21,7 @@ REMEDY = "restore it from a copy, or repeat the run"
 SOFTIRQ = "softirq"
 
 Owner = Literal["own", "kernel", "realtime", "fair", "idle_class", "softirq"]
-Numbers = npt.NDArray[np.int64]
+Integers = npt.NDArray[np.int64]
 
 
 class Program(NamedTuple):
@@ -58,10 +58,10 @@ class Bursts:
         The number of bursts that are missing because the ring buffer was full.
     """
 
-    cpu: Numbers
-    start_ns: Numbers
-    end_ns: Numbers
-    program: Numbers
+    cpu: Integers
+    start_ns: Integers
+    end_ns: Integers
+    program: Integers
     programs: tuple[Program, ...]
     lost: int
 
@@ -128,8 +128,8 @@ def read_bursts(record: Path) -> Bursts | None:
 
 
 def _without_overlap(
-    cpu: int, numbers: Numbers, program: Numbers, softirq: npt.NDArray[np.bool_]
-) -> Numbers:
+    cpu: int, numbers: Integers, program: Integers, softirq: npt.NDArray[np.bool_]
+) -> Integers:
     """Cut the bursts of one CPU into pieces, so that a softirq replaces the program that it interrupts.
 
     Returns

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import netCDF4
 import numpy as np
@@ -29,6 +29,20 @@ from sipsched.versions import SUMMARY_VERSION
 LEVEL = 12
 WITHOUT_ACCOUNT = 11
 """Version of the summaries in recorded/. They lack the account of CPU time, and otherwise equal the current version."""
+
+
+class SummaryPath(NamedTuple):
+    """The parts of the path RESULTS/STUDY/TESTBED/summary.nc of a study summary."""
+
+    results: Path
+    study: str
+    testbed: str
+
+
+def split_summary_path(path: Path) -> SummaryPath:
+    """Split the path of a study summary into the folder of the computed files, the study and the testbed."""
+    testbed, study, results, *_ = path.parents
+    return SummaryPath(results, study.name, testbed.name)
 
 
 def write(ds: xr.Dataset, path: Path) -> None:

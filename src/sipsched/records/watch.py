@@ -67,7 +67,7 @@ INVITE = NAMES["INVITE"]
 
 
 @dataclass(frozen=True)
-class Share:
+class CpuShare:
     """The share of one CPU's time that a process or program used, and the number of messages that it received."""
 
     name: str
@@ -128,8 +128,8 @@ class Second:
     largest_queue_bytes: int
     drops: Mapping[str, int]
     receive_errors: int
-    workers: Sequence[Share]
-    others: Sequence[Share]
+    workers: Sequence[CpuShare]
+    others: Sequence[CpuShare]
     cpus: int
     cpu_busy: float
     cpu_stolen: float

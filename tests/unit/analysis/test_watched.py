@@ -15,7 +15,7 @@ from sipsched.analysis.watched import (
     probe_cost,
     total,
 )
-from sipsched.records.watch import Second, Share, bins_of
+from sipsched.records.watch import CpuShare, Second, bins_of
 
 LONG = bins_of(np.full(200, 5e6))
 
@@ -103,7 +103,7 @@ def test_causes_of_busy_seconds() -> None:
     assert the_cause(*[few] * 20) is Cause.TOO_FEW_WORKERS
     full = second(workers=workers(0.6, 0.7), cpu_busy=0.99, waiting=LONG, delayed_ns=400_000_000)
     assert the_cause(*[full] * 20) is Cause.NO_CPU_LEFT
-    shared = replace(full, others=(Share("backup", 0.8),))
+    shared = replace(full, others=(CpuShare("backup", 0.8),))
     # a program of lower priority uses the rest of the CPUs, and no worker waits for a CPU
     assert the_cause(*[replace(shared, delayed_ns=10_000_000)] * 20) is None
     found, _ = findings([shared] * 20)
@@ -121,7 +121,7 @@ def test_workers_that_interrupt_each_other_are_too_many() -> None:
     )
     assert the_cause(*[interrupted] * 20) is Cause.TOO_MANY_WORKERS
     assert the_cause(*[replace(interrupted, workers=workers(0.2, 0.2))] * 20) is None
-    others = (Share("backup", 0.5),)
+    others = (CpuShare("backup", 0.5),)
     assert the_cause(*[replace(interrupted, others=others)] * 20) is None
 
 

@@ -30,7 +30,7 @@ from sipsched.analysis.run_table import (
     receive_buffers,
 )
 from sipsched.records.study_summary import MEASURED as RUN_MEASURED
-from sipsched.records.summary_files import open_summary
+from sipsched.records.summary_files import open_summary, split_summary_path
 from sipsched.records.system_capacity import SystemCapacity
 
 PAPERS_SUT = "papers' OpenSIPS"
@@ -123,8 +123,8 @@ def _read(paths: Sequence[Path]) -> tuple[list[ReadSummary], list[Campaign]]:
     sources: list[ReadSummary] = []
     summaries: list[tuple[str, xr.Dataset]] = []
     for path in paths:
-        # The name is STUDY/TESTBED/summary.nc, which are the last three parts of the path.
-        name = "/".join(path.parts[-3:])
+        _, study, testbed = split_summary_path(path)
+        name = f"{study}/{testbed}/{path.name}"
         if not path.is_file():
             sources.append(ReadSummary(name, found=False))
             continue
@@ -135,7 +135,7 @@ def _read(paths: Sequence[Path]) -> tuple[list[ReadSummary], list[Campaign]]:
         cores = np.unique(data["cores"].to_numpy()[measured.any(others)])
         sources.append(ReadSummary(name, True, runs, tuple(cores.tolist())))
         if runs:
-            summaries.append((path.parent.parent.name, data))
+            summaries.append((study, data))
     return sources, campaigns_of(summaries)
 
 

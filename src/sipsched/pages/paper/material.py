@@ -13,7 +13,7 @@ from sipsched.analysis.probe_cost import ProbeCost, probe_costs
 from sipsched.analysis.run_table import Campaign, known_capacities, read_campaigns
 from sipsched.pages import messages, predicted
 from sipsched.pages.index.tiles import main_system
-from sipsched.records.summary_files import open_summary
+from sipsched.records.summary_files import open_summary, split_summary_path
 from sipsched.records.system_capacity import SystemCapacity
 
 PAPERS_MODES, SETTINGS, WORKERS, VERSIONS = "crossover", "advice", "workers", "versions"
@@ -91,6 +91,7 @@ class Material:
         return main_system(self.campaign, self.limit)[0] if self.campaign else None
 
 
+# The function has one parameter per input of the page, because the notebook receives the inputs from a rule.
 def read(
     summaries: Iterable[Path],
     windows: Sequence[str | Path] | None,
@@ -124,7 +125,8 @@ def read(
         (campaign for campaign in campaigns if len(campaign.counted)), next(iter(campaigns), None)
     )
     testbed = campaign.testbed if campaign else "local"
-    files = {path.parent.parent.name: path for path in existing if path.parent.name == testbed}
+    parts = {path: split_summary_path(path) for path in existing}
+    files = {part.study: path for path, part in parts.items() if part.testbed == testbed}
     comparison = papers.load_comparison(published)
     runs = [path for path in (simulated,) if path.is_file()]
     compared_runs = {
