@@ -278,11 +278,16 @@ def _cell(threads: int, cps: int, name: str) -> str:
     return f"{threads} threads, {cps} cps, {name}"
 
 
+def half_unit(printed: str) -> Fraction:
+    """Return half a unit of the last printed digit, which is the largest rounding error of a printed number."""
+    return Fraction(1, 2 * 10 ** len(printed.partition(".")[2]))
+
+
 def _equal(
     at: tuple[str, str, str], rule: str, printed: str, exact: Fraction, remark: str = ""
 ) -> Check:
-    agrees = abs(Fraction(printed) - exact) <= papers.half_unit(printed)
-    if not agrees and 0 <= exact - Fraction(printed) < 2 * papers.half_unit(printed):
+    agrees = abs(Fraction(printed) - exact) <= half_unit(printed)
+    if not agrees and 0 <= exact - Fraction(printed) < 2 * half_unit(printed):
         remark = "; ".join(filter(None, (remark, papers.CUT_OFF)))
     return _check(at, rule, printed, "=", exact, agrees, remark)
 

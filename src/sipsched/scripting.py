@@ -196,18 +196,16 @@ def clear_dead_locks(folder: Path = Path(".snakemake")) -> TextIO:
     return alive
 
 
-def announce(who: str, folder: Path = CONTROLLERS) -> TextIO:
+def announce(who: str) -> TextIO:
     """Tell other processes that this process works on the project's files, until the returned file is closed.
 
     Parameters
     ----------
     who
         One line about this process. Other processes show it in their error messages.
-    folder
-        Folder of the announcements. The folder is created if it does not exist.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    announcement = (folder / f"{os.uname().nodename}-{os.getpid()}").open("w")
+    CONTROLLERS.mkdir(parents=True, exist_ok=True)
+    announcement = (CONTROLLERS / f"{os.uname().nodename}-{os.getpid()}").open("w")
     fcntl.flock(announcement, fcntl.LOCK_EX)
     announcement.write(who)
     announcement.flush()

@@ -325,8 +325,3 @@ def texts(points: pd.DataFrame) -> dict[tuple[Any, ...], dict[str, str]]:
         place = tuple(row[name] for name in COLUMN)
         texts.setdefault(place, {})[row["metric"]] = row["printed"]
     return texts
-
-
-def half_unit(printed: str) -> Fraction:
-    """Return half a unit of the last printed digit, which is the largest rounding error of a printed number."""
-    return Fraction(1, 2 * 10 ** len(printed.partition(".")[2]))

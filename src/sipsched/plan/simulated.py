@@ -364,13 +364,13 @@ def fitted_numbers(
     }
 
 
-def model_of(sut: Sut, folder: Path = MODELS) -> Model | None:
+def model_of(sut: Sut) -> Model | None:
     """Return the first model, in alphabetical order, that describes a SUT, or None without such a model.
 
     Models of machines without records are excluded, because their assumptions hold only for these machines.
     """
-    for path in sorted(folder.glob("*.yaml")):
-        model = load_model(path.stem, folder)
+    for path in sorted(MODELS.glob("*.yaml")):
+        model = load_model(path.stem)
         if not model.from_records:
             continue
         try:

@@ -184,7 +184,7 @@ class Document:
             description="The files that the notebook reads. If one of the files changes, the workflow makes the "
             "page again.",
         ),
-    ]
+    ] = ()
     studies: Annotated[
         tuple[Name, ...],
         Meta(description="The studies whose summaries the notebook reads, for every testbed."),

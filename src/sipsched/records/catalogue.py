@@ -35,10 +35,10 @@ MESSAGES_FILE = "messages.nc"
 KEYS = tuple(field.name for field in fields(Run))
 
 
-def check_key(key: str, known: Sequence[str] = KEYS) -> None:
+def check_key(key: str) -> None:
     """Raise a StableError if a key is unknown. The message lists the known keys."""
-    if key not in known:
-        raise StableError(f"{key}: unknown key; the keys of runs are {', '.join(known)}")
+    if key not in KEYS:
+        raise StableError(f"{key}: unknown key; the keys of runs are {', '.join(KEYS)}")
 
 
 @dataclass(frozen=True)
