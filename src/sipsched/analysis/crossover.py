@@ -41,7 +41,7 @@ LOPSIDED = 0.25
 """
 NO_LOGARITHM = "a ratio needs values above 0"
 NOT_FINITE = "a value is infinite"
-NO_SPREAD = "no interval, since all blocks are equal"
+NO_SPREAD = "all blocks are equal"
 
 Tables = Sequence[npt.NDArray[np.float64]]
 """One table per run, shape (block, arm), with blocks in the order of time; NaN for excluded windows."""

@@ -137,7 +137,7 @@ def no_interval(effect: Effect) -> str:
     """Return the reason why an effect has no interval."""
     if effect.interval.estimate == 0:
         return "always equal"
-    return effect.interval.why.removeprefix("no interval, since ")
+    return effect.interval.why
 
 
 def size_words(effect: Effect, quantity: str) -> str:
