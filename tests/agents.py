@@ -64,8 +64,8 @@ def call(sipload: Path, folder: Path, port: int, connections: str, **more: str) 
         *(word for name, value in options.items() for word in (f"--{name}", value)),
     ]
     subprocess.run(argv, check=True, timeout=30)
-    found: dict[str, Any] = json.loads(report.read_text())
-    return found
+    document: dict[str, Any] = json.loads(report.read_text())
+    return document
 
 
 def sums(report: dict[str, Any], kinds: tuple[str, ...], *columns: str) -> int:

@@ -91,7 +91,7 @@ def _places(value: Any, place: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         if isinstance(value, list)
         else ()
     )
-    return [place, *(found for key, item in inner for found in _places(item, (*place, key)))]
+    return [place, *(result for key, item in inner for result in _places(item, (*place, key)))]
 
 
 @st.composite

@@ -166,22 +166,22 @@ def findings(run: dict[str, Any]) -> dict[str, Any]:
 
 def pids(pattern: str) -> list[int]:
     """Return the ids of processes (not zombies) whose command line matches."""
-    found = subprocess.run(
+    done = subprocess.run(
         ["pgrep", "-f", "--runstates", "D,R,S,T", pattern], capture_output=True, text=True
     )
-    return [int(line) for line in found.stdout.split()]
+    return [int(line) for line in done.stdout.split()]
 
 
 def cgroups() -> list[Path]:
     """Return all control groups of sipsched on this machine."""
     mounts = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
     roots = [Path(fields[1]) for fields in mounts if fields[2] == "cgroup2"]
-    found = []
+    result = []
     for root in roots:
         # Use os.walk instead of rglob, because os.walk continues when a group vanishes during the walk.
         for folder, names, _ in os.walk(root):
-            found += [Path(folder, name) for name in names if name.startswith("sipsched-")]
-    return found
+            result += [Path(folder, name) for name in names if name.startswith("sipsched-")]
+    return result
 
 
 def leftovers() -> list[str]:

@@ -131,7 +131,7 @@ def capacities(folder: Path, summaries: Sequence[Path]) -> Path:
     """Write the file of the capacities of all systems in these summaries."""
     path = folder / "capacity.json"
     campaigns = map(synthetic.with_capacities, read_campaigns(summaries))
-    write_capacities([each for campaign in campaigns for each in campaign.capacities], path)
+    write_capacities([capacity for campaign in campaigns for capacity in campaign.capacities], path)
     return path
 
 

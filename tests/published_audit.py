@@ -164,14 +164,14 @@ def audit_modes(points: pd.DataFrame) -> pd.DataFrame:
             rule = f"{name} under enhanced below that under baseline"
             bound = Fraction(there[1][metric])
             checks.append(_below(at, rule, texts[metric], bound, f"baseline: Table {there[0]}"))
-    found = papers.crossings(points).set_index(["study", "cores", "threads", "mode"])
+    result = papers.crossings(points).set_index(["study", "cores", "threads", "mode"])
     rule = f"last load at or under {100 * papers.PDR_LIMIT:g} % higher under enhanced"
-    for (study, cores, threads, mode), row in found.iterrows():
+    for (study, cores, threads, mode), row in result.iterrows():
         said = RAISED[study]
         other = (study, cores, threads, "baseline")
-        if mode != "enhanced" or other not in found.index:
+        if mode != "enhanced" or other not in result.index:
             continue
-        last, bound = row["last_cps"], found.loc[other, "last_cps"]
+        last, bound = row["last_cps"], result.loc[other, "last_cps"]
         if (said is None or threads in said) and pd.notna(last) and pd.notna(bound):
             at = (study, row["table"], f"{threads} threads, last load")
             checks.append(_above(at, rule, str(last), Fraction(int(bound))))
@@ -270,8 +270,8 @@ def _pairs(
     loads: dict[tuple[Any, ...], list[int]] = {}
     for *place, cps in texts:
         loads.setdefault(tuple(place), []).append(cps)
-    for (study, table, cores, threads, mode), found in loads.items():
-        yield study, table, cores, threads, mode, sorted(found)
+    for (study, table, cores, threads, mode), result in loads.items():
+        yield study, table, cores, threads, mode, sorted(result)
 
 
 def _cell(threads: int, cps: int, name: str) -> str:

@@ -542,12 +542,12 @@ def values_by_window(
     """Return the values of each window that do not depend on the washout."""
     squeeze = np.array([each.get("time_squeeze", 0.0) for each in by_arm])[arm]
     return {
-        "block": np.array([each.block for each in design.windows], np.int32),
-        "mode": np.array([each.mode for each in design.windows], np.int16),
+        "block": np.array([window.block for window in design.windows], np.int32),
+        "mode": np.array([window.mode for window in design.windows], np.int16),
         "window_arm": arm.astype(np.int16),
-        "sham": np.array([each.sham for each in design.windows], np.int8),
-        "start": np.array([each.start_ns / 1e9 for each in design.windows]),
-        "length": np.array([each.length_ns / 1e9 for each in design.windows]),
+        "sham": np.array([window.sham for window in design.windows], np.int8),
+        "start": np.array([window.start_ns / 1e9 for window in design.windows]),
+        "length": np.array([window.length_ns / 1e9 for window in design.windows]),
         "switch": 100 + 20 * rng.random(arm.size),
         "late": 20 + 10 * rng.random(arm.size),
         "steal_share": 0.01 * rng.random(arm.size),
@@ -579,7 +579,7 @@ def windows(
     modes = tuple(effects)
     design = draw(modes, 0.5 * (len(modes) + 1) * (blocks + 0.5), 0.5, 0.05, seed + run.rep)
     n = len(design.windows)
-    arm = np.array([len(modes) if each.sham else each.mode for each in design.windows])
+    arm = np.array([len(modes) if window.sham else window.mode for window in design.windows])
     by_arm = [*effects.values(), sham or {}]
     variables: dict[str, Any] = {}
     for name, (unit, text) in VARIABLES.items():
@@ -751,7 +751,10 @@ def write_study(
             summary_files.write(run_summary.summarise_run(messages, directory), paths[-1])
     combined = study_summary.combine(paths, planned)
     combined.attrs["failed_attempts"] = json.dumps(
-        [dataclasses.asdict(each) for each in record.failed_attempts(raw, planned)]
+        [
+            dataclasses.asdict(failed_attempt)
+            for failed_attempt in record.failed_attempts(raw, planned)
+        ]
     )
     path = folder / "results" / study / planned[0].testbed / "summary.nc"
     summary_files.write(combined, path)
@@ -782,16 +785,16 @@ def queue_summary(
         at = {name: getattr(run, name) for name in summary_variables.RUN_DIMS}
         time_us = mean_us * (1 + spread * rng.standard_normal())
         servers = min(run.cores, run.threads)
-        found = queue(6 * run.cps, mean_us, servers, 227 + servers)
+        result = queue(6 * run.cps, mean_us, servers, 227 + servers)
         off_us = time_us if run.threads > run.cores else 0.0
         values = {
             **{"k_stack_mean": 10.0, "k_copy_mean": 1.0, "k_snd_mean": 2.0},
             **{"t_sip_mean": time_us - 13 + off_us, "t_sip_off_mean": off_us},
-            **{"t_sip_sd": time_us, "t_sip_off_sd": 0.0, "k_sockq_mean": found.waiting_us},
+            **{"t_sip_sd": time_us, "t_sip_off_sd": 0.0, "k_sockq_mean": result.waiting_us},
         }
         for name, value in values.items():
             data[name].loc[at | {"message_type": summary_variables.ALL}] = value
-        data["pdr"].loc[at] = found.blocking * (1 + 10 * spread * rng.standard_normal())
+        data["pdr"].loc[at] = result.blocking * (1 + 10 * spread * rng.standard_normal())
         data["so_rcvbuf"].loc[at] = 227 * 2304
         data["status"].loc[at] = study_summary.MEASURED
     return data.assign_attrs(kind="simulated", fidelity=FIDELITY, kernels="0.0.0-synthetic")
@@ -887,8 +890,8 @@ def capacity(estimate_cps: float | None, **more: Any) -> SystemCapacity:
 
 def with_capacities(campaign: Campaign, searches: Iterable[SearchRecord] = ()) -> Campaign:
     """Estimate the capacities of all systems of a campaign, as the workflow does."""
-    found = estimate_capacities(campaign.testbed, campaign, searches)
-    return dataclasses.replace(campaign, capacities=found)
+    result = estimate_capacities(campaign.testbed, campaign, searches)
+    return dataclasses.replace(campaign, capacities=result)
 
 
 def noise(**jitter: Any) -> dict[str, Any]:

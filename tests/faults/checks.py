@@ -111,14 +111,14 @@ def said(*argv: str) -> list[str]:
 
 def read_all(patterns: Iterable[str]) -> dict[str, str]:
     """Return the contents of all files that match."""
-    found = {}
+    result = {}
     for pattern in patterns:
         for path in map(Path, glob.glob(pattern)):  # noqa: PTH207 (absolute patterns)
             # Skip files that can only be written.
             with suppress(OSError):
                 if path.is_file():
-                    found[str(path)] = path.read_text().strip()
-    return found
+                    result[str(path)] = path.read_text().strip()
+    return result
 
 
 def lock_is_held() -> bool:
@@ -135,23 +135,23 @@ def lock_is_held() -> bool:
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any], place: str = "") -> list[str]:
     """Return one line per difference of two states."""
-    found = []
+    result = []
     for name in before.keys() | after.keys():
         first, last = before.get(name), after.get(name)
         where = f"{place}{name}"
         if isinstance(first, Mapping) and isinstance(last, Mapping):
-            found += differences(first, last, f"{where}: ")
+            result += differences(first, last, f"{where}: ")
         elif first != last:
-            found.append(f"{where}: {first!r} became {last!r}")
-    return sorted(found)
+            result.append(f"{where}: {first!r} became {last!r}")
+    return sorted(result)
 
 
 def unlike(before: Mapping[str, Any], settle_s: float = SETTLE_S) -> list[str]:
     """Wait until the host has its earlier state, and return the remaining differences."""
     deadline = time.monotonic() + settle_s
-    while (found := differences(before, host_state())) and time.monotonic() < deadline:
+    while (result := differences(before, host_state())) and time.monotonic() < deadline:
         time.sleep(0.1)
-    return found
+    return result
 
 
 def digests(raw: Path) -> dict[str, str]:

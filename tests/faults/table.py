@@ -107,12 +107,12 @@ def processes_of(role: str) -> dict[int, str]:
     listing = subprocess.run(
         ["ip", "netns", "pids", f"sipsched-{role}"], check=True, capture_output=True, text=True
     )
-    found = {}
+    result = {}
     for pid in listing.stdout.split():
         # A process may end during the loop.
         with suppress(OSError):
-            found[int(pid)] = Path("/proc", pid, "cmdline").read_text().replace("\0", " ").strip()
-    return found
+            result[int(pid)] = Path("/proc", pid, "cmdline").read_text().replace("\0", " ").strip()
+    return result
 
 
 def children(parent: int) -> list[int]:
@@ -157,10 +157,10 @@ def instance_main() -> int:
 
 def proxy_all() -> list[int]:
     """Return the ids of the proxy's main process and all of its descendants."""
-    found = [proxy_main()]
-    for parent in found:
-        found += children(parent)
-    return found
+    result = [proxy_main()]
+    for parent in result:
+        result += children(parent)
+    return result
 
 
 def stop(find: Callable[[], list[int]], seconds: float) -> Fault:
@@ -168,13 +168,13 @@ def stop(find: Callable[[], list[int]], seconds: float) -> Fault:
 
     @contextmanager
     def fault(target: Target) -> Iterator[None]:
-        found = find()
-        for pid in found:
+        result = find()
+        for pid in result:
             os.kill(pid, signal.SIGSTOP)
         try:
             time.sleep(seconds)
         finally:
-            for pid in found:
+            for pid in result:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGCONT)
         yield

@@ -160,14 +160,14 @@ def reasons(project: Project, run: Run) -> str:
 def rules_broken(project: Project, run: Run) -> set[str]:
     """Return the rules that the run or its failed attempts broke."""
     place = project.raw / run.path
-    found = set()
+    result = set()
     for folder in (place, *place.parent.glob(f"{place.name}.failed-*")):
         try:
             findings = read_run(folder).verdict.broken
         except StableError:
             continue
-        found |= {finding.rule for finding in findings}
-    return found
+        result |= {finding.rule for finding in findings}
+    return result
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name.replace(" ", "-"))
@@ -187,11 +187,11 @@ def test_fault(case: Case, project: Project, tmp_path: Path) -> None:
     assert len([line for line in lines if re.match("error:|interrupted:", line)]) <= 1, text
     broken = rules_broken(project, run)
 
-    assert not (found := checks.unlike(project.state)), "\n".join(found)
+    assert not (result := checks.unlike(project.state)), "\n".join(result)
     assert checks.changed(recorded, project.raw) == []
     survived = record.is_recorded(project.raw, run)
     plain_run_succeeds(case, project, run)
-    assert not (found := checks.unlike(project.state)), "\n".join(found)
+    assert not (result := checks.unlike(project.state)), "\n".join(result)
     assert checks.changed(recorded, project.raw) == []
 
     text += reasons(project, run)

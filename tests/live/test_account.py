@@ -76,15 +76,15 @@ def counting(program: Path, folder: Path, *options: str) -> Iterator[dict[str, A
     """Count during the block. The mapping contains the report afterwards."""
     report, ready = folder / "report.json", folder / "ready"
     argv = [program, "--cpu", CPU, *options, "--report", report, "--ready", ready]
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     with subprocess.Popen(list(map(str, argv))) as process:
         while not ready.exists():
             assert process.poll() is None
             time.sleep(0.01)
-        yield found
+        yield result
         process.terminate()
         assert process.wait(10) == 0
-    found |= json.loads(report.read_text())
+    result |= json.loads(report.read_text())
 
 
 def parsed(found: dict[str, Any]) -> Account:
@@ -103,11 +103,11 @@ def test_busy_loop_is_reported_with_class_and_name(
     sipaccount: Path, tmp_path: Path, prefix: tuple[str, ...], part: str, policy: str
 ) -> None:
     loop = [*prefix, "sh", "-c", "while :; do :; done"]
-    with running(*loop) as process, counting(sipaccount, tmp_path, "--sample", "20") as found:
+    with running(*loop) as process, counting(sipaccount, tmp_path, "--sample", "20") as result:
         before = cpu_ns(process.pid)
         time.sleep(1.0)
         used = cpu_ns(process.pid) - before
-    account = parsed(found)
+    account = parsed(result)
     by_pid = {competitor.pid: competitor for competitor in account.competitors}
     assert by_pid[process.pid].policy == policy
     assert by_pid[process.pid].comm == "sh"
@@ -115,7 +115,7 @@ def test_busy_loop_is_reported_with_class_and_name(
     assert by_pid[process.pid].ns == pytest.approx(used, rel=0.1, abs=0.02e9)
     assert getattr(account.parts, part) >= by_pid[process.pid].ns * 0.99
     # The samples exclude competitors of the idle class, because the proxy preempts them.
-    samples = found["samples"]
+    samples = result["samples"]
     sampled = samples["competed_ns"][-1] - samples["competed_ns"][0]
     lasted = samples["t_ns"][-1] - samples["t_ns"][0]
     assert lasted == pytest.approx(1e9, rel=0.2)
@@ -124,13 +124,13 @@ def test_busy_loop_is_reported_with_class_and_name(
 
 
 def test_parts_add_up_to_total_time(sipaccount: Path, tmp_path: Path) -> None:
-    with counting(sipaccount, tmp_path) as found:
+    with counting(sipaccount, tmp_path) as result:
         time.sleep(1.0)
-    (cpu,) = found["cpus"]
+    (cpu,) = result["cpus"]
     outside = ("cpu", "total_ns", "stolen_ns")
     assert sum(ns for part, ns in cpu.items() if part not in outside) == cpu["total_ns"]
     assert cpu["total_ns"] >= 1e9
-    parts = vars(parsed(found).parts)
+    parts = vars(parsed(result).parts)
     assert sum(ns for part, ns in parts.items() if part != "total") == parts["total"]
     assert min(parts.values()) >= 0
 
@@ -143,13 +143,13 @@ def test_wait_names_the_competitor_that_ran(sipaccount: Path, tmp_path: Path) ->
     loop = ("chrt", "--fifo", "50", "sh", "-c", "while :; do :; done")
     with (
         running(sys.executable, "-c", WORKER) as worker,
-        counting(sipaccount, tmp_path, "--group", str(worker.pid)) as found,
+        counting(sipaccount, tmp_path, "--group", str(worker.pid)) as result,
     ):
         time.sleep(0.3)
         with running(*loop) as process:
             time.sleep(0.2)
         time.sleep(0.2)
-    account = parsed(found)
+    account = parsed(result)
     assert account.wait_ns > 0.3e9
     assert account.wait_by is not None
     assert account.wait_by.pid == process.pid
@@ -159,18 +159,18 @@ def test_wait_names_the_competitor_that_ran(sipaccount: Path, tmp_path: Path) ->
 def test_stop_of_the_proxy_is_reported(sipaccount: Path, tmp_path: Path) -> None:
     with (
         running(sys.executable, "-c", WORKER) as worker,
-        counting(sipaccount, tmp_path, "--group", str(worker.pid)) as found,
+        counting(sipaccount, tmp_path, "--group", str(worker.pid)) as result,
     ):
         time.sleep(0.2)
         worker.send_signal(signal.SIGSTOP)
         time.sleep(0.5)
         worker.send_signal(signal.SIGCONT)
         time.sleep(0.2)
-    account = parsed(found)
+    account = parsed(result)
     assert 0.45e9 < account.stopped_ns < 0.8e9
     assert account.frozen_ns == account.stopped_ns
     assert account.trace_stops == 0
-    longest = max(end - begin for begin, end in found["gaps"])
+    longest = max(end - begin for begin, end in result["gaps"])
     assert 0.45e9 < longest < 0.8e9
 
 
@@ -179,22 +179,22 @@ def test_stops_by_a_tracer_are_counted(sipaccount: Path, tmp_path: Path) -> None
     ptrace.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p]
     with (
         running(sys.executable, "-c", WORKER) as worker,
-        counting(sipaccount, tmp_path, "--group", str(worker.pid)) as found,
+        counting(sipaccount, tmp_path, "--group", str(worker.pid)) as result,
     ):
         assert ptrace(PTRACE_SEIZE, worker.pid, None, None) == 0
         assert ptrace(PTRACE_INTERRUPT, worker.pid, None, None) == 0
         time.sleep(0.2)
         assert ptrace(PTRACE_CONT, worker.pid, None, None) == 0
         time.sleep(0.2)
-    assert parsed(found).trace_stops >= 1
+    assert parsed(result).trace_stops >= 1
 
 
 def test_own_program_is_not_a_competitor(sipaccount: Path, tmp_path: Path) -> None:
     loop = ("sh", "-c", "while :; do :; done")
     options = ("--own", str(os.getpid()))
-    with running(*loop) as process, counting(sipaccount, tmp_path, *options) as found:
+    with running(*loop) as process, counting(sipaccount, tmp_path, *options) as result:
         time.sleep(0.5)
-    account = parsed(found)
+    account = parsed(result)
     assert process.pid not in {competitor.pid for competitor in account.competitors}
     assert account.parts.own > 0
 
@@ -210,11 +210,11 @@ def test_bursts_of_a_busy_program_add_up_to_its_total(sipaccount: Path, tmp_path
     with (
         running(sys.executable, "-c", WORKER) as worker,
         running("chrt", "--fifo", "50", sys.executable, "-c", IN_BURSTS) as process,
-        counting(sipaccount, tmp_path, "--group", str(worker.pid), "--bursts", str(file)) as found,
+        counting(sipaccount, tmp_path, "--group", str(worker.pid), "--bursts", str(file)) as result,
     ):
         time.sleep(2.0)
     (tmp_path / BURSTS_FILE).write_bytes(zstandard.compress(file.read_bytes()))
-    by_pid = {competitor.pid: competitor for competitor in parsed(found).competitors}
+    by_pid = {competitor.pid: competitor for competitor in parsed(result).competitors}
     assert sum_of_bursts(tmp_path / BURSTS_FILE, process.pid) == pytest.approx(
         by_pid[process.pid].ns, rel=0.05
     )

@@ -22,8 +22,8 @@ SIX_KINDS = ("INVITE", "180", "200-INVITE", "ACK", "BYE", "200-BYE")
 def messages_by_type(ds: Any) -> dict[str, int]:
     names = ds.message_type.attrs["flag_meanings"].split()
     values = np.asarray(ds.message_type.attrs["flag_values"])
-    found = dict(zip(names, [int((ds.message_type == v).sum()) for v in values], strict=True))
-    return {name: count for name, count in found.items() if count}
+    result = dict(zip(names, [int((ds.message_type == v).sum()) for v in values], strict=True))
+    return {name: count for name, count in result.items() if count}
 
 
 def parsed(record: Path) -> Any:

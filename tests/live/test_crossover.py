@@ -62,12 +62,14 @@ def test_crossover_run_offers_the_same_calls_in_each_window_of_a_block(
     assert run["certificate"]["replays"] == 3
     assert run["speed"]["before"] > 0
     write_messages(messages_from_record(record), tmp_path / "messages.nc")
-    found = windows.windows_from_record(tmp_path / "messages.nc", record)
-    kept = found["left_out"].to_numpy() == windows.COUNTS
+    dataset = windows.windows_from_record(tmp_path / "messages.nc", record)
+    kept = dataset["left_out"].to_numpy() == windows.COUNTS
     assert kept.sum() >= 12
     # The samples and the trace count the same messages, except for messages at the edges of windows.
-    off = found["messages"].isel(washout=0) - found["datagrams"].isel(washout=0)
-    assert float(abs(off[kept]).max()) < 0.3 * float(found["messages"].isel(washout=0)[kept].min())
+    off = dataset["messages"].isel(washout=0) - dataset["datagrams"].isel(washout=0)
+    assert float(abs(off[kept]).max()) < 0.3 * float(
+        dataset["messages"].isel(washout=0)[kept].min()
+    )
     offsets = starts_by_window(record, recorded)
     by_block = zip(recorded.design.windows, offsets, strict=True)
     places = set()
@@ -81,7 +83,7 @@ def test_crossover_run_offers_the_same_calls_in_each_window_of_a_block(
             assert (other == first).all()
     # With at least six blocks, the probability that all shams have the same position is 1 in 243.
     assert len(places) > 1
-    shams = windows.by_arm(found, "k_rcv_mean")[:, -1]
+    shams = windows.by_arm(dataset, "k_rcv_mean")[:, -1]
     assert np.isfinite(shams).sum() >= 4
 
 
@@ -94,7 +96,7 @@ def test_each_window_reaches_its_instance(measure: Measure, tmp_path: Path) -> N
     two = {"sut": "kamailio-udp", "threads": 2, **same}
     other = {"sut": "kamailio-udp-fm", "threads": 4, **same}
     assert run["crossover"]["instances"] == [four, two, other, four]
-    labels = [found["label"] for found in run["crossover"]["modes"]]
+    labels = [result["label"] for result in run["crossover"]["modes"]]
     assert labels == ["default", "batch", "2 threads", "kamailio-udp-fm"]
     assert run["generator"]["calls_completed"] == run["generator"]["calls_created"]
     assert run["probe"]["unmatched"] == run["probe"]["lost"] == 0
@@ -112,9 +114,9 @@ def test_each_window_reaches_its_instance(measure: Measure, tmp_path: Path) -> N
     for number, count in planned.items():
         assert 0 <= served[number] - count < 2 * warm_up
     write_messages(messages_from_record(record), tmp_path / "messages.nc")
-    found = windows.windows_from_record(tmp_path / "messages.nc", record)
-    off = found["messages"].isel(washout=0) - found["datagrams"].isel(washout=0)
-    assert float(abs(off).max()) < 0.3 * float(found["messages"].isel(washout=0).min())
+    dataset = windows.windows_from_record(tmp_path / "messages.nc", record)
+    off = dataset["messages"].isel(washout=0) - dataset["datagrams"].isel(washout=0)
+    assert float(abs(off).max()) < 0.3 * float(dataset["messages"].isel(washout=0).min())
 
 
 COPY_PROXY = """\
@@ -211,15 +213,15 @@ def test_each_instance_has_its_own_receive_buffer(measure: Measure, tmp_path: Pa
     assert "maxbuffer=65536" in (record / "proxy-1.cfg").read_text()
     assert run["generator"]["calls_completed"] == run["generator"]["calls_created"]
     write_messages(messages_from_record(record), tmp_path / "messages.nc")
-    found = windows.windows_from_record(tmp_path / "messages.nc", record)
-    windows.write_windows(found, tmp_path / "windows.nc")
-    assert json.loads(found.attrs["receive_buffers"]) == [first, 131_072, 8_388_608]
+    dataset = windows.windows_from_record(tmp_path / "messages.nc", record)
+    windows.write_windows(dataset, tmp_path / "windows.nc")
+    assert json.loads(dataset.attrs["receive_buffers"]) == [first, 131_072, 8_388_608]
     # the kernel charges a SIP message between its length and the next sizes of its allocator
-    assert 512 < found.attrs["truesize"] < 5000
+    assert 512 < dataset.attrs["truesize"] < 5000
     (load,) = read_loads([tmp_path / "windows.nc"])
     held = buffers_at(load)
     assert [one.mode for one in held] == [small, "default", large]
-    assert held[0].messages == int(131_072 // found.attrs["truesize"])
+    assert held[0].messages == int(131_072 // dataset.attrs["truesize"])
 
 
 def test_each_instance_runs_on_its_number_of_cores(testbed: Testbed, tmp_path: Path) -> None:
@@ -261,9 +263,9 @@ def test_a_buffer_holds_the_computed_number_of_messages(tmp_path: Path, length: 
         def memory(field: str) -> int:
             argv = ["ss", "-Hlunm", f"sport = :{port}"]
             said = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
-            found = re.search(rf"[(,]{field}(\d+)[,)]", said)
-            assert found
-            return int(found[1])
+            match = re.search(rf"[(,]{field}(\d+)[,)]", said)
+            assert match
+            return int(match[1])
 
         sender.sendto(bytes(length), one.getsockname())
         truesize = memory("r")

@@ -83,11 +83,11 @@ def test_every_process_has_the_attributes_of_a_mode(
     if unavailable:
         pytest.skip(f"this kernel does not take {mode}: {unavailable[0]}")
     run = run_json(measure(cps=200, duration_s=1.0, mode=mode))
-    found = {step["setting"]: step["read_back"] for step in run["scheduler"]["steps"]}
-    assert {setting: set(values) for setting, values in found.items()} == {
+    result = {step["setting"]: step["read_back"] for step in run["scheduler"]["steps"]}
+    assert {setting: set(values) for setting, values in result.items()} == {
         setting: {value} for setting, value in read_back.items()
     }
-    assert all(len(values) > 4 for values in found.values())
+    assert all(len(values) > 4 for values in result.values())
     assert run["scheduler"]["label"] == mode
 
 

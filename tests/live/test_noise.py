@@ -10,9 +10,9 @@ from sipsched.testbed.inventory import Testbed
 def test_every_cpu_of_the_sps_is_measured(testbed: Testbed, tmp_path: Path) -> None:
     path = tmp_path / "raw" / "local" / "noise.json"
     measure_noise(testbed, path, duration_s=0.5)
-    found = read_noise(path)
-    assert [cpu.cpu for cpu in found.cpus] == list(testbed.sps.cpus)
-    for cpu in found.cpus:
+    noise = read_noise(path)
+    assert [cpu.cpu for cpu in noise.cpus] == list(testbed.sps.cpus)
+    for cpu in noise.cpus:
         assert 0.5 <= cpu.duration_s < 1
         assert cpu.gaps_us.size
     assert list(path.parent.iterdir()) == [path]

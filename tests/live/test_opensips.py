@@ -31,19 +31,19 @@ def test_over_tcp_every_message_is_counted_on_both_sides(
     assert ledger["unit"] == "messages"
     assert ledger["to_sps"]["sent"] == ledger["to_sps"]["received"] == 3000
     assert ledger["from_sps"]["sent"] == ledger["from_sps"]["received"] == 3500
-    found = findings(run)
+    result = findings(run)
     if sut.endswith("dispatcher"):
-        assert found["calls_split"] == found["share_excess"] == 0
+        assert result["calls_split"] == result["share_excess"] == 0
         # Each instance gets 125 calls on average, with a standard deviation of 10.
         assert all(80 < calls < 170 for calls in run["proxy"]["calls_of_instances"])
 
 
 def test_instances_share_a_port_and_each_call_stays_at_one(measure: Measure) -> None:
     run = run_json(measure(sut="opensips-udp-partitioned", threads=4, cps=200, duration_s=2.5))
-    found = findings(run)
+    result = findings(run)
     assert run["generator"]["calls_completed"] == 500
     assert run["probe"]["records"] == 3000
-    assert found["calls_split"] == found["share_excess"] == 0
+    assert result["calls_split"] == result["share_excess"] == 0
     assert len(run["proxy"]["shards"]["selected"]) == 4
 
 

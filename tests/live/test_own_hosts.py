@@ -26,9 +26,9 @@ from sipsched.testbed.session import open_hosts
 def bed(live_machine: None, tmp_path_factory: Any) -> Iterator[Testbed]:
     if "overlay" not in Path("/proc/filesystems").read_text():
         pytest.skip("this kernel has no overlayfs, of which the hosts' root file systems are made")
-    with own_hosts(tmp_path_factory.mktemp("hosts")) as found:
-        provision.provision(found, say=lambda line: None)
-        yield found
+    with own_hosts(tmp_path_factory.mktemp("hosts")) as result:
+        provision.provision(result, say=lambda line: None)
+        yield result
 
 
 def test_hosts_share_nothing(bed: Testbed) -> None:
@@ -68,8 +68,8 @@ def test_crossover_run_and_search(
     assert recorded.log.ended == "plan"
     assert all(switch.good for switch in recorded.log.windows)
     write_messages(messages_from_record(record), tmp_path / "messages.nc")
-    found = windows_from_record(tmp_path / "messages.nc", record)
-    assert float(found["messages"].isel(washout=0).min()) > 100
+    dataset = windows_from_record(tmp_path / "messages.nc", record)
+    assert float(dataset["messages"].isel(washout=0).min()) > 100
     tolerant = dataclasses.replace(
         campaign,
         search=dataclasses.replace(campaign.search, trial_s=0.5, relative_width=0.5),

@@ -42,7 +42,7 @@ def relayed(testbed: Testbed, folder: Path, *options: str, **plan: Any) -> Itera
 
 def captured(seen: dict[str, Any], size: int, *, to_server: bool) -> dict[int, int]:
     """Return, by CSeq, when the packet socket saw the last byte of a message arrive at or leave the server, in ns."""
-    found = {}
+    result = {}
     for port, client in seen["clients"].items():
         wanted = [to_server, not to_server, int(port)]
         mine = [segment for segment in seen["segments"] if segment[:3] == wanted]
@@ -50,8 +50,8 @@ def captured(seen: dict[str, Any], size: int, *, to_server: bool) -> dict[int, i
         ends = np.array([(segment[3] - first) % 2**32 + segment[4] for segment in mine])
         for place, number in enumerate(client["order"]):
             # Answers arrive in the order of the messages.
-            found[number] = mine[int(np.searchsorted(ends, (place + 1) * size))][5]
-    return found
+            result[number] = mine[int(np.searchsorted(ends, (place + 1) * size))][5]
+    return result
 
 
 def check_bounds(records: npt.NDArray[Any], seen: dict[str, Any], size: int) -> None:

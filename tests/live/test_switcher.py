@@ -266,7 +266,7 @@ def test_settings_that_a_mode_does_not_name_keep_their_values(
     def seen() -> tuple[object, ...]:
         return somaxconn(), settings(task), *slices_ns(programs, task, other)
 
-    found = seen()
+    result = seen()
     fifo = f"mode 0 task fifo nice 0 priority 1 slice 0\nmode 0 file {SOMAXCONN} 77\n"
     other_file = f"mode 1 file {AUTOCORKING} 0\n"
     switcher = start(plan_text(fifo + other_file, [0, 1, 0, 1], 600 * MS), task, other)
@@ -277,7 +277,7 @@ def test_settings_that_a_mode_does_not_name_keep_their_values(
         during.append(seen())
     log = switcher.end()
     assert during[0] == during[2] == ("77", (os.SCHED_FIFO, None, 1), 0, 0)
-    assert during[1] == during[3] == found
+    assert during[1] == during[3] == result
     assert [made["error"] for made in log["windows"]] == [""] * 4
 
 
@@ -653,14 +653,14 @@ def test_speed(programs: Path, tmp_path: Path) -> None:
     def speed(*arguments: str) -> dict[str, float]:
         argv = [str(switcher), "speed", *arguments]
         done = subprocess.run(argv, capture_output=True, text=True, check=True)
-        found: dict[str, float] = json.loads(done.stdout)
-        return found
+        document: dict[str, float] = json.loads(done.stdout)
+        return document
 
-    found = [speed() for _ in range(5)]
-    for one in found:
+    result = [speed() for _ in range(5)]
+    for one in result:
         assert one["index"] == pytest.approx(one["work"] / (one["cpu_ns"] / 1e3), abs=1e-3)
         assert 50 * MS <= one["cpu_ns"] < 100 * MS
         assert one["wall_ns"] > 0.99 * one["cpu_ns"]
-    rates = [one["index"] for one in found]
+    rates = [one["index"] for one in result]
     assert max(rates) < 2 * min(rates)
     assert speed("--seconds", "0.2")["cpu_ns"] == pytest.approx(200 * MS, rel=0.2)

@@ -29,10 +29,10 @@ def bed(live_machine: None) -> Iterator[Testbed]:
 
 def leftovers() -> list[str]:
     """Return the files and processes of the testbed."""
-    found = subprocess.run(
+    done = subprocess.run(
         ["pgrep", "-a", "-x", "-r", "R,S,D,T", virtual.COMM], capture_output=True, text=True
     )
-    return [*map(str, virtual.ROOT.rglob("*")), *found.stdout.splitlines()]
+    return [*map(str, virtual.ROOT.rglob("*")), *done.stdout.splitlines()]
 
 
 def test_run_is_valid_on_a_shared_machine_and_names_its_clock(

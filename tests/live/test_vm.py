@@ -37,10 +37,10 @@ def leftovers() -> list[str]:
     links = [n.link for n in vm.NAMESPACES] + [link.tap for link in vm.LINKS]
     names += [link for link in links if Path("/sys/class/net", link).exists()]
     names += [str(vm.STATE)] if vm.STATE.exists() else []
-    found = subprocess.run(
+    done = subprocess.run(
         ["pgrep", "-a", "-x", "-r", "R,S,D,T", vm.COMM], capture_output=True, text=True
     )
-    return names + found.stdout.splitlines()
+    return names + done.stdout.splitlines()
 
 
 def test_three_hosts_answer_and_only_the_sps_is_a_guest(hosts: Hosts) -> None:

@@ -46,8 +46,8 @@ def test_every_mode_at_the_papers_cores(guest: Testbed, cores: int) -> None:
                 processors = 1 if cores <= 4 else 2
                 assert state.layout.processors == processors, name
                 asked = mode.settings(Counts(cores, 8, processors))
-                found = settings(sps)
-                assert {setting: found[setting] for setting in asked} == asked, name
+                result = settings(sps)
+                assert {setting: result[setting] for setting in asked} == asked, name
                 assert state.kernel.family is KernelFamily.DEBUGFS
                 assert state.unlike_asked == 0, name
                 assert state.label == name

@@ -43,13 +43,13 @@ def exists(name: str) -> bool:
     parts = name.split(".")
     for count in range(len(parts), 0, -1):
         try:
-            found = importlib.import_module(".".join(parts[:count]))
+            result = importlib.import_module(".".join(parts[:count]))
         except ModuleNotFoundError:
             continue
         for part in parts[count:]:
-            if not hasattr(found, part):
+            if not hasattr(result, part):
                 return False
-            found = getattr(found, part)
+            result = getattr(result, part)
         return True
     return False
 

@@ -115,10 +115,10 @@ def test_ledger(data: st.DataObject) -> None:
 @given(data=st.data())
 @steady
 def test_counters_file(record: Path, data: st.DataObject) -> None:
-    found = synthetic.counters(30, 0)
+    result = synthetic.counters(30, 0)
     path = record / "counters.json.zst"
     whole = path.read_bytes(), (record / "run.json").read_bytes()
-    path.write_bytes(zstandard.compress(data.draw(damaged_json(found))))
+    path.write_bytes(zstandard.compress(data.draw(damaged_json(result))))
     synthetic.rewrite(record)
     messages_file = record.parent / "messages.nc"
     messages.write_messages(messages.messages_from_record(record), messages_file)

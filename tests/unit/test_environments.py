@@ -46,8 +46,8 @@ def packages(codes: list[str]) -> set[str]:
                 seen.add(file)
                 codes.append(file.read_text())
     of_module = packages_distributions()
-    found = {of_module[name][0] for name in others - set(sys.stdlib_module_names) - {"sipsched"}}
-    return {name.lower() for name in found}
+    result = {of_module[name][0] for name in others - set(sys.stdlib_module_names) - {"sipsched"}}
+    return {name.lower() for name in result}
 
 
 def scripts_of(environment: str) -> list[str]:

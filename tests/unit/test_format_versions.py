@@ -26,15 +26,15 @@ NO_FILE = {"sipsched.testbed.guest_image.RECIPE_VERSION"}
 
 def python_versions() -> dict[str, int]:
     """Return all constants of the library whose names end with VERSION, with their numbers."""
-    found = {}
+    result = {}
     for path in (PROJECT_ROOT / "src" / "sipsched").rglob("*.py"):
         module = ".".join(path.relative_to(PROJECT_ROOT / "src").with_suffix("").parts)
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
                 for target in node.targets:
                     if isinstance(target, ast.Name) and target.id.endswith("VERSION"):
-                        found[f"{module}.{target.id}"] = node.value.value
-    return {name: value for name, value in found.items() if isinstance(value, int)}
+                        result[f"{module}.{target.id}"] = node.value.value
+    return {name: value for name, value in result.items() if isinstance(value, int)}
 
 
 def test_the_documented_versions_are_those_of_the_library() -> None:

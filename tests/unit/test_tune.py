@@ -57,9 +57,9 @@ def test_only_a_system_with_several_cores_compares_the_migration_cost() -> None:
 def advised(reference: str, mode: str, verdict: ModeEffect) -> SimpleNamespace:
     """Return the advice of a comparison at two loads. At the lower load, the mode is always worse."""
     rankings = []
-    for cps, found in ((1000, ModeEffect.WORSE), (2000, verdict)):
-        candidate = SimpleNamespace(mode=mode, verdict=found)
-        best = candidate if found is ModeEffect.BETTER else None
+    for cps, result in ((1000, ModeEffect.WORSE), (2000, verdict)):
+        candidate = SimpleNamespace(mode=mode, verdict=result)
+        best = candidate if result is ModeEffect.BETTER else None
         load = SimpleNamespace(cps=cps)
         rankings.append(SimpleNamespace(load=load, candidates=(candidate,), best=best))
     return SimpleNamespace(place=SimpleNamespace(reference=reference), rankings=tuple(rankings))
@@ -76,6 +76,6 @@ def advised(reference: str, mode: str, verdict: ModeEffect) -> SimpleNamespace:
 def test_the_comparisons_at_the_highest_load_choose_the_setting(
     against_default: ModeEffect, neighbour: ModeEffect, expected: str
 ) -> None:
-    found = [advised("default", "own", against_default), advised("own", "near", neighbour)]
-    assert setting(found, "own").startswith(f"The setting: {expected}. ")
+    result = [advised("default", "own", against_default), advised("own", "near", neighbour)]
+    assert setting(result, "own").startswith(f"The setting: {expected}. ")
     assert setting([], "own").startswith("The setting: own. ")

@@ -44,17 +44,17 @@ def in_namespace(script):
 
 def test_the_exit_code_of_the_doctor_says_whether_something_is_missing():
     code, text = fab("doctor")
-    found = states(text)
-    assert len(found) > 10
-    assert code == ("no" in found.values())
+    result = states(text)
+    assert len(result) > 10
+    assert code == ("no" in result.values())
     assert text.splitlines()[-1].startswith("testbed local: ")
 
 
 def test_without_root_nothing_can_be_measured_and_the_reason_is_given(nobody):
     code, text = fab("doctor", before=nobody)
     assert code == 1
-    found = states(text)
-    assert found["root"] == found["network namespaces"] == "no"
+    result = states(text)
+    assert result["root"] == result["network namespaces"] == "no"
     assert "make reports" in text
     assert "nothing can be measured now; missing: this machine: root" in text
 

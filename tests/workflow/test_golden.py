@@ -60,12 +60,12 @@ def test_the_words_of_a_page_are_those_of_its_golden_file(notebook, page_of, req
         lines += ["", "# Nothing measured", *words(page_of(notebook, parameters_of_nothing))]
     # split at line ends, because the text of a cell may have several lines or be empty
     lines = "\n".join([*lines, ""]).split("\n")
-    found = [line for line, before in zip(lines, ["", *lines], strict=False) if line or before]
+    result = [line for line, before in zip(lines, ["", *lines], strict=False) if line or before]
     golden = GOLDEN / f"{notebook}.txt"
     if request.config.getoption("--renew"):
         golden.parent.mkdir(exist_ok=True)
-        golden.write_text("\n".join(found), encoding="utf-8")
+        golden.write_text("\n".join(result), encoding="utf-8")
     known = golden.read_text(encoding="utf-8").split("\n") if golden.exists() else []
-    changes = difflib.unified_diff(known, found, golden.name, "page", lineterm="", n=1)
+    changes = difflib.unified_diff(known, result, golden.name, "page", lineterm="", n=1)
     if difference := "\n".join(changes):
         pytest.fail(f"{difference}\n\nIf the new words are right, run: {COMMAND}", pytrace=False)

@@ -29,8 +29,8 @@ def test_the_command_reproduces_the_picture(made):
     new, old = (NAMES.sub("name", text) for text in (made, kept))
     assert NUMBER.sub("0", new) == NUMBER.sub("0", old)
     # another CPU may round the last digit of a coordinate differently
-    found, expected = (list(map(float, NUMBER.findall(text))) for text in (new, old))
-    assert found == pytest.approx(expected, abs=0.02)
+    result, expected = (list(map(float, NUMBER.findall(text))) for text in (new, old))
+    assert result == pytest.approx(expected, abs=0.02)
 
 
 def test_the_times_in_the_readme_are_computed(made):

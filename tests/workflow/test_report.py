@@ -100,7 +100,7 @@ def check_skeleton(browser):
     assert browser.find_element("tag name", "h1").text.endswith("?")
     answers = browser.find_elements("css selector", "p.answer, .tiles:first-of-type .tile")
     assert answers
-    assert all(re.fullmatch(r".{20,}[.]", each.text, re.DOTALL) for each in answers)
+    assert all(re.fullmatch(r".{20,}[.]", answer.text, re.DOTALL) for answer in answers)
     script = (
         "return [...document.querySelectorAll('nav.side a')].map("
         "a => document.getElementById(decodeURIComponent(a.hash.slice(1)))?.tagName)"
@@ -108,11 +108,11 @@ def check_skeleton(browser):
     tags = browser.execute_script(script)
     assert len(tags) > 2
     assert set(tags) == {"H2"}
-    headings = [each.text for each in browser.find_elements("css selector", "main h2")]
+    headings = [element.text for element in browser.find_elements("css selector", "main h2")]
     last = headings[:-1] if headings[-1] == "Runs" else headings
     assert last[-1] == "Glossary" and "Versions" in headings
-    terms = [each.text for each in browser.find_elements("css selector", "dl.glossary dt")]
-    expanded = [each.text for each in browser.find_elements("css selector", "main abbr")]
+    terms = [element.text for element in browser.find_elements("css selector", "dl.glossary dt")]
+    expanded = [element.text for element in browser.find_elements("css selector", "main abbr")]
     assert len(expanded) == len(set(expanded)) and set(expanded) <= set(terms)
     main = browser.find_element("tag name", "main").text
     # the braces in a list of runs join folders, as in a shell
@@ -132,9 +132,9 @@ def findings(browser, scheme):
         "v => ['serious', 'critical'].includes(v.impact)).map("
         "v => v.id + ': ' + v.nodes.slice(0, 3).map(n => n.html.slice(0, 120)).join(' | '))))"
     )
-    found = browser.execute_async_script(run)
+    result = browser.execute_async_script(run)
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
-    return found
+    return result
 
 
 @pytest.mark.parametrize("notebook", PAGES)

@@ -93,14 +93,14 @@ def test_capacities_are_searched_in_every_cell_and_measured_at_the_loads_around_
     page = "reports/capacities-simulated-cfs.html"
     said = simulate(project, "--cores", "1", "--", page)
     raw = project / "raw" / "simulated-cfs" / "kamailio-udp"
-    found = {
+    result = {
         (document["point"]["mode"], document["point"]["cores"]): document
         for path in raw.rglob("capacity~0.01~0.05.json")
         for document in [json.loads(path.read_text())]
     }
-    assert len(found) == 4
+    assert len(result) == 4
     for mode in ("baseline", "enhanced"):
-        one, four = found[mode, 1], found[mode, 4]
+        one, four = result[mode, 1], result[mode, 4]
         assert (
             one["ended_by"] == "width"
             and one["upper_cps"] - one["lower_cps"] <= 0.055 * one["upper_cps"]
@@ -112,9 +112,9 @@ def test_capacities_are_searched_in_every_cell_and_measured_at_the_loads_around_
         )
         assert line in said
     # every search except the first search began with a guess
-    assert sum(each["guess_cps"] is None for each in found.values()) == 1
+    assert sum(each["guess_cps"] is None for each in result.values()) == 1
     loads = {
-        found[mode, 1][end]
+        result[mode, 1][end]
         for mode in ("baseline", "enhanced")
         for end in ("lower_cps", "upper_cps")
     }

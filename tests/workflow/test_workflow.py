@@ -120,9 +120,9 @@ def test_each_rule_reserves_its_share_of_the_machine() -> None:
         rule.partition(":")[0]: re.findall(r"^ +machine=(.+),$", rule, re.MULTILINE)
         for rule in rules
     }
-    measuring = {name for name, found in shares.items() if found == ["CLAIMS.machine"]}
+    measuring = {name for name, result in shares.items() if result == ["CLAIMS.machine"]}
     assert measuring == {"measure_run", "find_crossing", "measure_noise"}
-    assert all(found == ["1"] for name, found in shares.items() if name not in measuring)
+    assert all(result == ["1"] for name, result in shares.items() if name not in measuring)
     assert len(shares) > 15
 
 

@@ -349,7 +349,7 @@ def lost(runs: pd.DataFrame) -> pd.Series:
 
 
 class Configuration(NamedTuple):
-    """The settings of runs without mode, load and repetition."""
+    """The settings of runs without load and repetition."""
 
     sut: str
     mode: str

@@ -24,8 +24,8 @@ FIFO = {"total_p99": -0.5, "total_mean": -0.2, "k_rcv_mean": 0.3}
 
 
 def decided(*runs: Any, crossings: Any = ()) -> Advice:
-    (found,) = advice.advise(advice.loads_of(runs, crossings))
-    return found
+    (result,) = advice.advise(advice.loads_of(runs, crossings))
+    return result
 
 
 def verdicts(found: Advice) -> dict[str, ModeEffect]:
@@ -34,13 +34,13 @@ def verdicts(found: Advice) -> dict[str, ModeEffect]:
 
 def test_a_mode_that_lowers_the_sum_beats_the_reference_and_is_ranked_first() -> None:
     effects = {"default": {}, "batch": {"total_p99": 0.4}, "fifo": FIFO}
-    found = decided(synthetic.windows(Run(mode=MODES), effects))
-    (ranking,) = found.rankings
-    assert verdicts(found) == {"fifo": ModeEffect.BETTER, "batch": ModeEffect.WORSE}
+    decision = decided(synthetic.windows(Run(mode=MODES), effects))
+    (ranking,) = decision.rankings
+    assert verdicts(decision) == {"fifo": ModeEffect.BETTER, "batch": ModeEffect.WORSE}
     assert ranking.best is not None
     assert ranking.best.mode == "fifo"
     assert ranking.best.decided_by == "total_p99"
-    assert found.tests == 4
+    assert decision.tests == 4
     interval = ranking.best.effects["total_p99"].interval
     assert interval.low < -0.5 < interval.high
     assert interval.level == pytest.approx(1 - 0.05 / 4)
@@ -51,8 +51,8 @@ def test_a_mode_that_lowers_the_sum_beats_the_reference_and_is_ranked_first() ->
 
 def test_the_mean_decides_if_the_99th_percentile_is_within_chance() -> None:
     effects = {"default": {}, "fifo": {"total_mean": -0.3}}
-    found = decided(synthetic.windows(Run(mode="default,fifo"), effects))
-    (candidate,) = found.rankings[0].candidates
+    decision = decided(synthetic.windows(Run(mode="default,fifo"), effects))
+    (candidate,) = decision.rankings[0].candidates
     assert candidate.verdict is ModeEffect.BETTER
     assert candidate.decided_by == "total_mean"
 
@@ -68,8 +68,8 @@ def test_the_mean_decides_if_the_99th_percentile_is_within_chance() -> None:
 )
 def test_a_cost_makes_a_mode_a_trade(cost: dict[str, float], named: tuple[str, ...]) -> None:
     effects = {"default": {}, "fifo": FIFO | cost}
-    found = decided(synthetic.windows(Run(mode="default,fifo"), effects))
-    (candidate,) = found.rankings[0].candidates
+    decision = decided(synthetic.windows(Run(mode="default,fifo"), effects))
+    (candidate,) = decision.rankings[0].candidates
     assert candidate.costs == named
     assert candidate.verdict is (ModeEffect.TRADE if named else ModeEffect.BETTER)
 
@@ -80,9 +80,9 @@ def test_modes_without_effect_are_rarely_advised() -> None:
     advised = 0
     for seed in range(20):
         runs = [synthetic.windows(Run(mode=MODES, cps=c), effects, seed=seed) for c in (1000, 1600)]
-        (found,) = advice.advise(advice.loads_of(runs), quantities=())
-        assert found.tests == 8
-        advised += any(ranking.best for ranking in found.rankings)
+        (result,) = advice.advise(advice.loads_of(runs), quantities=())
+        assert result.tests == 8
+        advised += any(ranking.best for ranking in result.rankings)
     assert advised <= 3
 
 
@@ -98,11 +98,11 @@ def test_equal_windows_are_recognised_with_and_without_an_interval() -> None:
 
 def test_an_effect_within_the_effect_of_the_sham_is_ignored() -> None:
     effects = {"default": {}, "batch": {"total_p99": -0.3}, "fifo": {"total_p99": -1.5}}
-    found = decided(synthetic.windows(Run(mode=MODES), effects, sham={"total_p99": -0.3}))
-    (ranking,) = found.rankings
+    decision = decided(synthetic.windows(Run(mode=MODES), effects, sham={"total_p99": -0.3}))
+    (ranking,) = decision.rankings
     assert ranking.floors["total_p99"] > 0.3
     assert ranking.floors["total_mean"] == 0
-    assert verdicts(found) == {"fifo": ModeEffect.BETTER, "batch": ModeEffect.UNSURE}
+    assert verdicts(decision) == {"fifo": ModeEffect.BETTER, "batch": ModeEffect.UNSURE}
 
 
 def test_a_sham_without_effect_sets_no_floor() -> None:
@@ -115,11 +115,11 @@ def test_comparisons_with_the_same_reference_share_a_ranking() -> None:
     """A mode of two comparisons is judged over the runs of both."""
     first = {"default": {}, "batch": {"total_p99": 0.1}, "fifo": FIFO}
     second = {"default": {}, "rr": {}, "fifo": FIFO}
-    found = decided(
+    decision = decided(
         synthetic.windows(Run(mode=MODES), first),
         synthetic.windows(Run(mode="default,rr,fifo"), second, seed=2),
     )
-    (ranking,) = found.rankings
+    (ranking,) = decision.rankings
     assert ranking.load.modes == ("batch", "fifo", "rr")
     by_mode = {candidate.mode: candidate.effects["total_p99"] for candidate in ranking.candidates}
     assert by_mode["fifo"].runs == 2
@@ -173,8 +173,8 @@ def test_a_load_is_a_share_of_the_capacity_and_names_its_search() -> None:
     def load(
         *crossings: SearchRecord, capacities: Sequence[SystemCapacity] = ()
     ) -> advice.ComparedLoad:
-        (found,) = advice.loads_of([run], crossings, capacities)
-        return found
+        (result,) = advice.loads_of([run], crossings, capacities)
+        return result
 
     assert load().planned_cps is None and load().share is None
     assert load(crossing("default", 900, "opensips-udp")).planned_cps is None
@@ -231,14 +231,14 @@ def test_a_mode_without_valid_windows_is_unknown() -> None:
     run = synthetic.windows(Run(mode="default,fifo"), effects, left_out=spoilt)
     assert (run["left_out"] == SWITCH).mean() > 0.9
     every = run.assign(left_out=run["left_out"] * 0 + SWITCH)
-    found = decided(every)
-    assert verdicts(found) == {"fifo": ModeEffect.UNKNOWN}
-    assert not found.rankings[0].judged
-    assert found.tests == 0
+    decision = decided(every)
+    assert verdicts(decision) == {"fifo": ModeEffect.UNKNOWN}
+    assert not decision.rankings[0].judged
+    assert decision.tests == 0
     one = every.assign(left_out=every["left_out"].where(every["block"] != 3, 0))
-    found = decided(one)
-    assert verdicts(found) == {"fifo": ModeEffect.UNKNOWN}
-    assert sum(found.rankings[0].candidates[0].effects["total_p99"].blocks) == 1
+    decision = decided(one)
+    assert verdicts(decision) == {"fifo": ModeEffect.UNKNOWN}
+    assert sum(decision.rankings[0].candidates[0].effects["total_p99"].blocks) == 1
 
 
 def test_a_comparison_with_only_refused_modes_has_no_candidates() -> None:
@@ -269,9 +269,9 @@ def test_cut_short_softirqs_are_compared_per_second() -> None:
     (candidate,) = (
         decided(synthetic.windows(Run(mode="default,fifo"), effects)).rankings[0].candidates
     )
-    found = candidate.effects[advice.SQUEEZED].interval
-    assert found.estimate == pytest.approx(4, rel=0.02)
-    assert found.low > 3
+    result = candidate.effects[advice.SQUEEZED].interval
+    assert result.estimate == pytest.approx(4, rel=0.02)
+    assert result.low > 3
 
 
 def test_the_reference_without_the_probe_is_no_candidate() -> None:
@@ -280,8 +280,8 @@ def test_the_reference_without_the_probe_is_no_candidate() -> None:
     effects = {"default": {}, "default+recording=off": {"cpu_per_message": -0.1}}
     assert advice.loads_of([synthetic.windows(alone, effects)]) == ()
     beside = Run(mode="default,default+recording=off,fifo")
-    found = decided(synthetic.windows(beside, effects | {"fifo": FIFO}))
-    assert verdicts(found) == {"fifo": ModeEffect.BETTER}
+    decision = decided(synthetic.windows(beside, effects | {"fifo": FIFO}))
+    assert verdicts(decision) == {"fifo": ModeEffect.BETTER}
 
 
 def test_windows_of_valid_runs_are_found(tmp_path: Path) -> None:

@@ -24,42 +24,42 @@ def windows(seed=1, blocks=40, effect=0.2, noise=0.05):
 def test_the_effect_of_a_disturbance_is_found_and_subtracted(shape):
     logs, rng = windows()
     shares = rng.exponential(0.05, logs.shape) * (rng.random(logs.shape) < 0.3)
-    found = adjust(np.exp(logs + shape(shares)), [shares], CALM, ratio=True)
-    assert np.log(found.table) == pytest.approx(logs, abs=0.1)
-    assert (found.weights == 1).all()
+    adjustment = adjust(np.exp(logs + shape(shares)), [shares], CALM, ratio=True)
+    assert np.log(adjustment.table) == pytest.approx(logs, abs=0.1)
+    assert (adjustment.weights == 1).all()
 
 
 def test_the_previous_window_explains_the_inherited_queue():
     logs, rng = windows()
     shares, before = (rng.exponential(0.05, logs.shape) for _ in range(2))
-    found = adjust(np.exp(logs + 4 * shares + 2 * before), [shares, before], CALM, ratio=True)
-    assert np.log(found.table) == pytest.approx(logs, abs=0.1)
+    adjustment = adjust(np.exp(logs + 4 * shares + 2 * before), [shares, before], CALM, ratio=True)
+    assert np.log(adjustment.table) == pytest.approx(logs, abs=0.1)
 
 
 def test_a_quantity_that_may_be_0_is_adjusted_by_its_difference():
     rng = np.random.default_rng(2)
     rates, shares = rng.uniform(0, 0.01, (40, 3)), rng.exponential(0.05, (40, 3))
-    found = adjust(rates + 0.5 * shares, [shares], CALM, ratio=False)
-    assert found.table == pytest.approx(rates, abs=0.002)
+    adjustment = adjust(rates + 0.5 * shares, [shares], CALM, ratio=False)
+    assert adjustment.table == pytest.approx(rates, abs=0.002)
 
 
 def test_without_a_disturbance_nothing_changes():
     table = np.exp(windows()[0])
     table[3, 1] = np.nan
     for covariates in ([], [np.zeros((40, 3))]):
-        found = adjust(table, covariates, CALM, ratio=True)
-        assert np.array_equal(found.table, table, equal_nan=True)
-        assert (found.weights == 1).all()
+        adjustment = adjust(table, covariates, CALM, ratio=True)
+        assert np.array_equal(adjustment.table, table, equal_nan=True)
+        assert (adjustment.weights == 1).all()
 
 
 def test_disturbed_blocks_are_weighted_by_their_scatter():
     logs, rng = windows()
     disturbed = np.arange(40) % 4 == 0
     logs[disturbed] += rng.normal(0, 0.5, (10, 3))
-    found = adjust(np.exp(logs), [], disturbed, ratio=True)
-    assert (found.weights[~disturbed] == 1).all()
+    adjustment = adjust(np.exp(logs), [], disturbed, ratio=True)
+    assert (adjustment.weights[~disturbed] == 1).all()
     # the ratio of variances is (0.05 / 0.5)^2, estimated from 20 and from 60 numbers
-    assert found.weights[disturbed] == pytest.approx(np.full(10, 0.01), rel=0.7)
+    assert adjustment.weights[disturbed] == pytest.approx(np.full(10, 0.01), rel=0.7)
     alike = adjust(np.exp(windows()[0]), [], disturbed, ratio=True)
     assert (alike.weights > 0.4).all()
 
@@ -72,9 +72,9 @@ def test_unusable_windows_do_not_enter_the_regression():
         np.delete(table, 5, axis=0), [np.delete(shares, 5, axis=0)], CALM[1:], ratio=True
     )
     table[5] = np.nan
-    found = adjust(table, [shares], CALM, ratio=True)
-    assert np.isnan(found.table[5]).all()
-    assert np.delete(found.table, 5, axis=0) == pytest.approx(expected.table)
+    adjustment = adjust(table, [shares], CALM, ratio=True)
+    assert np.isnan(adjustment.table[5]).all()
+    assert np.delete(adjustment.table, 5, axis=0) == pytest.approx(expected.table)
     few = adjust(table[:2], [shares[:2]], CALM[:2], ratio=True)
     assert np.array_equal(few.table, table[:2])
 
@@ -101,9 +101,9 @@ def test_blocks_with_stolen_time_count_and_blocks_with_failed_switches_do_not():
     run = synthetic.windows(Run(mode="default,fifo"), effects, left_out=left_out)
     stolen = np.where(run["left_out"] == STOLEN, 0.3, 0.0)
     disturbed = run.assign(dict.fromkeys(COVARIATES, ("window", stolen)))
-    found = adjusted(disturbed, "total_p99", ratio=True)
-    assert np.isnan(found.table).sum() == 1
-    assert (found.weights[[0, 1, 4]] == 1).all()
+    result = adjusted(disturbed, "total_p99", ratio=True)
+    assert np.isnan(result.table).sum() == 1
+    assert (result.weights[[0, 1, 4]] == 1).all()
     (load,) = advice.loads_of([disturbed])
     assert load.effect("fifo", "total_p99").blocks == (40,)
     # pages write the level of undisturbed windows

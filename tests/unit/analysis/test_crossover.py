@@ -37,14 +37,14 @@ def ends(interval):
 
 
 def test_the_estimate_is_the_mean_of_the_blocks_log_ratios():
-    found = effect([table(normal(60))], 0, 1)
-    assert found.interval.estimate == pytest.approx(normal(60).mean())
-    assert found.interval.low < normal(60).mean() < found.interval.high
-    assert (found.blocks, found.runs, found.conditional) == ((60,), 1, True)
-    assert percent(found.interval).estimate == pytest.approx(
-        100 * np.expm1(found.interval.estimate)
+    estimate = effect([table(normal(60))], 0, 1)
+    assert estimate.interval.estimate == pytest.approx(normal(60).mean())
+    assert estimate.interval.low < normal(60).mean() < estimate.interval.high
+    assert (estimate.blocks, estimate.runs, estimate.conditional) == ((60,), 1, True)
+    assert percent(estimate.interval).estimate == pytest.approx(
+        100 * np.expm1(estimate.interval.estimate)
     )
-    assert found.interval.method == "sign flips"
+    assert estimate.interval.method == "sign flips"
 
 
 def flips(values, mean, resamples=np.inf):
@@ -78,20 +78,20 @@ def test_the_interval_inverts_scipys_permutation_test(n, level):
 
 def test_sampled_splits_agree_with_scipy():
     values = np.random.default_rng(4).normal(0.15, 0.5, 40)
-    found = blocks.mean_of_blocks([values])
-    assert found.p_value() == pytest.approx(flips(values, 0, 20_000), abs=0.01)
-    assert found.ends() == pytest.approx(
+    interval = blocks.mean_of_blocks([values])
+    assert interval.p_value() == pytest.approx(flips(values, 0, 20_000), abs=0.01)
+    assert interval.ends() == pytest.approx(
         stats.t.interval(0.95, 39, values.mean(), stats.sem(values)), abs=0.03
     )
-    assert blocks.mean_of_blocks([values]).ends() == found.ends()
+    assert blocks.mean_of_blocks([values]).ends() == interval.ends()
 
 
 def test_few_blocks_bound_the_level_of_an_interval():
     values = normal(8)
-    found = blocks.mean_of_blocks([values])
+    interval = blocks.mean_of_blocks([values])
     # 8 blocks have 128 splits, so an interval at the level 99.58 % excludes no value
-    assert np.isfinite(found.ends(0.99)).all()
-    assert np.isinf(found.ends(0.9958)).all()
+    assert np.isfinite(interval.ends(0.99)).all()
+    assert np.isinf(interval.ends(0.9958)).all()
     assert effect([table(values)], 0, 1, tests=12).interval.why == "too few for an interval"
     assert effect([table(values)], 0, 1, tests=6).interval.known
 
@@ -102,9 +102,9 @@ def test_p_is_at_most_5_percent_exactly_if_the_interval_excludes_0(n, tests):
     rng = np.random.default_rng(tests)
     excluded = 0
     for mean in np.linspace(0, 0.5, 40):
-        found = effect([table(rng.normal(mean, 0.3, n))], 0, 1, tests=tests)
-        low, high = found.interval.low, found.interval.high
-        assert (found.p_value <= 0.05) == (not low <= 0 <= high)
+        estimate = effect([table(rng.normal(mean, 0.3, n))], 0, 1, tests=tests)
+        low, high = estimate.interval.low, estimate.interval.high
+        assert (estimate.p_value <= 0.05) == (not low <= 0 <= high)
         excluded += not low <= 0 <= high
     assert 0 < excluded < 40
 
@@ -117,9 +117,9 @@ def test_correlated_blocks_widen_the_interval():
     assert blocks.widening([values]) == pytest.approx(2, rel=0.1)
     plain = np.diff(blocks.mean_of_blocks([np.random.default_rng(1).permutation(values)]).ends())
     assert np.diff(blocks.mean_of_blocks([values]).ends()) == pytest.approx(2 * plain, rel=0.15)
-    found = effect([table(values[:60])], 0, 1)
-    assert Doubt.AUTOCORRELATED in found.doubts
-    assert found.lag_one > 0.4
+    estimate = effect([table(values[:60])], 0, 1)
+    assert Doubt.AUTOCORRELATED in estimate.doubts
+    assert estimate.lag_one > 0.4
 
 
 def test_independent_blocks_are_widened_at_most_once_in_forty_times():
@@ -132,9 +132,9 @@ def test_independent_blocks_are_widened_at_most_once_in_forty_times():
 
 def test_the_detectable_effect_is_detected_four_times_in_five():
     rng = np.random.default_rng(6)
-    found = effect([table(rng.normal(0, 0.3, 40))], 0, 1)
+    estimate = effect([table(rng.normal(0, 0.3, 40))], 0, 1)
     seen = [
-        effect([table(rng.normal(-found.detectable, 0.3, 40))], 0, 1).interval.high < 0
+        effect([table(rng.normal(-estimate.detectable, 0.3, 40))], 0, 1).interval.high < 0
         for _ in range(400)
     ]
     # the spread of 40 blocks is known with an error of 11 %
@@ -144,9 +144,13 @@ def test_the_detectable_effect_is_detected_four_times_in_five():
 def test_several_windows_of_a_side_are_averaged_and_one_may_be_missing():
     windows = np.exp(np.random.default_rng(7).normal(0, 0.3, (30, 3)))
     logs = np.log(windows)
-    found = effect([windows], (0, 1), 2)
-    assert found.interval.estimate == pytest.approx((logs[:, 2] - logs[:, :2].mean(axis=1)).mean())
-    assert np.diff(ends(found.interval)[1:]) < np.diff(ends(effect([windows], 0, 2).interval)[1:])
+    estimate = effect([windows], (0, 1), 2)
+    assert estimate.interval.estimate == pytest.approx(
+        (logs[:, 2] - logs[:, :2].mean(axis=1)).mean()
+    )
+    assert np.diff(ends(estimate.interval)[1:]) < np.diff(
+        ends(effect([windows], 0, 2).interval)[1:]
+    )
     windows[4, 1] = np.nan
     assert effect([windows], (0, 1), 2).blocks == (30,)
     windows[4, 0] = np.nan
@@ -180,10 +184,10 @@ def test_a_few_agreeing_runs_describe_only_themselves_and_many_describe_all():
 
 
 def test_runs_that_agree_by_chance_do_not_narrow_the_interval():
-    found = effect([table(normal(30))] * 6, 0, 1)
+    estimate = effect([table(normal(30))] * 6, 0, 1)
     of_blocks = blocks.mean_of_blocks([normal(30)] * 6)
-    assert ends(found.interval)[1:] == pytest.approx(of_blocks.ends())
-    assert found.p_value == of_blocks.p_value()
+    assert ends(estimate.interval)[1:] == pytest.approx(of_blocks.ends())
+    assert estimate.p_value == of_blocks.p_value()
     assert blocks.Student(0.2, 0.0, 2).p_value() == 0
     assert blocks.Student(0.0, 0.0, 2).p_value() == 1
 
@@ -199,29 +203,29 @@ def test_runs_that_differ_are_detected_and_widen_the_interval():
     alike = [table(normal(30, seed), seed) for seed in range(4)]
     apart = [table(normal(30, seed, mean), seed) for seed, mean in enumerate((0, 0.5, 1, 0.2))]
     assert Doubt.RUNS_DIFFER not in effect(alike, 0, 1).doubts
-    found = effect(apart, 0, 1)
-    assert Doubt.RUNS_DIFFER in found.doubts
-    assert not found.conditional
+    estimate = effect(apart, 0, 1)
+    assert Doubt.RUNS_DIFFER in estimate.doubts
+    assert not estimate.conditional
     means = [normal(30, seed, mean).mean() for seed, mean in enumerate((0, 0.5, 1, 0.2))]
     expected = stats.ttest_1samp(means, 0)
-    assert found.p_value == pytest.approx(expected.pvalue)
-    assert ends(found.interval)[1:] == pytest.approx(tuple(expected.confidence_interval()))
+    assert estimate.p_value == pytest.approx(expected.pvalue)
+    assert ends(estimate.interval)[1:] == pytest.approx(tuple(expected.confidence_interval()))
 
 
 def test_a_run_of_one_block_is_not_combined():
     runs = [table(normal(30)), table(normal(1))]
-    found = effect(runs, 0, 1)
-    assert (found.blocks, found.runs) == ((30, 1), 1)
-    assert found.interval == effect(runs[:1], 0, 1).interval
+    estimate = effect(runs, 0, 1)
+    assert (estimate.blocks, estimate.runs) == ((30, 1), 1)
+    assert estimate.interval == effect(runs[:1], 0, 1).interval
 
 
 def test_a_quantity_that_may_be_0_is_compared_by_its_difference():
     pdr = np.zeros((40, 2))
     pdr[::3, 1] = np.random.default_rng(2).uniform(0.01, 0.05, 14)
-    found = effect([pdr], 0, 1, Scale.DIFFERENCE)
-    assert found.interval.estimate == pytest.approx(pdr[:, 1].mean())
-    assert found.interval.low > 0
-    assert Doubt.FEW_CHANGED not in found.doubts
+    estimate = effect([pdr], 0, 1, Scale.DIFFERENCE)
+    assert estimate.interval.estimate == pytest.approx(pdr[:, 1].mean())
+    assert estimate.interval.low > 0
+    assert Doubt.FEW_CHANGED not in estimate.doubts
     pdr[:30] = 0
     few = effect([pdr], 0, 1, Scale.DIFFERENCE)
     assert Doubt.FEW_CHANGED in few.doubts
@@ -256,11 +260,11 @@ def test_a_block_that_dominates_the_spread_is_reported():
 def test_windows_without_information_have_a_reason(windows, scale, why, p_value):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = effect(windows, 0, 1, scale)
-    assert found.interval.why == why
-    assert np.isnan([found.interval.low, found.interval.high]).all()
-    assert found.p_value == p_value or (p_value is None and np.isnan(found.p_value))
-    assert np.isnan(found.detectable)
+        estimate = effect(windows, 0, 1, scale)
+    assert estimate.interval.why == why
+    assert np.isnan([estimate.interval.low, estimate.interval.high]).all()
+    assert estimate.p_value == p_value or (p_value is None and np.isnan(estimate.p_value))
+    assert np.isnan(estimate.detectable)
 
 
 @pytest.mark.parametrize("windows", [np.ones(4), np.ones((4, 1)), np.ones((2, 2, 2))])
@@ -274,10 +278,10 @@ def test_a_table_of_another_shape_is_an_error(windows):
 def test_two_washouts_are_compared_block_by_block():
     differences = normal(60)
     short, long = table(differences), table(differences * 0.99 + 0.1)
-    found = change([short], [long], 0, 1)
+    result = change([short], [long], 0, 1)
     # the change is far smaller than the interval of either estimate
-    assert found.moved.interval.estimate == pytest.approx(0.1 - 0.01 * differences.mean())
-    assert not found.moved.interval.low <= 0 <= found.moved.interval.high
+    assert result.moved.interval.estimate == pytest.approx(0.1 - 0.01 * differences.mean())
+    assert not result.moved.interval.low <= 0 <= result.moved.interval.high
     noise = np.random.default_rng(9).normal(0, 0.1, 60)
     moved = change([short], [table(differences + noise - noise.mean())], 0, 1).moved
     assert moved.interval.low <= 0 <= moved.interval.high
@@ -289,17 +293,17 @@ def test_two_washouts_are_compared_block_by_block():
 def test_a_change_excludes_blocks_that_one_evaluation_lacks():
     short, long = table(normal(20)), table(normal(20) * 1.1)
     short[2, 0], long[3, 1] = np.nan, np.nan
-    found = change([short], [long], 0, 1)
-    assert (found.first.blocks, found.second.blocks, found.moved.blocks) == ((19,), (19,), (18,))
+    result = change([short], [long], 0, 1)
+    assert (result.first.blocks, result.second.blocks, result.moved.blocks) == ((19,), (19,), (18,))
 
 
 @given(tables, st.floats(1e-3, 1e3))
 @settings(max_examples=60, deadline=None)
 def test_a_ratio_is_independent_of_the_unit(windows, factor):
-    found, scaled = effect([windows], 0, 2), effect([windows * factor], 0, 2)
-    assert found.interval.why == scaled.interval.why
-    assert ends(found.interval) == pytest.approx(ends(scaled.interval), nan_ok=True, abs=1e-7)
-    assert found.robust == pytest.approx(scaled.robust, nan_ok=True, abs=1e-7)
+    result, scaled = effect([windows], 0, 2), effect([windows * factor], 0, 2)
+    assert result.interval.why == scaled.interval.why
+    assert ends(result.interval) == pytest.approx(ends(scaled.interval), nan_ok=True, abs=1e-7)
+    assert result.robust == pytest.approx(scaled.robust, nan_ok=True, abs=1e-7)
 
 
 @given(tables, st.sampled_from(Scale))
@@ -332,12 +336,14 @@ def test_the_order_of_blocks_affects_only_their_correlation(windows, random):
 def test_the_p_value_agrees_with_the_interval(values):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = effect([np.column_stack((np.zeros(len(values)), values))], 0, 1, Scale.DIFFERENCE)
-    if not found.interval.known:
+        estimate = effect(
+            [np.column_stack((np.zeros(len(values)), values))], 0, 1, Scale.DIFFERENCE
+        )
+    if not estimate.interval.known:
         return
-    low, high = found.interval.low, found.interval.high
-    assert low <= found.interval.estimate <= high
-    assert (found.p_value <= 0.05) == (not low <= 0 <= high)
+    low, high = estimate.interval.low, estimate.interval.high
+    assert low <= estimate.interval.estimate <= high
+    assert (estimate.p_value <= 0.05) == (not low <= 0 <= high)
 
 
 @pytest.mark.parametrize(
@@ -366,14 +372,14 @@ def test_the_interval_covers_the_truth(draw, n):
 def test_a_run_without_differences_does_not_divide_by_zero() -> None:
     still, moving = np.zeros((20, 2)), np.zeros((20, 2))
     moving[::2, 1] = 0.01
-    found = crossover.effect([still, moving, still], 0, 1, Scale.DIFFERENCE)
-    assert found.interval.estimate == pytest.approx(0.005 / 3)
-    assert Doubt.RUNS_DIFFER not in found.doubts
+    estimate = crossover.effect([still, moving, still], 0, 1, Scale.DIFFERENCE)
+    assert estimate.interval.estimate == pytest.approx(0.005 / 3)
+    assert Doubt.RUNS_DIFFER not in estimate.doubts
 
 
 def test_two_runs_that_differ_describe_only_themselves():
     runs = [table(normal(30, seed, mean), seed) for seed, mean in enumerate((0, 1))]
-    found = effect(runs, 0, 1)
-    assert Doubt.RUNS_DIFFER in found.doubts
-    assert found.conditional
-    assert found.interval.high - found.interval.low < 1
+    estimate = effect(runs, 0, 1)
+    assert Doubt.RUNS_DIFFER in estimate.doubts
+    assert estimate.conditional
+    assert estimate.interval.high - estimate.interval.low < 1

@@ -17,32 +17,32 @@ ALONE = (np.array([10.0, np.nan, np.nan, np.nan]), FIRST)
 
 
 def test_each_comparison_is_corrected_for_the_number_of_comparisons():
-    found = compare_together(PAIRS)
-    assert list(found.cells) == list(PAIRS)
-    assert found.tests == 3
-    assert found.level == pytest.approx(1 - 0.05 / 3)
-    lower = found.cells["lower"]
+    family = compare_together(PAIRS)
+    assert list(family.cells) == list(PAIRS)
+    assert family.tests == 3
+    assert family.level == pytest.approx(1 - 0.05 / 3)
+    lower = family.cells["lower"]
     assert lower.p_value == pytest.approx(3 * stats.ttest_rel(*np.log(PAIRS["lower"])).pvalue)
-    assert lower.comparison.difference.level == found.level
+    assert lower.comparison.difference.level == family.level
     assert (lower.reference.estimate, lower.other.estimate) == pytest.approx((11.5, 6.45), rel=0.02)
     # the difference is significant alone, but not within the family
     assert compare_together({1: PAIRS["a little lower"]}).cells[1].stands_out
-    assert [cell.stands_out for cell in found.cells.values()] == [True, False, False]
+    assert [cell.stands_out for cell in family.cells.values()] == [True, False, False]
 
 
 def test_a_comparison_without_a_test_does_not_widen_the_others():
-    found = compare_together(PAIRS | {"one pair": ALONE})
-    assert found.tests == 3
-    assert found.cells["lower"] == compare_together(PAIRS).cells["lower"]
-    alone = found.cells["one pair"]
+    family = compare_together(PAIRS | {"one pair": ALONE})
+    assert family.tests == 3
+    assert family.cells["lower"] == compare_together(PAIRS).cells["lower"]
+    alone = family.cells["one pair"]
     assert np.isnan(alone.p_value)
     assert not alone.stands_out
     assert alone.comparison.difference.why == "too few for an interval"
 
 
 def test_a_family_without_comparisons_is_empty():
-    found = compare_together({})
-    assert (found.tests, found.level, dict(found.cells)) == (0, 0.95, {})
+    family = compare_together({})
+    assert (family.tests, family.level, dict(family.cells)) == (0, 0.95, {})
 
 
 def test_crossover_effects_are_corrected_for_the_number_of_all():
@@ -51,23 +51,23 @@ def test_crossover_effects_are_corrected_for_the_number_of_all():
     factors = np.exp(rng.normal([0, -0.5, 0.12, 0], 0.3, (40, 4)))
     windows = np.column_stack((reference, reference[:, None] * factors))
     asked = {arm: ArmsToCompare([windows], 0, arm) for arm in (2, 3, 4)}
-    found = effects_together(asked)
-    assert list(found.effects) == [2, 3, 4]
-    assert found.tests == 3
+    effects = effects_together(asked)
+    assert list(effects.effects) == [2, 3, 4]
+    assert effects.tests == 3
     alone = {arm: effect([windows], 0, arm) for arm in asked}
-    for arm, judged in found.effects.items():
+    for arm, judged in effects.effects.items():
         assert judged == effect([windows], 0, arm, tests=3)
         assert judged.p_value == pytest.approx(min(1, 3 * alone[arm].p_value))
         assert judged.interval.low < alone[arm].interval.low
         assert judged.detectable > alone[arm].detectable
-    assert [judged.p_value <= 0.05 for judged in found.effects.values()] == [True, False, False]
+    assert [judged.p_value <= 0.05 for judged in effects.effects.values()] == [True, False, False]
 
 
 def test_an_effect_without_a_test_does_not_widen_the_others():
     windows = np.random.default_rng(2).lognormal(0, 1, (12, 2))
     asked = {"all": ArmsToCompare([windows], 0, 1), "one": ArmsToCompare([windows[:1]], 0, 1)}
-    found = effects_together(asked)
-    assert found.tests == 1
-    assert found.effects["all"] == effect([windows], 0, 1)
-    assert np.isnan(found.effects["one"].p_value)
+    effects = effects_together(asked)
+    assert effects.tests == 1
+    assert effects.effects["all"] == effect([windows], 0, 1)
+    assert np.isnan(effects.effects["one"].p_value)
     assert effects_together({}).tests == 0

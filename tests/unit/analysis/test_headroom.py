@@ -78,18 +78,24 @@ def predict(ds: xr.Dataset, server: Server = SERVER) -> Headroom:
 
 def test_half_load_of_constant_services_can_double() -> None:
     arrivals = poisson()
-    found = predict(recording(arrivals, constant(arrivals)))
-    assert found.growth is not None and found.work_us is not None and found.slope is not None
-    assert found.work_us.estimate == pytest.approx(SERVICE_NS / 1e3, rel=0.01)
-    assert found.slope.estimate == pytest.approx(0.0, abs=0.01)
-    assert found.busy == pytest.approx(0.5, rel=0.03)
-    assert found.growth.estimate == pytest.approx(1e9 / SERVICE_NS / found.per_s, rel=0.05)
-    assert found.poisson == pytest.approx(1e9 / SERVICE_NS / found.per_s, rel=0.02)
-    assert found.half_width < 0.1
-    assert [at.factor for at in found.times] == [1.5, 2.0]
+    prediction = predict(recording(arrivals, constant(arrivals)))
+    assert (
+        prediction.growth is not None
+        and prediction.work_us is not None
+        and prediction.slope is not None
+    )
+    assert prediction.work_us.estimate == pytest.approx(SERVICE_NS / 1e3, rel=0.01)
+    assert prediction.slope.estimate == pytest.approx(0.0, abs=0.01)
+    assert prediction.busy == pytest.approx(0.5, rel=0.03)
+    assert prediction.growth.estimate == pytest.approx(
+        1e9 / SERVICE_NS / prediction.per_s, rel=0.05
+    )
+    assert prediction.poisson == pytest.approx(1e9 / SERVICE_NS / prediction.per_s, rel=0.02)
+    assert prediction.half_width < 0.1
+    assert [at.factor for at in prediction.times] == [1.5, 2.0]
     # SEE Erlang 1909: in M/D/1 at a utilisation of 0.75, 99 % of the messages wait for less than 8 services.
-    assert 5 < found.times[0].p99_us.estimate / (SERVICE_NS / 1e3) < 11
-    assert len(sentences(found)) <= 8
+    assert 5 < prediction.times[0].p99_us.estimate / (SERVICE_NS / 1e3) < 11
+    assert len(sentences(prediction)) <= 8
 
 
 def test_a_competitor_that_takes_a_fifth_of_a_busy_proxy_is_part_of_the_work() -> None:
@@ -101,9 +107,9 @@ def test_a_competitor_that_takes_a_fifth_of_a_busy_proxy_is_part_of_the_work() -
     assert known.mean_ns == pytest.approx(services.mean(), rel=0.15)
     assert known.pauses == pytest.approx(0.2, rel=0.3)
     assert known.pause_ns == pytest.approx(5_000_000, rel=0.02)
-    found = predict(ds)
-    assert found.growth is not None
-    assert found.growth.low < 1e9 / services.mean() / found.per_s < found.growth.high
+    prediction = predict(ds)
+    assert prediction.growth is not None
+    assert prediction.growth.low < 1e9 / services.mean() / prediction.per_s < prediction.growth.high
 
 
 def test_bursts_reduce_the_load_that_can_be_added() -> None:
@@ -168,14 +174,14 @@ def lacking(change: str) -> tuple[xr.Dataset, Server]:
 
 @pytest.mark.parametrize("lack", [each for each in Lack if each])
 def test_messages_that_cannot_show_the_headroom_are_named(lack: Lack) -> None:
-    found = predict(*lacking(lack))
-    assert found.lack == lack
-    assert found.growth is None and not found.times
-    assert np.isnan(found.half_width)
-    assert LACKS[lack] in sentences(found)[-1]
-    assert section(found).parts
+    prediction = predict(*lacking(lack))
+    assert prediction.lack == lack
+    assert prediction.growth is None and not prediction.times
+    assert np.isnan(prediction.half_width)
+    assert LACKS[lack] in sentences(prediction)[-1]
+    assert section(prediction).parts
     if lack in (Lack.CYCLES, Lack.CORES):
-        assert found.cycles < LEAST_CYCLES
+        assert prediction.cycles < LEAST_CYCLES
 
 
 def test_a_server_comes_from_the_attributes_or_from_the_caller() -> None:
@@ -212,7 +218,7 @@ def test_a_wide_interval_a_saturated_proxy_and_a_disagreeing_replay_are_named() 
     def interval(low: float, estimate: float, high: float) -> Interval:
         return Interval(estimate, low, high, DRAWS)
 
-    found = Headroom(
+    result = Headroom(
         *(SERVER, Lack.NONE, 20_000, 4.0, 0.02, 0.97, 900),
         work_us=interval(95.0, 100.0, 105.0),
         slope=interval(-0.1, 0.0, 0.1),
@@ -221,10 +227,10 @@ def test_a_wide_interval_a_saturated_proxy_and_a_disagreeing_replay_are_named() 
         p99_us=800.0,
         replayed_p99_us=3000.0,
     )
-    text = " ".join(sentences(found))
+    text = " ".join(sentences(result))
     assert "saturated" in text and "interval is wide" in text and "is not predicted" in text
     loaded = TimeAt(1.5, interval(5000.0, 9000.0, 12000.0), interval(0.0, 0.01, 0.05))
-    text = " ".join(sentences(replace(found, growth=interval(1.4, 1.5, 1.6), times=(loaded,))))
+    text = " ".join(sentences(replace(result, growth=interval(1.4, 1.5, 1.6), times=(loaded,))))
     text = text.replace("\u00a0", " ")
     assert "9.0 ms (5.0 to 12.0)" in text and "may saturate the proxy: 1.0 % (0 to 5.0)" in text
     assert "saturated:" not in text and "interval is wide" not in text

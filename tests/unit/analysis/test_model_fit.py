@@ -26,29 +26,29 @@ def runs(folder: Path) -> list[Path]:
 @pytest.fixture(scope="module", params=FITTED_TO)
 def fitted(request: pytest.FixtureRequest) -> tuple[str, Fit]:
     folder = FITTED_TO[request.param]
-    found = runs(folder)
-    assert len(found) == 6
-    return request.param, fit(map(read_messages, found), folder / "noise.json")
+    result = runs(folder)
+    assert len(result) == 6
+    return request.param, fit(map(read_messages, result), folder / "noise.json")
 
 
 def test_service_times_are_those_of_the_records(fitted: tuple[str, Fit]) -> None:
-    name, found = fitted
+    name, result = fitted
     types = read_yaml(MODELS / f"{name}.yaml")["service"]["types"]
     for kind in KINDS:
-        assert types[kind]["mean_ns"] == round(found.service[kind].mean_ns), kind
-        assert types[kind]["scv"] == round(found.service[kind].scv, 3), kind
+        assert types[kind]["mean_ns"] == round(result.service[kind].mean_ns), kind
+        assert types[kind]["scv"] == round(result.service[kind].scv, 3), kind
 
 
 def test_every_number_called_fitted_is_what_the_records_give(fitted: tuple[str, Fit]) -> None:
-    name, found = fitted
+    name, result = fitted
     model = read_yaml(MODELS / f"{name}.yaml")
     written = {
         name: each["value"]
         for name, each in model["numbers"].items()
         if each["source"].startswith("Fitted")
     }
-    assert written == found.numbers
-    assert model["lengths"]["types"] == found.lengths
+    assert written == result.numbers
+    assert model["lengths"]["types"] == result.lengths
 
 
 def test_the_fit_recovers_the_parameters_of_simulated_runs(tmp_path: Path) -> None:
@@ -60,9 +60,9 @@ def test_the_fit_recovers_the_parameters_of_simulated_runs(tmp_path: Path) -> No
     records = [
         acquisition.measure(point.run(cps, 1), config, bed, tmp_path) for cps in (900, 1400, 1900)
     ]
-    found = fit(map(read_messages, records), None)
+    result = fit(map(read_messages, records), None)
     model = load_model("kamailio-qm").numbers
-    numbers = found.simulator_numbers()
+    numbers = result.simulator_numbers()
     for name in ("copy_ns", "send_ns", "truesize", "length"):
         assert numbers[name] == model[name], name
     for name in ("loop_ns", "refill_ns"):
@@ -83,22 +83,22 @@ def test_the_fit_recovers_the_parameters_of_simulated_runs(tmp_path: Path) -> No
 def test_a_campaign_without_traces_has_no_fit_and_a_reason() -> None:
     reduced = PROJECT_ROOT / "recorded" / "raw" / "local" / "kamailio-udp" / "default"
     records = [path.parent for path in reduced.glob("cores~1/threads~8/cps~1600/rep~*/run.json")]
-    found = fit_campaign(records, None, load_config().suts)
+    result = fit_campaign(records, None, load_config().suts)
     assert records
-    assert not found.numbers
-    assert "has its trace" in found.why
+    assert not result.numbers
+    assert "has its trace" in result.why
 
 
 def test_fits_to_samples_scatter_about_the_fit() -> None:
     folder = FITTED_TO["kamailio-qm"]
-    found = fit_campaign(runs(folder), folder / "noise.json", load_config().suts, draws=4)
-    assert len(found.runs) == 6
+    result = fit_campaign(runs(folder), folder / "noise.json", load_config().suts, draws=4)
+    assert len(result.runs) == 6
     assert (
-        found.numbers
+        result.numbers
         == fit(map(read_messages, runs(folder)), folder / "noise.json").simulator_numbers()
     )
-    drawn = [draw["refill_ns"] for draw in found.draws]
-    assert min(drawn) <= found.numbers["refill_ns"] <= max(drawn)
+    drawn = [draw["refill_ns"] for draw in result.draws]
+    assert min(drawn) <= result.numbers["refill_ns"] <= max(drawn)
 
 
 def test_without_runs_there_is_no_fit() -> None:

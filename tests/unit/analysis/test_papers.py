@@ -80,9 +80,9 @@ def test_columns_side_by_side_keep_holes():
 
 
 def test_crossings_as_printed():
-    found = papers.crossings(papers.load_points())
-    assert len(found) == 38
-    at = found.set_index(["study", "cores", "threads", "mode"])
+    crossings = papers.crossings(papers.load_points())
+    assert len(crossings) == 38
+    at = crossings.set_index(["study", "cores", "threads", "mode"])
     row = at.loc[("multicore", 2, 4, "enhanced")]
     assert (row["last_cps"], row["first_cps"]) == (4400, 4600)
     assert (row["last_pdr"], row["first_k_rcv_us"]) == (0.0086, 591.99)
@@ -93,8 +93,8 @@ def test_crossings_as_printed():
 
 
 def test_crossings_of_another_limit():
-    found = papers.crossings(papers.load_points(), pdr_limit=0.005)
-    at = found.set_index(["study", "cores", "threads", "mode"])
+    crossings = papers.crossings(papers.load_points(), pdr_limit=0.005)
+    at = crossings.set_index(["study", "cores", "threads", "mode"])
     assert at.loc[("singlecore", 1, 8, "enhanced"), "last_cps"] == 1600
     assert at["last_cps"].notna().sum() == 1
 
@@ -263,13 +263,13 @@ def test_truncated_digits_are_listed_separately():
 
 def test_the_row_that_the_scan_does_not_show_is_recovered():
     points = papers.load_points()
-    found = points[points["recovered"]]
-    assert set(zip(found["study"], found["table"], found["metric"], strict=True)) == {
+    result = points[points["recovered"]]
+    assert set(zip(result["study"], result["table"], result["metric"], strict=True)) == {
         ("multicore", "I", "rcv_errors")
     }
     errors = [3292, 4953, 2557, 4371, 3381, 4204, 3423, 5286, 3527, 4181]
-    assert found["value"].tolist() == errors
-    assert found["printed"].tolist() == [str(number) for number in errors]
+    assert result["value"].tolist() == errors
+    assert result["printed"].tolist() == [str(number) for number in errors]
 
 
 def test_the_rule_that_recovers_the_row_holds_in_every_other_column():

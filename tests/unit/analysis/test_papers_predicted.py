@@ -100,10 +100,10 @@ def test_naive_predictions_use_only_the_fitted_half(points):
 
 def test_effects_of_known_size_are_reproduced_and_their_opposite_is_not(compared):
     for lower, direction in ((0.3, Direction.REPRODUCED), (-0.3, Direction.OPPOSITE)):
-        found = papers_predicted.effects(synthetic.predictions(lower), compared)
-        assert len(found) == 38
-        assert {each.direction for each in found} == {direction}
-        assert [each.predicted.estimate for each in found] == pytest.approx([100 * lower] * 38)
+        effects = papers_predicted.effects(synthetic.predictions(lower), compared)
+        assert len(effects) == 38
+        assert {each.direction for each in effects} == {direction}
+        assert [each.predicted.estimate for each in effects] == pytest.approx([100 * lower] * 38)
     printed = {
         (effect.cores, effect.threads, effect.metric): effect.published
         for effect in papers_predicted.effects(synthetic.predictions(0.3), compared)
@@ -113,22 +113,22 @@ def test_effects_of_known_size_are_reproduced_and_their_opposite_is_not(compared
 
 
 def test_equal_runs_show_no_difference(compared):
-    found = papers_predicted.effects(synthetic.predictions(), compared)
-    assert {each.direction for each in found} == {Direction.NONE}
-    assert not any(each.holds for each in found)
+    effects = papers_predicted.effects(synthetic.predictions(), compared)
+    assert {each.direction for each in effects} == {Direction.NONE}
+    assert not any(each.holds for each in effects)
 
 
 def test_noise_is_indistinguishable_from_chance(compared):
     runs = synthetic.predictions()
     noise = np.exp(0.5 * np.random.default_rng(3).normal(size=(len(runs), 2)))
     runs[["k_rcv_us", "pdr"]] *= noise
-    found = papers_predicted.effects(runs, compared)
-    directions = [each.direction for each in found]
+    effects = papers_predicted.effects(runs, compared)
+    directions = [each.direction for each in effects]
     assert directions.count(Direction.NOT_TOLD) >= 36
     assert Direction.NONE not in directions
     # Student's t with 7 degrees of freedom at 1 - 0.05 / 76 and at 0.8 is 6.1 in total. The scatter of a difference of
     # two runs is 53 %, divided by the root of 8.
-    assert np.median([each.detectable for each in found]) == pytest.approx(160, rel=0.3)
+    assert np.median([each.detectable for each in effects]) == pytest.approx(160, rel=0.3)
 
 
 def test_without_simulations_there_are_no_results(points, compared):
@@ -153,11 +153,14 @@ def test_capacities_are_read_between_two_loads_a_step_apart(points):
 
 def test_figure_2_compares_the_published_best_with_the_others():
     runs = synthetic.predictions()
-    found = papers_predicted.migration_costs(runs)
-    assert len(found) == 6
-    best = {each.cores: each.best_ns for each in found}
+    migration_costs = papers_predicted.migration_costs(runs)
+    assert len(migration_costs) == 6
+    best = {each.cores: each.best_ns for each in migration_costs}
     assert best == {2: 0, 4: 0, 6: 500_000}
-    assert all(set(each.lower) == set(papers_predicted.COSTS_NS) - {each.best_ns} for each in found)
+    assert all(
+        set(each.lower) == set(papers_predicted.COSTS_NS) - {each.best_ns}
+        for each in migration_costs
+    )
     worse = runs["mode"] == papers_predicted.cost_mode(5_000_000)
     runs.loc[worse, ["k_rcv_us", "pdr"]] *= 2
     for cost in papers_predicted.migration_costs(runs):
@@ -167,11 +170,11 @@ def test_figure_2_compares_the_published_best_with_the_others():
 
 def test_a_known_ablation_is_decomposed():
     parts = {"placement": 0.75, "wakeup_granularity_ns": 0.5}
-    found = papers_predicted.ablation(synthetic.predictions(0.4, parts=parts), "k_rcv_us")
-    assert found.told
-    whole = found.whole.estimate
-    assert whole == pytest.approx(0.4 * found.baseline.estimate)
-    by_name = {part.name: part for part in (*found.mechanisms, *found.settings)}
+    ablation = papers_predicted.ablation(synthetic.predictions(0.4, parts=parts), "k_rcv_us")
+    assert ablation.told
+    whole = ablation.whole.estimate
+    assert whole == pytest.approx(0.4 * ablation.baseline.estimate)
+    by_name = {part.name: part for part in (*ablation.mechanisms, *ablation.settings)}
     for name, part in by_name.items():
         share = parts.get(name, 0.0)
         assert part.part.estimate == pytest.approx(share * whole, abs=1e-6), name
@@ -185,11 +188,11 @@ def test_an_undetected_effect_names_the_detectable_effect():
     here &= runs["cps"] == ABLATED[2]
     noise = np.random.default_rng(5).normal(400, 40, here.sum())
     runs.loc[here, "k_rcv_us"] = noise
-    found = papers_predicted.ablation(runs, "k_rcv_us")
-    assert not found.told
+    ablation = papers_predicted.ablation(runs, "k_rcv_us")
+    assert not ablation.told
     # t(15) is 2.13 + 0.87 standard errors of a difference
     error = 40 * np.sqrt(2 / papers_predicted.ABLATION_REPETITIONS)
-    assert found.detectable == pytest.approx(3.0 * error, rel=0.4)
+    assert ablation.detectable == pytest.approx(3.0 * error, rel=0.4)
 
 
 def test_a_file_of_other_columns_is_refused(tmp_path):

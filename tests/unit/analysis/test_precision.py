@@ -38,21 +38,21 @@ def test_the_error_probability_is_divided_among_the_looks() -> None:
 
 
 def test_a_group_is_wide_if_one_of_its_modes_is_and_the_widest_is_first() -> None:
-    found = look(synthetic.combined(PLANNED, outcome), PRECISION)
-    assert [known.group for known in found[:2]] == [(1, 8, 300), (1, 8, 200)]
+    intervals = look(synthetic.combined(PLANNED, outcome), PRECISION)
+    assert [known.group for known in intervals[:2]] == [(1, 8, 300), (1, 8, 200)]
     values = [value(Run("bed", "a", "default", 1, 8, 300, rep)) for rep in (1, 2, 3, 4)]
-    assert found[0].interval == typical_interval(values, level_of_a_look(PRECISION))
-    assert still_wide(found, PRECISION) == [(1, 8, 300), (1, 8, 200)]
-    assert still_wide(found, Precision("k_rcv_mean", 0.001, 3, 12))[-1] == (1, 8, 100)
+    assert intervals[0].interval == typical_interval(values, level_of_a_look(PRECISION))
+    assert still_wide(intervals, PRECISION) == [(1, 8, 300), (1, 8, 200)]
+    assert still_wide(intervals, Precision("k_rcv_mean", 0.001, 3, 12))[-1] == (1, 8, 100)
 
 
 def test_an_invalid_run_is_excluded_and_one_run_has_no_interval() -> None:
     def one(run: Run) -> dict[str, Any] | None:
         return outcome(run) if run.rep == 1 else None
 
-    found = look(synthetic.combined(PLANNED, one), PRECISION)
-    assert all(known.half_width == np.inf for known in found)
-    assert len(still_wide(found, PRECISION)) == 3
+    intervals = look(synthetic.combined(PLANNED, one), PRECISION)
+    assert all(known.half_width == np.inf for known in intervals)
+    assert len(still_wide(intervals, PRECISION)) == 3
 
 
 def test_the_page_names_reached_groups_and_the_level() -> None:

@@ -51,36 +51,36 @@ def of(found: Check, quantity: str) -> Contrast:
 
 
 def test_a_correct_prediction_lies_inside_with_the_right_sign() -> None:
-    found = of(checked({"t_sip_mean": -0.4}, {"t_sip_mean": -0.4}), "t_sip_mean")
-    assert found.predicted.estimate == pytest.approx(100 * math.expm1(-0.4))
-    assert found.inside
-    assert found.told
-    assert found.sign_right
-    assert found.overlaps
+    result = of(checked({"t_sip_mean": -0.4}, {"t_sip_mean": -0.4}), "t_sip_mean")
+    assert result.predicted.estimate == pytest.approx(100 * math.expm1(-0.4))
+    assert result.inside
+    assert result.told
+    assert result.sign_right
+    assert result.overlaps
 
 
 def test_a_wrong_prediction_lies_outside_with_the_wrong_sign() -> None:
-    found = of(checked({"t_sip_mean": -0.4}, {"t_sip_mean": 0.4}), "t_sip_mean")
-    assert not found.inside
-    assert found.told
-    assert not found.sign_right
-    assert not found.overlaps
+    result = of(checked({"t_sip_mean": -0.4}, {"t_sip_mean": 0.4}), "t_sip_mean")
+    assert not result.inside
+    assert result.told
+    assert not result.sign_right
+    assert not result.overlaps
 
 
 def test_equal_modes_have_no_predicted_sign() -> None:
-    found = of(checked({}, {}), "t_sip_mean")
-    assert found.inside
-    assert not found.told
-    assert found.predicted.estimate == 0
+    result = of(checked({}, {}), "t_sip_mean")
+    assert result.inside
+    assert not result.told
+    assert result.predicted.estimate == 0
 
 
 def test_time_off_cpu_is_compared_in_points() -> None:
     """T_sip of 200 µs with 60 µs of service is off CPU for 70 %. T_sip of 120 µs is off CPU for 50 %."""
     measured = {"t_sip_mean": math.log(0.6)}
-    found = of(checked(measured, {"off_share": -0.2}), "off_share")
-    assert found.measured.low < -20 < found.measured.high
-    assert found.predicted.estimate == pytest.approx(-20, abs=1)
-    assert found.inside
+    result = of(checked(measured, {"off_share": -0.2}), "off_share")
+    assert result.measured.low < -20 < result.measured.high
+    assert result.predicted.estimate == pytest.approx(-20, abs=1)
+    assert result.inside
 
 
 def test_settings_without_a_prediction_are_excluded() -> None:
@@ -92,9 +92,9 @@ def test_settings_without_a_prediction_are_excluded() -> None:
 def test_the_interval_of_replicates_contains_a_new_replicate() -> None:
     rng = np.random.default_rng(3)
     held = [
-        found.low <= drawn[-1] <= found.high
+        result.low <= drawn[-1] <= result.high
         for drawn in rng.standard_normal((2000, 9))
-        for found in [replicates(drawn[:-1])]
+        for result in [replicates(drawn[:-1])]
     ]
     assert np.mean(held) == pytest.approx(0.95, abs=0.015)
 

@@ -50,15 +50,15 @@ def test_configurations_are_ordered_as_in_the_study_and_then_by_size():
         return None if (run.threads, run.cps, run.rep) == (16, 1900, 2) else {"pdr": run.cps / 1e6}
 
     (campaign,) = campaigns_of([("study", synthetic.combined(planned, outcome))])
-    found = configurations(campaign.counted)
-    names = [(name.sut, name.mode, name.cores, name.threads) for name in found]
+    result = configurations(campaign.counted)
+    names = [(name.sut, name.mode, name.cores, name.threads) for name in result]
     assert names == [
         (sut, mode, *size)
         for sut in ("opensips-udp", "kamailio-udp")
         for mode in ("enhanced", "baseline")
         for size in sorted(sizes)
     ]
-    pdr = by_load(found["opensips-udp", "enhanced", 2, 16], ["pdr"])["pdr"]
+    pdr = by_load(result["opensips-udp", "enhanced", 2, 16], ["pdr"])["pdr"]
     assert pdr.dims == ("cps", "rep")
     assert pdr["cps"].to_numpy().tolist() == [1800, 1900]
     np.testing.assert_array_equal(pdr, [[1.8e-3, 1.8e-3], [1.9e-3, np.nan]])
@@ -73,10 +73,10 @@ def test_receive_buffers_are_listed_by_group():
         return synthetic.two_modes(run) | {"so_rcvbuf": size}
 
     (campaign,) = campaigns_of([("study", synthetic.combined(planned, outcome))])
-    found = receive_buffers(campaign.runs, "sut", "mode")
-    assert found.groups == {("a", "default"): (425984, 524288), ("b", "default"): (425984,)}
-    assert found.differ
-    assert found.with_size(524288) == [("a", "default")]
+    result = receive_buffers(campaign.runs, "sut", "mode")
+    assert result.groups == {("a", "default"): (425984, 524288), ("b", "default"): (425984,)}
+    assert result.differ
+    assert result.with_size(524288) == [("a", "default")]
     runs = campaign.runs
     assert not receive_buffers(runs[runs["sut"] == "b"], "sut").differ
     assert receive_buffers(runs[runs["rep"] == 3], "sut").groups == {}

@@ -38,9 +38,9 @@ def test_bounds_are_of_one_core_and_of_the_reference() -> None:
         (load,) = advice.loads_of([run])
         return sojourn(load)
 
-    found = at()
-    assert found.service_us == pytest.approx(70, rel=0.05)
-    assert found.utilisation == pytest.approx(0.42, rel=0.05)
-    assert found.fcfs_us < found.sharing_us
+    result = at()
+    assert result.service_us == pytest.approx(70, rel=0.05)
+    assert result.utilisation == pytest.approx(0.42, rel=0.05)
+    assert result.fcfs_us < result.sharing_us
     assert at(cores=2) is None
     assert np.isinf(at(cps=3000).sharing_us)

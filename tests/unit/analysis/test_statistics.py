@@ -77,36 +77,40 @@ def test_mean_intervals_are_students_t_without_missing_runs():
 @pytest.mark.parametrize("n", [2, 5, 30])
 def test_the_mean_interval_equals_scipy_and_statsmodels(n, level):
     values = np.random.default_rng(n).normal(100, 10, n)
-    found = intervals.mean_interval(values, level)
+    mean_interval = intervals.mean_interval(values, level)
     t = stats.t.interval(level, n - 1, values.mean(), stats.sem(values))
-    assert (found.low, found.high) == pytest.approx(t)
-    assert (found.low, found.high) == pytest.approx(
+    assert (mean_interval.low, mean_interval.high) == pytest.approx(t)
+    assert (mean_interval.low, mean_interval.high) == pytest.approx(
         DescrStatsW(values).tconfint_mean(alpha=1 - level)
     )
-    assert (found.estimate, found.n, found.level) == (pytest.approx(values.mean()), n, level)
+    assert (mean_interval.estimate, mean_interval.n, mean_interval.level) == (
+        pytest.approx(values.mean()),
+        n,
+        level,
+    )
 
 
 @pytest.mark.parametrize("n", [6, 10, 30])
 def test_a_typical_runs_interval_is_where_wilcoxons_test_turns(n):
     values = np.random.default_rng(n).lognormal(3, 1, n)
-    found = intervals.typical_interval(values)
-    assert found.method == "signed ranks of logs"
-    for end, inside in ((found.low, 1.0001), (found.high, 0.9999)):
+    interval = intervals.typical_interval(values)
+    assert interval.method == "signed ranks of logs"
+    for end, inside in ((interval.low, 1.0001), (interval.high, 0.9999)):
         p_values = [
             stats.wilcoxon(np.log(values / at), method="exact").pvalue
             for at in (end * inside, end / inside)
         ]
         assert p_values[0] > 0.05 > p_values[1]
     pairs = [np.sqrt(x * y) for i, x in enumerate(values) for y in values[i:]]
-    assert found.estimate == pytest.approx(np.median(pairs))
+    assert interval.estimate == pytest.approx(np.median(pairs))
 
 
 def test_a_typical_run_of_few_runs_and_of_runs_with_0():
     values = np.array([80.0, 100, 130])
-    found = intervals.typical_interval(values)
+    interval = intervals.typical_interval(values)
     t = stats.t.interval(0.95, 2, np.log(values).mean(), stats.sem(np.log(values)))
-    assert (found.low, found.high) == pytest.approx(tuple(np.exp(t)))
-    assert found.method == "t of logs"
+    assert (interval.low, interval.high) == pytest.approx(tuple(np.exp(t)))
+    assert interval.method == "t of logs"
     # the ranks of six runs do not reach this level
     assert intervals.typical_interval([*values] * 2, 0.99).method == "t of logs"
     with_0 = intervals.typical_interval([0, 0, 0.3])
@@ -122,8 +126,8 @@ def test_a_typical_run_of_few_runs_and_of_runs_with_0():
 def test_a_typical_runs_interval_covers_the_median(noise, n):
     """Student's t of the mean would cover 81 % (sigma 1) and 66 % (outliers) with five runs."""
     values = NOISES[noise](np.random.default_rng(n), (DRAWS, n))
-    found = intervals.typical_intervals(values)
-    assert np.mean((found.low <= 1) & (found.high >= 1)) >= 0.93
+    typical_intervals = intervals.typical_intervals(values)
+    assert np.mean((typical_intervals.low <= 1) & (typical_intervals.high >= 1)) >= 0.93
 
 
 def test_an_interval_ends_at_the_lower_bound_of_the_values():
@@ -139,10 +143,12 @@ def test_the_paired_difference_equals_scipy_without_incomplete_pairs():
     reference, other = seeds + rng.normal(0, 5, 7), seeds - 20 + rng.normal(0, 5, 7)
     reference[1] = other[4] = np.nan
     both = [0, 2, 3, 5, 6]
-    found = pairs.paired_difference(reference, other)
+    paired_difference = pairs.paired_difference(reference, other)
     test = stats.ttest_rel(other[both], reference[both])
-    assert found.n == 5
-    assert (found.low, found.high) == pytest.approx(tuple(test.confidence_interval()))
+    assert paired_difference.n == 5
+    assert (paired_difference.low, paired_difference.high) == pytest.approx(
+        tuple(test.confidence_interval())
+    )
     of_logs = stats.ttest_rel(np.log(other[both]), np.log(reference[both]))
     assert pairs.compare(reference, other).p_value == pytest.approx(of_logs.pvalue)
     # a run of 0 has no logarithm
@@ -150,17 +156,17 @@ def test_the_paired_difference_equals_scipy_without_incomplete_pairs():
     test = stats.ttest_rel(other[both], reference[both])
     assert pairs.compare(reference, other).p_value == pytest.approx(test.pvalue)
     unpaired = intervals.mean_interval(reference)
-    assert found.high - found.low < (unpaired.high - unpaired.low) / 3
+    assert paired_difference.high - paired_difference.low < (unpaired.high - unpaired.low) / 3
     with pytest.raises(StableError, match="expected pairs of runs, found 2 and 3"):
         pairs.paired_difference([1, 2], [1, 2, 3])
 
 
 def test_ends_of_a_ratio_are_where_the_paired_t_test_turns():
     reference, other = np.array([1.0, 2, 3, 4, 5]), np.array([0.8, 1.5, 2.4, 3, 4.1])
-    found = pairs.ratio_interval(reference, other)
-    assert found.estimate == pytest.approx(stats.gmean(other / reference))
-    assert found.method == "t of logs"
-    for end in (found.low, found.high):
+    interval = pairs.ratio_interval(reference, other)
+    assert interval.estimate == pytest.approx(stats.gmean(other / reference))
+    assert interval.method == "t of logs"
+    for end in (interval.low, interval.high):
         of_logs = stats.ttest_rel(np.log(other), np.log(end * reference))
         assert of_logs.pvalue == pytest.approx(0.05)
     with_0 = pairs.ratio_interval(reference, np.array([0, *other[1:]]))
@@ -169,19 +175,21 @@ def test_ends_of_a_ratio_are_where_the_paired_t_test_turns():
     for end in (with_0.low, with_0.high):
         test = stats.ttest_rel(np.array([0, *other[1:]]), end * reference)
         assert test.pvalue == pytest.approx(0.05)
-    lower = pairs.percent_lower(found)
-    assert lower.estimate == pytest.approx(100 * (1 - found.estimate))
-    assert (lower.low, lower.high) == pytest.approx((100 - 100 * found.high, 100 - 100 * found.low))
+    lower = pairs.percent_lower(interval)
+    assert lower.estimate == pytest.approx(100 * (1 - interval.estimate))
+    assert (lower.low, lower.high) == pytest.approx(
+        (100 - 100 * interval.high, 100 - 100 * interval.low)
+    )
     alone = pairs.percent_lower(pairs.ratio_interval([4.0], [3.0]))
     assert (alone.estimate, *why(alone)) == (25, intervals.TOO_FEW, 1)
 
 
 def test_percent_lower_of_means_is_the_papers_definition():
-    found = pairs.compare([1.0, 2.0, 9.0, np.nan], [1.0, 1.0, 4.0, 100.0])
-    assert found.percent_lower_of_means.estimate == pytest.approx(100 * (1 - 6 / 12))
-    assert found.percent_lower_of_means.n == 3
-    assert not found.percent_lower_of_means.known
-    assert found.percent_lower.estimate != pytest.approx(50)
+    comparison = pairs.compare([1.0, 2.0, 9.0, np.nan], [1.0, 1.0, 4.0, 100.0])
+    assert comparison.percent_lower_of_means.estimate == pytest.approx(100 * (1 - 6 / 12))
+    assert comparison.percent_lower_of_means.n == 3
+    assert not comparison.percent_lower_of_means.known
+    assert comparison.percent_lower.estimate != pytest.approx(50)
     nothing = pairs.compare([0.0, 0.0], [1.0, 2.0]).percent_lower_of_means
     assert (np.isnan(nothing.estimate), nothing.why) == (True, "the reference is 0 in every run")
 
@@ -189,9 +197,9 @@ def test_percent_lower_of_means_is_the_papers_definition():
 def test_ratio_with_zeros():
     reference, other = np.arange(9.0), np.arange(9.0) / 2
     other[2] = 0
-    found = pairs.ratio_interval(reference, other)
-    assert found.estimate == pytest.approx(other.sum() / reference.sum())
-    assert 0 <= found.low < found.estimate < found.high
+    interval = pairs.ratio_interval(reference, other)
+    assert interval.estimate == pytest.approx(other.sum() / reference.sum())
+    assert 0 <= interval.low < interval.estimate < interval.high
     none = pairs.percent_lower(pairs.ratio_interval(np.zeros(9), other))
     assert why(none) == ("the reference is 0 in every run", 9)
     assert why(pairs.ratio_interval([np.nan], [1])) == ("not measured", 0)
@@ -202,13 +210,17 @@ def test_ratio_with_zeros():
 
 def test_ratio_is_unbounded_where_the_reference_may_be_zero():
     reference = np.array([1.0, *np.zeros(9)])
-    found = pairs.ratio_interval(reference, np.ones(10))
-    assert (found.estimate, *why(found)) == (10, pairs.UNBOUNDED, 10)
+    interval = pairs.ratio_interval(reference, np.ones(10))
+    assert (interval.estimate, *why(interval)) == (10, pairs.UNBOUNDED, 10)
 
 
 def test_equal_runs_are_not_different():
-    found = pairs.compare([1, 2, 3.0], [1, 2, 3.0])
-    assert (found.p_value, found.difference.estimate, found.ratio.estimate) == (1, 0, 1)
+    comparison = pairs.compare([1, 2, 3.0], [1, 2, 3.0])
+    assert (comparison.p_value, comparison.difference.estimate, comparison.ratio.estimate) == (
+        1,
+        0,
+        1,
+    )
     assert np.isnan(pairs.compare([1.0], [2.0]).p_value)
 
 
@@ -238,12 +250,12 @@ def test_isotonic_regression_equals_scipy():
 
 
 def test_crossing_without_noise_is_between_two_ways_to_interpolate():
-    found = crossing_load.crossing(LOADS[::-1], np.tile(KNEE[::-1, None], 3))
-    assert found.interval.estimate == pytest.approx(KNEE_CPS)
-    assert (found.interval.low, found.interval.high) == pytest.approx((STRAIGHT_CPS, KNEE_CPS))
+    crossed = crossing_load.crossing(LOADS[::-1], np.tile(KNEE[::-1, None], 3))
+    assert crossed.interval.estimate == pytest.approx(KNEE_CPS)
+    assert (crossed.interval.low, crossed.interval.high) == pytest.approx((STRAIGHT_CPS, KNEE_CPS))
     assert STRAIGHT_CPS < TRUE_CPS < KNEE_CPS
-    assert found.bracket_cps == (1800, 2000)
-    assert found.bracket_pdr == pytest.approx(KNEE[4:6])
+    assert crossed.bracket_cps == (1800, 2000)
+    assert crossed.bracket_pdr == pytest.approx(KNEE[4:6])
     assert crossing_load.crossing(LOADS, KNEE).interval.estimate == pytest.approx(KNEE_CPS)
     at_limit = crossing_load.crossing([100, 200, 240], [0, 0.01, 0.02])
     assert at_limit.interval.estimate == 200
@@ -273,10 +285,10 @@ def test_a_wide_or_steep_bracket_does_not_resolve_the_crossing():
 
 def test_crossing_smooths_a_dip_over_the_limit():
     loads, pdr = [400, 440, 500, 560], [0, 0.012, 0.004, 0.03]
-    found = crossing_load.crossing(loads, pdr).interval.estimate
+    result = crossing_load.crossing(loads, pdr).interval.estimate
     # the pooled rate at 440 and at 500 is their geometric mean
     pooled = np.sqrt(0.012 * 0.004)
-    assert found == pytest.approx(500 + 60 * np.log(0.01 / pooled) / np.log(0.03 / pooled))
+    assert result == pytest.approx(500 + 60 * np.log(0.01 / pooled) / np.log(0.03 / pooled))
     assert crossing_load.grid_capacity(loads, pdr) == (400, 440)
 
 
@@ -286,13 +298,14 @@ def test_crossing_covers_where_a_typical_run_passes_the_limit(noise, reps):
     """The knee is smooth, lies anywhere between the loads, and runs differ by factors."""
     rng = np.random.default_rng(13)
     shifts = rng.uniform(-100, 100, DRAWS // 8)
-    found = []
+    result = []
     for draw, shift in enumerate(shifts):
         true = 0.0002 + 0.05 / (1 + np.exp(-(LOADS - shift - 2200) / 150))
         runs = np.minimum(true[:, None] * NOISES[noise](rng, (len(LOADS), reps)), 1)
-        found.append(crossing_load.crossing(LOADS, runs, resamples=299, seed=draw).interval)
+        result.append(crossing_load.crossing(LOADS, runs, resamples=299, seed=draw).interval)
     held = [
-        each.low <= TRUE_CPS + shift <= each.high for each, shift in zip(found, shifts, strict=True)
+        each.low <= TRUE_CPS + shift <= each.high
+        for each, shift in zip(result, shifts, strict=True)
     ]
     assert np.mean(held) >= 0.9
 
@@ -304,8 +317,8 @@ def test_the_interval_on_a_steep_knee_covers_the_crossing(width):
     for draw, shift in enumerate(rng.uniform(-100, 100, 200)):
         true = 0.3 / (1 + np.exp(-(LOADS - shift - 2000) / width))
         runs = true[:, None] * rng.lognormal(0, 0.3, (len(LOADS), 5))
-        found = crossing_load.crossing(LOADS, runs, resamples=299, seed=draw).interval
-        held.append(found.low <= 2000 + shift - width * np.log(29) <= found.high)
+        result = crossing_load.crossing(LOADS, runs, resamples=299, seed=draw).interval
+        held.append(result.low <= 2000 + shift - width * np.log(29) <= result.high)
     assert np.mean(held) >= 0.93
 
 
@@ -326,9 +339,9 @@ def test_crossing_outside_the_loads_says_so():
 def test_crossing_with_few_runs_at_its_loads_has_no_interval():
     pdr = np.tile(KNEE[:, None], 5)
     pdr[5, 2:] = np.nan
-    found = crossing_load.crossing(LOADS, pdr).interval
-    assert found.estimate == pytest.approx(KNEE_CPS)
-    assert found.why == "too few for an interval"
+    result = crossing_load.crossing(LOADS, pdr).interval
+    assert result.estimate == pytest.approx(KNEE_CPS)
+    assert result.why == "too few for an interval"
     pdr[5], pdr[0, 1:] = KNEE[5], np.nan
     assert crossing_load.crossing(LOADS, pdr).interval.known
     with pytest.raises(StableError, match="a row of runs for each load"):
@@ -337,11 +350,11 @@ def test_crossing_with_few_runs_at_its_loads_has_no_interval():
 
 def test_capacity_is_the_papers_on_their_grid():
     # Krishnamurthy and Rouskas 2016, table II: 4 threads on 2 cores, means of thirty runs
-    found = crossing_load.capacity([4400, 4600], [0.0086, 0.0118])
-    assert (found.grid_cps, found.next_cps) == (4400, 4600)
-    assert found.crossing.interval.estimate == pytest.approx(4495.36)
-    assert found.safe_cps == 4400
-    assert found.crossing.bracket_cps == (4400, 4600)
+    capacity = crossing_load.capacity([4400, 4600], [0.0086, 0.0118])
+    assert (capacity.grid_cps, capacity.next_cps) == (4400, 4600)
+    assert capacity.crossing.interval.estimate == pytest.approx(4495.36)
+    assert capacity.safe_cps == 4400
+    assert capacity.crossing.bracket_cps == (4400, 4600)
     # Table I, 16 threads: 0.0100 at 2600 cps is at the limit
     assert crossing_load.grid_capacity([2400, 2600], [0.0083, 0.0100]) == (2600, np.inf)
     assert crossing_load.grid_capacity([200, 400], [0.02, 0.03]) == (-np.inf, 200)
@@ -363,10 +376,10 @@ def test_ratio_of_crossings():
     reference = lognormal(rng, KNEE[:, None], 0.1, (8, 10))
     shifted = np.interp(LOADS / 1.1, LOADS, KNEE, left=KNEE[0])
     other = lognormal(rng, shifted[:, None], 0.1, (8, 10))
-    found = crossing_load.crossing_ratio(LOADS, reference, other)
+    crossing_ratio = crossing_load.crossing_ratio(LOADS, reference, other)
     truth = crossing_load.crossing(LOADS, shifted).interval.estimate / KNEE_CPS
-    assert found.low < truth < found.high
-    assert found.high - found.low < 0.1
+    assert crossing_ratio.low < truth < crossing_ratio.high
+    assert crossing_ratio.high - crossing_ratio.low < 0.1
     outside = crossing_load.crossing_ratio(LOADS, reference, other / 100)
     assert why(outside) == ("a crossing lies outside the loads", 160)
     single = crossing_load.crossing_ratio(LOADS, reference[:, :1], other[:, :1])
@@ -377,15 +390,17 @@ def test_ratio_of_crossings_covers_the_truth():
     rng = np.random.default_rng(16)
     shape = (DRAWS // 8, len(AROUND), 10)
     reference, other = (lognormal(rng, KNEE[AROUND, None], 0.2, shape) for _ in range(2))
-    found = [
+    result = [
         crossing_load.crossing_ratio(LOADS[AROUND], *pair, resamples=299, seed=draw)
         for draw, pair in enumerate(zip(reference, other, strict=True))
     ]
-    assert covers(found, 1) >= 0.93
+    assert covers(result, 1) >= 0.93
 
 
 def test_no_interval_of_a_drop_rate_exceeds_100_percent() -> None:
-    found = crossing_load.typical_drop_rates(np.array([0.05, 0.4]))
-    assert float(found.high) == 1.0
-    found = crossing_load.typical_drop_rates(np.array([5.0, 40.0]), limit=1.0, whole=100.0)
-    assert float(found.high) == 100.0
+    typical_drop_rates = crossing_load.typical_drop_rates(np.array([0.05, 0.4]))
+    assert float(typical_drop_rates.high) == 1.0
+    typical_drop_rates = crossing_load.typical_drop_rates(
+        np.array([5.0, 40.0]), limit=1.0, whole=100.0
+    )
+    assert float(typical_drop_rates.high) == 100.0

@@ -32,9 +32,9 @@ def test_pairs_have_the_t_interval_of_their_log_ratios() -> None:
     first = np.array([1.0, 2.0, 4.0, 3.0])
     second = np.array([2.0, 3.0, 9.0, 5.0])
     expected = stats.ttest_rel(np.log(second), np.log(first)).confidence_interval(0.95)
-    found = designs.of_pairs(first, second)
-    assert (found.low, found.high) == pytest.approx(expected)
-    assert designs.half_width(found) == pytest.approx((expected.high - expected.low) / 2)
+    of_pairs = designs.of_pairs(first, second)
+    assert (of_pairs.low, of_pairs.high) == pytest.approx(expected)
+    assert designs.half_width(of_pairs) == pytest.approx((expected.high - expected.low) / 2)
     assert np.isnan(designs.half_width(designs.of_pairs(first[:1], second[:1])))
     assert np.isnan(designs.half_width(Interval.without(0.1, 1)))
 

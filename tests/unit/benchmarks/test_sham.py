@@ -29,10 +29,10 @@ def test_sham_and_reference_come_from_valid_blocks(tmp_path: Path) -> None:
     # the switch in the first block failed
     folder = results(tmp_path / "results", tmp_path / "raw", broken=[0, 1, 2])
     (ds,) = sham.find([folder])
-    found = sham.pairs(ds)
-    assert found.shape == (len(sham.QUANTITIES), 19, 2)
+    pairs = sham.pairs(ds)
+    assert pairs.shape == (len(sham.QUANTITIES), 19, 2)
     table = windows.by_arm(ds, "k_rcv_mean")[1:]
-    assert np.array_equal(found[0], table[:, [0, 2]])
+    assert np.array_equal(pairs[0], table[:, [0, 2]])
 
 
 def test_a_run_in_two_folders_counts_once(tmp_path: Path) -> None:

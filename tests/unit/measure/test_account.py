@@ -19,9 +19,9 @@ PROBE = ProbeReport("exact", "", 5, drops=0, lost=0, threads=(TracedThread(11, "
 
 def cpu(number: int, stolen_ns: int = 0, **parts: int) -> dict[str, int]:
     names = ("proxy", "own", "kernel", "realtime", "fair", "idle_class", "softirq", "irq")
-    found = {name: parts.get(name, 0) for name in names}
-    idle = SECOND - sum(found.values())
-    return {"cpu": number, "total_ns": SECOND, "stolen_ns": stolen_ns, "idle": idle, **found}
+    result = {name: parts.get(name, 0) for name in names}
+    idle = SECOND - sum(result.values())
+    return {"cpu": number, "total_ns": SECOND, "stolen_ns": stolen_ns, "idle": idle, **result}
 
 
 def task(comm: str, pid: int, part: str, ns: int, nice: int = 0) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def report(*cpus: dict[str, int], **changes: Any) -> dict[str, Any]:
         task("kamailio", 12, "proxy", 1_000_000),
         task("ksoftirqd/1", 14, "kernel", 5),
     ]
-    found = {
+    result = {
         "cpus": list(cpus),
         "tasks": tasks,
         "wait": {"ns": 9, "competed_ns": 7, "pid": 11, "cpu": 1, "by": tasks[0]},
@@ -47,7 +47,7 @@ def report(*cpus: dict[str, int], **changes: Any) -> dict[str, Any]:
         "runs": 0,
         "run_ns": 0,
     }
-    return found | changes
+    return result | changes
 
 
 def trace(*messages: tuple[int, int]) -> Trace:
@@ -146,20 +146,20 @@ def test_a_stopped_task_is_frozen_without_a_trace() -> None:
     stopped = report(cpu(1), stopped={"ns": 500, "pid": 11, "traced": 2}, gaps=[[100, 200]])
     account = read_account(stopped, PROBE, None, "report")
     assert (account.frozen_ns, account.trace_stops) == (500, 2)
-    found = account_numbers(AccountReport("", account, 0, 0), 1)
-    assert found["trace_stops"] == 2
-    assert found["frozen_us"] == pytest.approx(500**2 / 2e9 / 1e3)
+    result = account_numbers(AccountReport("", account, 0, 0), 1)
+    assert result["trace_stops"] == 2
+    assert result["frozen_us"] == pytest.approx(500**2 / 2e9 / 1e3)
 
 
 def test_without_bpf_only_affinity_and_tracers_are_known() -> None:
-    found = account_numbers(AccountReport("no BTF", None, 3, 1), 1)
-    assert {rule for rule, number in found.items() if number is None} == {
+    result = account_numbers(AccountReport("no BTF", None, 3, 1), 1)
+    assert {rule for rule, number in result.items() if number is None} == {
         "competitor_share",
         "competitor_wait_us",
         "frozen_us",
     }
-    assert (found["workers_moved"], found["trace_stops"]) == (3, 1)
-    assert set(found) <= set(RULES)
+    assert (result["workers_moved"], result["trace_stops"]) == (3, 1)
+    assert set(result) <= set(RULES)
 
 
 def test_the_rise_of_the_mean_by_a_wait() -> None:

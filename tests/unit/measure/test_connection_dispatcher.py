@@ -68,8 +68,8 @@ def accept(instance: socket.socket) -> socket.socket:
 
 
 def read(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(path.read_text())
-    return found
+    document: dict[str, Any] = json.loads(path.read_text())
+    return document
 
 
 @pytest.mark.parametrize("connections", ["1", "per-call"])

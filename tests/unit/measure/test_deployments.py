@@ -49,13 +49,13 @@ def test_a_front_end_is_one_more_queue(tmp_path: Path) -> None:
 
 
 def test_instances_without_a_lock_are_sockets(tmp_path: Path) -> None:
-    found = []
+    result = []
     for instances in (1, 8):
         files = outputs(tmp_path)
         numbers = {**CALLS, "sockets": 8, "instances": instances, "lock_share": 0.0}
         report = simulate(numbers, tmp_path, files)
-        found.append((report, *(path.read_bytes() for path in files.given)))
-    assert found[0] == found[1]
+        result.append((report, *(path.read_bytes() for path in files.given)))
+    assert result[0] == result[1]
 
 
 def test_instances_with_one_worker_do_not_wait_for_locks(tmp_path: Path) -> None:

@@ -41,8 +41,8 @@ def examined(facts, wanted, **changed):
 
 
 def test_a_locked_down_virtual_machine_can_measure_with_restrictions(facts, wanted):
-    found = examined(facts, wanted)
-    states = {subject: finding.state for subject, finding in found.items()}
+    findings = examined(facts, wanted)
+    states = {subject: finding.state for subject, finding in findings.items()}
     assert NO not in states.values()
     less = {"BPF", "lockdown", "scheduler", "debugfs", "quiet now"}
     assert {subject for subject, state in states.items() if state == LESS} == less
@@ -57,7 +57,7 @@ def test_a_locked_down_virtual_machine_can_measure_with_restrictions(facts, want
         # ticks of CPU 1: 100 in total, 1 user, 88 nice and 11 system
         "quiet now": "100.0 %",
     }.items():
-        assert value in found[subject].text
+        assert value in findings[subject].text
 
 
 def test_a_refusal_of_real_time_priority_names_the_control_group(facts, wanted):
@@ -93,12 +93,12 @@ def refused_files(facts):
 def test_a_user_without_root_can_measure_nothing(facts, wanted):
     unseen = {f"built__{part}": None for part in wanted.built}
     hidden = {"namespaces": None, "probe": None, "lockdown": "", "listed": ""}
-    found = examined(facts, wanted, uid="1000", **hidden, **unseen, **refused_files(facts))
-    assert found["root"].state == found["native parts"].state == NO
-    assert "make reports" in found["root"].remedy
+    findings = examined(facts, wanted, uid="1000", **hidden, **unseen, **refused_files(facts))
+    assert findings["root"].state == findings["native parts"].state == NO
+    assert "make reports" in findings["root"].remedy
     for subject in ("native parts", "BPF", "lockdown", "debugfs"):
-        assert "root" in found[subject].text
-    assert found["scheduler"].text == "EEVDF, judged by the version alone (6.18.44-fc-v657)"
+        assert "root" in findings[subject].text
+    assert findings["scheduler"].text == "EEVDF, judged by the version alone (6.18.44-fc-v657)"
     older = examined(facts, wanted, listed="", **refused_files(facts), kernel="6.1.0-28-amd64")
     assert older["scheduler"] == doctor.MachineFinding(
         "scheduler", YES, "CFS, judged by the version alone (6.1.0-28-amd64)"
@@ -108,9 +108,9 @@ def test_a_user_without_root_can_measure_nothing(facts, wanted):
 def test_cfs_is_known_by_its_files(facts, wanted):
     names = ("latency_ns", "min_granularity_ns", "wakeup_granularity_ns", "migration_cost_ns")
     opened = {f"file__{doctor.DEBUGFS}{name}": "1" for name in (*names, "tunable_scaling")}
-    found = examined(facts, wanted, **refused_files(facts), **opened)
-    assert found["scheduler"].state == YES
-    assert "5 of the papers' 5" in found["debugfs"].text
+    findings = examined(facts, wanted, **refused_files(facts), **opened)
+    assert findings["scheduler"].state == YES
+    assert "5 of the papers' 5" in findings["debugfs"].text
     sysctl = {f"file__/proc/sys/kernel/sched_{name}": "1" for name in names}
     old = examined(facts, wanted, **refused_files(facts), **sysctl, listed="")
     assert old["scheduler"].text == "CFS, /proc/sys/kernel (Linux 2.6.32 to 5.12)"
@@ -119,9 +119,9 @@ def test_cfs_is_known_by_its_files(facts, wanted):
 
 def test_a_missing_proxy_has_a_remedy_for_each_package_system(facts, wanted):
     gone = {"program__kamailio": "", "program__opensips": ""}
-    found = examined(facts, wanted, **gone)["SIP proxy"]
-    assert found.state == NO
-    assert found.remedy.startswith("fab provision installs")
+    result = examined(facts, wanted, **gone)["SIP proxy"]
+    assert result.state == NO
+    assert result.remedy.startswith("fab provision installs")
     assert "kamailio" in examined(facts, wanted, **gone, apt="")["SIP proxy"].remedy
     other = examined(facts, wanted, program__kamailio="")["SIP proxy"]
     assert (other.state, other.text) == (YES, "/usr/local/sbin/opensips; no kamailio")
@@ -136,10 +136,10 @@ def test_a_missing_proxy_has_a_remedy_for_each_package_system(facts, wanted):
     ],
 )
 def test_the_probe_does_not_depend_on_tracefs(facts, wanted, mounted, text):
-    found = examined(facts, wanted, tracefs=mounted)
-    assert text in found["tracefs"].text
-    assert found["tracefs"].state == YES
-    assert found["BPF"] == examined(facts, wanted)["BPF"]
+    findings = examined(facts, wanted, tracefs=mounted)
+    assert text in findings["tracefs"].text
+    assert findings["tracefs"].state == YES
+    assert findings["BPF"] == examined(facts, wanted)["BPF"]
 
 
 def test_the_state_of_bpf_is_the_one_that_the_probe_reports(facts, wanted):
@@ -168,16 +168,16 @@ def test_a_noisy_machine_has_a_number(facts, wanted, steal, idle, user, state, t
     before = "cpu 0 0 0 0 0 0 0 0 0 0\ncpu1 0 0 0 0 0 0 0 0 0 0\n"
     after = f"cpu 9 9 9 9 9 9 9 9 0 0\ncpu1 {user} 0 0 {idle} 0 0 0 {steal} 0 0\n"
     noisy = replace(facts, stat={"before": before, "after": after})
-    found = examined(noisy, wanted)["quiet now"]
-    assert found.state == state
-    assert re.search(text, found.text)
+    result = examined(noisy, wanted)["quiet now"]
+    assert result.state == state
+    assert re.search(text, result.text)
 
 
 def test_a_small_machine_and_another_system_cannot_measure(facts, wanted):
-    found = examined(facts, wanted, online="0", free_kib="1024", program__taskset="")
+    findings = examined(facts, wanted, online="0", free_kib="1024", program__taskset="")
     for subject, word in (("CPUs", ": 1"), ("disk", "free"), ("other programs", "taskset")):
-        assert found[subject].state == NO
-        assert word in found[subject].text
+        assert findings[subject].state == NO
+        assert word in findings[subject].text
     assert examined(facts, wanted, free_kib="")["disk"].state == NO
     for text in ("system\tDarwin\n", ""):
         (other,) = doctor.examine(Facts.parse(text), wanted)

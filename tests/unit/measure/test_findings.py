@@ -138,9 +138,9 @@ def test_a_smaller_receive_buffer_is_suspect() -> None:
     granted = Settings(so_rcvbuf_bytes=2 * sut.receive_buffer_bytes, sps_cpus=(1,))
     assert buffer_shortfall(granted, sut) == 0.0
     guest = Settings(so_rcvbuf_bytes=425_984, sps_cpus=(1,))
-    found = buffer_shortfall(guest, sut)
-    assert found == pytest.approx(1 - 425_984 / 524_288)
-    assert graded({"receive_buffer_shortfall": found}) == (SUSPECT, {"receive_buffer_shortfall"})
+    result = buffer_shortfall(guest, sut)
+    assert result == pytest.approx(1 - 425_984 / 524_288)
+    assert graded({"receive_buffer_shortfall": result}) == (SUSPECT, {"receive_buffer_shortfall"})
     assert buffer_shortfall(Settings(None, (1,)), sut) is None
 
 
@@ -180,8 +180,8 @@ def test_missing_records_show_in_the_count_of_the_kernel(
         **{"mode": "tracepoint", "mode_reason": "", "drops": 0, "lost": 0, **probe}
     )
     ledger = Ledger(Balance(100, 100, 0, 0, 0), Balance(100, 100, 0, 0, 0), 0)
-    found = probe_numbers(report, ledger, recording_off)
-    assert found == {"probe_lost": lost, "probe_skipped": skipped}
+    result = probe_numbers(report, ledger, recording_off)
+    assert result == {"probe_lost": lost, "probe_skipped": skipped}
 
 
 def test_a_probe_that_sees_no_arrival_makes_the_run_invalid() -> None:
@@ -192,11 +192,11 @@ def over_tcp(
     failed: int, waiting: int, residual: int = 0, created: int = 2400, segments_again: int = 0
 ) -> Observed:
     """Return a load over TCP in which calls failed; `waiting` of them still waited at the end."""
-    found = observed(created=created, completed=created - failed)
+    result = observed(created=created, completed=created - failed)
     reached = Balance(14400, 14400 - residual, 0, 0, 0)
     return dataclasses.replace(
-        found,
-        statistics=dataclasses.replace(found.statistics, calls_waiting=waiting),
+        result,
+        statistics=dataclasses.replace(result.statistics, calls_waiting=waiting),
         ledger=Ledger(reached, reached, 0, "messages", segments_again),
     )
 
@@ -297,9 +297,9 @@ def test_calls_at_two_workers_are_counted() -> None:
     whole = spread(*[7, 8] * 500)
     assert spread_numbers(whole, None, sut, 2) == {"calls_split": 0, "share_excess": 0.0}
     whole.records["tid"][[0, 6]] = [8, 7]
-    found = spread_numbers(whole, None, sut, 2)
-    assert graded(found) == (INVALID, {"calls_split"})
-    assert found["calls_split"] == 2
+    result = spread_numbers(whole, None, sut, 2)
+    assert graded(result) == (INVALID, {"calls_split"})
+    assert result["calls_split"] == 2
 
 
 @pytest.mark.parametrize(
@@ -316,8 +316,8 @@ def test_an_uneven_share_counts_beyond_chance(
     workers: list[int], threads: int, excess: float
 ) -> None:
     sut = CONFIG.sut("kamailio-udp-sockets")
-    found = spread_numbers(spread(*workers), None, sut, threads)
-    assert found["share_excess"] == pytest.approx(excess)
+    result = spread_numbers(spread(*workers), None, sut, threads)
+    assert result["share_excess"] == pytest.approx(excess)
 
 
 def test_workers_that_share_a_socket_have_no_numbers() -> None:
@@ -332,8 +332,8 @@ def test_the_uas_tells_instances_apart_by_their_addresses(name: str) -> None:
     sut = CONFIG.sut(name)
     even = dataclasses.replace(SERVED, calls=(520, 480))
     assert spread_numbers(None, even, sut, 2) == {"calls_split": 0, "share_excess": 0.0}
-    found = spread_numbers(None, dataclasses.replace(SERVED, split=3), sut, 2)
-    assert found == {"calls_split": 3, "share_excess": (200 - 4 * math.sqrt(1000)) / 1000}
+    result = spread_numbers(None, dataclasses.replace(SERVED, split=3), sut, 2)
+    assert result == {"calls_split": 3, "share_excess": (200 - 4 * math.sqrt(1000)) / 1000}
     # the counts by address lack an instance without a call
     alone = spread_numbers(None, dataclasses.replace(SERVED, calls=(1000,)), sut, 2)
     assert graded(alone) == (INVALID, {"share_excess"})
@@ -343,5 +343,5 @@ def test_the_uas_tells_instances_apart_by_their_addresses(name: str) -> None:
 
 def test_shares_of_listeners_are_not_judged() -> None:
     one_sided = dataclasses.replace(SERVED, calls=(1000, 0), split=1)
-    found = spread_numbers(None, one_sided, CONFIG.sut("kamailio-tcp-listeners"), 2)
-    assert found == {"calls_split": 1, "share_excess": None}
+    result = spread_numbers(None, one_sided, CONFIG.sut("kamailio-tcp-listeners"), 2)
+    assert result == {"calls_split": 1, "share_excess": None}

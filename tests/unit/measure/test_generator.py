@@ -68,10 +68,15 @@ def test_a_truncated_report_is_an_error() -> None:
 
 def test_a_real_report_is_read() -> None:
     """Two of the report's 8000 calls have no 180, because the proxy received the 200 first and dropped the 180."""
-    found = read_sipload_report(REPORT, "uac.json")
-    assert found.calls_offered == found.calls_created == found.calls_completed == 8000
-    assert (found.no_ringing, found.overtaken, found.unexpected, found.calls_failed) == (2, 0, 0, 0)
-    assert found.cpu_us == pytest.approx(1839596 / 8000)
+    report = read_sipload_report(REPORT, "uac.json")
+    assert report.calls_offered == report.calls_created == report.calls_completed == 8000
+    assert (
+        report.no_ringing,
+        report.overtaken,
+        report.unexpected,
+        report.calls_failed,
+    ) == (2, 0, 0, 0)
+    assert report.cpu_us == pytest.approx(1839596 / 8000)
 
 
 def test_a_missing_calls_file_is_an_error(tmp_path: Path) -> None:

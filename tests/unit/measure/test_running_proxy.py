@@ -91,11 +91,11 @@ def test_unreadable_sockets_are_an_error_that_names_the_privilege() -> None:
 def test_script_finds_a_process_by_its_name() -> None:
     with subprocess.Popen(["sleep", "30"]) as process:
         try:
-            found = parse_processes(Machine().shell(FIND, "sleep"))
+            processes = parse_processes(Machine().shell(FIND, "sleep"))
         finally:
             process.kill()
-    assert any(process.pid in proxy.pids for proxy in found)
-    assert {proxy.program for proxy in found} == {"sleep"}
+    assert any(process.pid in proxy.pids for proxy in processes)
+    assert {proxy.program for proxy in processes} == {"sleep"}
 
 
 def test_host_that_looks_like_an_option_is_refused() -> None:

@@ -114,12 +114,12 @@ def test_every_window_of_a_block_has_the_same_calls(sipload: Path) -> None:
     for block, length_ns in blocks:
         expected = exponential_offsets(seed_of_block(7, block), 2000)
         expected = expected[expected < length_ns]
-        found = drawn[at : at + expected.size]
-        assert np.array_equal(found["offset_ns"] - start_ns, expected)
+        result = drawn[at : at + expected.size]
+        assert np.array_equal(result["offset_ns"] - start_ns, expected)
         own = ~np.uint64(seed_of_block(7, block)) + np.arange(
             expected.size, dtype="u8"
         ) * np.uint64(STEP)
-        assert np.array_equal(found["random"], own)
+        assert np.array_equal(result["random"], own)
         distinct[block] = max(expected.size, distinct.get(block, 0))
         start_ns, at = start_ns + length_ns, at + expected.size
     assert at == drawn.size == said["calls"]
@@ -141,14 +141,14 @@ def test_the_law_holds_over_a_replayed_schedule(sipload: Path) -> None:
         ).replays
         assert replays == 4
         starts = drawn["offset_ns"].astype("i8")
-        found = certify(starts, RATE, "exponential", starts, replays)
-        assert found.ks_distance is not None
-        assert found.achieved_cps == pytest.approx(RATE, rel=4 / np.sqrt(said["distinct"]))
-        numbers = arrival_numbers(found)
+        certificate = certify(starts, RATE, "exponential", starts, replays)
+        assert certificate.ks_distance is not None
+        assert certificate.achieved_cps == pytest.approx(RATE, rel=4 / np.sqrt(said["distinct"]))
+        numbers = arrival_numbers(certificate)
         assert numbers["rate_error"] == numbers["cv_error"] == numbers["lateness_p99_us"] == 0
-        p_values.append(ks_p_value(found.ks_distance, found.distinct_gaps))
-        plain.append(ks_p_value(found.ks_distance, found.arrivals - 1))
-        ratios.append(found.variance_to_mean)
+        p_values.append(ks_p_value(certificate.ks_distance, certificate.distinct_gaps))
+        plain.append(ks_p_value(certificate.ks_distance, certificate.arrivals - 1))
+        ratios.append(certificate.variance_to_mean)
     assert 0.35 < np.mean(p_values) < 0.65
     assert np.mean(np.array(p_values) < 0.05) <= 0.15
     # if all calls counted as sampled, good arrivals would be rejected

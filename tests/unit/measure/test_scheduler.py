@@ -269,13 +269,13 @@ def test_modes_with_equal_settings_are_grouped() -> None:
     )
     # without a readable file, a task shows the base slice
     on = KERNELS["locked"]
-    found = same_settings({name: compiled(name, on) for name in names}, on)
-    assert set(found[0]) == {"default", *(names[i] for i in (2, 7, 8))}
+    result = same_settings({name: compiled(name, on) for name in names}, on)
+    assert set(result[0]) == {"default", *(names[i] for i in (2, 7, 8))}
     # a CFS kernel supports none of the slices
     on = KERNELS["debugfs"]
     slices = [name for name in DECLARED if name.startswith("slice-")]
-    found = same_settings({name: compiled(name, on) for name in ("default", *slices)}, on)
-    assert found == (("default", *slices),)
+    result = same_settings({name: compiled(name, on) for name in ("default", *slices)}, on)
+    assert result == (("default", *slices),)
     # a mode with the kernel's own values is like the default
     same = "default+latency_ns=24000000+tunable_scaling=logarithmic"
     equal = same_settings({name: compiled(name, on) for name in ("default", same)}, on)

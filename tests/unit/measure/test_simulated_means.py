@@ -31,15 +31,15 @@ def cases(*rows):
 def test_the_means_of_a_case_are_those_of_a_single_simulation(predictor, tmp_path):
     from sipsched.measure.acquisition import arrival_seed
 
-    found = predictor.predict(cases(("baseline", 2, 4, 3600, 2, ""))).iloc[0]
+    result = predictor.predict(cases(("baseline", 2, 4, 3600, 2, ""))).iloc[0]
     plan = plan_point(
         Point(BED.name, "opensips-udp", "baseline", 2, 4), predictor.config, replace(BED)
     )
     arrivals = Arrivals(3600, 300, arrival_seed(3600, 2))
     report = simulate(plan.at(predictor.config.load, arrivals), tmp_path)
-    assert found["k_rcv_us"] == report.k_rcv_ns / report.served / 1000
-    assert found["t_sip_us"] == report.t_sip_ns / report.served / 1000
-    assert found["pdr"] == report.refused / report.arrived
+    assert result["k_rcv_us"] == report.k_rcv_ns / report.served / 1000
+    assert result["t_sip_us"] == report.t_sip_ns / report.served / 1000
+    assert result["pdr"] == report.refused / report.arrived
 
 
 def test_equal_cases_have_equal_numbers(predictor):
@@ -52,24 +52,24 @@ def test_equal_cases_have_equal_numbers(predictor):
 
 def test_modes_do_not_differ_without_more_threads_than_cores(predictor):
     asked = cases(*product(("baseline", "enhanced"), (2,), (2,), (3200,), (1,), ("",)))
-    found = predictor.predict(asked)[MEANS]
-    assert found.iloc[0].equals(found.iloc[1])
+    result = predictor.predict(asked)[MEANS]
+    assert result.iloc[0].equals(result.iloc[1])
 
 
 @pytest.mark.parametrize("mechanism", ["switches", "receive", "stalls"])
 def test_a_mechanism_that_is_off_takes_no_time(predictor, mechanism):
     """With one worker on one CPU at a low load, the time of a message is shorter without the mechanism."""
     rows = product(("baseline",), (1,), (1,), (200,), (1,), ("", mechanism))
-    found = (
+    result = (
         predictor.predict(cases(*rows)).set_index("without")[["k_rcv_us", "t_sip_us"]].sum(axis=1)
     )
-    assert found[mechanism] < found[""]
+    assert result[mechanism] < result[""]
 
 
 def test_every_mechanism_can_be_switched_off(predictor):
     everything = ",".join(WITHOUT)
-    found = predictor.predict(cases(("baseline", 4, 8, 2000, 1, everything)))
-    assert found["t_sip_us"].iloc[0] > 0
+    prediction = predictor.predict(cases(("baseline", 4, 8, 2000, 1, everything)))
+    assert prediction["t_sip_us"].iloc[0] > 0
 
 
 def test_changed_numbers_replace_those_of_the_file(predictor):
@@ -85,12 +85,12 @@ def test_the_loads_of_a_cell_lie_on_both_sides_of_the_limit(predictor):
     )
     # without stalls, the drop rate increases with the load
     steady = replace(predictor, calls=3000, change={"stall_every_ns": 0})
-    found = steady.near_limit(cells, 0.01, 200, 12_800, 2)
-    for _, cell in found.groupby(["mode", "cores", "threads"]):
+    result = steady.near_limit(cells, 0.01, 200, 12_800, 2)
+    for _, cell in result.groupby(["mode", "cores", "threads"]):
         means = cell.groupby("cps")["pdr"].mean()
         assert len(means) >= 3
         assert set(np.diff(means.index)) == {200}
         assert means.min() <= 0.01 < means.max()
         assert cell.groupby("cps").size().eq(2).all()
-    capacity = found.groupby("cores")["cps"].median()
+    capacity = result.groupby("cores")["cps"].median()
     assert capacity[2] > 1.2 * capacity[1]

@@ -104,11 +104,11 @@ def test_a_full_disk_leaves_no_record_of_a_search(campaign: Config, small_disk: 
     assert not list(small_disk.rglob("*capacity*"))
     ballast.unlink()
     search(guess_cps=2250)
-    found = read_crossing(path)
-    assert found.ended_by == "width" and found.took_s is not None
-    assert found.loads[0] >= 0.89 * found.loads[1]
+    crossing = read_crossing(path)
+    assert crossing.ended_by == "width" and crossing.took_s is not None
+    assert crossing.loads[0] >= 0.89 * crossing.loads[1]
     # a core is saturated at 2250 cps by 6 messages of about 74 µs per call
-    assert 1500 < found.loads[0] < found.loads[1] < 3500
+    assert 1500 < crossing.loads[0] < crossing.loads[1] < 3500
 
 
 @pytest.mark.parametrize(
@@ -163,9 +163,9 @@ def test_runs_of_one_load_and_repetition_have_the_same_arrivals(
     starts = []
     for mode in ("default", "default+policy=fifo"):
         record = measured(point(mode=mode).run(500, 1), campaign, tmp_path)
-        found = Sipload().starts(record, "uac")
-        assert found is not None
-        starts.append(found.actual_ns)
+        result = Sipload().starts(record, "uac")
+        assert result is not None
+        starts.append(result.actual_ns)
     assert np.array_equal(*starts)
 
 
@@ -182,8 +182,8 @@ def compared(campaign: Config, tmp_path_factory: pytest.TempPathFactory) -> tupl
     folder = tmp_path_factory.mktemp("compared")
     config = crossed(campaign, 10)
     run = point(mode=FIFO).run(1600, 1)
-    found = windows_of(run, config, folder)
-    return folder / "raw" / run.path, found
+    result = windows_of(run, config, folder)
+    return folder / "raw" / run.path, result
 
 
 FIFO = "default,default+policy=fifo"
@@ -195,7 +195,7 @@ def crossed(config: Config, mode_s: float) -> Config:
 
 
 def test_the_record_of_a_comparison_is_whole_and_valid(compared: tuple[Path, xr.Dataset]) -> None:
-    record, found = compared
+    record, result = compared
     document = read_record(record)
     assert not damages(record, document)
     assert document.verdict.grade == "valid"
@@ -205,12 +205,12 @@ def test_the_record_of_a_comparison_is_whole_and_valid(compared: tuple[Path, xr.
     assert [mode.mode for mode in document.crossover.modes] == FIFO.split(",")
     assert document.certificate is not None
     assert document.certificate.replays == pytest.approx(3)
-    assert (found.attrs["kind"], found.attrs["probe_mode"]) == ("simulated", "simulated")
-    assert "not measured" in found.attrs["fidelity"]
-    assert np.all(found["left_out"] == COUNTS)
+    assert (result.attrs["kind"], result.attrs["probe_mode"]) == ("simulated", "simulated")
+    assert "not measured" in result.attrs["fidelity"]
+    assert np.all(result["left_out"] == COUNTS)
     # samples and trace have the same messages, except at the edges of windows
-    off = found["messages"].isel(washout=0) - found["datagrams"].isel(washout=0)
-    assert float(abs(off).max()) < 0.2 * float(found["messages"].min())
+    off = result["messages"].isel(washout=0) - result["datagrams"].isel(washout=0)
+    assert float(abs(off).max()) < 0.2 * float(result["messages"].min())
 
 
 def test_each_window_of_a_block_has_the_same_calls(compared: tuple[Path, xr.Dataset]) -> None:
@@ -228,14 +228,14 @@ def test_each_window_of_a_block_has_the_same_calls(compared: tuple[Path, xr.Data
 
 
 def test_equal_comparisons_have_equal_files(campaign: Config, tmp_path: Path) -> None:
-    found = []
+    result = []
     for name in ("first", "second"):
         config = crossed(campaign, 4)
         record = measured(point(CFS, "baseline,enhanced").run(300, 1), config, tmp_path / name)
         files = sorted(record.glob("*"))
-        found.append({path.name: path.read_bytes() for path in files if path.name != "run.json"})
-    assert {"windows.json.zst", "simulator-plan.txt", "trace.bin.zst"} <= set(found[0])
-    assert found[0] == found[1]
+        result.append({path.name: path.read_bytes() for path in files if path.name != "run.json"})
+    assert {"windows.json.zst", "simulator-plan.txt", "trace.bin.zst"} <= set(result[0])
+    assert result[0] == result[1]
 
 
 def test_a_sham_differs_by_chance_only(campaign: Config, tmp_path: Path) -> None:
@@ -243,10 +243,10 @@ def test_a_sham_differs_by_chance_only(campaign: Config, tmp_path: Path) -> None
     differ = {"k_rcv_mean": 0, "total_mean": 0}
     for rep in range(1, 13):
         folder = tmp_path / str(rep)
-        found = windows_of(point(mode=FIFO).run(800, rep), crossed(campaign, 4), folder)
+        result = windows_of(point(mode=FIFO).run(800, rep), crossed(campaign, 4), folder)
         for name in differ:
-            assert found["arm"].to_numpy().tolist()[-1] == SHAM
-            sham = effect([by_arm(found, name)], 0, found.sizes["arm"] - 1)
+            assert result["arm"].to_numpy().tolist()[-1] == SHAM
+            sham = effect([by_arm(result, name)], 0, result.sizes["arm"] - 1)
             # the windows differ a little, because stalls and ticks differ between windows
             assert sham.interval.high > sham.interval.low
             differ[name] += sham.p_value <= 0.05
@@ -256,7 +256,7 @@ def test_a_sham_differs_by_chance_only(campaign: Config, tmp_path: Path) -> None
 def test_effects_within_a_run_equal_effects_between_runs(
     compared: tuple[Path, xr.Dataset], campaign: Config, tmp_path: Path
 ) -> None:
-    _, found = compared
+    _, result = compared
     means: dict[str, list[float]] = {"k_rcv": [], "t_sip": []}
     longer = replace(campaign, load=replace(campaign.load, duration_s=10, retransmissions=False))
     for mode in FIFO.split(","):
@@ -264,7 +264,7 @@ def test_effects_within_a_run_equal_effects_between_runs(
         means["k_rcv"].append(float(np.nanmean(k_rcv(ds))))
         means["t_sip"].append(float(np.nanmean(nanoseconds(ds, "t_sip"))))
     for name, (default, fifo) in means.items():
-        within = effect([by_arm(found, f"{name}_mean")], 0, 1).interval
+        within = effect([by_arm(result, f"{name}_mean")], 0, 1).interval
         apart = np.log(fifo / default)
         assert within.low > 0 if apart > 0 else within.high < 0
         assert abs(within.estimate - apart) < 0.2
@@ -282,9 +282,9 @@ def test_modes_that_change_no_service_take_the_same_cpu_time(
     run, config = point(mode=mode).run(1200, 1), crossed(campaign, 6)
     record = acquisition.measure(run, config, bed, tmp_path)
     write_messages(messages_from_record(record), tmp_path / "messages.nc")
-    found = windows_from_record(tmp_path / "messages.nc", record)
-    for arm in range(1, found.sizes["arm"]):
-        cost = effect([by_arm(found, "cpu_per_message")], 0, arm).interval
+    dataset = windows_from_record(tmp_path / "messages.nc", record)
+    for arm in range(1, dataset.sizes["arm"]):
+        cost = effect([by_arm(dataset, "cpu_per_message")], 0, arm).interval
         assert abs(cost.estimate) < 0.01
         assert cost.low <= 0.003
         assert cost.high >= -0.003

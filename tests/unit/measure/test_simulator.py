@@ -165,17 +165,17 @@ def test_a_refused_message_ends_its_call_without_retransmissions(tmp_path: Path)
 
 @pytest.mark.parametrize("rules", ["eevdf", "cfs"])
 def test_equal_seeds_give_equal_files(rules: str, tmp_path: Path) -> None:
-    found = []
+    result = []
     for name in ("first", "second"):
         folder = tmp_path / name
         folder.mkdir()
         simulate({**CALLS, "rules": rules}, folder, outputs(folder))
-        found.append([path.read_bytes() for path in sorted(folder.iterdir())])
-    assert found[0] == found[1]
+        result.append([path.read_bytes() for path in sorted(folder.iterdir())])
+    assert result[0] == result[1]
     other = tmp_path / "other"
     other.mkdir()
     simulate({**CALLS, "rules": rules, "seed": 2}, other, outputs(other))
-    assert [path.read_bytes() for path in sorted(other.iterdir())] != found[0]
+    assert [path.read_bytes() for path in sorted(other.iterdir())] != result[0]
 
 
 BEFORE = {
@@ -227,7 +227,7 @@ def test_switches_of_the_mode_lose_no_message(rules: str, setattr_ns: int, tmp_p
     log = parse_log(files.log.read_text(), "log")
     assert (log.ended, log.tasks, len(log.windows)) == ("plan", 8, 30)
     assert all(switch.good and switch.asked_ns == switch.began_ns for switch in log.windows)
-    assert {each.done_ns - each.began_ns for each in log.windows} == {8 * setattr_ns}
+    assert {window.done_ns - window.began_ns for window in log.windows} == {8 * setattr_ns}
     assert np.all(np.diff(np.diff([switch.asked_ns for switch in log.windows])) == 0)
     for column in dataclasses.astuple(log.samples):
         assert np.all(np.diff(column) >= 0)
@@ -236,12 +236,12 @@ def test_switches_of_the_mode_lose_no_message(rules: str, setattr_ns: int, tmp_p
 
 
 def test_the_interval_of_samples_changes_nothing_else(tmp_path: Path) -> None:
-    found = []
+    result = []
     for sample_ns in (50_000_000, 1_000_000):
         files = compared(tmp_path, sample_ns)
         simulate(CALLS, tmp_path, files)
-        found.append((files.trace.read_bytes(), files.calls.read_bytes()))
-    assert found[0] == found[1]
+        result.append((files.trace.read_bytes(), files.calls.read_bytes()))
+    assert result[0] == result[1]
 
 
 def test_repeated_calls_take_the_same_time(tmp_path: Path) -> None:

@@ -40,16 +40,16 @@ def played(name: str, states: Sequence[Tuned]) -> Playable:
 
 def test_all_modes_that_differ_are_played() -> None:
     name = "default,slice-1ms,batch,nice-10,fifo,rr"
-    found = played(name, here(name, EEVDF))
-    assert found.names == compared(name)
-    assert (found.refused, found.same) == ({}, ())
+    result = played(name, here(name, EEVDF))
+    assert result.names == compared(name)
+    assert (result.refused, result.same) == ({}, ())
 
 
 def test_the_first_of_equal_modes_is_played() -> None:
     name = "default,batch,default+slice_ns=1400000,fifo,default+policy=batch"
-    found = played(name, here(name, EEVDF))
-    assert found.names == ("default", "batch", "fifo")
-    assert found.same == (
+    result = played(name, here(name, EEVDF))
+    assert result.names == ("default", "batch", "fifo")
+    assert result.same == (
         ("default", "default+slice_ns=1400000"),
         ("batch", "default+policy=batch"),
     )
@@ -57,9 +57,9 @@ def test_the_first_of_equal_modes_is_played() -> None:
 
 def test_refused_modes_are_reported() -> None:
     name = "default,fifo,batch"
-    found = played(name, here(name, EEVDF, refused=["fifo"]))
-    assert found.names == ("default", "batch")
-    assert found.refused == {"fifo": "the kernel refuses: Operation not permitted"}
+    result = played(name, here(name, EEVDF, refused=["fifo"]))
+    assert result.names == ("default", "batch")
+    assert result.refused == {"fifo": "the kernel refuses: Operation not permitted"}
     cfs = played("default,slice-1ms,batch", here("default,slice-1ms,batch", CFS))
     assert cfs.names == ("default", "batch")
     assert "CFS has no slices of single tasks" in cfs.refused["slice-1ms"]
@@ -77,9 +77,9 @@ def test_a_comparison_of_a_mode_with_itself_is_an_error() -> None:
 
 def test_modes_of_different_instances_always_differ() -> None:
     name = "default,default+threads=2,default+slice_ns=1400000,batch+threads=2"
-    found = played(name, here(name, EEVDF))
-    assert found.names == ("default", "default+threads=2", "batch+threads=2")
-    assert found.same == (("default", "default+slice_ns=1400000"),)
+    result = played(name, here(name, EEVDF))
+    assert result.names == ("default", "default+threads=2", "batch+threads=2")
+    assert result.same == (("default", "default+slice_ns=1400000"),)
     eight, two = Instance("kamailio-udp", 8, 1), Instance("kamailio-udp", 2, 1)
-    assert found.instances.started == (eight, two, eight)
-    assert found.instances.of_mode == (0, 1, 1)
+    assert result.instances.started == (eight, two, eight)
+    assert result.instances.of_mode == (0, 1, 1)

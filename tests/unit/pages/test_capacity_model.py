@@ -59,8 +59,8 @@ def many_cores(points, tmp_path_factory):
 
 
 def system(known, mode):
-    (found,) = [each for each in known.own if each.mode == mode]
-    return found
+    (result,) = [each for each in known.own if each.mode == mode]
+    return result
 
 
 NOT_SIMULATED = simulated.read([])
@@ -133,19 +133,19 @@ def test_the_page_of_published_data(alone):
 def test_the_queue_predicts_its_own_capacity_on_one_core(one_core):
     check(one_core)
     assert len(one_core.services) == len(ONE_CORE)
-    for each in one_core.services:
-        truth = ONE_CORE[each.facet[1], each.facet[2], each.threads]
+    for service in one_core.services:
+        truth = ONE_CORE[service.facet[1], service.facet[2], service.threads]
         cps = models.queue_capacity_cps(truth, 1, 228)
-        assert each.cpu_us.low < truth < each.cpu_us.high
-        found = each.predict("cores", general=False)
-        assert (found.low < cps < found.high, found.n) == (True, 5)
-        assert each.predict("cores", general=True).estimate == pytest.approx(
-            found.estimate, rel=0.01
+        assert service.cpu_us.low < truth < service.cpu_us.high
+        prediction = service.predict("cores", general=False)
+        assert (prediction.low < cps < prediction.high, prediction.n) == (True, 5)
+        assert service.predict("cores", general=True).estimate == pytest.approx(
+            prediction.estimate, rel=0.01
         )
         # The capacity is interpolated between loads 100 cps apart.
-        assert each.measured.interval.estimate == pytest.approx(cps, rel=0.02)
-        if each.threads > 1:
-            assert each.predict("threads", general=False).estimate > 1.5 * cps / 2
+        assert service.measured.interval.estimate == pytest.approx(cps, rel=0.02)
+        if service.threads > 1:
+            assert service.predict("threads", general=False).estimate > 1.5 * cps / 2
     assert len(queues.curves(one_core).seen) == len(ONE_CORE)
 
 
@@ -300,7 +300,7 @@ def test_the_box_answers_as_the_table_does(one_core):
     table = answer.tables(systems).parts[0]
     for cps, row in zip(answer.LOADS, table.rows, strict=True):
         assert box.highest >= cps
-        texts = [each.at(cps) for each in box.rows[0][1]]
+        texts = [row.at(cps) for row in box.rows[0][1]]
         for text, cores, used in zip(texts, row[1::2], row[2::2], strict=True):
             if str(used) == "–":
                 assert "used" not in text

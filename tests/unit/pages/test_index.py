@@ -21,15 +21,15 @@ LOADS = {500, 1000, 1500, 2000}
 
 
 def read(folder, planned, given=synthetic.plausible):
-    (found,) = run_table.read_campaigns([synthetic.write_study(folder, planned, given)])
-    return synthetic.with_capacities(found)
+    (result,) = run_table.read_campaigns([synthetic.write_study(folder, planned, given)])
+    return synthetic.with_capacities(result)
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     paths = synthetic.write_campaign(tmp_path_factory.mktemp("whole"))
-    (found,) = run_table.read_campaigns(paths)
-    return synthetic.with_capacities(found)
+    (result,) = run_table.read_campaigns(paths)
+    return synthetic.with_capacities(result)
 
 
 def test_the_diagram_names_the_six_timestamps_and_has_room_beside_it_on_a_wide_page():
@@ -150,10 +150,10 @@ def test_only_doubtful_runs_near_the_capacity_make_it_doubtful(whole):
     for cps, is_near in ((1500, True), (500, False)):
         grades = whole.runs["grade"].where(whole.runs["cps"] != cps, "suspect")
         doubtful = dataclasses.replace(whole, runs=whole.runs.assign(grade=grades))
-        found = doubts_near(tiles._rows(doubtful, best), best)
-        assert any("are suspect" in doubt for doubt in found) == is_near
+        result = doubts_near(tiles._rows(doubtful, best), best)
+        assert any("are suspect" in doubt for doubt in result) == is_near
         load, *_ = overview(doubtful)
-        assert all(doubt in load.trust for doubt in found)
+        assert all(doubt in load.trust for doubt in result)
 
 
 def test_simulated_runs_are_not_called_measured(whole):
@@ -163,15 +163,15 @@ def test_simulated_runs_are_not_called_measured(whole):
 
 
 def test_without_measurements_every_tile_says_so(tmp_path):
-    found = read(tmp_path, synthetic.repeated(), lambda run: None)
-    *shown, figures = overview(found)
+    result = read(tmp_path, synthetic.repeated(), lambda run: None)
+    *shown, figures = overview(result)
     assert all((tile.value, tile.grade) == ("Not measured", "No evidence") for tile in shown)
     assert all(tile.figure is None and not tile.link for tile in shown)
     assert figures == []
-    modes, counts, cost = (answer for _, answer in index.details(found).pairs)
+    modes, counts, cost = (answer for _, answer in index.details(result).pairs)
     assert modes.startswith("Not measured: ") and cost.startswith("Not measured: ")
     assert counts.startswith("0 of 12 planned runs") and "12 missing" in counts
-    assert index.when(found) == "No valid run was measured."
+    assert index.when(result) == "No valid run was measured."
 
 
 def test_one_load_has_no_capacity(tmp_path):
@@ -180,8 +180,8 @@ def test_one_load_has_no_capacity(tmp_path):
 
 
 def test_a_probe_without_bpf_is_reported(tmp_path):
-    found = read(tmp_path, synthetic.repeated(n=1), lambda run: {"mode": 3})
-    cost = index.details(found).pairs[-1][1]
+    result = read(tmp_path, synthetic.repeated(n=1), lambda run: {"mode": 3})
+    cost = index.details(result).pairs[-1][1]
     assert (
         "k_sockq (the preload library cannot take the timestamp t_stack, which needs eBPF)" in cost
     )
@@ -192,9 +192,9 @@ def test_testbeds_are_shown_separately(tmp_path):
         synthetic.write_study(tmp_path, synthetic.repeated((500,), testbed=name))
         for name in ("a", "b")
     )
-    found = run_table.read_campaigns([here, there])
-    assert [each.testbed for each in found] == ["a", "b"]
-    table = index.coverage(found)
+    campaigns = run_table.read_campaigns([here, there])
+    assert [each.testbed for each in campaigns] == ["a", "b"]
+    table = index.coverage(campaigns)
     assert [row[:4] for row in table.rows] == [
         ("a", "kamailio-udp", "3", "3"),
         ("b", "kamailio-udp", "3", "3"),
@@ -204,66 +204,66 @@ def test_testbeds_are_shown_separately(tmp_path):
 def test_the_averages_of_a_whole_comparison_belong_to_no_mode(tmp_path):
     """The runs of a comparison are planned, counted and graded, but their averages belong to no single mode."""
     mixed = synthetic.repeated(mode="default,batch")
-    found = read(tmp_path, [*synthetic.repeated(), *mixed])
-    assert len(found.counted) == 24
-    assert set(found.traced["mode"]) == {"default"}
-    assert found.comparisons == mixed
-    assert run_table.facets(found.first) == [("kamailio-udp", "default", 1)]
-    assert index.counting(found).startswith("24 of 24 planned runs")
-    assert {row[0] for row in tables.drops(found.first).rows} == {"kamailio-udp"}
-    assert {row[1] for row in tables.drops(found.first).rows} == {"default"}
-    assert len(tables.arrivals(found.first).rows) == 8
+    result = read(tmp_path, [*synthetic.repeated(), *mixed])
+    assert len(result.counted) == 24
+    assert set(result.traced["mode"]) == {"default"}
+    assert result.comparisons == mixed
+    assert run_table.facets(result.first) == [("kamailio-udp", "default", 1)]
+    assert index.counting(result).startswith("24 of 24 planned runs")
+    assert {row[0] for row in tables.drops(result.first).rows} == {"kamailio-udp"}
+    assert {row[1] for row in tables.drops(result.first).rows} == {"default"}
+    assert len(tables.arrivals(result.first).rows) == 8
     path = tmp_path / "results" / "load_sweep" / "synthetic" / "summary.nc"
     evidence = collect(papers.load_points(), [path], resamples=99)
     assert {each.mode for each in evidence.own} == {"default"}
 
 
 def test_a_campaign_with_only_comparisons_has_no_capacity(tmp_path):
-    found = read(tmp_path, synthetic.repeated(mode="default,batch"))
-    load, time, *_ = overview(found)
+    result = read(tmp_path, synthetic.repeated(mode="default,batch"))
+    load, time, *_ = overview(result)
     assert (load.value, time.value) == ("Not measured", "Not measured")
-    modes, counts, _ = (answer for _, answer in index.details(found).pairs)
+    modes, counts, _ = (answer for _, answer in index.details(result).pairs)
     assert modes.startswith("Not measured")
     assert counts.startswith("12 of 12 planned runs")
 
 
 def test_modes_compared_within_runs_have_their_answer_on_their_testbed(tmp_path):
-    found = read(tmp_path, synthetic.repeated())
+    result = read(tmp_path, synthetic.repeated())
     effects = {"default": {}, "fifo": {"total_p99": -0.5}}
     runs = [
         synthetic.windows(synthetic.Run(mode="default,fifo", testbed=bed, sut=sut), effects)
         for bed, sut in (("synthetic", "kamailio-udp"), ("elsewhere", "opensips-udp"))
     ]
     compared = advice.advise(advice.loads_of(runs), quantities=())
-    *_, setting, _ = overview(found, compared=compared)
+    *_, setting, _ = overview(result, compared=compared)
     assert setting.value == "fifo"
     assert setting.meaning.startswith("kamailio-udp, 1 core, 8 threads")
     assert "opensips" not in setting.meaning
     assert setting.grade == "Weak evidence" and "1 run per comparison" in setting.trust
     (there,) = [each for each in compared if each.place.testbed == "elsewhere"]
-    *_, unknown, _ = overview(found, compared=[there])
+    *_, unknown, _ = overview(result, compared=[there])
     assert unknown.value == "Not measured"
 
 
 def test_a_setting_that_changes_nothing_is_not_advised(tmp_path):
-    found = read(tmp_path, synthetic.repeated())
+    result = read(tmp_path, synthetic.repeated())
     run = synthetic.windows(synthetic.Run(mode="default,fifo"), {"default": {}, "fifo": {}})
-    *_, setting, _ = overview(found, compared=advice.advise(advice.loads_of([run]), quantities=()))
+    *_, setting, _ = overview(result, compared=advice.advise(advice.loads_of([run]), quantities=()))
     assert setting.value == "Keep the kernel's default"
 
 
 def test_the_cost_of_the_probe_comes_from_windows_if_windows_exist(tmp_path):
-    found = read(tmp_path, synthetic.repeated((500,)))
+    result = read(tmp_path, synthetic.repeated((500,)))
     run = synthetic.Run(mode="default,default+recording=off", cps=500)
     effects = {"default": {}, "default+recording=off": {"cpu_per_message": -0.1}}
     path = tmp_path / "windows.nc"
     write_windows(synthetic.windows(run, effects), path)
-    cost = index.probing(found, probe_costs([path]))
+    cost = index.probing(result, probe_costs([path]))
     assert cost.startswith(
         "kamailio-udp, default mode at 500 cps: the probe changes the proxy's CPU time per message by +"
     )
     assert "compared with itself" in cost
-    assert index.probing(found).startswith("Not measured")
+    assert index.probing(result).startswith("Not measured")
 
 
 def test_without_a_summary_the_page_says_which_command_to_run():

@@ -23,24 +23,24 @@ def test_the_load_nearest_to_eighty_percent_of_capacity_is_shown(tmp_path):
     synthetic.write_record(tmp_path / "raw", synthetic.Run(mode="enhanced", cps=4000))
     synthetic.write_record(tmp_path / "raw", synthetic.Run(threads=16, cps=3000))
     system = {"testbed": "synthetic", "mode": "default", "cores": 1, "threads": 8}
-    found = read(tmp_path, synthetic.capacity(1850.0, **system))
-    assert list(found.by_load) == [500, 1500, 2000]
-    assert found.shown_cps == 1500
-    total = np.concatenate([run.wait_us + run.service_us for run in found.shown])
+    result = read(tmp_path, synthetic.capacity(1850.0, **system))
+    assert list(result.by_load) == [500, 1500, 2000]
+    assert result.shown_cps == 1500
+    total = np.concatenate([run.wait_us + run.service_us for run in result.shown])
     usual, slow = np.nanpercentile(total, (50, 99))
-    said = page.answer(found).line
-    assert said.startswith(f"2 runs of {found.shown[0].length_s:.2g} ")
+    said = page.answer(result).line
+    assert said.startswith(f"2 runs of {result.shown[0].length_s:.2g} ")
     assert "at 1\u202f500 calls per second (81 % of the capacity of" in said
     assert f"{slow / usual:.3g} times the median" in said
-    table = page.by_load(found)
+    table = page.by_load(result)
     assert [row[0] for row in table.rows] == ["500", "1\u202f500", "2\u202f000"]
     assert {row[3] for row in table.rows} == {"8"}
     shares = [[int(cell.removesuffix(" %")) for cell in row[-3:]] for row in table.rows]
     assert all(80 < sum(row) <= 101 for row in shares)
-    figures = [*page.ways(found).parts, *page.around(found).parts, *page.over_time(found).parts]
+    figures = [*page.ways(result).parts, *page.around(result).parts, *page.over_time(result).parts]
     identities = [part.identity for part in figures if isinstance(part, Figure)]
     assert identities == ["figure-waterfall", "figure-lanes", "figure-heat"]
-    assert "SHA-256" in text(page.versions(found))
+    assert "SHA-256" in text(page.versions(result))
     # the load of 2000 cps is half of the capacity of 4000 cps
     far = page.answer(read(tmp_path, synthetic.capacity(4000.0, **system))).line
     assert "30 points below 80 %, but no recorded load is nearer" in far
@@ -49,9 +49,9 @@ def test_the_load_nearest_to_eighty_percent_of_capacity_is_shown(tmp_path):
 def test_without_a_capacity_the_load_in_the_middle_is_shown(tmp_path):
     for run in synthetic.repeated((500, 1000, 2000), 1):
         synthetic.write_record(tmp_path / "raw", run)
-    found = read(tmp_path, synthetic.capacity(1850.0, mode="other"))
-    assert found.shown_cps == 1000
-    assert "the capacity is not known" in page.answer(found).line
+    result = read(tmp_path, synthetic.capacity(1850.0, mode="other"))
+    assert result.shown_cps == 1000
+    assert "the capacity is not known" in page.answer(result).line
 
 
 def test_the_account_of_cpu_time_names_every_user():
@@ -77,10 +77,10 @@ def test_the_page_names_who_ran_while_the_slowest_messages_waited(tmp_path):
     for rep in (1, 2):
         bursts = [(cpu, start, end, "fair", "backup", 7) for cpu in range(8)]
         synthetic.write_record(tmp_path / "raw", synthetic.Run(rep=rep), bursts=bursts)
-    found = read(tmp_path)
-    (table,) = (part for part in page.around(found).parts if isinstance(part, Table))
+    result = read(tmp_path)
+    (table,) = (part for part in page.around(result).parts if isinstance(part, Table))
     assert table.rows[0][0] == "backup" and table.rows[0][-1] == "100.0 %"
-    assert "backup (other program)" in text(page.around(found))
+    assert "backup (other program)" in text(page.around(result))
     # a record without the file, as in recorded/, stays readable
     for path in (tmp_path / "raw").rglob(BURSTS_FILE):
         path.unlink()
@@ -96,21 +96,21 @@ def test_the_folder_with_more_loads_is_shown(tmp_path):
 
 def test_without_bpf_the_stages_are_unknown(tmp_path):
     synthetic.write_record(tmp_path / "raw", synthetic.Run(), mode=3)
-    found = read(tmp_path)
-    assert page.answer(found).line.endswith("times the median.")
-    assert page.by_load(found).rows[0][-3:] == ("not seen",) * 3
-    assert page.ways(found).parts == (Words((page.NO_STAGES,)),)
-    assert isinstance(page.distributions(found), Figure)
+    result = read(tmp_path)
+    assert page.answer(result).line.endswith("times the median.")
+    assert page.by_load(result).rows[0][-3:] == ("not seen",) * 3
+    assert page.ways(result).parts == (Words((page.NO_STAGES,)),)
+    assert isinstance(page.distributions(result), Figure)
 
 
 @pytest.mark.parametrize("probe", [None, 0])
 def test_a_run_without_messages_is_reported(tmp_path, probe):
     if probe is not None:
         synthetic.write_record(tmp_path / "raw", synthetic.Run(), mode=probe)
-    found = read(tmp_path)
-    assert page.answer(found).line == page.NOTHING
-    assert page.by_load(found).rows == ()
-    for part in (page.ways(found), page.around(found), page.over_time(found)):
+    result = read(tmp_path)
+    assert page.answer(result).line == page.NOTHING
+    assert page.by_load(result).rows == ()
+    for part in (page.ways(result), page.around(result), page.over_time(result)):
         assert all(isinstance(each, Words) for each in part.parts)
-    assert isinstance(page.distributions(found), Words)
-    assert text(page.versions(found)).startswith("sipsched ")
+    assert isinstance(page.distributions(result), Words)
+    assert text(page.versions(result)).startswith("sipsched ")

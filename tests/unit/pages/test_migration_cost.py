@@ -47,22 +47,22 @@ def test_the_cost_is_read_from_the_modes_name():
 
 
 def test_the_best_cost_is_found_and_compared_with_the_default():
-    found = migration_cost.study(synthetic.combined(plan(), outcome))
-    assert len(found.points) == 21
-    assert found.against.tests == 2 * 3 * 6
+    study = migration_cost.study(synthetic.combined(plan(), outcome))
+    assert len(study.points) == 21
+    assert study.against.tests == 2 * 3 * 6
     (free,) = [
         cell
-        for asked, cell in found.against.cells.items()
+        for asked, cell in study.against.cells.items()
         if (asked.spot.place.cores, asked.mode, asked.quantity)
         == (2, "enhanced+migration_cost_ns=0", "pdr")
     ]
     assert free.comparison.percent_lower.estimate == pytest.approx(63.0, abs=0.1)
     assert free.p_value < 0.001
-    text = " ".join(migration_cost.best(found).lines)
+    text = " ".join(migration_cost.best(study).lines)
     # the text names the best cost for PDR and for K_rcv, each on 2, 4 and 6 cores
     lowest = re.findall("lowest at ([^,;:]+)", text)
     assert lowest == [*["0"] * 4, *["500\u00a0µs"] * 2]
-    table = migration_cost.costs(found)
+    table = migration_cost.costs(study)
     assert len(table.rows) == 21
     assert len(table.rows[0]) == len(table.header)
 
@@ -75,8 +75,8 @@ def test_the_mode_of_a_cost_is_identified_by_its_effective_settings():
             settings["steps"].append(synthetic.step("latency_ns", 1, **more))
             return values | {"mode_settings": json.dumps(settings)}
 
-        found = migration_cost.study(synthetic.combined(plan(), run_of))
-        return migration_cost.curves(found).caption
+        study = migration_cost.study(synthetic.combined(plan(), run_of))
+        return migration_cost.curves(study).caption
 
     assert "all else as in enhanced (EEVDF translation), for each number of cores" in told(
         True, unavailable="no"
@@ -111,31 +111,31 @@ def test_noise_is_not_reported_as_a_best_cost():
     ],
 )
 def test_costs_that_were_not_in_force_are_not_drawn(options, why):
-    found = migration_cost.study(synthetic.combined(plan(), lambda run: outcome(run, **options)))
-    assert all(point.why == why for point in found.points)
-    figure = migration_cost.curves(found)
+    study = migration_cost.study(synthetic.combined(plan(), lambda run: outcome(run, **options)))
+    assert all(point.why == why for point in study.points)
+    figure = migration_cost.curves(study)
     assert f"Nothing is drawn: {why}." in figure.seen
-    assert not found.against.cells
-    assert all(row[3] == why for row in migration_cost.costs(found).rows)
+    assert not study.against.cells
+    assert all(row[3] == why for row in migration_cost.costs(study).rows)
 
 
 def test_records_without_the_cost_in_force_are_not_drawn():
     def silent(run):
         return outcome(run) | {"mode_settings": "{}"}
 
-    found = migration_cost.study(synthetic.combined(plan(), silent))
-    assert "Nothing is drawn: the record does not say" in migration_cost.curves(found).seen[0]
+    study = migration_cost.study(synthetic.combined(plan(), silent))
+    assert "Nothing is drawn: the record does not say" in migration_cost.curves(study).seen[0]
 
 
 def test_a_partly_measured_study_and_an_empty_study_are_shown():
     def half(run):
         return outcome(run) if run.cores == 2 and not run.mode.endswith("=500000") else None
 
-    found = migration_cost.study(synthetic.combined(plan(), half))
-    text = " ".join(migration_cost.best(found).lines)
+    study = migration_cost.study(synthetic.combined(plan(), half))
+    text = " ".join(migration_cost.best(study).lines)
     assert "Not drawn, not measured: 5 missing: " in text
     assert "The default, 500\u00a0µs, was not measured" in text
-    assert "default not measured" in migration_cost.costs(found)._repr_html_()
+    assert "default not measured" in migration_cost.costs(study)._repr_html_()
     nothing = migration_cost.study(synthetic.combined(plan(), lambda run: None))
     assert migration_cost.answer(nothing).line == "There is no answer: not measured: 5 missing."
     assert "no costs are compared" in migration_cost.costs(nothing).reading
@@ -143,9 +143,9 @@ def test_a_partly_measured_study_and_an_empty_study_are_shown():
 
 
 def test_one_core_and_one_run_are_named():
-    found = migration_cost.study(synthetic.combined(plan(reps=1, spots=SPOTS[:1]), outcome))
-    assert "(one run)" in " ".join(migration_cost.best(found).lines)
-    assert migration_cost.answer(found).line.startswith(
+    study = migration_cost.study(synthetic.combined(plan(reps=1, spots=SPOTS[:1]), outcome))
+    assert "(one run)" in " ".join(migration_cost.best(study).lines)
+    assert migration_cost.answer(study).line.startswith(
         "There is no answer yet, because too few runs"
     )
     alone = [synthetic.Run(mode="enhanced+migration_cost_ns=0", cores=1)]

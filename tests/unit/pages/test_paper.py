@@ -40,7 +40,7 @@ def nothing(tmp_path_factory):
 def test_each_study_has_its_own_comparisons_and_a_study_without_runs_has_none(found):
     assert set(found.compared) == {"crossover", "advice", "workers"}
     (workers,) = found.rankings("workers")
-    assert [each.mode for each in workers.candidates] == ["default+threads=4"]
+    assert [candidate.mode for candidate in workers.candidates] == ["default+threads=4"]
     assert not workers.load.one_instance
 
 

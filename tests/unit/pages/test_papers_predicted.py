@@ -25,9 +25,9 @@ def said(runs):
         papers_predicted.migration_costs(runs),
     )
     parts = [
-        found
+        result
         for metric in papers_predicted.EFFECTS
-        if (found := papers_predicted.ablation(runs, metric)) is not None
+        if (result := papers_predicted.ablation(runs, metric)) is not None
     ]
     model = load_model("opensips-papers")
     shown = [
@@ -85,13 +85,13 @@ def test_an_undetected_effect_is_shown_with_the_detectable_effect():
     noise = np.exp(0.1 * np.random.default_rng(3).normal(size=(len(runs), 2)))
     runs[["k_rcv_us", "pdr"]] *= noise
     lines, shown, _ = said(runs)
-    found = re.search(r"(\d+) of these published effects\.$", lines[0])
-    assert found
+    match = re.search(r"(\d+) of these published effects\.$", lines[0])
+    assert match
     assert re.search(r"detects a decrease of \d", lines[2])
     rows = shown["table-directions"].rows
     place = shown["table-directions"].header.index("detectable (%)")
     assert all(10 < float(row[place]) < 100 for row in rows)
-    assert int(found[1]) == sum(float(row[2]) >= float(row[place]) for row in rows)
+    assert int(match[1]) == sum(float(row[2]) >= float(row[place]) for row in rows)
 
 
 def test_an_ablation_of_a_mechanism_without_effect_shows_no_effect(lower):

@@ -27,12 +27,12 @@ def csv_link(page):
 
 
 def test_a_table_is_downloadable_without_network():
-    found = table(
+    result = table(
         ("load (cps)", "mean (µs)", 'p99, "worst"'),
         (("1\u202f000", "12\u00a0±\u00a03", "−1,5"),),
         groups=(("", 1), ("K_rcv", 2)),
     )
-    name, lines = csv_link(found._repr_html_())
+    name, lines = csv_link(result._repr_html_())
     assert name == "table-x.csv"
     assert lines == [
         ["load (cps)", "K_rcv: mean (µs)", 'K_rcv: p99, "worst"'],

@@ -88,9 +88,9 @@ def measured(
     campaigns = campaigns_of([("scaling", synthetic.combined(planned, outcome))])
     if on_this_machine:
         hosts = {"uac": {"cpus": [0]}, "sps": {"cpus": [1, 0]}, "uas": {"cpus": [0]}}
-        campaigns = [replace(each, kind="local", hosts=hosts) for each in campaigns]
+        campaigns = [replace(campaign, kind="local", hosts=hosts) for campaign in campaigns]
     searches = [crossing(*place, CAPACITY_CPS[place]) for place in places]
-    return [synthetic.with_capacities(each, searches) for each in campaigns], searches
+    return [synthetic.with_capacities(campaign, searches) for campaign in campaigns], searches
 
 
 def found(*arguments: Any, simulated: Sequence[Speedup] = (), **named: Any) -> scaling.ScalingData:
@@ -143,7 +143,7 @@ def test_capacities_costs_and_speed_ups_are_those_of_the_runs() -> None:
         assert each.cost.cpu_us == pytest.approx(COST_US[each.place.cores])
         assert each.cost.factors["wake_ups"] == pytest.approx(WAKE_UPS[each.place.cores])
         assert each.cost.cps == round(0.98 * truth)
-    gained = {each.one.place.sut: each for each in speed_ups(places, campaign)}
+    gained = {speed_up.one.place.sut: speed_up for speed_up in speed_ups(places, campaign)}
     assert gained["kamailio-udp"].measured.estimate == pytest.approx(1.2, rel=0.03)
     assert gained["kamailio-udp-partitioned"].measured.estimate == pytest.approx(1.89, rel=0.03)
     assert {each.bound for each in gained.values()} == {2 * 60 / 80}
@@ -153,7 +153,8 @@ def test_capacities_costs_and_speed_ups_are_those_of_the_runs() -> None:
 def test_the_room_on_a_shared_cpu_follows_from_the_control_runs() -> None:
     (campaign,), crossings = measured(on_this_machine=True)
     gained = {
-        each.one.place.sut: each for each in speed_ups(carried(campaign, crossings), campaign)
+        speed_up.one.place.sut: speed_up
+        for speed_up in speed_ups(carried(campaign, crossings), campaign)
     }
     # the generators use 0.3 of a CPU per 1000 cps, so at 2400 cps the rest of two cores is left
     assert gained["kamailio-udp"].room == pytest.approx(2 - BUSY * 2.4, rel=0.02)
@@ -175,7 +176,7 @@ def test_a_difference_within_the_intervals_is_no_reason() -> None:
         synthetic.capacity(cps, sut=sut, cores=2, threads=4)
         for sut, cps in (("kamailio-udp", 2400), ("kamailio-udp-partitioned", 2410))
     )
-    campaigns = [replace(each, capacities=close) for each in campaigns]
+    campaigns = [replace(campaign, capacities=close) for campaign in campaigns]
     line = scaling.answer(scaling.found_of(campaigns, crossings, [], [])).line
     assert "choose kamailio-udp. " in line
     assert "Only runs on 2 cores were measured" in line
@@ -202,7 +203,7 @@ def test_costs_are_compared_at_a_common_load() -> None:
     (campaign,) = campaigns
     both = replace(campaign, runs=pd.concat([campaign.runs, more.runs], ignore_index=True))
     costs = [each.cost for each in carried(both, crossings)]
-    assert [each.cps for each in costs if each] == [900, 900]
+    assert [cost.cps for cost in costs if cost] == [900, 900]
 
 
 @pytest.mark.parametrize(
@@ -260,7 +261,7 @@ def test_the_thundering_herd_is_drawn_if_the_number_of_workers_varies() -> None:
 
     campaigns = campaigns_of([("herd", synthetic.combined(planned, wakes))])
     page = scaling.found_of(campaigns, [], [], [])
-    assert [each.by_threads for each in page.herds] == [
+    assert [herd.by_threads for herd in page.herds] == [
         pytest.approx({1: 0.9, 4: 0.9, 16: 0.9}),
         pytest.approx({1: 0.3, 4: 1.2, 16: 4.8}),
     ]
@@ -297,7 +298,7 @@ def test_simulated_numbers_are_labelled() -> None:
 
 def test_the_published_table_is_read_and_checked(tmp_path: Path) -> None:
     rows = load_published(PUBLISHED)
-    assert {(each.platform, each.transport): (each.before, each.after) for each in rows} == {
+    assert {(row.platform, row.transport): (row.before, row.after) for row in rows} == {
         ("Intel Clovertown", "udp"): (1.2, 3.1),
         ("Intel Clovertown", "tcp"): (2.6, 4.8),
         ("Sun Niagara", "udp"): (1.5, 5.8),
@@ -333,7 +334,7 @@ def test_the_generators_cpu_time_is_unknown_without_a_record(monkeypatch) -> Non
     made = outcome
     monkeypatch.setitem(globals(), "outcome", lambda run: made(run) | {"generator_cpu_us": np.nan})
     page = found(on_this_machine=True)
-    assert all(np.isnan(each.room) for each in page.speed_ups)
+    assert all(np.isnan(speed_up.room) for speed_up in page.speed_ups)
     lines = scaling.sharing(page).lines
     assert "kamailio-udp lack the CPU time of the generators" in lines[1]
     assert not any("nan" in line for line in lines)

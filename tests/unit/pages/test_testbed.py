@@ -16,8 +16,8 @@ from sipsched.records.summary_variables import CPU_PARTS
 
 
 def read(paths):
-    (found,) = run_table.read_campaigns(paths)
-    return found
+    (result,) = run_table.read_campaigns(paths)
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -42,12 +42,12 @@ def test_the_coverage_shows_the_result_of_each_point(whole):
 
 def test_a_suspect_run_is_shown_in_the_figure_and_in_the_table(whole):
     grades = whole.runs["grade"].where(whole.runs["cps"] != 2000, "suspect")
-    found = dataclasses.replace(whole, runs=whole.runs.assign(grade=grades))
-    figure = testbed.coverage(found)
+    result = dataclasses.replace(whole, runs=whole.runs.assign(grade=grades))
+    figure = testbed.coverage(result)
     points = (whole.runs["cps"] == 2000).sum() // 3
     assert f", {points} suspect" in figure.seen[0]
     assert "suspect at default, 1 core, 8 threads, 2000 cps" in figure.seen[1]
-    statuses = [row[6] for row in testbed.doubtful_runs(found).rows]
+    statuses = [row[6] for row in testbed.doubtful_runs(result).rows]
     assert statuses.count("suspect") == (whole.counted["cps"] == 2000).sum()
 
 
@@ -65,8 +65,8 @@ def stilled(tmp_path_factory):
     run = synthetic.Run(mode=",".join(waits), cps=400)
     record = synthetic.write_comparison(folder / "raw", run, waits)
     write_messages(messages_from_record(record), folder / "messages.nc")
-    found = windows.windows_from_record(folder / "messages.nc", record)
-    windows.write_windows(found, folder / "windows.nc")
+    dataset = windows.windows_from_record(folder / "messages.nc", record)
+    windows.write_windows(dataset, folder / "windows.nc")
     return folder / "windows.nc"
 
 
@@ -123,11 +123,11 @@ def test_runs_with_another_buffer_are_named(whole):
 def test_long_names_of_comparisons_leave_room_for_the_figure(tmp_path):
     modes = ",".join(f"slice-{name}" for name in ("100us", "250us", "500us", "1ms", "3ms", "10ms"))
     planned = [synthetic.Run(mode=f"default,{modes}"), synthetic.Run(mode=f"batch,{modes}")]
-    found = read([synthetic.write_study(tmp_path, planned)])
+    result = read([synthetic.write_study(tmp_path, planned)])
     with warnings.catch_warnings():
         # matplotlib warns if axes have collapsed
         warnings.simplefilter("error")
-        assert testbed.coverage(found).narrow
+        assert testbed.coverage(result).narrow
 
 
 def test_a_campaign_without_accounts_says_so_in_a_line(whole):

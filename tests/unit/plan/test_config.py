@@ -155,8 +155,8 @@ def test_a_study_file_is_valid_and_fits_the_example_of_a_testbed(
     assert set(campaign.studies) == set(file["only"]) == set(file["studies"])
     beds = [load_testbed(name) for name in campaign.testbeds]
     # the result of a search decides the values of the loads, not their number
-    found = dict.fromkeys(campaign.searches(), (2000, 2100))
-    runs = campaign.runs(found)
+    result = dict.fromkeys(campaign.searches(), (2000, 2100))
+    runs = campaign.runs(result)
     for bed in beds:
         bed.check_cores([run for run in runs if run.testbed == bed.name])
     crossover.check({run.mode for run in runs}, modes.load_modes())

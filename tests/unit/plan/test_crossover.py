@@ -25,8 +25,8 @@ PLANNED = Crossover(
 
 @pytest.fixture
 def document() -> dict[str, Any]:
-    found: dict[str, Any] = documents.read_yaml(PROJECT_ROOT / "config/config.yaml")
-    return found
+    result: dict[str, Any] = documents.read_yaml(PROJECT_ROOT / "config/config.yaml")
+    return result
 
 
 @pytest.mark.parametrize(
@@ -75,37 +75,37 @@ def test_instances_that_cannot_be_compared_are_one_clear_error(
 def test_each_combination_has_an_instance_and_the_sham_has_its_own() -> None:
     names = ("default", "batch", "default+threads=2", "batch+threads=2", "default+threads=8")
     modes = [find_mode(name, load_modes()) for name in names]
-    found = crossover.instances(modes, "kamailio-udp", 8, 1)
+    instances = crossover.instances(modes, "kamailio-udp", 8, 1)
     eight, two = Instance("kamailio-udp", 8, 1), Instance("kamailio-udp", 2, 1)
-    assert found.started == (eight, two, eight)
-    assert found.of_mode == (0, 0, 1, 1, 0)
+    assert instances.started == (eight, two, eight)
+    assert instances.of_mode == (0, 0, 1, 1, 0)
     windows = draw(names, 60, 0.5, 0.05, 1).windows
-    assert {found.of_window(window) for window in windows if window.sham} == {2}
-    assert {found.of_window(window) for window in windows if window.mode == 3} == {1}
-    assert {found.of_window(w) for w in windows if w.mode == 0 and not w.sham} == {0}
+    assert {instances.of_window(window) for window in windows if window.sham} == {2}
+    assert {instances.of_window(window) for window in windows if window.mode == 3} == {1}
+    assert {instances.of_window(w) for w in windows if w.mode == 0 and not w.sham} == {0}
 
 
 def test_each_receive_buffer_has_an_instance() -> None:
     names = ("default", "default+receive_buffer_bytes=65536", "batch+receive_buffer_bytes=65536")
     modes = [find_mode(name, load_modes()) for name in names]
-    found = crossover.instances(modes, "kamailio-udp", 8, 1)
+    instances = crossover.instances(modes, "kamailio-udp", 8, 1)
     own, small = Instance("kamailio-udp", 8, 1), Instance("kamailio-udp", 8, 1, 65536)
-    assert found.started == (own, small, own)
-    assert found.of_mode == (0, 1, 1)
+    assert instances.started == (own, small, own)
+    assert instances.of_mode == (0, 1, 1)
 
 
 def test_each_number_of_cores_has_an_instance() -> None:
     names = ("default", "default+cores=2", "default+cores=1", "default+cores=4+threads=2")
     modes = [find_mode(name, load_modes()) for name in names]
-    found = crossover.instances(modes, "kamailio-udp", 8, 1)
+    instances = crossover.instances(modes, "kamailio-udp", 8, 1)
     one = Instance("kamailio-udp", 8, 1)
-    assert found.started == (
+    assert instances.started == (
         one,
         Instance("kamailio-udp", 8, 2),
         Instance("kamailio-udp", 2, 4),
         one,
     )
-    assert found.of_mode == (0, 1, 0, 2)
+    assert instances.of_mode == (0, 1, 0, 2)
     assert crossover.cores_of(",".join(names), 1) == (1, 2, 1, 4)
 
 
@@ -113,17 +113,17 @@ def test_each_further_start_has_an_instance() -> None:
     names = ("default", "default+threads=2", "default+threads=2+start=2", "default+start=2")
     modes = [find_mode(name, load_modes()) for name in names]
     crossover.check([",".join(names)], load_modes())
-    found = crossover.instances(modes, "kamailio-udp", 8, 1)
+    instances = crossover.instances(modes, "kamailio-udp", 8, 1)
     eight, two = Instance("kamailio-udp", 8, 1), Instance("kamailio-udp", 2, 1)
-    assert found.started == (eight, two, replace(two, start=2), replace(eight, start=2), eight)
-    assert found.of_mode == (0, 1, 2, 3)
+    assert instances.started == (eight, two, replace(two, start=2), replace(eight, start=2), eight)
+    assert instances.of_mode == (0, 1, 2, 3)
 
 
 def test_modes_of_one_instance_share_it_with_the_sham() -> None:
     modes = [find_mode(name, load_modes()) for name in MODES]
-    found = crossover.instances(modes, "kamailio-udp", 8, 1)
-    assert found.started == (Instance("kamailio-udp", 8, 1),)
-    assert {found.of_window(w) for w in draw(MODES, 60, 0.5, 0.05, 1).windows} == {0}
+    instances = crossover.instances(modes, "kamailio-udp", 8, 1)
+    assert instances.started == (Instance("kamailio-udp", 8, 1),)
+    assert {instances.of_window(w) for w in draw(MODES, 60, 0.5, 0.05, 1).windows} == {0}
 
 
 @given(
@@ -166,13 +166,13 @@ def test_the_same_seed_draws_the_same_windows() -> None:
 
 
 def test_nearer_to_the_knee_windows_are_longer() -> None:
-    found = [lengths(utilisation, 60e-6) for utilisation in (0.0, 0.5, 0.8, 0.95, 1.2)]
-    windows = [window_s for window_s, _, _ in found]
+    result = [lengths(utilisation, 60e-6) for utilisation in (0.0, 0.5, 0.8, 0.95, 1.2)]
+    windows = [window_s for window_s, _, _ in result]
     assert windows == sorted(windows)
     assert windows[0] == 0.5
     # the third value is E[S] / (1 - sqrt(0.95))^2
-    assert found[3][2] == pytest.approx(0.0936, rel=0.01)
-    assert all(window_s >= 5 * washout_s for window_s, washout_s, _ in found)
+    assert result[3][2] == pytest.approx(0.0936, rel=0.01)
+    assert all(window_s >= 5 * washout_s for window_s, washout_s, _ in result)
 
 
 def test_given_lengths_of_windows_are_used() -> None:

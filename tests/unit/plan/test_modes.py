@@ -119,10 +119,10 @@ def test_the_cores_and_workers_of_an_instance_select_its_settings() -> None:
 
 
 def test_overrides_replace_and_add() -> None:
-    found = at("enhanced+migration_cost_ns=250000+tunable_scaling=linear", 4, 6)
-    assert found[Setting.MIGRATION_COST] == 250_000
-    assert found[Setting.TUNABLE_SCALING] == 2
-    assert found[Setting.LATENCY] == 3_200_000
+    result = at("enhanced+migration_cost_ns=250000+tunable_scaling=linear", 4, 6)
+    assert result[Setting.MIGRATION_COST] == 250_000
+    assert result[Setting.TUNABLE_SCALING] == 2
+    assert result[Setting.LATENCY] == 3_200_000
     assert at("default+min_granularity_ns=100000", 1, 8) == {Setting.MIN_GRANULARITY: 100_000}
 
 

@@ -73,9 +73,9 @@ def test_one_twin_searches_the_loads_for_both(tmp_path: Path) -> None:
     study = replace(shared(tmp_path), cps=around)
     points = study.searches("two")
     assert points == study.searches("one") and {point.testbed for point in points} == {"one"}
-    found = dict.fromkeys(points, (900, 950))
-    assert {run.cps for run in study.runs("two", found)} == {
-        run.cps for run in study.runs("one", found)
+    result = dict.fromkeys(points, (900, 950))
+    assert {run.cps for run in study.runs("two", result)} == {
+        run.cps for run in study.runs("one", result)
     }
     aside = replace(shared(tmp_path, "one"), cps=around)
     assert {point.testbed for point in aside.searches("one")} == {"two"}
@@ -90,9 +90,9 @@ def test_the_records_decide_whether_twins_have_the_same_hardware(tmp_path: Path)
     for name in ("one", "two"):
         synthetic.write_record(tmp_path, Run(name, "a", "default", 1, 8, 100, 1), calls=5)
     check_twins(tmp_path, ("one", "two"))
-    place = tmp_path / Run("two", "a", "default", 1, 8, 100, 1).path
-    hosts = json.loads((place / "run.json").read_text())["hosts"]
-    synthetic.rewrite(place, {"hosts": hosts | {"sps": hosts["sps"] | {"kernel": "9.9-other"}}})
+    folder = tmp_path / Run("two", "a", "default", 1, 8, 100, 1).path
+    hosts = json.loads((folder / "run.json").read_text())["hosts"]
+    synthetic.rewrite(folder, {"hosts": hosts | {"sps": hosts["sps"] | {"kernel": "9.9-other"}}})
     with pytest.raises(
         StableError,
         match="twins: one and two have different hardware according to their records: kernel of",

@@ -13,9 +13,9 @@ from sipsched.plan.simulated import MODELS, load_model, model_of
 def test_only_a_model_of_recorded_runs_is_replaced_by_a_campaigns_fit() -> None:
     """Assumptions on the papers' machine do not hold for another machine that runs OpenSIPS."""
     suts = load_config().suts
-    found = model_of(suts["kamailio-udp"])
-    assert found is not None
-    assert found.name == "kamailio-qm"
+    result = model_of(suts["kamailio-udp"])
+    assert result is not None
+    assert result.name == "kamailio-qm"
     load_model("opensips-papers").check_sut(suts["opensips-udp"])
     assert model_of(suts["opensips-udp"]) is None
 

@@ -42,10 +42,10 @@ def test_a_study_around_crossings_has_runs_once_they_are_known(tmp_path: Path) -
     path = tmp_path / points[0].crossing_path
     path.parent.mkdir(parents=True)
     path.write_text(synthetic.sealed(synthetic.crossing(points[0], 900, 1000)))
-    found = read_crossings(tmp_path, points)
-    assert found == {points[0]: (900, 1000)}
-    assert {run.cps for run in STUDY.runs("bed", found)} == {600, 800, 1000}
-    assert {(run.sut, run.threads) for run in STUDY.runs("bed", found)} == {("a", 4)}
+    crossings = read_crossings(tmp_path, points)
+    assert crossings == {points[0]: (900, 1000)}
+    assert {run.cps for run in STUDY.runs("bed", crossings)} == {600, 800, 1000}
+    assert {(run.sut, run.threads) for run in STUDY.runs("bed", crossings)} == {("a", 4)}
 
 
 def test_a_study_of_capacities_measures_each_mode_at_the_loads_of_all(
@@ -60,10 +60,10 @@ def test_a_study_of_capacities_measures_each_mode_at_the_loads_of_all(
         path.parent.mkdir(parents=True)
         document = synthetic.crossing(point, *loads)
         path.write_text(synthetic.sealed(document | {"goal": dataclasses.asdict(GOAL)}))
-    found = read_crossings(tmp_path, points)
+    crossings = read_crossings(tmp_path, points)
     # a search whose range ended before the crossing has one load
-    assert found == {first: (900, 915), second: (960, 960)}
-    assert {(run.mode, run.cps) for run in study.runs("bed", found)} == {
+    assert crossings == {first: (900, 915), second: (960, 960)}
+    assert {(run.mode, run.cps) for run in study.runs("bed", crossings)} == {
         (mode, cps) for mode in study.modes for cps in (900, 915, 960)
     }
 

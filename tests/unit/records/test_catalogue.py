@@ -101,10 +101,17 @@ def test_a_file_of_another_version_or_record_is_made_again(runs, attribute, valu
 
 
 def test_the_summary_equals_the_means_of_the_messages(runs):
-    found = runs.sel(mode="default").summary()
-    assert found["pdr"].sizes == {"sut": 1, "mode": 1, "cores": 1, "threads": 1, "cps": 2, "rep": 2}
+    summary = runs.sel(mode="default").summary()
+    assert summary["pdr"].sizes == {
+        "sut": 1,
+        "mode": 1,
+        "cores": 1,
+        "threads": 1,
+        "cps": 2,
+        "rep": 2,
+    }
     ds = runs.sel(mode="default", cps=500, rep=1).messages()
-    mean = found["k_rcv_mean"].sel(cps=500, rep=1, message_type="all").squeeze()
+    mean = summary["k_rcv_mean"].sel(cps=500, rep=1, message_type="all").squeeze()
     assert float(mean) == pytest.approx(float(ds["k_rcv"].mean()) / 1000)
 
 
@@ -128,7 +135,7 @@ def test_a_reduced_record_has_numbers_and_windows_but_no_messages(tmp_path):
 
 def test_a_control_run_has_counters_and_no_messages(tmp_path):
     synthetic.write_record(tmp_path / "raw", synthetic.Run(), mode=0)
-    found = find_runs(tmp_path / "raw", "synthetic")
+    result = find_runs(tmp_path / "raw", "synthetic")
     with pytest.raises(StableError, match="no single messages: the probe was off"):
-        found.messages()
-    assert float(found.summary()["pdr"].squeeze()) == 0
+        result.messages()
+    assert float(result.summary()["pdr"].squeeze()) == 0

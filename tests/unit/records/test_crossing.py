@@ -22,10 +22,10 @@ def written(raw: Path, text: str) -> Path:
 
 def test_the_record_of_a_search_is_read(tmp_path: Path) -> None:
     path = written(tmp_path, synthetic.sealed(synthetic.crossing(POINT, 900, 1000)))
-    found = read_crossing(path)
-    assert (found.point, found.label) == (POINT, "baseline")
-    assert (found.lower_cps, found.upper_cps) == (900, 1000)
-    assert found.trials == (TrialRecord(4000, 6.0, 0.5), TrialRecord(900, 6.0, 0.0))
+    crossing = read_crossing(path)
+    assert (crossing.point, crossing.label) == (POINT, "baseline")
+    assert (crossing.lower_cps, crossing.upper_cps) == (900, 1000)
+    assert crossing.trials == (TrialRecord(4000, 6.0, 0.5), TrialRecord(900, 6.0, 0.0))
     assert read_crossings(tmp_path, [POINT]) == {POINT: (900, 1000)}
     assert found.probe_modes == ()
 

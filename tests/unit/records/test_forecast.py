@@ -68,10 +68,10 @@ def test_runs_that_follow_a_search_are_counted_before_its_end(
     campaign = replace(load_config(), documents={})
     (local,) = outlooks(campaign, tmp_path, Lanes())
     assert local.left == () and len(local.searches) == len(campaign.searches()) > 0
-    found: Crossings = dict.fromkeys(campaign.searches(), (1200, 1300))
+    result: Crossings = dict.fromkeys(campaign.searches(), (1200, 1300))
 
     def read(raw: Path, points: list[Point]) -> Crossings:
-        return found
+        return result
 
     monkeypatch.setattr(forecast, "read_crossings", read)
     (later,) = outlooks(campaign, tmp_path, Lanes())

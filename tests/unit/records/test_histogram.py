@@ -29,12 +29,12 @@ def test_merged_histograms_equal_the_histogram_of_all_times(one, other):
 @given(times, shares)
 def test_a_quantile_of_a_histogram_is_within_one_percent(drawn, share):
     known = drawn[~np.isnan(drawn)]
-    found = float(quantile_ns(count(drawn), share))
+    result = float(quantile_ns(count(drawn), share))
     if not known.size:
-        assert np.isnan(found)
+        assert np.isnan(result)
         return
     exact = float(np.quantile(known, share, method="inverted_cdf"))
-    assert found == pytest.approx(exact, rel=RELATIVE_ERROR * (1 + 1e-9), abs=1)
+    assert result == pytest.approx(exact, rel=RELATIVE_ERROR * (1 + 1e-9), abs=1)
 
 
 def test_quantiles_of_a_million_messages_are_computed_per_cell():
@@ -50,7 +50,7 @@ def test_quantiles_of_a_million_messages_are_computed_per_cell():
 
 
 def test_longer_times_are_in_the_last_bin():
-    found = count(np.array([0.0, 1.0, 2.0 * LONGEST_NS]))
-    assert (found[0], found[-1], found.sum()) == (2, 1, 3)
-    assert found.shape == (BINS,)
+    result = count(np.array([0.0, 1.0, 2.0 * LONGEST_NS]))
+    assert (result[0], result[-1], result.sum()) == (2, 1, 3)
+    assert result.shape == (BINS,)
     assert np.isnan(quantile_ns(np.zeros(BINS, np.int64), 0.5))

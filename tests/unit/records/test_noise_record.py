@@ -50,8 +50,8 @@ def jitter(tmp_path_factory):
 def test_the_program_lists_its_gaps_in_order_and_within_its_time(jitter, tmp_path):
     done = subprocess.run([jitter, "0.2"], check=True, capture_output=True, text=True)
     path = tmp_path / "noise.json"
-    found = synthetic.noise(**(json.loads(done.stdout) | {"steal_s": 0.0}))
-    path.write_text(synthetic.sealed(found))
+    noise = synthetic.noise(**(json.loads(done.stdout) | {"steal_s": 0.0}))
+    path.write_text(synthetic.sealed(noise))
     (cpu,) = read_noise(path).cpus
     assert cpu.duration_s >= 0.2
     assert cpu.resolution_ns < 100_000

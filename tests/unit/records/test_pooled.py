@@ -73,8 +73,8 @@ def test_quantiles_by_cell_are_those_of_the_messages(project, quantity):
             alike = ((ds["mode"] == mode) & (ds["cps"] == cps)).to_numpy()
             times = loaded[quantity].to_numpy()[alike[loaded["run"].to_numpy()]]
             exact = np.quantile(times, shares, method="inverted_cdf") / 1000
-            found = by_cell.sel(mode=mode, cps=cps)
-            np.testing.assert_allclose(found, exact, rtol=histogram.RELATIVE_ERROR)
+            result = by_cell.sel(mode=mode, cps=cps)
+            np.testing.assert_allclose(result, exact, rtol=histogram.RELATIVE_ERROR)
     exact = np.quantile(loaded[quantity], shares, method="inverted_cdf") / 1000
     np.testing.assert_allclose(every, exact, rtol=histogram.RELATIVE_ERROR)
 

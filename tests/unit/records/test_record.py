@@ -244,15 +244,15 @@ def test_every_flipped_bit_of_a_real_run_json_is_found(tmp_path: Path) -> None:
 
 
 def test_a_changed_file_changes_the_identity_of_a_record(tmp_path: Path) -> None:
-    found = set()
+    result = set()
     for content in (CONTENT, b"other"):
         record = UnfinishedRecord.begin(tmp_path / content.hex(), RUN)
         leave(record)
         record.write("proxy.log", content)
         record.finish(DOCUMENT)
-        found.add(identity(record.final))
-    assert len(found) == 2
-    assert all(len(each) == 64 for each in found)
+        result.add(identity(record.final))
+    assert len(result) == 2
+    assert all(len(each) == 64 for each in result)
     assert identity(tmp_path) == ""
 
 
@@ -289,9 +289,9 @@ def test_only_one_of_several_simultaneous_begins_succeeds(tmp_path: Path) -> Non
 
     for _ in range(20):
         with ThreadPoolExecutor(8) as pool:
-            found = list(pool.map(begin, range(8)))
-        (record,) = (each for each in found if isinstance(each, UnfinishedRecord))
-        assert sum("is measuring this run" in str(each) for each in found) == 7
+            result = list(pool.map(begin, range(8)))
+        (record,) = (each for each in result if isinstance(each, UnfinishedRecord))
+        assert sum("is measuring this run" in str(each) for each in result) == 7
         assert record.fail("nothing was left") is None
 
 

@@ -25,8 +25,8 @@ def computed(run: PlannedRun, raw: Path, results: Path) -> None:
         run_summary.summarise_run(folder / "messages.nc", raw / run.path), folder / "summary.nc.zst"
     )
     if "," in run.mode:
-        found = windows.windows_from_record(folder / "messages.nc", raw / run.path)
-        windows.write_windows(found, folder / "windows.nc")
+        dataset = windows.windows_from_record(folder / "messages.nc", raw / run.path)
+        windows.write_windows(dataset, folder / "windows.nc")
 
 
 @pytest.fixture
@@ -89,18 +89,18 @@ def test_a_file_of_another_record_is_found(campaign: Path, name: str) -> None:
 
 def test_messages_of_a_reduced_record_give_the_reason_for_their_absence(campaign: Path) -> None:
     computed(RUN, campaign / "small", campaign / "again")
-    found = open_messages(campaign / "again" / RUN.path / "messages.nc")
-    assert found.sizes["message"] == 0
-    assert found["t_sip"].attrs["missing_reason"] == REASON
+    result = open_messages(campaign / "again" / RUN.path / "messages.nc")
+    assert result.sizes["message"] == 0
+    assert result["t_sip"].attrs["missing_reason"] == REASON
 
 
 def test_a_reduced_record_verifies_and_a_damaged_one_does_not(campaign: Path) -> None:
     assert verify(campaign / "small").intact
     kept = campaign / "small" / RUN.path / "windows.nc.zst"
     kept.write_bytes(kept.read_bytes()[:-1])
-    found = verify(campaign / "small")
-    assert not found.intact
-    assert any("windows.nc.zst: expected" in line for line in found.lines)
+    checks = verify(campaign / "small")
+    assert not checks.intact
+    assert any("windows.nc.zst: expected" in line for line in checks.lines)
 
 
 def test_a_single_mode_has_no_windows(tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ from sipsched.records.retransmissions import arrived, disagreement
 
 def records(*datagrams: tuple[int, int, int, int]) -> np.ndarray:
     """Make a trace of (call, cseq, kind, event)."""
-    found = np.zeros(len(datagrams), trace.RECORD)
-    for row, (call, cseq, kind, event) in zip(found, datagrams, strict=True):
+    result = np.zeros(len(datagrams), trace.RECORD)
+    for row, (call, cseq, kind, event) in zip(result, datagrams, strict=True):
         row["call_id_hash"], row["cseq"], row["kind"], row["event"] = call, cseq, kind, event
-    return found
+    return result
 
 
 INVITE, RINGING, ACK, BYE = 1, 2, 4, 5

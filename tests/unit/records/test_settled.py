@@ -38,9 +38,9 @@ def unchanged(path):
 
 
 def test_a_file_is_read_as_it_was_written(joined):
-    found = settled.read_settled(joined)
-    assert found.attrs == {run: {"kind": "local", "load": run} for run in RUNS}
-    assert {mark[0] for mark in found.marks.values()} == {
+    result = settled.read_settled(joined)
+    assert result.attrs == {run: {"kind": "local", "load": run} for run in RUNS}
+    assert {mark[0] for mark in result.marks.values()} == {
         identity(joined.parents[3] / "raw" / run) for run in RUNS
     }
     assert unchanged(joined) == set(RUNS)

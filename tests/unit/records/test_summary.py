@@ -166,12 +166,12 @@ def test_messages_between_front_and_instances_are_not_counted(tmp_path):
 
 def test_overall_service_time_excludes_only_waiting(tmp_path):
     ds, *_ = reduce(tmp_path, synthetic.Run(), calls=50)
-    found = message_times.overall_service_time(ds)
+    overall_service_time = message_times.overall_service_time(ds)
     at = ds.sel(message_type="all")
     all_means = sum(float(at[f"{name}_mean"]) for name in ("k_rcv", "t_sip", "k_snd"))
     without_queue = all_means - float(at["k_sockq_mean"])
-    assert float(found) == pytest.approx(without_queue + float(ds["k_sockq_alone"]))
-    assert found.attrs["units"] == "us"
+    assert float(overall_service_time) == pytest.approx(without_queue + float(ds["k_sockq_alone"]))
+    assert overall_service_time.attrs["units"] == "us"
     assert float(message_times.cpu_time(ds)) == pytest.approx(
         without_queue - float(at["t_sip_off_mean"])
     )
@@ -323,13 +323,13 @@ def test_quantiles_of_a_cell_and_of_a_mode_are_those_of_their_messages(tmp_path)
             by_cell = message_times.pooled_quantile(ds, quantity, share)
             for mode in ("default", "batch"):
                 of_mode = [
-                    (run, of_run(found, quantity)) for run, found in counted if run.mode == mode
+                    (run, of_run(result, quantity)) for run, result in counted if run.mode == mode
                 ]
                 for cps in (500, 1000):
                     of_cell = np.concatenate([times for run, times in of_mode if run.cps == cps])
                     exact = np.quantile(of_cell, share, method="inverted_cdf") / 1000
-                    found = float(by_cell.sel(mode=mode, cps=cps).item())
-                    assert found == pytest.approx(exact, rel=0.01)
+                    result = float(by_cell.sel(mode=mode, cps=cps).item())
+                    assert result == pytest.approx(exact, rel=0.01)
 
 
 def of_run(found, quantity):
@@ -417,8 +417,8 @@ def test_a_join_reads_all_runs_again_if_one_has_changed(tmp_path):
 def test_a_grid_with_holes_is_combined_without_summaries(tmp_path):
     planned = [synthetic.Run(threads=2, cps=500), synthetic.Run(threads=8, cps=1000)]
     ds = study_summary.combine([], planned)
-    found = sorted(ds["status"].to_numpy().ravel().tolist())
-    assert found == ["missing", "missing", "not planned", "not planned"]
+    result = sorted(ds["status"].to_numpy().ravel().tolist())
+    assert result == ["missing", "missing", "not planned", "not planned"]
     assert ds.attrs["fidelity"].startswith("unknown")
 
 

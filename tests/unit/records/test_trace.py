@@ -24,9 +24,9 @@ def test_layout_is_that_of_trace_h():
 
 def test_reads_back_what_was_written(tmp_path):
     path = write(tmp_path, synthetic.compress(synthetic.encode(RECORDS, mode=1)))
-    found = trace.read_trace(path, expected=len(RECORDS))
-    assert found.mode is trace.ProbeMode.EXACT
-    assert np.array_equal(found.records, RECORDS)
+    result = trace.read_trace(path, expected=len(RECORDS))
+    assert result.mode is trace.ProbeMode.EXACT
+    assert np.array_equal(result.records, RECORDS)
 
 
 def test_reads_several_frames(tmp_path):
@@ -42,8 +42,8 @@ def test_header_alone_is_an_empty_trace(tmp_path):
 
 def test_preload_tail_is_cut(tmp_path):
     data = synthetic.encode(synthetic.without_bpf(RECORDS, tail=50), mode=3)
-    found = trace.read_trace(write(tmp_path, synthetic.compress(data)), expected=len(RECORDS))
-    assert len(found.records) == len(RECORDS)
+    result = trace.read_trace(write(tmp_path, synthetic.compress(data)), expected=len(RECORDS))
+    assert len(result.records) == len(RECORDS)
 
 
 COMPRESSED = synthetic.compress(synthetic.encode(RECORDS))

@@ -30,11 +30,11 @@ def lines(raw: Path) -> list[str]:
 
 def test_the_recorded_runs_are_intact() -> None:
     assert lines(RECORDED) == ["6 records, 0 damaged", "1 record, 0 damaged (searches and noise)"]
-    found = verify(PROJECT_ROOT / "recorded" / "raw")
-    assert len(found.runs) > 20
-    assert found.intact
-    assert len(found.singles) > 2
-    assert all(line.partition(" (")[0].endswith(" 0 damaged") for line in found.lines)
+    checks = verify(PROJECT_ROOT / "recorded" / "raw")
+    assert len(checks.runs) > 20
+    assert checks.intact
+    assert len(checks.singles) > 2
+    assert all(line.partition(" (")[0].endswith(" 0 damaged") for line in checks.lines)
 
 
 def test_records_of_all_testbeds_are_counted(tmp_path: Path) -> None:
@@ -59,9 +59,9 @@ def test_searches_and_noise_are_checked(tmp_path: Path) -> None:
     assert lines(tmp_path) == ["0 records, 0 damaged", "3 records, 0 damaged (searches and noise)"]
     for path, text in texts.items():
         path.write_text(text.replace("1", "7", 1))
-        found = verify(tmp_path)
-        assert not found.intact
-        assert next(found.lines).startswith(f"damaged: {path}: ")
+        checks = verify(tmp_path)
+        assert not checks.intact
+        assert next(checks.lines).startswith(f"damaged: {path}: ")
         path.write_text(text)
 
 
@@ -83,14 +83,14 @@ def test_a_damaged_record_is_reported_in_one_line(tmp_path: Path) -> None:
     trace = folder / "trace.bin.zst"
     size = trace.stat().st_size
     trace.write_bytes(trace.read_bytes()[:10])
-    found = verify(tmp_path)
-    assert not found.intact
-    assert [line for line in found.lines if "rep~" in line] == [
+    checks = verify(tmp_path)
+    assert not checks.intact
+    assert [line for line in checks.lines if "rep~" in line] == [
         f"damaged: {folder}: counters.json.zst: expected "
-        f"{found.runs[0].damage[0].split()[2]} bytes as run.json says, found no such file; "
+        f"{checks.runs[0].damage[0].split()[2]} bytes as run.json says, found no such file; "
         f"trace.bin.zst: expected {size} bytes as run.json says, found 10"
     ]
-    assert list(found.lines)[-1] == "2 records, 1 damaged"
+    assert list(checks.lines)[-1] == "2 records, 1 damaged"
 
 
 def test_an_unlisted_file_is_named_but_is_no_damage(tmp_path: Path) -> None:
@@ -110,20 +110,20 @@ def test_a_record_without_a_complete_run_json_is_damaged(tmp_path: Path, spoil: 
 
 def test_damaged_attempts_are_reported_but_do_not_fail_the_check(tmp_path: Path) -> None:
     write(tmp_path, 1)
-    place = tmp_path / synthetic.Run(rep=2).path
+    folder = tmp_path / synthetic.Run(rep=2).path
     for _ in (1, 2):
-        UnfinishedRecord(write(tmp_path, 2), place).fail("late")
-    place.with_name("rep~2.failed-3").mkdir()
+        UnfinishedRecord(write(tmp_path, 2), folder).fail("late")
+    folder.with_name("rep~2.failed-3").mkdir()
     assert lines(tmp_path)[1:] == [
         "2 invalid attempts, 0 of them damaged. Reports never read invalid attempts, so this check "
         "ignores their damage"
     ]
-    failed = place.with_name("rep~2.failed-2")
+    failed = folder.with_name("rep~2.failed-2")
     (failed / "counters.json.zst").unlink()
-    found = verify(tmp_path)
-    assert found.intact
-    assert f"{failed} (an invalid attempt): counters.json.zst" in next(found.lines)
-    assert list(found.lines)[-1].startswith("2 invalid attempts, 1 of them damaged")
+    checks = verify(tmp_path)
+    assert checks.intact
+    assert f"{failed} (an invalid attempt): counters.json.zst" in next(checks.lines)
+    assert list(checks.lines)[-1].startswith("2 invalid attempts, 1 of them damaged")
 
 
 def cut(path: Path) -> None:

@@ -33,19 +33,19 @@ def test_names_are_the_lists_of_the_probe() -> None:
 
 def records() -> np.ndarray:
     """Return an INVITE, a REGISTER that the proxy answered, a message without an arrival, and a drop."""
-    found = np.zeros(4, RECORD)
-    found["t_arr"] = (1000, 3000, 0, 2000)
-    found["t_sip_in"] = (1500, 3100, 5000, 0)
-    found["t_sip_out"] = (2500, 3400, 0, 0)
-    found["kind"] = (1, watch.METHODS.index("REGISTER") + 1 << 3, 30 << 3, 1)
-    found["flags"] = (0, watch.ANSWERED, Flag.UNMATCHED | Flag.NO_SEND, 0)
-    found["event"] = (0, 0, 0, Event.DROP)
-    found["call_id_hash"] = (11, 12, 0, 13)
-    found["length"] = (500, 300, 7, 500)
-    found["rmem"] = (1280, 2560, 0, 9000)
-    found["tid"] = (5, 6, 5, 0)
-    found["drop_reason"][3] = 12
-    return found
+    result = np.zeros(4, RECORD)
+    result["t_arr"] = (1000, 3000, 0, 2000)
+    result["t_sip_in"] = (1500, 3100, 5000, 0)
+    result["t_sip_out"] = (2500, 3400, 0, 0)
+    result["kind"] = (1, watch.METHODS.index("REGISTER") + 1 << 3, 30 << 3, 1)
+    result["flags"] = (0, watch.ANSWERED, Flag.UNMATCHED | Flag.NO_SEND, 0)
+    result["event"] = (0, 0, 0, Event.DROP)
+    result["call_id_hash"] = (11, 12, 0, 13)
+    result["length"] = (500, 300, 7, 500)
+    result["rmem"] = (1280, 2560, 0, 9000)
+    result["tid"] = (5, 6, 5, 0)
+    result["drop_reason"][3] = 12
+    return result
 
 
 def test_methods_and_statuses_are_counted() -> None:

@@ -25,8 +25,8 @@ RUN = Run(mode="default,batch", cps=400)
 def reduced(record: Path, folder: Path) -> xr.Dataset:
     """Parse a record, reduce it to windows, write and read them."""
     write_messages(messages_from_record(record), folder / "messages.nc")
-    found = windows.windows_from_record(folder / "messages.nc", record)
-    windows.write_windows(found, folder / "windows.nc")
+    dataset = windows.windows_from_record(folder / "messages.nc", record)
+    windows.write_windows(dataset, folder / "windows.nc")
     return windows.open_windows(folder / "windows.nc")
 
 
@@ -94,24 +94,24 @@ def test_the_windows_have_the_receive_buffer_of_each_mode(tmp_path: Path) -> Non
         crossover=replace(document.crossover, instance_of_mode=(0, 1)),
     )
     (record / RUN_FILE).write_text(changed.to_json())
-    found = reduced(record, tmp_path)
-    assert json.loads(found.attrs["receive_buffers"]) == [425984, 131072]
+    result = reduced(record, tmp_path)
+    assert json.loads(result.attrs["receive_buffers"]) == [425984, 131072]
 
 
 def test_a_failed_switch_invalidates_only_its_window(tmp_path: Path) -> None:
-    found = reduced(write_comparison(tmp_path / "raw", RUN, WAITS, broken=(4,)), tmp_path)
-    assert found["left_out"].to_numpy().nonzero()[0].tolist() == [4]
-    assert int(found["left_out"][4]) == windows.SWITCH
-    assert np.isnan(windows.by_arm(found, "k_rcv_mean")).sum() == 1
+    record = reduced(write_comparison(tmp_path / "raw", RUN, WAITS, broken=(4,)), tmp_path)
+    assert record["left_out"].to_numpy().nonzero()[0].tolist() == [4]
+    assert int(record["left_out"][4]) == windows.SWITCH
+    assert np.isnan(windows.by_arm(record, "k_rcv_mean")).sum() == 1
 
 
 def test_stolen_time_invalidates_all_windows_of_the_block(tmp_path: Path) -> None:
     record = write_comparison(tmp_path / "raw", RUN, WAITS, steal_ticks={7: 10, 12: 1})
-    found = reduced(record, tmp_path)
+    result = reduced(record, tmp_path)
     # 0.1 s of about 0.5 s were stolen; one tick is below the limit
-    assert float(found["steal_share"][7]) == pytest.approx(0.2, rel=0.15)
-    assert found["left_out"].to_numpy().nonzero()[0].tolist() == [6, 7, 8]
-    assert int(found["left_out"][8]) == windows.STOLEN
+    assert float(result["steal_share"][7]) == pytest.approx(0.2, rel=0.15)
+    assert result["left_out"].to_numpy().nonzero()[0].tolist() == [6, 7, 8]
+    assert int(result["left_out"][8]) == windows.STOLEN
 
 
 def test_the_competitors_share_of_a_window_is_interpolated(tmp_path: Path) -> None:
@@ -130,15 +130,15 @@ def test_the_competitors_share_of_a_window_is_interpolated(tmp_path: Path) -> No
 
 def test_stolen_time_at_the_end_of_a_block_marks_the_next_block(tmp_path: Path) -> None:
     record = write_comparison(tmp_path / "raw", RUN, WAITS, steal_ticks={8: 10})
-    found = reduced(record, tmp_path)
-    assert found["left_out"].to_numpy().nonzero()[0].tolist() == [6, 7, 8, 9, 10, 11]
+    result = reduced(record, tmp_path)
+    assert result["left_out"].to_numpy().nonzero()[0].tolist() == [6, 7, 8, 9, 10, 11]
 
 
 def test_without_retransmissions_a_drop_is_an_outcome(tmp_path: Path) -> None:
-    found = reduced(write_comparison(tmp_path / "raw", RUN, WAITS, dropped=(7,)), tmp_path)
-    assert (found["left_out"] == windows.COUNTS).all()
-    assert found["drops"].isel(washout=0).to_numpy().nonzero()[0].tolist() == [7]
-    assert 0 < float(found["pdr"][0, 7]) < 0.002
+    record = reduced(write_comparison(tmp_path / "raw", RUN, WAITS, dropped=(7,)), tmp_path)
+    assert (record["left_out"] == windows.COUNTS).all()
+    assert record["drops"].isel(washout=0).to_numpy().nonzero()[0].tolist() == [7]
+    assert 0 < float(record["pdr"][0, 7]) < 0.002
 
 
 def test_a_run_that_ended_early_has_windows_that_do_not_count(tmp_path: Path) -> None:
@@ -149,9 +149,9 @@ def test_a_run_that_ended_early_has_windows_that_do_not_count(tmp_path: Path) ->
     cut = replace(recorded, log=log).to_bytes()
     (record / WINDOWS_FILE).write_bytes(cut)
     synthetic.rewrite(record)
-    found = reduced(record, tmp_path)
-    assert set(found["left_out"].to_numpy()[9:].tolist()) == {windows.UNFINISHED}
-    assert np.isnan(windows.by_arm(found, "k_rcv_mean")[4:]).all()
+    result = reduced(record, tmp_path)
+    assert set(result["left_out"].to_numpy()[9:].tolist()) == {windows.UNFINISHED}
+    assert np.isnan(windows.by_arm(result, "k_rcv_mean")[4:]).all()
 
 
 @pytest.mark.parametrize(

@@ -119,8 +119,8 @@ def part(tmp_path: Path) -> Path:
 
 
 def problem(part: Path, *programs: str) -> str | None:
-    found = sh(places.CHECK_BUILD, part, *programs).splitlines()
-    return places.build_problem(PurePosixPath(part), found)
+    result = sh(places.CHECK_BUILD, part, *programs).splitlines()
+    return places.build_problem(PurePosixPath(part), result)
 
 
 def test_only_an_unchanged_build_has_no_problem(part: Path) -> None:

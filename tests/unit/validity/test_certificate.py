@@ -24,55 +24,57 @@ def bursts_of_a_tick() -> np.ndarray:
 
 
 def test_poisson_arrivals_pass() -> None:
-    found = certify(poisson(1), RATE, "exponential")
-    assert found.ks_distance is not None
-    assert found.ks_distance < 0.012
-    assert found.cv == pytest.approx(1, abs=0.02)
-    assert found.achieved_cps == pytest.approx(RATE, rel=0.02)
-    assert found.variance_to_mean[0] == pytest.approx(1, abs=0.05)
+    certificate = certify(poisson(1), RATE, "exponential")
+    assert certificate.ks_distance is not None
+    assert certificate.ks_distance < 0.012
+    assert certificate.cv == pytest.approx(1, abs=0.02)
+    assert certificate.achieved_cps == pytest.approx(RATE, rel=0.02)
+    assert certificate.variance_to_mean[0] == pytest.approx(1, abs=0.05)
 
 
 @pytest.mark.parametrize("starts", [poisson(4), bursts_of_a_tick()], ids=["poisson", "bursts"])
 def test_distance_and_p_value_are_those_of_scipy(starts: np.ndarray) -> None:
-    found = certify(starts, RATE, "exponential")
+    certificate = certify(starts, RATE, "exponential")
     test = stats.kstest(np.diff(starts) / 1e9, stats.expon(scale=1 / RATE).cdf, method="asymp")
-    assert found.ks_distance is not None
-    assert found.ks_distance == pytest.approx(test.statistic, abs=1e-12)
-    assert ks_p_value(found.ks_distance, starts.size - 1) == pytest.approx(test.pvalue, abs=1e-9)
+    assert certificate.ks_distance is not None
+    assert certificate.ks_distance == pytest.approx(test.statistic, abs=1e-12)
+    assert ks_p_value(certificate.ks_distance, starts.size - 1) == pytest.approx(
+        test.pvalue, abs=1e-9
+    )
 
 
 def test_the_p_value_is_uniform_under_the_law() -> None:
-    found = [certify(poisson(seed), RATE, "exponential") for seed in range(60)]
-    p = [ks_p_value(one.ks_distance or np.nan, one.distinct_gaps) for one in found]
+    result = [certify(poisson(seed), RATE, "exponential") for seed in range(60)]
+    p = [ks_p_value(one.ks_distance or np.nan, one.distinct_gaps) for one in result]
     assert 0.3 < np.mean(p) < 0.7
     assert np.mean(np.array(p) < 0.05) < 0.2
 
 
 def test_bursts_on_a_tick_are_detected() -> None:
-    found = certify(bursts_of_a_tick(), RATE, "exponential")
-    assert found.ks_distance is not None
-    assert found.ks_distance > 0.5
-    assert found.cv > 2
+    certificate = certify(bursts_of_a_tick(), RATE, "exponential")
+    assert certificate.ks_distance is not None
+    assert certificate.ks_distance > 0.5
+    assert certificate.cv > 2
     # eight calls at once in one of four windows of 1 ms: variance / mean = 8 - 2
-    assert found.variance_to_mean[WINDOWS_MS.index(1)] == pytest.approx(6, abs=0.1)
+    assert certificate.variance_to_mean[WINDOWS_MS.index(1)] == pytest.approx(6, abs=0.1)
     # a window of one tick hides the bursts
-    assert found.variance_to_mean[WINDOWS_MS.index(4)] == pytest.approx(0, abs=0.01)
+    assert certificate.variance_to_mean[WINDOWS_MS.index(4)] == pytest.approx(0, abs=0.01)
 
 
 def test_constant_law_has_no_distribution_to_test() -> None:
-    found = certify((np.arange(1000) * 500_000).astype(np.int64), RATE, "constant")
-    assert found.ks_distance is None
-    assert found.cv == pytest.approx(0, abs=1e-12)
+    certificate = certify((np.arange(1000) * 500_000).astype(np.int64), RATE, "constant")
+    assert certificate.ks_distance is None
+    assert certificate.cv == pytest.approx(0, abs=1e-12)
 
 
 def test_lateness() -> None:
     intended = poisson(2)
     late = np.full(CALLS, 10_000)
     late[: CALLS // 20] = 500_000
-    found = certify(intended + late, RATE, "exponential", intended)
-    assert found.lateness_p50_us == pytest.approx(10)
-    assert found.lateness_p99_us == pytest.approx(500)
-    assert found.lateness_max_us == pytest.approx(500)
+    certificate = certify(intended + late, RATE, "exponential", intended)
+    assert certificate.lateness_p50_us == pytest.approx(10)
+    assert certificate.lateness_p99_us == pytest.approx(500)
+    assert certificate.lateness_max_us == pytest.approx(500)
 
 
 def test_order_does_not_matter() -> None:

@@ -23,17 +23,17 @@ ctxt 1024
 
 
 def test_snmp():
-    found = counters.parse_snmp(SNMP)
-    assert found["Udp"]["InDatagrams"] == 231
-    assert found["Udp"]["RcvbufErrors"] == 7
-    assert found["Tcp"]["MaxConn"] == -1
+    result = counters.parse_snmp(SNMP)
+    assert result["Udp"]["InDatagrams"] == 231
+    assert result["Udp"]["RcvbufErrors"] == 7
+    assert result["Tcp"]["MaxConn"] == -1
 
 
 def test_stat():
-    found = counters.parse_stat(STAT)
-    assert set(found) == {"cpu", "cpu0", "cpu1"}
-    assert found["cpu1"]["steal"] == pytest.approx(0.14)
-    assert found["cpu0"]["user"] == pytest.approx(14.46)
+    result = counters.parse_stat(STAT)
+    assert set(result) == {"cpu", "cpu0", "cpu1"}
+    assert result["cpu1"]["steal"] == pytest.approx(0.14)
+    assert result["cpu0"]["user"] == pytest.approx(14.46)
 
 
 def test_difference():

@@ -101,10 +101,10 @@ def test_cut_counters_are_one_clear_error() -> None:
 
 def with_tcp(retransmitted: int) -> dict[str, dict[str, str]]:
     """Make a host that retransmitted this number of segments."""
-    found = host((0,) * 7)
+    result = host((0,) * 7)
     for phase, count in (("before", 5), ("after", 5 + retransmitted)):
-        found[phase]["/proc/net/snmp"] += f"Tcp: OutSegs RetransSegs\nTcp: 100 {count}\n"
-    return found
+        result[phase]["/proc/net/snmp"] += f"Tcp: OutSegs RetransSegs\nTcp: 100 {count}\n"
+    return result
 
 
 def test_over_tcp_the_counts_of_the_programs_balance() -> None:

@@ -37,10 +37,10 @@ def test_without_samples_there_is_no_interval() -> None:
 
 
 def test_each_deployment_is_divided_by_its_own_single_core() -> None:
-    found = speedups(
+    result = speedups(
         [
             *(deployed(1, 1000), deployed(2, 1500)),
             *(deployed(1, 500, (), "front"), deployed(2, 1000, (), "front")),
         ]
     )
-    assert [row.speedup for row in found] == [1, 1.5, 1, 2]
+    assert [row.speedup for row in result] == [1, 1.5, 1, 2]

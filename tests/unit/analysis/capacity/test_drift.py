@@ -41,15 +41,15 @@ def machine(
 
 def test_trials_on_both_sides_enclose_the_capacity() -> None:
     """The capacity lies between the loads without drops and the loads with many drops."""
-    found = fit(observations([1400, 1500, 1700, 1800] * 4, [0, 0, 0.1, 0.2] * 4), LIMIT)
-    assert 1500 < found.estimate_cps < 1700
-    assert found.low_cps > 1300 and found.high_cps < 1900
+    result = fit(observations([1400, 1500, 1700, 1800] * 4, [0, 0, 0.1, 0.2] * 4), LIMIT)
+    assert 1500 < result.estimate_cps < 1700
+    assert result.low_cps > 1300 and result.high_cps < 1900
 
 
 def test_a_load_that_drops_exactly_the_limit_is_the_capacity() -> None:
     """A load whose drop rate repeatedly equals the limit is the capacity."""
-    found = fit(observations([1400, 1600, 1600, 1600, 1600, 1600], [0, *[LIMIT] * 5]), LIMIT)
-    assert found.estimate_cps == pytest.approx(1600, rel=0.02)
+    result = fit(observations([1400, 1600, 1600, 1600, 1600, 1600], [0, *[LIMIT] * 5]), LIMIT)
+    assert result.estimate_cps == pytest.approx(1600, rel=0.02)
 
 
 def test_trials_spread_over_a_day_narrow_the_interval() -> None:
@@ -71,8 +71,8 @@ def test_the_cpu_time_per_message_explains_part_of_the_drift() -> None:
 @pytest.mark.parametrize("spread", [0.0, 0.1])
 def test_the_interval_contains_the_capacity_of_a_drifting_machine(spread: float) -> None:
     """In nearly all of 15 campaigns on a machine that drifts by 10 %, the interval contains the capacity."""
-    found = [fit(machine(seed, spread, gap_s=25), LIMIT) for seed in range(15)]
-    held = sum(each.low_cps <= 1700 <= each.high_cps for each in found)
+    result = [fit(machine(seed, spread, gap_s=25), LIMIT) for seed in range(15)]
+    held = sum(each.low_cps <= 1700 <= each.high_cps for each in result)
     assert held >= 13
 
 

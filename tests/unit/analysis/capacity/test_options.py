@@ -39,8 +39,8 @@ PROCESSORS = {6: 2}
 def published():
     options = []
     for cores, _, threads, low, low_pdr, high, high_pdr in PUBLISHED:
-        found = crossing_load.capacity([low, high], [low_pdr, high_pdr])
-        options.append(measured_option("opensips", "enhanced", cores, threads, found))
+        capacity = crossing_load.capacity([low, high], [low_pdr, high_pdr])
+        options.append(measured_option("opensips", "enhanced", cores, threads, capacity))
     return options
 
 

@@ -26,18 +26,18 @@ def test_queue_is_the_markov_chain(servers, places, rho):
     arrivals = rho * servers / (service_us * 1e-6)
     shares = markov_chain(arrivals, service_us * 1e-6, servers, places)
     levels = np.arange(places + 1)
-    found = queues.queue(arrivals, service_us, servers, places)
+    queue = queues.queue(arrivals, service_us, servers, places)
     waiting = shares @ np.maximum(levels - servers, 0)
-    assert found.blocking == pytest.approx(shares[-1])
-    mean = found.waiting_us * 1e-6 * arrivals * (1 - shares[-1])
+    assert queue.blocking == pytest.approx(shares[-1])
+    mean = queue.waiting_us * 1e-6 * arrivals * (1 - shares[-1])
     assert mean == pytest.approx(waiting, rel=1e-9, abs=1e-12)
 
 
 @pytest.mark.parametrize("rho", [0.5, 0.97, 1.02])
 def test_queue_of_one_server_is_the_closed_form(rho):
     places = 229
-    found = queues.queue(rho / 75e-6, 75, 1, places)
-    assert found.blocking == pytest.approx((1 - rho) * rho**places / (1 - rho ** (places + 1)))
+    queue = queues.queue(rho / 75e-6, 75, 1, places)
+    assert queue.blocking == pytest.approx((1 - rho) * rho**places / (1 - rho ** (places + 1)))
 
 
 def test_queue_is_stable_with_much_room():

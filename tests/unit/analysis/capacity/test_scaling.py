@@ -21,11 +21,18 @@ def test_the_papers_model_reproduces_the_papers_numbers():
 
 def test_scaling_law_recovers_its_parameters():
     cores = np.array([1, 2, 3, 4, 6, 8])
-    found = scaling.fit_scaling(cores, scaling.scaling_law(cores, 1000, 0.08, 0.004), resamples=9)
-    law = (found.single_cps, found.contention, found.coherency, found.peak_cores)
+    fit_scaling = scaling.fit_scaling(
+        cores, scaling.scaling_law(cores, 1000, 0.08, 0.004), resamples=9
+    )
+    law = (
+        fit_scaling.single_cps,
+        fit_scaling.contention,
+        fit_scaling.coherency,
+        fit_scaling.peak_cores,
+    )
     truth = (1000, 0.08, 0.004, np.sqrt(0.92 / 0.004))
     assert [each.estimate for each in law] == pytest.approx(truth, rel=1e-4)
-    assert found.predict(10).estimate == pytest.approx(
+    assert fit_scaling.predict(10).estimate == pytest.approx(
         scaling.scaling_law(10, 1000, 0.08, 0.004), rel=1e-4
     )
 
@@ -34,15 +41,17 @@ def test_scaling_law_with_noise_has_intervals_and_wider_predictions():
     rng = np.random.default_rng(2)
     cores = np.array([1, 2, 3, 4, 6, 8])
     cps = scaling.scaling_law(cores, 1000, 0.08, 0.004) + rng.normal(0, 50, 6)
-    found = scaling.fit_scaling(cores, cps, resamples=199)
+    fit_scaling = scaling.fit_scaling(cores, cps, resamples=199)
     for each, truth in zip(
-        (found.single_cps, found.contention, found.coherency), (1000, 0.08, 0.004), strict=True
+        (fit_scaling.single_cps, fit_scaling.contention, fit_scaling.coherency),
+        (1000, 0.08, 0.004),
+        strict=True,
     ):
         assert each.low < truth < each.high
-    inside, outside = found.predict(5), found.predict(24)
+    inside, outside = fit_scaling.predict(5), fit_scaling.predict(24)
     assert inside.low < scaling.scaling_law(5, 1000, 0.08, 0.004) < inside.high
     assert outside.high - outside.low > 3 * (inside.high - inside.low)
-    assert found.predict(5) == scaling.fit_scaling(cores, cps, resamples=199).predict(5)
+    assert fit_scaling.predict(5) == scaling.fit_scaling(cores, cps, resamples=199).predict(5)
 
 
 def test_a_scaling_law_with_few_points_has_no_interval():
@@ -77,8 +86,8 @@ def test_the_interval_of_the_papers_rule_covers_new_measurements():
     threads = np.array([1, 4, 6, 8, 10])
     held = 0
     for _ in range(400):
-        found = scaling.fit_rule(cores, 1000 * threads + rng.normal(0, 200, 5), {}).predict(12)
-        held += found.low < 14_000 + rng.normal(0, 200) < found.high
+        prediction = scaling.fit_rule(cores, 1000 * threads + rng.normal(0, 200, 5), {}).predict(12)
+        held += prediction.low < 14_000 + rng.normal(0, 200) < prediction.high
     assert 0.92 < held / 400 < 0.98
 
 

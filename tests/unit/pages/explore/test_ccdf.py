@@ -42,7 +42,7 @@ def test_repetitions_are_one_group_and_other_groups_are_named_by_their_differenc
 
 def test_the_99th_percentile_is_computed_per_run(tmp_path):
     runs = [read(tmp_path, synthetic.Run(rep=rep), wait=wait) for rep, wait in ((1, 1.0), (2, 9.0))]
-    slow = [np.nanpercentile(each.wait_us + each.service_us, 99) for each in runs]
+    slow = [np.nanpercentile(run.wait_us + run.service_us, 99) for run in runs]
     (line,) = ccdf(runs).seen
     low, high = re.search(r"longer than (.+) to (.+) µs, by run", line).groups()
     assert [float(text.replace("\u202f", "")) for text in (low, high)] == pytest.approx(

@@ -83,10 +83,10 @@ def test_the_slowest_message_is_shown_one_by_one(runs):
     assert f"at most {MOST_SINGLE} are drawn individually" in box.shown
     box.buttons["slowest message"].click()
     assert "figure-single" in box.shown
-    found = read_messages(runs, runs.sel(mode="default", cps=500, rep=1).one)
-    at_s = found.at_s[found.wait_us.argmax()]
+    messages = read_messages(runs, runs.sel(mode="default", cps=500, rep=1).one)
+    at_s = messages.at_s[messages.wait_us.argmax()]
     assert box.start.value <= at_s <= box.start.value + box.length.value
-    stretch = within(found.at_s, box.start.value, box.start.value + box.length.value)
+    stretch = within(messages.at_s, box.start.value, box.start.value + box.length.value)
     assert stretch.stop - stretch.start <= MOST_SINGLE
     before = box.start.value
     box.buttons["later"].click()
@@ -115,8 +115,8 @@ def test_a_single_run_has_no_comparison(runs):
 def test_runs_without_messages_are_not_offered(tmp_path):
     for mode, probe in (("default", 2), ("enhanced", 0)):
         synthetic.write_record(tmp_path / "raw", synthetic.Run(mode=mode), mode=probe)
-    found = find_runs(tmp_path / "raw", "synthetic")
-    box = Box(controls.controls(found))
+    result = find_runs(tmp_path / "raw", "synthetic")
+    box = Box(controls.controls(result))
     assert dict(box.left["mode"].options) == {"default": "default"}
     with pytest.raises(StableError, match="no single messages: the probe was off"):
-        controls.controls(found.sel(mode="enhanced"))
+        controls.controls(result.sel(mode="enhanced"))

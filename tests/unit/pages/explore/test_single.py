@@ -40,7 +40,7 @@ def test_too_many_messages_or_no_messages_are_not_drawn(messages):
 
 def test_without_bpf_unknown_times_are_not_drawn(tmp_path):
     record = synthetic.write_record(tmp_path, RUN, calls=5, mode=3)
-    found = place_in_time(messages_from_record(record), RUN)
-    figure = single(found, 0.0, found.length_s)
+    result = place_in_time(messages_from_record(record), RUN)
+    figure = single(result, 0.0, result.length_s)
     assert f"fill: {SENT}" not in figure.wide
     assert f"fill: {WAITS}" in figure.wide

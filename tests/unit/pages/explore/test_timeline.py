@@ -36,34 +36,34 @@ def burst(waits_us):
 
 def test_the_queue_contains_messages_that_arrived_and_have_not_left(tmp_path):
     # The first message waits until 3.5 ms. The second and the third leave before the next message arrives.
-    found = messages(tmp_path, burst([3500, 500, 500, 100]))
-    assert found.at_s.tolist() == pytest.approx([0, 0.001, 0.002, 0.003])
+    result = messages(tmp_path, burst([3500, 500, 500, 100]))
+    assert result.at_s.tolist() == pytest.approx([0, 0.001, 0.002, 0.003])
     at = np.array([0.0, 0.0001, 0.0012, 0.0018, 0.0022, 0.00305, 0.0034, 0.004])
-    assert found.queue_length(at).tolist() == [0, 1, 2, 1, 2, 2, 1, 0]
-    edges, longest = found.longest_queue(0.0, 0.005, steps=5)
+    assert result.queue_length(at).tolist() == [0, 1, 2, 1, 2, 2, 1, 0]
+    edges, longest = result.longest_queue(0.0, 0.005, steps=5)
     assert edges.tolist() == pytest.approx([0, 0.001, 0.002, 0.003, 0.004, 0.005])
     assert longest.tolist() == [1, 2, 2, 2, 0]
-    assert not found.queue_is_whole_way
-    assert found.wait_us.tolist() == pytest.approx([3503, 503, 503, 103])
+    assert not result.queue_is_whole_way
+    assert result.wait_us.tolist() == pytest.approx([3503, 503, 503, 103])
 
 
 def test_without_bpf_the_queue_includes_the_network_stack(tmp_path):
-    found = messages(tmp_path, burst([3500, 500, 500, 100]), mode=3)
-    assert found.queue_is_whole_way
-    assert found.queue_length(np.array([0.0012, 0.004])).tolist() == [2, 0]
-    figure = timeline.timeline([found])
+    result = messages(tmp_path, burst([3500, 500, 500, 100]), mode=3)
+    assert result.queue_is_whole_way
+    assert result.queue_length(np.array([0.0012, 0.004])).tolist() == [2, 0]
+    figure = timeline.timeline([result])
     assert "between driver and proxy" in figure.caption
 
 
 def test_the_caption_describes_a_run_and_its_drops(tmp_path):
     rng = np.random.default_rng(2)
     records = synthetic.refuse(synthetic.six_per_call(rng, 200, 1000), 40, rng)
-    found = messages(tmp_path, records)
-    figure = timeline.timeline([found, found])
+    result = messages(tmp_path, records)
+    figure = timeline.timeline([result, result])
     assert len(figure.seen) == 2
     assert "1160 messages" in figure.seen[0]
     assert "40 dropped, the first at" in figure.seen[0]
-    half = timeline.timeline([found], 0.0, found.length_s / 2).seen[0]
+    half = timeline.timeline([result], 0.0, result.length_s / 2).seen[0]
     dropped = int(half.split("; ")[-1].split()[0])
     assert 0 < dropped < 40
     assert synthetic.FIDELITY in figure.provenance
@@ -81,5 +81,5 @@ def test_runs_without_messages_can_be_drawn(tmp_path):
 
 
 def test_an_interval_is_named_as_precisely_as_it_was_chosen(tmp_path):
-    found = messages(tmp_path, burst([500] * 20))
-    assert "0.0123 to 0.0143 s: 2 messages" in timeline.timeline([found], 0.0123, 0.002).seen[0]
+    result = messages(tmp_path, burst([500] * 20))
+    assert "0.0123 to 0.0143 s: 2 messages" in timeline.timeline([result], 0.0123, 0.002).seen[0]

@@ -22,9 +22,9 @@ def messages(tmp_path_factory):
 
 def test_the_stages_add_up_to_the_time_between_the_percentiles(messages):
     whole = messages.wait_us + messages.service_us + messages.send_us
-    found = ways([messages], (98.5, 99.5))
-    assert [way.kind for way in found] == ["INVITE", "180", "200-INVITE", "ACK", "BYE", "200-BYE"]
-    for code, way in enumerate(found, start=1):
+    result = ways([messages], (98.5, 99.5))
+    assert [way.kind for way in result] == ["INVITE", "180", "200-INVITE", "ACK", "BYE", "200-BYE"]
+    for code, way in enumerate(result, start=1):
         low, high = np.percentile(whole[messages.kind == code], (98.5, 99.5))
         assert low <= way.stages_us.sum() <= high
         assert way.count == 5
