@@ -1,5 +1,6 @@
 """Test that documents name existing code, and that packages and notebooks follow docs/architecture.md."""
 
+import ast
 import importlib
 import json
 import re
@@ -36,6 +37,16 @@ def test_notebook_imports_only_the_module_of_its_name(path: Path) -> None:
     own = {name for name in taken if name.startswith(path.stem)}
     assert own
     assert taken - own <= {"tables"}
+
+
+def test_no_module_names_a_rule_of_the_workflow() -> None:
+    """Check the names with an underscore. Names such as `all` are also ordinary words."""
+    rules = "".join(path.read_text() for path in (PROJECT_ROOT / "workflow").rglob("*.smk"))
+    names = set(re.findall(r"^ *(?:rule|checkpoint) (\w+_\w+):", rules, re.MULTILINE))
+    assert len(names) > 15
+    modules = (PROJECT_ROOT / "src").rglob("*.py")
+    nodes = (node for path in modules for node in ast.walk(ast.parse(path.read_text())))
+    assert names.isdisjoint(node.value for node in nodes if isinstance(node, ast.Constant))
 
 
 def exists(name: str) -> bool:
