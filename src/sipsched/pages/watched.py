@@ -188,6 +188,7 @@ def advice(found: Sequence[ShownCause], program: str) -> list[CauseInWords]:
     return [_advice(finding, program) for finding in found]
 
 
+# The function is longer than others, because each cause has its own sentences and the causes share their phrases.
 def _advice(finding: ShownCause, program: str) -> CauseInWords:
     values = finding.values
     share = f"In {finding.seconds} of {plural(finding.of, 'second')}"

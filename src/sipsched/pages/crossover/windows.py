@@ -4,12 +4,13 @@ import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+import xarray as xr
 from matplotlib.axes import Axes
 
 from sipsched.analysis.advice import ComparedLoad
 from sipsched.analysis.carry_over import settled_after
 from sipsched.analysis.intervals import Values
-from sipsched.analysis.switching import Aligned, aligned, switching
+from sipsched.analysis.switching import Aligned, Switching, aligned, switching
 from sipsched.pages.crossover.wording import AA, load_among, provenance
 from sipsched.pages.drawing import GRID, LIMIT
 from sipsched.pages.numbers import NO_ENTRY, rounded
@@ -184,34 +185,8 @@ def machine(loads: Sequence[ComparedLoad]) -> Words:
 
 def table(loads: Sequence[ComparedLoad]) -> Folded:
     """Show the windows, the switches and the machine of each run."""
-    found = [(load, run, switching(run)) for load in loads for run in load.runs]
-    reasons = sorted({reason for *_, record in found for reason in record.left_out})
-    rows = []
-    for load, run, record in found:
-        several = len({run.attrs["mode"] for run in load.runs}) > 1
-        moved = record.speed_after / record.speed_before - 1
-        rows.append(
-            (
-                load_among(load, loads),
-                f"{record.mode}, {record.rep}" if several else str(record.rep),
-                _cell(100 * float(run.attrs["utilisation"])),
-                _cell(1000 * float(run.attrs["relaxation_s"])),
-                f"{record.window_s:.2g}",
-                f"{1000 * record.washout_s:.0f}",
-                f"{record.whole_blocks} of {record.blocks}",
-                str(record.windows),
-                *(str(record.left_out.get(reason, 0)) for reason in reasons),
-                str(record.tasks),
-                *map(
-                    _cell,
-                    (record.switch_median_us, record.switch_max_us, record.late_max_us),
-                ),
-                str(record.failed),
-                *(_cell(100 * share) for share in (record.steal_mean, record.steal_max)),
-                *map(_cell, (record.speed_before, record.speed_after)),
-                NO_ENTRY if math.isnan(moved) else _signed(100 * moved, 1),
-            )
-        )
+    switchings = [(load, run, switching(run)) for load in loads for run in load.runs]
+    reasons = sorted({reason for *_, record in switchings for reason in record.left_out})
     shown = Table(
         identity="table-switches",
         places=1,
@@ -229,7 +204,10 @@ def table(loads: Sequence[ComparedLoad]) -> Folded:
             *("processes", "median", "longest", "latest", "failed"),
             *("mean", "worst window", "before", "after", "change (%)"),
         ),
-        rows=tuple(rows),
+        rows=tuple(
+            (load_among(load, loads), *_row(load, run, record, reasons))
+            for load, run, record in switchings
+        ),
         none="no valid run compares modes",
         caption="The windows, the switches and the speed of the machine, for each run.",
         reading=" ".join(
@@ -247,6 +225,30 @@ def table(loads: Sequence[ComparedLoad]) -> Folded:
         provenance=provenance(loads),
     )
     return Folded("Windows and switches of each run", (shown,))
+
+
+def _row(
+    load: ComparedLoad, run: xr.Dataset, record: Switching, reasons: Sequence[int]
+) -> list[str]:
+    """Return the cells of a run, from its name on."""
+    several = len({run.attrs["mode"] for run in load.runs}) > 1
+    moved = record.speed_after / record.speed_before - 1
+    return [
+        f"{record.mode}, {record.rep}" if several else str(record.rep),
+        _cell(100 * float(run.attrs["utilisation"])),
+        _cell(1000 * float(run.attrs["relaxation_s"])),
+        f"{record.window_s:.2g}",
+        f"{1000 * record.washout_s:.0f}",
+        f"{record.whole_blocks} of {record.blocks}",
+        str(record.windows),
+        *(str(record.left_out.get(reason, 0)) for reason in reasons),
+        str(record.tasks),
+        *map(_cell, (record.switch_median_us, record.switch_max_us, record.late_max_us)),
+        str(record.failed),
+        *(_cell(100 * share) for share in (record.steal_mean, record.steal_max)),
+        *map(_cell, (record.speed_before, record.speed_after)),
+        NO_ENTRY if math.isnan(moved) else _signed(100 * moved, 1),
+    ]
 
 
 def _cell(value: float) -> str:
