@@ -157,24 +157,28 @@ def _t_sip(path: Path, options: TuneOptions) -> tuple[Interval, bool]:
 def _answers(path: Path, mode: str) -> list[str]:
     """Return one sentence per comparison of modes, and a last sentence with the setting to use."""
     loads = advice.read_loads(advice.find_windows(path), Path("raw").rglob("crossing.json"))
-    found = advice.advise(loads)
-    lines = [f"Against {each.place.reference}: {advised(each)}" for each in found]
-    return [*lines, setting(found, mode)]
+    comparisons = advice.advise(loads)
+    lines = [
+        f"Against {comparison.place.reference}: {advised(comparison)}" for comparison in comparisons
+    ]
+    return [*lines, setting(comparisons, mode)]
 
 
-def setting(found: Sequence[advice.Advice], mode: str) -> str:
+def setting(comparisons: Sequence[advice.Advice], mode: str) -> str:
     """Return a sentence that names the setting to use, according to the comparisons at the highest load.
 
     The setting is a neighbour that beats the derived mode, or else the derived mode. If the derived mode is worse than
     the kernel's default mode, the setting is the default mode.
     """
     highest = {
-        each.place.reference: max(each.rankings, key=lambda ranking: ranking.load.cps)
-        for each in found
-        if each.rankings
+        comparison.place.reference: max(comparison.rankings, key=lambda ranking: ranking.load.cps)
+        for comparison in comparisons
+        if comparison.rankings
     }
     kernel, own = highest.get(DEFAULT), highest.get(mode)
-    if kernel and any(each.verdict is advice.ModeEffect.WORSE for each in kernel.candidates):
+    if kernel and any(
+        candidate.verdict is advice.ModeEffect.WORSE for candidate in kernel.candidates
+    ):
         return f"The setting: {DEFAULT}. The derived mode is worse than the kernel's default mode."
     best = own.best.mode if own and own.best else mode
     if kernel and kernel.best:

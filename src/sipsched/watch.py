@@ -348,14 +348,17 @@ class _Session:
     def _moved(self, target: Target) -> Target | None:
         """Return the restarted proxy if it runs in another network namespace or at other ports, otherwise None."""
         try:
-            found = find_target(self._machine, replace(self._options, pid=None))
+            found_target = find_target(self._machine, replace(self._options, pid=None))
         except StableError:
             return None
-        if found.proxy.netns == target.proxy.netns and found.udp_ports == target.udp_ports:
+        if (
+            found_target.proxy.netns == target.proxy.netns
+            and found_target.udp_ports == target.udp_ports
+        ):
             return None
         self._restarts += 1
-        self._say(f"the proxy runs again: {found.proxy}")
-        return found
+        self._say(f"the proxy runs again: {found_target.proxy}")
+        return found_target
 
     def _keep(
         self, second: Second, records: npt.NDArray[Any], watching: Watching, offset: float

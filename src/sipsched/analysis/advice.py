@@ -182,15 +182,15 @@ class ComparedLoad:
 
     def tables(self, arm: str, quantity: str, washout: int = 0) -> Tables:
         """Return one table per run. Its columns are the reference mode, the sham, and `arm`; its rows are blocks."""
-        return [each.table for each in self._adjusted(arm, quantity, washout)]
+        return [adjustment.table for adjustment in self._adjusted(arm, quantity, washout)]
 
     def _adjusted(self, arm: str, quantity: str, washout: int = 0) -> list[Adjusted]:
         ratio = scale_of(quantity) is Scale.RATIO
         runs = [run for run in self.runs if arm in arms_of(run)]
         statistics = [adjusted(run, quantity, washout, ratio=ratio) for run in runs]
         return [
-            replace(each, table=each.table[:, [0, -1, arms_of(run).index(arm)]])
-            for run, each in zip(runs, statistics, strict=True)
+            replace(adjustment, table=adjustment.table[:, [0, -1, arms_of(run).index(arm)]])
+            for run, adjustment in zip(runs, statistics, strict=True)
         ]
 
     def asked(self, arm: str, quantity: str) -> ArmsToCompare:
@@ -216,12 +216,15 @@ class ComparedLoad:
         first = first_start(mode)
         ratio = scale_of(quantity) is Scale.RATIO
         runs = [run for run in self.runs if {mode, first} <= set(arms_of(run))]
-        found = [adjusted(run, quantity, 0, ratio=ratio) for run in runs]
+        adjustments = [adjusted(run, quantity, 0, ratio=ratio) for run in runs]
         columns = [[arms_of(run).index(arm) for arm in (first, mode)] for run in runs]
         asked = ArmsToCompare(
-            [each.table[:, pair] for each, pair in zip(found, columns, strict=True)],
+            [
+                adjustment.table[:, pair]
+                for adjustment, pair in zip(adjustments, columns, strict=True)
+            ],
             *(0, 1, scale_of(quantity)),
-            [each.weights for each in found],
+            [adjustment.weights for adjustment in adjustments],
         )
         return effects_together({mode: asked}).effects[mode]
 
@@ -239,15 +242,15 @@ class ComparedLoad:
             return Interval.without(math.nan, 0, why=NOT_MEASURED)
         arms = arms_of(runs[0])
         runs = [run for run in runs if arms_of(run) == arms]
-        found = [
+        adjustments = [
             adjusted(run, quantity, 0, ratio=scale_of(quantity) is Scale.RATIO) for run in runs
         ]
         return effect_of_starts(
-            [each.table for each in found],
+            [adjustment.table for adjustment in adjustments],
             [*starts(runs[0], self.place.reference), arms.index(SHAM)],
             starts(runs[0], mode),
             scale_of(quantity),
-            [each.weights for each in found],
+            [adjustment.weights for adjustment in adjustments],
         )
 
     def change(self, arm: str, quantity: str, tests: int) -> Change:
@@ -369,9 +372,11 @@ class Ranking:
         all loads.
         """
         better = [
-            each for each in self.candidates if each.beats and first_start(each.mode) == each.mode
+            candidate
+            for candidate in self.candidates
+            if candidate.beats and first_start(candidate.mode) == candidate.mode
         ]
-        return max(better, key=lambda each: self.loads_beaten[each.mode], default=None)
+        return max(better, key=lambda candidate: self.loads_beaten[candidate.mode], default=None)
 
     @property
     def trades(self) -> tuple[Candidate, ...]:
@@ -473,15 +478,15 @@ def loads_of(
             # This run only compares windows with and without the probe.
             continue
         counts = (int(attrs["cores"]), int(attrs["threads"]))
-        place = ReferenceSystem(attrs["testbed"], attrs["sut"], *counts, modes_of(run)[0])
+        system = ReferenceSystem(attrs["testbed"], attrs["sut"], *counts, modes_of(run)[0])
         load = (int(attrs["cps"]), compares_instances(attrs["mode"]))
-        grouped.setdefault(place, {}).setdefault(load, []).append(_with_rates(run))
+        grouped.setdefault(system, {}).setdefault(load, []).append(_with_rates(run))
     return tuple(
         ComparedLoad(
-            *(place, cps, _capacity(place, capacities), _planned_cps(place, crossings)),
+            *(system, cps, _capacity(system, capacities), _planned_cps(system, crossings)),
             tuple(sorted(of_load, key=_order)),
         )
-        for place, by_load in grouped.items()
+        for system, by_load in grouped.items()
         for (cps, _), of_load in sorted(by_load.items())
     )
 
@@ -497,21 +502,21 @@ def _with_rates(run: xr.Dataset) -> xr.Dataset:
 
 
 def _capacity(
-    place: ReferenceSystem, capacities: Sequence[SystemCapacity]
+    system: ReferenceSystem, capacities: Sequence[SystemCapacity]
 ) -> SystemCapacity | None:
     """Return a system's capacity at the smallest drop limit, in the reference mode if this capacity is known."""
     there = [
         capacity
         for capacity in capacities
-        if (capacity.testbed, capacity.sut, capacity.cores, capacity.threads) == place[:4]
+        if (capacity.testbed, capacity.sut, capacity.cores, capacity.threads) == system[:4]
     ]
-    of_reference = [capacity for capacity in there if capacity.mode == place.reference]
+    of_reference = [capacity for capacity in there if capacity.mode == system.reference]
     return min(of_reference or there, key=lambda capacity: capacity.limit, default=None)
 
 
-def _planned_cps(place: ReferenceSystem, crossings: Sequence[SearchRecord]) -> int | None:
+def _planned_cps(system: ReferenceSystem, crossings: Sequence[SearchRecord]) -> int | None:
     """Return the capacity that a search found before the runs. The planned loads are shares of this capacity."""
-    there = [
+    searches = [
         crossing
         for crossing in crossings
         if (
@@ -520,11 +525,11 @@ def _planned_cps(place: ReferenceSystem, crossings: Sequence[SearchRecord]) -> i
             crossing.point.cores,
             crossing.point.threads,
         )
-        == place[:4]
+        == system[:4]
     ]
-    of_reference = [search for search in there if search.point.mode == place.reference]
-    found = next(iter(of_reference or there), None)
-    return found.loads[0] if found else None
+    of_reference = [search for search in searches if search.point.mode == system.reference]
+    found_search = next(iter(of_reference or searches), None)
+    return found_search.loads[0] if found_search else None
 
 
 def advise(
@@ -540,11 +545,11 @@ def advise(
     places: dict[ReferenceSystem, list[ComparedLoad]] = {}
     for load in loads:
         places.setdefault(load.place, []).append(load)
-    return tuple(_advise(place, of_place, quantities) for place, of_place in places.items())
+    return tuple(_advise(system, of_place, quantities) for system, of_place in places.items())
 
 
 def _advise(
-    place: ReferenceSystem, loads: Sequence[ComparedLoad], quantities: Sequence[str]
+    system: ReferenceSystem, loads: Sequence[ComparedLoad], quantities: Sequence[str]
 ) -> Advice:
     modes = _together((load, mode) for load in loads for mode in load.modes)
     shams = _together((load, SHAM) for load in loads)
@@ -565,7 +570,7 @@ def _advise(
         loads_beaten.update(candidate.mode for candidate in ranked if candidate.beats)
         tests = (modes.tests, shams.tests)
         rankings.append(Ranking(load, ranked, sham, floors, *tests, loads_beaten))
-    return Advice(place, tuple(rankings), modes.tests)
+    return Advice(system, tuple(rankings), modes.tests)
 
 
 def _together(asked: Iterable[tuple[ComparedLoad, str]]) -> Effects[tuple[int, str, str]]:
@@ -614,7 +619,7 @@ def _confirmed(candidate: Candidate, candidates: Sequence[Candidate]) -> Candida
     """Return the mode with the result `UNSURE` if a second start of the same proxy contradicts a good result."""
     lower = (ModeEffect.BETTER, ModeEffect.TRADE)
     starts = [each for each in candidates if first_start(each.mode) == first_start(candidate.mode)]
-    if candidate.verdict not in lower or all(each.verdict in lower for each in starts):
+    if candidate.verdict not in lower or all(candidate.verdict in lower for candidate in starts):
         return candidate
     return replace(candidate, verdict=ModeEffect.UNSURE, decided_by="")
 

@@ -101,9 +101,9 @@ class Estimates:
     @classmethod
     def of(cls, intervals: Sequence[Interval]) -> "Estimates":
         """Convert a list of intervals into arrays of shape (interval,). The number of runs is at least 1."""
-        ends = [(each.estimate, each.low, each.high) for each in intervals]
+        ends = [(interval.estimate, interval.low, interval.high) for interval in intervals]
         estimate, low, high = np.array(ends, float).reshape(-1, 3).T
-        count = np.array([max(each.n, 1) for each in intervals], int)
+        count = np.array([max(interval.n, 1) for interval in intervals], int)
         return cls(estimate, low, high, count, low, high)
 
     @property

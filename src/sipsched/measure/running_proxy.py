@@ -132,19 +132,19 @@ def find_proxy(machine: Machine, pid: int | None = None, port: int | None = None
         candidates and the remedy.
     """
     if pid is None:
-        found = parse_processes(machine.shell(FIND, *PROGRAMS))
-        if port is not None and not any(_has(proxy, port) for proxy in found):
-            found = parse_processes(machine.shell(FIND))
+        programs = parse_processes(machine.shell(FIND, *PROGRAMS))
+        if port is not None and not any(_has(proxy, port) for proxy in programs):
+            programs = parse_processes(machine.shell(FIND))
     else:
         name = machine.shell('cat "/proc/$1/comm" 2>/dev/null || true', str(pid)).strip()
         named = parse_processes(machine.shell(FIND, name)) if name else []
-        found = [proxy for proxy in named if pid in proxy.pids]
-        if not found:
+        programs = [proxy for proxy in named if pid in proxy.pids]
+        if not programs:
             raise StableError(f"{machine}: no process {pid}")
-    return choose(found, str(machine), port)
+    return choose(programs, str(machine), port)
 
 
-def choose(found: Sequence[Running], where: str, port: int | None = None) -> Target:
+def choose(programs: Sequence[Running], where: str, port: int | None = None) -> Target:
     """Choose the ports to watch, from the only proxy that has listening sockets.
 
     Raises
@@ -152,13 +152,17 @@ def choose(found: Sequence[Running], where: str, port: int | None = None) -> Tar
     StableError
         No proxy or several proxies have a socket, or a socket with the port.
     """
-    if found and all(proxy.netns == 0 or not proxy.sockets for proxy in found) and port is None:
-        names = listed([str(proxy) for proxy in found])
+    if (
+        programs
+        and all(proxy.netns == 0 or not proxy.sockets for proxy in programs)
+        and port is None
+    ):
+        names = listed([str(proxy) for proxy in programs])
         raise StableError(
             f"{where}: {names} runs, but no listening socket of it can be read: reading the sockets of "
             "other users' processes needs root, or CAP_SYS_PTRACE"
         )
-    able = [proxy for proxy in found if proxy.sockets and (port is None or _has(proxy, port))]
+    able = [proxy for proxy in programs if proxy.sockets and (port is None or _has(proxy, port))]
     if not able:
         names = " or ".join(PROGRAMS)
         wanted = (

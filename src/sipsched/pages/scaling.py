@@ -75,11 +75,11 @@ class ScalingData:
 
     def over(self, transport: str) -> list[MeasuredSetting]:
         """List the systems that use a transport."""
-        return [each for each in self.carried if each.place.transport == transport]
+        return [setting for setting in self.carried if setting.place.transport == transport]
 
-    def gained(self, each: MeasuredSetting) -> SpeedUp | None:
+    def gained(self, setting: MeasuredSetting) -> SpeedUp | None:
         """Return the speed-up of a system over the same system on one core."""
-        return next((one for one in self.speed_ups if one.more is each), None)
+        return next((one for one in self.speed_ups if one.more is setting), None)
 
 
 def find(
@@ -116,7 +116,7 @@ def found_of(
     limit: float = PDR_LIMIT,
 ) -> ScalingData:
     """Combine values that were already read into the data of the page."""
-    by_campaign = [(each, carried(each, crossings, limit)) for each in campaigns]
+    by_campaign = [(campaign, carried(campaign, crossings, limit)) for campaign in campaigns]
     campaign, places = max(by_campaign, key=lambda pair: len(pair[1]), default=(None, []))
     return ScalingData(
         campaign=campaign,
@@ -130,9 +130,9 @@ def found_of(
     )
 
 
-def heading(found: ScalingData) -> Heading:
+def heading(scaling: ScalingData) -> Heading:
     """Describe the origin of the numbers."""
-    campaign = found.campaign
+    campaign = scaling.campaign
     if campaign is None:
         return Heading("Nothing was measured.", "No testbed.", "")
     return Heading(
@@ -142,27 +142,27 @@ def heading(found: ScalingData) -> Heading:
     )
 
 
-def others(found: ScalingData) -> Words:
+def others(scaling: ScalingData) -> Words:
     """Report the CPU time that other programs used, and the probe modes of the searches for each transport."""
-    lines = [*competitors([found.campaign] if found.campaign else []).lines]
+    lines = [*competitors([scaling.campaign] if scaling.campaign else []).lines]
     for transport, name in TRANSPORTS.items():
         searches = [
-            (f"{each.place.sut} on {plural(each.place.cores, 'core')}", each.probe_modes)
-            for each in found.over(transport)
+            (f"{setting.place.sut} on {plural(setting.place.cores, 'core')}", setting.probe_modes)
+            for setting in scaling.over(transport)
         ]
         lines += [f"Over {name}: {line}" for line in probe_modes(searches)]
     return Words(tuple(lines))
 
 
-def answer(found: ScalingData) -> Answer:
+def answer(scaling: ScalingData) -> Answer:
     """Name the best deployment for each transport and number of cores."""
     lines = [
         line
         for transport, name in TRANSPORTS.items()
-        for line in _choices(found, found.over(transport), name)
+        for line in _choices(scaling, scaling.over(transport), name)
     ]
     lines = lines or [NOTHING]
-    cores = {each.place.cores for each in found.carried}
+    cores = {setting.place.cores for setting in scaling.carried}
     if len(cores) == 1:
         lines.append(
             f"Only runs on {plural(min(cores), 'core')} were measured, so the speed-up is unknown."
@@ -171,22 +171,22 @@ def answer(found: ScalingData) -> Answer:
 
 
 def _choices(
-    found: ScalingData, places: Sequence[MeasuredSetting], transport: str
+    scaling: ScalingData, places: Sequence[MeasuredSetting], transport: str
 ) -> Iterator[str]:
     """For each number of cores, name the deployment with the largest capacity."""
-    for cores in sorted({each.place.cores for each in places}):
+    for cores in sorted({setting.place.cores for setting in places}):
         among = [
-            each
-            for each in places
-            if each.place.cores == cores and np.isfinite(each.capacity.estimate)
+            setting
+            for setting in places
+            if setting.place.cores == cores and np.isfinite(setting.capacity.estimate)
         ]
         if among:
-            yield f"Over {transport} on {plural(cores, 'core')}, {_best(found, among)}"
+            yield f"Over {transport} on {plural(cores, 'core')}, {_best(scaling, among)}"
 
 
-def _best(found: ScalingData, among: Sequence[MeasuredSetting]) -> str:
-    best = max(among, key=lambda each: each.capacity.estimate)
-    plain = next((each for each in among if each.place.deployment == SHARED), None)
+def _best(scaling: ScalingData, among: Sequence[MeasuredSetting]) -> str:
+    best = max(among, key=lambda setting: setting.capacity.estimate)
+    plain = next((setting for setting in among if setting.place.deployment == SHARED), None)
     reason = "" if len(among) > 1 else " No other deployment was measured there."
     if plain is not None and best is not plain:
         if _apart(best.capacity, plain.capacity):
@@ -195,7 +195,7 @@ def _best(found: ScalingData, among: Sequence[MeasuredSetting]) -> str:
             best = plain
             reason = " No other deployment is distinguishably better, and this deployment is the simplest."
     text = f"choose {best.place.sut}. It handles {_cps(best.capacity)}"
-    gained = found.gained(best)
+    gained = scaling.gained(best)
     if gained is not None:
         text += f", {_times(gained.measured)} its capacity on one core{_room(gained)}"
     return f"{text}.{reason}"
@@ -224,28 +224,30 @@ def _times(speedup: Interval) -> str:
     return f"{estimate} times ({low} to {high})" if low and high else f"{estimate} times"
 
 
-def stops(found: ScalingData) -> Words:
+def stops(scaling: ScalingData) -> Words:
     """Name the costs per message that grow with the number of cores, for each SUT with several numbers of cores."""
-    lines = [_stop(each) for each in found.speed_ups]
-    if not lines and found.carried:
+    lines = [_stop(speed_up) for speed_up in scaling.speed_ups]
+    if not lines and scaling.carried:
         lines = [
             "No SUT was measured both on one core and on several cores, so the limits are unknown."
         ]
     return Words(tuple(lines or [NOTHING]))
 
 
-def _stop(each: SpeedUp) -> str:
-    one, more = each.one.cost, each.more.cost
-    name, cores = each.more.place.sut, plural(each.cores, "core")
-    text = f"{name} on {cores}: {_times(each.measured)} its capacity on one core{_room(each)}"
+def _stop(speed_up: SpeedUp) -> str:
+    one, more = speed_up.one.cost, speed_up.more.cost
+    name, cores = speed_up.more.place.sut, plural(speed_up.cores, "core")
+    text = (
+        f"{name} on {cores}: {_times(speed_up.measured)} its capacity on one core{_room(speed_up)}"
+    )
     if one is None or more is None:
         return f"{text}. Every run exceeded the drop limit, so the cost of a message is unknown."
     text += (
         f". A message costs {_about(more.cpu_us)} µs of CPU time at {grouped(more.cps)} cps, and "
         f"{_about(one.cpu_us)} µs on one core at {grouped(one.cps)} cps"
     )
-    if np.isfinite(each.bound):
-        text += f". If only this cost mattered, the speed-up would be {_about(each.bound)}"
+    if np.isfinite(speed_up.bound):
+        text += f". If only this cost mattered, the speed-up would be {_about(speed_up.bound)}"
     grown = []
     for key, (words, _) in FACTORS.items():
         before, after = one.factors[key], more.factors[key]
@@ -258,27 +260,27 @@ def _stop(each: SpeedUp) -> str:
     return f"{text}."
 
 
-def capacities(found: ScalingData) -> Table:
+def capacities(scaling: ScalingData) -> Table:
     """List the capacity of each deployment on each number of cores, and compare its speed-up with the bound."""
     rows: list[tuple[Cell, ...]] = []
-    for each in found.carried:
-        gained = found.gained(each)
-        good, runs = each.confirmed
+    for setting in scaling.carried:
+        gained = scaling.gained(setting)
+        good, runs = setting.confirmed
         rows.append(
             (
-                TRANSPORTS.get(each.place.transport, each.place.transport),
-                each.place.sut,
-                str(each.place.threads),
-                str(each.place.cores),
-                told(each.capacity, "cps", each.capacity.n),
-                told(each.by_calls, "cps", each.capacity.n),
+                TRANSPORTS.get(setting.place.transport, setting.place.transport),
+                setting.place.sut,
+                str(setting.place.threads),
+                str(setting.place.cores),
+                told(setting.capacity, "cps", setting.capacity.n),
+                told(setting.by_calls, "cps", setting.capacity.n),
                 f"{good} of {plural(runs, 'run')}" if runs else "no run",
                 told(gained.measured, n=gained.measured.n) if gained else NO_ENTRY,
                 _plain(gained.bound) if gained else NO_ENTRY,
                 _plain(gained.room) if gained else NO_ENTRY,
             )
         )
-    share = f"{100 * found.limit:g} %"
+    share = f"{100 * scaling.limit:g} %"
     return Table(
         identity="table-scaling",
         places=1,
@@ -296,11 +298,11 @@ def capacities(found: ScalingData) -> Table:
         f'"Bound" is the number of cores × CPU time per message on one core / CPU time per message on this '
         f'number of cores. "CPUs it had" is the number of cores minus the CPU time of the generators on a '
         f"shared CPU.",
-        provenance=found.provenance,
+        provenance=scaling.provenance,
     )
 
 
-def costs(found: ScalingData) -> Table:
+def costs(scaling: ScalingData) -> Table:
     """List the CPU cost of a message and its causes, for each deployment, number of workers and number of cores."""
     rows = [
         (
@@ -308,7 +310,7 @@ def costs(found: ScalingData) -> Table:
             *map(_plain, (cost.cpu_us, cost.user_us, cost.system_us)),
             *(_plain(cost.factors[name]) for name in FACTORS),
         )
-        for key, cost in found.costs.items()
+        for key, cost in scaling.costs.items()
     ]
     return Table(
         identity="table-factors",
@@ -327,10 +329,10 @@ def costs(found: ScalingData) -> Table:
         "be counted."
         + (
             " In some runs, the probe recorded messages, which also costs CPU time."
-            if any(cost.probed for cost in found.costs.values())
+            if any(cost.probed for cost in scaling.costs.values())
             else ""
         ),
-        provenance=found.provenance,
+        provenance=scaling.provenance,
     )
 
 
@@ -343,20 +345,24 @@ def _plain(value: float) -> str:
     return number(value) if np.isfinite(value) else "not known"
 
 
-def curves(found: ScalingData) -> Figure:
+def curves(scaling: ScalingData) -> Figure:
     """Draw the speed-up of each deployment against the number of cores, with the bound from the cost of a message."""
-    names = [name for name in TRANSPORTS if found.over(name)] or ["udp"]
+    names = [name for name in TRANSPORTS if scaling.over(name)] or ["udp"]
 
     def draw(axis: Axes, _: int, column: int) -> None:
-        among = [each for each in found.speed_ups if each.one.place.transport == names[column]]
+        among = [
+            speed_up
+            for speed_up in scaling.speed_ups
+            if speed_up.one.place.transport == names[column]
+        ]
         if not among:
             not_measured(axis)
             return
-        cores = sorted({1, *(each.cores for each in among)})
+        cores = sorted({1, *(speed_up.cores for speed_up in among)})
         axis.plot([1, cores[-1]], [1, cores[-1]], color=LIMIT, linestyle="--", linewidth=1)
-        kinds = list(dict.fromkeys(each.one.kind for each in among))
+        kinds = list(dict.fromkeys(speed_up.one.kind for speed_up in among))
         for i, kind in enumerate(kinds):
-            of_kind = [each for each in among if each.one.kind == kind]
+            of_kind = [speed_up for speed_up in among if speed_up.one.kind == kind]
             shift = 0.02 * (cores[-1] - 1) * (i - (len(kinds) - 1) / 2)
             _draw_speed_up(axis, of_kind, kind.sut, look(i), shift)
         axis.xaxis.set_major_locator(FixedLocator(cores))
@@ -375,20 +381,20 @@ def curves(found: ScalingData) -> Figure:
         ),
         caption="Speed-up against the number of cores, for each transport and deployment.",
         seen=()
-        if found.speed_ups
+        if scaling.speed_ups
         else ("No SUT was measured both on one core and on several cores.",),
         reading="The speed-up is the capacity divided by the capacity of the same SUT on one core. Bars are 95 % "
         "intervals. A hollow point is the largest speed-up that the CPU time per message allows. On the "
         "dashed line, the speed-up equals the number of cores.",
-        provenance=found.provenance,
+        provenance=scaling.provenance,
     )
 
 
 def _draw_speed_up(
     axis: Axes, of_kind: Sequence[SpeedUp], name: str, style: Look, shift: float
 ) -> None:
-    intervals = [Interval(1.0, 1.0, 1.0, 0), *(each.measured for each in of_kind)]
-    cores = np.array([1.0, *(each.cores for each in of_kind)])
+    intervals = [Interval(1.0, 1.0, 1.0, 0), *(speed_up.measured for speed_up in of_kind)]
+    cores = np.array([1.0, *(speed_up.cores for speed_up in of_kind)])
     draw_curve(
         axis,
         Curve(
@@ -399,7 +405,7 @@ def _draw_speed_up(
             shift=shift,
         ),
     )
-    bounds = [each.bound for each in of_kind]
+    bounds = [speed_up.bound for speed_up in of_kind]
     axis.plot(
         cores[1:] + shift,
         bounds,
@@ -410,14 +416,14 @@ def _draw_speed_up(
     )
 
 
-def herd(found: ScalingData) -> Figure:
+def herd(scaling: ScalingData) -> Figure:
     """Draw the number of wake-ups per message against the number of workers."""
 
     def draw(axis: Axes, _: int, __: int) -> None:
-        if not found.herds:
+        if not scaling.herds:
             not_measured(axis)
             return
-        for i, each in enumerate(found.herds):
+        for i, each in enumerate(scaling.herds):
             name = f"{each.sut}, {each.cps} cps"
             titles = [
                 f"{name}, {plural(workers, 'worker')}: {_about(value)} wake-ups per message"
@@ -425,7 +431,7 @@ def herd(found: ScalingData) -> Figure:
             ]
             values = list(each.by_threads.values())
             draw_line(axis, list(each.by_threads), values, look(i), titles, label=name)
-        workers = sorted({threads for each in found.herds for threads in each.by_threads})
+        workers = sorted({threads for each in scaling.herds for threads in each.by_threads})
         axis.xaxis.set_major_locator(FixedLocator(workers))
         axis.set_ylim(bottom=0)
         axis.set_ylabel("wake-ups per message")
@@ -435,11 +441,11 @@ def herd(found: ScalingData) -> Figure:
         draw=panels([""], [""], draw, "workers", beside=False),
         caption="Wake-ups of the proxy's tasks per message, against the number of workers that share one UDP socket "
         "on one core.",
-        seen=tuple(map(_herd_words, found.herds))
+        seen=tuple(map(_herd_words, scaling.herds))
         or ("Wake-ups were not counted for two or more numbers of workers.",),
         reading="A wake-up is counted as a voluntary context switch. The counts include the proxy's timers and other "
         "processes.",
-        provenance=found.provenance,
+        provenance=scaling.provenance,
     )
 
 
@@ -455,7 +461,7 @@ def _herd_words(each: Herd) -> str:
     return f"{text}: a message wakes one worker or none."
 
 
-def published(found: ScalingData) -> Table:
+def published(scaling: ScalingData) -> Table:
     """List the published effects of remedies against poor scaling, beside the measured effects."""
     rows: list[tuple[str, ...]] = [
         (
@@ -466,9 +472,9 @@ def published(found: ScalingData) -> Table:
             number(each.after),
             number(each.gain),
         )
-        for each in found.published
+        for each in scaling.published
     ]
-    for before, after in _gains(found):
+    for before, after in _gains(scaling):
         first, second = before.measured.estimate, after.measured.estimate
         rows.append(
             (
@@ -490,30 +496,32 @@ def published(found: ScalingData) -> Table:
     )
 
 
-def _gains(found: ScalingData) -> Iterator[tuple[SpeedUp, SpeedUp]]:
+def _gains(scaling: ScalingData) -> Iterator[tuple[SpeedUp, SpeedUp]]:
     """Pair the speed-ups without and with the published remedy, for each transport and number of cores."""
     for transport, deployments in REMEDIES.items():
-        among = [each for each in found.speed_ups if each.one.place.transport == transport]
-        for cores in sorted({each.cores for each in among}):
-            there = [each for each in among if each.cores == cores]
+        among = [
+            speed_up for speed_up in scaling.speed_ups if speed_up.one.place.transport == transport
+        ]
+        for cores in sorted({speed_up.cores for speed_up in among}):
+            there = [speed_up for speed_up in among if speed_up.cores == cores]
             first = {s.one.place.deployment: s for s in reversed(there)}
             after = next((first[name] for name in deployments if name in first), None)
             if SHARED in first and after is not None:
                 yield first[SHARED], after
 
 
-def simulated(found: ScalingData) -> Table:
+def simulated(scaling: ScalingData) -> Table:
     """List the simulated speed-ups on each number of cores."""
-    cores = sorted({row.cores for row in found.simulated})
-    kinds = dict.fromkeys((row.transport, row.deployment, row.model) for row in found.simulated)
+    cores = sorted({row.cores for row in scaling.simulated})
+    kinds = dict.fromkeys((row.transport, row.deployment, row.model) for row in scaling.simulated)
     rows = []
     for kind in kinds:
         by_cores = {
             row.cores: row
-            for row in found.simulated
+            for row in scaling.simulated
             if (row.transport, row.deployment, row.model) == kind
         }
-        cells = [_plain(by_cores[each].speedup) if each in by_cores else "–" for each in cores]
+        cells = [_plain(by_cores[core].speedup) if core in by_cores else "–" for core in cores]
         rows.append((TRANSPORTS.get(kind[0], kind[0]), *kind[1:], *cells))
     return Table(
         identity="table-simulated-speed-ups",
@@ -530,11 +538,11 @@ def simulated(found: ScalingData) -> Table:
     )
 
 
-def simulated_answer(found: ScalingData) -> Words:
+def simulated_answer(scaling: ScalingData) -> Words:
     """Name the deployment with the largest simulated capacity on the largest simulated number of cores."""
     lines = []
     for transport, name in TRANSPORTS.items():
-        of_transport = [row for row in found.simulated if row.transport == transport]
+        of_transport = [row for row in scaling.simulated if row.transport == transport]
         for receiving in sorted({row.receive_cpus > 1 for row in of_transport}):
             among = [row for row in of_transport if (row.receive_cpus > 1) == receiving]
             most = max(row.cores for row in among)
@@ -550,9 +558,9 @@ def simulated_answer(found: ScalingData) -> Words:
     return Words(tuple(lines or ["Nothing was simulated."]))
 
 
-def simulated_curves(found: ScalingData) -> Figure | Words:
+def simulated_curves(scaling: ScalingData) -> Figure | Words:
     """Draw simulated speed-ups against the number of cores, for one receiving CPU and for every core receiving."""
-    rows = [row for row in found.simulated if LOCK not in row.model]
+    rows = [row for row in scaling.simulated if LOCK not in row.model]
     kinds = list(dict.fromkeys((row.transport, row.deployment) for row in rows))
     columns = {
         name: [row for row in rows if name in row.model]
@@ -604,30 +612,29 @@ def _draw_simulated(axis: Axes, rows: Sequence[Speedup], name: str, style: Look)
     draw_line(axis, cores, speedups, style, titles, linestyle=dashes, label=name)
 
 
-def sharing(found: ScalingData) -> Words:
+def sharing(scaling: ScalingData) -> Words:
     """Report how the proxy shares a CPU with the generators in the runs on one core."""
-    if found.campaign is None or not found.carried:
+    if scaling.campaign is None or not scaling.carried:
         return Words((NOTHING,))
-    most = max(each.place.cores for each in found.carried)
-    if not shares_cpus(found.campaign, most):
+    most = max(setting.place.cores for setting in scaling.carried)
+    if not shares_cpus(scaling.campaign, most):
         return Words(
             ("The proxy shared no CPU with the generators on any measured number of cores.",)
         )
     lines = [
         f"With {plural(most, 'core')} the proxy shares a CPU with the generators, which run first there (SCHED_FIFO)."
     ]
-    for each in found.speed_ups:
-        sut, control = each.one.place.sut, each.one.cost
+    for speed_up in scaling.speed_ups:
+        sut, control = speed_up.one.place.sut, speed_up.one.cost
         if control is None:
             continue
-        if not np.isfinite(each.room):
+        if not np.isfinite(speed_up.room):
             lines.append(f"The records of {sut} lack the CPU time of the generators.")
             continue
         lines.append(
             f"When {sut} runs on one core, client and server take {_about(control.generator_us)} µs of CPU time per "
-            f"call "
-            f"at {grouped(control.cps)} cps{_beside(each)}. At the capacity of {plural(each.cores, 'core')} they leave "
-            f"{_about(each.room)} CPUs to the proxy."
+            f"call at {grouped(control.cps)} cps{_beside(speed_up)}. At the capacity of "
+            f"{plural(speed_up.cores, 'core')} they leave {_about(speed_up.room)} CPUs to the proxy."
         )
     if len(lines) == 1:
         lines.append(

@@ -346,10 +346,10 @@ def find_runs(records: Path, testbed: str) -> Catalogue:
     pattern = RUN_PATTERN.format(testbed=testbed, **dict.fromkeys(KEYS[1:], "*"))
     runs = []
     for document in records.glob(f"{pattern}/{RUN_FILE}"):
-        place = document.parent.relative_to(records)
+        path = document.parent.relative_to(records)
         # Skip folders such as rep~1.failed-1, which contain invalid attempts.
-        if place.name.partition("~")[2].isdigit():
-            _, sut, mode, *numbers = place.parts
+        if path.name.partition("~")[2].isdigit():
+            _, sut, mode, *numbers = path.parts
             cores, threads, cps, rep = (int(part.partition("~")[2]) for part in numbers)
             runs.append(Run(testbed, sut, mode, cores, threads, cps, rep))
     return Catalogue(records, results, tuple(sorted(runs)))

@@ -65,18 +65,18 @@ class Verification:
     @property
     def intact(self) -> bool:
         """Return whether no record is damaged. Ignore invalid attempts."""
-        return not any(each.damage for each in (*self.runs, *self.singles) if each.counts)
+        return not any(check.damage for check in (*self.runs, *self.singles) if check.counts)
 
     @property
     def lines(self) -> Iterator[str]:
         """Return the lines to print: one line per record that is damaged or has unlisted files, then the totals."""
-        for each in (*self.runs, *self.singles):
-            attempt = "" if each.counts else " (an invalid attempt)"
-            if each.damage:
-                yield f"damaged: {each.place}{attempt}: {'; '.join(each.damage)}"
-            if each.unnamed:
-                names = ", ".join(each.unnamed)
-                yield f"not listed in run.json: {each.place}{attempt}: {names}"
+        for check in (*self.runs, *self.singles):
+            attempt = "" if check.counts else " (an invalid attempt)"
+            if check.damage:
+                yield f"damaged: {check.place}{attempt}: {'; '.join(check.damage)}"
+            if check.unnamed:
+                names = ", ".join(check.unnamed)
+                yield f"not listed in run.json: {check.place}{attempt}: {names}"
         if not self.intact:
             yield f"to repair a damaged record: {DAMAGED}"
         yield _sum([run for run in self.runs if run.counts])
@@ -92,7 +92,9 @@ class Verification:
 
 
 def _sum(checked: Sequence[Checked]) -> str:
-    return f"{plural(len(checked), 'record')}, {sum(bool(each.damage) for each in checked)} damaged"
+    return (
+        f"{plural(len(checked), 'record')}, {sum(bool(check.damage) for check in checked)} damaged"
+    )
 
 
 def verify(raw: Path) -> Verification:
@@ -119,7 +121,7 @@ def verify(raw: Path) -> Verification:
         for name, read in SINGLE
         for path in sorted(raw.rglob(name))
     ]
-    if not any(each.counts for each in chain(runs, singles)):
+    if not any(check.counts for check in chain(runs, singles)):
         raise StableError(
             f"{raw}: nothing was checked, because this folder contains no record; name the folder of the records with "
             f"--raw"

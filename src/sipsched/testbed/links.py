@@ -94,7 +94,9 @@ def check_links(hosts: Hosts) -> None:
     ways: list[tuple[Host, list[Host]]] = [(hosts.uac, [sps]), (sps, agents), (hosts.uas, [sps])]
     with ThreadPoolExecutor(len(ways)) as pool:
         seen = list(pool.map(lambda way: _look(way[0], way[1], nonce, patience_s), ways))
-    looked = [(host, peers, found) for (host, peers), found in zip(ways, seen, strict=True)]
+    looked = [
+        (host, peers, found_seen) for (host, peers), found_seen in zip(ways, seen, strict=True)
+    ]
     # A host with a faulty link sends no datagrams, so missing datagrams are reported only if all links are good.
     faults = [fault for one in looked for fault in _link_faults(*one)]
     faults = faults or [fault for one in looked for fault in _datagram_faults(*one)]

@@ -96,10 +96,12 @@ def _title_of_instances(loads: Sequence[ComparedLoad]) -> Title:
     return Title(f"What do {listed(list(labels))} do to {suts}?")
 
 
-def answer(found: Sequence[Advice]) -> Answer:
+def answer(comparisons: Sequence[Advice]) -> Answer:
     """Recommend a setting for each proxy."""
-    lines = [advised_for(advice) if len(found) > 1 else advised(advice) for advice in found]
-    loads = [ranking.load for advice in found for ranking in advice.rankings]
+    lines = [
+        advised_for(advice) if len(comparisons) > 1 else advised(advice) for advice in comparisons
+    ]
+    loads = [ranking.load for advice in comparisons for ranking in advice.rankings]
     names = dict.fromkeys(name for load in loads for name in load.translations)
     return Answer((" ".join(lines) or NOTHING) + translated(tuple(names)))
 
@@ -150,14 +152,14 @@ def _sentences(kind: tuple[str, str], rankings: Sequence[Ranking]) -> str:
     label = rankings[0].load.label(detail)
     falls = " and ".join(
         f"{IN_WORDS[quantity]} by {listed(_sizes(quantity, chosen))}"
-        for quantity in dict.fromkeys(each.decided_by for each in chosen if each)
+        for quantity in dict.fromkeys(candidate.decided_by for candidate in chosen if candidate)
     )
     if name == "trade":
         rises = listed(
             [
                 f"{IN_WORDS[quantity]} by {listed(_sizes(quantity, chosen, costs=True))}"
                 for quantity in dict.fromkeys(
-                    name for each in chosen if each for name in each.costs
+                    name for candidate in chosen if candidate for name in candidate.costs
                 )
             ]
         )
@@ -166,10 +168,10 @@ def _sentences(kind: tuple[str, str], rankings: Sequence[Ranking]) -> str:
             f"{label} lowers {falls}, but raises {rises}."
         )
     others = dict.fromkeys(
-        ranking.load.label(each.mode)
+        ranking.load.label(candidate.mode)
         for ranking in rankings
-        for each in ranking.candidates
-        if each.beats and each.mode != detail
+        for candidate in ranking.candidates
+        if candidate.beats and candidate.mode != detail
     )
     too = f" Also better than {reference}: {listed(list(others))}." if others else ""
     return (
@@ -186,27 +188,31 @@ def _chosen(ranking: Ranking) -> Candidate | None:
 def _sizes(quantity: str, chosen: Sequence[Candidate | None], *, costs: bool = False) -> list[str]:
     """Write the effects on a quantity at each load where the quantity decides the recommendation or is a cost."""
     return [
-        size_words(each.effects[quantity], quantity)
-        for each in chosen
-        if each and (quantity in each.costs if costs else quantity == each.decided_by)
+        size_words(candidate.effects[quantity], quantity)
+        for candidate in chosen
+        if candidate
+        and (quantity in candidate.costs if costs else quantity == candidate.decided_by)
     ]
 
 
 def _amount(chosen: Sequence[Candidate | None]) -> str:
     """Report the numbers of blocks and runs behind the recommendation for each load."""
-    effects = [each.effects[DECIDING[0]] for each in chosen if each]
-    runs, blocks = min(each.runs for each in effects), min(sum(each.blocks) for each in effects)
-    least = "at least " if len({(each.runs, each.blocks) for each in effects}) > 1 else ""
+    effects = [candidate.effects[DECIDING[0]] for candidate in chosen if candidate]
+    runs, blocks = (
+        min(effect.runs for effect in effects),
+        min(sum(effect.blocks) for effect in effects),
+    )
+    least = "at least " if len({(effect.runs, effect.blocks) for effect in effects}) > 1 else ""
     return f"{least}{plural(blocks, 'block')} in {plural(runs, 'run')} per load"
 
 
 def _none_better(rankings: Sequence[Ranking], reference: str) -> str:
     """Report that no mode is better than the reference, and state the smallest detectable effect."""
     worse = dict.fromkeys(
-        ranking.load.label(each.mode)
+        ranking.load.label(candidate.mode)
         for ranking in rankings
-        for each in ranking.candidates
-        if each.verdict is ModeEffect.WORSE
+        for candidate in ranking.candidates
+        if candidate.verdict is ModeEffect.WORSE
     )
     text = f"no mode is better than {reference} by more than chance"
     if worse:
@@ -239,18 +245,18 @@ def _why_unknown(ranking: Ranking) -> str:
     if left_out and COUNTS not in left_out:
         reasons = listed([LEFT_OUT[code] for code in sorted(set(left_out))])
         return f"none of {plural(len(left_out), 'window')} is valid: {reasons}"
-    blocks = max(sum(each.effects[DECIDING[0]].blocks) for each in ranking.candidates)
+    blocks = max(sum(candidate.effects[DECIDING[0]].blocks) for candidate in ranking.candidates)
     if blocks < 2:
         return f"{plural(blocks, 'block')} with windows of both modes, and an interval needs two"
     return ranking.candidates[0].effects[DECIDING[0]].interval.why
 
 
-def recommendations(found: Sequence[Advice]) -> Table:
+def recommendations(comparisons: Sequence[Advice]) -> Table:
     """Show the recommendation for each load with its evidence: effects, A/A, runs and blocks."""
-    loads = [ranking.load for advice in found for ranking in advice.rankings]
+    loads = [ranking.load for advice in comparisons for ranking in advice.rankings]
     rows = tuple(
         (load_among(ranking.load, loads), *_evidence(ranking))
-        for advice in found
+        for advice in comparisons
         for ranking in advice.rankings
     )
     return Table(
@@ -289,9 +295,9 @@ def _evidence(ranking: Ranking) -> tuple[Cell, ...]:
     )
 
 
-def consequences(found: Sequence[Advice]) -> Words:
+def consequences(comparisons: Sequence[Advice]) -> Words:
     """Describe the costs of the recommended modes, and warn of loads at which the A/A comparison shows a difference."""
-    return Words(tuple(line for advice in found for line in _consequences(advice)))
+    return Words(tuple(line for advice in comparisons for line in _consequences(advice)))
 
 
 def _consequences(advice: Advice) -> Iterator[str]:
@@ -327,9 +333,9 @@ def _costs(advice: Advice) -> Iterator[str]:
         yield f"{text} Within chance: {'; '.join(within)}." if within else text
 
 
-def starts(found: Sequence[Advice]) -> Words:
+def starts(comparisons: Sequence[Advice]) -> Words:
     """Compare the starts of instances with equal settings; nothing without a further start."""
-    loads = [ranking.load for advice in found for ranking in advice.rankings]
+    loads = [ranking.load for advice in comparisons for ranking in advice.rankings]
     lines = []
     for load in loads:
         again = [mode for mode in load.modes if first_start(mode) != mode]
@@ -351,20 +357,20 @@ def starts(found: Sequence[Advice]) -> Words:
     return Words(tuple(lines))
 
 
-def reservations(found: Sequence[Advice]) -> Words:
+def reservations(comparisons: Sequence[Advice]) -> Words:
     """List the properties of the data that may make an interval too narrow or limit it to these runs."""
-    lines = [line for advice in found for line in _reservations(advice, len(found) > 1)]
+    lines = [line for advice in comparisons for line in _reservations(advice, len(comparisons) > 1)]
     none = "The data give no reason to doubt the intervals of the 99th percentile of K_rcv + T_sip."
-    return Words(tuple(lines) or (none if found else NOTHING,))
+    return Words(tuple(lines) or (none if comparisons else NOTHING,))
 
 
 def _reservations(advice: Advice, named: bool) -> Iterator[str]:
     where = f"{place_name(advice.place)}: " if named else ""
     loads_by_text: dict[str, list[ComparedLoad]] = {}
     for ranking in advice.rankings:
-        effects = [each.effects[DECIDING[0]] for each in ranking.candidates]
-        if any(each.interval.known and each.conditional for each in effects):
-            runs = plural(max(each.runs for each in effects), "run")
+        effects = [candidate.effects[DECIDING[0]] for candidate in ranking.candidates]
+        if any(effect.interval.known and effect.conditional for effect in effects):
+            runs = plural(max(effect.runs for effect in effects), "run")
             text = (
                 f"{runs}: the intervals describe only these runs. {RUNS_AS_SAMPLE} or more runs would describe all "
                 "such runs"
@@ -372,9 +378,9 @@ def _reservations(advice: Advice, named: bool) -> Iterator[str]:
             loads_by_text.setdefault(text, []).append(ranking.load)
         for doubt, text in DOUBTS.items():
             modes = [
-                ranking.load.label(each.mode)
-                for each in ranking.candidates
-                if doubt in each.effects[DECIDING[0]].doubts
+                ranking.load.label(candidate.mode)
+                for candidate in ranking.candidates
+                if doubt in candidate.effects[DECIDING[0]].doubts
             ]
             if modes:
                 loads_by_text.setdefault(f"{listed(modes)}: {text}", []).append(ranking.load)
@@ -392,11 +398,11 @@ DOUBTS = {
 }
 
 
-def rule(found: Sequence[Advice]) -> Folded:
+def rule(comparisons: Sequence[Advice]) -> Folded:
     """State the conditions under which a mode is recommended, and the number of comparisons."""
     tests = [
         f"{place_name(advice.place)}: {plural(advice.tests, 'comparison')}"
-        for advice in found
+        for advice in comparisons
         if advice.tests
     ]
     together = (

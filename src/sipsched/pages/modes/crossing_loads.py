@@ -224,7 +224,9 @@ def searches(case: Case, crossings: Iterable[str | Path]) -> Table:
 def search_probes(crossings: Iterable[str | Path]) -> Words:
     """Name the probe modes of the searches, and warn if the modes differ."""
     searches = [read_crossing(Path(path)) for path in crossings]
-    return Words(tuple(probe_modes([(_system_of(each), each.probe_modes) for each in searches])))
+    return Words(
+        tuple(probe_modes([(_system_of(search), search.probe_modes) for search in searches]))
+    )
 
 
 def _system_of(search: SearchRecord) -> str:
