@@ -107,9 +107,9 @@ def test_crossings_of_another_limit():
         ("points.csv", "3000,t_sip_us,58.05", "3000,t_sip_us,nan", r"line 3: .* at `\$\.value`"),
         ("points.csv", "3000,t_sip_us,58.05", "3000,t_sip_ms,58.05", "line 3: .* 't_sip_ms'"),
         ("points.csv", ",3000,t_sip_us,58.05", ",3000", "line 3: .* got `null`"),
-        ("points.csv", "3000,t_sip_us,58.05", "3000,arrival_rate_pps,1", "line 3: .* already"),
+        ("points.csv", "3000,t_sip_us,58.05", "3000,arrival_rate_pps,1", "line 3: .* occurs twice"),
         ("comparison.csv", "multicore,III,2,2,", "multicore,X,2,2,", "line 2: .* 'X'"),
-        ("comparison.csv", "III,2,4,3800", "III,2,2,3200", "line 3: .* already"),
+        ("comparison.csv", "III,2,4,3800", "III,2,2,3200", "line 3: .* occurs twice"),
         ("capacity.csv", "V,1,2,4", "V,1,2,0", r"line 2: .* at `\$\.threads`"),
     ],
 )
