@@ -1,7 +1,7 @@
 """Test comparisons of proxy instances, which count the starts of the proxy.
 
 `measure` performs short runs on the testbed `local` and keeps their windows in a folder. Every instance of a run is
-started anew. `equal` starts 16 instances with equal settings. `planted` also starts two instances whose routing script
+started anew. `equal` starts 15 instances with equal settings. `planted` also starts two instances whose routing script
 has an additional busy loop, and two further instances without the loop. A first run with a long loop shows the cost of
 an iteration, from which the number of iterations for the planted difference follows. `show` judges the runs.
 
@@ -47,16 +47,18 @@ from sipsched.validity.rules import SHARED_MACHINE, Limits
 
 QUANTITIES = {"cpu_per_message": "CPU time per message", "total_p99": "p99 of K_rcv + T_sip"}
 SUT, PLANTED = "kamailio-udp", "planted"
-ALIKE = tuple("abcdefghijklmn")
-"""SUTs with the settings of SUT. Their names are short, because a file name has at most 255 bytes."""
+ALIKE = tuple("abcdefghijklm")
+"""SUTs with the settings of SUT. Their names are short, because the text of a mode has at most 200
+characters."""
 EQUAL = ",".join(("default", *(f"default+sut={name}" for name in ALIKE)))
-"""With the sham, 16 instances with equal settings."""
+"""With the sham, 15 instances with equal settings."""
 BESIDE = (
     f"default,default+sut={PLANTED},default+sut={PLANTED}+start=2,default+start=2,default+start=3"
 )
-CALIBRATION = 600
+CALIBRATION = 60
 """Iterations of the busy loop in the run that shows the cost of an iteration."""
 SHARED_MIB = 128
+WASHOUT_S = 0.06
 WRAPPER = """\
 #!/bin/sh
 # Start Kamailio with a busy loop at the beginning of its routing script.
@@ -90,7 +92,8 @@ def campaign(folder: Path, options: argparse.Namespace) -> Config:
     if options.disturbed:
         wide = (*SHARED_MACHINE, "uas_lateness_p99_us")
         limits |= dict.fromkeys(wide, Limits(math.inf, math.inf))
-    crossover = replace(config.crossover, mode_s=options.mode_s, window_s=options.window_s)
+    lengths = {"mode_s": options.mode_s, "window_s": options.window_s, "washout_s": WASHOUT_S}
+    crossover = replace(config.crossover, **lengths)
     alike = {name: replace(sut, name=name) for name in ALIKE}
     suts = {**config.suts, SUT: sut, PLANTED: planted, **alike}
     return replace(config, suts=suts, validity=limits, crossover=crossover)
