@@ -37,8 +37,8 @@ from sipsched.testbed.session import open_hosts
 from sipsched.validity.rules import SHARED_MACHINE, Limits
 
 LIMIT = 0.01
-AIM = 0.06
-"""Drop rate at which the next trial aims. Even if the machine is 5 % faster, the trial still drops messages."""
+AIM = 0.1
+"""Drop rate at which the next trial aims. Even if the machine is 9 % faster, the trial still drops messages."""
 STEP = 1.25
 """Factor by which the load rises after a trial that dropped no messages."""
 MESSAGES_A_CALL = 6
