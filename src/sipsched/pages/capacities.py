@@ -95,8 +95,8 @@ def _disagreement(capacity: SystemCapacity, search: Searched, estimate_cps: floa
     )
     when = f" at {datetime.fromisoformat(search.started_at):%H:%M} UTC" if search.started_at else ""
     return (
-        f"The search{when} found {100 * capacity.limit:g} % {found}, and {evidence(capacity)} together give "
-        f"{estimate(capacity)} cps: {_reason(search, estimate_cps)}."
+        f"The search{when} found a drop rate of {100 * capacity.limit:g} % {found}. However, {evidence(capacity)} "
+        f"together give {estimate(capacity)} cps: {_reason(search, estimate_cps)}."
     )
 
 

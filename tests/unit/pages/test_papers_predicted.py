@@ -85,7 +85,7 @@ def test_an_undetected_effect_is_shown_with_the_detectable_effect():
     noise = np.exp(0.1 * np.random.default_rng(3).normal(size=(len(runs), 2)))
     runs[["k_rcv_us", "pdr"]] *= noise
     lines, shown, _ = said(runs)
-    match = re.search(r"(\d+) of these published effects\.$", lines[0])
+    match = re.search(r"Of these effects, (\d+) have a published size", lines[0])
     assert match
     assert re.search(r"detects a decrease of \d", lines[2])
     rows = shown["table-directions"].rows

@@ -244,9 +244,9 @@ def _load_strip(campaign: Campaign, system: SystemCapacity) -> Figure:
     """Draw the measured loads on a line, and the capacity above the line."""
     rows = _rows(campaign, system)
     curve = _drop_rates(rows, system)
+    above = curve.of.estimate > 100 * system.limit
 
     def draw(axis: Axes) -> None:
-        above = curve.of.estimate > 100 * system.limit
         for chosen, color, marker in ((~above, SERIES[0], "o"), (above, LIMIT, "X")):
             (points,) = axis.plot(
                 curve.x[chosen], np.zeros(int(chosen.sum())), marker, color=color, markersize=5
@@ -269,8 +269,8 @@ def _load_strip(campaign: Campaign, system: SystemCapacity) -> Figure:
         f"figure-tile-load-{campaign.testbed}",
         draw,
         "calls per second",
-        f"The capacity with its 95 % interval, and the measured loads. A cross marks a load at which more than "
-        f"{100 * system.limit:g} % is dropped.",
+        "The capacity with its 95 % interval, and the measured loads"
+        + (f" (crosses: over {100 * system.limit:g} % dropped)." if above.any() else "."),
     )
 
 

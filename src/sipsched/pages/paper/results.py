@@ -8,7 +8,6 @@ import pandas as pd
 
 from sipsched.analysis.advice import DECIDING, Candidate, Ranking, is_lower
 from sipsched.analysis.intervals import typical_interval
-from sipsched.analysis.papers_predicted import Direction
 from sipsched.pages import load_sweep, messages, predicted
 from sipsched.pages.capacities import carries, disagreements, doubts_near, evidence
 from sipsched.pages.crossover import effects
@@ -24,6 +23,7 @@ from sipsched.pages.index.tiles import system_name
 from sipsched.pages.numbers import in_words
 from sipsched.pages.paper.claims import NOT_MEASURED, PARAGRAPH, origin
 from sipsched.pages.paper.material import COMPARED, PAPERS_MODES, REPLACING, SETTINGS, Material
+from sipsched.pages.papers_predicted.wording import counted
 from sipsched.pages.parts import Cell, Several, Table, Words
 from sipsched.records.system_capacity import SystemCapacity
 from sipsched.words import grouped, plural
@@ -237,13 +237,6 @@ def papers_simulated(material: Material) -> Words:
     found_effects = material.simulated
     if not found_effects:
         return Words(("Not simulated: no prediction for the papers' testbed exists.",), PARAGRAPH)
-    counts = {
-        direction: sum(effect.direction is direction for effect in found_effects)
-        for direction in Direction
-    }
-    told = ", ".join(
-        f"{counts[direction]} {direction}" for direction in Direction if counts[direction]
-    )
     seen = [effect.detectable for effect in found_effects if np.isfinite(effect.detectable)]
     power = (
         f" The median of the smallest decrease that the simulation detects in four of five cases is "
@@ -253,8 +246,9 @@ def papers_simulated(material: Material) -> Words:
     )
     return Words(
         (
-            f"{predicted.MODEL}: a second simulation has the papers' testbed with CFS. Of "
-            f"{plural(len(found_effects), 'published effect')} of enhanced mode, this simulation has {told}.{power}",
+            f"{predicted.MODEL}: a second simulation describes the papers' testbed with CFS. Of "
+            f"{plural(len(found_effects), 'published effect')} of enhanced mode, "
+            f"{counted(effect.direction for effect in found_effects)} in this simulation.{power}",
         ),
         PARAGRAPH,
     )

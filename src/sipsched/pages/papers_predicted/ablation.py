@@ -40,16 +40,16 @@ def whole_words(ablation: Ablation) -> str:
     """
     unit, scale = _unit(ablation.metric), scaled(ablation.metric)
     whole = in_unit(ablation.whole, ablation.metric)
-    name = f"{NAMES[ablation.metric]}, {compared()}"
+    difference = f"{NAMES[ablation.metric]}, {compared()}: {in_words(whole, unit)}"
     if not whole.known:
-        return f"{name}: {in_words(whole, unit)}."
+        return f"{difference}."
     if not ablation.told:
         least = f"{number(ablation.detectable * scale)} {unit}"
         return (
-            f"{name}: {in_words(whole, unit)}, not told from 0; {least} would have been seen with a power of "
-            f"80 %. {_parts_words(ablation)}"
+            f"{difference}, which is indistinguishable from 0. The simulation detects a difference of {least} in four "
+            f"of five cases. {_parts_words(ablation)}"
         )
-    return f"{name}: {in_words(whole, unit)}. {_parts_words(ablation)}"
+    return f"{difference}. {_parts_words(ablation)}"
 
 
 def _parts_words(ablation: Ablation) -> str:
@@ -60,7 +60,7 @@ def _parts_words(ablation: Ablation) -> str:
         if _is_told(contribution.part)
     ]
     if not parts:
-        return "Each part of it is indistinguishable from 0."
+        return "Each part of this difference is indistinguishable from 0."
     return f"These parts differ from 0 by more than chance: {'; '.join(parts)}."
 
 
@@ -107,7 +107,7 @@ def figure(ablations: Sequence[Ablation], runs: pd.DataFrame) -> Figure:
         "arrivals, and are corrected for the number of parts. The parts need not add up to "
         "the whole.",
         seen=tuple(whole_words(ablation) for ablation in ablations)
-        or ("Nothing of it was simulated.",),
+        or ("This difference was not simulated.",),
         provenance=provenance(runs),
     )
 
@@ -137,9 +137,12 @@ def table(ablations: Sequence[Ablation], runs: pd.DataFrame) -> Table:
     return Table(
         identity="table-ablation",
         places=1,
-        header=("metric", "simulated", compared(), "comes from it", "pairs of runs"),
+        header=("metric", "simulated", compared(), "part of the difference", "pairs of runs"),
         rows=tuple(rows),
-        none="nothing of it was simulated",
-        caption=f"The difference between the modes taken apart, {place(*ABLATED)}.",
+        none="this difference was not simulated",
+        caption=f"The difference {compared()} without each mechanism and each setting, at {place(*ABLATED)}.",
+        reading='The column "simulated" names the mechanism that the simulator omits, or the setting that enhanced '
+        "mode takes from baseline mode. The next column shows the remaining difference. The part of the difference is "
+        "the whole difference minus the remaining difference.",
         provenance=provenance(runs),
     )

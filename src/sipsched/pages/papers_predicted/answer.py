@@ -21,7 +21,14 @@ from sipsched.analysis.papers_predicted import (
     repeated,
 )
 from sipsched.pages.papers_predicted.ablation import whole_words
-from sipsched.pages.papers_predicted.wording import GROUPS, NAMES, PREDICTED, place, simulated
+from sipsched.pages.papers_predicted.wording import (
+    GROUPS,
+    NAMES,
+    PREDICTED,
+    counted,
+    place,
+    simulated,
+)
 from sipsched.pages.parts import Answer, Heading, Table, Words
 from sipsched.plan.simulated import Model
 from sipsched.words import grouped, number, plural
@@ -30,9 +37,10 @@ from sipsched.words import grouped, number, plural
 def heading(model: Model, runs: pd.DataFrame) -> Heading:
     """Name the model that predicts all numbers of the page."""
     return Heading(
-        fidelity=f"{PREDICTED}. {model.description.rstrip('.')}, as a model; fitted to {model.fitted_to}.",
+        fidelity=f"{PREDICTED}. The model describes {model.description.rstrip('.')}. "
+        f"It was fitted to {model.fitted_to}.",
         testbed=simulated(runs),
-        description="The papers' kernels are older than the rules that are simulated.",
+        description="The simulated scheduler is newer than the papers' kernels.",
     )
 
 
@@ -62,8 +70,8 @@ def _reach(errors: Sequence[Error]) -> str:
         return "No published number was predicted."
     better = [error for error in unseen if error.best]
     told = [f"{NAMES[error.metric]} ({GROUPS[error.group]})" for error in better]
-    what = "kinds of published numbers that the fit did not see"
-    start = f"The simulator is nearer than both naive predictions for {len(better)} of {len(unseen)} {what}"
+    what = "groups of published numbers that were not used for the fit"
+    start = f"The simulator is more accurate than both simple predictions for {len(better)} of {len(unseen)} {what}"
     return f"{start}: {', '.join(told)}." if told else f"{start}."
 
 
@@ -73,16 +81,14 @@ def _directions(effects: Sequence[PublishedEffect]) -> str:
     counts = Counter(effect.direction for effect in effects)
     reproduced, holds = counts[Direction.REPRODUCED], sum(effect.holds for effect in effects)
     answer = "No" if not reproduced else "Yes" if reproduced == len(effects) else "In part"
-    told = ", ".join(
-        f"{counts[direction]} {direction}" for direction in Direction if counts[direction]
-    )
     untold = [effect for effect in effects if effect.direction is Direction.NOT_TOLD]
     seen = sum(effect.published >= effect.detectable for effect in untold)
     least = _would_have_been_seen([effect.detectable for effect in untold])
-    detectable = f" At least as large as detectable: {seen} of these published effects."
+    detectable = f" Of these effects, {seen} have a published size that the simulation can detect."
     return (
-        f"{answer}. The papers publish {plural(len(effects), 'effect')} of enhanced mode. In simulation: {told}. "
-        f"The published size of {plural(holds, 'effect')} lies in the predicted interval."
+        f"{answer}. The papers publish {plural(len(effects), 'effect')} of enhanced mode. In the simulation, "
+        f"{counted(effect.direction for effect in effects)}. "
+        f"For {plural(holds, 'effect')}, the predicted interval contains the published size."
         f"{least}{detectable if least else ''}"
     )
 
@@ -91,8 +97,6 @@ def _costs(costs: Sequence[MigrationCost]) -> str:
     told = [direction for cost in costs for direction in cost.directions.values()]
     if not told:
         return "No migration cost of figure 2 was simulated."
-    counts = Counter(told)
-    words = ", ".join(f"{counts[direction]} {direction}" for direction in Direction)
     least = [
         cost.detectable[other]
         for cost in costs
@@ -100,8 +104,8 @@ def _costs(costs: Sequence[MigrationCost]) -> str:
         if direction is Direction.NOT_TOLD
     ]
     return (
-        "Figure 2 of the paper shows one migration cost as the best. The simulator compares this cost with other "
-        f"costs, in {plural(len(told), 'comparison')}: {words}.{_would_have_been_seen(least)}"
+        "Figure 2 of the multi-core paper shows one migration cost as the best. The simulator compares this cost with "
+        f"other costs. Of {plural(len(told), 'comparison')}, {counted(told)}.{_would_have_been_seen(least)}"
     )
 
 
@@ -110,8 +114,8 @@ def _would_have_been_seen(least: Sequence[float]) -> str:
     if not known:
         return ""
     return (
-        " Among the effects that are indistinguishable from chance, the simulation detects a decrease of "
-        f"{number(median(known))} % with a power of 80 % (median; {number(known[0])} to {number(known[-1])} %)."
+        " For the effects that are indistinguishable from chance, the simulation detects a decrease of "
+        f"{number(median(known))} % (median; {number(known[0])} to {number(known[-1])} %) in four of five cases."
     )
 
 
@@ -136,7 +140,7 @@ def _origin(path: Path, recorded: Path) -> str:
         )
     return (
         f"All runs were simulated here. Only {grouped(same)} of {grouped(runs)} runs of the grid equal the recorded "
-        "runs to the last digit. So the model, the simulator or the machine's arithmetic differs."
+        "runs to the last digit. The model, the simulator or the machine's arithmetic has therefore changed."
     )
 
 
@@ -148,12 +152,14 @@ def free_numbers(model: Model, points: int) -> Table:
     ]
     return Table(
         identity="table-free",
-        header=("what", "name", "fitted", "from", "to"),
+        header=("meaning", "name", "fitted", "from", "to"),
         rows=tuple(rows),
         none="nothing was fitted",
-        caption=f"{len(rows)} free numbers beside {points} printed ones, {len(METRICS)} of each of "
-        f"{points // len(METRICS)} columns.",
-        reading="Times are in ns. The table lists the fitted numbers. All other numbers of the model "
-        "are assumptions; config/models/opensips-papers.yaml lists each with its source.",
+        caption=f"The {len(rows)} numbers of the model that were fitted to {points} published numbers.",
+        reading=f"Times are in ns. The published numbers are {len(METRICS)} numbers from each of "
+        f"{points // len(METRICS)} "
+        'columns of the papers\' tables. The columns "from" and "to" limit the search for the fitted number. All other '
+        "numbers of the model are assumptions. config/models/opensips-papers.yaml lists each assumption with its "
+        "source.",
         provenance=f"{PREDICTED}: numbers of a model.",
     )

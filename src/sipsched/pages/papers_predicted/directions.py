@@ -5,12 +5,13 @@ from collections.abc import Sequence
 import pandas as pd
 from matplotlib.axes import Axes
 
-from sipsched.analysis.papers_predicted import EFFECTS, Direction, MigrationCost, PublishedEffect
+from sipsched.analysis.papers_predicted import EFFECTS, MigrationCost, PublishedEffect
 from sipsched.pages.drawing import INK, PAPER, SERIES
 from sipsched.pages.numbers import told, with_unit
 from sipsched.pages.papers_predicted.wording import (
     NAMES,
     UNITS,
+    counted,
     in_unit,
     place,
     provenance,
@@ -53,7 +54,7 @@ def figure(effects: Sequence[PublishedEffect], runs: pd.DataFrame) -> Figure:
         draw=wrapped([NAMES[metric] for metric in EFFECTS], draw, across=2, height_in=4.4),
         caption="Percent by which enhanced mode is lower than baseline mode at the same load, predicted and published.",
         reading="Dots are predictions by simulation. Their 95 % intervals come from simulations with "
-        "different random numbers, are corrected for the number of rows, and are cut off at "
+        "different random numbers, and are corrected for the number of rows. The axis ends at "
         "−100 %. Diamonds are published numbers. Right of 0, the value in enhanced mode is "
         "lower.",
         seen=tuple(_seen(effects, metric) for metric in EFFECTS),
@@ -65,15 +66,12 @@ def _seen(effects: Sequence[PublishedEffect], metric: str) -> str:
     these = [effect for effect in effects if effect.metric == metric]
     if not these:
         return f"{NAMES[metric]}: nothing was simulated."
-    counts = [
-        f"{sum(effect.direction is direction for effect in these)} {direction}"
-        for direction in Direction
-    ]
     predicted = [effect.predicted.estimate for effect in these]
     published = [effect.published for effect in these]
     return (
-        f"{NAMES[metric]}, {plural(len(these), 'row')}: {', '.join(counts)}. Lower by {number(min(predicted))} to "
-        f"{number(max(predicted))} % predicted, {number(min(published))} to {number(max(published))} % published."
+        f"{NAMES[metric]}: of {plural(len(these), 'effect')}, {counted(effect.direction for effect in these)}. The "
+        f"predicted decrease is {number(min(predicted))} to {number(max(predicted))} %. The published decrease is "
+        f"{number(min(published))} to {number(max(published))} %."
     )
 
 
@@ -94,18 +92,16 @@ def table(effects: Sequence[PublishedEffect], runs: pd.DataFrame) -> Table:
         header=(
             *("row of the papers", "metric", "published (%)", "predicted (%)", "direction"),
             "detectable (%)",
-            "published size in the interval?",
+            "interval contains the published size",
         ),
         rows=tuple(rows),
         none="nothing was simulated",
         caption="Percent by which enhanced mode is lower than baseline mode, published and predicted.",
-        reading="An effect is reproduced if the value in enhanced mode is lower and chance alone "
-        "cannot explain this (Holm's correction over all rows). It has the opposite sign if "
-        "the value is higher and chance cannot explain this. Detectable is the smallest "
-        "difference that the simulation detects in four of five cases. An effect is without "
-        "any difference if both runs of each pair are equal to the last digit. This happens "
-        "if there are at most as many threads as cores, because the scheduler then has no "
-        "choice.",
+        reading="An effect is reproduced if the value in enhanced mode is lower by more than chance explains (Holm's "
+        "correction over all rows). An effect has the opposite sign if the value is higher by more than chance "
+        'explains. The column "detectable" shows the smallest difference that the simulation detects in four of five '
+        "cases. An effect is without any difference if both runs of each pair are equal to the last digit. This "
+        "happens if at most as many threads as cores exist, because the scheduler then has no choice.",
         provenance=provenance(runs),
     )
 
@@ -127,13 +123,19 @@ def costs(found_costs: Sequence[MigrationCost], runs: pd.DataFrame) -> Table:
             )
     return Table(
         identity="table-costs",
-        header=("point", "metric", "migration cost", "predicted", "beside the published best"),
+        header=(
+            "point",
+            "metric",
+            "migration cost",
+            "predicted",
+            "published best cost against this cost",
+        ),
         places=2,
         rows=tuple(rows),
         none="nothing was simulated",
-        caption="Figure 2 of the multi-core paper, simulated: its enhanced mode with several migration costs.",
-        reading="The last column is the percentage by which the published best cost is lower than this cost, and "
-        "whether the difference is more than chance.",
+        caption="Simulation of figure 2 of the multi-core paper: enhanced mode with several migration costs.",
+        reading="The last column compares the metric at the published best cost with the metric at this cost. It shows "
+        "the decrease in percent, and whether the decrease is more than chance.",
         provenance=provenance(runs),
     )
 

@@ -42,9 +42,9 @@ def figure(
         identity="figure-predicted",
         draw=wrapped(titles, draw, across=2, height_in=2.9),
         caption="Predicted against published numbers, by quantity.",
-        reading="Each mark is a printed number, and on the line the prediction equals it. The model was fitted to the "
-        f"blue marks only. Capacity is the last load at or under {100 * PDR_LIMIT:g} %. The scales are logarithmic, so "
-        "a predicted drop rate of 0 is not drawn.",
+        reading="Each mark is a published number. On the line, the prediction equals the published number. The model "
+        "was fitted to the blue marks only. The capacity is the largest load with a PDR of at most "
+        f"{100 * PDR_LIMIT:g} %. The scales are logarithmic, so predicted drop rates of 0 are not drawn.",
         seen=tuple(_error_words(metric, found_errors) for metric in NAMES),
         provenance=provenance(runs),
     )
@@ -77,13 +77,13 @@ def _panel(axis: Axes, part: pd.DataFrame, scale: float) -> None:
 def _error_words(metric: str, found_errors: Sequence[Error]) -> str:
     these = [error for error in found_errors if error.metric == metric]
     if not these:
-        return f"{NAMES[metric]}: nothing was predicted that is published."
+        return f"{NAMES[metric]}: no published number was predicted."
     parts = [
-        f"{factor(error.simulator)} for {GROUPS[error.group]}"
-        f"{', fitted' if error.group is PaperGroup.FITTED else ''} (same threads: {factor(error.same_threads)})"
+        f"{factor(error.simulator)} for {GROUPS[error.group]} "
+        f"({'fitted, ' if error.group is PaperGroup.FITTED else ''}same threads: {factor(error.same_threads)})"
         for error in these
     ]
-    return f"{NAMES[metric]}, off by a factor of {'; '.join(parts)}."
+    return f"The predictions of {NAMES[metric]} are wrong by a factor of {'; '.join(parts)}."
 
 
 def errors(found_errors: Sequence[Error], runs: pd.DataFrame) -> Table:
@@ -104,16 +104,18 @@ def errors(found_errors: Sequence[Error], runs: pd.DataFrame) -> Table:
             "simulator",
             "same threads",
             "mean",
-            "nearest?",
+            "simulator is best",
         ),
         rows=tuple(rows),
-        none="nothing was predicted that is published",
-        caption="The factor by which predictions are off, beside two naive predictions.",
-        reading="The factor is the root mean square of the logs of predicted over published numbers, and 1.00 is "
-        "exact. Drop rates have 0.1 % added to both. Same threads predicts the geometric mean of the fitted numbers "
-        "with as many threads, of one core for one core and of two cores for more. Mean predicts the mean of all "
-        "fitted numbers. Nearest is whether the simulator is nearer than both. The papers chose loads on both sides of "
-        "a drop rate of 1 %, so the mean of drop rates is a near prediction.",
+        none="no published number was predicted",
+        caption="Factors by which the simulator and two simple predictions are wrong.",
+        reading="The factor is computed from the root mean square of the logarithm of predicted / published. A "
+        "factor of 1.00 is exact. "
+        'For drop rates, 0.1 percentage points are first added to both numbers. The prediction "same '
+        'threads" is the geometric mean of the fitted numbers with the same number of threads. For one core, it uses '
+        'the numbers of one core. For more cores, it uses the numbers of two cores. The prediction "mean" is the mean '
+        "of all fitted numbers. The papers chose loads on both sides of a drop rate of 1 %, so the mean predicts drop "
+        "rates well.",
         provenance=provenance(runs),
     )
 
@@ -136,11 +138,11 @@ def numbers(table: pd.DataFrame, runs: pd.DataFrame) -> Table:
         identity="table-numbers",
         header=(
             *("mode", "cores", "threads", "cps", "metric", "published", "predicted", "off by (%)"),
-            *("same threads", "mean", "fitted?"),
+            *("same threads", "mean", "fitted"),
         ),
         rows=tuple(rows),
-        none="nothing was predicted that is published",
-        caption="Every printed number of the tables of measurements, and what predicts it.",
+        none="no published number was predicted",
+        caption="Every number of the papers' tables of measurements, and its predictions.",
         provenance=provenance(runs),
         shown=12,
     )
@@ -167,9 +169,9 @@ def capacities(table: pd.DataFrame, runs: pd.DataFrame) -> Table:
         header=("", "threads", *("predicted", "published") * 2),
         rows=tuple(rows),
         none="the grid was not simulated",
-        caption=f"The last load at or under {100 * PDR_LIMIT:g} % of the papers' grid, predicted and published.",
-        reading="Loads are 200 cps apart, with 3 runs per load. One thread and eight cores are in no table of the "
-        "papers. Not bracketed: all simulated loads lie on one side of the limit.",
+        caption=f"The largest load with a PDR of at most {100 * PDR_LIMIT:g} %, predicted and published.",
+        reading="Loads are 200 cps apart, with 3 runs per load. The papers have no table for one thread or for eight "
+        'cores. The words "not bracketed" mean that all simulated loads lie on one side of the limit.',
         provenance=provenance(runs),
     )
 

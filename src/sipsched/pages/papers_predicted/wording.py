@@ -1,14 +1,16 @@
 """Names of the predictions, and their origin."""
 
 import math
+from collections import Counter
+from collections.abc import Iterable
 
 import pandas as pd
 
 from sipsched.analysis.intervals import Interval
 from sipsched.analysis.papers import MODES, SHORT
 from sipsched.analysis.papers_fit import METRICS
-from sipsched.analysis.papers_predicted import PaperGroup
-from sipsched.words import grouped, plural
+from sipsched.analysis.papers_predicted import Direction, PaperGroup
+from sipsched.words import grouped, listed, plural
 
 PREDICTED = "Predicted by simulation, not measured"
 NAMES = dict(zip(METRICS, ("T_sip", "K_rcv", "PDR"), strict=True)) | {"capacity_cps": "capacity"}
@@ -34,7 +36,7 @@ def simulated(runs: pd.DataFrame) -> str:
     calls = " or ".join(grouped(run) for run in sorted(set(runs["calls"])))
     amount = f"{grouped(len(runs))} runs of {calls} calls" if len(runs) else "no run"
     return (
-        f"Model opensips-papers, CFS of Linux 5.10, {amount}. Beside it published numbers, not measured here: "
+        f"Model opensips-papers, CFS of Linux 5.10, {amount}. The published numbers were not measured here: "
         f"{'; '.join(SHORT.values())}."
     )
 
@@ -59,6 +61,20 @@ def factor(log: float) -> str:
     return f"{math.exp(log):.2f}"
 
 
+def counted(directions: Iterable[Direction]) -> str:
+    """Count the effects by direction, such as "25 are reproduced and 1 has the opposite sign"."""
+    counts = Counter(directions)
+    verbs = {Direction.OPPOSITE: ("has", "have"), Direction.NONE: ("has", "have")}
+    return listed(
+        [
+            f"{counts[each]} {verbs.get(each, ('is', 'are'))[counts[each] > 1]} "
+            f"{each.removeprefix('with ').replace('without any', 'no')}"
+            for each in Direction
+            if counts[each]
+        ]
+    )
+
+
 def compared() -> str:
     """Name the two modes that a difference compares, in the order of the subtraction."""
-    return f"{MODES[0]} less {MODES[1]}"
+    return f"{MODES[0]} minus {MODES[1]}"
