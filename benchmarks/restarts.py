@@ -57,6 +57,8 @@ BESIDE = (
 )
 CALIBRATION = 60
 """Iterations of the busy loop in the run that shows the cost of an iteration."""
+GOAL = 3.0
+"""The difference in percent that a comparison of 10 minutes should find."""
 SHARED_MIB = 128
 WASHOUT_S = 0.06
 WRAPPER = """\
@@ -165,16 +167,21 @@ def measure(options: argparse.Namespace) -> None:
 
 def iterations_for(folder: Path, percent: float) -> int:
     """Return the number of iterations that costs a share of the CPU time per message."""
-    runs = opened(folder / "calibration")
-    cost = np.mean([np.expm1(effect(run, "cpu_per_message", [0, -1], [1])) for run in runs])
-    per_iteration = cost / runs[0].attrs["iterations"]
-    found = max(1, round(percent / 100 / per_iteration))
+    per_iteration = percent_per_iteration(folder)
+    found = max(1, round(percent / per_iteration))
     print(
-        f"restarts: {CALIBRATION} iterations cost {100 * cost:.1f} % of the CPU time per message, so {found} "
-        f"iterations cost {percent:g} %",
+        f"restarts: an iteration costs {per_iteration:.2f} % of the CPU time per message, so {found} iterations "
+        f"cost {found * per_iteration:.1f} %",
         flush=True,
     )
     return found
+
+
+def percent_per_iteration(folder: Path) -> float:
+    """Return the cost of an iteration in percent of the CPU time per message, from the calibration."""
+    runs = opened(folder / "calibration")
+    costs = [to_percent(effect(run, "cpu_per_message", [0, -1], [1])) for run in runs]
+    return float(np.mean(costs)) / int(runs[0].attrs["iterations"])
 
 
 def effect(run: xr.Dataset, quantity: str, reference: Sequence[int], other: Sequence[int]) -> float:
@@ -268,7 +275,7 @@ def show_planted(runs: Sequence[xr.Dataset], runs_per_trial: int, percent: float
     beside = [number for number in starts_of(runs[0], "default") if number]
     seconds = np.mean([sum(run.attrs["load_s"] for run in trial) for trial in trials])
     print(
-        f"planted {percent:g} % ({runs[0].attrs['iterations']} iterations): {len(trials)} trials of "
+        f"planted {percent:.1f} % ({runs[0].attrs['iterations']} iterations): {len(trials)} trials of "
         f"{runs_per_trial} runs, {seconds:.0f} s of load per trial"
     )
     for quantity, words in QUANTITIES.items():
@@ -288,14 +295,22 @@ def show_planted(runs: Sequence[xr.Dataset], runs_per_trial: int, percent: float
     start, window = variances(runs, "cpu_per_message")
     blocks = int(np.mean([len(table(run, "cpu_per_message")) for run in runs]))
     run_s = seconds / runs_per_trial
-    for count in range(1, 200):
-        error = math.sqrt((start**2 + window**2 / blocks) / count)
-        if power(math.log1p(percent / 100) / error, 2 * count) >= 0.9:
-            break
     print(
         f"  starts differ by {100 * start:.1f} %, windows by {100 * window:.1f} % (standard deviations), "
-        f"{blocks} blocks a run: 9 of 10 trials find {percent:g} % with {count} runs, {count * run_s:.0f} s of load "
-        "for all six instances"
+        f"{blocks} blocks a run"
+    )
+    for size in (GOAL, percent):
+        count = runs_needed(size, math.sqrt(start**2 + window**2 / blocks))
+        print(
+            f"  9 of 10 trials find {size:.1f} % with {count} runs, {count * run_s:.0f} s of load for all six instances"
+        )
+
+
+def runs_needed(percent: float, error: float) -> int:
+    """Return the number of runs with which 9 of 10 trials find a difference. `error` is the error of one run."""
+    shift = math.log1p(percent / 100)
+    return next(
+        (n for n in range(1, 1000) if power(shift / (error / math.sqrt(n)), 2 * n) >= 0.9), 1000
     )
 
 
@@ -332,8 +347,11 @@ def simulate(options: argparse.Namespace) -> None:
 
 def show(options: argparse.Namespace) -> None:
     planted = opened(options.folder / "planted")
-    show_equal(opened(options.folder / "equal"))
-    show_planted(planted, options.runs, options.percent)
+    # the instances without a loop in the planted runs are equal, too
+    show_equal([*opened(options.folder / "equal"), *planted])
+    if planted:
+        percent = planted[0].attrs["iterations"] * percent_per_iteration(options.folder)
+        show_planted(planted, options.runs, percent)
 
 
 def main() -> None:
@@ -349,7 +367,7 @@ def main() -> None:
     measuring.add_argument("--threads", type=int, default=4)
     measuring.add_argument("--mode-s", type=float, default=4, help="seconds of load per instance")
     measuring.add_argument("--window-s", type=float, default=0.5)
-    measuring.add_argument("--percent", type=float, default=3, help="planted difference")
+    measuring.add_argument("--percent", type=float, default=GOAL, help="planted difference")
     measuring.add_argument(
         "--iterations", type=int, help="iterations of the loop; default: calibrate"
     )
@@ -358,7 +376,6 @@ def main() -> None:
     showing = commands.add_parser("show", help="judge the runs of a folder")
     showing.add_argument("folder", type=Path)
     showing.add_argument("--runs", type=int, default=3, help="runs per trial")
-    showing.add_argument("--percent", type=float, default=3)
     showing.set_defaults(do=show)
     sampling = commands.add_parser("simulate", help="sample A/A comparisons")
     sampling.add_argument(
