@@ -49,6 +49,7 @@ def make_project(folder: Path, *, timing: bool = False, **load: Any) -> Path:
     def change(document: Any) -> None:
         document["load"] |= load
         document["only"] = ["load_sweep"]
+        document["crossover"] |= {"mode_s": 3, "window_s": 0.5}
         if not timing:
             # Give each rule its own mapping, because YAML writes a shared mapping as an alias, which configurations
             # may not have.

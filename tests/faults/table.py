@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from helpers import LOAD, pids
@@ -30,6 +30,8 @@ PTRACE_SEIZE = 0x4206
 PROXY_ENDED = (
     r"the proxy ended during the run, and \d+ of \d+ calls did not complete; its log is proxy\.log"
 )
+
+PROXY_ENDS = r"\d+ of \d+ processes of the proxy, such as kamailio .* ended during the run"
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,8 @@ class Case:
         The SUT that the fault needs; None for any SUT.
     competes
         Whether the rules on other programs have their default limits. Other cases have wider limits, for busy machines.
+    mode
+        The mode of the run, or the list of compared instances.
     """
 
     name: str
@@ -87,6 +91,7 @@ class Case:
     retransmissions: bool = True
     sut: str | None = None
     competes: bool = False
+    mode: str = "default"
 
 
 class CannotInjectError(Exception):
@@ -153,6 +158,16 @@ def kill(find: Callable[[], int]) -> Fault:
 def instance_main() -> int:
     """Return the id of an instance's main process. A shell starts the instances of a partitioned proxy."""
     return children(proxy_main())[0]
+
+
+def compared_instance() -> int:
+    """Return the id of the main process of the second instance that a run compares."""
+    return pids("^[^ ]*kamailio .*/instance-1/proxy.cfg")[0]
+
+
+def compared_instance_all() -> list[int]:
+    """Return the ids of all processes of the second instance that a run compares."""
+    return pids("^[^ ]*kamailio .*/instance-1/proxy.cfg")
 
 
 def proxy_all() -> list[int]:
@@ -484,7 +499,7 @@ CASES = (
     Case(
         "main process of an instance killed",
         kill(instance_main),
-        r"\d of \d+ processes of the proxy, such as kamailio .* ended during the run",
+        PROXY_ENDS,
         sut="kamailio-udp-partitioned",
     ),
     Case(
@@ -583,6 +598,30 @@ CASES = (
         sut="kamailio-tcp",
     ),
 )
+INSTANCES = "default,default+threads=1"
+"""A run that compares two numbers of workers, with an instance of the proxy for each, and one for the sham."""
+OF_INSTANCES = (
+    Case("a compared instance killed", kill(compared_instance), PROXY_ENDS, mode=INSTANCES),
+    Case(
+        "a compared instance stopped for 2 s",
+        stop(compared_instance_all, 2.0),
+        r"frozen for \d\.\d+ s",
+        competes=True,
+        mode=INSTANCES,
+    ),
+    *(
+        replace(case, name=f"{case.name}, with instances", mode=INSTANCES)
+        for case in CASES
+        if case.name
+        in (
+            *("measuring process killed", "probe killed", "UAC killed", "UAS killed", "SSH cut"),
+            *("UAS stopped for 0.5 s", "four busy loops anywhere", "workers moved to another CPU"),
+            *("UAS link down in mid-run", "disk of the SPS full", "clock steps by 1 s"),
+            *("strangers to the proxy: no SIP", "strangers to the proxy: SIP"),
+        )
+    ),
+)
+"""Faults in a run that compares instances."""
 COMPETITION = (
     Case("a busy loop of SCHED_BATCH", hog("chrt", "--batch", "0"), None),
     Case("a busy loop of SCHED_IDLE", hog("chrt", "--idle", "0"), None),

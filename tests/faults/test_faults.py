@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from faults import checks
-from faults.table import CASES, INTO_LOAD_S, CannotInjectError, Case, Target
+from faults.table import CASES, INTO_LOAD_S, OF_INSTANCES, CannotInjectError, Case, Target
 from helpers import LOAD, pids, snakemake, start_run, wait_for
 
 from sipsched.errors import StableError
@@ -65,8 +65,8 @@ class Project:
         return acquisition.measure(run, replace(campaign, load=load), self.bed, self.raw)
 
 
-def run_of(rep: int, sut: str | None = None) -> Run:
-    return Run("local", sut or "kamailio-udp", "default", 1, 2, CPS, rep)
+def run_of(rep: int, sut: str | None = None, mode: str = "default") -> Run:
+    return Run("local", sut or "kamailio-udp", mode, 1, 2, CPS, rep)
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +99,7 @@ def start(case: Case, project: Project, run: Run, said: Path) -> "subprocess.Pop
             return start_run(
                 project.raw,
                 sut=run.sut,
+                mode=run.mode,
                 cps=CPS,
                 rep=run.rep,
                 settings=project.strict if case.competes else project.settings,
@@ -170,9 +171,11 @@ def rules_broken(project: Project, run: Run) -> set[str]:
     return result
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name.replace(" ", "-"))
+@pytest.mark.parametrize(
+    "case", (*CASES, *OF_INSTANCES), ids=lambda case: case.name.replace(" ", "-")
+)
 def test_fault(case: Case, project: Project, tmp_path: Path) -> None:
-    run = run_of(100 + CASES.index(case), case.sut)
+    run = run_of(100 + (*CASES, *OF_INSTANCES).index(case), case.sut, case.mode)
     remove_attempts(project, run)
     recorded = checks.digests(project.raw)
     said = tmp_path / "said"

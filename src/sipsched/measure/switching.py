@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from sipsched.errors import StableError, TransientError
 from sipsched.files import parse_json
-from sipsched.measure.probe import CONTROL_SOCKET
+from sipsched.measure.probe import CONTROL_SOCKET, FULL_BYTES
 from sipsched.measure.scheduler import Step, records, same_settings, switch_lines
 from sipsched.measure.tuning import Tuned
 from sipsched.plan.crossover import Design, Instances
@@ -163,7 +163,7 @@ class Switcher:
         Raises
         ------
         StableError
-            The program `switcher` refuses the plan.
+            The program `switcher` refuses the plan, or the disk of the SPS is full.
         TransientError
             The program `switcher` wrote no log.
         """
@@ -209,6 +209,10 @@ class Switcher:
             sps.stop(process)
         text = sps.run(["cat", str(log_file)], check=False).stdout
         if not text:
+            if sps.free_bytes(folder) < FULL_BYTES:
+                raise StableError(
+                    f"host {sps.spec}: disk full at {folder}: No space left on device for the switcher's log"
+                )
             raise TransientError(
                 f"host {sps.spec}: switcher left no log: {self._said(process) or 'no message'}"
             )
