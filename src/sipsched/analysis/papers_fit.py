@@ -94,21 +94,17 @@ def numbers(
 def values_of(model: Mapping[str, Any], free: Sequence[Free] = FREE) -> Values:
     """Return the values of the free parameters in a model; shape (free,).
 
-    If the model has no bursts, the parameters of the bursts get the middle of their bounds.
+    If the model has no bursts, each stall becomes a burst of the largest weight.
     """
     known = {
         **model,
         "service_ns": float(np.mean(model["service_ns"][1:])),
         "queue": RECEIVE_BUFFER_BYTES / model["truesize"][1],
     }
-    return np.array(
-        [
-            known[parameter.name]
-            if parameter.low <= known[parameter.name] <= parameter.high
-            else np.sqrt(parameter.low * parameter.high)
-            for parameter in free
-        ]
-    )
+    if not model["burst_every_ns"]:
+        known |= {f"burst_{name}": model[f"stall_{name}"] for name in ("every_ns", "ns")}
+        known["burst_weight"] = BURSTS[-1].high
+    return np.array([known[parameter.name] for parameter in free], float)
 
 
 def fitted_half(points: pd.DataFrame) -> pd.DataFrame:
