@@ -197,7 +197,8 @@ def test_the_working_process_is_named_until_it_ends(tmp_path: Path) -> None:
     assert announced(folder) == []
     code = (
         "import sys; from pathlib import Path; from sipsched import scripting\n"
-        "word = scripting.announce('somebody', Path(sys.argv[1])); print(flush=True); input()"
+        "scripting.CONTROLLERS = Path(sys.argv[1])\n"
+        "word = scripting.announce('somebody'); print(flush=True); input()"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE

@@ -57,7 +57,7 @@ def test_without_data_a_notebook_says_in_one_line_what_to_run(tmp_path):
     explore = PROJECT_ROOT / "notebooks" / "explore.ipynb"
     with pytest.raises(nbclient.exceptions.CellExecutionError) as caught:
         execute(explore, {"records": str(tmp_path)})
-    assert "snakemake measures what is missing" in caught.value.evalue
+    assert "snakemake measures missing runs" in caught.value.evalue
     assert caught.value.traceback.strip().splitlines()[-1].startswith("StableError: ")
 
 
