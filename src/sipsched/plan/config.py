@@ -78,7 +78,7 @@ class Declared:
         Meta(
             min_length=1,
             description="Names of files in hardware/testbeds, without .yaml. Every study is measured on every "
-            "testbed.",
+            "testbed, unless the study has its own key testbeds.",
         ),
     ]
     probe: Annotated[
@@ -351,7 +351,9 @@ def parse_config(
     suts = _suts(file, what)
     sharing = _sharing(file, what)
     studies = {
-        name: _study(name, body, suts, sharing, f"{what}: studies.{name}")
+        name: _study(
+            name, body, suts, _testbeds(file, name, what), sharing, f"{what}: studies.{name}"
+        )
         for name, body in file.studies.items()
     }
     return Config(
@@ -416,8 +418,24 @@ def _suts(file: Declared, what: str) -> dict[str, Sut]:
     return suts
 
 
+def _testbeds(file: Declared, study: str, what: str) -> tuple[str, ...]:
+    """Check and return the testbeds of a study. An empty result means all testbeds of the campaign."""
+    names = () if file.testbed else file.studies[study].testbeds
+    for name in names:
+        if name not in file.testbeds:
+            raise StableError(
+                f"{what}: studies.{study}.testbeds: '{name}' is not among testbeds ({', '.join(file.testbeds)})"
+            )
+    return names
+
+
 def _study(
-    name: str, body: DeclaredStudy, suts: Mapping[str, Sut], sharing: Sharing, where: str
+    name: str,
+    body: DeclaredStudy,
+    suts: Mapping[str, Sut],
+    testbeds: tuple[str, ...],
+    sharing: Sharing,
+    where: str,
 ) -> Study:
     """Check the declaration of a study, and convert the declaration into a `Study`."""
     cps, precision = _loads(body, where), _precision(body, where)
@@ -447,6 +465,7 @@ def _study(
         points=frozenset(body.points),
         precision=precision,
         sharing=sharing,
+        testbeds=testbeds,
     )
 
 

@@ -36,6 +36,8 @@ class Study:
         The precision that repetitions have to reach. None: the number of repetitions is fixed.
     sharing
         Testbeds that share the runs of the study.
+    testbeds
+        The testbeds that measure the study. If empty, all testbeds of the campaign measure the study.
     cps
         Loads, or the search that finds them. A load that a search finds for one mode is measured in all modes, so that
         the study compares modes at equal loads.
@@ -52,6 +54,11 @@ class Study:
     points: frozenset[tuple[int, ...]] = frozenset()
     precision: Precision | None = None
     sharing: Sharing = UNSHARED
+    testbeds: tuple[str, ...] = ()
+
+    def is_on(self, testbed: str) -> bool:
+        """Return True if a testbed measures the study."""
+        return not self.testbeds or testbed in self.testbeds
 
     def looks(self, until: int | None = None) -> list[tuple[int, int]]:
         """List the numbers of repetitions after which the study decides which runs need more repetitions.
@@ -74,6 +81,8 @@ class Study:
 
     def searches(self, testbed: str) -> list[Point]:
         """List the points at which searches find the loads of the study on a testbed."""
+        if not self.is_on(testbed):
+            return []
         return [
             point
             for sut, (cores, threads) in itertools.product(self.suts, self._systems)
@@ -99,6 +108,8 @@ class Study:
         repeats
             Groups with additional repetitions.
         """
+        if not self.is_on(testbed):
+            return []
         suts: dict[Group, list[str]] = {}
         for cores, threads in self._systems:
             loads = self._loads(testbed, cores, threads, crossings)
@@ -255,6 +266,13 @@ class DeclaredStudy:
         Name | None,
         Meta(description="The notebook of the study's page. Without it, the study has no page."),
     ] = None
+    testbeds: Annotated[
+        tuple[Name, ...],
+        Meta(
+            description="The testbeds of the campaign that measure the study. Without this key, all testbeds. The key "
+            "testbed of the campaign replaces this key."
+        ),
+    ] = ()
     cps: Annotated[
         Annotated[tuple[Cps, ...], Meta(min_length=1)] | DeclaredLoads | None,
         Meta(

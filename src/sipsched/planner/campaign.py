@@ -104,7 +104,11 @@ class Plan:
     def summaries(self) -> dict[str, list[str]]:
         """The paths of the study summaries, by testbed."""
         return {
-            name: [f"{self.results}/{study}/{name}/summary.nc" for study in self.config.studies]
+            name: [
+                f"{self.results}/{study.name}/{name}/summary.nc"
+                for study in self.config.studies.values()
+                if study.is_on(name)
+            ]
             for name in self.testbeds
         }
 
@@ -142,8 +146,13 @@ class Plan:
     @cached_property
     def _page_names(self) -> list[str]:
         """The names of all pages except the overview, in the order in which the overview links to them."""
-        studies = [study.name for study in self.config.studies.values() if study.notebook]
-        names = [f"{study}-{testbed}" for study in studies for testbed in self.testbeds]
+        studies = [study for study in self.config.studies.values() if study.notebook]
+        names = [
+            f"{study.name}-{name}"
+            for study in studies
+            for name in self.testbeds
+            if study.is_on(name)
+        ]
         names += [f"{page}-{testbed}" for page in TESTBED_PAGES for testbed in self.testbeds]
         return [*names, *self.config.documents]
 
@@ -218,6 +227,7 @@ class Plan:
             for study in self.config.studies.values()
             for testbed in self.testbeds
             for repetitions, _ in study.looks()
+            if study.is_on(testbed)
         ]
 
     @cached_property

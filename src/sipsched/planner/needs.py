@@ -1,5 +1,6 @@
 """Functions that return the input files of each rule of the workflow from the rule's wildcards."""
 
+import itertools
 import os
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
@@ -182,7 +183,7 @@ class Needs:
         return [
             f"{self._plan.results}/{study.name}/{wildcards.testbed}/summary.nc"
             for study in self._plan.config.studies.values()
-            if not all(map(is_comparison, study.modes))
+            if study.is_on(wildcards.testbed) and not all(map(is_comparison, study.modes))
         ]
 
     def document_capacities(self, wildcards: Wildcards) -> list[str]:
@@ -237,7 +238,8 @@ class Needs:
         """Return all pairs of a page's study and a testbed. Studies outside this campaign are excluded."""
         studies = self._plan.config.studies
         names = [name for name in self._document(wildcards).studies if name in studies]
-        return [(studies[name], testbed) for name in names for testbed in self._plan.testbeds]
+        pairs = itertools.product((studies[name] for name in names), self._plan.testbeds)
+        return [(study, testbed) for study, testbed in pairs if study.is_on(testbed)]
 
     def _to_search(self, points: Iterable[Point]) -> list[Point]:
         """Return the points at which a search is planned. With `only_measured`, return only recorded searches."""

@@ -111,6 +111,25 @@ def test_one_testbed_replaces_all_others(document: dict[str, Any]) -> None:
     assert config.parse_config(document).testbeds == ("c",)
 
 
+def test_a_study_is_measured_on_its_own_testbeds(document: dict[str, Any]) -> None:
+    document["testbeds"] = ["a", "b"]
+    document["studies"]["again"] = {
+        **document["studies"]["load_sweep"],
+        **{"cps": [500], "testbeds": ["b"]},
+    }
+    campaign = config.parse_config(document)
+    again = campaign.studies["again"]
+    assert again.runs("a") == again.searches("a") == []
+    assert {run.testbed for run in again.runs("b")} == {"b"}
+    assert {run.testbed for run in campaign.runs()} == {"b"}
+    assert {point.testbed for point in campaign.searches()} == {"a", "b"}
+    alone = config.parse_config({**document, "testbed": "c"}).studies["again"]
+    assert {run.testbed for run in alone.runs("c")} == {"c"}
+    document["studies"]["again"]["testbeds"] = ["c"]
+    with pytest.raises(StableError, match=r"studies\.again\.testbeds: 'c' is not among testbeds"):
+        config.parse_config(document)
+
+
 def test_a_run_of_two_studies_is_listed_once(document: dict[str, Any]) -> None:
     document["studies"]["again"] = document["studies"]["load_sweep"]
     runs = config.parse_config(document).runs()
