@@ -58,7 +58,7 @@ ROWS = (
         (MIGRATION_COST, *row)
         for row in product(("5.10", "6.1"), (2,), (2, 4, 8), (850,), (False, True))
     ),
-    *((PAPERS, *row) for row in product(("5.10",), (1,), (2, 8), (420,), (False,))),
+    *((PAPERS, *row) for row in product(("5.10", "6.1"), (1,), (2, 8), (420,), (False,))),
 )
 """Per row: both modes, kernel, cores, workers, calls per second, and whether the task runs beside the proxy."""
 
