@@ -90,6 +90,7 @@ static void print_names(const uint64_t *before, const uint64_t *now)
 		uint32_t grown = (uint32_t)(now[i] - before[i]);
 		char status[8];
 		const char *name = status;
+		size_t length;
 
 		if (!grown)
 			continue;
@@ -97,8 +98,10 @@ static void print_names(const uint64_t *before, const uint64_t *now)
 			snprintf(status, sizeof(status), "%03u", (unsigned)(i % HISTOGRAM_STATUSES));
 		else
 			name = requests[i - HISTOGRAM_FIRST_METHOD];
-		printf("%s\"%.*s\": %" PRIu32, comma, (int)strcspn(name, " ") == 3 ? 3 : (int)strlen(name),
-		       name, grown);
+		length = strlen(name);
+		if (name[length - 1] == ' ')
+			length--;
+		printf("%s\"%.*s\": %" PRIu32, comma, (int)length, name, grown);
 		comma = ", ";
 	}
 	printf("}, ");

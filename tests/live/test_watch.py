@@ -180,6 +180,7 @@ class Watched:
     failed: list[BaseException]
 
     def seconds(self) -> int:
+        assert not self.failed, self.failed
         path = self.output / "seconds.jsonl"
         return len(path.read_text().splitlines()) if path.exists() else 0
 

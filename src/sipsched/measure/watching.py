@@ -409,7 +409,8 @@ def parse_histograms(counts: Mapping[str, Any]) -> Received:
     for name, count in counts["names"].items():
         names[watch.name_of_status(name) if name.isdigit() else name] += count
     return Received(
-        names=names,
+        # a dict, because asdict of Python 3.11 makes a Counter with pairs as keys
+        names=dict(names),
         calls=names["INVITE"],
         waiting=watch.bins_of_counted(counts["waiting"]),
         service=watch.bins_of_counted(counts["service"]),
