@@ -11,6 +11,7 @@ CAMPAIGN ?=
 MINUTES ?= 60
 LAB ?= notebooks/explore.ipynb
 PAPER := reports/recorded/paper.html
+VIRTUAL := config/studies/migration_cost_virtual.yaml config/studies/single_core_virtual.yaml
 
 .PHONY: reproduce reports paper lab publish check test offline soak bench docs rulegraph lint format tables lock
 
@@ -21,7 +22,9 @@ reproduce: .venv/ready
 # Make the pages of the recorded campaign. This measures nothing and needs no root.
 reports: .venv/ready
 	@$(BIN)/snakemake --config only_measured=True --configfile config/config.yaml recorded/config.yaml
-	printf 'Open: %s\n' "$$PWD"/reports/recorded/index.html
+	$(BIN)/snakemake --config only_measured=True --configfile config/config.yaml $(VIRTUAL) recorded/virtual/config.yaml \
+		-- reports/recorded/virtual/virtual.html
+	printf 'Open: %s\n' "$$PWD"/reports/recorded/index.html "$$PWD"/reports/recorded/virtual/virtual.html
 
 # Write the paper about the recorded campaign as a page and as a PDF. This measures nothing and needs no root.
 paper: .venv/ready

@@ -2,17 +2,20 @@
 
 docs/virtual-time.md describes the studies. The simulated machine has the numbers of the guest: 250 µs of CPU time per
 message, the softirq on the first core and, for some rows, a task of 3 ms in every 20 ms. No number is fitted to an
-effect of a mode. Each row is the change of the mean K_rcv from the first mode to the second mode over six seeds, with
-its smallest and largest seed.
+effect of a mode. Each line of the CSV output is the change of the mean K_rcv from the reference mode to the other mode:
+its mean over six seeds, its smallest and its largest value.
 """
 
+import csv
+import sys
 import tempfile
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import product
 from pathlib import Path
 
 import numpy as np
 
+from sipsched.analysis.guest_effects import PredictedEffect
 from sipsched.measure.generator import Arrivals
 from sipsched.measure.simulated_point import plan_point
 from sipsched.measure.simulator import simulate
@@ -53,28 +56,28 @@ def mean_k_rcv_us(
 
 MIGRATION_COST = ("baseline", "baseline+migration_cost_ns=0")
 PAPERS = ("baseline", "enhanced")
+KERNELS = {"virtual-510": "5.10", "virtual-2000": "6.1"}
 ROWS = (
     *(
-        (MIGRATION_COST, *row)
-        for row in product(("5.10", "6.1"), (2,), (2, 4, 8), (850,), (False, True))
+        (f"{bed}{beside}", *MIGRATION_COST, *system)
+        for beside, bed, system in product(("", "-busy"), KERNELS, product((2,), (2, 4, 8), (850,)))
     ),
-    *((PAPERS, *row) for row in product(("5.10", "6.1"), (1,), (2, 8), (420,), (False,))),
+    *((bed, *PAPERS, *system) for bed, system in product(KERNELS, product((1,), (2, 8), (420,)))),
 )
-"""Per row: both modes, kernel, cores, workers, calls per second, and whether the task runs beside the proxy."""
+"""Per row: the testbed, both modes, cores, workers and calls per second."""
 
 if __name__ == "__main__":
-    print("predicted by the simulator, not measured: mean K_rcv in both modes, and the change")
-    for modes, kernel, cores, workers, cps, beside in ROWS:
+    table = csv.writer(sys.stdout, lineterminator="\n")
+    table.writerow(field.name for field in fields(PredictedEffect))
+    for bed, reference, mode, cores, workers, cps in ROWS:
+        kernel, task = KERNELS[bed.removesuffix("-busy")], bed.endswith("-busy")
         first, second = (
             np.array(
-                [mean_k_rcv_us(kernel, mode, cores, workers, cps, beside, seed) for seed in SEEDS]
+                [mean_k_rcv_us(kernel, name, cores, workers, cps, task, seed) for seed in SEEDS]
             )
-            for mode in modes
+            for name in (reference, mode)
         )
         change = 100 * (second / first - 1)
-        print(
-            f"{modes[1]}, kernel {kernel}, {cores} cores, {workers} workers, {cps} cps, "
-            f"{'with' if beside else 'without'} the task: {first.mean():.0f} µs, {second.mean():.0f} µs, "
-            f"{change.mean():+.0f} % ({change.min():+.0f} to {change.max():+.0f})",
-            flush=True,
-        )
+        numbers = (f"{value:.1f}" for value in (change.mean(), change.min(), change.max()))
+        row = (bed, "kamailio-udp", reference, mode, cores, workers, cps, *numbers, len(SEEDS))
+        table.writerow(row)

@@ -13,7 +13,7 @@ import synthetic
 import xarray as xr
 from synthetic import Run
 
-from sipsched.analysis import papers
+from sipsched.analysis import guest_effects, papers
 from sipsched.analysis.run_table import read_campaigns
 from sipsched.paths import PROJECT_ROOT
 from sipsched.plan.run import Point
@@ -62,6 +62,7 @@ def parameters(notebook: str, folder: Path) -> Parameters:
         "predicted": predicted,
         "papers_predicted": papers_predicted,
         "paper": paper,
+        "virtual": virtual,
         "published": lambda folder: {"published": papers.FOLDER},
     }
     if notebook in writers:
@@ -101,6 +102,7 @@ WITHOUT_DATA = {
     "capacity_model": ("summaries", "predictions", "capacities"),
     "scaling": ("summaries", "crossings", "capacities"),
     "predicted": ("summaries", "predictions"),
+    "virtual": ("windows",),
     "paper": ("summaries", "windows", "crossings", "capacities", "predictions", "records"),
 }
 """Notebooks whose pages exist before any measurement, with the parameters that are then empty lists."""
@@ -308,6 +310,26 @@ def papers_predicted(folder: Path) -> Parameters:
     path = folder / "papers.csv"
     synthetic.predictions(0.2).to_csv(path, index=False)
     return {"predictions": [path]}
+
+
+def virtual(folder: Path) -> Parameters:
+    """Write predictions, and runs in virtual time in which one of two settings has an effect."""
+    measured = {("virtual-510", 1): 0.0, ("virtual-510-busy", 2): -0.4}
+    files = []
+    for (testbed, cores), effect in measured.items():
+        run = Run(testbed=testbed, mode="baseline,enhanced", cores=cores, cps=420)
+        files.append(folder / f"{testbed}.nc")
+        effects = {"baseline": {}, "enhanced": {"k_rcv_mean": effect}}
+        write_windows(synthetic.windows(run, effects, kind="virtual"), files[-1])
+    table = folder / "predicted.csv"
+    columns = (field.name for field in dataclasses.fields(guest_effects.PredictedEffect))
+    rows = [
+        f"{testbed},kamailio-udp,baseline,enhanced,{cores},{threads},420,-30,-40,-20,6"
+        for testbed, cores in measured
+        for threads in (8, 16)
+    ]
+    table.write_text("\n".join([",".join(columns), *rows]))
+    return {"windows": files, "files": [table]}
 
 
 def paper(folder: Path) -> Parameters:

@@ -65,7 +65,7 @@ def test_every_notebook_is_a_study_a_document_or_a_page() -> None:
     rules = "".join(path.read_text() for path in Path(PROJECT_ROOT, "workflow/rules").glob("*.smk"))
     files = [
         *Path(PROJECT_ROOT, "config").rglob("*.yaml"),
-        PROJECT_ROOT / "recorded" / "config.yaml",
+        *Path(PROJECT_ROOT, "recorded").rglob("config.yaml"),
     ]
     configuration = "".join(path.read_text() for path in files)
     others = {"explore", "question", *TESTBED_PAGES}

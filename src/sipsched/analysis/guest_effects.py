@@ -1,0 +1,121 @@
+"""Effects of scheduler modes in virtual time, beside effects that were predicted before the measurement.
+
+The quantity is the mean K_rcv. docs/virtual-time.md describes the studies and the origin of the predictions.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from sipsched.analysis.advice import ComparedLoad, ReferenceSystem
+from sipsched.analysis.crossover import percent
+from sipsched.analysis.intervals import NOT_MEASURED, Interval
+from sipsched.errors import StableError
+from sipsched.records.conversion import as_part
+from sipsched.records.windows import SHAM
+
+QUANTITY = "k_rcv_mean"
+
+
+@dataclass(frozen=True)
+class PredictedEffect:
+    """A predicted change of the mean K_rcv in percent, with its smallest and largest value over the seeds."""
+
+    testbed: str
+    sut: str
+    reference: str
+    mode: str
+    cores: int
+    threads: int
+    cps: int
+    change_percent: float
+    lowest_percent: float
+    highest_percent: float
+    seeds: int
+
+
+@dataclass(frozen=True)
+class GuestEffect:
+    """The effect of a mode on the mean K_rcv of one system at one load.
+
+    Attributes
+    ----------
+    measured
+        The effect in percent. Its interval has a confidence level of 95 % for this comparison alone.
+    sham
+        The difference in percent between windows with the same mode.
+    predicted
+        The predicted effect in percent, with the smallest and the largest value over the seeds of the simulation.
+    """
+
+    place: ReferenceSystem
+    cps: int
+    mode: str
+    measured: Interval
+    sham: Interval
+    predicted: Interval
+
+    @property
+    def stands_out(self) -> bool:
+        """True if the interval of the measured effect excludes 0."""
+        return excludes_zero(self.measured)
+
+    @property
+    def contains_prediction(self) -> bool:
+        """True if the interval of the measured effect contains the predicted effect."""
+        return self.measured.known and (
+            self.measured.low <= self.predicted.estimate <= self.measured.high
+        )
+
+
+def excludes_zero(interval: Interval) -> bool:
+    """Return True if an interval exists and does not contain 0."""
+    return interval.known and not interval.low <= 0 <= interval.high
+
+
+def read_predictions(path: Path) -> tuple[PredictedEffect, ...]:
+    """Read a CSV file of predicted effects.
+
+    Raises
+    ------
+    StableError
+        The file is missing, or has another form.
+    """
+    where, remedy = (
+        f"{path}: no predicted effects",
+        "benchmarks/guest_prediction.py makes this file",
+    )
+    try:
+        rows = pd.read_csv(path).to_dict("records")
+    except (OSError, ValueError) as error:
+        raise StableError(f"{where}: {error}; {remedy}") from None
+    return as_part(tuple[PredictedEffect, ...], rows, where, remedy)
+
+
+def effects(
+    loads: Iterable[ComparedLoad], predictions: Sequence[PredictedEffect]
+) -> list[GuestEffect]:
+    """Compare each predicted effect with the measured effect, in the order of the predictions."""
+    by_place = {(load.place, load.cps): load for load in loads}
+    return [_effect(predicted, by_place) for predicted in predictions]
+
+
+def _effect(
+    predicted: PredictedEffect, by_place: Mapping[tuple[ReferenceSystem, int], ComparedLoad]
+) -> GuestEffect:
+    place = ReferenceSystem(
+        *(predicted.testbed, predicted.sut, predicted.cores, predicted.threads),
+        predicted.reference,
+    )
+    load = by_place.get((place, predicted.cps))
+    measured = sham = Interval.without(math.nan, 0, why=NOT_MEASURED)
+    if load is not None and predicted.mode in load.modes:
+        measured = percent(load.effect(predicted.mode, QUANTITY).interval)
+        sham = percent(load.effect(SHAM, QUANTITY).interval)
+    ends = (predicted.change_percent, predicted.lowest_percent, predicted.highest_percent)
+    return GuestEffect(
+        place, predicted.cps, predicted.mode, measured, sham, Interval(*ends, predicted.seeds)
+    )

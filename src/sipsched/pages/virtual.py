@@ -1,0 +1,221 @@
+"""Effects of the papers' settings on a real kernel in virtual time, beside predictions from before the measurement."""
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from sipsched.analysis.advice import ComparedLoad
+from sipsched.analysis.guest_effects import GuestEffect, excludes_zero
+from sipsched.pages.drawing import INK
+from sipsched.pages.numbers import told, with_unit
+from sipsched.pages.parts import Answer, Cell, Figure, Heading, Table, Words
+from sipsched.pages.plots import draw_line, look, panels
+from sipsched.testbed.inventory import Testbed, load_testbed
+from sipsched.words import listed, plural
+
+TICKS = (-90, -75, -50, -25, 0, 25, 50, 100, 200, 300)
+"""Ticks of the axis, in percent of change."""
+SERIES = ("measured", "same mode (A/A)", "simulated before")
+SHIFTS = (-0.22, 0.0, 0.22)
+
+
+@dataclass(frozen=True)
+class Panel:
+    """The comparisons of two modes on one number of cores, all with or all without competing programs."""
+
+    title: str
+    effects: tuple[GuestEffect, ...]
+
+
+def panels_of(effects: Sequence[GuestEffect]) -> list[Panel]:
+    """Group the effects by the compared modes, the cores and the competing programs."""
+
+    def title(effect: GuestEffect) -> str:
+        beside = listed([rival.name for rival in _testbed(effect).competitors])
+        return (
+            f"{effect.mode} against {effect.place.reference}, {plural(effect.place.cores, 'core')}, "
+            f"{f'beside the program {beside}' if beside else 'without another program'}"
+        )
+
+    titles = dict.fromkeys(map(title, effects))
+    return [Panel(name, tuple(e for e in effects if title(e) == name)) for name in titles]
+
+
+def _testbed(effect: GuestEffect) -> Testbed:
+    return load_testbed(effect.place.testbed)
+
+
+def _row(effect: GuestEffect) -> str:
+    """Name a comparison by its kernel and its number of workers."""
+    machine = _testbed(effect).virtual
+    kernel = machine.kernel if machine else effect.place.testbed
+    return f"{kernel}, {plural(effect.place.threads, 'worker')}"
+
+
+def answer(effects: Sequence[GuestEffect]) -> Answer:
+    """Answer which measured effects differ from 0 by more than chance."""
+    measured = [effect for effect in effects if effect.measured.known]
+    if not measured:
+        return Answer("There is no answer yet, because no valid run compares these modes.")
+    parts = list(_outstanding(measured))
+    if not parts:
+        return Answer(
+            f"The settings change the mean K_rcv in none of {plural(len(measured), 'comparison')} by more than chance."
+        )
+    count = sum(effect.stands_out for effect in measured)
+    return Answer(
+        f"The settings change the mean K_rcv by more than chance in {count} of "
+        f"{plural(len(measured), 'comparison')}. {' '.join(parts)}"
+    )
+
+
+def _outstanding(effects: Sequence[GuestEffect]) -> Iterator[str]:
+    """Write a sentence per panel with effects that differ from 0 by more than chance."""
+    for panel in panels_of(effects):
+        found = [e for e in panel.effects if e.stands_out]
+        if found:
+            values = (f"{_row(e)}: {with_unit(e.measured, '%', '+')}" for e in found)
+            yield f"{panel.title}: {'; '.join(values)}."
+
+
+def words(effects: Sequence[GuestEffect]) -> Words:
+    """Compare the measured effects with the predictions and with the comparison of equal modes."""
+    measured = [effect for effect in effects if effect.measured.known]
+    inside = sum(effect.contains_prediction for effect in measured)
+    shams = sum(excludes_zero(effect.sham) for effect in measured)
+    lines = [
+        f"{len(measured)} of {plural(len(effects), 'predicted comparison')} are measured.",
+        f"The measured interval contains the simulator's prediction in {inside} of "
+        f"{plural(len(measured), 'comparison')}.",
+        f"Windows with the same mode (A/A) differ by more than chance in {shams} of "
+        f"{plural(len(measured), 'comparison')}. About {0.05 * len(measured):.1f} are expected by chance.",
+    ]
+    return Words(tuple(lines))
+
+
+def figure(effects: Sequence[GuestEffect], provenance: str) -> Figure:
+    """Draw each measured effect beside its A/A comparison and its prediction."""
+    groups = panels_of(effects)
+    low, high = _reach(effects)
+
+    def draw(axis: Axes, row: int, _: int) -> None:
+        _draw(axis, groups[row].effects)
+        margin = 0.06 * (high - low)
+        axis.set_xlim(low - margin, high + margin)
+        ticks = [t for t in TICKS if low - margin <= math.log1p(t / 100) <= high + margin]
+        axis.xaxis.set_major_locator(FixedLocator([math.log1p(t / 100) for t in ticks]))
+        axis.xaxis.set_major_formatter(
+            FuncFormatter(lambda value, _: f"{round(100 * math.expm1(value))}".replace("-", "−"))
+        )
+        axis.xaxis.set_minor_locator(NullLocator())
+
+    return Figure(
+        identity="figure-virtual-effects",
+        draw=panels(
+            [group.title for group in groups],
+            [""],
+            draw,
+            "change of the mean K_rcv (%)",
+            shared=("all", ""),
+            height_in=0.45 + 0.26 * max(len(group.effects) for group in groups),
+            beside=False,
+        ),
+        caption="The change of the mean K_rcv by each setting, measured in virtual time and simulated before.",
+        seen=tuple(words(effects).lines),
+        reading="Each row names the kernel and the number of workers. The bar of a measured effect is its 95 % "
+        "confidence interval. The bar of a simulated effect ends at the smallest and the largest value over six "
+        "seeds. The A/A comparison compares windows with the same mode, so its true value is 0.",
+        provenance=provenance,
+    )
+
+
+def _reach(effects: Sequence[GuestEffect]) -> tuple[float, float]:
+    """Return the ends of the axis, as logarithms of ratios."""
+    ends = [
+        math.log1p(end / 100)
+        for effect in effects
+        for interval in (effect.measured, effect.sham, effect.predicted)
+        for end in (interval.low, interval.high)
+        if math.isfinite(end)
+    ]
+    return max(min(ends, default=0.0), math.log(0.1)) - 0.02, min(
+        max(ends, default=0.0), math.log(4)
+    ) + 0.02
+
+
+def _draw(axis: Axes, effects: Sequence[GuestEffect]) -> None:
+    axis.axvline(0, color=INK, linewidth=0.8)
+    for i, (name, shift) in enumerate(zip(SERIES, SHIFTS, strict=True)):
+        style = look(i)
+        intervals = [(e.measured, e.sham, e.predicted)[i] for e in effects]
+        rows = np.arange(len(effects)) + shift
+        titles = [
+            f"{_row(e)}, {name}: {with_unit(v, '%', '+')}"
+            for e, v in zip(effects, intervals, strict=True)
+        ]
+        x = _logarithms([value.estimate for value in intervals])
+        draw_line(axis, x, rows, style, titles, label=name, linestyle="", markersize=4)
+        axis.hlines(
+            rows,
+            _logarithms([value.low for value in intervals]),
+            _logarithms([value.high for value in intervals]),
+            color=style.color,
+            linewidth=1.2,
+        )
+    axis.set_yticks(range(len(effects)), list(map(_row, effects)))
+    axis.set_ylim(len(effects) - 0.5, -0.5)
+    axis.grid(False, axis="y")
+    axis.tick_params(left=False)
+
+
+def _logarithms(percents: Sequence[float]) -> list[float]:
+    return [math.log1p(value / 100) if value > -100 else math.nan for value in percents]
+
+
+def table(effects: Sequence[GuestEffect]) -> Table:
+    """List every comparison with its prediction and its A/A comparison."""
+    rows: list[tuple[Cell, ...]] = [
+        (
+            panel.title,
+            _row(effect),
+            str(effect.cps),
+            told(effect.measured, "%", plus="+"),
+            told(effect.predicted, "%", plus="+"),
+            told(effect.sham, "%", plus="+"),
+            str(effect.measured.n),
+        )
+        for panel in panels_of(effects)
+        for effect in panel.effects
+    ]
+    return Table(
+        identity="table-virtual-effects",
+        header=(
+            *("compared modes", "kernel, workers", "calls per second", "measured (%)"),
+            *("simulated before (%)", "A/A (%)", "blocks"),
+        ),
+        rows=tuple(rows),
+        caption="The change of the mean K_rcv by each setting, with its prediction.",
+        none="No effect was predicted.",
+        places=1,
+    )
+
+
+def heading(loads: Sequence[ComparedLoad]) -> Heading:
+    """State the fidelity of the measured numbers, and the testbeds."""
+    names = dict.fromkeys(load.place.testbed for load in loads)
+    return Heading(
+        fidelity=fidelity(loads) or "Nothing was measured here",
+        testbed="The simulator's predictions are no measurements. They were written down before the runs.",
+        description=" ".join(f"{name}: {load_testbed(name).description}." for name in names),
+    )
+
+
+def fidelity(loads: Sequence[ComparedLoad]) -> str:
+    """Return the label of the measured numbers."""
+    runs = itertools.chain.from_iterable(load.runs for load in loads)
+    return "; ".join(dict.fromkeys(str(run.attrs["fidelity"]) for run in runs))

@@ -1,0 +1,34 @@
+"""Test that predicted effects are compared with the measured effects of the same setting."""
+
+import math
+from pathlib import Path
+
+import pytest
+from notebook_inputs import virtual
+
+from sipsched.analysis.advice import read_loads
+from sipsched.analysis.guest_effects import effects, read_predictions
+from sipsched.errors import StableError
+
+
+def test_a_prediction_is_compared_with_the_run_of_the_same_setting(tmp_path: Path) -> None:
+    given = virtual(tmp_path)
+    found = effects(read_loads(given["windows"]), read_predictions(given["files"][0]))
+    without, missing, beside, _ = found
+    assert without.place.testbed == "virtual-510"
+    assert not without.stands_out
+    assert not without.contains_prediction
+    assert missing.place.threads == 16
+    assert math.isnan(missing.measured.estimate)
+    assert not missing.contains_prediction
+    assert beside.stands_out
+    assert beside.measured.low <= 100 * math.expm1(-0.4) <= beside.measured.high
+    assert beside.predicted.low == -40
+    assert beside.sham.low <= 0 <= beside.sham.high
+
+
+def test_a_damaged_prediction_is_named_with_its_key(tmp_path: Path) -> None:
+    path = virtual(tmp_path)["files"][0]
+    path.write_text(path.read_text().replace("-30", "much", 1))
+    with pytest.raises(StableError, match=r"change_percent.*guest_prediction"):
+        read_predictions(path)
