@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include "options.h"
 
-#define REASON_SIZE 256 /* size of the longest reason, in bytes */
+#define REASON_SIZE 256 /* bytes for the reason why a hook cannot be attached */
 #define BTF_PATH    "/sys/kernel/btf/vmlinux"
 #define N_HOOKS     23
 

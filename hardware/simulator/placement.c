@@ -121,7 +121,7 @@ static struct cpu *affine(struct sim *sim, const struct worker *w, struct cpu *h
 	/* ignore the running worker of `here`, because a synchronous wake-up announces that it will sleep soon */
 	if (prev->curr && !is_rt(prev->curr))
 		load_prev += prev->curr->weight;
-	/* as the kernel, add half of imbalance_pct - 100 to the load of prev in percent; imbalance_pct is 117 */
+	/* Like the kernel, increase the load of prev by (imbalance_pct - 100) / 2 percent. imbalance_pct is 117. */
 	return (load_here + w->weight) * 100 < load_prev * (100 + 17 / 2) ? here : prev;
 }
 

@@ -299,7 +299,7 @@ void competitors_init(struct sim *sim, uint64_t *state);
 void competitor_event(struct sim *sim, uint32_t number);
 /* End a competitor's work, and begin or schedule its next work. Return whether the competitor continues now. */
 bool competitor_step(struct sim *sim, struct cpu *cpu, struct worker *w);
-/* Pass a worker's message to the logger. Return whether the worker continues. */
+/* Pass a worker's log line to the logger. Return false if the worker waits, because the logger's queue is full. */
 bool competitor_log(struct sim *sim, struct cpu *cpu, struct worker *sender);
 
 /* Functions of trace.c follow. */

@@ -19,7 +19,7 @@
 
 #define MAX_CPUS 64
 #define FOREVER  INT64_MAX
-/* The library counts parts of instructions, because the weight of a kernel instruction may be a fraction. */
+/* The library counts sixteenths of instructions, because a kernel instruction may count as a fraction of one. */
 #define PARTS 16
 /* Only these functions are visible outside the library. QEMU calls each of them by its name. */
 #define EXPORT __attribute__((visibility("default")))

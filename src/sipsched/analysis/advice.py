@@ -181,7 +181,7 @@ class ComparedLoad:
         return []
 
     def tables(self, arm: str, quantity: str, washout: int = 0) -> Tables:
-        """Return one table per run. Its columns are the reference mode, the sham, and `arm`; its rows are blocks."""
+        """Return one table per run, with a row per block and columns for the reference mode, the sham and `arm`."""
         return [adjustment.table for adjustment in self._adjusted(arm, quantity, washout)]
 
     def _adjusted(self, arm: str, quantity: str, washout: int = 0) -> list[Adjusted]:

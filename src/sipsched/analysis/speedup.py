@@ -165,7 +165,7 @@ class Published:
 
     @property
     def gain(self) -> float:
-        """The speed-up with the published remedy divided by the speed-up without the remedy."""
+        """The speed-up after the report's change of the proxy, divided by the speed-up before the change."""
         return self.after / self.before
 
 

@@ -42,7 +42,7 @@ def _no_bins() -> npt.NDArray[np.int64]:
 
 @dataclass
 class Totals:
-    """Sums over several seconds of a watch.
+    """Sums of counts and CPU times over several seconds of a watch.
 
     Attributes
     ----------

@@ -339,8 +339,8 @@ def _deployed(
         guess_cps = rows[-1].cps * cores / rows[-1].cores if rows else 0.0
         tried = []
         options = {max(cores, threads) for threads in SPEEDUP_THREADS}
-        # A worker is slower on the CPU that receives messages from the network.
-        # Then more workers than cores can increase the capacity.
+        # If one CPU receives all messages, workers on this CPU are slower, so more workers than cores can increase
+        # the capacity.
         for threads in sorted(options if spread else {*options, 2 * cores}):
             tried.append(carried(cores, threads, fitted.numbers, guess_cps))
             guess_cps = tried[-1].cps

@@ -214,7 +214,7 @@ def service_time(summary: xr.Dataset) -> Figure:
 
 
 def receive_parts(summary: xr.Dataset) -> Figure:
-    """Draw the three parts of K_rcv: network stack, queue and copy."""
+    """Draw the three parts of the receive time K_rcv: network stack, queue and copy."""
     means = {
         title: summary[f"{name}_mean"].sel(message_type=ALL)
         for title, name in (("K_stack", "k_stack"), ("K_sockq", "k_sockq"), ("K_copy", "k_copy"))

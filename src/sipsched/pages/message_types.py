@@ -222,7 +222,7 @@ def _choose_point(
 
 
 def _shares(summary: xr.Dataset, root: Path, facet: Facet, point: LoadPoint) -> Shares:
-    """Compute the share of messages at or below each time, per message type and per run with single messages."""
+    """Compute the share of messages at or below each time, for each message type of the runs with recorded messages."""
     sut, mode, cores = facet
     cps, threads = point
     status = summary["status"].sel(sut=sut, mode=mode, cores=cores, cps=cps, threads=threads)

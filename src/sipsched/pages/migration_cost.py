@@ -201,7 +201,7 @@ def _why_not_in_force(summary: xr.Dataset, place: Place, mode: str, cost: int) -
 
 
 def _pairs(points: Sequence[CostPoint], default_ns: int) -> dict[Asked, Pair]:
-    """Pair the runs with each cost with the runs with the default cost."""
+    """For each cost, pair the runs that use this cost and the runs that use the default cost."""
     pairs: dict[Asked, Pair] = {}
     for point in points:
         reference = next(

@@ -179,7 +179,7 @@ class Design:
 
     @property
     def replays(self) -> int:
-        """The number of windows per block, in each of which the generator repeats the same calls."""
+        """The number of windows in a block. The generator sends the same calls in each of these windows."""
         return len(self.modes) + 1
 
 

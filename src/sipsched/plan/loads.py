@@ -221,7 +221,7 @@ class AroundCrossing:
         """
         # The positions count from the lower load, not from the middle of the interval.
         # Drop rates near the capacity vary between runs, and the search accepts a load that was once below the limit.
-        # So the mean of many runs passes the limit near the lower load, or below the lower load.
+        # So the mean drop rate of many runs exceeds the limit already near the lower load, or below it.
         loads = {self.step_cps * (lower_cps // self.step_cps + step) for step in self.steps}
         near = self.step_cps
         while near > max(1, (WIDEST_BRACKET - 1) * (near * (lower_cps // near))):

@@ -141,7 +141,7 @@ Product = Annotated[
     ),
 ]
 """A text that multiplies a number by a count, such as the number of threads."""
-# msgspec 0.22 crashes on a union of a mapping with patterned text, so `_check_value` checks the pattern instead.
+# msgspec 0.22 crashes on a union of a mapping and a text with a pattern, so `_check_value` checks the pattern.
 Nanoseconds = WholeNumber | str | Mapping[str, Any]
 """A number, a product, or a table with one row per count: `{by: threads, 2: 100000, 4: 150000}`.
 

@@ -204,7 +204,7 @@ def _of_measurement(first: SizedSystem, evidence: CapacityEvidence) -> Iterator[
 def _of_law(first: SizedSystem, evidence: CapacityEvidence) -> Iterator[str]:
     law = predictor(first.system, evidence)
     if law is None:
-        yield "Extrapolated: nothing, because no capacity lies between the loads that were offered."
+        yield "Nothing is extrapolated, because no capacity was found within the offered loads."
         return
     name, predict = law
     fitted = sorted({option.cores for option in first.system.fitted})

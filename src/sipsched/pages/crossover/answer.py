@@ -51,7 +51,7 @@ QUESTIONS: Mapping[str, str] = MappingProxyType(
         "receive_buffer_bytes": "How large should the receive buffer of {} be?",
     }
 )
-"""The question of a study whose instances differ in only one key of `OtherInstance`, with the names of the SUTs."""
+"""The title of the page, per key of `OtherInstance`, if the instances of a study differ only in this key."""
 NOTHING = "No recommendation: no valid run compares modes. The command snakemake measures the missing runs."
 
 
@@ -186,7 +186,7 @@ def _chosen(ranking: Ranking) -> Candidate | None:
 
 
 def _sizes(quantity: str, chosen: Sequence[Candidate | None], *, costs: bool = False) -> list[str]:
-    """Write the effects on a quantity at each load where the quantity decides the recommendation or is a cost."""
+    """Write how the chosen modes change a quantity, at the loads where the quantity decides, or rises as a cost."""
     return [
         size_words(candidate.effects[quantity], quantity)
         for candidate in chosen
@@ -334,7 +334,7 @@ def _costs(advice: Advice) -> Iterator[str]:
 
 
 def starts(comparisons: Sequence[Advice]) -> Words:
-    """Compare the starts of instances with equal settings; nothing without a further start."""
+    """Compare instances of the proxy that were started separately with equal settings."""
     loads = [ranking.load for advice in comparisons for ranking in advice.rankings]
     lines = []
     for load in loads:

@@ -148,7 +148,7 @@ def _summary(estimates: int, moved: int) -> str:
 
 
 def _washout(comparisons: Sequence[Advice], place: int) -> str:
-    """Write the shortest and the longest washout of the runs, for the normal or for the doubled washout."""
+    """Write the range of the washouts of all runs. `place` selects the normal washout (0) or the doubled washout (1)."""
     values = [
         float(run["washout"][place])
         for _, ranking in _named(comparisons)

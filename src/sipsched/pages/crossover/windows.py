@@ -178,7 +178,7 @@ def machine(loads: Sequence[ComparedLoad]) -> Words:
         lines.append(
             f"In {len(moved)} of {plural(len(switchings), 'run')} the speed of the machine changed by more than "
             f"{100 * SPEED_MOVED:.0f}\u00a0% from before to after the run. The windows of a block are close "
-            "together, so their comparison is fair; loads cannot be compared."
+            "together in time, so their comparison is fair. Do not compare results at different loads."
         )
     return Words(tuple(lines))
 

@@ -292,7 +292,7 @@ def others_served(messages: Messages, index: int) -> str:
     during = np.flatnonzero((messages.sent_us > messages.at_s[index] * US) & (taken < taken[index]))
     during = during[during != index]
     if not during.size:
-        return "No worker served another message during the wait, because a worker had to be woken."
+        return "The message waited until a worker woke up. During the wait, no worker served another message."
     workers = np.unique(messages.worker[during]).size
     text = (
         f"{plural(workers, 'worker')} served {plural(during.size, 'other message')} during the wait"

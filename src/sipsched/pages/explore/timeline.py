@@ -270,7 +270,7 @@ def timeline(
 
 
 def provenance(messages: Sequence[Messages]) -> str:
-    """State the testbed, the kernel and the fidelity from which the messages come."""
+    """State the testbed, the kernel and the fidelity of the runs that contain the messages."""
     return " | ".join(
         dict.fromkeys(
             f"Testbed {run.run.testbed}, kernel {run.kernel}. Fidelity: {run.fidelity}"

@@ -50,7 +50,7 @@ def corrected(family: Family[Any]) -> str:
 
 
 def compared(cell: ComparedCell, unit: str) -> tuple[Cell, Cell, Cell]:
-    """Write a comparison as three cells: the typical runs of both modes, and the decrease in percent."""
+    """Write a comparison as three cells: the typical value in each mode, and the decrease in percent."""
     n = cell.comparison.difference.n
     if np.isnan(cell.reference.estimate) or np.isnan(cell.other.estimate):
         return NO_ENTRY, NO_ENTRY, NOT_SEEN

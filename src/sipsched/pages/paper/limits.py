@@ -87,7 +87,7 @@ def _threats(material: Material) -> Iterator[tuple[str, str]]:
 
 
 def _few(material: Material) -> str:
-    """Describe how many runs each comparison has, and count the intervals that the data speak against."""
+    """State how many runs each comparison has. Count the intervals whose assumptions the data contradict."""
     effects = [
         candidate.effects[DECIDING[0]]
         for ranking in material.rankings(*COMPARED)
@@ -177,7 +177,7 @@ def _open_questions(material: Material) -> Iterator[str]:
     yield "Effects on other programs: no run measures what a real-time proxy does to programs on the same CPU."
     if campaign is not None and campaign.kind == "local":
         yield (
-            "Three machines and real network cards: the hosts of the campaign are network namespaces of one machine."
+            "Real network cards: the hosts of the campaign are network namespaces of one machine."
         )
 
 

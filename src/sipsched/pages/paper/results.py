@@ -80,10 +80,11 @@ def table(material: Material) -> Table:
         ),
         rows=tuple(rows),
         none="No valid run compares modes.",
-        caption="The effects of enhanced mode, and of every change that differs from its reference by more than "
-        "chance.",
-        reading="The first number of a load is its share of the capacity. A negative effect is a shorter time. The "
-        "intervals of the 99th percentile hold together for a study. Every other interval has its own level of 95 %.",
+        caption="The effects of enhanced mode, and of every other setting whose result differs from the reference by "
+        "more than chance.",
+        reading="The first number of a load is its share of the capacity. A negative effect is a shorter time. In "
+        "each study, all intervals of the 99th percentile are correct together with a probability of 95 %. Every "
+        "other interval has this probability on its own.",
         provenance=provenance(loads),
     )
 

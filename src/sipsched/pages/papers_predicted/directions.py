@@ -52,7 +52,7 @@ def figure(effects: Sequence[PublishedEffect], runs: pd.DataFrame) -> Figure:
     return Figure(
         identity="figure-directions",
         draw=wrapped([NAMES[metric] for metric in EFFECTS], draw, across=2, height_in=4.4),
-        caption="Percent by which enhanced mode is lower than baseline mode at the same load, predicted and published.",
+        caption="The decrease of each quantity from baseline mode to enhanced mode, predicted and published.",
         reading="Dots are predictions by simulation. Their 95 % intervals come from simulations with "
         "different random numbers, and are corrected for the number of rows. The axis ends at "
         "−100 %. Diamonds are published numbers. Right of 0, the value in enhanced mode is "

@@ -1,4 +1,4 @@
-"""Predicted numbers compared with published numbers: the tables, and the loads at the limit."""
+"""Figures and tables that compare predicted with published numbers, and the predicted capacities."""
 
 from collections.abc import Sequence
 
