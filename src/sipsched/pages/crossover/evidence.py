@@ -148,7 +148,7 @@ def _summary(estimates: int, moved: int) -> str:
 
 
 def _washout(comparisons: Sequence[Advice], place: int) -> str:
-    """Write the range of the washouts of all runs. `place` selects the normal washout (0) or the doubled washout (1)."""
+    """Write the range of the washouts of all runs. `place` is 0 for the normal washout, and 1 for the doubled one."""
     values = [
         float(run["washout"][place])
         for _, ranking in _named(comparisons)
