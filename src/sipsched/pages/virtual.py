@@ -26,35 +26,46 @@ SHIFTS = (-0.22, 0.0, 0.22)
 
 @dataclass(frozen=True)
 class Panel:
-    """The comparisons of two modes on one number of cores, all with or all without competing programs."""
+    """The comparisons of one setting with its reference on one number of cores, with or without other programs."""
 
-    title: str
+    setting: str
+    reference: str
+    where: str
     effects: tuple[GuestEffect, ...]
+
+    @property
+    def title(self) -> str:
+        """The setting, the cores and the other programs."""
+        return f"{self.setting}, {self.where}"
 
 
 def panels_of(effects: Sequence[GuestEffect]) -> list[Panel]:
-    """Group the effects by the compared modes, the cores and the competing programs."""
-
-    def title(effect: GuestEffect) -> str:
+    """Group the effects by the compared modes, the cores and the other programs."""
+    groups: dict[tuple[str, str, str], list[GuestEffect]] = {}
+    for effect in effects:
+        reference = effect.place.reference
         beside = listed([rival.name for rival in _testbed(effect).competitors])
-        return (
-            f"{effect.mode} against {effect.place.reference}, {plural(effect.place.cores, 'core')}, "
-            f"{f'beside the program {beside}' if beside else 'without another program'}"
+        where = (
+            f"{plural(effect.place.cores, 'core')}, "
+            f"{f'beside the program {beside}' if beside else 'without other programs'}"
         )
-
-    titles = dict.fromkeys(map(title, effects))
-    return [Panel(name, tuple(e for e in effects if title(e) == name)) for name in titles]
+        setting = effect.mode.removeprefix(f"{reference}+")
+        groups.setdefault((setting, reference, where), []).append(effect)
+    return [Panel(*names, tuple(members)) for names, members in groups.items()]
 
 
 def _testbed(effect: GuestEffect) -> Testbed:
     return load_testbed(effect.place.testbed)
 
 
+def _kernel(effect: GuestEffect) -> str:
+    machine = _testbed(effect).virtual
+    return machine.kernel if machine else effect.place.testbed
+
+
 def _row(effect: GuestEffect) -> str:
     """Name a comparison by its kernel and its number of workers."""
-    machine = _testbed(effect).virtual
-    kernel = machine.kernel if machine else effect.place.testbed
-    return f"{kernel}, {plural(effect.place.threads, 'worker')}"
+    return f"{_kernel(effect)}, {plural(effect.place.threads, 'worker')}"
 
 
 def answer(effects: Sequence[GuestEffect]) -> Answer:
@@ -62,25 +73,25 @@ def answer(effects: Sequence[GuestEffect]) -> Answer:
     measured = [effect for effect in effects if effect.measured.known]
     if not measured:
         return Answer("There is no answer yet, because no valid run compares these modes.")
-    parts = list(_outstanding(measured))
-    if not parts:
-        return Answer(
-            f"The settings change the mean K_rcv in none of {plural(len(measured), 'comparison')} by more than chance."
-        )
-    count = sum(effect.stands_out for effect in measured)
-    return Answer(
-        f"The settings change the mean K_rcv by more than chance in {count} of "
-        f"{plural(len(measured), 'comparison')}. {' '.join(parts)}"
-    )
+    alike = sum(not effect.stands_out for effect in measured)
+    rest = f"In {alike} of {plural(len(measured), 'comparison')}, the change is indistinguishable from chance."
+    return Answer(" ".join((*_outstanding(measured), rest)))
 
 
 def _outstanding(effects: Sequence[GuestEffect]) -> Iterator[str]:
     """Write a sentence per panel with effects that differ from 0 by more than chance."""
     for panel in panels_of(effects):
-        found = [e for e in panel.effects if e.stands_out]
-        if found:
-            values = (f"{_row(e)}: {with_unit(e.measured, '%', '+')}" for e in found)
-            yield f"{panel.title}: {'; '.join(values)}."
+        changes = [
+            f"by {with_unit(effect.measured, '%', '+')} with kernel {_kernel(effect)} and "
+            f"{plural(effect.place.threads, 'worker')}"
+            for effect in panel.effects
+            if effect.stands_out
+        ]
+        if changes:
+            yield (
+                f"On {panel.where}: {panel.setting} instead of {panel.reference} changes the mean waiting time K_rcv "
+                f"{listed(changes)}."
+            )
 
 
 def words(effects: Sequence[GuestEffect]) -> Words:
@@ -102,6 +113,7 @@ def figure(effects: Sequence[GuestEffect], provenance: str) -> Figure:
     """Draw each measured effect beside its A/A comparison and its prediction."""
     groups = panels_of(effects)
     low, high = _reach(effects)
+    references = listed(list(dict.fromkeys(group.reference for group in groups)))
 
     def draw(axis: Axes, row: int, _: int) -> None:
         _draw(axis, groups[row].effects)
@@ -117,7 +129,7 @@ def figure(effects: Sequence[GuestEffect], provenance: str) -> Figure:
     return Figure(
         identity="figure-virtual-effects",
         draw=panels(
-            [group.title for group in groups],
+            [f"{group.setting}\n{group.where}" for group in groups],
             [""],
             draw,
             "change of the mean K_rcv (%)",
@@ -125,7 +137,7 @@ def figure(effects: Sequence[GuestEffect], provenance: str) -> Figure:
             height_in=0.45 + 0.26 * max(len(group.effects) for group in groups),
             beside=False,
         ),
-        caption="The change of the mean K_rcv by each setting, measured in virtual time and simulated before.",
+        caption=f"The change of the mean K_rcv by each setting against {references}, in virtual time.",
         seen=tuple(words(effects).lines),
         reading="Each row names the kernel and the number of workers. The bar of a measured effect is its 95 % "
         "confidence interval. The bar of a simulated effect ends at the smallest and the largest value over six "
@@ -181,7 +193,7 @@ def table(effects: Sequence[GuestEffect]) -> Table:
     """List every comparison with its prediction and its A/A comparison."""
     rows: list[tuple[Cell, ...]] = [
         (
-            panel.title,
+            f"{panel.title}, against {panel.reference}",
             _row(effect),
             str(effect.cps),
             told(effect.measured, "%", plus="+"),
@@ -195,7 +207,7 @@ def table(effects: Sequence[GuestEffect]) -> Table:
     return Table(
         identity="table-virtual-effects",
         header=(
-            *("compared modes", "kernel, workers", "calls per second", "measured (%)"),
+            *("setting", "kernel, workers", "calls per second", "measured (%)"),
             *("simulated before (%)", "A/A (%)", "blocks"),
         ),
         rows=tuple(rows),
