@@ -30,7 +30,7 @@ from sipsched.plan.config import load_config
 from sipsched.records.messages import open_messages
 from sipsched.records.watch import MESSAGES_FILE
 from sipsched.testbed.inventory import load_testbed, native_folder
-from sipsched.watch import PROBE, Options, watch
+from sipsched.watch import PROBE, WatchOptions, watch
 
 PROXY, SERVER, CLIENT = "127.0.0.1:5060", "127.0.0.1:5070", "127.0.0.1:5080"
 PROXY_CPU, AGENT_CPU = "0", "1"
@@ -160,7 +160,10 @@ def measure(case: Case, probe: PurePosixPath, output: Path) -> tuple[float, floa
         load = at.offer(case.law, cps, RECORDING_S + 4, 1000 + case.number)
         time.sleep(2)
         pid = int((at.folder / "pid").read_text())
-        watch(Options(pid=pid, seconds=RECORDING_S, output=output, probe=probe), say=lambda _: None)
+        watch(
+            WatchOptions(pid=pid, seconds=RECORDING_S, output=output, probe=probe),
+            say=lambda _: None,
+        )
         load.wait()
         after = at.capacity_cps(
             case.law, before / 1.5, before * 1.5, TRIALS_AFTER, 10_000 + case.number

@@ -45,7 +45,7 @@ from sipsched.testbed.inventory import load_testbed, native_folder
 from sipsched.testbed.machine import Machine
 from sipsched.testbed.places import RUN_FOLDER
 from sipsched.validity.rules import SHARED_MACHINE, Limits
-from sipsched.watch import Options, Stop, watch
+from sipsched.watch import Stop, WatchOptions, watch
 
 TESTBED = load_testbed("local")
 MODE = f"default,default+{Setting.RECORDING}=off"
@@ -138,7 +138,7 @@ def watch_cost(
         while not stop.asked.wait(1):
             with suppress(OSError, ValueError):
                 for pid in processes_of_run():
-                    options = Options(pid=pid, output=output, cpu=1.0, histograms=histograms)
+                    options = WatchOptions(pid=pid, output=output, cpu=1.0, histograms=histograms)
                     watch(options, say=lambda line: None, stop=stop)
                     return
 
