@@ -4,6 +4,8 @@ from pathlib import Path
 
 MAKE_AGAIN = "delete it and run snakemake"
 """Advice for a damaged or outdated file that the workflow computes."""
+UNREACHABLE, DISK_FULL = "is unreachable", "disk full"
+"""Words of an error message by which `sipsched.records.publishable` recognises the kind of a failure."""
 
 
 class SipschedError(Exception):

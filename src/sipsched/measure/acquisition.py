@@ -10,7 +10,7 @@ from pathlib import Path
 
 import zstandard
 
-from sipsched.errors import SipschedError, StableError, TransientError
+from sipsched.errors import DISK_FULL, SipschedError, StableError, TransientError
 from sipsched.files import free_bytes
 from sipsched.measure.conclusion import Performed, conclude
 from sipsched.measure.factors import FactorCounts
@@ -29,7 +29,7 @@ from sipsched.plan.loads import Load
 from sipsched.plan.modes import Setting, find_mode, load_modes
 from sipsched.plan.run import Run
 from sipsched.records.cpu_report import SpeedIndex
-from sipsched.records.record import COMMANDS_FILE, UnfinishedRecord
+from sipsched.records.record import COMMANDS_FILE, STOPPED, UnfinishedRecord
 from sipsched.records.run_document import CommandReport, RunDocument
 from sipsched.testbed.host import Host
 from sipsched.testbed.inventory import Testbed
@@ -68,7 +68,7 @@ def measure(run: Run, config: Config, testbed: Testbed, raw: Path) -> Path:
         where = f" (kept in {kept})" if kept else ""
         raise type(error)(f"{run}: {error}{where}") from error
     except KeyboardInterrupt:
-        record.fail("interrupted by a signal")
+        record.fail(STOPPED)
         raise
     except BaseException as error:
         record.fail(repr(error))
@@ -258,5 +258,5 @@ def _check_local_disk(raw: Path, run: Run, load: Load) -> None:
     needed = call_count(run, load) * TRACE_BYTES_PER_CALL + SPARE_BYTES
     if free < needed:
         raise StableError(
-            f"{raw}: disk full: {free >> 20} MiB free, {needed >> 20} MiB needed for the record"
+            f"{raw}: {DISK_FULL}: {free >> 20} MiB free, {needed >> 20} MiB needed for the record"
         )

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sipsched.errors import StableError
+from sipsched.errors import DISK_FULL, StableError
 from sipsched.measure.fronts import DISPATCHER
 from sipsched.measure.generator import SipTransport
 from sipsched.measure.hoststate import read_files
@@ -114,7 +114,7 @@ class HostNeeds:
         needed = needed_bytes(calls)
         if free < needed:
             raise StableError(
-                f"host {host.spec}: disk full at {host.workdir}: {free >> 20} MiB free, "
+                f"host {host.spec}: {DISK_FULL} at {host.workdir}: {free >> 20} MiB free, "
                 f"{needed >> 20} MiB needed for {calls} calls"
             )
 

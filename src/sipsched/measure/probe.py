@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 import zstandard
 
-from sipsched.errors import SipschedError, StableError
+from sipsched.errors import DISK_FULL, SipschedError, StableError
 from sipsched.files import parse_json
 from sipsched.measure.hoststate import read_files
 from sipsched.records.conversion import as_part
@@ -136,7 +136,7 @@ class BpfProbe:
         if not text.rstrip().endswith("}"):
             if sps.free_bytes(sps.workdir) < FULL_BYTES:
                 raise StableError(
-                    f"host {sps.spec}: disk full at {sps.workdir}: No space left on device for the "
+                    f"host {sps.spec}: {DISK_FULL} at {sps.workdir}: No space left on device for the "
                     "probe's files"
                 )
             raise StableError(

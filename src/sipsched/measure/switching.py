@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from sipsched.errors import StableError, TransientError
+from sipsched.errors import DISK_FULL, StableError, TransientError
 from sipsched.files import parse_json
 from sipsched.measure.probe import CONTROL_SOCKET, FULL_BYTES
 from sipsched.measure.scheduler import Step, records, same_settings, switch_lines
@@ -211,7 +211,7 @@ class Switcher:
         if not text:
             if sps.free_bytes(folder) < FULL_BYTES:
                 raise StableError(
-                    f"host {sps.spec}: disk full at {folder}: No space left on device for the switcher's log"
+                    f"host {sps.spec}: {DISK_FULL} at {folder}: No space left on device for the switcher's log"
                 )
             raise TransientError(
                 f"host {sps.spec}: switcher left no log: {self._said(process) or 'no message'}"

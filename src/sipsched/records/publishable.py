@@ -8,6 +8,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from sipsched.errors import DISK_FULL, UNREACHABLE
+from sipsched.records.record import KILLED, STOPPED
+
 FACTS = (
     *("kernel", "cpu_model", "cpus", "helper_cpus", "online_cpus", "clocksource", "governor"),
     *("versions", "lscpu", "files"),
@@ -38,16 +41,8 @@ VERSION = re.compile(r"[A-Za-z0-9 .,:()/_+~-]{1,120}")
 """Pattern for the first line of a program's version output. A line with @ does not match."""
 PLAIN_WORDS = re.compile(r"[A-Za-z0-9_%(\[{'-][A-Za-z0-9_%()\[\]{}'-]*[,;:.]?( |$)")
 """Pattern for a word that is neither a path, nor an address, nor a host name with its domain."""
-ERRORS = (
-    (
-        re.compile(r"interrupted: the program that measured this run did not come to its end"),
-        r"interrupted: the program that measured this run did not come to its end",
-    ),
-    (re.compile(r"interrupted by a signal"), r"interrupted by a signal"),
-    (re.compile(r"host (uac|sps|uas)\b.* is unreachable\b.*"), r"host \1 is unreachable"),
-    (re.compile(r"(.*: )?disk full: .*"), r"disk full"),
-)
-"""Patterns of the errors of failed attempts, each with the part that may be published."""
+ERRORS = (KILLED, STOPPED)
+"""Errors of failed attempts that may be published as they are."""
 NOT_TOLD = "an error that failure.txt of the attempt describes"
 
 
@@ -78,8 +73,10 @@ def publishable_reason(text: str) -> str:
 
 
 def publishable_error(text: str) -> str:
-    """Return the part of a failed attempt's error that may be published, or an empty text without an error."""
-    for pattern, told in ERRORS:
-        if match := pattern.fullmatch(text):
-            return match.expand(told)
-    return NOT_TOLD if text else ""
+    """Return the kind of a failed attempt's error, without names and paths. Return an empty text without an error."""
+    if not text or text in ERRORS:
+        return text
+    for role in ("uac", "sps", "uas"):
+        if text.startswith(f"host {role} ") and UNREACHABLE in text:
+            return f"host {role} {UNREACHABLE}"
+    return DISK_FULL if DISK_FULL in text else NOT_TOLD

@@ -18,6 +18,9 @@ from sipsched.validity.verdict import INVALID, Finding, in_words
 COUNTERS_FILE, COMMANDS_FILE = "counters.json.zst", "commands.json.zst"
 TRACE_FILE = "trace.bin.zst"
 REASON_FILE = "failure.txt"
+KILLED = "interrupted: the program that measured this run did not come to its end"
+STOPPED = "interrupted by a signal"
+"""The reasons of an attempt that was killed, and of an attempt that a signal ended."""
 GENERATOR_FILES = ("uac.calls.zst", "uac.json")
 """Files that sipload writes to a record."""
 DAMAGED = "restore it from a copy, or move the record away and run snakemake to measure it again"
@@ -147,9 +150,7 @@ class UnfinishedRecord:
                     )
                 if folder.exists():
                     left = cls(folder, final, _lock(folder))
-                    left.fail(
-                        "interrupted: the program that measured this run did not come to its end"
-                    )
+                    left.fail(KILLED)
                 folder.mkdir()
                 return cls(folder, final, _lock(folder))
         except BlockingIOError:

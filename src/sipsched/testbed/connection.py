@@ -15,7 +15,7 @@ from typing import Any
 import fabric
 import paramiko
 
-from sipsched.errors import LostError, StableError, TransientError
+from sipsched.errors import UNREACHABLE, LostError, StableError, TransientError
 from sipsched.testbed.inventory import HostSpec
 from sipsched.testbed.patience import REAL_TIME, Patience
 
@@ -131,7 +131,7 @@ class Connection:
             raise LostError(f"host {self.spec}: SSH failed: {error}") from error
         except (TimeoutError, OSError) as error:
             raise LostError(
-                f"host {self.spec} is unreachable: {error}; is it up? (fab check)"
+                f"host {self.spec} {UNREACHABLE}: {error}; is it up? (fab check)"
             ) from error
         # Without Nagle's algorithm, a command takes 12 ms instead of 44 ms.
         transport = self._connection.transport

@@ -67,6 +67,7 @@ def test_all_but_four_facts_of_a_recorded_host_are_published() -> None:
         ("host sps (jane@lab7:22) is unreachable: /home/jane/key", "host sps is unreachable"),
         ("interrupted by a signal", "interrupted by a signal"),
         ("/srv/jane/raw: disk full: 3 MiB free, 9 MiB needed for the record", "disk full"),
+        ("host sps (jane@lab7:22): disk full at /home/jane: 3 MiB free", "disk full"),
         ("jane@10.0.0.7: kamailio[12]: bad config in /srv/jane/proxy.cfg", NOT_TOLD),
         ("interrupted by a signal of jane", NOT_TOLD),
         ("lab7 said no", NOT_TOLD),
