@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
 
 from sipsched.errors import DISK_FULL, StableError, TransientError
 from sipsched.files import parse_json
@@ -171,27 +172,7 @@ class Switcher:
         plan, log_file = folder / "windows.plan", folder / "windows.json"
         sps.put_text(self._plan(), plan)
         sps.run(["rm", "-f", str(log_file)])
-        tasks = sps.shell(TASKS, self.proxy.pid_file, self.program).stdout.split()
-        cpus = ",".join(map(str, self._cpus))
-        argv = [
-            *(str(native_folder(sps.base, "scheduler") / "switcher"), "run"),
-            *("--plan", str(plan), "--log", str(log_file), "--fifo", str(FIFO_PRIORITY)),
-            *(
-                "--port",
-                str(sps.spec.sip_port),
-                "--ports",
-                str(len(self.playable.instances.started)),
-                "--cpus",
-                cpus,
-            ),
-            *(("--tcp",) if self.over_tcp else ()),
-            *(
-                ("--probe-control", str(folder / CONTROL_SOCKET))
-                if self.playable.stills_probe
-                else ()
-            ),
-            *tasks,
-        ]
+        argv = self._command(plan, log_file)
         limit_s = self.design.end_ns / 1e9 + 60
         process = sps.start("switcher", argv, cpus=sps.spec.helper_cpus, limit_s=limit_s)
         ready = sps.wait_while_running(
@@ -219,6 +200,21 @@ class Switcher:
         if '"t0_ns":null' in text.replace(" ", ""):
             raise TransientError(f"host {sps.spec}: switcher saw no datagram, so it never switched")
         self.log = parse_log(text, f"host {sps.spec}: {log_file.name}")
+
+    def _command(self, plan: PurePosixPath, log_file: PurePosixPath) -> list[str]:
+        """Return the command line of the program `switcher`, with the tasks of the proxy that run now."""
+        sps, ports = self.sps, len(self.playable.instances.started)
+        tasks = sps.shell(TASKS, self.proxy.pid_file, self.program).stdout.split()
+        control = ("--probe-control", str(sps.workdir / CONTROL_SOCKET))
+        return [
+            *(str(native_folder(sps.base, "scheduler") / "switcher"), "run"),
+            *("--plan", str(plan), "--log", str(log_file), "--fifo", str(FIFO_PRIORITY)),
+            *("--port", str(sps.spec.sip_port), "--ports", str(ports)),
+            *("--cpus", ",".join(map(str, self._cpus))),
+            *(("--tcp",) if self.over_tcp else ()),
+            *(control if self.playable.stills_probe else ()),
+            *tasks,
+        ]
 
     def record(self, steal_share: float, competed: Competed | None) -> WindowsDocument:
         """Return the windows and the log of the mode switches for the record. Call this method after `running`.

@@ -92,6 +92,7 @@ class Material:
 
 
 # The function has one parameter per input of the page, because the notebook receives the inputs from a rule.
+# The function is longer than others, because it reads each input once and fills one field with each result.
 def read(
     summaries: Iterable[Path],
     windows: Sequence[str | Path] | None,
