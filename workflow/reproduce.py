@@ -70,10 +70,10 @@ def main() -> int:
     """Run the campaign and return the exit code."""
     # These imports are not at the top, so that Ctrl-C during the imports is recorded and prints no traceback.
     from sipsched import scripting
-    from sipsched.measure.progress import in_minutes
     from sipsched.pages import missing as words
     from sipsched.plan.config import load_config
     from sipsched.records.missing import find_missing
+    from sipsched.records.progress import in_minutes
 
     page = Path("reports/index.html")
     with scripting.one_line_errors():

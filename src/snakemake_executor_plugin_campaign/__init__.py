@@ -29,9 +29,9 @@ from snakemake.script import Snakemake
 from sipsched import scripting
 from sipsched.errors import StableError, TransientError
 from sipsched.measure.aside import AGAIN_S, Aside
-from sipsched.measure.progress import Progress
 from sipsched.pages import progress as page
 from sipsched.plan.run import Run
+from sipsched.records.progress import Progress
 from sipsched.testbed.lock import holder
 from sipsched.words import plural
 from snakemake_executor_plugin_campaign import forked

@@ -8,11 +8,11 @@ import pytest
 import synthetic
 
 from sipsched.measure.aside import Aside
-from sipsched.measure.progress import Progress, in_minutes
 from sipsched.paths import PROJECT_ROOT
 from sipsched.plan.config import load_config, parse_config
 from sipsched.plan.documents import read_yaml
 from sipsched.records.forecast import BETWEEN_S, OVERHEAD_S, Lanes, expected_s, planned_s
+from sipsched.records.progress import Progress, in_minutes
 from sipsched.records.run_document import read_run
 from snakemake_scheduler_plugin_campaign import Scheduler, SchedulerSettings
 
