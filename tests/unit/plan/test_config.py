@@ -28,6 +28,7 @@ from sipsched.testbed.inventory import DeclaredTestbed, HostSpec, load_testbed
 from sipsched.testbed.topology import Core
 from sipsched.validity.rules import RULES
 
+README = paths.PROJECT_ROOT / "config" / "README.md"
 STUDIES = sorted((paths.PROJECT_ROOT / "config" / "studies").glob("*.yaml"))
 AXES = {"suts": ["a"], "modes": ["default"], "cores": [1], "threads": [1], "cps": [1]}
 STUDY = {"notebook": "n.ipynb", "repetitions": 1, **AXES}
@@ -181,7 +182,9 @@ def test_a_study_file_is_valid_and_fits_the_example_of_a_testbed(
     crossover.check({run.mode for run in runs}, modes.load_modes())
     told = re.search(r"has (\d+) runs(?:.* takes about (\d+) hours?)?", path.read_text())
     assert told is not None
-    assert len(runs) == int(told[1])
+    listed = re.search(rf"`studies/{path.name}` \|.*\| (\d+) \|\n", README.read_text())
+    assert listed is not None, f"config/README.md has no row for {path.name}"
+    assert len(runs) == int(told[1]) == int(listed[1])
     if all(bed.simulated for bed in beds):
         return
     # about 6 s pass between two runs
