@@ -224,8 +224,8 @@ def zstd_pieces(path: Path, what: str, remedy: str) -> Iterator[bytes]:
         raise StableError(f"{path}: no such {what}; {remedy}") from None
     if not rest.startswith(zstandard.FRAME_HEADER):
         expected = zstandard.FRAME_HEADER.hex(" ")
-        found = f"it starts with {rest[:4].hex(' ')}" if rest else "it is empty"
-        raise StableError(f"{path}: not a zstd file: expected {expected}, {found}; {remedy}")
+        actual = f"it starts with {rest[:4].hex(' ')}" if rest else "it is empty"
+        raise StableError(f"{path}: not a zstd file: expected {expected}, {actual}; {remedy}")
     length, view = 0, memoryview(rest)
     while view:
         # Some zstd frames do not state their size. Only a decompressobj detects that such a frame is incomplete.

@@ -151,7 +151,7 @@ def _t_sip(path: Path, options: TuneOptions) -> tuple[Interval, bool]:
     if math.isnan(t_sip.estimate):
         raise StableError(f"tune: no valid run of {path} has T_sip; the probe needs timestamps")
     settings = settings_of(summary, place, KNEE_MODE)
-    return t_sip, any(each["translated"] for each in settings)
+    return t_sip, any(setting["translated"] for setting in settings)
 
 
 def _answers(path: Path, mode: str) -> list[str]:

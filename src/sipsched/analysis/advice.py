@@ -618,7 +618,9 @@ def _candidate(mode: str, effects: Mapping[str, Effect], floors: Mapping[str, fl
 def _confirmed(candidate: Candidate, candidates: Sequence[Candidate]) -> Candidate:
     """Return the mode with the result `UNSURE` if a second start of the same proxy contradicts a good result."""
     lower = (ModeEffect.BETTER, ModeEffect.TRADE)
-    starts = [each for each in candidates if first_start(each.mode) == first_start(candidate.mode)]
+    starts = [
+        other for other in candidates if first_start(other.mode) == first_start(candidate.mode)
+    ]
     if candidate.verdict not in lower or all(candidate.verdict in lower for candidate in starts):
         return candidate
     return replace(candidate, verdict=ModeEffect.UNSURE, decided_by="")

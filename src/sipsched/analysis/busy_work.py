@@ -183,9 +183,9 @@ def work(stamps: Stamps, cycles: Cycles, draws: int, rng: np.random.Generator) -
     used = [i for i in range(BLOCKS) if np.any(block == i)]
     speeds = [np.log(length[block == i].sum() / expected[block == i].sum()) for i in used]
     spread = float(np.std(speeds, ddof=1)) if len(used) > 1 else 0.0
-    each = length / number
-    paused = each > LONG * np.median(each)
-    excess = length - number * each[~paused].mean()
+    mean_length = length / number
+    paused = mean_length > LONG * np.median(mean_length)
+    excess = length - number * mean_length[~paused].mean()
     sums = np.array(
         [
             (length[these].sum(), excess[these & paused].sum(), np.count_nonzero(these & paused))
@@ -201,7 +201,7 @@ def work(stamps: Stamps, cycles: Cycles, draws: int, rng: np.random.Generator) -
         [(*solve(blocks), *pauses(blocks)) for blocks in rng.integers(0, BLOCKS, (draws, BLOCKS))]
     )
     samples[:, 0] *= np.exp(rng.normal(0.0, spread, draws))
-    typical = each[~paused]
+    typical = mean_length[~paused]
     return Work(
         len(length),
         mean_ns,

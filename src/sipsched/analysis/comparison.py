@@ -288,12 +288,12 @@ class Case:
 
     def same_settings(self, place: Place) -> bool | None:
         """Return True if the kernel applied equal settings in both modes; None if the settings are unknown."""
-        found = [side.settings for side in self.sides(place)]
-        if not all(found):
+        of_sides = [side.settings for side in self.sides(place)]
+        if not all(of_sides):
             return None
         in_force = [
             {json.dumps(setting["in_force"], sort_keys=True) for setting in settings}
-            for settings in found
+            for settings in of_sides
         ]
         return in_force[0] == in_force[1] and len(in_force[0]) == 1
 
@@ -412,7 +412,7 @@ def quantities(runs: xr.Dataset) -> dict[str, xr.DataArray]:
     drops = setup["drops"].sum("message_type", skipna=False)
     setup_messages = setup["count"].sum("message_type", skipna=False) + drops
     messages = runs["in_datagrams"] + runs["rcvbuf_errors"]
-    found = {
+    columns = {
         "arrival_rate_pps": MESSAGES_PER_CALL * runs["achieved_cps"],
         "t_sip_us": every["t_sip_mean"],
         "k_rcv_us": every["k_rcv_mean"],
@@ -434,31 +434,31 @@ def quantities(runs: xr.Dataset) -> dict[str, xr.DataArray]:
     }
     for kind in KINDS:
         ds = runs.sel(message_type=kind)
-        found |= {of_type(kind, name): ds[f"{name}_mean"] for name in COMPARED_BY_TYPE}
-        found[of_type(kind, "refused")] = 100 * ds["drops"] / (ds["count"] + ds["drops"])
-    return found
+        columns |= {of_type(kind, name): ds[f"{name}_mean"] for name in COMPARED_BY_TYPE}
+        columns[of_type(kind, "refused")] = 100 * ds["drops"] / (ds["count"] + ds["drops"])
+    return columns
 
 
 def labels(summary: xr.Dataset) -> dict[str, str]:
     """Return labels of modes that name the settings which the kernel lacks, such as "enhanced (without latency_ns)"."""
     return {
-        mode: " / ".join(sorted(set(map(plain, found)))) or mode
-        for mode, found in _recorded_labels(summary).items()
+        mode: " / ".join(sorted(set(map(plain, texts)))) or mode
+        for mode, texts in _recorded_labels(summary).items()
     }
 
 
 def translations(summary: xr.Dataset) -> tuple[str, ...]:
     """Return the modes that a kernel of the runs could only approximate, because the papers used another scheduler."""
-    found = _recorded_labels(summary)
-    return tuple(mode for mode in found if any(map(is_translation, found[mode])))
+    by_mode = _recorded_labels(summary)
+    return tuple(mode for mode in by_mode if any(map(is_translation, by_mode[mode])))
 
 
 def _recorded_labels(summary: xr.Dataset) -> dict[str, list[str]]:
-    found = {}
+    by_mode = {}
     for mode in summary["mode"].to_numpy():
         texts = summary["mode_label"].sel(mode=mode).to_numpy().ravel()
-        found[str(mode)] = [str(text) for text in texts if text]
-    return found
+        by_mode[str(mode)] = [str(text) for text in texts if text]
+    return by_mode
 
 
 def labelled(summary: xr.Dataset) -> xr.Dataset:

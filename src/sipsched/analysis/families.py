@@ -163,7 +163,7 @@ def effects_together(asked: Mapping[Key, ArmsToCompare]) -> Effects[Key]:
         A table has another shape, or lacks an arm.
     """
     alone = [_effect(question) for question in asked.values()]
-    tests = sum(not np.isnan(each.p_value) for each in alone)
+    tests = sum(not np.isnan(effect.p_value) for effect in alone)
     effects = [_effect(question, tests) for question in asked.values()] if tests > 1 else alone
     return Effects(dict(zip(asked, effects, strict=True)), tests)
 

@@ -82,11 +82,11 @@ def pooled_quantile(ds: xr.Dataset, quantity: str, share: float) -> xr.DataArray
         measured run has no histogram.
     """
     counts = ds[HISTOGRAM].sel(quantity=quantity, drop=True)
-    found = xr.apply_ufunc(
+    quantile = xr.apply_ufunc(
         histogram.quantile_ns, counts, kwargs={"share": share}, input_core_dims=[["bin"]]
     )
     has_messages = ds["k_rcv_n"].sel(message_type=ALL, drop=True) > 0
-    pooled = (found / 1000).where(has_messages.sum("rep") == ds["histogram_runs"])
+    pooled = (quantile / 1000).where(has_messages.sum("rep") == ds["histogram_runs"])
     described: xr.DataArray = pooled.assign_attrs(
         long_name=f"{100 * share:g}th percentile of {quantity}",
         units="us",
@@ -132,7 +132,7 @@ def times_by_load(
     quantity
         One of `COUNTED`.
     """
-    found: dict[int, LoadTimes] = {}
+    by_load: dict[int, LoadTimes] = {}
     for ds in summaries:
         at = system._asdict()
         if any(value not in ds[name].to_numpy() for name, value in at.items()):
@@ -141,6 +141,6 @@ def times_by_load(
         for cps in there["cps"].to_numpy().tolist():
             here = there.sel(cps=cps)
             times = LoadTimes(cps, here[HISTOGRAM].to_numpy(), int(here[HISTOGRAM_RUNS]))
-            if times.counts.any() and (cps not in found or times.runs > found[cps].runs):
-                found[cps] = times
-    return [found[cps] for cps in sorted(found)]
+            if times.counts.any() and (cps not in by_load or times.runs > by_load[cps].runs):
+                by_load[cps] = times
+    return [by_load[cps] for cps in sorted(by_load)]

@@ -249,7 +249,7 @@ def fit(runs: Iterable[ReceivedMessages], noise: Path | None) -> Fit:
             raise StableError(f"the fit estimates {name} as {numbers[name]:.0f}, which is negative")
     return Fit(
         service={
-            kind: Service(each.mean_ns * unstalled, each.scv) for kind, each in service.items()
+            kind: Service(times.mean_ns * unstalled, times.scv) for kind, times in service.items()
         },
         lengths=lengths,
         # A cost is the difference of two measured means, so the estimate of a small cost may be negative.

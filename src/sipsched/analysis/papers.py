@@ -281,9 +281,9 @@ def crossings(points: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> pd.DataFram
         edges = grid_capacity(group["cps"], group["rate"], pdr_limit)
         below, above = (group[group["cps"] == edge] for edge in edges)
         row = dict(zip(by, place, strict=True)) | {"table": group["table"].iloc[0]}
-        for name, found in (("last", below), ("first", above)):
+        for name, at_edge in (("last", below), ("first", above)):
             for column in AT_LIMIT:
-                row[f"{name}_{column}"] = found[column].iloc[0] if len(found) else None
+                row[f"{name}_{column}"] = at_edge[column].iloc[0] if len(at_edge) else None
         rows.append(row)
     types = {
         f"{name}_{column}": "Int64" if column == "cps" else "float64"

@@ -61,7 +61,7 @@ def wanted(points: pd.DataFrame, compared: pd.DataFrame) -> pd.DataFrame:
     )
     ablated = pd.DataFrame(
         [(mode, *ABLATED, "") for mode in (*MODES, *settings_put_back().values())]
-        + [(mode, *ABLATED, each) for mode, each in product(MODES, MECHANISMS)],
+        + [(mode, *ABLATED, mechanism) for mode, mechanism in product(MODES, MECHANISMS)],
         columns=[*CELL, "cps", "without"],
     )
     tables = pd.concat([tables, costs]).assign(without="")

@@ -47,15 +47,15 @@ def look(summary: xr.Dataset, precision: Precision) -> list[Known]:
     level = level_of_a_look(precision)
     values = counted(summary)[precision.of].sel(message_type=ALL).transpose(*RUN_DIMS)
     planned = (summary["status"] != NOT_PLANNED).any("rep")
-    found = []
+    precisions = []
     for indices in np.argwhere(planned.to_numpy()):
         sut, mode, *group = (
             values[dim].to_numpy()[i].item() for dim, i in zip(RUN_DIMS[:-1], indices, strict=True)
         )
         cores, threads, cps = group
         interval = typical_interval(values.to_numpy()[tuple(indices)], level)
-        found.append(Known(sut, mode, (cores, threads, cps), interval))
-    return sorted(found, key=lambda known: -known.half_width)
+        precisions.append(Known(sut, mode, (cores, threads, cps), interval))
+    return sorted(precisions, key=lambda known: -known.half_width)
 
 
 def still_wide(precisions: Sequence[Known], precision: Precision) -> list[Group]:

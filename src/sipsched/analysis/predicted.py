@@ -140,9 +140,9 @@ def check(
     """
     known = {prediction.setting: prediction for prediction in predictions.predicted}
     runs = [_default_runs(campaign, predictions.fitted.sut) for campaign in campaigns]
-    found = [contrast for load in loads for contrast in _modes(load, known)]
-    found += [contrast for table in runs for contrast in _threads(table, known)]
-    adjusted = holm([p_value for *_, p_value in found])
+    compared = [contrast for load in loads for contrast in _modes(load, known)]
+    compared += [contrast for table in runs for contrast in _threads(table, known)]
+    adjusted = holm([p_value for *_, p_value in compared])
     contrasts = tuple(
         Contrast(
             reference,
@@ -152,7 +152,9 @@ def check(
             float(p_value),
             _predicted(known[reference], known[other], quantity),
         )
-        for (reference, other, quantity, measured, _), p_value in zip(found, adjusted, strict=True)
+        for (reference, other, quantity, measured, _), p_value in zip(
+            compared, adjusted, strict=True
+        )
     )
     levels = tuple(level for table in runs for level in _levels(table, known))
     return Check(predictions, contrasts, levels)

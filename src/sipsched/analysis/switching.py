@@ -128,7 +128,7 @@ def aligned(load: ComparedLoad) -> Aligned | None:
     """
     if not load.runs:
         return None
-    bins = min((run["since_switch"].to_numpy() for run in load.runs), key=lambda each: each[-1])
+    bins = min((run["since_switch"].to_numpy() for run in load.runs), key=lambda times: times[-1])
     responses: dict[str, list[tuple[Values, Values]]] = {}
     for run in load.runs:
         at = run["since_switch"].to_numpy()

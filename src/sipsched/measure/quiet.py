@@ -61,11 +61,11 @@ def stop_noise(sps: Host, tuning: Tuning) -> list[dict[str, Any]]:
     """Stop each source of noise that the testbed's file names, and return the state of every source."""
     entries: list[dict[str, Any]] = []
     patterns = quiet_files(tuning)
-    for path, found in read_settings(sps, patterns).items():
+    for path, text in read_settings(sps, patterns).items():
         pattern = next(pattern for pattern in patterns if fnmatchcase(path, pattern))
         name, value = _quiet_value(pattern, tuning)
         asked = value if name in tuning.quiet or name in STEERED else None
-        entries.append({"name": name, "path": path, "found": found, "asked": asked})
+        entries.append({"name": name, "path": path, "found": text, "asked": asked})
     write_settings(
         sps, [(e["path"], e["asked"]) for e in entries if e["asked"] and e["found"] is not None]
     )

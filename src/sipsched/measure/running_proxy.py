@@ -227,7 +227,7 @@ def parse_processes(text: str) -> list[Running]:
             program=name,
             pids=tuple(sorted(pid for pid, _, _ in members)),
             netns=netns,
-            container=next((found[0][:12] for _, _, found in members if found), ""),
+            container=next((ids[0][:12] for _, _, ids in members if ids), ""),
             sockets=tuple(
                 sorted(
                     socket

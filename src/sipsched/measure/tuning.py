@@ -174,9 +174,9 @@ def compile_modes(
     asked = {name: task_attributes(steps) for name, steps in compiled.items()}
     to_try = [attributes for attributes in dict.fromkeys(asked.values()) if attributes != PLAIN]
     refused = {
-        attributes: f"the kernel refuses: {found}"
-        for attributes, found in zip(to_try, try_attributes(sps, to_try), strict=True)
-        if isinstance(found, str)
+        attributes: f"the kernel refuses: {answer}"
+        for attributes, answer in zip(to_try, try_attributes(sps, to_try), strict=True)
+        if isinstance(answer, str)
     }
     return {
         name: refuse_tasks(steps, refused[asked[name]]) if asked[name] in refused else steps

@@ -86,7 +86,7 @@ def disagreements(capacity: SystemCapacity) -> list[str]:
 
 def _disagreement(capacity: SystemCapacity, search: Searched, estimate_cps: float) -> str:
     lower, upper = search.lower_cps, search.upper_cps
-    found = (
+    bounds = (
         f"below {number(upper or 0)} cps"
         if lower is None
         else f"above {number(lower)} cps"
@@ -95,7 +95,7 @@ def _disagreement(capacity: SystemCapacity, search: Searched, estimate_cps: floa
     )
     when = f" at {datetime.fromisoformat(search.started_at):%H:%M} UTC" if search.started_at else ""
     return (
-        f"The search{when} found a drop rate of {100 * capacity.limit:g} % {found}. However, {evidence(capacity)} "
+        f"The search{when} found a drop rate of {100 * capacity.limit:g} % {bounds}. However, {evidence(capacity)} "
         f"together give {estimate(capacity)} cps: {_reason(search, estimate_cps)}."
     )
 

@@ -100,7 +100,7 @@ class Layout:
         for row in range(rows):
             for column in range(columns):
                 first = {"all": grid[0, 0], "column": grid[0, column], "": None}
-                x, y = (first[each] for each in shared)
+                x, y = (first[name] for name in shared)
                 cell = divmod(row * columns + column, across)
                 axis = canvas.add_subplot(spec[cell], sharex=x, sharey=y)
                 if shared[0] and cell[0] < down - 1 and not self.stacked:

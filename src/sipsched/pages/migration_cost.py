@@ -185,10 +185,10 @@ def _planned(summary: xr.Dataset) -> Iterator[tuple[Spot, str]]:
 
 def _why_not_in_force(summary: xr.Dataset, place: Place, mode: str, cost: int) -> str:
     """Explain why the migration cost of a mode was not in force during its runs. Return an empty text if it was."""
-    found = settings_of(summary, place, mode)
-    if not found:
+    recorded = settings_of(summary, place, mode)
+    if not recorded:
         return "the record does not say whether the cost was in force"
-    for settings in found:
+    for settings in recorded:
         steps = {step["setting"]: step for step in settings["steps"]}
         step = steps.get(str(Setting.MIGRATION_COST))
         if step is None:

@@ -387,11 +387,11 @@ def fit(predictions: CheckedPredictions) -> Table:
         values = value if isinstance(value, list) else [value]
         drawn = [draw[name] if isinstance(value, list) else [draw[name]] for draw in fitted.draws]
         if len(set(values)) == 1:
-            values, drawn = values[:1], [each[:1] for each in drawn]
+            values, drawn = values[:1], [sample[:1] for sample in drawn]
         for index, one in enumerate(values):
             if len(values) > 1 and index == 0:
                 continue
-            ends = [each[index] for each in drawn] or [one]
+            ends = [sample[index] for sample in drawn] or [one]
             kind = f" {KINDS_SHOWN[index]}" if len(values) > 1 else ""
             rows.append(
                 (f"{name}{kind}", number(one), f"{number(min(ends))} to {number(max(ends))}")

@@ -128,9 +128,9 @@ def comparison(compared: pd.DataFrame, study: str, table: str) -> Table:
 
 def loads_at_limit(points: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> Table:
     """List the loads between which PDR exceeds a limit, for each system and number of threads."""
-    found = crossings(points, pdr_limit)
+    edges = crossings(points, pdr_limit)
     rows = []
-    for (study, cores, threads), group in found.groupby(["study", "cores", "threads"]):
+    for (study, cores, threads), group in edges.groupby(["study", "cores", "threads"]):
         by_mode = {row["mode"]: row for row in _rows(group)}
         cells: list[str] = []
         last: dict[str, int] = {}
@@ -428,9 +428,9 @@ def _rows(frame: pd.DataFrame) -> Iterator[dict[str, Any]]:
     yield from frame.to_dict("records")
 
 
-def _systems(found: pd.DataFrame) -> list[tuple[str, int]]:
+def _systems(table: pd.DataFrame) -> list[tuple[str, int]]:
     """List the pairs (study, cores), in ascending order of the cores."""
-    pairs = {(str(row["study"]), int(row["cores"])) for row in _rows(found)}
+    pairs = {(str(row["study"]), int(row["cores"])) for row in _rows(table)}
     return sorted(pairs, key=lambda pair: (pair[1], pair[0]))
 
 

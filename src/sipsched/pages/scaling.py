@@ -423,15 +423,15 @@ def herd(scaling: ScalingData) -> Figure:
         if not scaling.herds:
             not_measured(axis)
             return
-        for i, each in enumerate(scaling.herds):
-            name = f"{each.sut}, {each.cps} cps"
+        for i, proxy in enumerate(scaling.herds):
+            name = f"{proxy.sut}, {proxy.cps} cps"
             titles = [
                 f"{name}, {plural(workers, 'worker')}: {_about(value)} wake-ups per message"
-                for workers, value in each.by_threads.items()
+                for workers, value in proxy.by_threads.items()
             ]
-            values = list(each.by_threads.values())
-            draw_line(axis, list(each.by_threads), values, look(i), titles, label=name)
-        workers = sorted({threads for each in scaling.herds for threads in each.by_threads})
+            values = list(proxy.by_threads.values())
+            draw_line(axis, list(proxy.by_threads), values, look(i), titles, label=name)
+        workers = sorted({threads for proxy in scaling.herds for threads in proxy.by_threads})
         axis.xaxis.set_major_locator(FixedLocator(workers))
         axis.set_ylim(bottom=0)
         axis.set_ylabel("wake-ups per message")
@@ -449,11 +449,11 @@ def herd(scaling: ScalingData) -> Figure:
     )
 
 
-def _herd_words(each: Herd) -> str:
-    fewest, most = min(each.by_threads), max(each.by_threads)
-    first, last = each.by_threads[fewest], each.by_threads[most]
+def _herd_words(proxy: Herd) -> str:
+    fewest, most = min(proxy.by_threads), max(proxy.by_threads)
+    first, last = proxy.by_threads[fewest], proxy.by_threads[most]
     text = (
-        f"{each.sut}: {_about(first)} wake-ups per message with {plural(fewest, 'worker')}, "
+        f"{proxy.sut}: {_about(first)} wake-ups per message with {plural(fewest, 'worker')}, "
         f"{_about(last)} with {most}"
     )
     if last > 1.5:
@@ -465,14 +465,14 @@ def published(scaling: ScalingData) -> Table:
     """List the published effects of remedies against poor scaling, beside the measured effects."""
     rows: list[tuple[str, ...]] = [
         (
-            f"{each.platform}, {each.operating_system} (published)",
-            TRANSPORTS[each.transport],
+            f"{remedy.platform}, {remedy.operating_system} (published)",
+            TRANSPORTS[remedy.transport],
             "not printed",
-            number(each.before),
-            number(each.after),
-            number(each.gain),
+            number(remedy.before),
+            number(remedy.after),
+            number(remedy.gain),
         )
-        for each in scaling.published
+        for remedy in scaling.published
     ]
     for before, after in _gains(scaling):
         first, second = before.measured.estimate, after.measured.estimate
@@ -583,8 +583,8 @@ def simulated_curves(scaling: ScalingData) -> Figure | Words:
         axis.set_xscale("log", base=2)
         axis.set_yscale("log", base=2)
         axis.xaxis.set_major_locator(FixedLocator(cores))
-        for each in (axis.xaxis, axis.yaxis):
-            each.set_major_formatter(FuncFormatter(grouped))
+        for side in (axis.xaxis, axis.yaxis):
+            side.set_major_formatter(FuncFormatter(grouped))
         axis.set_ylabel("C(c) / C(1)")
 
     return Figure(

@@ -299,11 +299,13 @@ def _rows_per_point(
             point = tuple(value for name, value in key.items() if name != "rep")
             grades.setdefault(point, []).append(str(summary["grade"].sel(key).item()))
     rows = []
-    for point, found in grades.items():
+    for point, of_point in grades.items():
         place = dict(zip(("sut", "mode", "cores", "threads", "cps"), point, strict=True))
         values = [float(column.sel(place)) for column in columns.values()]
         cells = [NO_ENTRY if np.isnan(value) else number(value) for value in values]
-        counted = ", ".join(f"{found.count(grade)}\u00a0{grade}" for grade in dict.fromkeys(found))
+        counted = ", ".join(
+            f"{of_point.count(grade)}\u00a0{grade}" for grade in dict.fromkeys(of_point)
+        )
         rows.append((*map(str, point), *cells, counted))
     return tuple(rows)
 
@@ -454,12 +456,12 @@ def competitors_of(shares: Mapping[str, Values]) -> str:
 
 def competitors(campaigns: Iterable[Campaign]) -> Words:
     """Report, for several testbeds, the share of the SPS's CPU time that other programs used in all valid runs."""
-    found = [campaign.cpu_shares for campaign in campaigns]
+    by_testbed = [campaign.cpu_shares for campaign in campaigns]
     return Words(
         (
             competitors_of(
                 {
-                    name: np.concatenate([np.empty(0), *(shares[name] for shares in found)])
+                    name: np.concatenate([np.empty(0), *(shares[name] for shares in by_testbed)])
                     for name in CPU_SHARES
                 }
             ),

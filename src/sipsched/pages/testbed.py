@@ -119,7 +119,7 @@ def _heat_maps(
                 sut: [_broken(str(name), layout.stacked) for name in codes.index]
                 for sut, (codes, _) in grids.items()
             }
-            lines = [max(1 + name.count("\n") for name in each) for each in names.values()]
+            lines = [max(1 + name.count("\n") for name in labels) for labels in names.values()]
             heights = [
                 (0.12 + 0.14 * most) * len(lines_of_name)
                 for most, lines_of_name in zip(lines, names.values(), strict=True)
@@ -169,12 +169,12 @@ def _points(runs: pd.DataFrame) -> pd.DataFrame:
     suspect = (runs["status"] == MEASURED) & (runs["grade"] == "suspect")
     status = runs["status"].where(~suspect, SUSPECT)
     ranked = runs.assign(rank=status.map(kinds.index))
-    found = ranked.groupby(list(POINT), sort=False).agg(
+    merged = ranked.groupby(list(POINT), sort=False).agg(
         rank=("rank", "max"),
         counted=("rank", lambda ranks: int((ranks <= kinds.index(SUSPECT)).sum())),
         planned=("rank", "size"),
     )
-    return found.assign(kind=[kinds[rank] for rank in found["rank"]]).reset_index()
+    return merged.assign(kind=[kinds[rank] for rank in merged["rank"]]).reset_index()
 
 
 def _grid(points: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -183,9 +183,9 @@ class CauseInWords:
     command: str
 
 
-def advice(found: Sequence[ShownCause], program: str) -> list[CauseInWords]:
+def advice(causes: Sequence[ShownCause], program: str) -> list[CauseInWords]:
     """Write each finding as a cause, the evidence and a command."""
-    return [_advice(finding, program) for finding in found]
+    return [_advice(finding, program) for finding in causes]
 
 
 # The function is longer than others, because each cause has its own sentences and the causes share their phrases.
@@ -262,14 +262,14 @@ def _buffer_bytes(largest: float) -> str:
 
 def advice_lines(seconds: Sequence[Second], program: str) -> list[str]:
     """Write the advice for the terminal."""
-    found, reason = findings(seconds)
+    causes, reason = findings(seconds)
     if reason:
         return [f"No advice: {reason}."]
-    if not found:
+    if not causes:
         return [NO_CAUSE]
     return [
-        f"{each.cause} {each.evidence} To change it: {each.command}."
-        for each in advice(found, program)
+        f"{cause.cause} {cause.evidence} To change it: {cause.command}."
+        for cause in advice(causes, program)
     ]
 
 

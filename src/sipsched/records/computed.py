@@ -45,10 +45,10 @@ def check_format(attrs: Mapping[str, Any], path: Path, name: str, version: int) 
     StableError
         The message names the expected and the actual version.
     """
-    found = (attrs.get("format"), attrs.get("format_version"))
-    if found != (name, version):
+    actual = (attrs.get("format"), attrs.get("format_version"))
+    if actual != (name, version):
         raise StableError(
-            f"{path}: expected '{name}' version {version}, found '{found[0]}' version {found[1]}; "
+            f"{path}: expected '{name}' version {version}, found '{actual[0]}' version {actual[1]}; "
             "delete it and run snakemake"
         )
 

@@ -170,13 +170,15 @@ def outlooks(config: Config, raw: Path, lanes: Lanes, results: Path | None = Non
     by_kind: dict[RunKind, list[Run]] = defaultdict(list)
     for run in all_runs:
         by_kind[kind(run)].append(run)
-    paces = {each: recorded_paces(runs, raw) for each, runs in by_kind.items()}
-    pace_of = {each: statistics.median(values) if values else 1 for each, values in paces.items()}
+    paces = {run_kind: recorded_paces(runs, raw) for run_kind, runs in by_kind.items()}
+    pace_of = {
+        run_kind: statistics.median(values) if values else 1 for run_kind, values in paces.items()
+    }
 
     def expected(run: Run) -> float:
         return planned_s(config.load_of(run)) * pace_of[kind(run)]
 
-    found = []
+    listed = []
     for name in config.testbeds:
         runs = [run for run in all_runs if run.testbed == name]
         to_come = [run for run in runs if not is_recorded(raw, run)]
@@ -201,11 +203,11 @@ def outlooks(config: Config, raw: Path, lanes: Lanes, results: Path | None = Non
             at_most_more=_at_most_more(config, name, supposed, repeats),
             by_search_limit=None in searches.values(),
         )
-        found.append(outlook)
-    ends = lanes.ends_s({outlook.testbed: outlook.work_s for outlook in found})
+        listed.append(outlook)
+    ends = lanes.ends_s({outlook.testbed: outlook.work_s for outlook in listed})
     return [
         replace(outlook, done_in_s=ends[outlook.testbed] if outlook.work_s else 0.0)
-        for outlook in found
+        for outlook in listed
     ]
 
 
@@ -220,9 +222,9 @@ def _at_most_more(
     for study in config.studies.values():
         if study.precision is None:
             continue
-        found = repeats.get((study.name, testbed), NO_REPEATS)
-        runs = study.runs(testbed, crossings, found)
-        often = max([study.repetitions, *found.values()])
+        repeated = repeats.get((study.name, testbed), NO_REPEATS)
+        runs = study.runs(testbed, crossings, repeated)
+        often = max([study.repetitions, *repeated.values()])
         last = [run for run in runs if run.rep == often]
         more += len(last) * (study.precision.at_most - often)
     return more

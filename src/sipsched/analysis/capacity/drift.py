@@ -214,8 +214,8 @@ def _centred(values: Values) -> Values:
 def _weighted(evidence: Values, weights: Values) -> Values:
     """Convert log likelihoods into probabilities; shape (setting, capacity)."""
     logs = evidence + np.log(weights)[:, None]
-    found = np.exp(logs - logs.max())
-    return np.asarray(found / found.sum())
+    likelihoods = np.exp(logs - logs.max())
+    return np.asarray(likelihoods / likelihoods.sum())
 
 
 @dataclass(frozen=True)

@@ -32,16 +32,16 @@ SERVERS = {"cores": "cores, CPU time", "threads": "threads, T_sip"}
 def measured(evidence: CapacityEvidence) -> Table:
     """Compare the measured capacities with the predictions of queueing theory from the measured service times."""
     rows: list[tuple[Cell, ...]] = []
-    for each in evidence.services:
-        for by, service in (("cores", each.cpu_us), ("threads", each.t_sip_us)):
+    for system in evidence.services:
+        for by, service in (("cores", system.cpu_us), ("threads", system.t_sip_us)):
             cells: list[Cell] = []
             for general in (False, True):
-                interval = each.predict(by, general, evidence.limit)
-                cells += [told(interval, "cps"), off_by(interval, each.measured)]
+                interval = system.predict(by, general, evidence.limit)
+                cells += [told(interval, "cps"), off_by(interval, system.measured)]
             rows.append(
                 (
-                    *(each.name, SERVERS[by], told(each.measured.capacity, "cps")),
-                    *(told(service, "µs"), grouped(each.at_cps), *cells),
+                    *(system.name, SERVERS[by], told(system.measured.capacity, "cps")),
+                    *(told(service, "µs"), grouped(system.at_cps), *cells),
                 )
             )
     return Table(
@@ -178,18 +178,18 @@ def _draw_queue(
         axis.plot([], [], linestyle=line, color=INK, linewidth=1.1, label=name)
 
 
-def _solve(each: MeasuredService, name: str, cps: float) -> tuple[float, float]:
+def _solve(system: MeasuredService, name: str, cps: float) -> tuple[float, float]:
     """Return drop rate and wait in µs; NaN where the queue has no solution."""
-    service, servers = each.cpu_us.estimate, each.servers("cores")
-    scv = 1.0 if name == "M/M/c/K" else each.cpu_scv
-    if np.isnan(service) or np.isnan(scv) or np.isnan(each.room):
+    service, servers = system.cpu_us.estimate, system.servers("cores")
+    scv = 1.0 if name == "M/M/c/K" else system.cpu_scv
+    if np.isnan(service) or np.isnan(scv) or np.isnan(system.room):
         return np.nan, np.nan
     rate = MESSAGES_PER_CALL * cps
     if name == "M/G/c":
         wait = endless_wait_us(rate, service, servers, scv)
         return np.nan, wait if np.isfinite(wait) else np.nan
     try:
-        found_queue = queue(rate, service, servers, int(each.room) + servers, scv)
+        found_queue = queue(rate, service, servers, int(system.room) + servers, scv)
     except StableError:
         return np.nan, np.nan
     return found_queue.blocking, found_queue.waiting_us

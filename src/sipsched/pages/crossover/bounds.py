@@ -28,7 +28,7 @@ def _part(advice: Advice) -> Table | Words:
     if advice.place.cores != 1:
         return Words(("The bounds apply only to one core, and this proxy has more cores.",))
     loads = [ranking.load for ranking in advice.rankings]
-    known = [(load, each) for load in loads if (each := sojourn(load)) is not None]
+    known = [(load, times) for load in loads if (times := sojourn(load)) is not None]
     if not known:
         return Words(
             ("There are no bounds, because no window of the reference has a CPU time per message.",)
@@ -41,7 +41,7 @@ def _part(advice: Advice) -> Table | Words:
             *("load", "mode", "mean of the sum", "processor sharing", "first come first served"),
             *("CPU per message (µs)", "busy (%)", "scv"),
         ),
-        rows=tuple(_row(load, each) for load, each in known),
+        rows=tuple(_row(load, times) for load, times in known),
         none="nothing was measured",
         caption="The measured mean of K_rcv + T_sip in the reference mode, and two bounds from queueing theory.",
         reading="The bounds are the mean sojourn times of the queue M/G/1 with the measured CPU time per message. One "

@@ -13,7 +13,9 @@ from sipsched.words import binary_size, grouped, listed
 def page(comparisons: Sequence[Advice]) -> Several:
     """Show the buffers that the runs of each proxy compare; nothing for runs that compare no buffers."""
     parts = [(advice, _parts(advice)) for advice in comparisons]
-    return by_proxy([Several(each, place_name(advice.place)) for advice, each in parts if each])
+    return by_proxy(
+        [Several(figures, place_name(advice.place)) for advice, figures in parts if figures]
+    )
 
 
 def _parts(advice: Advice) -> tuple[Part, ...]:

@@ -135,9 +135,11 @@ def ordered_modes(advice: Advice) -> list[str]:
 def _effects(ranking: Ranking, quantity: str) -> dict[str, Effect]:
     """Return the effect of each mode on a quantity, including the comparison of the reference with itself (A/A)."""
     effects = {candidate.mode: candidate.effects[quantity] for candidate in ranking.candidates}
-    found = {AA: ranking.sham[quantity]} | effects
+    with_sham = {AA: ranking.sham[quantity]} | effects
     return {
-        name: effect for name, effect in found.items() if not math.isnan(effect.interval.estimate)
+        name: effect
+        for name, effect in with_sham.items()
+        if not math.isnan(effect.interval.estimate)
     }
 
 

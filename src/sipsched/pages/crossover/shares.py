@@ -77,7 +77,7 @@ def times(ranking: Ranking, modes: Sequence[str]) -> dict[str, Floats]:
     """Return the percentiles of `SHARES` in µs per mode. Modes that lack a percentile are omitted."""
     load = ranking.load
     of_reference = np.array([load.mean(load.place.reference, name).estimate for name in SHARES])
-    found = {
+    by_mode = {
         mode: of_reference
         * np.exp(
             [
@@ -88,7 +88,7 @@ def times(ranking: Ranking, modes: Sequence[str]) -> dict[str, Floats]:
         for mode in modes
         if mode in (load.place.reference, *load.modes)
     }
-    return {mode: values for mode, values in found.items() if np.isfinite(values).all()}
+    return {mode: values for mode, values in by_mode.items() if np.isfinite(values).all()}
 
 
 def _draw_shares(axis: Axes, ranking: Ranking, by_mode: dict[str, Floats]) -> None:

@@ -41,14 +41,14 @@ SPEED_MOVED = 0.05
 
 def response(loads: Sequence[ComparedLoad]) -> Figure | Words:
     """Draw the mean message time after a switch for each mode, and mark the washout."""
-    found = [(load, alignment) for load in loads if (alignment := aligned(load)) is not None]
-    if not found:
+    known = [(load, alignment) for load in loads if (alignment := aligned(load)) is not None]
+    if not known:
         return Words(
             ("It is unknown how the times settle after a switch, because no window is valid.",)
         )
 
     def draw(axis: Axes, row: int, column: int) -> None:
-        load, alignment = found[column]
+        load, alignment = known[column]
         for arm, (mean, error) in alignment.by_arm.items():
             color = mode_look(load.place.reference if arm == SHAM else arm).color
             style, label = ("--", AA) if arm == SHAM else ("-", load.label(arm))
@@ -65,7 +65,7 @@ def response(loads: Sequence[ComparedLoad]) -> Figure | Words:
         identity="figure-since-switch",
         draw=panels(
             [""],
-            [load_among(load, loads) for load, _ in found],
+            [load_among(load, loads) for load, _ in known],
             draw,
             "since the switch (ms)",
             shared=("", ""),
@@ -73,15 +73,15 @@ def response(loads: Sequence[ComparedLoad]) -> Figure | Words:
         caption="Mean of K_rcv + T_sip against the time since the switch, over all valid windows.",
         reading="The bands are standard errors. The grey area is the washout, which is excluded from the results. If "
         "the lines are flat to the right of the washout, the washout is long enough.",
-        seen=tuple(_settles(load_among(load, loads), load, alignment) for load, alignment in found),
+        seen=tuple(_settles(load_among(load, loads), load, alignment) for load, alignment in known),
         provenance=provenance(loads),
     )
 
 
 def _settles(name: str, load: ComparedLoad, alignment: Aligned) -> str:
     """Report whether the message time still changes after the washout, in the mode with the largest change."""
-    moves = {arm: _moves(alignment, *each) for arm, each in alignment.by_arm.items()}
-    arm = max(moves, key=lambda each: abs(moves[each][1]))
+    moves = {arm: _moves(alignment, *compared) for arm, compared in alignment.by_arm.items()}
+    arm = max(moves, key=lambda compared: abs(moves[compared][1]))
     share, errors = moves[arm]
     washout = f"the washout of {1000 * alignment.washout_s:.0f} ms"
     if math.isnan(errors):

@@ -59,8 +59,8 @@ def ways(runs: Sequence[Messages], between: tuple[float, float]) -> list[Way]:
     """
     kind = np.concatenate([run.kind for run in runs])
     stages = np.concatenate([_stages(run) for run in runs], axis=1)
-    found = (_way(name, stages[:, kind == code], between) for name, code in MESSAGE_TYPES.items())
-    return [way for way in found if way is not None]
+    ways = (_way(name, stages[:, kind == code], between) for name, code in MESSAGE_TYPES.items())
+    return [way for way in ways if way is not None]
 
 
 def slow_way(runs: Sequence[Messages]) -> Way | None:

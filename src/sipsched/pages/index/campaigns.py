@@ -194,8 +194,8 @@ def modes(campaign: Campaign, limit: float) -> str:
 def _translations(runs: pd.DataFrame) -> list[str]:
     """Name the papers' modes that this kernel can only approximate with its own settings."""
     labels = runs[["mode", "mode_label"]].drop_duplicates().itertuples(index=False)
-    found = [mode for mode, label in labels if is_translation(str(label))]
-    return [mode for mode in dict.fromkeys(found) if mode in (REFERENCE, CHANGED)]
+    translated = [mode for mode, label in labels if is_translation(str(label))]
+    return [mode for mode in dict.fromkeys(translated) if mode in (REFERENCE, CHANGED)]
 
 
 def _judged(cell: ComparedCell) -> str:
@@ -255,12 +255,12 @@ def software(campaigns: Sequence[Campaign]) -> Words:
     lines = []
     for campaign in campaigns:
         sps = campaign.hosts.get("sps", {})
-        found = dict.fromkeys(
+        programs = dict.fromkeys(
             f"{name} ({version})"
             for host in campaign.hosts.values()
             for name, version in (host.get("versions") or {}).items()
         )
-        versions = ", ".join(found) or "versions not recorded"
+        versions = ", ".join(programs) or "versions not recorded"
         cpus = ", ".join(map(str, sps.get("cpus") or ())) or "not recorded"
         lines.append(
             f"{campaign.testbed}: CPU {sps.get('cpu_model') or 'not recorded'}, the SPS on CPUs "

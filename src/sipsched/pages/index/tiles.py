@@ -530,13 +530,13 @@ def _effect_strip(
 
 def _page(campaign: Campaign, pages: Collection[str], weight: Callable[[xr.Dataset], int]) -> str:
     """Return the page of the study with the most evidence. Empty if no such page exists."""
-    found = [
+    candidates = [
         (weight(ds), name)
         for study, ds in zip(campaign.studies, campaign.summaries, strict=True)
         for name in (f"{study}-{campaign.testbed}.html", f"{study}.html")
         if name in pages
     ]
-    most, name = max(found, default=(0, ""), key=lambda pair: pair[0])
+    most, name = max(candidates, default=(0, ""), key=lambda pair: pair[0])
     return name if most else ""
 
 

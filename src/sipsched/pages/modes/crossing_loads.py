@@ -192,11 +192,11 @@ def _more(side: Side, level: float) -> tuple[Cell, Cell]:
 
 def searches(case: Case, crossings: Iterable[str | Path]) -> Table:
     """List the trials of the searches that selected the loads of the study."""
-    rows, found = [], []
+    rows, results = [], []
     for path in map(Path, crossings):
         crossing = read_crossing(path)
         name = _system_of(crossing)
-        found.append(f"{name}: {crossing.found}")
+        results.append(f"{name}: {crossing.found}")
         rows += [
             (
                 name,
@@ -216,7 +216,7 @@ def searches(case: Case, crossings: Iterable[str | Path]) -> Table:
         none="none, because the configuration lists the loads of this study",
         caption="The trials of the searches (MLRsearch) that chose the loads.",
         reading=f"Each trial is one run, and averages exclude trials. Results: "
-        f"{'; '.join(found) or 'no search was made'}.",
+        f"{'; '.join(results) or 'no search was made'}.",
         provenance=provenance(case.summary),
     )
 

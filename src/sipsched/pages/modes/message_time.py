@@ -81,7 +81,7 @@ def _figure(case: Case, system: SutOnCores) -> Figure:
 
 def _part_words(case: Case, place: Place, cps: int) -> str:
     """State the mean times of the parts that depend on the scheduler."""
-    found = []
+    parts = []
     for name in ("k_sockq", "t_sip_off", "service"):
         means = {side.label: side.mean(name, cps) for side in case.sides(place)}
         texts = [
@@ -90,8 +90,8 @@ def _part_words(case: Case, place: Place, cps: int) -> str:
             if not np.isnan(mean.estimate)
         ]
         if texts:
-            found.append(f"{PARTS[name]} {' and '.join(texts)}")
-    return "; ".join(found)
+            parts.append(f"{PARTS[name]} {' and '.join(texts)}")
+    return "; ".join(parts)
 
 
 def _draw_parts(axis: Axes, sides: Sequence[Side], cps: int) -> None:

@@ -131,11 +131,11 @@ def figure(case: Case, family: Comparisons) -> Figure:
 
 def _loads(case: Case, among: Sequence[Place]) -> str:
     """Describe the compared load: the first load at which the reference exceeds the limit, or else the highest load."""
-    found = [(place, cps) for place in among if (cps := case.compared_load(place)) is not None]
-    above = [cps == case.side(place, case.reference).loads_around[1] for place, cps in found]
+    compared = [(place, cps) for place in among if (cps := case.compared_load(place)) is not None]
+    above = [cps == case.side(place, case.reference).loads_around[1] for place, cps in compared]
     first = f"the lowest load at which PDR exceeds {case.share} with {case.label(case.reference)}"
     highest = f"the highest load of both modes, since no PDR exceeds {case.share}"
-    if not found:
+    if not compared:
         return "no load, because no load was measured in both modes"
     if all(above):
         return first

@@ -59,13 +59,14 @@ def _merged(sizes: Iterable[Size]) -> str:
     for cores, threads in sizes:
         by_cores.setdefault(cores, []).append(str(threads))
     return "; ".join(
-        f"{plural(cores, 'core')}, {', '.join(each)} threads" for cores, each in by_cores.items()
+        f"{plural(cores, 'core')}, {', '.join(counts)} threads"
+        for cores, counts in by_cores.items()
     )
 
 
 def _schedulers(summary: xr.Dataset) -> list[str]:
-    found = {str(text) for text in summary["scheduler_family"].to_numpy().ravel()}
-    return sorted(found - {"", "unknown"})
+    families = {str(text) for text in summary["scheduler_family"].to_numpy().ravel()}
+    return sorted(families - {"", "unknown"})
 
 
 def words(case: Case) -> Words:

@@ -212,7 +212,7 @@ def _asked(setting: Setting, values: dict[Setting, int]) -> str:
 
 def place_here(setting: Setting, steps: dict[str, list[dict[str, object]]]) -> str:
     """Describe what the kernel made of a setting: the applied values and their place, or the reason for its absence."""
-    mine = [step for each in steps.values() for step in each if step["setting"] == setting]
+    mine = [step for of_mode in steps.values() for step in of_mode if step["setting"] == setting]
     missing = dict.fromkeys(str(step["unavailable"]) for step in mine if step["unavailable"])
     if missing:
         return "; ".join(missing)

@@ -77,8 +77,8 @@ class Material:
 
     def rankings(self, *studies: str) -> list[Ranking]:
         """List the compared loads of studies that have an interval."""
-        found = (ranking for advice in self.advice(*studies) for ranking in advice.rankings)
-        return [ranking for ranking in found if ranking.judged]
+        ranked = (ranking for advice in self.advice(*studies) for ranking in advice.rankings)
+        return [ranking for ranking in ranked if ranking.judged]
 
     @property
     def loads(self) -> list[ComparedLoad]:

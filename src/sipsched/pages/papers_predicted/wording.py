@@ -67,10 +67,10 @@ def counted(directions: Iterable[Direction]) -> str:
     verbs = {Direction.OPPOSITE: ("has", "have"), Direction.NONE: ("has", "have")}
     return listed(
         [
-            f"{counts[each]} {verbs.get(each, ('is', 'are'))[counts[each] > 1]} "
-            f"{each.removeprefix('with ').replace('without any', 'no')}"
-            for each in Direction
-            if counts[each]
+            f"{counts[direction]} {verbs.get(direction, ('is', 'are'))[counts[direction] > 1]} "
+            f"{direction.removeprefix('with ').replace('without any', 'no')}"
+            for direction in Direction
+            if counts[direction]
         ]
     )
 
