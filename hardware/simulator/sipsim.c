@@ -45,12 +45,29 @@ static bool write_report(struct sim *sim, FILE *file)
 	return true;
 }
 
+/* Simulate the load, and write the trace if its path is not NULL. Complain about an error and return 1. */
+static int simulate(struct sim *sim, const char *model, const char *path)
+{
+	FILE *trace = NULL;
+	const char *wrong;
+
+	if (path) {
+		trace = fopen(path, "wb");
+		if (!trace)
+			return complain(path, strerror(errno));
+		trace_open(sim, trace);
+	}
+	wrong = sim_run(sim);
+	if (trace && fclose(trace) && !wrong)
+		wrong = "cannot write the trace";
+	return wrong ? complain(model, wrong) : 0;
+}
+
 static int run(int n, char **paths)
 {
 	static struct plan plan;
 	struct sim sim = { 0 };
 	struct model model;
-	FILE *trace = NULL;
 	char error[256];
 	const char *wrong = model_read(&model, paths[0], error, sizeof(error));
 
@@ -66,17 +83,8 @@ static int run(int n, char **paths)
 	wrong = sim_init(&sim, &model);
 	if (wrong)
 		return complain(paths[0], wrong);
-	if (n > 2) {
-		trace = fopen(paths[2], "wb");
-		if (!trace)
-			return complain(paths[2], strerror(errno));
-		trace_open(&sim, trace);
-	}
-	wrong = sim_run(&sim);
-	if (trace && fclose(trace) && !wrong)
-		wrong = "cannot write the trace";
-	if (wrong)
-		return complain(paths[0], wrong);
+	if (simulate(&sim, paths[0], n > 2 ? paths[2] : NULL))
+		return 1;
 	/* write the calls first, because this step decides the outcome of each call */
 	if (n > 2 && !write_file(paths[3], output_calls, &sim))
 		return complain(paths[3], "cannot write");
@@ -95,7 +103,6 @@ static int replay(int n, char **paths)
 {
 	struct sim sim = { .replayed = paths[2] };
 	struct model model;
-	FILE *trace = NULL;
 	char error[256];
 	const char *wrong = model_read(&model, paths[0], error, sizeof(error));
 
@@ -104,17 +111,8 @@ static int replay(int n, char **paths)
 	wrong = sim_init(&sim, &model);
 	if (wrong)
 		return complain(paths[2], wrong);
-	if (n > 3) {
-		trace = fopen(paths[3], "wb");
-		if (!trace)
-			return complain(paths[3], strerror(errno));
-		trace_open(&sim, trace);
-	}
-	wrong = sim_run(&sim);
-	if (trace && fclose(trace) && !wrong)
-		wrong = "cannot write the trace";
-	if (wrong)
-		return complain(paths[0], wrong);
+	if (simulate(&sim, paths[0], n > 3 ? paths[3] : NULL))
+		return 1;
 	if (!write_file(paths[1], write_report, &sim))
 		return complain(paths[1], "cannot write");
 	sim_free(&sim);
