@@ -4,6 +4,8 @@ import ast
 import importlib
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,13 @@ def test_packages_are_empty_at_import() -> None:
     packages = sorted(LIBRARY.glob("*/**/__init__.py"))
     assert len(packages) > 7
     assert [path for path in packages if path.read_text()] == []
+
+
+def test_the_start_of_the_workflow_does_not_import_matplotlib() -> None:
+    """Importing matplotlib would add half a second of CPU time to each start."""
+    code = "import sys, sipsched.pages.progress; print('matplotlib' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

@@ -14,29 +14,14 @@ from matplotlib.backends.backend_mixed import MixedModeRenderer
 from matplotlib.backends.backend_svg import RendererSVG
 from matplotlib.figure import Figure as Canvas
 
+from sipsched.pages.theme import THEME
+
 WIDTH_IN = 7.2
 NARROW_IN = 3.7
 COORDINATES = re.compile(r' d="[^"]*"| points="[^"]*"')
 NOT_DRAWN = re.compile(r"<!--.*?-->|^\s+", re.DOTALL | re.MULTILINE)
 DIGITS = re.compile(r"(\.\d\d)\d+")
 
-# Colours for light and dark mode. matplotlib draws with the placeholder on the left. The SVG has a
-# variable instead. The series have the hues of Okabe and Ito (2008), which are distinguishable with any colour vision:
-# darker on white, lighter on black. Markers differ too.
-THEME = {
-    "#010101": ("ink", "#24292f", "#d6dbe1"),
-    "#020202": ("paper", "#ffffff", "#14181d"),
-    "#030303": ("grid", "#d9dee3", "#343b44"),
-    "#040404": ("limit", "#b3261e", "#ff8a80"),
-    "#050501": ("series0", "#0072b2", "#56b4e9"),
-    "#050502": ("series1", "#d55e00", "#ff9248"),
-    "#050503": ("series2", "#008060", "#2fcf9f"),
-    "#050504": ("series3", "#a64d87", "#eba4d0"),
-    "#050505": ("series4", "#a87400", "#f0c04a"),
-    "#050506": ("series5", "#5b6670", "#a9b4bf"),
-    "#050507": ("series6", "#5a4fcf", "#b0a8ff"),
-    "#050508": ("series7", "#8a4b2f", "#d9a184"),
-}
 INK, PAPER, GRID, LIMIT, *SERIES = THEME
 MARKERS = "osD^vP"
 STYLE: Any = {

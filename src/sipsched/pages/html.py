@@ -8,8 +8,9 @@ import jinja2
 import mistune
 from markupsafe import Markup, escape
 
-from sipsched.pages import drawing, glossary, parts
+from sipsched.pages import glossary, parts
 from sipsched.pages.numbers import Number
+from sipsched.pages.theme import THEME
 
 
 def document(page: parts.Page) -> str:
@@ -30,7 +31,7 @@ def _rendered(**values: parts.Page | parts.Part) -> str:
         fold=marker.fold,
         prose=functools.partial(_prose, marker),
         used_terms=marker.used_terms,
-        colors=drawing.THEME.values(),
+        colors=THEME.values(),
         csv_address=_csv_address,
         sort_key=parts.sort_key,
         cell_text=parts.cell_text,

@@ -7,8 +7,8 @@ import pytest
 import synthetic
 
 from sipsched.analysis import papers, papers_predicted
-from sipsched.pages import drawing
 from sipsched.pages.papers_predicted import ablation, answer, directions, numbers
+from sipsched.pages.theme import THEME
 from sipsched.plan.simulated import load_model
 
 
@@ -116,7 +116,7 @@ def test_figures_are_drawn_for_a_phone_too(lower):
     for name in ("figure-predicted", "figure-directions", "figure-ablation"):
         figure = lower[1][name]
         assert figure.narrow
-        assert not any(marker in figure.wide for marker in drawing.THEME)
+        assert not any(marker in figure.wide for marker in THEME)
 
 
 def test_without_a_run_every_sentence_still_holds():

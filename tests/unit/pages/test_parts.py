@@ -8,10 +8,11 @@ import pytest
 from bs4 import BeautifulSoup
 
 from sipsched.analysis.intervals import Interval, typical_interval
-from sipsched.pages.drawing import LIMIT, THEME, themed, titled
+from sipsched.pages.drawing import LIMIT, themed, titled
 from sipsched.pages.html import document
 from sipsched.pages.numbers import Number, told
 from sipsched.pages.parts import Figure, Page, Section, Table, Title, Words
+from sipsched.pages.theme import THEME
 
 
 def table(header, rows, **options):

@@ -3,7 +3,8 @@
 import pytest
 
 from sipsched.analysis import papers
-from sipsched.pages import drawing, published
+from sipsched.pages import published
+from sipsched.pages.theme import THEME
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +42,7 @@ def test_figures_state_the_source_of_their_numbers(points):
         published.capacity(points, predicted),
     ):
         assert figure.provenance.startswith("Published numbers, not measured here")
-        assert not any(marker in figure.wide for marker in drawing.THEME)
+        assert not any(marker in figure.wide for marker in THEME)
     assert "6 cores 6600 cps with 6 threads" in figure.seen[1]
 
 
