@@ -113,11 +113,15 @@ def _reason(search: Searched, estimate_cps: float) -> str:
     return f"a bracket rests on a few trials of one minute{measured}"
 
 
-def doubts_near(runs: pd.DataFrame, capacity: SystemCapacity) -> tuple[str, ...]:
+def doubts_near(
+    runs: pd.DataFrame, capacity: SystemCapacity, counted: str = "of the campaign"
+) -> tuple[str, ...]:
     """Describe suspect runs and runs that are too short at the loads on which a capacity depends.
 
     Parameters
     ----------
+    counted
+        Names the given runs in the sentence, such as "of this study", because a study has only some runs of a campaign.
     capacity
         The capacity. It depends on the loads within its interval, and on the nearest load below and above the interval.
     """
@@ -132,10 +136,13 @@ def doubts_near(runs: pd.DataFrame, capacity: SystemCapacity) -> tuple[str, ...]
             too_short(*(near[name].to_numpy(float) for name in busy)).sum()
         ),
     }
-    return tuple(
-        f"Of the {plural(len(near), 'run')} at loads near the capacity, {count} {'is' if count == 1 else 'are'} {what}."
-        for what, count in counts.items()
-        if count
+    found = [
+        f"{count} {'is' if count == 1 else 'are'} {what}" for what, count in counts.items() if count
+    ]
+    if not found:
+        return ()
+    return (
+        f"Of the {plural(len(near), 'run')} {counted} at loads near the capacity, {' and '.join(found)}.",
     )
 
 

@@ -94,7 +94,9 @@ def answer(summary: xr.Dataset, limit: float = PDR_LIMIT, capacities: Capacities
     ]
     if ends:
         text += f". The median waiting time is {' and '.join(ends)} calls per second"
-    return Answer(" ".join((f"{text}.", *doubts_near(_rows(summary, line), capacity))))
+    return Answer(
+        " ".join((f"{text}.", *doubts_near(_rows(summary, line), capacity, "of this study")))
+    )
 
 
 def pdr(summary: xr.Dataset, limit: float = PDR_LIMIT, capacities: Capacities = ()) -> Figure:

@@ -83,7 +83,7 @@ def test_the_answer_says_that_its_runs_are_too_short():
     near = dataclasses.replace(first, low_cps=1100.0, high_cps=1500.0)
     far = dataclasses.replace(first, low_cps=1450.0, high_cps=1550.0)
     told = load_sweep.answer(ds, capacities=[near]).line
-    assert "Of the 12 runs at loads near the capacity, 3 are too short" in told
+    assert "Of the 12 runs of this study at loads near the capacity, 3 are too short" in told
     assert "busy periods" not in load_sweep.answer(ds, capacities=[far]).line
 
 

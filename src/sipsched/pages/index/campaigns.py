@@ -261,7 +261,10 @@ def software(campaigns: Sequence[Campaign]) -> Words:
             for name, version in (host.get("versions") or {}).items()
         )
         versions = ", ".join(programs) or "versions not recorded"
-        cpus = ", ".join(map(str, sps.get("cpus") or ())) or "not recorded"
+        listed_cpus = [str(cpu) for cpu in sps.get("cpus") or ()]
+        cpus = ", ".join(listed_cpus) or "not recorded"
+        if len(listed_cpus) > 1:
+            cpus += f" (a proxy with one core runs on CPU {listed_cpus[0]})"
         lines.append(
             f"{campaign.testbed}: CPU {sps.get('cpu_model') or 'not recorded'}, the SPS on CPUs "
             f"{cpus}, kernel {campaign.kernels}; {versions}."

@@ -26,6 +26,7 @@ from sipsched.pages.capacities import (
     first_shown,
     systems,
 )
+from sipsched.pages.crossover.setting import in_force, restarted, what
 from sipsched.pages.crossover.wording import fall_words, reference_name, short_load
 from sipsched.pages.drawing import INK, LIMIT, SERIES, Layout, themed, titled
 from sipsched.pages.numbers import in_us, with_unit
@@ -44,9 +45,10 @@ NO_EVIDENCE = "No evidence"
 TILE = Layout(3.0, stacked=True)
 LOAD, TIME, SETTING = (
     "How much load does the proxy handle?",
-    "How long do the slowest 1 in 100 messages take at half of the capacity?",
+    "How long do the slowest 1 in 100 messages take at {}?",
     "Which scheduler setting is best?",
 )
+HALF = TIME.format("half of the capacity")
 MOST_CURVES = 3
 
 
@@ -199,11 +201,10 @@ def _load_tile(
         grade=graded(interval.n, _half_width(interval), doubts) if known else "A bound only",
         trust=_trust(
             campaign,
-            f"{evidence(system)}; the interval is ±{100 * _half_width(interval):.0f}\u00a0%."
+            f"{evidence(system)}; the 95\u00a0% interval in brackets is ±{100 * _half_width(interval):.0f}\u00a0%."
             if known
             else f"{evidence(system)}.",
             *doubts,
-            *disagreements(system),
             _calls(campaign),
         ),
         link=_page(campaign, pages, lambda ds: _loads_measured(ds, system)),
@@ -294,15 +295,15 @@ def _time_tile(
     times: Sequence[LoadTimes],
     pages: Collection[str],
 ) -> Tile:
-    """Make the tile with the 99th percentile of message times at half of the capacity."""
+    """Make the tile with the 99th percentile of message times at the measured load nearest to half of the capacity."""
     if system is None:
-        return _unknown(TIME, "The capacity is unknown, so half of the capacity is unknown too.")
+        return _unknown(HALF, "The capacity is unknown, so half of the capacity is unknown too.")
     if not times:
         return _unknown(
-            TIME, f"The probe recorded no message times of {system.sut} in {system.mode} mode."
+            HALF, f"The probe recorded no message times of {system.sut} in {system.mode} mode."
         )
     if system.estimate_cps is None and system.dropped:
-        return _unknown(TIME, f"Every load offered drops more than {100 * system.limit:g}\u00a0%.")
+        return _unknown(HALF, f"Every load offered drops more than {100 * system.limit:g}\u00a0%.")
     here = _nearest(times, 0.5 * _whole(system))
     rows = _rows(campaign, system)
     waits = rows.loc[rows["cps"] == here.cps, "k_rcv_p99"].dropna().to_numpy(float)
@@ -313,10 +314,11 @@ def _time_tile(
         else "Another run may differ."
     )
     return Tile(
-        question=TIME,
+        question=TIME.format(_share(here.cps, system, "the")),
         value=f"{in_us(here.quantile_us(0.99))} or longer",
-        meaning=f"{system_name(system)}. At {grouped(here.cps)} calls per second ({_share(here.cps, system)}), from "
-        "network card to answer (K_rcv + T_sip).",
+        meaning=f"{system_name(system)}. At {grouped(here.cps)} calls per second, the measured load nearest to half of "
+        f"{_whole_words(system, 'the')}. The time runs from the network card until the proxy sends the message on "
+        "(K_rcv + T_sip).",
         grade=graded(here.runs, spread),
         trust=_trust(
             campaign,
@@ -336,13 +338,17 @@ def _whole(capacity: SystemCapacity) -> float:
     return interval.estimate if interval.resolved else interval.low
 
 
-def _share(cps: float, capacity: SystemCapacity) -> str:
-    """Describe a load as a percentage, such as "56 % of its capacity"."""
+def _whole_words(capacity: SystemCapacity, article: str) -> str:
+    """Name the load that counts as 100 %. `article` is the word before "capacity", such as "its" or "the"."""
     interval = interval_of(capacity)
-    whole = "its capacity" if interval.resolved else "the lower end of its capacity"
     if not interval.known:
-        whole = "the highest load offered"
-    return f"{100 * cps / _whole(capacity):.0f}\u00a0% of {whole}"
+        return "the highest load offered"
+    return f"{article} capacity" if interval.resolved else f"the lower end of {article} capacity"
+
+
+def _share(cps: float, capacity: SystemCapacity, article: str = "its") -> str:
+    """Describe a load as a percentage, such as "56 % of its capacity"."""
+    return f"{100 * cps / _whole(capacity):.0f}\u00a0% of {_whole_words(capacity, article)}"
 
 
 def _nearest(times: Sequence[LoadTimes], cps: float) -> LoadTimes:
@@ -415,11 +421,19 @@ def _setting_tile(
     runs = min(effect.runs for effect in effects)
     width = max(_half_percent(effect.interval) for effect in effects)
     blocks = sum(sum(effect.blocks) for effect in effects)
+    settings = {
+        ranking.load.label(ranking.best.mode): what(
+            in_force(ranking.load.settings(ranking.best.mode))
+        )
+        for ranking in judged
+        if ranking.best and not restarted(ranking.best.mode)
+    }
+    means = "".join(f" {label} sets {words}." for label, words in settings.items())
     return Tile(
         question=SETTING,
         value=listed(tuple(labels), "or") if labels else f"Keep {reference}",
-        meaning=f"{of_what} Change of the 99th percentile of K_rcv + T_sip against {reference}: "
-        f"{'; '.join(map(_of_load, judged))}.",
+        meaning=f"{of_what}{means} Change of the 99th percentile of K_rcv + T_sip against {reference}, with "
+        f"95\u00a0% intervals in brackets: {'; '.join(map(_of_load, judged))}.",
         grade=graded(runs, width / 100, doubts),
         trust=_trust(
             campaign,
@@ -567,7 +581,7 @@ def _drop_curve(campaign: Campaign, system: SystemCapacity) -> Figure:
         f"{grouped(curve.x[first[0]])} cps is the lowest measured load at which the typical run drops more than "
         f"{limit:g} %."
         if first.size
-        else f"At every measured load, the typical run drops at most {limit:g} %."
+        else f"At every measured load, the typical run drops at most {limit:g} %. {_highest(curve, system)}"
     )
     return Figure(
         identity=f"figure-overview-pdr-{campaign.testbed}",
@@ -579,11 +593,23 @@ def _drop_curve(campaign: Campaign, system: SystemCapacity) -> Figure:
             prepare=lambda axis, width_in: load_axis(axis, loads, width_in),
         ),
         caption=f"Packet drop rate (PDR) of {system_name(system)} against offered load.",
-        seen=(seen,),
+        seen=(seen, *disagreements(system)),
         reading=f"Each small point is a run. The line joins the typical runs. The dashed line is the limit of "
         f"{limit:g} %. The band on the dashed line is the capacity of {estimate(system)} cps with its "
         f"interval. Lower loads without drops are not shown.",
         provenance=campaign.provenance,
+    )
+
+
+def _highest(curve: Curve, system: SystemCapacity) -> str:
+    """Relate the highest measured load to the capacity, if the capacity is known and smaller than this load."""
+    highest = float(curve.x[-1])
+    if system.estimate_cps is None or system.high_cps is None or highest <= system.estimate_cps:
+        return ""
+    where = "inside" if highest <= system.high_cps else "above"
+    return (
+        f"The highest load, {grouped(highest)} cps, lies {where} the interval of the capacity, and the worst run there "
+        f"drops {number(float(np.nanmax(curve.runs[-1])))} %."
     )
 
 
