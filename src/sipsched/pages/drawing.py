@@ -48,6 +48,10 @@ STYLE: Any = {
 }
 
 
+CHARACTER_IN, KEY_IN = 0.078, 0.5
+"""Widths in a legend: about one character of a name, and the line and the space beside the name."""
+
+
 @dataclass(frozen=True)
 class Layout:
     """The layout of a figure: panels side by side, or stacked for a phone."""
@@ -89,7 +93,7 @@ class Layout:
                 cell = divmod(row * columns + column, across)
                 axis = canvas.add_subplot(spec[cell], sharex=x, sharey=y)
                 if shared[0] and cell[0] < down - 1 and not self.stacked:
-                    axis.tick_params(labelbottom=False)
+                    axis.tick_params(bottom=False, labelbottom=False)
                 if shared[1] == "all" and cell[1]:
                     axis.tick_params(labelleft=False)
                 grid[row, column] = axis
@@ -122,11 +126,14 @@ def legend(
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
             entries.setdefault(label, handle)
     if entries:
+        width_in = canvas.get_figwidth()
+        room = int(width_in / (CHARACTER_IN * max(map(len, entries)) + KEY_IN))
+        most = columns if width_in > NARROW_IN else 2
         canvas.legend(
             list(entries.values()),
             list(entries),
             loc="outside upper left",
-            ncols=columns if canvas.get_figwidth() > NARROW_IN else min(columns, 2),
+            ncols=max(1, min(columns, most, room)),
             columnspacing=1.2,
             markerscale=marker_scale,
         )

@@ -76,6 +76,10 @@ PACKAGES = (
 )
 
 
+MOST_SUSPECT = 3
+"""If a page has more suspect runs than this, the list of these runs is folded."""
+
+
 def heading(summary: xr.Dataset, study: str) -> Heading:
     """State the study, testbed and kernel from which a page's numbers come."""
     attrs = summary.attrs
@@ -324,15 +328,23 @@ def attempts(summary: xr.Dataset) -> Table:
     )
 
 
-def suspicions(summary: xr.Dataset) -> Words:
-    """List the suspect runs with the reasons."""
+def suspicions(summary: xr.Dataset) -> Words | Several:
+    """List the suspect runs with the reasons. A long list is folded, below a line that counts the runs."""
     lines = []
     for key, status in iterate_runs(summary):
         if status == MEASURED and str(summary["grade"].sel(key).item()) == "suspect":
             name = ", ".join(f"{dim} {value}" for dim, value in key.items())
             why = in_words(findings_of(summary["findings"].sel(key).item()))
             lines.append(f"Suspect: {name}: {why}.")
-    return Words(tuple(lines or ["No valid run is suspect."]))
+    every = Words(tuple(lines or ["No valid run is suspect."]))
+    if len(lines) <= MOST_SUSPECT:
+        return every
+    count = Words(
+        (
+            f"{len(lines)} of {plural(int((summary['status'] == MEASURED).sum()), 'valid run')} are suspect.",
+        )
+    )
+    return Several((count, Folded("The suspect runs and the reasons", (every,))))
 
 
 def coverage(summary: xr.Dataset) -> Words:
