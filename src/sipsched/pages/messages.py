@@ -28,6 +28,8 @@ SHOWN_SHARE = 0.8
 """The page shows the load that is nearest to this share of the capacity."""
 NEAR = 0.1
 """If the shown load is farther than this from `SHOWN_SHARE`, the page says so."""
+SHORT_S = 2.0
+"""Runs of less than this many seconds are called short, because they may contain no disturbance."""
 MOST_REPETITIONS = 3
 NOTHING = "There is no answer, because no run of the default mode recorded single messages."
 NO_STAGES = (
@@ -168,12 +170,16 @@ def answer(shown_runs: ShownRuns) -> Answer:
         f"longer than {in_us(slow)} from its arrival until the proxy sends it on. This is {number(slow / usual)} "
         f"times the median."
     ]
+    if max(run.length_s for run in runs) < SHORT_S:
+        sentences.append(
+            "Runs this short miss rare disturbances, so longer runs on other pages may show longer times."
+        )
     way = slow_way(runs)
     if way is not None:
         most = int(np.argmax(way.stages_us))
         share = 100 * way.stages_us[most] / way.stages_us.sum()
         sentences.append(
-            f"Of the time of such a message, {share:.0f} % is spent {list(STAGES.values())[most]}."
+            f"Of the time of such a slow message, {share:.0f} % is spent {list(STAGES.values())[most]}."
         )
     return Answer(" ".join(sentences))
 

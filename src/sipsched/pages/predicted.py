@@ -15,7 +15,7 @@ from sipsched.analysis.intervals import Estimates, Interval
 from sipsched.analysis.predicted import DIFFERENCES, Check, Contrast, Level, by_quantity, check
 from sipsched.analysis.run_table import Campaign, campaigns_of
 from sipsched.pages.drawing import INK, PAPER, SERIES
-from sipsched.pages.numbers import Number, rounded, told
+from sipsched.pages.numbers import Number, in_us, rounded, told
 from sipsched.pages.parts import Answer, Figure, Heading, Table, Words
 from sipsched.pages.plots import wrapped
 from sipsched.pages.tables import competitors
@@ -374,9 +374,11 @@ def _level(level: Level) -> Number:
 
 def _runs(level: Level) -> str:
     scaled = sorted(map(_scaled(level), level.runs))
+    shares = level.quantity in DIFFERENCES
+    written = [f"{number(value)}\u00a0%" if shares else in_us(value) for value in scaled]
     if len(scaled) > 3:
-        return f"{number(scaled[0])} to {number(scaled[-1])}, {len(scaled)} runs"
-    return ", ".join(map(number, scaled)) or "none"
+        return f"{written[0]} to {written[-1]}, {len(scaled)} runs"
+    return ", ".join(written) or "none"
 
 
 def fit(predictions: CheckedPredictions) -> Table:

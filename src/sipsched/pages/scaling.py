@@ -634,13 +634,18 @@ def sharing(scaling: ScalingData) -> Words:
         lines.append(
             f"When {sut} runs on one core, client and server take {_about(control.generator_us)} µs of CPU time per "
             f"call at {grouped(control.cps)} cps{_beside(speed_up)}. At the capacity of "
-            f"{plural(speed_up.cores, 'core')} they leave {_about(speed_up.room)} CPUs to the proxy."
+            f"{plural(speed_up.cores, 'core')} they leave {_cpus(speed_up.room)} to the proxy."
         )
     if len(lines) == 1:
         lines.append(
             "No SUT was measured both on one core and on several cores, so the cost of sharing is unknown."
         )
     return Words(tuple(lines))
+
+
+def _cpus(count: float) -> str:
+    about = _about(count)
+    return f"{about} CPU{'' if about == '1' else 's'}"
 
 
 def _beside(gained: SpeedUp) -> str:
