@@ -143,7 +143,7 @@ def test_of_two_better_modes_the_mode_for_more_loads_is_recommended() -> None:
         made("default,fifo,rr", {"fifo": {}, "rr": FIFO}, 1600),
     )
     assert [ranking.best.mode for ranking in found[0].rankings] == ["rr", "rr"]
-    assert "Also better than the kernel's default: fifo." in recommended(found)
+    assert "Also better than the kernel's default: fifo at 1\u202f000 cps." in recommended(found)
 
 
 def test_without_a_better_mode_the_page_recommends_no_change_and_names_the_detectable_effect() -> (
@@ -154,7 +154,9 @@ def test_without_a_better_mode_the_page_recommends_no_change_and_names_the_detec
     assert line.startswith("Change nothing at 1\u202f000 cps: ")
     seen = fall_words(found[0].rankings[0].detectable())
     assert f"by {seen} or more" in line
-    assert answer.recommendations(found).rows[0][5] == seen
+    first = found[0].rankings[0].candidates[0]  # the row shows the effects of this mode only
+    own = fall_words(first.effects["total_p99"].detectable)
+    assert answer.recommendations(found).rows[0][5] == own
     assert setting.advised(found).lines[0].startswith("No setting is recommended")
     _, found = of(made("default,batch,fifo", {"batch": {"total_p99": 0.5}, "fifo": {}}))
     assert "batch is worse" in recommended(found)
@@ -189,7 +191,7 @@ def test_a_sham_that_differs_is_named_and_smaller_effects_do_not_count() -> None
     line = answer.consequences(found).lines[-1]
     assert re.search(r"by \+3\d\u00a0% .* beyond 4\d\u00a0% counts", line)
     (figure,) = effects.figures(found).parts
-    assert "The A/A differs by more than chance: sum p99 +3" in figure.seen[0]
+    assert "The A/A differs by more than chance: K_rcv + T_sip p99 +3" in figure.seen[0]
 
 
 def test_without_runs_the_page_says_so() -> None:
@@ -282,10 +284,13 @@ def test_an_estimate_that_depends_on_the_washout_is_reported() -> None:
     words, folded = evidence.washouts(found).parts
     (table,) = folded.parts
     assert "1 of 4 estimates moves by more than the interval" in words.lines[0]
-    assert words.lines[1] == "1\u202f000 cps: fifo, sum p99: moves by more than the interval."
-    moved = next(row for row in table.rows if row[1:3] == ("sum p99", "fifo"))
+    assert (
+        words.lines[1]
+        == "1\u202f000 cps: fifo, K_rcv + T_sip p99: moves by more than the interval."
+    )
+    moved = next(row for row in table.rows if row[1:3] == ("K_rcv + T_sip p99", "fifo"))
     assert moved[5].interval.estimate == pytest.approx(-39, abs=1)
-    still = next(row for row in table.rows if row[1:3] == ("sum mean", "fifo"))
+    still = next(row for row in table.rows if row[1:3] == ("K_rcv + T_sip mean", "fifo"))
     assert still[-1] == "does not move"
 
 
@@ -296,7 +301,7 @@ def test_estimates_have_their_parts_in_columns_of_their_own() -> None:
     assert lines[0].startswith(
         "load,quantity,mode,effect: estimate,effect: low,effect: high,effect: n,effect: unit"
     )
-    row = next(row for row in table.rows if row[1:3] == ("sum p99", "fifo"))
+    row = next(row for row in table.rows if row[1:3] == ("K_rcv + T_sip p99", "fifo"))
     assert row[3].interval.low < row[3].interval.estimate < row[3].interval.high < 0
     assert row[6] == "<\u00a00.001"
     assert row[7:9] == ("40", "1")

@@ -38,11 +38,11 @@ from sipsched.pages.parts import Answer, Cell, Folded, Table, Title, Words, tran
 from sipsched.plan.modes import first_start, split_name
 from sipsched.records.window_time import COUNTS
 from sipsched.records.windows import LEFT_OUT
-from sipsched.words import listed, plural
+from sipsched.words import grouped, listed, plural
 
 ADVICE = "advice"
 """The study that asks an operator's question."""
-COSTS = ("k_rcv_mean", "cpu_per_message", "pdr", SQUEEZED)
+COSTS = ("k_rcv_mean", "t_sip_mean", "cpu_per_message", "pdr", SQUEEZED)
 MOST_NAMED = 4
 QUESTIONS: Mapping[str, str] = MappingProxyType(
     {
@@ -167,17 +167,26 @@ def _sentences(kind: tuple[str, str], rankings: Sequence[Ranking]) -> str:
             f"Change nothing at {where}: no mode is better than {reference} without a cost. "
             f"{label} lowers {falls}, but raises {rises}."
         )
-    others = dict.fromkeys(
-        ranking.load.label(candidate.mode)
-        for ranking in rankings
-        for candidate in ranking.candidates
-        if candidate.beats and candidate.mode != detail
+    others: dict[str, list[str]] = {}
+    for ranking in rankings:
+        for candidate in ranking.candidates:
+            if candidate.beats and candidate.mode != detail:
+                name = ranking.load.label(candidate.mode)
+                others.setdefault(name, []).append(grouped(ranking.load.cps))
+    too = (
+        f" Also better than {reference}: {listed([_at(name, loads, len(rankings)) for name, loads in others.items()])}."
+        if others
+        else ""
     )
-    too = f" Also better than {reference}: {listed(list(others))}." if others else ""
     return (
         f"Set {label} at {where}. It lowers {falls}, compared with {reference}.{too} "
-        f"The evidence is {_amount(chosen)}."
+        f"The evidence is {_amount(chosen)}.{_caution(chosen)} Numbers in brackets are 95\u00a0% intervals."
     )
+
+
+def _at(name: str, loads: Sequence[str], of: int) -> str:
+    """Name a mode, and its loads in cps if the mode is not better at all loads."""
+    return name if len(loads) == of else f"{name} at {listed(loads)} cps"
 
 
 def _chosen(ranking: Ranking) -> Candidate | None:
@@ -204,6 +213,12 @@ def _amount(chosen: Sequence[Candidate | None]) -> str:
     )
     least = "at least " if len({(effect.runs, effect.blocks) for effect in effects}) > 1 else ""
     return f"{least}{plural(blocks, 'block')} in {plural(runs, 'run')} per load"
+
+
+def _caution(chosen: Sequence[Candidate | None]) -> str:
+    """Warn the reader if the intervals describe only the measured runs."""
+    effects = [candidate.effects[DECIDING[0]] for candidate in chosen if candidate]
+    return " Another run may differ." if any(effect.conditional for effect in effects) else ""
 
 
 def _none_better(rankings: Sequence[Ranking], reference: str) -> str:
@@ -271,8 +286,8 @@ def recommendations(comparisons: Sequence[Advice]) -> Table:
         caption="The recommendation for each load with its evidence.",
         reading="The table shows the effects of the recommended mode. If no mode is recommended, the table shows the "
         "mode with the lowest 99th percentile. The A/A comparison compares the reference with itself, so only "
-        "chance makes its effect differ from 0. The last column is the sensitivity: if the 99th percentile "
-        "decreases by this amount, the test detects the decrease in four of five cases.",
+        "chance makes its effect differ from 0. The smallest detectable fall is the sensitivity for the mode of the "
+        "row: if the 99th percentile decreases by this amount, the test detects the decrease in four of five cases.",
         provenance=provenance(loads),
     )
 
@@ -283,9 +298,9 @@ def _evidence(ranking: Ranking) -> tuple[Cell, ...]:
         return ("none", *(NO_ENTRY,) * 6)
     p99, mean = (shown.effects[name] for name in DECIDING)
     label = ranking.load.label(shown.mode)
-    fall = ranking.detectable()
+    fall = p99.detectable
     return (
-        f"set {label}" if ranking.best else f"change nothing; lowest: {label}",
+        f"set {label}" if ranking.best else f"change nothing (the row shows {label})",
         effect_cell(p99, DECIDING[0]),
         effect_cell(mean, DECIDING[1]),
         effect_cell(ranking.sham[DECIDING[0]], DECIDING[0]),

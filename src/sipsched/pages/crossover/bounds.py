@@ -38,7 +38,13 @@ def _part(advice: Advice) -> Table | Words:
         groups=(("", 3), ("bounds", 2), ("computed from", 3)),
         places=1,
         header=(
-            *("load", "mode", "mean of the sum", "processor sharing", "first come first served"),
+            *(
+                "load",
+                "mode",
+                "mean of K_rcv + T_sip",
+                "processor sharing",
+                "first come first served",
+            ),
             *("CPU per message (µs)", "busy (%)", "scv"),
         ),
         rows=tuple(_row(load, times) for load, times in known),

@@ -56,7 +56,7 @@ def _table(
         header=(
             *("load", "buffer", "effective SO_RCVBUF", "messages"),
             *("message burst without a drop", "wait of the slowest message"),
-            *("PDR (%)", "K_rcv mean", "sum p99"),
+            *("PDR (%)", "K_rcv mean", "K_rcv + T_sip p99"),
         ),
         rows=tuple(_row(load, buffer) for load, buffers in compared for buffer in buffers),
         none="no buffers were compared",

@@ -64,7 +64,7 @@ def _figure(advice: Advice) -> Figure:
 
     def draw(axis: Axes, row: int, column: int) -> None:
         _draw_effects(axis, rankings[row], names, DECIDING[column])
-        _percent_axis(axis, *reach[column])
+        _percent_axis(axis, *reach[column], apart=0.1)
 
     seen = [_words(ranking) for ranking in rankings]
     if published := printed(advice):
@@ -215,6 +215,7 @@ def _percent_axis(axis: Axes, low: float, high: float, apart: float = 0.0) -> No
         )
     )
     axis.xaxis.set_minor_locator(NullLocator())
+    axis.tick_params(bottom=True, labelbottom=True)
 
 
 def _words(ranking: Ranking) -> str:

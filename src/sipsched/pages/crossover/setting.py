@@ -14,6 +14,7 @@ from sipsched.words import binary_size, listed, plural
 KAMAILIO_POLICIES = {Policy.RR: 1, Policy.FIFO: 2}
 """Values of Kamailio's parameter `rt_policy`. SEE Kamailio's core cookbook, "Real-Time Parameters"."""
 ATTRIBUTES = (Setting.POLICY, Setting.NICE, Setting.PRIORITY, Setting.SLICE)
+NO_OTHERS = "The effect on other programs was not measured."
 OF_TASKS = "sched_setattr"
 """The first word of a setting's path if the setting belongs to single tasks instead of the whole kernel."""
 
@@ -101,7 +102,10 @@ def how(applied: InForce, sut: str) -> str:
         )
         if policy.real_time and sut.startswith("kamailio"):
             number = KAMAILIO_POLICIES[policy]
-            ways[0] += f", or Kamailio's own real_time=4, rt_policy={number}, rt_prio={priority}"
+            ways[0] += (
+                f", or Kamailio's own real_time=4, rt_policy={number}, rt_prio={priority}, which excludes the timer "
+                "processes"
+            )
     if Setting.NICE in applied.tasks:
         nice = applied.tasks[Setting.NICE]
         ways.append(f"renice -n {nice} -p PID, or Nice={nice} in its systemd unit")
@@ -161,7 +165,7 @@ def advised(comparisons: Sequence[Advice]) -> Words:
                 continue
             lines[f"To set {label}: {how(settings, load.place.sut)}."] = None
             for caution in settings.cautions:
-                lines[f"Risk of {label}: {caution.risk}"] = None
+                lines[f"Risk of {label}: {caution.risk} {NO_OTHERS}"] = None
                 lines[f"To undo {label}: {caution.undo}."] = None
     return Words(tuple(lines) or ("No setting is recommended, so there is nothing to set.",))
 

@@ -13,7 +13,7 @@ from sipsched.analysis.intervals import Values
 from sipsched.analysis.switching import Aligned, Switching, aligned, switching
 from sipsched.pages.crossover.wording import AA, load_among, provenance
 from sipsched.pages.drawing import GRID, LIMIT
-from sipsched.pages.numbers import NO_ENTRY, rounded
+from sipsched.pages.numbers import NO_ENTRY, with_unit
 from sipsched.pages.parts import Figure, Folded, Table, Words
 from sipsched.pages.plots import mode_look, panels
 from sipsched.plan.crossover import CALL_TAIL_S, RELAXATIONS, WINDOW_MIN_S, WINDOW_WASHOUTS
@@ -91,8 +91,7 @@ def _settles(name: str, load: ComparedLoad, alignment: Aligned) -> str:
     since = settled_after(alignment.since_s, *alignment.by_arm[arm])
     until = since.why
     if since.known:
-        estimate, low, high = rounded(since.map(lambda seconds: 1000 * seconds))
-        until = f"flat from {estimate} ms ({low} to {high}) on"
+        until = f"flat from {with_unit(since.map(lambda seconds: 1000 * seconds), 'ms')} on"
     return (
         f"{name}: after {washout}, the message time still changes under {AA if arm == SHAM else load.label(arm)}: its "
         f"first quarter is {_signed(100 * share, 0)}\u00a0% off its last half ({until})."
