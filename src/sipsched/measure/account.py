@@ -28,7 +28,7 @@ ZSTD_LEVEL = 1
 SAMPLE_MS = 50
 """Time between two samples in ms. It is much shorter than a window of a run that compares modes."""
 COUNTED, IDLE_CLASS = ("realtime", "fair"), ("idle_class",)
-"""The owners of CPU time that the share of competitors includes, and the owner that it excludes."""
+"""The two kinds of tasks that the competitors' share of CPU time includes, and the kind that this share excludes."""
 BUSY = ("proxy", "own", "softirq", "irq", "kernel", *COUNTED, *IDLE_CLASS)
 # SEE include/uapi/linux/sched.h for the names and numbers of the scheduling policies.
 POLICIES = {
@@ -125,10 +125,11 @@ class CpuAccount:
         Parameters
         ----------
         probe
-            The probe's report, which names the workers among the proxy's tasks. None: no task is known as a worker, so
-            all tasks count as other tasks of the proxy.
+            The probe's report, which names the workers among the proxy's tasks. Without a report (None), no task is
+            known as a worker, so all tasks count as other tasks of the proxy.
         trace
-            The probe's trace, which shows when messages waited. None: only a stopped task counts as frozen.
+            The probe's trace, which shows when messages waited. Without a trace (None), the proxy counts as frozen only
+            while one of its tasks is stopped.
         """
         reason, content = self._found
         account = None

@@ -20,7 +20,7 @@ from sipsched.records.cpu_report import AccountReport
 MAJORITY_OF = 3
 """Number of trials that decide whether a load is below or above the capacity. Two equal results are enough."""
 AROUND_GUESS = 1.2
-"""Width of the first range of a search for a capacity: from the guess divided by this factor to the guess times it."""
+"""Factor for the first range of a search, which reaches from the guess divided by this factor to their product."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def find_crossing(offer: Offer, pdr_limit: float, search: Search) -> Bracket:
     Raises
     ------
     StableError
-        The drop rate at the lowest load is above the limit, or the drop rate at the highest load is not.
+        Even the lowest load has a drop rate above the limit, or even the highest load has none above the limit.
     TransientError
         The search exceeds its time limit, because trials contradict each other.
     """
@@ -168,7 +168,7 @@ def find_capacity(
     Raises
     ------
     TransientError
-        When the time limit ended the search, no trial was on one of the two sides of the limit.
+        The time limit ended the search before trials existed on both sides of the drop limit.
     """
     trials = _Trials(offer)
     aim = _goal(goal.limit, goal.relative_width, MAJORITY_OF * search.trial_s, search)
@@ -239,8 +239,9 @@ def _bracket(
     Returns
     -------
     tuple
-        The highest load at or below the limit, the lowest load above the limit, and whether the search ended in time. A
-        load is None if the range ends before it. If the search did not end in time, both loads are None.
+        The highest load at or below the limit, the lowest load above the limit, and whether the search ended in time.
+        The first load is None if the whole range is above the limit, and the second if the whole range is below the
+        limit. If the search did not end in time, both loads are None.
     """
     settings = MLRsearch.Config()
     settings.goals = [goal]
@@ -300,7 +301,7 @@ class _Measurer(AbstractMeasurer):  # type: ignore[misc]
             intended_load=intended_load,
             offered_count=trial.received + trial.refused,
             loss_count=trial.refused,
-            # The library compares the sum of this field with `duration_sum`, so overheads must not be included.
+            # The library compares the sum of this field over all trials with `duration_sum`, which has no overheads.
             duration_with_overheads=intended_duration,
         )
 

@@ -10,7 +10,7 @@ from sipsched.testbed.inventory import DeclaredCompetitor, native_folder
 PART, PROGRAM = "scheduler", "competitor"
 READY_TIMEOUT_S = 10
 HAS_NAME = 'pgrep --parent "$(cat "$1")" --exact "$2" > /dev/null'
-"""Shell condition: the program in a supervised process has a name. Arguments: pid file, name."""
+"""Shell condition that is true if a supervised process runs a program with a given name. Arguments: pid file, name."""
 
 
 class Competitors:

@@ -53,7 +53,7 @@ class Wanted:
     free_bytes
         Disk space that the files of the largest run need.
     steal
-        Shares of stolen CPU time above which a run is suspect, and above which it is invalid.
+        Two shares of stolen CPU time: a run above the first is suspect, and a run above the second is invalid.
     packages
         Debian packages to install.
     provision
@@ -355,7 +355,7 @@ def doctor(testbed: Testbed, config: Config) -> tuple[list[str], bool]:
     if testbed.kind == "virtual":
         finding = virtual_time()
         lines += _told("this machine", [finding])
-        # Virtual time is required only for testbeds of kind `virtual`, such as this testbed.
+        # This testbed cannot run without virtual time. So a result that only limits other testbeds counts as "no" here.
         blocked += _blocked("this machine", [replace(finding, state=NO)] * (finding.state != YES))
     elif testbed.is_on_this_machine:
         here = testbed.hosts if testbed.kind == "local" else (testbed.uac, testbed.uas)

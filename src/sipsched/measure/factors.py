@@ -24,7 +24,10 @@ done 2>/dev/null | awk '
 /^[0-9]+ \\(/ { sub(/.*\\) /, ""); user += $12; system_ += $13 }
 END { print tasks + 0, voluntary + 0, involuntary + 0, told ? migrations : -1, user + 0, system_ + 0 }'
 getconf CLK_TCK"""
-"""Shell command that prints sums over all tasks of some process groups. Migrations need CONFIG_SCHED_DEBUG."""
+"""Shell command that adds up the context switches, migrations and CPU time of all tasks of some process groups.
+
+The kernel counts migrations only with CONFIG_SCHED_DEBUG.
+"""
 
 
 class FactorCounts:

@@ -197,7 +197,7 @@ def load_numbers(observed: Observed, cpus: Sequence[int]) -> dict[str, float | N
         unexplained = failed - balanced.to_sps.refused
     else:
         # TCP drops no message. In an overload, the messages of a call wait in buffers, which explains a failed call.
-        # A broken connection loses messages. A call that waits for a lost message is not explained.
+        # If a connection broke, its messages are lost. Buffers then do not explain why calls still wait for messages.
         lost = any(report.lost for report in _connections(observed))
         waiting = 0 if lost else statistics.calls_waiting or 0
         unexplained = failed - waiting if failed < created else created
@@ -251,13 +251,15 @@ def probe_numbers(
     """Return the numbers for the validity rules about messages that the probe missed.
 
     The kernel skips a BPF program that would interrupt itself. Then a timestamp or a record can be missing. The number
-    of missing records is the difference to the kernel's count of datagrams, or over TCP to the proxy's count of
-    messages. The kernel does not count every skipped program. So messages without an arrival time also count as missed.
+    of missing records is the kernel's count of datagrams minus the number of records. Over TCP, it is the proxy's count
+    of messages minus the number of records. The kernel does not count every skipped program. So messages without an
+    arrival time also count as missed.
 
     Parameters
     ----------
     recording_off
-        Whether the probe did not record during a part of the run. Then the trace lacks these messages by design.
+        Whether the probe did not record during a part of the run. The trace then lacks the messages of this part by
+        design, and they do not count as missed.
     """
     seen = probe.mode in ("exact", "tracepoint", "stream") and not recording_off
     without = max(0, balanced.to_sps.received - probe.records) if seen else 0
@@ -330,7 +332,7 @@ def _share_excess(of_worker: Sequence[int], calls: int, threads: int) -> float |
     """Return how far a worker's share of the calls differs from an equal share, beyond chance; None without calls."""
     if not calls:
         return None
-    # The list lacks workers without calls. If the list is too short, the smallest number of calls is 0.
+    # The list lacks workers without calls. If it has fewer entries than workers exist, some worker had 0 calls.
     fewest = min(of_worker) if len(of_worker) >= threads else 0
     off = max(max(of_worker) * threads - calls, calls - fewest * threads)
     # ASSUME the hash distributes calls randomly, so the number of calls per worker has a binomial distribution

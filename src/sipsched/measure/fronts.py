@@ -20,7 +20,7 @@ MOST_INSTANCES = 250
 class Front:
     """The front end that distributes calls to proxy instances: the program `sipdispatch`, or a stateless proxy.
 
-    The front end is part of the SUT. It has the same CPUs and the same mode, and its CPU time is part of the SUT's.
+    The front end is part of the SUT. It has the same CPUs and the same mode, and the SUT's CPU time includes its time.
 
     Parameters
     ----------

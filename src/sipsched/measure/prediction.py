@@ -49,11 +49,11 @@ from sipsched.records.trace import HEADER, RECORD, Event
 from sipsched.testbed.inventory import SimulatedMachine, Testbed, load_testbed
 
 SECONDS = 6.0
-"""Seconds of load of a simulated run. Each sample of the fitted parameters has one run."""
+"""Duration of the load of a simulated run, in seconds. One run is simulated per sample of the fitted parameters."""
 ANY_BED = "simulated"
 CORES = (1, 2, 4, 8, 16, 32, 64)
 THREADS = (4, 8, 16)
-"""Numbers of threads to try, in addition to the number of cores, this number plus two, and twice this number."""
+"""Numbers of threads to try in addition to n, n + 2 and 2n, where n is the number of cores."""
 CORES_PER_PROCESSOR = 16
 TRIAL_CALLS = 8_000
 """Number of calls of a trial for a capacity. An overload fills the receive buffer within some hundred calls."""
@@ -82,7 +82,7 @@ ASSUMED = {
     },
     "two CPUs receive": {"receive_cpus": 2},
 }
-"""Assumptions that records from one core cannot check. For each assumption, its alternatives are simulated, too."""
+"""Alternative assumptions about several cores. All are simulated, because records from one core cannot check them."""
 
 Changes = Mapping[str, Any]
 Floats = npt.NDArray[np.float64]

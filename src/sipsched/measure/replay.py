@@ -48,7 +48,7 @@ COSTS = ("interrupt_ns", "receive_ns", "wake_ns", "switch_ns", "empty_receive_ns
 
 @dataclass(frozen=True)
 class Replay:
-    """A simulated proxy that serves recorded arrivals. `numbers` holds parameters that no recording changes."""
+    """A simulated proxy that serves recorded arrivals. `numbers` are the parameters that all recordings share."""
 
     numbers: ModelNumbers
 
@@ -81,7 +81,7 @@ class Replay:
         arrivals_ns
             Times in ascending order; the smallest is at least 0.
         numbers
-            Parameters of the simulator that replace those of the server.
+            Parameters of the simulator that replace parameters of this proxy.
         times
             Whether the times of the messages are needed.
 

@@ -21,7 +21,7 @@ TASK_PLACES: Mapping[Setting, str] = MappingProxyType(
         Setting.SLICE: TASK_SLICE,
     }
 )
-"""The name of the call that sets each attribute of a task. A single system call sets all attributes."""
+"""The name that tables and records show for each task attribute. One system call sets all four attributes."""
 
 PROBE_CONTROL = "control socket of the probe"
 """Name of the socket that switches the recording of the probe on and off."""

@@ -54,7 +54,7 @@ from sipsched.validity.ledger import (
 START_TIMEOUT_S = 10
 DRAIN_TIMEOUT_S = 5
 STREAM_DRAIN_TIMEOUT_S = 30
-"""Seconds to wait for messages in buffers after a load over TCP. After an overload, messages wait that long."""
+"""Seconds to wait until buffers are empty after a load over TCP. After an overload, messages stay in them that long."""
 MESSAGES_A_CALL = 6
 NOTHING_WAITS = """\
 own="( sport >= :$2 and sport <= :$3 )"
@@ -97,7 +97,7 @@ class Serving:
     proxy_process, probe
         The running proxy and its probe, after `start`.
     traced
-        Whether the probe writes a trace of single messages.
+        Whether the probe writes a trace with one record per message.
     """
 
     proxy_process: Process

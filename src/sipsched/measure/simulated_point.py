@@ -278,7 +278,8 @@ def _scheduling(state: Tuned, simulated: SimulatedMachine) -> dict[str, Value]:
     granularity_ns = value(Setting.MIN_GRANULARITY, NORMAL_GRANULARITY_NS)
     return {
         "rules": "eevdf" if simulated.is_eevdf else "cfs",
-        # With EEVDF, the release only decides when a newly idle CPU takes a task. Linux 6.18 does this like 6.1.
+        # With EEVDF, the parameter `release` decides only when a newly idle CPU takes a task from another CPU.
+        # Linux 6.18 decides this like Linux 6.1.
         "release": "6.1" if simulated.is_eevdf else simulated.kernel,
         "policy": str(task.policy),
         "nice": task.nice,

@@ -159,7 +159,7 @@ class Switcher:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Switch between the modes while the `with` block runs. Time counts from the first datagram of the load.
+        """Switch between the modes while the `with` block runs. The switch times count from the load's first datagram.
 
         Raises
         ------

@@ -50,7 +50,7 @@ class Counters:
     Attributes
     ----------
     busy, total, stolen
-        Ticks of all CPUs.
+        Clock ticks, summed over all CPUs: busy ticks, all ticks, and ticks that the hypervisor stole.
     ran_ns, delayed_ns
         CPU time per task of the proxy, and the time in which the task was runnable but had no CPU.
     programs
@@ -358,7 +358,7 @@ def read_means(machine: Machine, probe: PurePosixPath) -> Means:
 def probe_commands(
     target: Target, probe: PurePosixPath, one_in: int, *, histograms: bool = False
 ) -> list[list[str]]:
-    """Return the command line of the probe for each watched transport. `histograms` records no single messages."""
+    """Return the command line of the probe for each watched transport. With `histograms`, it records no messages."""
     proxy = target.proxy
     namespace = ("--netns", f"/proc/{proxy.pids[0]}/ns/net")
     ports = ("--port", str((*target.udp_ports, 0)[0]), "--ports", str(len(target.udp_ports)))
@@ -389,7 +389,7 @@ class Received:
     by_task
         Messages per task.
     service_ns, off_cpu_ns
-        The sum of the service times, and the time in it in which the task had no CPU.
+        The sum of the service times, and the part of this sum during which the task had no CPU.
     """
 
     names: Mapping[str, int]
@@ -409,7 +409,7 @@ def parse_histograms(counts: Mapping[str, Any]) -> Received:
     for name, count in counts["names"].items():
         names[watch.name_of_status(name) if name.isdigit() else name] += count
     return Received(
-        # a dict, because asdict of Python 3.11 makes a Counter with pairs as keys
+        # convert the Counter to a dict, because asdict of Python 3.11 makes a Counter whose keys are pairs
         names=dict(names),
         calls=names["INVITE"],
         waiting=watch.bins_of_counted(counts["waiting"]),
@@ -430,9 +430,9 @@ class Watching:
     Parameters
     ----------
     one_in
-        The probe records the messages of one call in this number.
+        The probe records the messages of one call out of this number of calls.
     histograms
-        Whether the probe counts times in the kernel instead of recording single messages.
+        Whether the probe counts times in the kernel instead of writing one record per message.
     """
 
     def __init__(
@@ -464,7 +464,7 @@ class Watching:
                 stream.wait_ready()
             self._before = self._counters.read(target.udp_ports)
             if self._histograms:
-                self._histograms.read()  # forget the messages before the first second
+                self._histograms.read()  # discard the counts from before the first second
             self._follow_connections(self._before)
         except BaseException:
             self.end()
@@ -473,7 +473,7 @@ class Watching:
 
     @property
     def mode(self) -> int:
-        """The probe's mode as a number, for the header of the trace; 0 without single messages."""
+        """The probe's mode as a number, for the header of the trace; 0 if the probe writes no record per message."""
         return self._probes[0].mode if self._probes else 0
 
     @property
