@@ -29,7 +29,7 @@ def sources(index_targets: str, suite: str) -> list[str]:
         uri, signed_by = fields.get("Repo-URI", ""), fields.get("Signed-By", "")
         options = f"[signed-by={signed_by}] " if signed_by.startswith("/") else ""
         ending = {"Debian": "", "Debian-Security": "-security"}.get(fields.get("Label", ""))
-        # The suites -updates and -backports also have the label Debian, so their code names exclude them.
+        # The suites -updates and -backports also have the label Debian. The hyphen in their code names excludes them.
         plain = "-" not in fields.get("Codename", "-").removesuffix("-security")
         if fields.get("Origin") == "Debian" and ending is not None and plain:
             lines[f"deb {options}{uri} {suite}{ending} main"] = None

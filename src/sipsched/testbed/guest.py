@@ -117,7 +117,7 @@ class GuestTestbed(MachineTestbed):
         return f"{machine!r} with {self._inside(testbed)} on {image_name(machine.kernel)}"
 
     def _serves(self, testbed: Testbed) -> bool:
-        # The guest boots again if it hangs, or if its testbed file, programs or packages have changed.
+        # Boot the guest again if it hangs, or if its testbed file, programs or packages have changed.
         booted = self.is_up() and self._booted_file.exists()
         same = booted and self._booted_file.read_text() == self._identity(testbed)
         return same and self._answers(testbed)

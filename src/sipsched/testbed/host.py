@@ -335,7 +335,7 @@ done"""
         Parameters
         ----------
         undone
-            Whether the host then also restores changed settings. Only the host with the lock does this.
+            Whether the host then also restores changed settings. Only the host that holds the lock may do this.
         """
         undo = self.undo_file if undone else ""
         lock = self.run_folder / places.LOCK_FILE

@@ -122,7 +122,7 @@ class Tuning:
 
     @property
     def changes(self) -> bool:
-        """True if a run may change any setting in addition to the number of cores."""
+        """True if a run may change settings of the host other than its number of cores."""
         return bool(self.quiet or self.interrupt_cpus or self.receive_interfaces)
 
 

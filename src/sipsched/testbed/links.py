@@ -11,7 +11,7 @@ from sipsched.testbed.session import Hosts
 
 PATIENCE_S = 3
 EMULATED_PATIENCE_S = 30
-"""Seconds for the check on a guest. Without KVM, a program takes seconds to start for the first time."""
+"""Time limit in seconds for the check on a guest. Without KVM, the first start of a program takes seconds."""
 SPARE_S = 20
 
 LOOK = """\
@@ -64,7 +64,7 @@ while (time < $end and keys %done < keys %peer) {
 }
 print map { "heard $_\\n" } keys %heard;
 """
-"""Perl script that exchanges datagrams with the peers from the SIP port. It prints `heard PEER` per heard peer."""
+"""Perl script that exchanges datagrams with the peers from the SIP port. It prints `heard PEER` per answering peer."""
 
 
 @dataclass(frozen=True)

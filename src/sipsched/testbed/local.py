@@ -71,8 +71,8 @@ class LocalTestbed(MachineTestbed):
 
     def _steer_receive_work(self, testbed: Testbed) -> None:
         # A veth link runs the receive softirq on the sender's CPU, but in the papers the proxy's CPUs receive.
-        # So the receive work is moved to the proxy's first CPU.
-        # With several receiving CPUs, a hash would assign each of the two flows to a random CPU.
+        # So the receive work is moved to the proxy's CPUs, but only to the first one.
+        # With several CPUs, the kernel would assign each of the two flows (UAC, UAS) to a random CPU by a hash.
         mask = cpu_mask(testbed.sps.cpus[:1])
         for role in AGENT_NETS:
             rps = f"/sys/class/net/{role}0/queues/rx-0/rps_cpus"

@@ -15,7 +15,7 @@ class Patience:
     Attributes
     ----------
     now
-        The function that returns the host's time in seconds. This machine's time is right for hosts with a real clock.
+        The function that returns the host's time in seconds. For a host with a real clock, it is this machine's time.
     least_s
         Smallest limit, in real seconds, of waits that cannot follow the host's clock.
     """
@@ -33,7 +33,8 @@ class Patience:
         Parameters
         ----------
         done
-            The function that waits for the condition, at most a number of real seconds, and returns whether it holds.
+            The function that waits for the condition and returns whether the condition is true. Its argument is the
+            longest wait in real seconds.
         """
         while True:
             left_s = deadline - self.now()

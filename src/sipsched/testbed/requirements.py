@@ -7,7 +7,7 @@ from sipsched.paths import PROJECT_ROOT
 EVERY_HOST = ("iproute2", "procps", "util-linux", "zstd")
 COMPILER = ("gcc", "libc6-dev", "make")
 PROXY_PACKAGES = ("kamailio",)
-"""The proxies that Debian has. OpenSIPS is in no release."""
+"""The Debian packages of proxies. No Debian release contains OpenSIPS."""
 PACKAGES = {
     "uac": (*EVERY_HOST, *COMPILER),
     "sps": (

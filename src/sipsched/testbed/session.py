@@ -80,8 +80,8 @@ def open_hosts(
     with ExitStack() as stack:
         hosts = [Host(spec, testbed.workdir, patience(testbed)) for spec in testbed.hosts]
         uac, sps, uas = hosts
-        # The testbeds `local` and `vm` share a lock on this machine.
-        # A network namespace can take this lock, but a virtual machine cannot.
+        # The testbeds `local` and `vm` share a lock on this machine. A network namespace can take this lock, but a
+        # virtual machine cannot. So the UAC, which is a namespace, takes the lock for the testbed `vm`.
         keeper = uac if testbed.kind == "vm" else None if testbed.kind == "virtual" else sps
         with ThreadPoolExecutor(len(hosts)) as pool:
             list(pool.map(stack.enter_context, hosts))

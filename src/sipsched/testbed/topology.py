@@ -16,7 +16,7 @@ MOST_CPUS = 8192
 CORES_TO_SEPARATE = 4
 """On a machine with at least this number of cores, the proxy shares no core with the generators."""
 CORES_PER_AGENT = 5
-"""For each group of this many cores, apart from the helpers' core, the UAC and the UAS get one core each."""
+"""Per this number of cores (without the helpers' core), the UAC gets one core and the UAS gets one core."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Division:
 
 
 ONE_CORE = Division(uac=(0,), uas=(0,), sps=(1, 0), helpers=(0,))
-"""The division if this machine has one core, or is no Linux machine. A run then names the missing CPU."""
+"""The division if this machine has one core, or does not run Linux. A run then fails and names the missing CPU."""
 
 
 def read_cores(folder: Path = CPUS, allowed: Collection[int] | None = None) -> tuple[Core, ...]:

@@ -38,9 +38,9 @@ from sipsched.testbed.virtual_clock import (
 IDLE_S = 300.0
 """Seconds until the guardian removes an idle guest."""
 IDLE_RATE = 1.0
-"""Virtual seconds per real second while all cores are halted. Limits of SSH and of disks then end no wait too early."""
+"""Virtual seconds per real second while all cores are halted. At a higher rate, SSH and disk waits would time out."""
 ROOT = Path("/run/sipsched-virtual")
-"""Folder of lock and state. Other work of the machine cannot disturb this testbed, so it has a lock of its own."""
+"""Folder of lock and state. The lock is separate, because runs on other testbeds cannot disturb virtual time."""
 COMM = "sipsched-virt"
 """Name of the QEMU process in /proc."""
 GUEST_ADDRESS = "10.0.2.15"
@@ -156,7 +156,7 @@ def guest_command(
     library
         The folder of the virtual clock's library.
     state
-        The folder of the guest, which gets its console and its counters.
+        The folder of the guest, into which QEMU writes the guest's console output and its counters.
     """
     argv = [
         *qemu_command(guest.clock, library, state, IDLE_RATE),

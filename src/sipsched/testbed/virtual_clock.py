@@ -33,7 +33,7 @@ CLOCK_OPTIONS = (
     "random.trust_cpu=on",
 )
 CPU = "max,-erms,-fsrm"
-"""QEMU's CPU without two features. Then the kernel copies memory by ordinary instructions, which the clock counts."""
+"""QEMU's CPU without fast string copies. The kernel then copies by ordinary instructions, which the clock counts."""
 # SEE hardware/virtual/virtual.h: struct statistics has this layout.
 STATISTICS = struct.Struct("=8s8Q")
 STATISTICS_MAGIC = b"sipvirt1"
@@ -41,7 +41,7 @@ MEMORY_MIB = 512
 STANDSTILL_S = 300
 """Real seconds without progress of the virtual clock after which a guest is considered hung."""
 LOOP_ERROR, SPEED_ERROR, WAIT_ERROR = 0.005, 0.01, 0.05
-"""Largest allowed relative errors of the self-test."""
+"""Largest allowed relative errors in the self-test: of the loop's time, of the CPUs' speeds, and of the mean wait."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def built() -> Path:
         with tempfile.TemporaryDirectory(dir=cache) as partial:
             source = PROJECT_ROOT / "hardware" / PART
             run_here(["make", "--silent", "-C", str(source), f"OUT={partial}"], NAME)
-            # The folder may already exist, because another process may have built the same files.
+            # The folder may already exist, because another process may have built the same files meanwhile.
             shutil.copytree(partial, folder, dirs_exist_ok=True)
     return folder
 
