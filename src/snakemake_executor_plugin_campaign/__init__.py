@@ -7,8 +7,8 @@
 - On Linux, jobs of runs are forked from a process that has already imported their modules (`.forked`). If no job
   measures, jobs that make pages are also forked.
 - The terminal sends SIGINT (Ctrl-C) to all processes at once. During its imports, a job would print a traceback. So a
-  job blocks SIGINT until it can end cleanly. A job that starts at this moment misses the SIGINT. So the executor also
-  sends SIGTERM to all jobs.
+  job blocks SIGINT until it can end cleanly. A job that the executor starts just after Ctrl-C misses the SIGINT. So the
+  executor also sends SIGTERM to all jobs.
 """
 
 import os
@@ -86,7 +86,7 @@ class Executor(local.Executor):  # type: ignore[misc]
 
     def run_single_job(self, job: Any) -> Any:
         """Start the process of a job. Return a future that is done when the process ends."""
-        # A forked process has the packages of this process, and not those of a conda environment.
+        # A forked process has the packages of this process. A job with a conda environment must not be forked.
         deployed = self.workflow.deployment_settings.deployment_method
         if deployed or not self._forks.takes(job.rule.resources) or sys.platform != "linux":
             return super().run_single_job(job)

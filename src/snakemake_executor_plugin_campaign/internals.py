@@ -71,17 +71,17 @@ def plan_of(workflow: Any) -> Plan:
 
 
 def measures(job: Any) -> bool:
-    """Return whether a job measures on a testbed. Then its rule has the resource `measures`."""
+    """Return whether a job measures on a testbed, by the resource `measures` of its rule."""
     return not job.is_group() and "measures" in job.rule.resources
 
 
 def measures_run(job: Any) -> bool:
-    """Return whether a job measures a run. Each rule that measures also has the resource `expected_s`."""
+    """Return whether a job measures a run, by the resource `expected_s` of its rule."""
     return measures(job) and "expected_s" in job.rule.resources
 
 
 def searches(job: Any) -> bool:
-    """Return whether a job searches for a load. Then it measures, and its rule is a checkpoint."""
+    """Return whether a job searches for a load: it measures on a testbed, and its rule is a checkpoint."""
     return measures(job) and bool(job.is_checkpoint)
 
 

@@ -17,7 +17,7 @@ FAILED_JOBS = (
     "Exiting because a job execution failed.",
     "At least one job did not complete successfully.",
 )
-"""Last texts of Snakemake if jobs have failed. Each failed job already has its own line."""
+"""Texts that Snakemake prints last if jobs have failed. They are hidden, because each failed job has its own line."""
 NO_BACKUP = "Cannot restore "
 """Text of a warning for each failed measurement, because its output did not exist before."""
 SLURM_MEMORY = "MinJobAge "
