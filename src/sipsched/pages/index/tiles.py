@@ -476,8 +476,10 @@ def _of_load(ranking: Ranking) -> str:
     """Describe the answer for a load in a few words."""
     at = f"at {short_load(ranking.load)}"
     if ranking.best:
-        change = with_unit(percent(ranking.best.effects[DECIDING[0]].interval), "%", "+")
-        return f"{at} {ranking.load.label(ranking.best.mode)} {change}"
+        decisive = ranking.best.decided_by
+        change = with_unit(percent(ranking.best.effects[decisive].interval), "%", "+")
+        by = "" if decisive == DECIDING[0] else " in the mean"
+        return f"{at} {ranking.load.label(ranking.best.mode)} {change}{by}"
     if ranking.trades:
         return f"{at} {ranking.load.label(ranking.trades[0].mode)} is faster, but has a cost"
     if ranking.alike:
