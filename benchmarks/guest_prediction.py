@@ -79,5 +79,6 @@ if __name__ == "__main__":
         )
         change = 100 * (second / first - 1)
         numbers = (f"{value:.1f}" for value in (change.mean(), change.min(), change.max()))
-        row = (bed, "kamailio-udp", reference, mode, cores, workers, cps, *numbers, len(SEEDS))
+        names = (bed, kernel, "logger" if task else "", "kamailio-udp", reference, mode)
+        row = (*names, cores, workers, cps, *numbers, len(SEEDS))
         table.writerow(row)

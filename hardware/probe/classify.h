@@ -15,7 +15,7 @@ struct sip_class {
 	uint64_t
 		call_id_hash; /* 64-bit FNV-1a of the Call-ID's value, or SipHash if a key is used; 0 without a Call-ID */
 	uint32_t cseq; /* number in CSeq, or its hash with a key; 0 without CSeq */
-	uint8_t kind;  /* one of enum trace_kind; if hashes have a key, the upper bits have the method or status (trace.h) */
+	uint8_t kind;  /* enum trace_kind; with a key, its upper bits have the method or status (trace.h) */
 	bool complete; /* true: the message has both Call-ID and CSeq */
 };
 

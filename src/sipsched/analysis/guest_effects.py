@@ -22,9 +22,19 @@ QUANTITY = "k_rcv_mean"
 
 @dataclass(frozen=True)
 class PredictedEffect:
-    """A predicted change of the mean K_rcv in percent, with its smallest and largest value over the seeds."""
+    """A predicted change of the mean K_rcv in percent, with its smallest and largest value over the seeds.
+
+    Attributes
+    ----------
+    kernel
+        Version of the testbed's kernel.
+    competitor
+        Name of the program that runs on the SPS's CPUs besides the proxy; empty if none.
+    """
 
     testbed: str
+    kernel: str
+    competitor: str
     sut: str
     reference: str
     mode: str
@@ -52,6 +62,8 @@ class GuestEffect:
     """
 
     place: ReferenceSystem
+    kernel: str
+    competitor: str
     cps: int
     mode: str
     measured: Interval
@@ -89,7 +101,7 @@ def read_predictions(path: Path) -> tuple[PredictedEffect, ...]:
         "benchmarks/guest_prediction.py makes this file",
     )
     try:
-        rows = pd.read_csv(path).to_dict("records")
+        rows = pd.read_csv(path, dtype={"kernel": str}, keep_default_na=False).to_dict("records")
     except (OSError, ValueError) as error:
         raise StableError(f"{where}: {error}; {remedy}") from None
     return as_part(tuple[PredictedEffect, ...], rows, where, remedy)
@@ -117,5 +129,6 @@ def _effect(
         sham = percent(load.effect(SHAM, QUANTITY).interval)
     ends = (predicted.change_percent, predicted.lowest_percent, predicted.highest_percent)
     return GuestEffect(
-        place, predicted.cps, predicted.mode, measured, sham, Interval(*ends, predicted.seeds)
+        *(place, predicted.kernel, predicted.competitor, predicted.cps, predicted.mode),
+        *(measured, sham, Interval(*ends, predicted.seeds)),
     )

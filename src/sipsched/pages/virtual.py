@@ -15,7 +15,6 @@ from sipsched.pages.drawing import INK
 from sipsched.pages.numbers import told, with_unit
 from sipsched.pages.parts import Answer, Cell, Figure, Heading, Table, Words
 from sipsched.pages.plots import draw_line, look, panels
-from sipsched.testbed.inventory import Testbed, load_testbed
 from sipsched.words import listed, plural
 
 TICKS = (-90, -75, -50, -25, 0, 25, 50, 100, 200, 300)
@@ -44,28 +43,19 @@ def panels_of(effects: Sequence[GuestEffect]) -> list[Panel]:
     groups: dict[tuple[str, str, str], list[GuestEffect]] = {}
     for effect in effects:
         reference = effect.place.reference
-        beside = listed([rival.name for rival in _testbed(effect).competitors])
+        rival = effect.competitor
         where = (
             f"{plural(effect.place.cores, 'core')}, "
-            f"{f'beside the program {beside}' if beside else 'without other programs'}"
+            f"{f'beside the program {rival}' if rival else 'without other programs'}"
         )
         setting = effect.mode.removeprefix(f"{reference}+")
         groups.setdefault((setting, reference, where), []).append(effect)
     return [Panel(*names, tuple(members)) for names, members in groups.items()]
 
 
-def _testbed(effect: GuestEffect) -> Testbed:
-    return load_testbed(effect.place.testbed)
-
-
-def _kernel(effect: GuestEffect) -> str:
-    machine = _testbed(effect).virtual
-    return machine.kernel if machine else effect.place.testbed
-
-
 def _row(effect: GuestEffect) -> str:
     """Name a comparison by its kernel and its number of workers."""
-    return f"{_kernel(effect)}, {plural(effect.place.threads, 'worker')}"
+    return f"{effect.kernel}, {plural(effect.place.threads, 'worker')}"
 
 
 def answer(effects: Sequence[GuestEffect]) -> Answer:
@@ -82,7 +72,7 @@ def _outstanding(effects: Sequence[GuestEffect]) -> Iterator[str]:
     """Write a sentence per panel with effects that differ from 0 by more than chance."""
     for panel in panels_of(effects):
         changes = [
-            f"by {with_unit(effect.measured, '%', '+')} with kernel {_kernel(effect)} and "
+            f"by {with_unit(effect.measured, '%', '+')} with kernel {effect.kernel} and "
             f"{plural(effect.place.threads, 'worker')}"
             for effect in panel.effects
             if effect.stands_out
@@ -218,12 +208,12 @@ def table(effects: Sequence[GuestEffect]) -> Table:
 
 
 def heading(loads: Sequence[ComparedLoad]) -> Heading:
-    """State the fidelity of the measured numbers, and the testbeds."""
-    names = dict.fromkeys(load.place.testbed for load in loads)
+    """State the fidelity of the measured numbers, and the testbeds' kernels."""
+    kernels = {load.place.testbed: load.runs[0].attrs["kernel"] for load in loads}
     return Heading(
         fidelity=fidelity(loads) or "Nothing was measured here",
         testbed="The simulator's predictions are no measurements. They were written down before the runs.",
-        description=" ".join(f"{name}: {load_testbed(name).description}." for name in names),
+        description=" ".join(f"{name}: kernel {kernel}." for name, kernel in kernels.items()),
     )
 
 

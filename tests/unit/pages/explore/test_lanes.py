@@ -78,7 +78,7 @@ def test_an_interval_without_recorded_work_is_named(one_behind_another):
         np.array([[1, 100], [101, 909]])
     )
     (seen,) = lanes(one_behind_another, 0).seen
-    assert "a worker had to be woken" in seen
+    assert "waited until a worker woke up" in seen
     assert "During 3 µs (60 %), nothing is recorded" in seen
     assert "the program that ran in this time is unknown" in seen
 
