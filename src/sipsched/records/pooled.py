@@ -9,7 +9,7 @@ import netCDF4
 import numpy as np
 import numpy.typing as npt
 import xarray as xr
-from dask.utils import SerializableLock
+from xarray.backends.netCDF4_ import NETCDF4_PYTHON_LOCK
 
 from sipsched.errors import ComputedFileError, StableError
 from sipsched.plan.run import Run
@@ -26,8 +26,6 @@ SUMS: Mapping[str, tuple[Sequence[str], str]] = {
 }
 """Columns that a file may lack because they are sums. The lists contain the columns to add."""
 SMALL = {"message_type": "u1", "worker": "u2", "cpu": "u2", "flags": "u2"}
-_LOCK = SerializableLock("sipsched.netcdf4")
-"""Lock for reading netCDF files, because the HDF5 library is not thread-safe."""
 
 
 def open_study(summary: xr.Dataset, runs_folder: Path, where: Mapping[str, Any]) -> xr.Dataset:
@@ -125,10 +123,13 @@ def _place(files: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
 
 
 def _read(files: npt.NDArray[Any], column: str) -> npt.NDArray[Any]:
-    """Read one column from the file of one run."""
+    """Read one column from the file of one run.
+
+    The HDF5 library is not thread-safe, so all threads that read files take xarray's lock.
+    """
     path, expected = Path(files[0, 0]), files[0, 1]
     try:
-        with _LOCK, netCDF4.Dataset(path) as file:
+        with NETCDF4_PYTHON_LOCK, netCDF4.Dataset(path) as file:
             file.set_auto_maskandscale(False)
             attrs = {name: file.getncattr(name) for name in ("format", "format_version")}
             check_format(attrs, path, "sipsched messages", MESSAGES_VERSION)

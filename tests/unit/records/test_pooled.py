@@ -1,9 +1,12 @@
 """Tests of all messages of a study as one dataset."""
 
+import threading
+
 import dask
 import numpy as np
 import pytest
 import synthetic
+from xarray.backends.netCDF4_ import NETCDF4_PYTHON_LOCK
 
 import sipsched
 from sipsched import lab
@@ -36,6 +39,17 @@ def project(tmp_path, monkeypatch):
 
 def read(project, run):
     return open_messages(project / "results" / "runs" / run.path / "messages.nc")
+
+
+def test_files_are_not_read_while_xarray_reads_one(project):
+    ds = sipsched.open_messages("load_sweep", "synthetic")
+    reader = threading.Thread(target=ds["t_sip"].load, daemon=True)
+    with NETCDF4_PYTHON_LOCK:
+        reader.start()
+        reader.join(0.5)
+        assert reader.is_alive()
+    reader.join(30)
+    assert not reader.is_alive()
 
 
 def test_the_dataset_holds_the_messages_of_valid_runs(project):
