@@ -207,6 +207,7 @@ def check(_, testbed="local"):
     },
 )
 @one_line_errors
+# The function has twelve parameters, because each is an option of the command.
 def watch_proxy(
     _,
     host=None,

@@ -68,12 +68,46 @@ def occupy(place: Place) -> None:
         place.started.remove(loop)
 
 
+def disturb(
+    place: Place, watch: "subprocess.Popen[bytes]", record: Path, minutes: float, rng: random.Random
+) -> tuple[Counter[str], int]:
+    """Disturb the watch at random. Return the numbers of disturbances, and the most memory of the watch in kB."""
+
+    def stop_the_watch() -> None:
+        watch.send_signal(signal.SIGSTOP)
+        time.sleep(4)
+        watch.send_signal(signal.SIGCONT)
+
+    def rotate() -> None:
+        (record / SECONDS_FILE).rename(record / f"{SECONDS_FILE}.1")
+        (record / f"{SECONDS_FILE}.1").rename(record / SECONDS_FILE)
+
+    disturbances: dict[str, Callable[[], None]] = {
+        "restart": lambda: restart(place, signal.SIGTERM),
+        "crash": lambda: restart(place, signal.SIGKILL),
+        "malformed": lambda: send_malformed(place),
+        "busy loop": lambda: occupy(place),
+        "stopped watch": stop_the_watch,
+        "rotated files": rotate,
+    }
+    done = Counter[str]()
+    memory_kb = 0
+    end = time.monotonic() + 60 * minutes
+    while time.monotonic() < end and watch.poll() is None:
+        name = rng.choice(sorted(disturbances))
+        disturbances[name]()
+        done[name] += 1
+        time.sleep(rng.uniform(3, 10))
+        status = Path(f"/proc/{watch.pid}/status").read_text()
+        memory_kb = max(memory_kb, int(re.findall(r"VmRSS:\s+(\d+)", status)[0]))
+    return done, memory_kb
+
+
 def soak(minutes: float, seed: int, folder: Path) -> list[str]:
     """Watch a proxy for some minutes. Return the failed checks."""
     rng = random.Random(seed)  # noqa: S311
     probe = build_native("probe", folder, "sipprobe") / "sipprobe"
     before, record = loaded(), folder / "record"
-    done = Counter[str]()
     with placed(folder) as place:
         place.start("sipp", "-sn", "uas", "-i", ADDRESS, "-p", 5070, "-nostdin")
         time.sleep(1)
@@ -84,33 +118,7 @@ def soak(minutes: float, seed: int, folder: Path) -> list[str]:
         with (folder / "watch.log").open("wb") as log:
             watch = subprocess.Popen(argv, stdout=log, stderr=log)
         wait_for(lambda: (record / SECONDS_FILE).exists(), 30)
-
-        def stop_the_watch() -> None:
-            watch.send_signal(signal.SIGSTOP)
-            time.sleep(4)
-            watch.send_signal(signal.SIGCONT)
-
-        def rotate() -> None:
-            (record / SECONDS_FILE).rename(record / f"{SECONDS_FILE}.1")
-            (record / f"{SECONDS_FILE}.1").rename(record / SECONDS_FILE)
-
-        disturbances: dict[str, Callable[[], None]] = {
-            "restart": lambda: restart(place, signal.SIGTERM),
-            "crash": lambda: restart(place, signal.SIGKILL),
-            "malformed": lambda: send_malformed(place),
-            "busy loop": lambda: occupy(place),
-            "stopped watch": stop_the_watch,
-            "rotated files": rotate,
-        }
-        memory_kb = 0
-        end = time.monotonic() + 60 * minutes
-        while time.monotonic() < end and watch.poll() is None:
-            name = rng.choice(sorted(disturbances))
-            disturbances[name]()
-            done[name] += 1
-            time.sleep(rng.uniform(3, 10))
-            status = Path(f"/proc/{watch.pid}/status").read_text()
-            memory_kb = max(memory_kb, int(re.findall(r"VmRSS:\s+(\d+)", status)[0]))
+        done, memory_kb = disturb(place, watch, record, minutes, rng)
         with contextlib.suppress(subprocess.TimeoutExpired):
             uac.wait(60)
         time.sleep(3)

@@ -231,6 +231,7 @@ def fnv1a(text: bytes) -> int:
 
 # This test has 80 lines, because all its checks read the record of one watch.
 @pytest.mark.skipif(shutil.which("sipp") is None, reason="sipp is not installed")
+# The function is longer than others, because all traffic passes one watch, and each kind of traffic has its own checks.
 def test_real_traffic_is_joined_and_its_contents_are_nowhere(
     place: Place, probe: PurePosixPath
 ) -> None:
