@@ -109,6 +109,8 @@ checkpoint look_at_runs:
         look=f"{RESULTS}/{{study}}/{{testbed}}/look~{{rep}}.json",
     log:
         "logs/look/{study}-{testbed}-{rep}.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/look/{{study}}-{{testbed}}-{{rep}}.tsv"
     # Run this job early, because the next measurements depend on its file.
     priority: 102
     conda:
