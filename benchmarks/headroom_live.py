@@ -35,6 +35,8 @@ from sipsched.watch import PROBE, WatchOptions, watch
 PROXY, SERVER, CLIENT = "127.0.0.1:5060", "127.0.0.1:5070", "127.0.0.1:5080"
 PROXY_CPU, AGENT_CPU = "0", "1"
 RECORDING_S, TRIAL_S = 20.0, 4.0
+LEAST_ACHIEVED = 0.9
+"""Smallest accepted ratio of started to planned calls per second. Random arrivals differ from the plan."""
 LOWEST_CPS, HIGHEST_CPS, TRIALS, TRIALS_AFTER = 300.0, 6000.0, 7, 4
 CAPACITY_FILE = "capacity.json"
 """Load of the recording, and the capacities before and after it, in calls per second."""
@@ -78,10 +80,25 @@ class Bench:
             AGENT_CPU, SIPLOAD, "uac", *ends, *files, "--retransmissions", "off", fifo=True
         )
 
+    def finish(self, load: "subprocess.Popen[bytes]", cps: float) -> None:
+        """Wait for the end of offered calls. Stop the benchmark if calls were rejected or started late.
+
+        A proxy without free memory rejects calls. A rejected call needs less work than an accepted call, so the
+        capacity for rejected calls is larger.
+        """
+        load.wait()
+        report = json.loads((self.folder / "report").read_text())
+        calls = report["calls"]
+        if calls["rejected_invite"] or calls["rejected_bye"]:
+            raise SystemExit(f"error: at {cps:.0f} cps, the proxy rejected calls: {calls}")
+        if report["achieved_cps"] < LEAST_ACHIEVED * cps:
+            achieved = report["achieved_cps"]
+            raise SystemExit(f"error: sipload started {achieved:.0f} cps instead of {cps:.0f} cps")
+
     def dropped(self, law: str, cps: float, seed: int) -> float:
         """Offer calls for some seconds, and return the share of the proxy's messages that its socket refused."""
         refused = self.refused()
-        self.offer(law, cps, TRIAL_S, seed).wait()
+        self.finish(self.offer(law, cps, TRIAL_S, seed), cps)
         # Of six messages of a call, all pass the proxy.
         return (self.refused() - refused) / (6 * cps * TRIAL_S)
 
@@ -107,7 +124,9 @@ def bench(workers: int) -> Iterator[Bench]:
         made = Bench(folder, holder.pid, workers)
         config = folder / "kamailio.cfg"
         config.write_text(configuration(workers))
-        own = ("-f", config, "-Y", folder, "-P", folder / "pid", "-m", "64", "-M", "8")
+        sut = load_config().sut("kamailio-udp")
+        memory = ("-m", sut.shared_memory_mib, "-M", sut.package_memory_mib)
+        own = ("-f", config, "-Y", folder, "-P", folder / "pid", *memory)
         server = made.start(
             AGENT_CPU, SIPLOAD, "uas", "--local", SERVER, "--report", "server", fifo=True
         )
@@ -164,7 +183,7 @@ def measure(case: Case, probe: PurePosixPath, output: Path) -> tuple[float, floa
             WatchOptions(pid=pid, seconds=RECORDING_S, output=output, probe=probe),
             say=lambda _: None,
         )
-        load.wait()
+        at.finish(load, cps)
         after = at.capacity_cps(
             case.law, before / 1.5, before * 1.5, TRIALS_AFTER, 10_000 + case.number
         )
