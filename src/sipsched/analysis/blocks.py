@@ -1,6 +1,6 @@
 """The mean over the blocks of runs that compare modes, with a randomisation test and a confidence interval.
 
-Each block is one number: the difference of two windows. The module `crossover` computes these differences.
+Each block contributes one number: the difference of two windows. The module `crossover` computes these differences.
 docs/methodology/crossover-intervals.md reports the measured coverage of the intervals.
 """
 
@@ -14,9 +14,9 @@ from sipsched.analysis.intervals import LEVEL, Values
 
 POWER = 0.8
 SPLITS = 2**14 - 1
-"""Number of ways of splitting the blocks into two groups that the test uses. Up to 15 blocks, these are all ways."""
+"""Largest number of splits of the blocks into two groups in the test. For up to 15 blocks, the test uses all splits."""
 FOLLOWED = 0.99
-"""If neighbouring blocks are correlated with at least this confidence, the interval is widened."""
+"""An interval is widened if neighbouring blocks are correlated with more than this confidence (one-sided test)."""
 LARGEST_LAG_ONE = 0.9
 FEWEST_FOR_LAG_ONE = 8
 _SEED = 1
@@ -26,18 +26,18 @@ _SEED = 1
 class Splits:
     """The randomisation test of a mean, by random signs of the blocks, and the confidence interval from this test.
 
-    The order of the windows in a block is random. So if every block has the effect θ, its difference from θ could have
-    had the other sign with equal probability. A sample of signs splits the blocks into two groups. The mean of the
-    signed differences is at least as far from 0 as the measured mean exactly if θ lies between the means of the two
-    groups. So the p-value of θ is the share of splits whose two means enclose θ. An end of the interval is a quantile
-    of the lower or of the higher means.
+    The order of the windows in a block is random. So if every block has the effect θ, a block's difference from θ could
+    have had the other sign with equal probability. Random signs split the blocks into two groups. If θ lies between the
+    means of the two groups, the mean of the signed differences is at least as far from 0 as the measured mean.
+    Otherwise it is nearer to 0. So the p-value of θ is the share of splits whose two means enclose θ. The ends of the
+    interval are a quantile of the lower means and a quantile of the higher means.
 
     SEE Hartigan, Using Subsample Values as Typical Values (JASA 64, 1969)
 
     Attributes
     ----------
     estimate, error
-        Mean and its standard error, which includes the dependence of blocks.
+        Mean and its standard error. A correlation of neighbouring blocks increases the standard error.
     lows, highs
         Shape (split,): the lower means of the splits in ascending order, and the higher means in descending order.
     """
@@ -50,7 +50,7 @@ class Splits:
     def ends(self, level: float = LEVEL) -> tuple[float, float]:
         """Return the ends of the confidence interval. Above the level 1 - 1 / (1 + splits), the ends are infinite."""
         # The added 1 stands for the split with all blocks in one group, which encloses every θ.
-        # The last factor makes sure that rounding does not reduce an exact whole number to the next lower one.
+        # Without the last factor, a rounding error could turn an exact whole number into the next lower number.
         place = int((1 - level) * (1 + self.lows.size) * (1 + 1e-9))
         if place < 1:
             return -np.inf, np.inf
@@ -97,7 +97,7 @@ class Student:
 
 
 def mean_of_blocks(runs: list[Values], weights: list[Values] | None = None) -> Splits:
-    """Compute the mean of the blocks of all runs, and prepare its randomisation test and its confidence interval.
+    """Compute the mean of the blocks of all runs, and prepare the randomisation test of the mean.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ def mean_of_blocks(runs: list[Values], weights: list[Values] | None = None) -> S
 
 @lru_cache(maxsize=4)
 def _splits(n: int) -> Values:
-    """Choose splits of n blocks into two groups. An entry is 1 for a block in the first group; shape (split, block)."""
+    """Choose splits of n blocks into two groups. Entry (split, block) is 1 for a block in the first group, else 0."""
     if 2 ** (n - 1) - 1 <= SPLITS:
         # Exchanging the two groups yields the same split, so the last block is always in the second group.
         inside = np.arange(1, 2 ** (n - 1))[:, None] >> np.arange(n) & 1
@@ -159,13 +159,13 @@ def widening(runs: list[Values]) -> float:
     """Return the factor by which the dependence of blocks widens an interval; 1 without evidence of dependence.
 
     The order of windows within blocks is random. So the differences of blocks are uncorrelated if the effect is equal
-    in all blocks, even if something disturbs the machine. Only an effect that changes with time makes neighbouring
-    blocks correlated. The function then uses the variance of the mean for a first-order autoregression.
+    in all blocks, even if something disturbs the machine. Only an effect that changes with time correlates neighbouring
+    blocks. For correlated blocks, the factor comes from the variance of the mean of a first-order autoregression.
     """
     correlation = lag_one(runs)
     n = sum(map(len, runs))
     length = n / max(len(runs), 1)
-    # For independent blocks, the lag-one correlation has this standard deviation, after the correction of its bias.
+    # For independent blocks, the bias-corrected correlation of neighbouring blocks has this standard deviation.
     spread = (length - 2) / (length - 3) / np.sqrt(max(n - len(runs), 1)) if length > 3 else np.inf
     if np.isnan(correlation) or correlation <= special.ndtri(FOLLOWED) * spread:
         return 1.0

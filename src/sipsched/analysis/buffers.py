@@ -1,8 +1,8 @@
 """The longest message burst that a receive buffer can hold at a load, and the wait of the burst's last message.
 
 The messages of a message burst arrive at once, or while no worker runs. An empty buffer holds all messages of the
-burst if their truesize fits into SO_RCVBUF. The last of these messages waits until the workers have processed all
-others.
+burst if the sum of their truesizes fits into SO_RCVBUF. The last of these messages waits until the workers have
+processed all others.
 """
 
 from dataclasses import dataclass
@@ -28,9 +28,9 @@ class BufferAtLoad:
     messages
         Number of messages that the empty buffer holds.
     burst_ms
-        Time in which the load has this number of messages. A burst of this length loses no message.
+        Time in which this number of messages arrives at the load. A burst of this length loses no message.
     wait_ms
-        CPU time of the proxy for this number of messages, divided by its cores: the wait of the burst's last message.
+        CPU time of the proxy for this number of messages, divided by its cores. The burst's last message waits so long.
     pdr, k_rcv_us, p99_us
         Measured means over the windows: share of dropped messages, K_rcv, and the 99th percentile of K_rcv + T_sip.
     """
@@ -47,7 +47,7 @@ class BufferAtLoad:
 
 
 def buffers_at(load: ComparedLoad) -> tuple[BufferAtLoad, ...]:
-    """Return the receive buffers that the runs at a load compare, the smallest first; empty if there is only one.
+    """Return the receive buffers that runs compare at a load, the smallest first; empty if no mode sets a buffer size.
 
     A mode is missing if its buffer, the messages' truesize or the proxy's CPU time per message is unknown.
     """

@@ -16,13 +16,13 @@ from sipsched.records.messages import MESSAGE_TYPES, k_rcv, nanoseconds
 
 Values = npt.NDArray[np.float64]
 LOCAL = 64
-"""Number of preceding arrivals that determine the local load."""
+"""The local load before a busy cycle is the rate of this number of preceding arrivals."""
 LEAST_OF_TYPE = 30
-"""Smallest number of messages of a type in the busy cycles. Rarer message types are counted as type `other`."""
+"""Message types with fewer messages than this number in the busy cycles are counted as type `other`."""
 BLOCKS = 20
 DEPARTED, QUEUED, RECEIVED = range(3)
 LONG = 10.0
-"""If a cycle takes more than this multiple of the median time per message, the cycle contains a pause."""
+"""A cycle contains a pause if its time per message exceeds the median time per message by more than this factor."""
 
 
 @dataclass(frozen=True)
@@ -69,15 +69,15 @@ class Cycles:
 
     A cycle begins when a message departs, no worker of this CPU has an unfinished message, and at least one message
     per CPU waits. A cycle ends at the next departure that leaves no worker of this CPU with an unfinished message. So a
-    cycle contains the whole work of its messages, also if workers preempted each other. The shape of each array is
+    cycle contains the whole work of its messages, even if workers preempted each other. The shape of each array is
     (cycle,) or (cycle, type).
 
     Attributes
     ----------
     start_ns, length_ns
-        Beginning, counted from the first arrival, and length.
+        Beginning in ns since the first arrival, and length in ns.
     served
-        Number of messages by message type that departed within the cycle.
+        Number of messages of each type that departed within the cycle.
     """
 
     start_ns: Values
@@ -92,21 +92,21 @@ class Work:
     Attributes
     ----------
     cycles
-        Number of cycles from which the work is known.
+        Number of busy cycles from which the time is estimated.
     mean_ns
-        Time per message at today's load, with pauses, for the mixture of types of all messages.
+        Time per message at the recorded load, with pauses, for the mixture of types of all messages.
     slope
         Exponent of the change with the load: twice the load changes the time by the factor 2 ** slope.
     scv
         Squared coefficient of variation of the time per message, without pauses.
     pauses
-        Share of the busy time that pauses take.
+        Pauses take this share of the busy time. During a pause, no message of the CPU makes progress.
     pause_ns
-        Mean length of a pause; 0 if there was none.
+        Mean length of a pause; 0 if the recording contains no pause.
     draws
         `mean_ns`, `slope`, `pauses` and `pause_ns` for bootstrap samples of blocks of the recording, shape (draw, 4).
-        The first column also varies from block to block. So it describes the proxy during one further block, and not
-        the mean of many blocks.
+        The first column includes the variation between blocks. So it describes the proxy during one further block, and
+        not the mean of many blocks.
     """
 
     cycles: int
@@ -119,7 +119,7 @@ class Work:
 
 
 def busy_cycles(stamps: Stamps, cores: int) -> Cycles:
-    """Find the periods in which a CPU of the proxy was busy without a break. The proxy may use `cores` CPUs."""
+    """Find the periods in which a CPU of the proxy was busy without a break, for a proxy on `cores` CPUs."""
     size, width = len(stamps.arrived), max(MESSAGE_TYPES.values()) + 1
     # A worker may receive its next message in the same nanosecond in which its previous message departs.
     # The sort therefore puts departures before receipts. Each message still departs after its own receipt.
@@ -154,10 +154,10 @@ def busy_cycles(stamps: Stamps, cores: int) -> Cycles:
 def work(stamps: Stamps, cycles: Cycles, draws: int, rng: np.random.Generator) -> Work:
     """Estimate the time per message from periods in which a CPU was busy without a break.
 
-    The lengths of the cycles are regressed on the numbers of messages by type, and on the local load. The local load is
-    the rate of the last `LOCAL` arrivals before the cycle. The mean is then taken over the types of all messages,
-    because long queues hold other types than short queues. The block bootstrap resamples `BLOCKS` equal parts of the
-    recording.
+    The lengths of the cycles are regressed on the numbers of messages of each type, and on the local load. The local
+    load is the rate of the last `LOCAL` arrivals before the cycle. The mean uses the shares of the types among all
+    messages, because busy cycles contain the types in other shares. The bootstrap resamples `BLOCKS` equal parts
+    (blocks) of the recording.
     """
     share = np.bincount(stamps.kind, minlength=cycles.served.shape[1]) / len(stamps.kind)
     served, share = _merge_rare(cycles.served, share)
@@ -226,7 +226,7 @@ def _normal_equations(
 
 
 def _merge_rare(served: Values, share: Values) -> tuple[Values, Values]:
-    """Merge message types with few messages into the type `other`, and omit types without messages."""
+    """Merge message types with few messages into the type `other`, and remove types without messages."""
     other = MESSAGE_TYPES["other"]
     rare = served.sum(axis=0) < LEAST_OF_TYPE
     rare[other] = False

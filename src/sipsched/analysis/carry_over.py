@@ -21,16 +21,16 @@ def settled_after(
 ) -> Interval:
     """Estimate how long a switch of modes still influences the mean time of messages.
 
-    The marginal standard error rule removes the first bins, as many as make the mean of the remaining bins most
-    precise. Removing bins reduces the bias but also the number of bins. The rule detects an initial change only if it
-    exceeds the noise of the bins.
+    Each window is divided into bins by the time since the switch. The marginal standard error rule removes the number
+    of first bins that makes the mean of the remaining bins most precise. Removing bins reduces the bias but also the
+    number of bins. The rule detects an initial change only if this change exceeds the noise of the bins.
 
     SEE White, An Effective Truncation Heuristic for Bias Reduction in Simulation Output (Simulation 69, 1997)
 
     Parameters
     ----------
     since_switch
-        Shape (bin,): a time within each bin, such as its middle, in ascending order.
+        Shape (bin,): the time since the switch for each bin, such as the middle of the bin, in ascending order.
     response, error
         Shape (bin,): the mean over windows, and its standard error; NaN for bins without a value.
     level
@@ -50,7 +50,7 @@ def settled_after(
     StableError
         The shapes differ.
     """
-    # ASSUME the errors of the bins are independent. An error that all bins share has no effect.
+    # ASSUME the errors of the bins are independent. An error that is equal in all bins does not change the result.
     starts, means, errors = _bins(since_switch, response, error)
     if starts.size < MIN_BINS:
         return Interval.without(np.nan, starts.size, level, NOT_MEASURED)
@@ -83,7 +83,7 @@ def _bins(*columns: npt.ArrayLike) -> list[Values]:
 
 
 def _cut(starts: Values, rows: Values) -> Values:
-    """Return the time at which the initial change ends, per row; infinity if it lasts longer than half of the bins."""
+    """Return per row when the initial change ends; infinity if the change lasts longer than half of the bins."""
     bins = starts.size
     left = np.arange(bins, 0, -1)
     centred = rows - rows.mean(axis=1, keepdims=True)

@@ -1,9 +1,9 @@
 """Adjustment of windows for disturbances, such as stolen time, that differ between the windows of a block.
 
 The order of the windows in a block is random, so a disturbance affects every mode equally on average. In a single run,
-one mode may be affected more than the others by chance. A regression within blocks over all windows estimates the
-effect of a disturbance on a window. The adjustment subtracts this effect. Disturbed blocks scatter more even after the
-adjustment, so they have less weight.
+one mode may be affected more than the others by chance. So a regression over all windows estimates the effect of a
+disturbance, from differences between windows of the same block. The adjustment subtracts this effect. Disturbed blocks
+scatter more even after the adjustment, so they have less weight.
 
 SEE Deng, Xu, Kohavi and Walker, Improving the Sensitivity of Online Controlled Experiments (CUPED; WSDM 2013)
 """
@@ -23,20 +23,22 @@ Flags = npt.NDArray[np.bool_]
 COVARIATES = ("steal_share", "competitor_share")
 """Variables of `windows.nc`: per window, the shares of the SPS's CPU time that the hypervisor and other programs took.
 
-A mode must not change these variables. So `competitor_share` excludes tasks of class SCHED_IDLE, which use the time
-that a mode leaves.
+The adjustment would remove a part of a mode's effect if the mode changed these variables. So `competitor_share`
+excludes tasks of class SCHED_IDLE, which use all CPU time that a mode leaves idle.
 """
 KNEES = (0.01, 0.03, 0.1)
-"""Thresholds for the size of a disturbance. Above its threshold, the effect grows with the square of the excess.
+"""Shares of CPU time at which a disturbance begins to have a clear effect, as candidates for a fit.
 
-The regression uses the threshold with the best fit, or a straight line if a line fits better.
+A disturbance x multiplies a value by (1 + (x / knee)²) to a fitted power. Far below the knee, x has almost no effect.
+The regression uses the knee with the best fit, or a straight line in x if a line fits better. If modes are compared by
+differences, it always uses the straight line. A disturbance that is below the smallest knee in all windows is ignored.
 """
 
 
 KEPT = (COUNTS, STOLEN)
-"""Codes in `left_out` of the windows that comparisons of modes use."""
+"""Codes in `left_out` of the windows that comparisons of modes use: valid windows, and windows with stolen time."""
 FEWEST_CALM = 3
-"""Smallest number of undisturbed blocks that determines the weight of disturbed blocks precisely enough."""
+"""With fewer undisturbed blocks, the weight of disturbed blocks would be imprecise, so all blocks have equal weight."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,8 @@ def adjusted(run: xr.Dataset, name: str, washout: int = 0, *, ratio: bool) -> Ad
     washout
         Index of the washout.
     ratio
-        Whether modes are compared by the ratio of the statistic. A disturbance then has a multiplicative effect.
+        Whether modes are compared by the ratio of the quantity. The adjustment then divides by the effect of a
+        disturbance. Otherwise it subtracts the effect.
     """
     table = laid_out(run, run[name].isel(washout=washout).to_numpy(), KEPT)
     disturbed = laid_out(run, run["left_out"].to_numpy() == STOLEN, KEPT) == 1
@@ -75,9 +78,10 @@ def adjusted(run: xr.Dataset, name: str, washout: int = 0, *, ratio: bool) -> Ad
 
 
 def _covariates(run: xr.Dataset) -> list[Values]:
-    """Return the disturbances in each window, and the disturbances in the window before.
+    """Return the disturbances of each window, and the disturbances of the window before it.
 
-    A disturbance fills the queue, and the queue can last until the next window.
+    The window before matters because a disturbance fills the queue of the socket, and the queue can last until the next
+    window.
     """
     covariates = []
     for name in filter(run.variables.__contains__, COVARIATES):
@@ -107,7 +111,7 @@ def adjust(
     """
     weights = np.ones(len(table))
     usable = np.isfinite(table) & ((table > 0) | (not ratio))
-    # A disturbance that is small in all windows is excluded, because its coefficient would only add scatter.
+    # A disturbance that is small in all windows is excluded, because its estimated effect would only add scatter.
     used = [shares for shares in covariates if (shares[usable] >= KNEES[0]).any()]
     free = usable.sum() - usable.any(axis=1).sum() - table.shape[1] - len(used)
     if free < 1:

@@ -1,8 +1,8 @@
-"""Comparisons that a reader sees together on a page, with a correction for the number of comparisons.
+"""Families of comparisons, which a reader sees together on a page, with a correction for the number of comparisons.
 
 By chance, one of twenty differences exceeds its 95 % limit. The intervals of a family hold simultaneously (Bonferroni).
-P-values within runs are adjusted by Bonferroni, like the intervals. P-values between separate runs are adjusted by
-Holm. docs/methodology/statistics.md gives the reasons.
+P-values of comparisons within the same run have the same Bonferroni correction. P-values of comparisons between
+separate runs are adjusted by Holm's method. docs/methodology/statistics.md gives the reasons.
 """
 
 from collections.abc import Hashable, Mapping
@@ -22,9 +22,9 @@ A difference is significant if its p-value is at most this limit.
 """
 
 Pair = tuple[Values, Values]
-"""Values of the reference's runs and of the other mode's runs, shape (rep,) each.
+"""Values of runs in the reference mode and of runs in another mode, shape (rep,) each.
 
-Runs with equal indices have the same arrivals. NaN if a run is missing.
+Runs with equal indices have the same arrivals. A missing run has the value NaN.
 """
 Key = TypeVar("Key", bound=Hashable)
 
@@ -74,12 +74,12 @@ class Family(Generic[Key]):
 
 
 def compare_together(pairs: Mapping[Key, Pair]) -> Family[Key]:
-    """Compare the two sides of each pair of runs, and correct for the number of comparisons.
+    """Compare the reference with another mode in each of several comparisons, and correct for their number.
 
     Parameters
     ----------
     pairs
-        Values of both sides by key, 0 or more. A comparison of fewer than two pairs has no interval and no test. The
+        Values of both modes by key, 0 or more. A comparison of fewer than two pairs has no interval and no test. The
         correction does not count such a comparison.
 
     Raises
@@ -115,7 +115,7 @@ class ArmsToCompare:
     tables
         One table per run, shape (block, arm); NaN for excluded windows.
     reference, other
-        Indices of the arms. A side can have several arms.
+        Columns of the tables (arms) with the windows of each mode. A mode can have several arms.
     scale
         Whether modes are compared by ratio or by difference.
     weights
@@ -148,8 +148,8 @@ class Effects(Generic[Key]):
 def effects_together(asked: Mapping[Key, ArmsToCompare]) -> Effects[Key]:
     """Compute the effects of modes in several comparisons, and correct for the number of comparisons.
 
-    The interval and the p-value of an effect have the same Bonferroni correction, so that they never contradict each
-    other.
+    The interval and the p-value of an effect have the same Bonferroni correction. Otherwise, the interval could exclude
+    "no effect" although the p-value is not significant.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Effects of scheduler modes in virtual time, beside effects that were predicted before the measurement.
+"""Effects of scheduler modes in virtual time, and the effects that were predicted before the measurement.
 
 The quantity is the mean K_rcv. docs/virtual-time.md describes the studies and the origin of the predictions.
 """
@@ -22,7 +22,7 @@ QUANTITY = "k_rcv_mean"
 
 @dataclass(frozen=True)
 class PredictedEffect:
-    """A predicted change of the mean K_rcv in percent, with its smallest and largest value over the seeds.
+    """A predicted change of the mean K_rcv in percent, with the smallest and largest change over the simulated seeds.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class GuestEffect:
     measured
         The effect in percent. Its interval has a confidence level of 95 % for this comparison alone.
     sham
-        The difference in percent between windows with the same mode.
+        The difference in percent between windows with the same mode, which shows the size of chance differences.
     predicted
         The predicted effect in percent, with the smallest and the largest value over the seeds of the simulation.
     """

@@ -1,7 +1,7 @@
 """Functions that estimate a value from several runs, with a confidence interval.
 
-The run is the replicate. The messages of one run share one queue and depend on each other, so a run is one value.
-docs/methodology/statistics.md has the sources and the measured coverage.
+Each run contributes one value, because the messages of a run share one queue and are not independent of each other.
+docs/methodology/statistics.md has the sources of the methods and the measured coverage of the intervals.
 """
 
 from collections.abc import Callable, Sequence
@@ -45,8 +45,8 @@ class Interval:
     why
         Reason why no interval exists; empty if an interval exists.
     resolved
-        Whether the data determine the number within the interval. If not, pages show only the ends. The ends then exist
-        even if `why` gives a reason for a missing interval.
+        False if the data only show that the number lies between `low` and `high`. Pages then show no estimate. These
+        ends exist even if `why` gives a reason for a missing confidence interval.
     least, most
         The smallest and the largest value of the runs; NaN if unknown.
     """
@@ -100,7 +100,10 @@ class Estimates:
 
     @classmethod
     def of(cls, intervals: Sequence[Interval]) -> "Estimates":
-        """Convert a list of intervals into arrays of shape (interval,). The number of runs is at least 1."""
+        """Convert a list of intervals into arrays of shape (interval,).
+
+        A number of runs of 0 becomes 1. `least` and `most` become the ends of the intervals.
+        """
         ends = [(interval.estimate, interval.low, interval.high) for interval in intervals]
         estimate, low, high = np.array(ends, float).reshape(-1, 3).T
         count = np.array([max(interval.n, 1) for interval in intervals], int)
@@ -127,11 +130,12 @@ class Estimates:
 def typical_intervals(values: Values, level: float = LEVEL) -> Estimates:
     """Estimate the value of a typical run from several repetitions, which are the last axis.
 
-    The estimate is the median, under the assumption that the logs are symmetric. It is the Hodges-Lehmann estimate of
-    the logs: the median of the means of all pairs, including each run with itself. For `RANKS_FROM` runs or more, the
-    interval comes from Wilcoxon's signed ranks, if the ranks reach the level. Otherwise the interval is Student's t of
-    the logs. No interval of a mean is valid if one run in five is five times as large (docs/methodology/statistics.md).
-    A run of 0 has no logarithm. Then the estimate is the mean with Student's t interval, cut off at 0.
+    The estimate is the Hodges-Lehmann estimate of the logs: the median of the means of all pairs, including each run
+    with itself. If the logs are symmetric, it estimates the median. For `RANKS_FROM` runs or more, the interval comes
+    from Wilcoxon's signed ranks, if the ranks reach the level. Otherwise the interval is Student's t of the logs. The
+    estimate is not the mean, because no interval of a mean is valid if one run in five is five times as large
+    (docs/methodology/statistics.md). A value of 0 has no logarithm. If a run has the value 0, the estimate is the mean
+    with Student's t interval, cut off at 0.
 
     Parameters
     ----------
@@ -236,8 +240,8 @@ def simultaneous_level(cells: int) -> float:
 
 
 def percentiles(drawn: Values, level: float) -> tuple[float, float]:
-    """Return the two percentiles that enclose a given share of bootstrap samples. Samples may be infinite."""
-    # Interpolation between two samples is impossible if one of them is infinite.
+    """Return the two percentiles that enclose the share `level` of bootstrap samples. Samples may be infinite."""
+    # Interpolation between a finite and an infinite sample would yield NaN or infinity, so no interpolation is used.
     tails = ((1 - level) / 2, (1 + level) / 2)
     low, high = np.quantile(drawn, tails, method="inverted_cdf")
     return float(low), float(high)
@@ -247,7 +251,7 @@ def as_runs(values: npt.ArrayLike) -> Values:
     """Convert one number per run to an array of shape (rep,). Raise an error for any other shape."""
     runs = np.asarray(values, float)
     if runs.ndim != 1:
-        raise StableError(f"statistics: expected one number a run, found shape {runs.shape}")
+        raise StableError(f"statistics: expected one number per run, found shape {runs.shape}")
     return runs
 
 
@@ -284,7 +288,7 @@ def _typical(logs: Values, level: float) -> tuple[float, float, float, str]:
 
 
 def draw_typical(rng: np.random.Generator, logs: Values, draws: int) -> Values:
-    """Draw random values for a typical run. Their percentiles are the ends of the interval of `_typical`."""
+    """Sample random logs of a typical run, whose percentiles are the ends of the interval from `_typical`."""
     n = logs.size
     if n < RANKS_FROM:
         error = logs.std(ddof=1) / np.sqrt(n) if n > 1 else 0.0

@@ -42,11 +42,10 @@ def overall_service_time(ds: xr.Dataset) -> xr.DataArray:
 
 
 def cpu_time(ds: xr.Dataset) -> xr.DataArray:
-    """Return the CPU time per message, as far as the timestamps show it, from the means over all messages of runs.
+    """Return a lower bound of the CPU time per message, from the mean times of all messages of runs.
 
-    The CPU time is K_stack + K_copy + (T_sip - its time off CPU) + K_snd. This sum is a lower bound, because it
-    excludes the cost of waking the worker, which is in K_sockq. Parameters and result have the form of
-    `overall_service_time`.
+    The bound is K_stack + K_copy + (T_sip - time of the worker off CPU during T_sip) + K_snd. The sum excludes the cost
+    of waking the worker, which is in K_sockq. Parameters and result have the form of `overall_service_time`.
     """
     on_and_off = _sum_of_means(ds, "k_stack", "k_copy", "t_sip", "k_snd")
     total = on_and_off - _sum_of_means(ds, "t_sip_off")
@@ -128,7 +127,7 @@ def times_by_load(
     summaries
         Summaries of studies. The studies may share runs. Each load comes from the study with most runs at this load.
     system
-        The system. The result has no entry for a system without histograms.
+        The system. For a system without histograms, the result is empty.
     quantity
         One of `COUNTED`.
     """

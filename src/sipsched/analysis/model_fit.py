@@ -1,8 +1,8 @@
 """The fit of the simulator's parameters to recorded runs on one core, and to the noise of the idle CPU.
 
 The cost of a message depends on earlier events. Another worker may have filled the caches, an arrival may interrupt the
-worker, or the worker must be woken. Each cost is estimated from timestamps in the default mode that show this cost.
-docs/simulator/numbers.md has the table.
+worker, or the worker must be woken. Each of these costs is estimated from timestamps in the default mode.
+docs/simulator/numbers.md has a table of all parameters.
 """
 
 import json
@@ -26,21 +26,21 @@ from sipsched.records.record import TRACE_FILE, read_record
 from sipsched.records.trace import RECORD, Event, read_trace
 
 TAIL = 0.001
-"""Share of the longest services of a message type.
+"""The fit excludes this share of the longest services of a message type.
 
-The fit excludes these services as stalls, because the model has separate parameters for stalls.
+A stall of the CPU may have extended these services, and the model has separate parameters for stalls.
 """
 EARLY = 0.05
-"""Quantile of the services of a message type.
+"""The early time of a message type is this quantile of the type's service times, so few services are shorter.
 
-The fit counts arrivals during this first part of a service, because few services are shorter.
+The fit counts the arrivals within the early time of a service.
 """
 SHORTEST_STALL_NS = 5_000
 NEIGHBOURS, TURNS = 65, 10
 """Number of messages per estimate of a CPU's speed (5 ms at 2000 cps), and iterations until changes are below 1 %."""
 RUNS_A_LOAD = 3
 DRAWS = 8
-"""Number of fits to bootstrap samples of the runs, which show the uncertainty of the fit."""
+"""Number of bootstrap samples of the runs. The fits to these samples show the uncertainty of the fit."""
 SEED = 1
 
 NanosecondArray = npt.NDArray[np.int64]
@@ -62,7 +62,7 @@ class Fit:
     Attributes
     ----------
     service, lengths
-        Service times and lengths, by message type.
+        Service times, and payload lengths in bytes, by message type.
     numbers
         Other parameters, by their names in a model's file.
     messages
@@ -90,11 +90,11 @@ class ReceivedMessages:
     kind, length
         Number of the message type, and bytes of payload.
     served
-        T_sip without the time off CPU and without the work of the probe.
+        T_sip without the worker's time off CPU and without the work of the probe.
     whole
         Whether the worker stayed on its CPU during the service.
     cold
-        Whether another worker received the previous message.
+        Whether another worker received the previous message, so that the caches may hold the data of that worker.
     woke, met
         Number of arrivals during the service that woke a worker, and number of arrivals when no worker was waiting.
     woke_early, met_early
@@ -107,10 +107,10 @@ class ReceivedMessages:
     alone
         Whether the SPS had no other message when the message arrived.
     start
-        Time from the socket to the worker, K_sockq + K_copy, of messages with `alone`.
+        Time from the socket to the worker, K_sockq + K_copy. The fit uses this time only for messages with `alone`.
     loop
-        Time from a worker's departure to its next t_sip_in, of messages that already waited in the queue and during
-        whose service no message arrived. NaN for all other messages.
+        Time from the departure of a worker's previous message to t_sip_in of this message. NaN unless this message
+        already waited in the queue, and no message arrived during the time.
     copy, send
         K_copy and K_snd.
     rmem
@@ -142,11 +142,11 @@ def read_messages(folder: Path) -> ReceivedMessages:
     Raises
     ------
     StableError
-        The record is missing or damaged, has no trace, or is about more than one core.
+        The record is missing or damaged, has no trace, or is the record of a run on more than one core.
     """
     run = read_record(folder).run
     if run.cores != 1:
-        raise StableError(f"{folder}: a model is fitted to runs on one core, found {run.cores}")
+        raise StableError(f"{folder}: the fit needs runs on one core, found {run.cores} cores")
     records = read_trace(folder / TRACE_FILE).records
     stacked = np.sort(records["t_stack"].astype("i8"))
     records = records[(records["event"] == Event.MESSAGE) & (records["t_dep"] > 0)]
@@ -212,8 +212,8 @@ def fit(runs: Iterable[ReceivedMessages], noise: Path | None) -> Fit:
     Raises
     ------
     StableError
-        No run exists, a message type is missing, no load allows to separate the costs, or a time between two timestamps
-        is negative.
+        No run exists, a message type is missing, the costs cannot be separated at any load, or a time between two
+        timestamps is negative.
     """
     pooled = _pool(list(runs))
     lengths = {}
@@ -224,7 +224,7 @@ def fit(runs: Iterable[ReceivedMessages], noise: Path | None) -> Fit:
         lengths[kind] = int(np.median(of_kind))
     every_ns, stall_ns = _stalls(noise)
     service, cold_ns, woke_ns, met_ns = _services(pooled)
-    # The model has separate parameters for stalls of a CPU, so stalls are removed from the service times.
+    # The simulator adds stalls of the CPU to the service times, so stalls must be removed from the fitted times.
     unstalled = 1 - stall_ns / every_ns if every_ns else 1.0
     copy_ns = float(np.median(pooled.copy))
     idle, busy = pooled.first & pooled.alone, pooled.first & ~pooled.alone
@@ -252,14 +252,14 @@ def fit(runs: Iterable[ReceivedMessages], noise: Path | None) -> Fit:
             kind: Service(times.mean_ns * unstalled, times.scv) for kind, times in service.items()
         },
         lengths=lengths,
-        # A cost is the difference of two measured means, so the estimate of a small cost may be negative.
+        # A cost is the difference of two measured times, so the estimate of a small cost may be negative.
         numbers={name: max(round(value), 0) for name, value in numbers.items()},
         messages=len(pooled.kind),
     )
 
 
 def _chosen(runs: Mapping[Path, Run]) -> list[Path]:
-    """Choose a few runs per load, all with the number of threads that was measured at the most loads."""
+    """Choose up to `RUNS_A_LOAD` runs per load, all with the number of threads that was measured at the most loads."""
     loads: dict[int, set[int]] = {}
     for run in runs.values():
         loads.setdefault(run.threads, set()).add(run.cps)
@@ -281,19 +281,19 @@ def _pool(runs: list[ReceivedMessages]) -> ReceivedMessages:
 def _services(messages: ReceivedMessages) -> tuple[dict[str, Service], float, float, float]:
     """Estimate the service times, from a regression of the CPU time within T_sip on simultaneous and earlier events.
 
-    The regression uses least squares in two stages. A longer service has more arrivals. So the instruments for all
-    arrivals are the early arrivals, whose number does not depend on the service's length. SEE Angrist and Pischke,
-    Mostly Harmless Econometrics, 2009, 4.1
+    The regression uses least squares in two stages. A longer service has more arrivals, so the number of arrivals is
+    also an effect of the service time. The instruments for all arrivals are therefore the early arrivals. Their number
+    does not depend on the service's length. SEE Angrist and Pischke, Mostly Harmless Econometrics, 2009, 4.1
 
-    If another program uses the hyper-thread of a CPU, the CPU is slower for seconds. Queues are then longer, and no
-    worker waits for arrivals. So each service is divided by the local speed, alternating with the regression. The local
-    speed is the median ratio of measured to expected service among neighbouring messages. The mean of all speeds is 1.
+    If another program uses the other hyper-thread of a core, the CPU is slower for seconds. Queues are then longer, and
+    no worker waits for arrivals. So each service is divided by the local slowness, alternating with the regression. The
+    local slowness is the median ratio of measured to expected service among neighbouring messages. Its mean is 1.
 
     Returns
     -------
     service, cold_ns, woke_ns, met_ns
-        Service with warm caches and without interruption, and three additional costs: of a service after another
-        worker's service, per arrival that woke a worker, and per arrival that woke no worker.
+        Service with warm caches and without interruption, and three additional costs: per service that follows a
+        service of another worker, per arrival that woke a worker, and per arrival that woke no worker.
     """
     types = messages.kind[:, None] == np.arange(1, len(KINDS) + 1)
     used = messages.whole & types.any(axis=1)
@@ -346,9 +346,9 @@ def fit_campaign(
     Parameters
     ----------
     records
-        Folders of runs. The fit excludes runs in other modes, on more cores, of SUTs without a model, and without a
-        trace. The fit uses the first SUT and the number of threads with the most loads, because the simulator predicts
-        all other settings.
+        Folders of runs. The fit excludes invalid runs, and runs in other modes, on more cores, of SUTs without a model,
+        or without a trace. The fit uses the first SUT and the number of threads with the most loads, because the
+        simulator predicts all other settings.
     draws
         Number of bootstrap samples of the runs to which the simulator is also fitted.
     """

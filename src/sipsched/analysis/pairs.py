@@ -35,8 +35,8 @@ class Comparison:
     percent_lower_of_means
         100 (1 - mean of other / mean of reference), which the papers call "%Lower". It has no interval.
     p_value
-        P-value of the paired t test of the hypothesis that the mean log ratio is 0. If a run is 0, the hypothesis is a
-        mean difference of 0. NaN for fewer than two pairs.
+        P-value of the paired t test of the hypothesis that the mean log ratio is 0. If the value of a run is 0, the
+        hypothesis is a mean difference of 0. NaN for fewer than two pairs.
     """
 
     difference: Interval
@@ -65,11 +65,10 @@ def ratio_interval(
 ) -> Interval:
     """Return the ratio of other to reference over pairs of runs with the same arrivals, with an interval.
 
-    The ratio is the geometric mean of the pairs' ratios, with the t
-    interval of their logs. If a run is 0, the ratio is the ratio of the means with Fieller's interval. Fieller's
-    interval contains each r for which the paired t test cannot distinguish other from r × reference. Both intervals
-    exclude 1 exactly if the test of `compare` detects a difference. SEE Fieller, Some Problems in Interval Estimation
-    (JRSS B 16, 1954)
+    The ratio is the geometric mean of the pairs' ratios, with the t interval of their logs. If the value of a run is 0,
+    the result is the ratio of the means, with Fieller's interval. Fieller's interval contains each r for which the
+    paired t test cannot distinguish other from r × reference. Both intervals exclude 1 if and only if the test of
+    `compare` detects a difference. SEE Fieller, Some Problems in Interval Estimation (JRSS B 16, 1954)
 
     Parameters
     ----------
@@ -108,7 +107,7 @@ def ratio_interval(
 
 
 def percent_lower(ratio: Interval) -> Interval:
-    """Convert a ratio into the decrease in percent. The papers print this number as "% lower"."""
+    """Convert a ratio into the decrease in percent, like the "% lower" in the papers' tables."""
     return ratio.map(lambda value: 100 * (1 - value))
 
 
@@ -179,7 +178,7 @@ def holm(p_values: npt.ArrayLike) -> Values:
 
 
 def _pairs(reference: npt.ArrayLike, other: npt.ArrayLike) -> tuple[Values, Values]:
-    """Return the pairs in which both runs have a value."""
+    """Return the values of the pairs in which both runs have a value."""
     first, second = as_runs(reference), as_runs(other)
     if first.shape != second.shape:
         raise StableError(

@@ -54,7 +54,7 @@ PAPER_QUANTITIES = (
 COLUMN = ["study", "table", "cores", "threads", "mode", "cps"]
 """Keys that identify a column of the papers' tables of measurements."""
 AT_LIMIT = ("cps", "pdr", "k_rcv_us", "rate")
-"""Columns of `crossings` for each of the two loads."""
+"""Values that `crossings` reports for each of its two loads: the last load below the limit and the first load above."""
 MESSAGES_PER_CALL = 6
 """Number of messages per call that reach the SPS: INVITE, 180, 200, ACK, BYE, 200."""
 PAPERS_RUNS = 30
@@ -110,8 +110,8 @@ def load_points(folder: Path = FOLDER) -> pd.DataFrame:
     Raises
     ------
     StableError
-        The file has unknown columns, a missing or invalid value, or a repeated cell. The message names the file and the
-        line. Or a cell is missing, and the message names the cell.
+        The file has unknown columns, a missing or invalid value, or a repeated cell; the message names the file and the
+        line. Or the file lacks a cell of a table; the message names the cell.
     """
     columns = _PLACE | {
         "mode": Literal[MODES],
@@ -138,8 +138,8 @@ def load_points(folder: Path = FOLDER) -> pd.DataFrame:
 def _recovered_errors(points: pd.DataFrame) -> pd.DataFrame:
     """Compute the receive errors that the scan of a paper does not show, as rows of the table `points`.
 
-    In all other columns of the multi-core paper, the call-setup drops are RCV errors × call-setup messages / total
-    messages, rounded or cut off.
+    The computation inverts a rule that all other columns of the multi-core paper obey. There, the call-setup drops are
+    RCV errors × call-setup messages / total messages, rounded or cut off.
     """
     rows = []
     for place, cells in texts(points).items():
@@ -198,9 +198,9 @@ def load_audit(folder: Path = FOLDER) -> pd.DataFrame:
     -------
     DataFrame
         One row per check. `study`, `table` (or section) and `cell` locate the printed number, and `rule` names the
-        rule. `printed` (text), `relation` (=, ≤, < or >) and `recomputed`, the expected number or bound, are the check.
-        `difference` is printed - recomputed. `agrees` is true if the rule holds; for =, within half a unit of the last
-        printed digit. `remark` gives a possible reason for a failed rule.
+        rule. The rule demands that `printed` (text) has the `relation` (=, ≤, < or >) to `recomputed`, which is the
+        expected number or bound. `difference` is printed - recomputed. `agrees` is true if the rule holds. The relation
+        = allows half a unit of the last printed digit. `remark` gives a possible reason for a failed rule.
 
     Raises
     ------
@@ -319,7 +319,7 @@ def predictions(
 
 
 def texts(points: pd.DataFrame) -> dict[tuple[Any, ...], dict[str, str]]:
-    """Return the text of each printed number, by column of the papers' tables and by metric."""
+    """Return each printed number as text. The outer key is a column of the papers' tables, the inner key a metric."""
     texts: dict[tuple[Any, ...], dict[str, str]] = {}
     for row in points.to_dict("records"):
         place = tuple(row[name] for name in COLUMN)

@@ -14,9 +14,9 @@ from sipsched.plan.simulated import KINDS
 
 METRICS = ("t_sip_us", "k_rcv_us", "pdr")
 FITTED_MODE, FITTED_CORES = "baseline", (1, 2)
-"""The numbers for the fit: Table I of each paper. The simulator then predicts the other mode, and more cores."""
+"""Mode and cores of the numbers for the fit. The simulator then predicts the other mode, and more cores."""
 FLOOR = {"t_sip_us": 0.0, "k_rcv_us": 0.0, "pdr": 0.001}
-"""Constants that are added to both sides of a ratio, because a drop rate may be 0."""
+"""Constants that are added to both numbers of a ratio, because a drop rate may be 0."""
 FAR = 5
 """ASSUME fetching data from another processor's cache takes five times as long, as in kamailio-qm."""
 RECEIVE_BUFFER_BYTES = 524_288
@@ -24,9 +24,9 @@ RECEIVE_BUFFER_BYTES = 524_288
 FAILED = 1e3
 """Loss value for parameters with which a simulated run does not finish."""
 SEARCHED, POLISHED = 1, 5
-"""Number of arrivals per predicted column: in the global search, and in the local search after it."""
+"""Number of random arrival sequences per column of the tables, in the global search and in the later local search."""
 RACED = 8
-"""Number of best candidates that the search predicts again with the larger number of arrivals."""
+"""Number of candidates from the global search that are compared again with more arrival sequences."""
 
 Values = npt.NDArray[np.float64]
 
@@ -60,7 +60,7 @@ BURSTS = (
 QUEUE = Free("queue", 15, 800, "messages that the socket's queue holds")
 FREE = (*COSTS, *STALLS, QUEUE)
 FREE_WITH_BURSTS = (*COSTS, *BURSTS, QUEUE)
-"""Parameters of another fit, in which programs with bursts take the CPUs from the proxy instead of stalls."""
+"""Parameters of another fit. There, bursts of other programs take the CPUs from the proxy, and no stalls occur."""
 
 
 def numbers(
@@ -140,11 +140,11 @@ class PapersFit:
     Attributes
     ----------
     values
-        Best values, shape (free,), in the order of `FREE`.
+        Best values, shape (free,), in the order of the argument `free` of `fit`.
     points
         Number of published numbers to which the simulator is fitted.
     columns
-        Number of simulated columns of the papers' tables.
+        Number of simulations of a column of the papers' tables during the search.
     """
 
     values: Values
@@ -164,16 +164,16 @@ def fit(
 ) -> PapersFit:
     """Search for the parameters whose predictions are nearest to the published numbers.
 
-    The global search is differential evolution (Storn and Price 1997) with few arrivals per column. Its first
+    The global search is differential evolution (Storn and Price 1997) with one arrival sequence per column. Its first
     generation contains the model's own parameters. The best candidates of the last generation are compared again with
-    more arrivals. The best candidate is the start of Nelder and Mead's simplex. All evaluations have the same arrivals
-    and services, so all differences come from the parameters.
+    more arrival sequences. The best candidate is the start of Nelder and Mead's simplex. All evaluations have the same
+    arrivals and services, so all differences come from the parameters.
 
     Parameters
     ----------
     predict
-        Function that simulates. Its arguments are a model's parameters and a number of arrivals. It returns the means
-        `METRICS` with one row per row of `published`, or None if a run does not finish.
+        Function that simulates. Its arguments are a model's parameters and a number of arrival sequences. It returns
+        the means `METRICS` with one row per row of `published`, or None if a run does not finish.
     free
         The parameters that the search varies.
     generations, polish

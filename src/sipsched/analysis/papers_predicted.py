@@ -1,6 +1,7 @@
 """The simulator's predictions for the papers' testbed, and their comparison with the published numbers.
 
-These predictions are no measurements. They are simulated runs of `sipsched.measure.simulated_means`, one row per run.
+The predictions are simulations, not measurements. `sipsched.measure.simulated_means` makes a table with one row per
+simulated run.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,23 +27,23 @@ from sipsched.plan.simulated import CASE, CELL, MEANS
 
 COLUMNS = ["part", *CASE, "calls", *MEANS]
 TABLES, NEAR_LIMIT = "tables", "near limit"
-"""Names of the two sets of simulated runs: the runs from `wanted`, and the runs of the grid."""
+"""Names of the two sets of simulated runs: the runs from `wanted`, and runs near the capacity for each row of `grid`."""
 CALLS = 20_000
 REPETITIONS = 8
 ABLATION_REPETITIONS = 16
 ABLATED = (4, 8, 4400)
-"""Cores, threads and cps of a row of Table VI in the multi-core paper, which is explained by switching parts off."""
+"""Cores, threads and cps of one row of the multi-core paper's Table VI. Runs without single mechanisms explain the row."""
 MECHANISMS = ("lock", "switches", "refills", "stalls", "receive", "placement", "migration_cost")
 """Mechanisms of `sipsched.measure.simulated_point.WITHOUT` that the papers' model has."""
 COSTS_NS = (0, 500_000, 5_000_000)
 """Migration costs in ns that the paper mentions in its text about figure 2."""
 FIGURE_2 = {(2, 4, 4200): 0, (4, 6, 5400): 0, (6, 8, 6200): 500_000}
-"""By cores, threads and cps of figure 2 in the multi-core paper: the best migration cost in ns, says the paper."""
+"""The best migration cost in ns according to the multi-core paper, by cores, threads and cps of its figure 2."""
 GRID = (
     *product((1, 2, 4, 6), (1, 2, 4, 6, 8, 16)),
     *product((8,), (2, 4, 6, 8, 16)),
 )
-"""Cores and threads of the papers' grid. One thread and all eight cores of the papers' machine are added."""
+"""Cores and threads to simulate: the papers' grid, plus one thread, plus all eight cores of the papers' machine."""
 GRID_REPETITIONS = 3
 MOST_CPS = 25_600
 """Highest load in cps of the search for the loads near the limit."""
@@ -51,7 +52,10 @@ EFFECTS = ("pdr", "k_rcv_us")
 
 
 def wanted(points: pd.DataFrame, compared: pd.DataFrame) -> pd.DataFrame:
-    """List the runs to simulate: the papers' tables and figure 2, and runs without single mechanisms of the model."""
+    """List the runs to simulate: all points of the papers' tables and figure 2, and runs that explain one point.
+
+    The latter runs lack one mechanism of the model, or use one setting of the other mode.
+    """
     printed = wide(points)[[*CELL, "cps"]]
     both = pd.concat([compared[["cores", "threads", "cps"]].assign(mode=mode) for mode in MODES])
     tables = pd.concat([printed, both[[*CELL, "cps"]]]).drop_duplicates()
@@ -81,7 +85,7 @@ def cost_mode(cost_ns: int) -> str:
 
 
 def settings_put_back() -> dict[Setting, str]:
-    """Return, for each setting that differs between the modes, the name of enhanced mode with the baseline value."""
+    """Return the names of enhanced modes in which one setting has its baseline value, by this setting."""
     counts, declared = Counts(*ABLATED[:2], processors=1), load_modes()
     baseline, enhanced = (find_mode(mode, declared).settings(counts) for mode in MODES)
     return {
@@ -112,7 +116,7 @@ def load_predictions(path: Path) -> pd.DataFrame:
 
 
 def repeated(runs: pd.DataFrame, recorded: pd.DataFrame) -> tuple[int, int]:
-    """Count the simulated runs that are identical to recorded runs, and count all simulated runs."""
+    """Count the simulated runs near the limit: first those that are identical to recorded runs, then all of them."""
     near, before = (
         table[table["part"] == NEAR_LIMIT].set_index([*CASE, "calls"])[MEANS].sort_index()
         for table in (runs, recorded)
@@ -143,10 +147,10 @@ def against_published(runs: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        One row per simulated number: study, mode, cores, threads, cps, metric (one of `METRICS`), group (`Group`),
-        published, predicted (mean over runs), and two naive predictions. `mean` is the geometric mean of the numbers in
-        the fit. `same_threads` is the geometric mean of the numbers in the fit with as many threads, from one core for
-        one core, and from two cores for more cores.
+        One row per number: study, mode, cores, threads, cps, metric (one of `METRICS`), group (`PaperGroup`),
+        published, predicted (mean over runs), and two naive predictions. `mean` is the geometric mean of the metric's
+        numbers in the fit. `same_threads` is the geometric mean of those with the same number of threads. They come
+        from one core for a prediction for one core, and otherwise from two cores.
     """
     columns = wide(points)
     printed = runs[(runs["part"] == TABLES) & (runs["without"] == "")]
@@ -173,8 +177,8 @@ def capacities(
     DataFrame
         One row per combination of the grid: mode, cores, threads, predicted, published, group, and the naive
         predictions of `against_published`. `predicted` is the last simulated load at or below the limit, if the next
-        load, 200 cps higher, is above the limit; otherwise NaN. `published` is the same load in the tables; NaN if the
-        tables lack the combination.
+        load, 200 cps higher, is above the limit; otherwise NaN. `published` is the last load at or below the limit in
+        the papers' tables; NaN if the tables lack the combination.
     """
     near = runs[runs["part"] == NEAR_LIMIT]
     means = near.groupby([*CELL, "cps"], as_index=False)["pdr"].mean()
@@ -192,7 +196,7 @@ def capacities(
 
 @dataclass(frozen=True)
 class Error:
-    """The errors of predictions of one quantity in one group: root mean squares of log(predicted / published).
+    """The errors of the predictions of one metric in one group: root mean squares of log(predicted / published).
 
     Attributes
     ----------
@@ -218,7 +222,7 @@ class Error:
 def errors(table: pd.DataFrame) -> list[Error]:
     """Compute the errors of the predictions in a table from `against_published` or `capacities`, by group and metric.
 
-    `FLOOR` is added to drop rates. Rows without a published or a predicted number are excluded.
+    Drop rates may be 0, so `FLOOR` is added to them. Rows without a published or a predicted number are excluded.
     """
     known = table.dropna(subset=["published", "predicted"])
     all_errors = []
@@ -236,7 +240,7 @@ def errors(table: pd.DataFrame) -> list[Error]:
 
 
 class Direction(StrEnum):
-    """The answer to the question whether the simulator's effect has the same sign as the published effect."""
+    """Whether the simulated effect of enhanced mode has the same sign as the published effect."""
 
     REPRODUCED = "reproduced"
     OPPOSITE = "with the opposite sign"
@@ -309,10 +313,10 @@ class MigrationCost:
     values
         Mean with interval, by migration cost in ns. PDR is a share, K_rcv is in µs.
     lower
-        By other migration cost, the decrease in percent with the published best cost, over pairs of runs. All intervals
-        of the figure are simultaneous.
+        Decrease in percent if the published best cost replaces another migration cost, by this other cost, over pairs
+        of runs with the same arrivals. All intervals of the figure are simultaneous.
     directions, detectable
-        Directions of these decreases, and their detectable sizes as in `PublishedEffect`.
+        Directions of these decreases, and the smallest detectable decreases as in `PublishedEffect`.
     """
 
     cores: int
@@ -364,10 +368,11 @@ class Contribution:
     name
         Name of the mechanism or of the setting.
     left
-        Baseline minus enhanced mode without the mechanism, or with the baseline value of the setting.
+        The remaining difference: baseline minus enhanced mode, both without the mechanism, or baseline minus enhanced
+        mode with the baseline value of the setting.
     part
-        Whole difference minus the difference in `left`, over the same arrivals. The intervals of all contributions to a
-        metric are simultaneous.
+        Contribution: whole difference minus the difference in `left`, over the same arrivals. The intervals of all
+        contributions to a metric are simultaneous.
     """
 
     name: str
@@ -388,8 +393,8 @@ class Ablation:
     detectable
         The smallest whole difference that the simulated runs detect with a power of 80 %.
     mechanisms, settings
-        Contributions of mechanisms in the order of `MECHANISMS`, and contributions of the differing settings. Their sum
-        can differ from the whole, because mechanisms can interact.
+        Contributions of mechanisms in the order of `MECHANISMS`, and contributions of the settings that differ between
+        the modes. The sum of contributions can differ from the whole, because mechanisms can interact.
     """
 
     metric: str
@@ -402,7 +407,7 @@ class Ablation:
 
     @property
     def told(self) -> bool:
-        """True if the whole difference is distinguishable from 0."""
+        """True if the interval of the whole difference exists and excludes 0."""
         return self.whole.known and not self.whole.low <= 0 <= self.whole.high
 
 
@@ -496,7 +501,7 @@ def _pair(
 
 
 def _with_naive(table: pd.DataFrame) -> pd.DataFrame:
-    """Add three columns: two naive predictions from the numbers of the fit, and the group of each number."""
+    """Add the group of each number, and two naive predictions from the numbers to which the model was fitted."""
     table["group"] = [
         group_of(mode, cores) for mode, cores in zip(table["mode"], table["cores"], strict=True)
     ]

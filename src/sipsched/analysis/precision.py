@@ -33,11 +33,11 @@ class Known:
 
 
 def level_of_a_look(precision: Precision) -> float:
-    """Return the confidence level of the intervals that decide about more repetitions.
+    """Return the confidence level of the intervals that decide whether runs need more repetitions.
 
     A rule that repeats runs until an interval is narrow tends to stop when runs agree by chance. So Bonferroni's
-    correction divides the error probability among all planned decisions. Then all intervals hold simultaneously at
-    `LEVEL`, including the last interval, whatever the reason for stopping.
+    correction divides the error probability equally among all planned decisions (looks). Then the intervals of all
+    looks hold simultaneously at `LEVEL`, including the last interval, whatever the reason for stopping.
     """
     return 1 - (1 - LEVEL) / len(precision.looks)
 
@@ -61,7 +61,7 @@ def look(summary: xr.Dataset, precision: Precision) -> list[Known]:
 def still_wide(precisions: Sequence[Known], precision: Precision) -> list[Group]:
     """Return the groups whose interval is still wider than requested. The group with the widest interval comes first.
 
-    All SUTs and modes of a group get more repetitions together, because they are compared in pairs.
+    All SUTs and modes of a group get more repetitions together, because comparisons pair their runs by repetition.
     """
     return list(
         dict.fromkeys(known.group for known in precisions if known.half_width > precision.relative)

@@ -28,7 +28,7 @@ OF_RUNS = {
     "off_share": "off_share",
     "cpu_per_message": "cpu_per_message",
 }
-"""The column of each quantity in a campaign's table of runs."""
+"""Names of columns in a campaign's table of runs, per quantity."""
 DIFFERENCES = ("off_share",)
 """Quantities that are compared by their difference, in percentage points.
 
@@ -211,10 +211,10 @@ def _of_run(sut: str, cores: int, threads: int, cps: int) -> PredictedSetting:
 
 
 def _threads(runs: pd.DataFrame, known: Mapping[PredictedSetting, Predicted]) -> Iterable[_Found]:
-    """Compare runs that differ only in their number of threads. The most measured number is the reference."""
+    """Compare runs that differ only in their number of threads. The number with the most runs is the reference."""
     for (sut, cores, cps), group in runs.groupby(["sut", "cores", "cps"]):
         counts = group["threads"].value_counts()
-        # The reference is the number of threads that has the most runs at all loads together.
+        # Runs at all loads choose the reference, so that different loads have the same reference where possible.
         elsewhere = runs["threads"].value_counts()
         order = sorted(counts.index, key=lambda n: (-elsewhere[n], n))
         reference = _of_run(sut, int(cores), int(order[0]), int(cps))

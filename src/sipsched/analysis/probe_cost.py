@@ -12,7 +12,7 @@ from sipsched.plan.modes import Setting
 from sipsched.records.windows import by_arm, open_windows
 
 STILLED = f"+{Setting.RECORDING}=off"
-"""Suffix in the name of a mode without recording."""
+"""Suffix of the name of a mode in which the probe does not record."""
 
 
 @dataclass(frozen=True)
@@ -22,13 +22,13 @@ class ProbeCost:
     Attributes
     ----------
     testbed, sut, mode, cores, threads, cps
-        The setting and its load. `mode` is the mode with recording.
+        The setting and its load. `mode` is the mode in which the probe records.
     without_us
-        Mean CPU time over the windows without recording.
+        Mean CPU time per message over the windows without recording.
     effect
         CPU time with the probe, divided by CPU time without the probe.
     sham
-        Effect of the sham, which compares the reference with itself in the same runs.
+        The same ratio for sham windows, which compare the reference mode with itself in the same runs. It shows chance.
     """
 
     testbed: str

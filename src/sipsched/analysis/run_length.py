@@ -1,4 +1,4 @@
-"""The check that runs are long enough, which means that a run contains many busy periods."""
+"""The check that each run is long enough to contain many periods in which the proxy is busy without a break."""
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
@@ -10,11 +10,11 @@ import xarray as xr
 
 Values = npt.NDArray[np.float64]
 LEAST_PERIODS = 20
-"""Smallest effective number of busy periods in a run that is long enough."""
+"""A run with a smaller effective number of busy periods is too short."""
 LONGEST_SHARE = 0.1
-"""In a run that is long enough, no busy period fills more than this share of the run."""
+"""A run is too short if one busy period fills more than this share of the run."""
 FULL_PDR = 0.05
-"""Above this PDR, the SPS is always saturated. A run then needs only one busy period."""
+"""Above this packet drop rate, no run is too short, because one busy period of the saturated proxy can fill the run."""
 
 
 @dataclass(frozen=True)
@@ -26,10 +26,10 @@ class BusyPeriods:
     runs
         Number of valid runs with a probe.
     short
-        Number of these runs that are too short. A run whose PDR is below `FULL_PDR` is too short if it has fewer than
-        `LEAST_PERIODS` busy periods, or if one busy period fills more than `LONGEST_SHARE` of the run.
+        Number of these runs that are too short. A run with a PDR of at most `FULL_PDR` is too short if it has fewer
+        than `LEAST_PERIODS` busy periods, or if one busy period fills more than `LONGEST_SHARE` of the run.
     least
-        The smallest `busy_periods_effective` of a run.
+        The smallest effective number of busy periods (`busy_periods_effective`) among the runs.
     longest_s, longest_share
         Length of the longest busy period in seconds, and the largest share of a run that one busy period fills.
     """
@@ -42,7 +42,7 @@ class BusyPeriods:
 
 
 def busy_periods(runs: xr.Dataset, at: Mapping[Hashable, Any]) -> BusyPeriods | None:
-    """Return the busy periods of all runs with the same settings and load; None if no run has busy periods.
+    """Summarise the busy periods of all runs with the same settings and load; None if no run has busy periods.
 
     Parameters
     ----------

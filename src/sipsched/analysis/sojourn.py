@@ -1,8 +1,8 @@
 """The theoretical mean time of a message in a proxy on one core, for two scheduling disciplines of queueing theory.
 
 Short slices approximate processor sharing, and SCHED_FIFO approximates first come first served. For both disciplines,
-the mean sojourn times of M/G/1 are known. First come first served is faster exactly if the service time varies less
-than an exponential service time.
+the mean sojourn times of the queue M/G/1 are known. First come first served is faster if and only if the service time
+varies less than an exponential service time.
 
 SEE Kleinrock, Queueing Systems, volume 1 (1975), section 5.6, and volume 2 (1976), section 4.4.
 """
@@ -23,14 +23,14 @@ class Sojourn:
     Attributes
     ----------
     service_us
-        CPU time of a message in the reference mode.
+        Mean CPU time of a message in the reference mode, in µs.
     utilisation
-        Messages per second times the CPU time per message.
+        Messages per second times the CPU time per message in seconds.
     scv
         Squared coefficient of variation of the proxy's own work per message; NaN if the probe cannot measure this work.
     sharing_us, fcfs_us
-        Mean sojourn time with processor sharing, and with first come first served. Infinite for a utilisation of 1 or
-        more; NaN if a parameter is unknown.
+        Mean sojourn time in µs with processor sharing, and with first come first served. Infinite for a utilisation of
+        1 or more; NaN if a parameter is unknown.
     """
 
     service_us: float
@@ -41,7 +41,7 @@ class Sojourn:
 
 
 def sojourn(load: ComparedLoad) -> Sojourn | None:
-    """Return the theoretical mean times of a message on one core. None if the CPU time of the reference is unknown."""
+    """Return the theoretical mean times of a message; None for several cores or an unknown CPU time per message."""
     service: Interval = load.mean(load.place.reference, "cpu_per_message")
     if load.place.cores != 1 or np.isnan(service.estimate):
         return None
@@ -61,7 +61,7 @@ def sojourn(load: ComparedLoad) -> Sojourn | None:
 
 
 def sharing(service_us: float, utilisation: float) -> float:
-    """Return the mean sojourn time of M/G/1 with processor sharing. Only the mean service time matters."""
+    """Return the mean sojourn time of M/G/1 with processor sharing, which depends only on the mean service time."""
     return service_us / (1 - utilisation)
 
 

@@ -1,8 +1,8 @@
 """The effect of a setting that needs a restart, with the starts of the proxy as the replicates.
 
-An instance of the proxy differs from another instance with equal settings by chance, for example in the places of its
-memory. The blocks of a run cannot show this difference, because each block uses the same instances. So an interval over
-blocks describes these instances. The interval of this module describes the setting.
+Two instances of the proxy with equal settings differ by chance, for example in the addresses of their memory. The
+blocks of a run cannot show this difference, because all blocks use the same instances. So an interval over blocks holds
+only for these instances. The interval of this module holds for every start with the setting.
 """
 
 from collections.abc import Sequence
@@ -21,21 +21,22 @@ def effect_of_starts(
     scale: Scale = Scale.RATIO,
     weights: Sequence[Values] | None = None,
 ) -> Interval:
-    """Compare two settings of the proxy, with each of which the proxy was started several times in every run.
+    """Compare two settings of the proxy, from runs that start the proxy several times with each setting.
 
-    The value of a start is its mean over the complete blocks of its run. The effect is the difference of the two means
-    of starts, averaged over the runs. The standard error comes from the differences between starts with equal settings
-    in the same run, so it contains both the luck of a start and the scatter of windows. The interval is Student's t.
-    Each run contributes the number of its starts minus 2 to the degrees of freedom.
+    The value of a start is its mean over the complete blocks of its run. The effect in a run is the difference between
+    the mean of the starts with each setting. The result is the mean effect over the runs. The standard error comes from
+    the differences between starts with equal settings in the same run. So it contains both the chance differences of
+    starts and the scatter of windows. The interval is Student's t with the number of starts minus 2 degrees of freedom
+    per run.
 
     Parameters
     ----------
     tables
         One table per run, shape (block, arm); NaN for excluded windows.
     reference, other
-        Indices of the arms of both settings. Each arm is one start.
+        Columns of the tables (arms) with the starts of each setting. Each arm is one start.
     scale
-        Whether the settings are compared by ratio or by difference.
+        Whether the settings are compared by their ratio or by their difference.
     weights
         Weights of the blocks of each table; None for equal weights.
 

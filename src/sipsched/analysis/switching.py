@@ -21,7 +21,7 @@ class Switching:
     window_s, washout_s
         Mean lengths of the windows and of their washouts. The lengths vary from block to block.
     utilisation, relaxation_s
-        Utilisation and relaxation time from which the lengths were computed; NaN if the configuration sets the lengths.
+        Utilisation and relaxation time from which the lengths were computed; NaN if the configuration sets lengths.
     blocks, whole_blocks
         Number of blocks, and number of blocks in which all windows are valid.
     left_out
@@ -31,13 +31,13 @@ class Switching:
     late_max_us
         Largest delay between the planned time and the start of a switch.
     failed
-        Number of switches that failed, or after which a setting had another value than the written value.
+        Number of switches that failed, or after which a setting had a value other than the written value.
     tasks
-        Number of processes that were switched.
+        Number of processes that each switch changed.
     steal_mean, steal_max
         Mean and largest share of the SPS's CPU time that the hypervisor took in a window.
     speed_before, speed_after
-        Speed of a CPU: a fixed amount of work per microsecond of CPU time; NaN if it was not measured.
+        Speed of a CPU before and after the run: units of a fixed workload per microsecond of CPU time; NaN if unknown.
     """
 
     mode: str
@@ -119,7 +119,7 @@ def _any(values: Values) -> bool:
 def aligned(load: ComparedLoad) -> Aligned | None:
     """Return the mean message time as a function of the time since the last switch, over all runs at a load.
 
-    Runs have windows of different lengths. So the bins of the shortest windows are used for all runs.
+    Runs have windows of different lengths. So the bins of the run with the shortest windows are used for all runs.
 
     Returns
     -------

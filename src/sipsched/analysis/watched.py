@@ -16,11 +16,11 @@ from sipsched.records.watch import Second, add_bins
 
 PERCENTILES = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999}
 BUSY, IDLE, SLEEPING = 0.9, 0.3, 0.5
-"""Busy share of a busy worker or CPU, idle share of idle CPUs, and largest busy share of a sleeping worker."""
+"""Limits: the busy share of a busy worker or CPU, the idle share of idle CPUs, the busy share of a sleeping worker."""
 MOST_SECONDS = 0.2
-"""A cause is reported if at least this share of the seconds shows it."""
+"""A cause is reported if at least this share of the seconds shows the cause."""
 OFF_CPU = 0.5
-"""Share of the service time without a CPU that points to sleeping workers, or to too many of them."""
+"""Workers sleep, or are too many, if they have no CPU during at least this share of their service time."""
 DELAYED = 0.1
 """The proxy lacks CPU time if its workers were runnable without a CPU during this share of their runnable time."""
 COMPETING = 0.1
@@ -32,7 +32,7 @@ ASSUMED_COST = 0.06
 """The cost of the probe per message until it is measured: the upper end of docs/methodology/probe-cost.md."""
 ASSUMED_COST_OF_HISTOGRAMS = 0.02
 LEAST_SHARE = 1 / 60
-"""The smallest share of time in which the probe records."""
+"""The probe records in at least this share of the time, whatever its cost."""
 FEWEST_CYCLES = 6
 
 
@@ -49,7 +49,7 @@ class Totals:
     recorded_s
         Seconds in which the probe recorded. Counts of messages are from these seconds only.
     busy_s, others_s, cpu_s
-        CPU time per worker, per other program, and the used share of all CPUs times the seconds.
+        CPU time per worker and per other program, and the used share of all CPUs, multiplied by the time in seconds.
     """
 
     seconds: float = 0.0
@@ -148,10 +148,9 @@ def probe_cost(seconds: Sequence[Second]) -> Interval:
 
 
 class Budget:
-    """The decision in which seconds the probe records, so that the cost of the probe stays below a limit.
+    """The rule that chooses the seconds in which the probe records, so that the cost of the probe stays below a limit.
 
-    Seconds with and without recording alternate. The comparison of both kinds of seconds also measures the cost of
-    recording.
+    Seconds with and without recording alternate. A comparison of both kinds of seconds measures the cost of recording.
 
     Parameters
     ----------
@@ -169,7 +168,7 @@ class Budget:
     def _cycle_of(self, cost: float) -> int:
         """Return the length of a cycle in seconds.
 
-        The probe records in one second of each cycle, and not in the others.
+        The probe records in one second of each cycle, and pauses in the other seconds.
         """
         share = min(1.0, self._limit / cost) if cost > 0 else 1.0
         return min(max(2, math.ceil(1 / share)), round(1 / LEAST_SHARE))
@@ -191,8 +190,8 @@ class Budget:
         if self._step >= self._cycle:
             self._step = 0
             cost = probe_cost(seconds)
-            # If the cost is known only roughly, the probe should record less.
-            # So the upper end of the cost's confidence interval determines how often the probe records.
+            # The upper end of the cost's confidence interval determines how often the probe records.
+            # So the probe records less if the cost is known only roughly.
             known = cost.known and cost.n >= FEWEST_CYCLES
             self._cycle = self._cycle_of(max(cost.high, 0) if known else self._assumed)
         return self._step == 0
@@ -220,9 +219,9 @@ class ShownCause:
     Attributes
     ----------
     seconds, of
-        The number of seconds that show the cause, and the number of seconds that could have shown it.
+        The number of seconds that show the cause, and the number of seconds that were checked for the cause.
     values
-        The further numbers of the evidence, by name.
+        Further numbers that support the cause, by name.
     program
         For `COMPETITOR`, the other program.
     """
@@ -260,7 +259,7 @@ def _workers_busy(second: Second) -> float:
 
 
 def _bursts(seconds: Sequence[Second]) -> ShownCause | None:
-    """Find seconds with drops in which the workers were also idle, so that a message burst caused the drops."""
+    """Find seconds with drops in which the workers also had idle time, so that a message burst caused the drops."""
     dropped = [second for second in seconds if second.drops.get("socket buffer full")]
     brief = [
         second for second in dropped if _workers_busy(second) < BUSY and second.cpu_busy < BUSY
@@ -301,8 +300,8 @@ def _too_few_workers(seconds: Sequence[Second]) -> ShownCause | None:
 def _no_cpu_left(seconds: Sequence[Second]) -> ShownCause | None:
     """Find seconds without an idle CPU, in which workers waited for a CPU.
 
-    Without such waits, the CPUs were busy with programs of lower priority, which do not disturb the proxy. If another
-    program used a noticeable share, this program is the cause.
+    If workers did not wait, the CPUs were busy with programs of lower priority, which do not disturb the proxy. If
+    another program used at least the share `COMPETING` of a CPU, this program is the cause.
     """
     shown = [
         second
@@ -333,12 +332,12 @@ def _off_cpu(second: Second) -> float:
 
 
 def _lacked_cpu(second: Second) -> bool:
-    """Return whether the workers were runnable, rather than asleep, during half of the service time without a CPU."""
+    """Return whether the workers were runnable, not asleep, during at least half of the service time without a CPU."""
     return second.delayed_ns >= second.off_cpu_ns / 2
 
 
 def _sleeping(seconds: Sequence[Second]) -> ShownCause | None:
-    """Find seconds with long waits although CPUs were idle, because workers were asleep during their service."""
+    """Find seconds with long waits although CPUs were idle, because workers slept while they processed messages."""
     shown = [
         second
         for second in seconds
@@ -352,9 +351,9 @@ def _sleeping(seconds: Sequence[Second]) -> ShownCause | None:
 
 
 def _too_many_workers(seconds: Sequence[Second]) -> ShownCause | None:
-    """Find seconds in which messages were interrupted, because more workers than CPUs were runnable.
+    """Find seconds in which workers interrupted each other, because more workers than CPUs processed messages.
 
-    The CPUs still had idle time, and no other program used them noticeably. So the workers interrupted each other.
+    The CPUs still had idle time, and no other program competed. So only another worker can have interrupted a worker.
     """
     shown = [
         second
@@ -378,9 +377,10 @@ def _service_values(shown: Sequence[Second]) -> dict[str, float]:
 
 
 def _hot_connection(seconds: Sequence[Second]) -> ShownCause | None:
-    """Find seconds in which one worker had no idle time, although the others were mostly idle.
+    """Find seconds in which one worker was saturated although the other workers had much idle time.
 
-    Workers share a UDP socket, but each TCP connection belongs to one worker.
+    Workers share a UDP socket, but each TCP connection belongs to one worker. So one busy connection can saturate its
+    worker.
     """
     shown = []
     for second in seconds:
