@@ -1,10 +1,10 @@
 """The recommendation of a scheduler mode for each load, from runs that compare modes.
 
 A mode *beats* the reference if the sum K_rcv + T_sip, which a caller notices, is lower by more than chance. The 99th
-percentile of the sum decides, or its mean if the percentile is indistinguishable from chance. A mode beats the
-reference *at a cost* if PDR, CPU time per message or the mean of the sum is higher by more than chance. The sham
-windows compare the reference with itself. If the sham shows a difference, an effect must exceed this difference. See
-docs/methodology/advice.md.
+percentile of the sum decides. If the effect on the percentile is indistinguishable from chance, the mean decides. A
+mode beats the reference *at a cost* if the drop rate, the CPU time per message or the mean of the sum is higher by more
+than chance. Sham windows compare the reference with itself. If the sham shows a difference, an effect must exceed this
+difference. See docs/methodology/advice.md.
 """
 
 import json
@@ -38,7 +38,7 @@ from sipsched.records.windows import SHAM, by_arm, open_windows
 DECIDING = ("total_p99", "total_mean")
 """Quantities that decide whether a mode is better, in order of priority. `total` is K_rcv + T_sip per message."""
 GUARDS = ("pdr", "cpu_per_message")
-"""Quantities that must not rise. A mode that raises such a quantity has a cost."""
+"""Quantities that must not rise. A mode that raises one of these quantities has a cost."""
 SQUEEZED = "squeezed_per_s"
 """Number of times per second that the kernel's packet processing used up its budget (softnet_stat, time_squeeze)."""
 ADVISED_QUANTITIES = (
@@ -46,9 +46,9 @@ ADVISED_QUANTITIES = (
     *("total_mean", "total_p50", "total_p99", "cpu_per_message", "pdr", SQUEEZED),
 )
 DIFFERENCES = frozenset({"pdr", SQUEEZED})
-"""Quantities that may be 0. For these, modes are compared by the difference and not by the ratio."""
+"""Quantities that may be 0. Modes are compared by the difference of these quantities, because a ratio may not exist."""
 ALIKE = math.log(1.05)
-"""Logarithm of the largest irrelevant effect, which is 5 %."""
+"""Logarithm of the largest effect that does not matter in practice, which is 5 %."""
 
 
 class ModeEffect(StrEnum):
@@ -79,11 +79,12 @@ class ComparedLoad:
     Attributes
     ----------
     capacity
-        Capacity of the SUT in the reference mode; None if it was not estimated.
-    The highest load that a search found below the limit. The planned loads are shares of this load. None without a
-    search.
+        Capacity of the SUT in the reference mode, or else in another mode; None if it was not estimated.
+    planned_cps
+        The highest load at or below the drop limit in a search before the runs, or else the lowest load above the
+        limit. The planned loads are shares of this load. None without a search.
     runs
-        Windows from `open_windows`. Runs that compare different sets of modes may be pooled.
+        Windows from `open_windows`. The runs may compare different sets of modes.
     """
 
     place: ReferenceSystem
@@ -114,7 +115,7 @@ class ComparedLoad:
 
     @property
     def unavailable(self) -> dict[str, str]:
-        """Modes that the kernel refused in every run, each with the kernel's reason."""
+        """The modes that the kernel refused in every run, with the kernel's reason."""
         refused = {
             k: v for run in self.runs for k, v in json.loads(run.attrs["unavailable"]).items()
         }
@@ -212,7 +213,7 @@ class ComparedLoad:
         return effects_together({arm: self.asked(arm, quantity)}).effects[arm]
 
     def start_effect(self, mode: str, quantity: str) -> Effect:
-        """Return the effect of starting the proxy again with the same settings, compared with its first start."""
+        """Return the effect of a second start of the proxy with the same settings, compared with its first start."""
         first = first_start(mode)
         ratio = scale_of(quantity) is Scale.RATIO
         runs = [run for run in self.runs if {mode, first} <= set(arms_of(run))]
@@ -231,7 +232,7 @@ class ComparedLoad:
     def effect_of_all_starts(self, mode: str, quantity: str) -> Interval:
         """Return the effect of a mode over several starts of the proxy, with each start as one observation.
 
-        The sham is the second start of the reference.
+        The sham windows use the second start of the reference mode, so the sham counts as a start of the reference.
         """
 
         def starts(run: xr.Dataset, first: str) -> list[int]:
@@ -254,7 +255,7 @@ class ComparedLoad:
         )
 
     def change(self, arm: str, quantity: str, tests: int) -> Change:
-        """Return how much an effect changes if twice as much of the start of each window is excluded."""
+        """Return how much an effect changes if the excluded start of each window (washout) is twice as long."""
         asked = self.asked(arm, quantity)
         later = self.tables(arm, quantity, washout=1)
         return change(
@@ -320,9 +321,10 @@ class Candidate:
         Effects, by quantity. The intervals of `DECIDING` quantities are simultaneous over all modes and loads of the
         page. Each other interval has its own confidence level of 95 %.
     decided_by
-        Quantity that decided the result; empty if no quantity decided it.
+        Quantity that decided the result; empty if no quantity decided the result.
     costs
-        Quantities of `COSTS` that the mode raises by more than chance.
+        Quantities of `GUARDS` that the mode raises by more than chance. If the mode lowers one quantity of `DECIDING`,
+        also the other quantity of `DECIDING` if the mode raises it.
     """
 
     mode: str
@@ -344,12 +346,12 @@ class Ranking:
     Attributes
     ----------
     candidates
-        The compared modes in this order. The reference is listed as a mode with the effect 0.
+        The compared modes in this order, without the reference.
     sham
         Effects of the sham, by quantity. The intervals of `DECIDING` quantities are simultaneous over the loads.
     floors
-        Per `DECIDING` quantity, the smallest effect that counts. It is 0, unless the sham differs from 0 by more than
-        chance. Then it is the largest effect inside the sham's interval.
+        Per `DECIDING` quantity, the size that an effect must exceed. The size is 0 if the sham's effect is
+        indistinguishable from chance. Otherwise the size is the largest effect inside the sham's interval.
     tests, sham_tests
         Number of simultaneous intervals of `DECIDING` quantities, for the candidates and for the sham.
     loads_beaten
@@ -368,8 +370,8 @@ class Ranking:
     def best(self) -> Candidate | None:
         """The recommended mode, or None if no mode beats the reference.
 
-        If several modes beat the reference, the mode that does so at most loads is recommended. Then one setting serves
-        all loads.
+        If several modes beat the reference, the mode that beats it at the most loads is recommended. So the operator
+        needs few different settings for all loads.
         """
         better = [
             candidate
@@ -421,7 +423,7 @@ def find_windows(summary: Path, given: Iterable[str | Path] | None = None) -> li
     Parameters
     ----------
     given
-        Paths to choose from. None: all existing files in `results/runs` of the study's results folder.
+        Paths to choose from. None: all existing files in the folder `runs` beside the study's summary.
     """
     (campaign,) = read_campaigns([summary])
     names = [Path(run.path, "windows.nc") for run in campaign.comparisons]
@@ -444,9 +446,9 @@ def read_loads(
     Parameters
     ----------
     crossings
-        Paths of `crossing.json`. The loads were planned as shares of the results of these searches.
+        Paths of `crossing.json`. The loads of the runs were planned as shares of the loads that these searches found.
     capacities
-        Capacity of each system. The loads are shown as shares of these capacities.
+        Capacity of each system. Pages show the loads as shares of these capacities.
 
     Returns
     -------
@@ -469,7 +471,7 @@ def loads_of(
 ) -> tuple[ComparedLoad, ...]:
     """Group runs that compare modes by system, reference mode and load.
 
-    Runs that compare instances have groups of their own.
+    Runs that compare several instances of the proxy are grouped separately.
     """
     grouped: dict[ReferenceSystem, dict[tuple[int, bool], list[xr.Dataset]]] = {}
     for run in runs:
@@ -504,7 +506,7 @@ def _with_rates(run: xr.Dataset) -> xr.Dataset:
 def _capacity(
     system: ReferenceSystem, capacities: Sequence[SystemCapacity]
 ) -> SystemCapacity | None:
-    """Return a system's capacity at the smallest drop limit, in the reference mode if this capacity is known."""
+    """Return a system's capacity at the smallest drop limit, in the reference mode if known, or else in any mode."""
     there = [
         capacity
         for capacity in capacities
@@ -515,7 +517,7 @@ def _capacity(
 
 
 def _planned_cps(system: ReferenceSystem, crossings: Sequence[SearchRecord]) -> int | None:
-    """Return the capacity that a search found before the runs. The planned loads are shares of this capacity."""
+    """Return the load that a search before the runs found. The planned loads are shares of this load."""
     searches = [
         crossing
         for crossing in crossings
@@ -616,7 +618,7 @@ def _candidate(mode: str, effects: Mapping[str, Effect], floors: Mapping[str, fl
 
 
 def _confirmed(candidate: Candidate, candidates: Sequence[Candidate]) -> Candidate:
-    """Return the mode with the result `UNSURE` if a second start of the same proxy contradicts a good result."""
+    """Change a good result of a mode to `UNSURE` if another start of the same proxy contradicts the result."""
     lower = (ModeEffect.BETTER, ModeEffect.TRADE)
     starts = [
         other for other in candidates if first_start(other.mode) == first_start(candidate.mode)

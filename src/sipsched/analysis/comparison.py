@@ -128,11 +128,11 @@ class Case:
         return f"{100 * self.limit:g}\u00a0%"
 
     def label(self, mode: str) -> str:
-        """Return the label of a mode. The label also says which settings the kernel could not apply."""
+        """Return the label of a mode. The label names the settings that the kernel could not apply."""
         return self.labels.get(mode, mode)
 
     def translated(self, mode: str) -> bool:
-        """Return True if a kernel of the runs could only approximate a mode, which the papers defined for CFS."""
+        """Return True if a kernel in the runs could only approximate a mode, because the papers defined it for CFS."""
         return any(
             settings["translated"]
             for place in self.places()
@@ -202,8 +202,8 @@ class Case:
     def compared_load(self, place: Place) -> int | None:
         """Return the load at which the papers compare modes: the first load above the limit in the reference mode.
 
-        If the other mode has no run at this load, or if no load is above the limit, return the highest load that both
-        modes have.
+        If the other mode has no run at this load, or if no load is above the limit, return the highest load at which
+        both modes have a valid run; None without such a load.
         """
         reference, other = self.sides(place)
         met = set(reference.loads_met) & set(other.loads_met)
@@ -211,7 +211,7 @@ class Case:
         return int(first) if first in met else max(met, default=None)
 
     def loads_compared(self, place: Place) -> list[int]:
-        """Return the loads at which to compare the two modes: around their capacities, and at the papers' load."""
+        """Return the loads around the capacities of the two modes, and the load at which the papers compare modes."""
         sides = self.sides(place)
         met = set(sides[0].loads_met) & set(sides[1].loads_met)
         around = {load for side in sides for load in side.loads_around}
@@ -219,7 +219,7 @@ class Case:
         return sorted(cps for cps in met if cps in around or cps == chosen)
 
     def family(self) -> Comparisons:
-        """Compare PDR and K_rcv of the two modes at the loads around their capacities."""
+        """Compare the drop rate and K_rcv of the two modes at the loads from `loads_compared`."""
         return self._together(
             ComparedQuantity(place, cps, name)
             for place in self.places()
@@ -232,7 +232,7 @@ class Case:
         return self._together(self._at_compared_load(PARTS))
 
     def family_of_types(self) -> Comparisons:
-        """Compare K_rcv and T_sip of the two modes for each message type. `of_type` returns the quantities' names."""
+        """Compare K_rcv and T_sip of the two modes for each message type, at the load of the papers' comparison."""
         return self._together(
             self._at_compared_load(
                 [of_type(kind, name) for kind in KINDS for name in COMPARED_BY_TYPE]
@@ -278,7 +278,7 @@ class Case:
         return simultaneous_level(len(met))
 
     def printed_comparison(self, place: Place) -> Mapping[Any, Any] | None:
-        """Return the row for these modes in a paper's comparison, or None if the papers have no such row."""
+        """Return the row of a paper's comparison table for these modes, or None if the papers have no such row."""
         if (self.reference, self.other) != ("baseline", "enhanced"):
             return None
         rows = self.printed[
@@ -308,7 +308,7 @@ class Side:
 
     @property
     def label(self) -> str:
-        """The label of the mode. The label also says which settings the kernel could not apply."""
+        """The label of the mode. The label names the settings that the kernel could not apply."""
         return self.case.label(self.mode)
 
     def runs(self, quantity: str, cps: float | None = None) -> Values:
@@ -316,7 +316,7 @@ class Side:
         return runs_at(self.case.values[quantity], self.place, self.mode, cps)
 
     def mean(self, quantity: str, cps: float) -> Interval:
-        """Return the mean of a quantity over the runs at a load."""
+        """Return the value of a quantity in a typical run at a load (`intervals.typical_intervals`)."""
         runs = self.runs(quantity, cps)
         if quantity == "pdr":
             return typical_drop_rates(runs[None], self.case.limit).at(0)
@@ -440,7 +440,7 @@ def quantities(runs: xr.Dataset) -> dict[str, xr.DataArray]:
 
 
 def labels(summary: xr.Dataset) -> dict[str, str]:
-    """Return labels of modes that name the settings which the kernel lacks, such as "enhanced (without latency_ns)"."""
+    """Return a label per mode, which names the settings that the kernel lacks: "enhanced (without latency_ns)"."""
     return {
         mode: " / ".join(sorted(set(map(plain, texts)))) or mode
         for mode, texts in _recorded_labels(summary).items()
@@ -448,7 +448,7 @@ def labels(summary: xr.Dataset) -> dict[str, str]:
 
 
 def translations(summary: xr.Dataset) -> tuple[str, ...]:
-    """Return the modes that a kernel of the runs could only approximate, because the papers used another scheduler."""
+    """Return the modes that a kernel in the runs could only approximate, because the papers used another scheduler."""
     by_mode = _recorded_labels(summary)
     return tuple(mode for mode in by_mode if any(map(is_translation, by_mode[mode])))
 
@@ -509,5 +509,5 @@ def _at(values: xr.DataArray, place: Place, mode: str, **more: float) -> dict[An
 
 
 def relative(values: Sequence[float] | Values, printed: float) -> Interval:
-    """Return by how many percent the mean of measured runs exceeds a published number."""
+    """Return by how many percent the value of a typical measured run exceeds a published number."""
     return typical_interval(values).map(lambda value: 100 * (value / printed - 1))

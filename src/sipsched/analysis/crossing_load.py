@@ -29,16 +29,16 @@ RESAMPLES = 9999
 METHOD = "isotonic, parametric bootstrap"
 SEED = 1
 MIN_CROSSING_RUNS = 3
-"""Smallest number of runs at the loads around the limit. With two runs, the interval would span all loads."""
+"""An interval needs this number of runs at both loads around the limit. With two runs, it would span all loads."""
 STEEPEST = 20
-"""Largest factor between the limit and the PDR at a load next to it.
+"""Largest factor between the limit and the drop rates at the two loads around the limit, for an interpolation.
 
-Beyond this factor, the two loads around the limit are the only result, without interpolation.
+Beyond this factor, the result is only that the crossing lies between the two loads.
 """
 RATE_RANGE = 100
-"""Range of drop rates that the estimate distinguishes.
+"""Drop rates below the limit divided by this factor are raised to this quotient.
 
-Rates below the limit divided by this factor are raised to this minimum.
+The estimate cannot distinguish smaller rates, and a rate of 0 has no logarithm.
 """
 
 
@@ -49,8 +49,8 @@ class CrossingLoad:
     Attributes
     ----------
     interval
-        The load in cps. -inf means below the lowest measured load, inf means above the highest. The interval is marked
-        as unresolved if only the two loads around the limit are known.
+        The load in cps. -inf means below the lowest measured load, inf means above the highest. `resolved` is false if
+        the load is only known to lie between the two measured loads around the limit.
     bracket_cps
         The two loads around the limit; -inf or inf if no such load was measured. NaN if nothing was measured.
     bracket_pdr
@@ -109,8 +109,8 @@ class SweepCapacity:
 def typical_drop_rates(pdr: Values, limit: float = PDR_LIMIT, whole: float = 1.0) -> Estimates:
     """Estimate the packet drop rate of a typical run from several repetitions, which are the last axis.
 
-    The function raises small rates to a minimum, the limit divided by `RATE_RANGE`, and applies `typical_intervals`. A
-    result at the minimum becomes 0. No interval exceeds `whole`.
+    The function raises small rates to a minimum, the limit divided by `RATE_RANGE`, and applies `typical_intervals`. An
+    estimate or end at the minimum becomes 0. No interval exceeds `whole`.
 
     Parameters
     ----------
@@ -141,10 +141,10 @@ def crossing(
 ) -> CrossingLoad:
     """Estimate the load at which the packet drop rate of a typical run passes the limit.
 
-    The computation uses log PDR, with PDR at least the limit divided by `RATE_RANGE`, because PDR grows almost
-    exponentially near the capacity and varies by factors between runs. Isotonic regression, weighted by the numbers of
-    runs, makes the typical runs of the loads (`typical_drop_rates`) non-decreasing. `_cross` finds the load at which
-    the result passes the limit. The interval comes from the samples of `_draw_crossings`.
+    The computation uses log PDR, because PDR grows almost exponentially near the capacity and varies by factors between
+    runs. PDR is at least the limit divided by `RATE_RANGE`. Isotonic regression, weighted by the numbers of runs, makes
+    the typical drop rates non-decreasing with the load. `_cross` finds the load at which the result passes the limit.
+    The interval comes from the samples of `_draw_crossings`.
 
     Parameters
     ----------
@@ -211,7 +211,8 @@ def crossing_ratio(
 ) -> Interval:
     """Return the ratio of the loads at which another mode and the reference mode exceed the drop limit.
 
-    The two loads are sampled independently. If equal arrivals correlate the loads, the interval is too wide.
+    The two loads are sampled independently. If the loads are correlated because both modes have the same arrivals, the
+    interval is too wide.
 
     Parameters
     ----------
@@ -308,9 +309,9 @@ class _Rates(NamedTuple):
 class _Crossed(NamedTuple):
     """The load at which the drop rate passes the limit: lower bound, estimate and upper bound for each row of rates.
 
-    Each array has shape (row,). The loads are ±inf outside the measured loads. `resolved` is false if only the two
-    measured loads around the limit are known.
-    `under` is the number of loads at or below the limit.
+    Each array has shape (row,). The loads are ±inf outside the measured loads. `resolved` is false if the load is only
+    known to lie between two measured loads.
+    `under` is the number of measured loads whose drop rate is at or below the limit.
     """
 
     low: Values
@@ -352,9 +353,9 @@ def _draw_crossings(rates: _Rates, resamples: int, seed: int) -> _Crossed:
     """Sample the load at which the drop rate passes the limit, to obtain a confidence interval.
 
     The function samples the drop rate of a typical run at each load `resamples` times, and computes the load for each
-    sample. The distribution of the typical run is the distribution behind its own interval: Student's t around the mean
-    of the logs, or the means of pairs by their signed ranks. Resampling three to ten runs directly has lower coverage
-    (docs/methodology/statistics.md). A load with one run is not varied.
+    sample. The samples come from the distribution that also determines the typical run's interval (`draw_typical`).
+    Intervals from resampling three to ten runs directly would have lower coverage (docs/methodology/statistics.md). At
+    a load with one run, all samples are equal.
     """
     rng = np.random.default_rng(seed)
     drawn = np.stack([draw_typical(rng, row, resamples) for row in rates.runs], axis=1)
@@ -382,10 +383,10 @@ def _isotonic(rows: Values, weights: npt.NDArray[Any]) -> Values:
 def _cross(loads: Values, rows: Values) -> _Crossed:
     """Return, for each row of non-decreasing values log(PDR / limit), the load at which the value becomes 0.
 
-    A straight line of PDR between the two loads around the limit reaches the limit at one bound. A straight line of log
-    PDR reaches the limit at the other bound, which is the estimate. If the two loads are more than `WIDEST_BRACKET`
-    apart, they are the only bounds. They are also the only bounds if a drop rate there differs from the limit by more
-    than the factor `STEEPEST`.
+    A straight line of PDR between the two loads around the limit reaches the limit at the lower bound. A straight line
+    of log PDR reaches the limit at the upper bound, which is the estimate. In two cases, the bounds are the two loads
+    themselves: if the loads differ by more than the factor `WIDEST_BRACKET`, or if a drop rate at these loads differs
+    from the limit by more than the factor `STEEPEST`.
     """
     under = np.count_nonzero(rows <= 0, axis=1)
     last = len(loads) - 1

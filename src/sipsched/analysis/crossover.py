@@ -1,8 +1,8 @@
 """The effect of a mode on a quantity, computed from the windows of runs that compare modes.
 
-The replicate is the block: one window of every mode, in random order, with the same calls. Each block yields one
-difference between modes. All results follow from these differences. docs/methodology/crossover-intervals.md gives the
-reasons and the measured coverage.
+The replicate is the block. A block contains one window of every mode, in random order, with the same calls. So each
+block yields one difference between two modes. All results follow from these differences.
+docs/methodology/crossover-intervals.md gives the reasons and the measured coverage.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ ROUNDING = 1e-13
 TINY = 1e-150
 """Numbers below this limit are treated as 0, because their squares would underflow."""
 LOPSIDED = 0.25
-"""Largest skewness of the blocks, divided by the square root of their number, with a sufficiently wide interval.
+"""An interval may be too narrow if the skewness of the blocks exceeds this factor times the root of their number.
 """
 NO_LOGARITHM = "a ratio needs values above 0"
 NOT_FINITE = "a value is infinite"
@@ -70,11 +70,11 @@ class Doubt(StrEnum):
     ONE_BLOCK = "one block"
     """One block contributes more than half of the variance."""
     SKEWED = "skewed"
-    """One tail is longer than the other, so the interval may end too early on this side."""
+    """One tail of the blocks' distribution is longer, so the interval may be too short on the side of this tail."""
     AUTOCORRELATED = "autocorrelated"
     """Neighbouring blocks are correlated, so the interval is widened."""
     RUNS_DIFFER = "runs differ"
-    """Runs differ by more than the scatter of their blocks explains."""
+    """Runs differ more than the scatter of their blocks explains."""
 
 
 @dataclass(frozen=True)
@@ -87,18 +87,18 @@ class Effect:
     Attributes
     ----------
     interval
-        The mean over blocks. Its interval holds simultaneously with all intervals of its family.
+        The mean over blocks. Its interval holds simultaneously with the intervals of all comparisons in the family.
     robust
         Estimate by Hodges and Lehmann, on which outlying blocks have little influence.
     p_value
         P-value of the hypothesis of no effect, multiplied by the number of comparisons in the family. It is at most
-        0.05 exactly if `interval` excludes 0. NaN without a test.
+        0.05 if and only if `interval` excludes 0. NaN without a test.
     detectable
         The smallest positive effect that the interval would detect with a power of 80 %; NaN without an interval.
     blocks
         Number of valid blocks per run. A run with fewer than two blocks is excluded if other runs exist.
     conditional
-        Whether `interval` is only about these runs, and not about other runs with the same setting.
+        Whether `interval` holds only for these runs, and not for other runs with the same setting.
     lag_one
         Correlation of the differences of neighbouring blocks; NaN for fewer than 8 blocks per run.
     doubts
@@ -172,8 +172,8 @@ def block_differences(
     Returns
     -------
     ndarray
-        Shape (block,). NaN for excluded windows. Infinite for the ratio of a value of 0 or less, and for an infinite
-        value.
+        Shape (block,). NaN for excluded windows. Infinite if a value is infinite, or if a ratio would need a value of 0
+        or less.
 
     Raises
     ------
@@ -192,7 +192,7 @@ def block_differences(
 
 
 def _side(windows: Values, scale: Scale) -> Values:
-    """Average the windows of one mode per block. On the scale of ratios, the mean is infinite if a value is 0."""
+    """Average the windows of one mode per block, as logarithms for a ratio. The mean of unusable values is infinite."""
     counts = ~np.isnan(windows)
     usable = np.isfinite(windows) & ((windows > 0) | (scale is Scale.DIFFERENCE))
     values = np.zeros_like(windows)
@@ -370,7 +370,7 @@ def _of_runs(runs: Sequence[Values], weighed: Sequence[Values]) -> Student:
     """Compute the mean over runs and its t interval, with one value per run.
 
     The weight of a run is the sum of its blocks' weights. A few runs can agree by chance more closely than their blocks
-    suggest. So the caller also applies the test of blocks.
+    suggest, which makes this interval too narrow. So the caller also applies the test of blocks.
     """
     weights = np.array([weight.sum() for weight in weighed])
     weights /= weights.sum()
@@ -404,7 +404,7 @@ def _differ(runs: list[Values]) -> bool:
     The test is Welch's analysis of variance with the errors of the blocks.
     """
     runs = [run for run in runs if len(run) > 2]
-    # If all blocks of a run are equal, the standard error of the run's mean is unknown.
+    # If all blocks of a run are equal, the standard error of the run's mean cannot be estimated.
     if len(runs) < 2 or not all(map(np.ptp, runs)):
         return False
     errors = np.array([widening([run]) * run.std(ddof=1) / np.sqrt(len(run)) for run in runs])

@@ -1,6 +1,6 @@
-"""The prediction how much more load a running proxy can handle, from messages recorded at today's load.
+"""The prediction how much more load a running proxy can handle, from messages that were recorded at today's load.
 
-docs/methodology/headroom.md describes the method. The functions only compute. They access no host.
+docs/methodology/headroom.md describes the method. The functions only compute, and do not access any host.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,9 +30,9 @@ DRAWS = 40
 Each sample replays its own arrivals. The 95 % interval is almost the range of the samples.
 """
 STEPS = 7
-"""Number of replays per sample that search for the load with 1 % of drops.
+"""Number of replays per sample that search for the load at which 1 % of the messages is dropped.
 
-The search result is within 1 % of this load.
+After these replays, the load is known within 1 %.
 """
 LEAST_MESSAGES, LEAST_CYCLES, LEAST_BUSY = 2_000, 200, 0.2
 LEAST_REPLAYED, MOST_REPLAYED = 60_000, 200_000
@@ -41,7 +41,7 @@ LEAST_REPLAYED, MOST_REPLAYED = 60_000, 200_000
 A shorter recording is replayed several times in a row. From a longer recording, each sample replays a different part.
 """
 LEAST_BREAK_NS, LEAST_BREAK_GAPS = 1_000_000_000, 100
-"""A break of the recording is a time without messages that exceeds this time and this multiple of the mean gap."""
+"""The recording has a break if a gap between messages exceeds this time and this multiple of the mean gap."""
 MOST_UNSENT = 0.5
 AGREEMENT = 2.0
 """If the replayed and the measured p99 at today's load differ by more than this factor, no prediction is made."""
@@ -69,7 +69,7 @@ class Lack(StrEnum):
 
 @dataclass(frozen=True)
 class Server:
-    """Properties of a proxy and its machine that the simulation of the proxy needs.
+    """The properties of a proxy and its machine that the simulation of the proxy needs.
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ class Server:
         workers: int | None = None,
         receive_buffer_bytes: int | None = None,
     ) -> "Server":
-        """Create the object from the arguments. An attribute of the dataset replaces each argument that is None.
+        """Create the object from the arguments. If an argument is None, the attribute of the dataset replaces it.
 
         Raises
         ------
@@ -111,8 +111,8 @@ class Server:
             stored = ds.attrs.get(name) if value is None else value
             if stored is None or int(stored) < 1:
                 raise StableError(
-                    f"headroom: {name}: expected a whole number from 1, found {stored}; the messages lack it, so give "
-                    f"it with --{option}"
+                    f"headroom: {name}: expected a whole number from 1, found {stored}; the recording lacks this "
+                    f"number, so set the option --{option}"
                 )
             numbers[name] = int(stored)
         return cls(
@@ -146,24 +146,25 @@ class Headroom:
     Attributes
     ----------
     lack
-        Why the messages cannot show the headroom. `growth` and `times` are then missing.
+        Why the messages do not allow a prediction. `growth` and `times` are then missing.
     messages, seconds, dropped
         Number of received messages, length of the recording, and share of dropped messages.
     busy
-        Share of the CPUs' time that the messages need, with the CPU time that competitors take from a busy proxy; NaN
-        if unknown.
+        Share of the CPUs' time that the messages need, including the CPU time that competitors take from a busy proxy;
+        NaN if unknown.
     cycles
         Number of busy cycles (`sipsched.analysis.busy_work`).
     work_us, slope
-        Time per message of a busy CPU, and the exponent of its change with the load.
+        Time that a busy CPU needs per message, and the exponent with which this time changes with the load.
     growth
         Multiple of today's load at which 1 % of the messages is dropped.
     poisson
-        The same multiple for Poisson arrivals, from the queue M/G/c/K. Bursts only reduce it.
+        The same multiple for Poisson arrivals, from the queue M/G/1/K whose server is as fast as all CPUs together.
+        Bursts of arrivals only reduce this multiple.
     p99_us, replayed_p99_us
         99th percentile of K_rcv + T_sip at today's load, measured and replayed.
     times
-        Predicted times; empty if the replay does not agree with today's p99.
+        Predicted times; empty if the replayed and the measured p99 differ by more than the factor `AGREEMENT`.
     """
 
     server: Server
@@ -271,7 +272,7 @@ def _lack_of_messages(ds: xr.Dataset) -> Lack:
 
 
 def _drops(ds: xr.Dataset) -> npt.NDArray[np.float64]:
-    """Return the arrival times of dropped messages in ns, without drops before the first received message."""
+    """Return the arrival times of dropped messages in ns since the first received message, at least 0."""
     if "drop_t_arr" not in ds:
         return np.empty(0)
     since: npt.NDArray[np.int64] = ds["drop_t_arr"].to_numpy() - ds["t_arr"].to_numpy()[0]
@@ -296,7 +297,7 @@ def _interval(estimate: float, drawn: npt.NDArray[np.float64]) -> Interval:
 
 @dataclass(frozen=True)
 class _Model:
-    """A simulation model of the proxy: its CPU time per message, its fixed delays, and its recorded arrivals."""
+    """A simulation model of the proxy, with its CPU time per message, fixed delays, and recorded arrivals."""
 
     replay: Replayer
     server: Server
@@ -333,8 +334,9 @@ class _Model:
     def times(self, draws: int) -> tuple[float, float, tuple[TimeAt, ...]]:
         """Return the measured and the replayed 99th percentile at today's load, and the predictions for other loads.
 
-        The replay does not model every delay. The ratio of the two percentiles shows this error. If a full buffer
-        limits the times, this error does not occur. So the interval includes predictions with and without the ratio.
+        The replay does not model every delay. The ratio of the two percentiles at today's load measures this error. At
+        a higher load, a full buffer may limit the times, and then the error does not occur. So the interval includes
+        predictions with and without the ratio.
         """
         total = k_rcv(self.ds) + nanoseconds(self.ds, "t_sip")
         measured = float(np.nanquantile(total, 0.99)) / 1e3
@@ -372,9 +374,10 @@ class _Model:
     def _arrivals(self, factor: float, draw: int) -> npt.NDArray[np.int64]:
         """Return random arrivals at a multiple of today's load, made from the recorded arrivals.
 
-        The sum of independent users has other bursts than a single source that grows. So the copies are shifted by up
-        to the whole recording in half of the samples, and by the time of `LOCAL` messages in the other half. The blocks
-        of the recording are resampled, because another recording has other bursts.
+        The load grows by copies of the arrivals that are shifted in time. If independent users add the load, their
+        bursts coincide only by chance. If one source grows, its bursts grow. So half of the samples shift the copies by
+        up to the whole recording, and the other half by up to the time of `LOCAL` messages. The blocks of the recording
+        are resampled, because another recording has other bursts.
         """
         rng = np.random.default_rng((SEED, draw))
         times, span = self.arrivals, int(self.arrivals[-1]) + 1
@@ -413,7 +416,7 @@ class _Model:
 def resampled(
     times: npt.NDArray[np.int64], span: int, rng: np.random.Generator
 ) -> tuple[npt.NDArray[np.int64], int]:
-    """Sample `BLOCKS` equal blocks of the arrivals with replacement, and return the arrivals and their new length."""
+    """Sample `BLOCKS` equal blocks of the arrivals with replacement. Return the new arrivals and their span in ns."""
     length = span // BLOCKS + 1
     ends = np.searchsorted(times, np.arange(BLOCKS + 1) * length)
     chosen = rng.integers(0, BLOCKS, BLOCKS)
@@ -433,7 +436,7 @@ def scaled(
 ) -> Iterator[npt.NDArray[np.int64]]:
     """Multiply the load of recorded arrivals by a factor: omit some arrivals, or add copies shifted in time.
 
-    Shifted copies wrap around after `span` ns.
+    A copy that is shifted beyond `span` ns continues at 0.
     """
     for copy in count():
         share = min(factor - copy, 1.0)

@@ -27,12 +27,12 @@ from sipsched.plan.simulated import CASE, CELL, MEANS
 
 COLUMNS = ["part", *CASE, "calls", *MEANS]
 TABLES, NEAR_LIMIT = "tables", "near limit"
-"""Names of the two sets of simulated runs: the runs from `wanted`, and runs near the capacity for each row of `grid`."""
+"""Names of the two sets of simulated runs: runs from `wanted`, and runs near the capacity of each row of `grid`."""
 CALLS = 20_000
 REPETITIONS = 8
 ABLATION_REPETITIONS = 16
 ABLATED = (4, 8, 4400)
-"""Cores, threads and cps of one row of the multi-core paper's Table VI. Runs without single mechanisms explain the row."""
+"""Cores, threads and cps of a row of Table VI in the multi-core paper. Runs without one mechanism explain this row."""
 MECHANISMS = ("lock", "switches", "refills", "stalls", "receive", "placement", "migration_cost")
 """Mechanisms of `sipsched.measure.simulated_point.WITHOUT` that the papers' model has."""
 COSTS_NS = (0, 500_000, 5_000_000)

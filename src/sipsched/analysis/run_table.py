@@ -71,8 +71,8 @@ def facet_name(facet: Facet) -> str:
 def counted(summary: xr.Dataset) -> xr.Dataset:
     """Return the summary with NaN for every number of an invalid or missing run.
 
-    Pages show only results of this function, or of `Campaign.counted` for several studies. Texts are kept, because the
-    settings of a mode are also known for invalid runs.
+    Pages show only results of this function, or of `Campaign.counted` for several studies. The result keeps all texts,
+    because the settings of a mode are also known for invalid runs.
     """
     numbers = [
         name
@@ -117,9 +117,11 @@ class Campaign:
     attempts
         Invalid attempts to measure runs.
     columns_missing
-        Table of missing columns of messages.nc, with the columns: name, reason, number of runs.
-    hosts, settings, load
-        Hosts, settings and load of the first run.
+        Missing columns of messages.nc: name of the column, reason, number of runs.
+    hosts
+        Description of the hosts from the study that lists the most CPUs of the SPS.
+    settings, load
+        Settings and load from the first study that has runs.
     summaries
         The summaries of the studies, in the order of `studies`.
     capacities
@@ -223,8 +225,8 @@ def read_campaigns(
     campaigns = campaigns_of(studies, capacities)
     if not campaigns:
         raise StableError(
-            "no summary under results/; make them with: make reports (what is recorded), "
-            "or snakemake (measures what is missing)"
+            "no summary under results/; run: make reports (summarises recorded runs), "
+            "or: snakemake (measures missing runs)"
         )
     return campaigns
 
@@ -232,7 +234,7 @@ def read_campaigns(
 def campaigns_of(
     studies: Iterable[tuple[str, xr.Dataset]], capacities: Iterable[SystemCapacity] = ()
 ) -> list[Campaign]:
-    """Merge the studies of each testbed. The arguments are study summaries by name, and capacities."""
+    """Merge the studies of each testbed into a campaign. Each study is given by its name and its summary."""
     by_testbed: dict[str, list[tuple[str, xr.Dataset]]] = {}
     for name, ds in studies:
         by_testbed.setdefault(ds.attrs["testbed"], []).append((name, ds))
@@ -259,13 +261,13 @@ def _campaign(testbed: str, studies: Sequence[tuple[str, xr.Dataset]]) -> Campai
         (json.loads(ds.attrs["hosts"]) for ds in with_runs or data),
         key=lambda hosts: len(hosts.get("sps", {}).get("cpus", ())),
     )
-    # If two studies contain the same run, both summaries list its attempts. The union `|` counts each attempt once.
+    # If two studies contain the same run, both summaries list the run's attempts. The union `|` counts an attempt once.
     tallies: Counter[Attempt] = Counter()
     for ds in data:
         tallies |= Counter(attempts_of(ds))
     attempts = tuple(tallies.elements())
     runs = pd.concat([_rows(ds) for ds in data], ignore_index=True)
-    # If two summaries contain the same run, the older summary may lack its results. The row with results is kept.
+    # If two summaries contain the same run, the older summary may lack the run's results. The row with results is kept.
     ranks = runs["status"].map(STATUSES.index).to_numpy()
     runs = runs.iloc[ranks.argsort(kind="stable")]
     runs = runs.drop_duplicates(list(RUN_DIMS)).sort_index().reset_index(drop=True)
@@ -326,7 +328,7 @@ def _rows(ds: xr.Dataset) -> pd.DataFrame:
 def _refined(
     runs: pd.DataFrame, testbed: str, attempts: Sequence[Attempt], hosts: Mapping[str, Any]
 ) -> pd.DataFrame:
-    """Return the table with the reason why each missing run is missing, such as only invalid attempts."""
+    """Add the reasons why runs are invalid or missing. A missing run becomes `impossible` or `invalid` if known."""
     cpus = hosts.get("sps", {}).get("cpus")
     status = runs["status"].to_numpy(object)
     reasons = np.array([in_words(findings_of(text)) for text in runs["findings"]], object)
@@ -344,7 +346,7 @@ def _refined(
 
 
 def lost(runs: pd.DataFrame) -> pd.Series:
-    """Return the share that the limit restricts: over UDP dropped packets, over TCP lost calls."""
+    """Return the share of losses that the capacity's limit refers to: dropped packets over UDP, lost calls over TCP."""
     return runs["call_loss"].where(runs["transport"] == "tcp", runs["pdr"])
 
 
@@ -443,8 +445,8 @@ def pairs(
     Returns
     -------
     dict
-        Two arrays of shape (pair,) per point, in the order of `POINT` without `by`. Runs without a partner are
-        excluded.
+        Two arrays of shape (pair,) per point. The keys have the settings in the order of `POINT` without `by`. Runs
+        without a partner are excluded.
     """
     rest = [name for name in POINT if name != by]
     chosen = runs[runs[by].isin((reference, other))]

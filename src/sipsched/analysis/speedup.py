@@ -1,4 +1,4 @@
-"""The change of capacity, cost per message and waits between workers from one core to several cores."""
+"""The change of a proxy's capacity, cost per message and waits between workers from one core to several cores."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ SHARED = "shared"
 REMEDIES = {"udp": ("partitioned",), "tcp": ("dispatcher", "listeners")}
 """Deployments in which workers wait less for each other, by transport. The most similar deployment comes first."""
 NEAR = 1.1
-"""A run may confirm a bound that a search found if its load differs from the bound by at most this factor."""
+"""A run can confirm a bound from a search if the run's load differs from the bound by at most this factor."""
 COLUMNS = ("study", "platform", "operating_system", "transport", "remedies", "speedup", "place")
 FACTORS = {
     "wake_ups": ("wake-ups", 1.0),
@@ -35,11 +35,11 @@ FACTORS = {
     "own_locks_ns": ("in the proxy's locks (µs)", 1e-3),
     "descriptors": ("descriptors passed", 1.0),
 }
-"""Variables of a run that pages show per message, with their names and scales."""
+"""Variables of a run that pages show per message, with their names on pages and the factors to the pages' units."""
 
 
 class WorkerSetting(NamedTuple):
-    """A system under test with its deployment, cores and workers. `threads` is the total number of workers."""
+    """A system under test with its deployment, number of cores, and total number of workers (`threads`)."""
 
     proxy: str
     transport: str
@@ -95,11 +95,11 @@ class MeasuredSetting:
     by_calls
         Capacity with a limit for the share of failed and late calls, over UDP and TCP.
     confirmed
-        Three numbers: runs just below the lower load of the search that stayed below the limit, runs just above the
-        upper load that exceeded the limit, and all such runs.
+        Number of runs that confirm the search, and number of all runs near its two loads. A run just below the lower
+        load confirms the search if its losses are within the limit. A run just above the upper load must exceed it.
     cost
-        Cost at a load below the limit. If possible, the load is equal for all numbers of cores. None without such a
-        run.
+        Cost at a load whose losses are within the limit. If possible, the load is equal for all numbers of cores. None
+        without such a run.
     probe_modes
         Modes of the probe during the search; empty if they were not recorded.
     """
@@ -128,8 +128,8 @@ class SpeedUp:
     bound
         c x cost(1) / cost(c), the speed-up that the CPU time of a message allows; NaN if the CPU time is unknown.
     room
-        Number of CPUs that the proxy had at its capacity: c minus the generators' share of a common CPU. The run on one
-        core determines this share.
+        Number of CPUs that the proxy had at its capacity: c minus the share of a common CPU that the load generators
+        used. The share is computed from the generators' CPU time in the run on one core.
     """
 
     one: MeasuredSetting
@@ -155,7 +155,10 @@ class Herd:
 
 @dataclass(frozen=True)
 class Published:
-    """A published speed-up from the report (config/published/README.md)."""
+    """A speed-up that IBM's report RC24501 published (config/published/README.md).
+
+    `before` and `after` are the speed-ups before and after the report's change of the proxy.
+    """
 
     platform: str
     operating_system: str
@@ -165,14 +168,14 @@ class Published:
 
     @property
     def gain(self) -> float:
-        """The speed-up after the report's change of the proxy, divided by the speed-up before the change."""
+        """The speed-up after the change of the proxy, divided by the speed-up before the change."""
         return self.after / self.before
 
 
 def carried(
     campaign: Campaign, crossings: Iterable[SearchRecord], limit: float = PDR_LIMIT
 ) -> list[MeasuredSetting]:
-    """Return the capacity of each searched system in the default mode, with the runs that confirm the search.
+    """Return the capacity of each system in the default mode that was searched, with the runs that confirm the search.
 
     Parameters
     ----------
@@ -183,7 +186,7 @@ def carried(
     -------
     list
         Settings in the order of transport, SUT, threads and cores. A search is excluded if its system has no valid run,
-        because the criterion of the limit is then unknown.
+        because only a run records the transport, and the limit refers to other losses over TCP than over UDP.
     """
     systems = []
     settings = configurations(campaign.single)
@@ -266,10 +269,10 @@ def costs(runs: pd.DataFrame, limit: float = PDR_LIMIT) -> dict[Configuration, C
 
 
 def _compared(runs: pd.DataFrame, limit: float) -> dict[Configuration, Cost]:
-    """Return the costs per message at a load below the limit.
+    """Return the costs per message at a load whose losses are within the limit.
 
-    The cost of a message depends on the load. So a SUT with one number of workers is compared over numbers of cores at
-    the highest common load. Without a common load, each number of cores has its own highest load.
+    The cost of a message depends on the load. So the numbers of cores are compared at the highest load that all of them
+    have, for each SUT and number of workers. Without a common load, each number of cores has its own highest load.
     """
     kept = runs[(runs["mode"] == DEFAULT) & (lost(runs) <= limit) & (runs["messages"] > 0)]
     settings = configurations(kept)
@@ -320,7 +323,7 @@ def ratio(more: Interval, one: Interval) -> Interval:
     Returns
     -------
     Interval
-        On the log scale, the half-width is the square root of the sum of the two squared half-widths.
+        The squared half-width of the ratio's logarithm is the sum of the two squared half-widths.
     """
     estimate = more.estimate / one.estimate
     ends = (more.low, more.high, one.low, one.high)
@@ -375,8 +378,8 @@ def herds(runs: pd.DataFrame) -> list[Herd]:
     Returns
     -------
     list
-        One entry per SUT, at the load on one core with the most measured numbers of workers. Among equal loads, the
-        lowest load is used.
+        One entry per SUT with several numbers of workers, at the load on one core at which the most numbers of workers
+        were measured. If several loads qualify, the lowest load is used.
     """
     among = runs[
         (runs["deployment"] == SHARED)
@@ -407,7 +410,8 @@ def load_published(path: Path) -> list[Published]:
     Raises
     ------
     StableError
-        A row differs from the description in config/published/README.md, or lacks the row of its counterpart.
+        A row differs from the description in config/published/README.md, or a row before or after the change is
+        missing.
     """
     columns: dict[str, Any] = dict.fromkeys(COLUMNS, str) | {
         "transport": Literal[tuple(REMEDIES)],

@@ -12,8 +12,8 @@ from sipsched.records.speedups import Deployed, Speedup
 def speedups(deployed: Iterable[Deployed]) -> tuple[Speedup, ...]:
     """Divide each simulated capacity by the simulated capacity of the same deployment with one core.
 
-    The two capacities also have the same model and the same kind of receiving CPUs. If each core receives, one core has
-    one receiving CPU.
+    Both capacities are from the same transport and simulation model. If each core receives packets, the proxy with one
+    core has one receiving CPU.
     """
     rows = list(deployed)
     ones = {_kind(row): row for row in rows if row.cores == 1}
@@ -46,7 +46,7 @@ def _of(row: Deployed, one: Deployed) -> Speedup:
 
 
 def _ends(estimate: float, drawn: npt.NDArray[np.float64]) -> tuple[float, float]:
-    """Return the ends of the interval that contains the central 95 % of the samples, and also the estimate."""
+    """Return the ends of the samples' 95 % prediction interval, widened to contain the estimate; NaN for one sample."""
     if drawn.size < 2:
         return np.nan, np.nan
     spread = replicates(np.log(drawn))

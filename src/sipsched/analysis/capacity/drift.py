@@ -23,21 +23,21 @@ STEEPNESS = ((14.0, 25.0), (1.0, 1.0))
 SCATTER = ((0.02, 0.04, 0.08, 0.16), (1.0, 2.0, 2.0, 1.0))
 """Values and prior weights of the standard deviation of the log capacity from trial to trial."""
 MEMORY_S = ((60.0, 600.0, 3600.0), (1.0, 1.0, 1.0))
-"""Time constants in seconds of the slow changes of speed. After this time, 37 % of a deviation remains."""
+"""Values in seconds and prior weights of the time constant of slow speed changes: when 37 % of a deviation remains."""
 DRIFT = ((0.02, 0.05, 0.10, 0.20), (1.0, 2.0, 2.0, 1.0))
-"""Values and prior weights of the standard deviation of the log speed that neighbouring trials share."""
+"""Values and prior weights of the standard deviation of slow changes of the log speed."""
 DRIFT_BEYOND_CPU = ((0.01, 0.03, 0.06), (2.0, 2.0, 1.0))
-"""Standard deviation of the part of the shared log speed that the CPU time per message does not measure."""
+"""As `DRIFT`, but only for the part of the slow changes that the measured CPU time per message does not show."""
 SHARE_OF_SPEED = ((0.5, 1.0), (1.0, 2.0))
-"""Change of the log capacity per change of the log speed, if the CPU time per message measures the speed.
+"""Values and prior weights of the change of the log capacity per change of the log speed.
 
-The value is 1 if only CPU time limits the capacity.
+The change is 1 if only CPU time limits the capacity.
 """
 NO_SHARE = ((0.0,), (1.0,))
 FEWEST_SPEEDS = 4
-"""Smallest number of measured speeds from which a regression line is estimated."""
+"""With fewer measured CPU times per message, the machine's speed is not estimated."""
 SPEED_NOISE = (0.01, 0.03, 0.06, 0.12)
-"""Standard deviation of the measured log speed from trial to trial, in addition to the slow changes."""
+"""Values of the standard deviation of the measured log speed from trial to trial, in addition to the slow changes."""
 WIDEST = 4.0
 """The searched capacities range from the lowest load divided by this factor to the highest load times this factor."""
 COARSE, FINE = 32, 48
@@ -113,7 +113,7 @@ def fit(observations: Observations, limit: float, level: float = LEVEL) -> Poste
     time_s, cps, loss, _, available = ordered
     speed = speeds(ordered)
     loads = np.log(cps)
-    # The share of the machine's speed in the capacity has only one candidate value if no speed was measured.
+    # Without measured speeds, their effect on the capacity cannot be fitted, so this effect is fixed at 0.
     known = bool(speed.any())
     drifts, shares = (DRIFT_BEYOND_CPU, SHARE_OF_SPEED) if known else (DRIFT, NO_SHARE)
     priors = (STEEPNESS, SCATTER, drifts, MEMORY_S, shares)
@@ -132,8 +132,8 @@ def fit(observations: Observations, limit: float, level: float = LEVEL) -> Poste
     unseen = _usual_speed(time_s, speed).scaled(share)
     beyond = 4 * unseen.spread + abs(unseen.middle)
     loads = np.linspace(fine[0] - beyond, fine[-1] + beyond, RESOLUTION)
-    # The capacity so far applies to the machine's speed during the trials.
-    # The next lines convert it to the machine's usual speed.
+    # So far, the capacity applies to the machine's mean speed during the trials.
+    # The next lines convert the capacity to the machine's usual speed.
     away = loads[:, None] - fine - unseen.middle
     below = special.ndtr(away / max(unseen.spread, fine[1] - fine[0])) @ total.sum(axis=0)
     ends = np.interp(((1 - level) / 2, 0.5, (1 + level) / 2), below, loads)
@@ -145,8 +145,8 @@ def speeds(observations: Observations) -> Values:
     """Estimate the logarithm of the machine's speed in each trial and run, relative to the mean; 0 if not measured.
 
     At a higher load, the proxy needs less CPU time per message, because it sleeps less often between messages. A
-    straight line through the logarithms removes this dependence. The rest of the variation comes from the machine: its
-    clock, caches and neighbours.
+    straight line through the logarithms removes this dependence. The rest of the variation comes from the machine: from
+    its clock frequency, its caches, and other virtual machines on the same host.
     """
     # ASSUME at a constant load, the CPU time per message changes only with the speed of the machine
     known = observations.cpu_us > 0
@@ -173,8 +173,8 @@ class _Offset(NamedTuple):
 def _usual_speed(time_s: Values, speed: Values) -> _Offset:
     """Estimate the difference between the machine's usual log speed and the mean log speed of the trials.
 
-    The model of the speeds is an autocorrelated process plus noise. The shorter the trials or the longer the
-    correlation, the less precise is the mean of the trials as an estimate of the usual speed.
+    The model of the speeds is an autocorrelated process plus noise. If the trials are few or strongly correlated, their
+    mean is an imprecise estimate of the usual speed.
     """
     known = speed != 0
     if not known.any():
@@ -233,13 +233,13 @@ class _Grid:
     def evidence(self, settings: Values, places: Values, time_s: Values) -> Values:
         """Return the log likelihood for each combination of parameters and each capacity, shape (setting, capacity).
 
-        Laplace's method integrates out the unknown speeds. All likelihoods are log-concave, so Newton's method finds
-        the only maximum. The precision matrix of the Ornstein-Uhlenbeck process is tridiagonal, so the time per step
-        is linear in the number of trials.
+        Laplace's method integrates over the unknown speeds. All likelihoods are log-concave, so Newton's method finds
+        the only maximum. The precision matrix of the Ornstein-Uhlenbeck process is tridiagonal, so the computing time
+        per step is linear in the number of trials.
         """
         steepness, scatter, drift, memory_s, share = (column[:, None] for column in settings.T)
         window = np.log(READ_WITHIN)
-        # `shown` is the log capacity that a single trial implies, or a bound of this log capacity.
+        # `shown` is the log capacity that a single trial implies, or for extreme drop rates a bound of this capacity.
         shown = self.loads - np.clip(self.logs, -window, window) / steepness
         shown -= self.available + share * self.speed
         target = shown.T[:, :, None] - places
@@ -270,7 +270,7 @@ class _Grid:
 class _Process:
     """The tridiagonal precision matrix of an Ornstein-Uhlenbeck process with variance 1 at given times.
 
-    `diagonal` has shape (trial, setting, 1). The off-diagonal `beside` is one trial shorter. `determinant` is the
+    `diagonal` has shape (trial, setting, 1). The off-diagonal `beside` has one entry less. `determinant` is the
     logarithm of the determinant.
     """
 

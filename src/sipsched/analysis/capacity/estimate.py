@@ -1,4 +1,4 @@
-"""Functions that estimate the capacity of each system from all its trials and runs, with the model in `drift`."""
+"""Functions that estimate the capacity of each system from all its trials and runs, with the model of `drift`."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -61,7 +61,7 @@ _NO_RUNS = pd.DataFrame({"cps": []}, dtype=float)
 
 
 def capacity_of_search(search: SearchRecord, limit: float = PDR_LIMIT) -> Interval:
-    """Estimate the capacity from the trials of one search, without the runs."""
+    """Estimate the capacity only from the trials of one search."""
     observed = observe(_NO_RUNS, [search])
     if not len(observed.cps):
         return Interval.without(np.nan, 0, LEVEL, "no trial")
@@ -77,7 +77,7 @@ def observe(runs: pd.DataFrame, searches: Iterable[SearchRecord]) -> Observation
 
 
 def of_search(search: SearchRecord) -> Observations:
-    """Return the trials of a search as observations, with evenly spread times if the times are unknown."""
+    """Return the trials of a search as observations. Unknown start times are spread evenly over the search."""
     trials, began = search.trials, _seconds(search.started_at)
     step = search.took_s / len(trials) if search.took_s and trials else TRIAL_S
     times = [
@@ -143,7 +143,10 @@ def _estimate(
 
 
 def _searched(search: SearchRecord, observed: Observations, own: slice) -> Searched:
-    """Compare the machine's speed in the trials of a search with its speed in the runs."""
+    """Describe a search, with the ratio of the CPU time per message in its trials to that in all other observations.
+
+    The ratio shows whether the machine was slower during the search.
+    """
     slow = -speeds(observed)
     known = observed.cpu_us > 0
     mine = np.zeros(len(slow), bool)

@@ -52,12 +52,12 @@ def collect(
     Parameters
     ----------
     summaries
-        Paths of study summaries. A missing file is skipped and reported in `read`. Studies on the same testbed are
-        merged, so that a run in two studies is counted once.
+        Paths of study summaries. A missing file is skipped and reported in `CapacityEvidence.read`. Studies on the same
+        testbed are merged, so that a run in two studies is counted once.
     message_bytes
-        Number of bytes of the receive buffer that the kernel charges per message.
+        Number of bytes that the kernel charges to the receive buffer per message.
     resamples
-        Number of bootstrap samples for the laws of capacity by cores.
+        Number of bootstrap samples for the laws that relate capacity to cores.
 
     Raises
     ------
@@ -109,7 +109,7 @@ def _is_usable(service: MeasuredService) -> bool:
 def _searched(
     options: Sequence[Option], known: Mapping[Configuration, SystemCapacity]
 ) -> list[Option]:
-    """Return the systems whose capacity comes only from a search, because they have no measured runs."""
+    """Return the systems that have no measured runs, and whose capacity comes only from a search."""
     settings = {(option.sut, option.mode, option.cores, option.threads) for option in options}
     return [
         replace(option_of(system), sut=key.sut)
@@ -119,7 +119,7 @@ def _searched(
 
 
 def _read(paths: Sequence[Path]) -> tuple[list[ReadSummary], list[Campaign]]:
-    """Return the list of all requested summary files, and the campaigns in existing files, one per testbed."""
+    """Return descriptions of all requested summary files, and one campaign per testbed from the existing files."""
     sources: list[ReadSummary] = []
     summaries: list[tuple[str, xr.Dataset]] = []
     for path in paths:

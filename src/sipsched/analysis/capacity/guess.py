@@ -10,11 +10,11 @@ from sipsched.plan.run import Crossings, Point
 def guess_cps(point: Point, crossings: Crossings) -> float | None:
     """Guess the capacity of a point from the known capacities of other points.
 
-    The guess starts from the nearest point with a known capacity, with the same testbed and SUT. Nearness is the ratio
-    of cores and of threads, and a point with the same mode is preferred. If capacities for two numbers of cores are
-    known, Amdahl's law scales the capacity to another number of cores (`scaling.fit_scaling`, fitted to the largest
-    capacity per number of cores). Otherwise the capacity is proportional to the cores. More threads than cores are
-    assumed to add no capacity.
+    The guess starts from the known capacity of the nearest point with the same testbed and SUT. The nearest point has
+    the most similar numbers of cores and threads. Among equally near points, a point with the same mode is preferred.
+    If capacities for two or more numbers of cores are known, Amdahl's law scales the capacity to another number of
+    cores (`scaling.fit_scaling`, fitted to the largest capacity per number of cores). Otherwise the capacity is assumed
+    proportional to the cores. More threads than cores are assumed to add no capacity.
 
     Returns
     -------

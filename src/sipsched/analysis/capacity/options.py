@@ -28,11 +28,12 @@ class Option:
     interval
         Capacity in cps.
     carries_cps
-        Load that the setting reliably handles: the lower end of the interval. Without an interval, it is the papers'
-        grid load of a measured setting, or the estimate of a predicted setting. 0 if the capacity may be below the
+        Load in cps that the setting reliably handles: the lower end of the interval. Without an interval, it is
+        `grid_cps` for a measured setting, or the estimate for a predicted setting. 0 if the capacity may be below the
         lowest measured load.
     grid_cps
-        The capacity by the papers' definition, on their grid of loads; NaN if it was not measured.
+        The capacity by the papers' definition: the last measured load before the mean drop rate exceeds the limit; NaN
+        if not measured.
     basis
         `MEASURED`, `PUBLISHED`, `EXTRAPOLATED` (by a law of capacity by cores) or `SIMULATED`.
     settled
@@ -56,7 +57,7 @@ class Option:
 
     @property
     def capacity(self) -> Interval:
-        """The capacity for comparisons with models: an interpolation, or else the highest load below the limit."""
+        """The capacity for comparisons with models: the estimate with its interval, or else `grid_cps`."""
         if self.interval.known or not self.settled or np.isnan(self.grid_cps):
             return self.interval
         return replace(self.interval, estimate=self.grid_cps)
@@ -72,8 +73,8 @@ def measured_options(
     Parameters
     ----------
     capacities
-        Capacity of each system. A setting without an estimated capacity was measured at a single load. Its capacity is
-        above or below this load.
+        Estimated capacity of each system. A setting that is missing here was measured at a single load, so its capacity
+        is only known to be above or below this load.
     """
     options = []
     for configuration, group in configurations(runs).items():
@@ -132,7 +133,7 @@ def measured_option(
 def predicted_option(
     sut: str, mode: str, cores: int, threads: int, capacity: Interval, basis: str
 ) -> Option:
-    """Convert a predicted capacity into an `Option`, whose reliable load is the lower end of the interval."""
+    """Convert a predicted capacity into an `Option`. The reliable load is the lower end of the interval."""
     carries = capacity.low if capacity.known else capacity.estimate
     return Option(
         *(sut, mode, cores, threads),
@@ -146,7 +147,7 @@ def predicted_option(
 def best_by_cores(options: Iterable[Option]) -> tuple[Option, ...]:
     """Return the setting with the largest capacity for each SUT, mode and number of cores.
 
-    Among equal options, the option with the fewest threads is chosen.
+    Among settings with equal capacities, the setting with the fewest threads is chosen.
     """
     best: dict[tuple[str, str, int], Option] = {}
     for option in sorted(options, key=lambda option: option.threads):

@@ -18,15 +18,15 @@ from sipsched.analysis.capacity.systems import CapacityEvidence, CapacityModel, 
 from sipsched.analysis.intervals import Interval
 
 RESAMPLES = 499
-"""Number of bootstrap fits of a scaling law, which determine its intervals. These fits take 2 s."""
+"""Number of bootstrap fits of a scaling law, which determine the law's intervals. All fits together take 2 s."""
 RULE, LAW, AMDAHL = "papers' rule, fitted", "Universal Scalability Law", "Amdahl's law"
 BORROWED = "Amdahl's law of the papers' server"
 
 
 def rule_points(system: System) -> tuple[Option, ...]:
-    """Return the measured capacities to which the papers' rule is fitted.
+    """Return the settings to whose capacities the papers' rule is fitted.
 
-    For one core, only options with one thread are used, because the papers define T(1,1) as 1.
+    For one core, only a setting with one thread is used, because the papers define T(1,1) as 1.
     """
     return tuple(option for option in system.fitted if option.cores > 1 or option.threads == 1)
 
@@ -82,7 +82,7 @@ def _parameters(law: ScalingLaw, contention_only: bool) -> tuple[tuple[str, str,
 def choose(models: Sequence[CapacityModel]) -> CapacityModel | None:
     """Return the capacity model with the smallest leave-one-out errors.
 
-    Models that lack such an error are ignored. None if no model remains.
+    Models without these errors are ignored. The result is None if no model remains.
     """
     judged = [model for model in models if np.isfinite(model.rms_percent)]
     return min(judged, key=lambda model: model.rms_percent, default=None)
@@ -94,7 +94,7 @@ def borrowed(system: System, evidence: CapacityEvidence, cores: int) -> Interval
     Returns
     -------
     Interval
-        The interval combines the interval of the capacity with one core and the prediction interval of Amdahl's law.
+        The ends are the products of the ends of the one-core capacity's interval and of the law's prediction interval.
         NaN if the capacity with one core is unknown.
     """
     ones = [option.capacity for option in system.best if option.cores == 1 and option.settled]
@@ -121,13 +121,15 @@ def predictor(
 ) -> tuple[str, Callable[[int], Interval]] | None:
     """Return the law that predicts a system's capacity for unmeasured numbers of cores.
 
-    If capacities with three or more numbers of cores are known, the law with the smallest leave-one-out errors is used.
-    Two numbers of cores determine Amdahl's law. With one number of cores, the law of the papers' server is used.
+    If capacities for three or more numbers of cores are known, the law with the smallest leave-one-out errors is used.
+    Capacities for two numbers of cores determine Amdahl's law. If only the capacity of one core is known, Amdahl's law
+    has the parameters of the papers' server.
 
     Returns
     -------
     name, predict
-        None if no capacity is between two measured loads.
+        Name of the law, and function from cores to capacity; None if no suitable capacity lies between two measured
+        loads.
     """
     chosen = choose(system.models)
     count = len(system.fitted)
@@ -141,9 +143,10 @@ def predictor(
 
 
 def _through(points: Sequence[Option], cores: int) -> Interval:
-    """Predict a capacity by the curve of Amdahl's law that passes through two known capacities.
+    """Predict a capacity by the curve of Amdahl's law that fits the known capacities, usually two.
 
-    Laws through the ends of the capacities' intervals determine the ends of the predicted interval.
+    Curves through the lower ends and through the upper ends of the capacities' intervals determine the ends of the
+    predicted interval.
     """
 
     def law(values: Sequence[float]) -> float:
@@ -162,7 +165,7 @@ def _through(points: Sequence[Option], cores: int) -> Interval:
 def extrapolated(
     system: System, evidence: CapacityEvidence, cores: Iterable[int]
 ) -> tuple[Option, ...]:
-    """Return the known capacities of a system, and predictions of a scaling law for all other numbers of cores."""
+    """Return the known capacities of a system, and predictions by a scaling law for all other numbers of cores."""
     law = predictor(system, evidence)
     if law is None:
         return ()

@@ -88,7 +88,7 @@ def queue(
 def endless_wait_us(
     arrivals_per_s: float, service_us: float, servers: int, scv: float = 1.0
 ) -> float:
-    """Return the mean waiting time in µs in M/G/c with unlimited places; infinity from a utilisation of 1 on.
+    """Return the mean waiting time in µs in M/G/c with unlimited places; infinity if the utilisation is 1 or more.
 
     The result is Erlang's C times (1 + scv) / 2. Source: Allen, Probability, Statistics, and Queueing Theory, 1990
     (Allen-Cunneen approximation, Poisson arrivals).
@@ -139,7 +139,7 @@ def queue_capacity_cps(
         See `queue`. For an scv of 1 the model is M/M/c/K, otherwise M/G/c/K.
     """
     # ASSUME messages arrive as a Poisson process, although the messages of one call depend on each other.
-    # At the rate `most`, the share of refused messages is at least the limit, because the servers are saturated.
+    # At the rate `most`, the servers are saturated, so the share of refused messages is at least the limit.
     most = servers / (service_us * 1e-6 * (1 - limit))
     rate = optimize.brentq(
         lambda rate: queue(rate, service_us, servers, places, scv).blocking - limit,

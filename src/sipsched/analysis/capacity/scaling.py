@@ -17,9 +17,9 @@ from sipsched.errors import StableError
 PAPER_SINGLE_CORE_CPS = 1000.0
 """C(1,1) of the papers' server in cps. Source: Krishnamurthy and Rouskas 2016, section V, last paragraph."""
 PAPER_EXTRA_THREADS = 2
-"""T(1,c) - c, the number of threads beyond the cores on one processor. Source: the same, section V."""
+"""T(1,c) - c, the papers' number of threads minus cores on one processor. Source: the same paper, section V."""
 MIN_SPARE_POINTS = 2
-"""A fit needs at least this many more points than parameters. With fewer points, its errors are meaningless."""
+"""An interval needs at least this many more points than the law has parameters. Otherwise it would be meaningless."""
 
 
 class TooFewPointsError(StableError):
@@ -44,16 +44,17 @@ class ScalingLaw:
 
     Attributes
     ----------
-    λ: capacity with one core.
-        λ: capacity of one core.
+    single_cps
+        λ: capacity with one core, in cps.
     contention
         σ: share of the work that is serial.
     coherency
-        κ: cost of keeping a pair of cores consistent.
+        κ: cost of keeping the data of a pair of cores consistent.
     peak_cores
-        N*: the number of cores with the largest capacity; infinity if κ is 0.
+        N*: the number of cores with the largest capacity; infinity if κ is below 1e-6.
     draws
-        Shape (resample, 4): λ, σ, κ and the standard deviation per bootstrap sample; empty with too few points.
+        Shape (resample, 4): λ, σ, κ, and the standard deviation of measurements around the law in cps, per bootstrap
+        sample; empty with too few points.
     """
 
     single_cps: Interval
@@ -138,7 +139,7 @@ def paper_threads(processors: int, cores: int) -> int:
     """
     if not 1 <= processors <= cores:
         raise StableError(
-            f"capacity: expected at least one core a processor, found {processors} processors "
+            f"capacity: expected at least one core per processor, found {processors} processors "
             f"and {cores} cores"
         )
     if processors > 1 or cores == 1:
@@ -160,8 +161,9 @@ def fit_scaling(
 ) -> ScalingLaw:
     """Fit the Universal Scalability Law to capacities by least squares.
 
-    The parameters' intervals are percentiles of a parametric bootstrap. The bootstrap samples the errors around the
-    curve. It also samples their standard deviation, because a few points do not determine it precisely.
+    The parameters' intervals are percentiles of a parametric bootstrap. The bootstrap samples the errors of the points
+    around the curve. It also samples the standard deviation of these errors, because a few points do not determine the
+    standard deviation precisely.
 
     Parameters
     ----------

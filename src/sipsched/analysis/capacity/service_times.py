@@ -24,7 +24,7 @@ from sipsched.words import plural
 MESSAGE_PARTS = ("t_sip_mean", "t_sip_sd", "t_sip_off_mean", "t_sip_off_sd", "k_sockq_mean")
 KERNEL_PARTS = ("k_stack_mean", "k_copy_mean", "k_snd_mean")
 KEPT = ("pdr", "so_rcvbuf", *MESSAGE_PARTS, *KERNEL_PARTS)
-"""Columns of a campaign that the queueing models need."""
+"""Columns of a campaign's table of runs that the queueing models need."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,10 @@ class MeasuredService:
     at_cps
         Load at which the service times were measured: the highest load at or below the limit, or else the lowest load.
     cpu_us, t_sip_us
-        Mean CPU time of a message in kernel and proxy, and mean T_sip, over all runs.
+        CPU time per message in kernel and proxy, and T_sip, in a typical run at this load.
     cpu_scv, t_sip_scv
-        Squared coefficients of variation of these times over messages; NaN if they were not measured.
+        Squared coefficients of variation of these times over messages; NaN if they were not measured. `cpu_scv` is from
+        the load with the smallest share of T_sip off CPU.
     room
         Number of messages that fit into the receive buffer; NaN if the record lacks the size of the buffer.
     loads, pdr, waits_us
@@ -64,7 +65,7 @@ class MeasuredService:
         return f"{facet_name(self.facet)}, {plural(self.threads, 'thread')}"
 
     def servers(self, by: str) -> int:
-        """Return the number of servers in the queueing model: the threads, or the usable cores with `by="cores"`."""
+        """Return the number of servers in the queueing model: the usable cores for `by="cores"`, else the threads."""
         return min(self.facet[2], self.threads) if by == "cores" else self.threads
 
     def predict(self, by: str, general: bool, limit: float = PDR_LIMIT) -> Interval:
@@ -100,7 +101,7 @@ class MeasuredService:
 def service_times(
     runs: pd.DataFrame, options: Sequence[Option], limit: float, message_bytes: float
 ) -> list[MeasuredService]:
-    """Return the service times for each measured setting."""
+    """Return the service times for each measured setting. `options` and the settings of `runs` have the same order."""
     return [
         _service(by_load(group, KEPT), option, limit, message_bytes)
         for option, group in zip(options, configurations(runs).values(), strict=True)
@@ -116,7 +117,7 @@ def _service(at: xr.Dataset, option: Option, limit: float, message_bytes: float)
     cpu = cpu_time(at).to_numpy()
     there = int(np.flatnonzero(loads == at_cps)[0])
     # ASSUME within T_sip, time on and off CPU are independent, and the CPU time varies equally at all loads
-    # So the variation is measured at the load with the smallest share of T_sip off CPU.
+    # So the variation comes from the load with the smallest share of T_sip off CPU, where the assumption matters least.
     with np.errstate(invalid="ignore"):
         off = _means(times["t_sip_off_mean"] / times["t_sip_mean"])
         on_square = times["t_sip_sd"] ** 2 - times["t_sip_off_sd"] ** 2

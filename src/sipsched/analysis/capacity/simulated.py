@@ -17,7 +17,7 @@ from sipsched.records.prediction import CapacityOfCores, CapacityPrediction, rea
 FULL = 0.9
 """A CPU that is busy for at least this share of its time is considered to limit the capacity.
 
-Bursts need the remaining share.
+A CPU cannot be busy all the time at the capacity, because bursts need the remaining share.
 """
 RECEIVE, CORES, NEITHER = "the CPU that receives", "the cores", "bursts at neither"
 
@@ -31,15 +31,15 @@ class Simulated:
     cores, threads
         Number of cores, and the best simulated number of threads.
     capacity
-        Capacity in cps. Its interval contains the capacities of 95 % of the fits to bootstrap samples of the runs. It
-        also contains the capacities with changed assumptions.
+        Capacity in cps. The interval is the 95 % prediction interval for fits to bootstrap samples of the runs. The
+        interval also contains the capacities with the changed assumptions that `by_cores` names.
     alternatives
-        Capacity with each changed assumption.
+        Capacity in cps by changed assumption.
     tried
         Capacity by number of threads, in ascending order of threads.
     receive_share, busy_share
-        When the load equals the capacity: the share of its time that the busiest receiving CPU spends in receive
-        softirqs, and the busy share of all CPUs.
+        At a load equal to the capacity, the share of time that the busiest receiving CPU spends in receive softirqs,
+        and the busy share of all CPUs.
     """
 
     cores: int
@@ -59,7 +59,7 @@ class Simulated:
 
 
 def read(paths: Iterable[Path]) -> CapacityPrediction:
-    """Read the first valid prediction. If no prediction is valid, return an empty prediction with the reason."""
+    """Read the first prediction that has capacities. Otherwise, return an empty prediction with the reason."""
     predictions = [read_capacity(path) for path in paths if path.is_file()]
     none = CapacityPrediction(Fitted(why="nothing was simulated"), np.nan, 1)
     return next(
@@ -74,7 +74,7 @@ def by_cores(prediction: CapacityPrediction, widening: Sequence[str]) -> tuple[S
     Parameters
     ----------
     widening
-        Changed assumptions whose effects the interval must include. All other assumptions are about other machines.
+        Changed assumptions that the interval must include. All other changed assumptions describe other machines.
     """
     return tuple(_of(prediction, cores, widening) for cores in prediction.cores)
 

@@ -55,7 +55,7 @@ class Sizing:
 class SizedSystem:
     """A system under test with its known (measured or published), extrapolated and simulated capacities.
 
-    `law` is the name of the law that extrapolates; empty if no law does.
+    `law` is the name of the law that extrapolates the capacities; empty if no law applies.
     """
 
     system: System
@@ -75,7 +75,8 @@ def sized(
 ) -> tuple[SizedSystem, ...]:
     """Return the known, extrapolated and simulated capacities of one system per SUT.
 
-    The system has the default mode. If the default mode is unknown, it has the mode with the largest capacity.
+    For each SUT, the function chooses the system in the default mode. Without capacities in the default mode, it
+    chooses the mode with the largest capacity.
 
     Parameters
     ----------

@@ -29,11 +29,11 @@ class CapacityModel:
     Attributes
     ----------
     points
-        Number of points of the fit, by distinct number of cores.
+        Number of points of the fit: one capacity per number of cores.
     parameters
         Name, unit and value of each parameter; empty if no fit was possible.
     predict
-        Function that predicts the capacity with a number of cores, with an interval; None if no fit was possible.
+        Function that returns the predicted capacity in cps for a number of cores; None if no fit was possible.
     left_out
         Leave-one-out errors in percent, one per point.
     """
@@ -103,7 +103,7 @@ class CapacityEvidence:
     fidelity
         Fidelity of the project's own measurements; empty if no measurements exist.
     read
-        The requested summaries, including missing files.
+        The study summaries that were requested for the page, including missing files.
     buffers
         Receive buffers of the runs of `own`, by SUT and mode.
     campaigns
