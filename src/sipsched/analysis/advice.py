@@ -84,7 +84,7 @@ class ComparedLoad:
         The highest load at or below the drop limit in a search before the runs, or else the lowest load above the
         limit. The planned loads are shares of this load. None without a search.
     runs
-        Windows from `open_windows`. The runs may compare different sets of modes.
+        One dataset per run, from `open_windows`. The runs may compare different sets of modes.
     """
 
     place: ReferenceSystem
@@ -139,7 +139,7 @@ class ComparedLoad:
             cores = f"+cores={self.place.cores}" if any(o.cores for o in others) else ""
             buffer, size = "", self.receive_buffer_bytes(mode)
             if size and any(other.receive_buffer_bytes for other in others):
-                # The name contains the size that the proxy requests. The kernel doubles the requested size.
+                # The name contains the requested size, which is half of the recorded size: the kernel doubles a request.
                 buffer = f"+receive_buffer_bytes={size // 2}"
             return label(f"{mode}{sut}{threads}{cores}{buffer}", translated=False, missing=())
         return plain(self._recorded_labels.get(mode, mode))
@@ -302,12 +302,12 @@ def scale_of(quantity: str) -> Scale:
 
 
 def is_lower(interval: Interval, floor: float = 0.0) -> bool:
-    """Return True if the whole interval lies below 0, by more than `floor`."""
+    """Return True if the whole interval lies below -`floor`; False without an interval."""
     return interval.known and interval.high < -floor
 
 
 def is_higher(interval: Interval, floor: float = 0.0) -> bool:
-    """Return True if the whole interval lies above 0, by more than `floor`."""
+    """Return True if the whole interval lies above `floor`; False without an interval."""
     return interval.known and interval.low > floor
 
 
@@ -323,8 +323,8 @@ class Candidate:
     decided_by
         Quantity that decided the result; empty if no quantity decided the result.
     costs
-        Quantities of `GUARDS` that the mode raises by more than chance. If the mode lowers one quantity of `DECIDING`,
-        also the other quantity of `DECIDING` if the mode raises it.
+        Quantities of `GUARDS` that the mode raises by more than chance. If the mode lowers one quantity of `DECIDING`
+        and raises the other quantity, also the raised quantity.
     """
 
     mode: str
@@ -477,7 +477,7 @@ def loads_of(
     for run in runs:
         attrs = run.attrs
         if all(mode.endswith(STILLED) for mode in compared(attrs["mode"])[1:]):
-            # This run only compares windows with and without the probe.
+            # This run only compares windows with and without the probe, which `probe_cost` evaluates.
             continue
         counts = (int(attrs["cores"]), int(attrs["threads"]))
         system = ReferenceSystem(attrs["testbed"], attrs["sut"], *counts, modes_of(run)[0])
@@ -498,7 +498,7 @@ def _order(run: xr.Dataset) -> tuple[str, int]:
 
 
 def _with_rates(run: xr.Dataset) -> xr.Dataset:
-    """Return the run with its `time_squeeze` events (softnet_stat) also as a rate per second."""
+    """Add the rate of `time_squeeze` events (softnet_stat) per second to the windows of a run."""
     rate = (run["time_squeeze"] / run["length"]).to_numpy()
     return run.assign({SQUEEZED: (("washout", "window"), np.tile(rate, (run.sizes["washout"], 1)))})
 

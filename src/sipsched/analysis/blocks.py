@@ -49,8 +49,8 @@ class Splits:
 
     def ends(self, level: float = LEVEL) -> tuple[float, float]:
         """Return the ends of the confidence interval. Above the level 1 - 1 / (1 + splits), the ends are infinite."""
-        # The added 1 stands for the split with all blocks in one group, which encloses every θ.
-        # Without the last factor, a rounding error could turn an exact whole number into the next lower number.
+        # The number 1 + size includes the split with all blocks in one group, which encloses every θ.
+        # Without the factor 1 + 1e-9, a rounding error could turn a whole number into the next lower number.
         place = int((1 - level) * (1 + self.lows.size) * (1 + 1e-9))
         if place < 1:
             return -np.inf, np.inf
@@ -136,7 +136,7 @@ def _splits(n: int) -> Values:
         inside = np.arange(1, 2 ** (n - 1))[:, None] >> np.arange(n) & 1
     else:
         inside = np.random.default_rng(_SEED).integers(0, 2, (SPLITS, n), np.int8)
-        # An empty group has no mean. With 16 blocks, one random split in 33,000 has an empty group.
+        # An empty group has no mean, so block 0 then changes its group. With 16 blocks, this affects 1 split in 33,000.
         inside[inside.sum(axis=1) % n == 0, 0] ^= 1
     return inside.astype(np.float64)
 

@@ -30,7 +30,8 @@ class BufferAtLoad:
     burst_ms
         Time in which this number of messages arrives at the load. A burst of this length loses no message.
     wait_ms
-        CPU time of the proxy for this number of messages, divided by its cores. The burst's last message waits so long.
+        CPU time of the proxy for this number of messages, divided by its cores. The burst's last message waits for
+        this time.
     pdr, k_rcv_us, p99_us
         Measured means over the windows: share of dropped messages, K_rcv, and the 99th percentile of K_rcv + T_sip.
     """

@@ -132,7 +132,7 @@ class Case:
         return self.labels.get(mode, mode)
 
     def translated(self, mode: str) -> bool:
-        """Return True if a kernel in the runs could only approximate a mode, because the papers defined it for CFS."""
+        """Return True if a kernel in the runs could only approximate a mode that the papers defined for CFS."""
         return any(
             settings["translated"]
             for place in self.places()

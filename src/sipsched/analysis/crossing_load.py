@@ -107,7 +107,7 @@ class SweepCapacity:
 
 
 def typical_drop_rates(pdr: Values, limit: float = PDR_LIMIT, whole: float = 1.0) -> Estimates:
-    """Estimate the packet drop rate of a typical run from several repetitions, which are the last axis.
+    """Estimate the packet drop rate of a typical run from several repetitions along the last axis.
 
     The function raises small rates to a minimum, the limit divided by `RATE_RANGE`, and applies `typical_intervals`. An
     estimate or end at the minimum becomes 0. No interval exceeds `whole`.
@@ -289,8 +289,7 @@ def capacity(
 ) -> SweepCapacity:
     """Return the largest load whose packet drop rate is at most the limit, by two definitions.
 
-    All code of the project computes capacities with this function. Its parameters and errors are the same as for
-    `crossing`.
+    The parameters and errors are the same as for `crossing`.
     """
     found_crossing = crossing(cps, pdr, limit, level, seed=seed)
     means, *_ = mean_intervals(_rows(cps, pdr)[1])

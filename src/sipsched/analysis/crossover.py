@@ -87,16 +87,16 @@ class Effect:
     Attributes
     ----------
     interval
-        The mean over blocks. Its interval holds simultaneously with the intervals of all comparisons in the family.
+        The mean over blocks. The intervals of all comparisons in the family hold simultaneously.
     robust
         Estimate by Hodges and Lehmann, on which outlying blocks have little influence.
     p_value
-        P-value of the hypothesis of no effect, multiplied by the number of comparisons in the family. It is at most
-        0.05 if and only if `interval` excludes 0. NaN without a test.
+        P-value of the hypothesis of no effect, multiplied by the number of comparisons in the family. The p-value is at
+        most 0.05 if and only if `interval` excludes 0. NaN without a test.
     detectable
         The smallest positive effect that the interval would detect with a power of 80 %; NaN without an interval.
     blocks
-        Number of valid blocks per run. A run with fewer than two blocks is excluded if other runs exist.
+        Number of valid blocks per run. A run with one block is excluded if another run has two or more blocks.
     conditional
         Whether `interval` holds only for these runs, and not for other runs with the same setting.
     lag_one
@@ -228,7 +228,7 @@ def effect(
     scale
         Ratio, or difference for a quantity that may be 0.
     tests
-        Number of comparisons in the family. Their intervals hold simultaneously at 95 % (Bonferroni).
+        Number of comparisons in the family. The intervals of the family hold simultaneously at 95 % (Bonferroni).
     weights
         Weights of the blocks of each table; None for equal weights.
 

@@ -36,9 +36,9 @@ class ComparedCell:
     Attributes
     ----------
     reference, other
-        Means over runs, each with its own 95 % interval.
+        Values of a typical run in both modes (`typical_interval`), each with its own 95 % interval.
     comparison
-        Difference over pairs of runs with the same arrivals, with a simultaneous interval.
+        Difference and ratio over pairs of runs with the same arrivals, with simultaneous intervals.
     p_value
         P-value of the paired t test, adjusted by Holm's method over the family; NaN for fewer than two pairs.
     """
@@ -50,7 +50,7 @@ class ComparedCell:
 
     @property
     def stands_out(self) -> bool:
-        """True if the difference between the two sides is statistically significant."""
+        """True if the difference between the two modes is statistically significant."""
         return self.p_value <= SIGNIFICANT
 
 

@@ -1,4 +1,4 @@
-"""The prediction how much more load a running proxy can handle, from messages that were recorded at today's load.
+"""The prediction of the highest load that a running proxy can handle, from messages recorded at today's load.
 
 docs/methodology/headroom.md describes the method. The functions only compute, and do not access any host.
 """
@@ -141,7 +141,7 @@ class TimeAt:
 
 @dataclass(frozen=True)
 class Headroom:
-    """The predicted load growth that a proxy can handle, with the numbers behind the prediction.
+    """The predicted growth of the load that a proxy can handle, with the numbers behind the prediction.
 
     Attributes
     ----------

@@ -128,7 +128,7 @@ class Estimates:
 
 
 def typical_intervals(values: Values, level: float = LEVEL) -> Estimates:
-    """Estimate the value of a typical run from several repetitions, which are the last axis.
+    """Estimate the value of a typical run from several repetitions along the last axis.
 
     The estimate is the Hodges-Lehmann estimate of the logs: the median of the means of all pairs, including each run
     with itself. If the logs are symmetric, it estimates the median. For `RANKS_FROM` runs or more, the interval comes
@@ -294,6 +294,7 @@ def draw_typical(rng: np.random.Generator, logs: Values, draws: int) -> Values:
         error = logs.std(ddof=1) / np.sqrt(n) if n > 1 else 0.0
         return np.asarray(logs.mean() + error * rng.standard_t(max(n - 1, 1), draws))
     # If Wilcoxon's signed rank statistic is k, then k of the means of pairs are below the median.
+    # So a random signed rank statistic yields a random median.
     means = np.pad(means_of_pairs(logs), 1, mode="edge")
     ranks = rng.integers(2, size=(draws, n)) @ np.arange(1, n + 1)
     return np.asarray((means[ranks] + means[ranks + 1]) / 2)

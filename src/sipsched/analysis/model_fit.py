@@ -37,7 +37,7 @@ The fit counts the arrivals within the early time of a service.
 """
 SHORTEST_STALL_NS = 5_000
 NEIGHBOURS, TURNS = 65, 10
-"""Number of messages per estimate of a CPU's speed (5 ms at 2000 cps), and iterations until changes are below 1 %."""
+"""Messages per estimate of a CPU's speed (5 ms at 2000 cps), and iterations. The last changes are below 1 %."""
 RUNS_A_LOAD = 3
 DRAWS = 8
 """Number of bootstrap samples of the runs. The fits to these samples show the uncertainty of the fit."""

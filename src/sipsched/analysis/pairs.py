@@ -167,7 +167,8 @@ def holm(p_values: npt.ArrayLike) -> Values:
     Returns
     -------
     ndarray
-        Shape (m,). A value is at most α exactly if Holm's procedure rejects the hypothesis at the familywise level α.
+        Shape (m,). A value is at most α if and only if Holm's procedure rejects the hypothesis at the familywise
+        level α.
     """
     given = np.asarray(p_values, float)
     adjusted = np.full(given.shape, np.nan)

@@ -85,7 +85,7 @@ def cost_mode(cost_ns: int) -> str:
 
 
 def settings_put_back() -> dict[Setting, str]:
-    """Return the names of enhanced modes in which one setting has its baseline value, by this setting."""
+    """Return names of modes that equal enhanced mode, except that one setting has its baseline value, by setting."""
     counts, declared = Counts(*ABLATED[:2], processors=1), load_modes()
     baseline, enhanced = (find_mode(mode, declared).settings(counts) for mode in MODES)
     return {
@@ -106,7 +106,7 @@ def load_predictions(path: Path) -> pd.DataFrame:
     try:
         runs = pd.read_csv(path, keep_default_na=False)
     except FileNotFoundError:
-        raise StableError(f"{path}: no such file; snakemake {path} simulates it") from None
+        raise StableError(f"{path}: no such file; snakemake {path} makes this file") from None
     if list(runs.columns) != COLUMNS:
         raise StableError(
             f"{path}: expected the columns {', '.join(COLUMNS)}; "
@@ -149,8 +149,8 @@ def against_published(runs: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
     DataFrame
         One row per number: study, mode, cores, threads, cps, metric (one of `METRICS`), group (`PaperGroup`),
         published, predicted (mean over runs), and two naive predictions. `mean` is the geometric mean of the metric's
-        numbers in the fit. `same_threads` is the geometric mean of those with the same number of threads. They come
-        from one core for a prediction for one core, and otherwise from two cores.
+        numbers in the fit. `same_threads` uses only the numbers for the same number of threads: for one core the
+        numbers with one core, and otherwise the numbers with two cores.
     """
     columns = wide(points)
     printed = runs[(runs["part"] == TABLES) & (runs["without"] == "")]
@@ -240,7 +240,7 @@ def errors(table: pd.DataFrame) -> list[Error]:
 
 
 class Direction(StrEnum):
-    """Whether the simulated effect of enhanced mode has the same sign as the published effect."""
+    """The agreement in sign between the simulated and the published effect of enhanced mode."""
 
     REPRODUCED = "reproduced"
     OPPOSITE = "with the opposite sign"

@@ -51,7 +51,7 @@ class Contrast:
     p_value
         P-value of the hypothesis of no change, adjusted by Holm over all effects of the page; NaN without a test.
     predicted
-        Predicted effect in percent or in percentage points. The interval contains 95 % of the simulated replicates.
+        Predicted effect in percent or in percentage points, with the 95 % prediction interval of simulated replicates.
     """
 
     reference: PredictedSetting
@@ -240,7 +240,7 @@ def _points(interval: Interval) -> Interval:
 def _predicted(reference: Predicted, other: Predicted, quantity: str) -> Interval:
     """Return the predicted effect with its interval over the simulated replicates."""
     column = list(UNITS).index(quantity)
-    # The CPU time is a single number per run, so it has no value per window.
+    # The simulator reports the CPU time only per run, so this quantity has no value per window.
     whole = not reference.setting.compared or quantity == "cpu_per_message"
     if whole:
         first, second = (prediction.whole[:, None, column] for prediction in (reference, other))

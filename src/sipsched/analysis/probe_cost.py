@@ -28,7 +28,8 @@ class ProbeCost:
     effect
         CPU time with the probe, divided by CPU time without the probe.
     sham
-        The same ratio for sham windows, which compare the reference mode with itself in the same runs. It shows chance.
+        CPU time in the sham windows, divided by the CPU time in the reference windows of the same runs. Both kinds of
+        windows run in the reference mode, so this ratio shows chance.
     """
 
     testbed: str

@@ -328,7 +328,7 @@ def _rows(ds: xr.Dataset) -> pd.DataFrame:
 def _refined(
     runs: pd.DataFrame, testbed: str, attempts: Sequence[Attempt], hosts: Mapping[str, Any]
 ) -> pd.DataFrame:
-    """Add the reasons why runs are invalid or missing. A missing run becomes `impossible` or `invalid` if known."""
+    """Add the reasons of invalid runs. A missing run with a known reason gets the status `impossible` or `invalid`."""
     cpus = hosts.get("sps", {}).get("cpus")
     status = runs["status"].to_numpy(object)
     reasons = np.array([in_words(findings_of(text)) for text in runs["findings"]], object)

@@ -422,6 +422,8 @@ def load_published(path: Path) -> list[Published]:
     rows = read_table(path, columns, [*key, "remedies"])
     both = rows.pivot(index=key, columns="remedies", values="speedup")
     if both.isna().any(axis=None):
-        raise StableError(f"{path}: expected a row before and a row after the remedies")
+        raise StableError(
+            f"{path}: expected a row `before` and a row `after` per platform, operating system and transport"
+        )
     places = rows[key].drop_duplicates().itertuples(index=False, name=None)
     return [Published(*place, *both.loc[place, ["before", "after"]]) for place in places]

@@ -23,7 +23,7 @@ STEEPNESS = ((14.0, 25.0), (1.0, 1.0))
 SCATTER = ((0.02, 0.04, 0.08, 0.16), (1.0, 2.0, 2.0, 1.0))
 """Values and prior weights of the standard deviation of the log capacity from trial to trial."""
 MEMORY_S = ((60.0, 600.0, 3600.0), (1.0, 1.0, 1.0))
-"""Values in seconds and prior weights of the time constant of slow speed changes: when 37 % of a deviation remains."""
+"""Values in seconds and prior weights of the time after which 37 % of a slow deviation of the speed remains."""
 DRIFT = ((0.02, 0.05, 0.10, 0.20), (1.0, 2.0, 2.0, 1.0))
 """Values and prior weights of the standard deviation of slow changes of the log speed."""
 DRIFT_BEYOND_CPU = ((0.01, 0.03, 0.06), (2.0, 2.0, 1.0))
@@ -122,7 +122,7 @@ def fit(observations: Observations, limit: float, level: float = LEVEL) -> Poste
     places = np.linspace(loads.min() - np.log(WIDEST), loads.max() + np.log(WIDEST), COARSE)
     grid = _Grid(loads, np.log(np.maximum(loss, 1e-12) / limit), speed, _centred(available))
     rough = grid.evidence(settings, places, time_s)
-    # The coarse grid finds the range of probable capacities. The fine grid then determines the interval.
+    # The coarse grid finds the range of probable capacities, because a fine grid over the whole range would be slow.
     total = _weighted(rough, weights)
     inside = np.flatnonzero(total.sum(axis=0) > 1e-7)
     step = places[1] - places[0]
@@ -132,7 +132,7 @@ def fit(observations: Observations, limit: float, level: float = LEVEL) -> Poste
     unseen = _usual_speed(time_s, speed).scaled(share)
     beyond = 4 * unseen.spread + abs(unseen.middle)
     loads = np.linspace(fine[0] - beyond, fine[-1] + beyond, RESOLUTION)
-    # So far, the capacity applies to the machine's mean speed during the trials.
+    # So far, the capacity applies to the machine's mean speed during the trials, which may differ from its usual speed.
     # The next lines convert the capacity to the machine's usual speed.
     away = loads[:, None] - fine - unseen.middle
     below = special.ndtr(away / max(unseen.spread, fine[1] - fine[0])) @ total.sum(axis=0)

@@ -1,4 +1,4 @@
-"""A guess of an unknown capacity from known capacities, at which a search for the capacity starts."""
+"""A guess of an unknown capacity from known capacities. A search for the capacity starts at the guessed load."""
 
 import math
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
 """The simulated capacity for each number of cores.
 
-Its intervals include the uncertainty of the simulator's parameters.
+The intervals of the capacities include the uncertainty of the simulator's parameters.
 """
 
 from collections.abc import Iterable, Sequence
