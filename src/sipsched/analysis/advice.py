@@ -63,7 +63,7 @@ class ModeEffect(StrEnum):
 
 
 class ReferenceSystem(NamedTuple):
-    """A system under test with its numbers of cores and threads, and its reference mode."""
+    """A system under test on a testbed, with its numbers of cores and threads, and its reference mode."""
 
     testbed: str
     sut: str
@@ -139,7 +139,7 @@ class ComparedLoad:
             cores = f"+cores={self.place.cores}" if any(o.cores for o in others) else ""
             buffer, size = "", self.receive_buffer_bytes(mode)
             if size and any(other.receive_buffer_bytes for other in others):
-                # The name contains the requested size, which is half of the recorded size: the kernel doubles a request.
+                # The kernel doubles the requested size. So the requested size is half of the recorded size.
                 buffer = f"+receive_buffer_bytes={size // 2}"
             return label(f"{mode}{sut}{threads}{cores}{buffer}", translated=False, missing=())
         return plain(self._recorded_labels.get(mode, mode))

@@ -24,7 +24,7 @@ from sipsched.errors import StableError
 from sipsched.plan.loads import WIDEST_BRACKET
 
 PDR_LIMIT = 0.01
-"""The packet drop rate that defines the capacity. Every parameter `limit` or `pdr_limit` is such a rate."""
+"""The packet drop rate (PDR) that defines the capacity. The parameters `limit` and `pdr_limit` are drop rates, too."""
 RESAMPLES = 9999
 METHOD = "isotonic, parametric bootstrap"
 SEED = 1

@@ -26,7 +26,7 @@ from sipsched.analysis.intervals import NOT_MEASURED, TOO_FEW, Interval, Values,
 from sipsched.errors import StableError
 
 RUNS_AS_SAMPLE = 6
-"""Smallest number of runs that can be considered a sample of all possible runs."""
+"""With at least this number of runs, the interval treats the runs as a sample and holds for other runs, too."""
 FEWEST_APART = 2
 """Two runs that differ are too few to be treated as a sample, because Student's t would multiply the error by 12.7."""
 MIN_BLOCKS = 10

@@ -94,7 +94,7 @@ def read_predictions(path: Path) -> tuple[PredictedEffect, ...]:
     Raises
     ------
     StableError
-        The file is missing, or has another form.
+        The file is missing, or does not have the expected columns and types.
     """
     where, remedy = (
         f"{path}: no predicted effects",

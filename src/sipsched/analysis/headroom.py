@@ -36,7 +36,7 @@ After these replays, the load is known within 1 %.
 """
 LEAST_MESSAGES, LEAST_CYCLES, LEAST_BUSY = 2_000, 200, 0.2
 LEAST_REPLAYED, MOST_REPLAYED = 60_000, 200_000
-"""Numbers of messages in a replay.
+"""Smallest and largest number of messages in a replay.
 
 A shorter recording is replayed several times in a row. From a longer recording, each sample replays a different part.
 """

@@ -106,7 +106,7 @@ class Level:
 
 @dataclass(frozen=True)
 class Check:
-    """The predictions for a campaign, and the measurements to compare them with.
+    """The predictions for a campaign, and the measured effects that correspond to the predictions.
 
     Attributes
     ----------

@@ -29,7 +29,7 @@ IMPOSSIBLE = "impossible"
 STATUSES = (MEASURED, INVALID, MISSING, IMPOSSIBLE)
 SettingKey = tuple[Any, ...]
 Facet = tuple[str, str, int]
-"""SUT, mode and number of cores. Figures have one row of panels for each such combination."""
+"""SUT, mode and number of cores. Figures have one row of panels for each combination."""
 POINT = ("sut", "mode", "cores", "threads", "cps")
 OF_ALL_MESSAGES = tuple(f"{name}_{statistic}" for name in SUMMARY_TIMES for statistic in STATISTICS)
 
@@ -351,7 +351,7 @@ def lost(runs: pd.DataFrame) -> pd.Series:
 
 
 class Configuration(NamedTuple):
-    """The settings of runs without load and repetition."""
+    """The settings that runs have in common, without their load and repetition."""
 
     sut: str
     mode: str

@@ -21,7 +21,10 @@ from sipsched.records.system_capacity import capacity_of
 SHARED = "shared"
 """The deployment in which all workers share the sockets, so that workers wait for each other."""
 REMEDIES = {"udp": ("partitioned",), "tcp": ("dispatcher", "listeners")}
-"""Deployments in which workers wait less for each other, by transport. The most similar deployment comes first."""
+"""Deployments in which workers wait less for each other, by transport. They correspond to the remedies in IBM's report.
+
+The deployment that is most similar to the published remedy comes first.
+"""
 NEAR = 1.1
 """A run can confirm a bound from a search if the run's load differs from the bound by at most this factor."""
 COLUMNS = ("study", "platform", "operating_system", "transport", "remedies", "speedup", "place")

@@ -42,7 +42,7 @@ def _no_bins() -> npt.NDArray[np.int64]:
 
 @dataclass
 class Totals:
-    """Sums of counts and CPU times over several seconds of a watch.
+    """Sums of counts and CPU times over several seconds in which a proxy is watched.
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ class Totals:
         return sum(self.messages.values())
 
     def per_s(self, count: int) -> float:
-        """Convert a count of messages or calls into a rate."""
+        """Convert a count of messages or calls into a rate per recorded second."""
         return count / self.recorded_s if self.recorded_s else math.nan
 
     def share(self, cpu_s: float) -> float:
