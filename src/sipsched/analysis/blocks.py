@@ -57,7 +57,7 @@ class Splits:
         return float(self.lows[place - 1]), float(self.highs[place - 1])
 
     def p_value(self) -> float:
-        """Return the p-value for a mean of 0. It is at most α if and only if the interval at 1 - α excludes 0."""
+        """Return the p-value for a mean of 0, which is at most α if and only if the interval at 1 - α excludes 0."""
         if self.estimate > 0:
             enclosing = np.count_nonzero(self.lows <= 0)
         elif self.estimate < 0:
@@ -89,7 +89,7 @@ class Student:
         return self.estimate - half, self.estimate + half
 
     def p_value(self) -> float:
-        """Return the p-value for a mean of 0. It is at most α if and only if the interval at 1 - α excludes 0."""
+        """Return the p-value for a mean of 0, which is at most α if and only if the interval at 1 - α excludes 0."""
         # If all values are exactly equal, the standard error is 0 and the t statistic does not exist.
         if not self.error:
             return float(self.estimate == 0)

@@ -22,7 +22,7 @@ QUANTITY = "k_rcv_mean"
 
 @dataclass(frozen=True)
 class PredictedEffect:
-    """A predicted change of the mean K_rcv in percent, with the smallest and largest change over the simulated seeds.
+    """A predicted change of the mean K_rcv in percent, with its range over the random seeds of the simulation.
 
     Attributes
     ----------

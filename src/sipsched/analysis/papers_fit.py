@@ -135,7 +135,7 @@ def loss(predicted: pd.DataFrame, published: pd.DataFrame) -> float:
 
 @dataclass(frozen=True)
 class PapersFit:
-    """The result of the search for the best parameters.
+    """The result of the search for the simulator's parameters that fit the papers best.
 
     Attributes
     ----------

@@ -116,7 +116,7 @@ def load_predictions(path: Path) -> pd.DataFrame:
 
 
 def repeated(runs: pd.DataFrame, recorded: pd.DataFrame) -> tuple[int, int]:
-    """Count the simulated runs near the limit: first those that are identical to recorded runs, then all of them."""
+    """Count the simulated runs near the limit that equal recorded runs, and count all simulated runs near the limit."""
     near, before = (
         table[table["part"] == NEAR_LIMIT].set_index([*CASE, "calls"])[MEANS].sort_index()
         for table in (runs, recorded)
