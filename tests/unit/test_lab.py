@@ -125,7 +125,7 @@ def test_the_recorded_runs_open_in_three_lines():
     assert float(ds["k_rcv"].mean()) > 0
     assert chosen.plot.ccdf().seen[0].startswith("default, 1000 cps, 2 runs")
     campaign = sipsched.open("local", PROJECT_ROOT / "recorded" / "raw")
-    with pytest.raises(StableError, match="no single messages: the trace was left out"):
+    with pytest.raises(StableError, match="no per-message times: the trace was left out"):
         campaign.sel(mode="default", threads=16, cps=1200).messages()
 
 

@@ -1,4 +1,4 @@
-"""The file `bursts.json.zst`, with the programs and softirqs that ran on the SPS's CPUs beside the proxy."""
+"""The file `bursts.json.zst`, which lists when other programs and softirqs used the CPUs of the proxy's host (SPS)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -73,7 +73,7 @@ class Bursts:
         return {cpu: slice(begin, end) for cpu, begin, end in ends}
 
     def during(self, cpu: int, start_ns: int, end_ns: int) -> slice:
-        """Return the bursts on a CPU that overlap a period of time."""
+        """Return the range of indices of the bursts on a CPU that overlap a period of time (ns)."""
         of_cpu = self._of_cpu.get(cpu, slice(0, 0))
         first = np.searchsorted(self.end_ns[of_cpu], start_ns, side="right")
         last = np.searchsorted(self.start_ns[of_cpu], end_ns, side="left")

@@ -1,4 +1,4 @@
-"""A set of recorded runs, from which a user selects runs by their settings, with the data of the runs in xarray."""
+"""A catalogue of recorded runs. A user selects runs by their settings, and reads their data as xarray datasets."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -83,8 +83,8 @@ class Catalogue:
             A key is unknown, or no run has the value. The message lists the existing values.
         """
         left, modes = self.runs, self.modes
-        # Select by mode last. Windows of other runs are selected only if no run that matches the other keys has only
-        # this mode.
+        # Select by mode last. Windows of runs that compare modes are a fallback: they are selected only if no run with
+        # the other wanted settings has only this mode.
         for key in sorted(chosen, key="mode".__eq__):
             check_key(key)
             value = chosen[key]
@@ -126,7 +126,7 @@ class Catalogue:
     def several(self) -> StableError:
         """Return the error for the case that a function needs one run but several runs are selected.
 
-        The error names their differences.
+        The error lists the settings in which the runs differ.
         """
         values = "; ".join(f"{key} {', '.join(map(str, self.values(key)))}" for key in self.varied)
         return StableError(
@@ -147,7 +147,7 @@ class Catalogue:
         return read_run(self.records / run.path)
 
     def has_messages(self, run: Run) -> bool:
-        """Return whether the individual messages of a run are available, and not only their summary."""
+        """Return whether the times of each message of a run are available, and not only their summary."""
         return (self.records / run.path / TRACE_FILE).is_file()
 
     def messages_file(self, run: Run) -> Path:
@@ -156,21 +156,21 @@ class Catalogue:
         Raises
         ------
         StableError
-            The single messages of this run were never recorded, or were deleted.
+            The per-message times of this run were never recorded, or were deleted.
         """
         if not self.has_messages(run):
             raise self.without_messages(run)
         return self._made(run)
 
     def without_messages(self, run: Run) -> StableError:
-        """Return the error for the case that the individual messages of a run are not available.
+        """Return the error for the case that the per-message times of a run are not available.
 
-        The error names the reason, and runs with messages.
+        The error names the reason, and the call that opens runs with per-message times.
         """
         off = self.document(run).probe.mode == "off"
         return StableError(
-            f"{run}: the record has no single messages: {PROBE_OFF if off else reduced.REASON}. summary() has the "
-            f"numbers of this run. sipsched.open({run.testbed!r}, messages=True) opens runs that have them"
+            f"{run}: the record has no per-message times: {PROBE_OFF if off else reduced.REASON}. summary() has the "
+            f"numbers of this run. sipsched.open({run.testbed!r}, messages=True) opens runs with per-message times"
         )
 
     def _made(self, run: Run) -> Path:
@@ -180,7 +180,7 @@ class Catalogue:
         return path
 
     def messages(self) -> xr.Dataset:
-        """Return the individual messages of all selected runs as Dask arrays, which are read only when needed.
+        """Return every message of all selected runs as Dask arrays, which are read from the files only when needed.
 
         For runs that compare modes, the arrival times are read at once, because they determine the window of each
         message.
@@ -198,7 +198,7 @@ class Catalogue:
         Raises
         ------
         StableError
-            The single messages of a run are not available.
+            The per-message times of a run are not available.
         """
         comparing = any(is_comparison(run.mode) for run in self.runs)
         along = list(dict.fromkeys([*self.varied, *(["mode"] if comparing else [])]))
@@ -236,7 +236,7 @@ class Catalogue:
         return ds
 
     def in_force(self, run: Run, t_ns: npt.NDArray[np.int64]) -> ModesInForce:
-        """Return the mode and the window of a run at several times. A run of one mode counts as one window."""
+        """Return the mode and the window of a run at each of several times. A run of one mode counts as one window."""
         if is_comparison(run.mode):
             return in_force(read_windows(self.records / run.path), t_ns)
         first = np.zeros(t_ns.shape, np.int32)
@@ -286,7 +286,7 @@ class Catalogue:
         Raises
         ------
         StableError
-            The single messages of a run are not available.
+            The per-message times of a run are not available.
         """
         self._refuse_part("quantiles()")
         paths, sizes = [self.messages_file(run) for run in self.runs], []

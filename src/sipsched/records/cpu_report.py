@@ -15,7 +15,7 @@ class TaskCounts:
     migrations
         Moves to another CPU; None if the kernel does not count moves.
     user_ns, system_ns
-        CPU time in user mode and in the kernel, as the kernel's periodic ticks sample it.
+        CPU time in user mode and in the kernel. The kernel samples these times at its periodic ticks.
     """
 
     tasks: int
@@ -89,9 +89,9 @@ class FactorReport:
     Attributes
     ----------
     unavailable
-        Reason why `waits` is missing; empty if it exists.
+        Reason why `waits` is missing; empty if `waits` exists.
     tasks, waits
-        Counts of the proxy's tasks, and of all waits; None if nothing counted them.
+        Counts of the proxy's tasks, and of all waits; None if no program counted them.
     """
 
     unavailable: str
@@ -118,8 +118,8 @@ class CpuParts:
         All other tasks by scheduling class. `realtime` is SCHED_FIFO, SCHED_RR and SCHED_DEADLINE; `fair` is
         SCHED_OTHER and SCHED_BATCH; `idle_class` is SCHED_IDLE.
     stolen
-        Time that the hypervisor took, from /proc/stat. The clock of the other parts runs on during this time. So it is
-        subtracted from every part except `idle`, in proportion to the part.
+        Time that the hypervisor took, from /proc/stat. The clock of the other parts runs on during this time. So the
+        stolen time is subtracted from every part except `idle`, in proportion to the part.
     idle
         Time during which no task ran.
     """
@@ -181,13 +181,13 @@ class Account:
     Attributes
     ----------
     parts
-        CPU time, by its user.
+        CPU time, divided by the kind of task that used it.
     competitors
         At most five competitors with the most CPU time, in descending order. At most five competitors of class
         SCHED_IDLE follow, because the share of competitors excludes them.
     wait_ns, wait_by
-        During a single wait of a runnable task of the proxy, the longest time that competitors used its CPU, and the
-        competitor that ran longest in this wait.
+        The longest time that competitors used a CPU while one runnable task of the proxy waited for this CPU, and the
+        competitor that ran longest during this wait.
     stopped_ns
         Longest time during which a signal or a tracer stopped a task of the proxy.
     frozen_ns
@@ -224,7 +224,7 @@ class AccountReport:
     Attributes
     ----------
     unavailable
-        Reason why `account` is missing; empty if it exists.
+        Reason why `account` is missing; empty if `account` exists.
     account
         The account; None if the kernel does not allow the counting.
     moved

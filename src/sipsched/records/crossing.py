@@ -1,7 +1,7 @@
-"""Records of searches. A search finds two loads, one below and one above the drop rate's limit, in several trials.
+"""Records of searches. A search measures several loads, and finds two loads between which the drop rate passes a limit.
 
-The loads in `crossing.json` determine the loads of other measurements. `capacity~LIMIT~WIDTH.json` is a search for a
-capacity.
+The loads in `crossing.json` determine the loads of other measurements. `capacity~LIMIT~WIDTH.json` is the record of a
+search for a capacity.
 """
 
 from collections.abc import Iterable
@@ -96,7 +96,7 @@ class SearchRecord:
 
     @property
     def probe_modes(self) -> tuple[str, ...]:
-        """The modes of the probe in the trials, without repetitions; empty if the record lacks them."""
+        """Return the distinct modes of the probe in the trials; empty if the record lacks the modes."""
         return tuple(dict.fromkeys(trial.probe_mode for trial in self.trials if trial.probe_mode))
 
     @property
@@ -109,7 +109,7 @@ class SearchRecord:
 
     @property
     def loads(self) -> tuple[int, int]:
-        """Return the two loads around the drop rate's limit. If one load is unknown, return the other load twice."""
+        """Return the loads (cps) below and above the drop rate's limit. If one is unknown, return the other twice."""
         ends = [cps for cps in (self.lower_cps, self.upper_cps) if cps is not None]
         return ends[0], ends[-1]
 

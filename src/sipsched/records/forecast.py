@@ -29,13 +29,13 @@ RunKind = tuple[str, str]
 
 
 def kind(run: Run) -> RunKind:
-    """Return the testbed and the mode of a run, because runs with equal testbed and mode take equally long."""
+    """Return the testbed and the mode of a run. Runs with equal testbed and mode are assumed to take equally long."""
     return run.testbed, run.mode
 
 
 @dataclass(frozen=True)
 class Lanes:
-    """The testbeds that can measure at the same time.
+    """The rules that determine which testbeds can measure at the same time.
 
     Attributes
     ----------
@@ -84,18 +84,18 @@ class Outlook:
     behind_searches
         Approximate number of runs whose loads depend on these searches.
     refused
-        Causes of invalid attempts with their numbers. The most frequent cause comes first.
+        Causes of invalid attempts, with the number of attempts per cause. The most frequent cause comes first.
     work_s
         Remaining seconds of measurement, including the runs whose loads depend on searches.
     done_in_s
         Seconds until the testbed has finished its runs; 0 if no run remains.
     from_runs
-        Number of recorded runs from which the duration of a run was estimated. If it is 0, the duration follows from
-        the configuration: warm-up, load and some seconds around them.
+        Number of recorded runs from which the duration of a run was estimated. If no run is recorded, the estimate
+        comes from the configuration: warm-up, load and `OVERHEAD_S`.
     at_most_more
         Largest number of runs that studies with a precision may add to the remaining runs.
     by_search_limit
-        Whether the time limit of a search was used as its duration.
+        Whether the estimate assumes for some search that the search takes its whole time limit.
     """
 
     testbed: str
@@ -117,14 +117,14 @@ class Outlook:
 
 
 def recorded_paces(runs: Iterable[Run], raw: Path) -> list[float]:
-    """Return the pace of recorded runs, for at most `RUNS_FOR_PACE` runs.
+    """Return the pace (actual divided by estimated duration) of at most `RUNS_FOR_PACE` recorded runs.
 
-    The pace is the time from the start of a run to the next start, divided by the time that `planned_s` estimates.
+    The actual duration is the time from the start of a run to the next start. `planned_s` estimates the duration.
     """
     paces = []
     recorded = (run for run in runs if is_recorded(raw, run))
     for run in itertools.islice(recorded, RUNS_FOR_PACE):
-        # Skip a damaged record without an error. Functions that need its content report the damage.
+        # Skip a damaged record without an error, because functions that need its content report the damage.
         with suppress(StableError):
             document = read_run(raw / run.path)
             took_s = document.timeline.fetched - document.timeline.started + BETWEEN_S
@@ -159,9 +159,9 @@ def outlooks(config: Config, raw: Path, lanes: Lanes, results: Path | None = Non
 
     Notes
     -----
-    The expected duration of a search is its time limit `limit_s`. For a capacity, it is the median of up to ten
-    recorded searches of the testbed. The runs whose loads depend on a search are counted as if the search found the
-    geometric mean of the searched loads. Their number depends on the result of the search if the loads are steps.
+    The expected duration of a search is its time limit `limit_s`. For a capacity, the expected duration is the median
+    of up to ten recorded searches of the testbed. The runs whose loads depend on a search are counted as if the search
+    found the geometric mean of the searched loads. This number is approximate if the loads are steps.
     """
     crossings = read_crossings(raw, config.searches())
     supposed = _supposed(config) | crossings

@@ -62,7 +62,7 @@ def message_frame(runs: Catalogue) -> pd.DataFrame:
     Raises
     ------
     StableError
-        The single messages of a run are not available.
+        The per-message times of a run are not available.
     """
     ds = runs.messages().drop_dims("drop")
     along = [name for name, values in ds.coords.items() if values.dims == ("message",)]

@@ -1,4 +1,4 @@
-"""Functions for histograms of times, which can be added, and from which quantiles are computed.
+"""Functions that count times in histograms, and compute quantiles from the counts. Counts of several runs can be added.
 
 The bins are the bins of DDSketch (Masson, Rim and Lee, PVLDB 12(12), 2019): the upper bounds of neighbouring bins
 differ by a constant factor.

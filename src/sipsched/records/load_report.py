@@ -54,7 +54,7 @@ class CallCounts:
     scheduler
         Scheduling policy of the client: `fifo` or `other`.
     no_ports
-        Datagrams to ports of the UAC's host that were not open while the client's ports were open (NoPorts).
+        Datagrams to closed ports of the UAC's host (counter NoPorts) while the client's ports were open.
     overtaken
         Responses 180 that arrived after the final answer of their calls, because the SPS changed the order. They are
         not counted as unexpected.

@@ -38,7 +38,7 @@ class Calls(NamedTuple):
 
 
 class MessageColumns(NamedTuple):
-    """The columns of received messages, which the loop fills. Each has one entry per message.
+    """The columns of received messages, which the loop fills. Each column has one entry per message.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class MessageColumns(NamedTuple):
 
 
 class DropColumns(NamedTuple):
-    """The columns of refused datagrams, which the loop fills. Each has one entry per datagram."""
+    """The columns of refused datagrams, which the loop fills. Each column has one entry per datagram."""
 
     drop_t_arr: npt.NDArray[np.int64]
     drop_type: npt.NDArray[np.uint8]
@@ -81,7 +81,7 @@ def empty_columns(messages: int, drops: int) -> tuple[MessageColumns, DropColumn
 
 
 def no_calls(records: int) -> Calls:
-    """Return an empty hash table for the transactions of a number of records."""
+    """Return an empty hash table with enough entries for the transactions of this number of trace records."""
     length = 1 << max(4, (3 * records // 2).bit_length())
     return Calls(np.zeros(length, np.uint64), np.zeros(length, np.uint8))
 
@@ -200,8 +200,8 @@ def _kind(record: Any, calls: Calls) -> Any:
 def _receiving(record: Any, flag: Any) -> Any:
     """Compute k_stack, k_sockq, k_copy and k_rcv of a message, and update its flags.
 
-    A timestamp that is out of order (one in 287,000, by 50 ns) is moved between its neighbours. Then the sum of the
-    intervals is still t_sip_in - t_arr.
+    If a timestamp is out of order (one in 287,000, by 50 ns), the function moves it between the neighbouring
+    timestamps. The sum of the intervals is then still t_sip_in - t_arr.
     """
     k_stack = k_sockq = k_copy = k_rcv = np.uint32(MISSING)
     arrived = np.int64(record["t_arr"])

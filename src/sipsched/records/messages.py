@@ -104,7 +104,7 @@ DESCRIPTIONS: Mapping[str, dict[str, Any]] = {
         "definition": "12: counted in RcvbufErrors, 105: counted in MemErrors",
     },
 }
-"""Attributes of the columns, except columns of intervals."""
+"""The netCDF attributes of all columns except the columns of intervals."""
 STAMPS = {
     "t_stack": ("k_stack", "k_sockq"),
     "t_sockq": ("k_sockq", "k_copy"),
@@ -115,14 +115,14 @@ STAMPS = {
 UNKNOWN = "unknown"
 """Text for a fact that the kernel of a host does not report."""
 PROBE_OFF = "the probe was off"
-"""Reason why a control run has no times."""
+"""Reason why a run without the probe has no times."""
 PARTS = ("k_stack", "k_sockq", "k_copy")
 GAPS = {"t_arr": "gap", "drop_t_arr": "drop_gap"}
 """The columns of arrival times, each with the column of gaps that the file contains instead."""
 BY_BYTES = ("k_stack", "k_copy", "k_snd", "t_sip_off")
-"""Columns in which a byte often equals the same byte of the previous message. This determines the compression."""
+"""Columns in which a byte often equals the same byte of the previous message, so that bytes are shuffled, not bits."""
 NOISY = ("gap", "k_sockq", "t_sip", "k_rcv")
-"""Columns for which slower compression is worthwhile. It saves a tenth of a byte and costs a few ns per message."""
+"""Columns with a slower compression, which saves a tenth of a byte per message and costs a few ns per message."""
 CHUNK = 1 << 16
 BY_BYTE: Mapping[str, Any] = {"compression": "blosc_zstd", "blosc_shuffle": 1, "complevel": 1}
 BY_BIT: Mapping[str, Any] = {"compression": "blosc_zstd", "blosc_shuffle": 2, "complevel": 1}
@@ -136,16 +136,16 @@ def messages_from_record(record_dir: Path) -> xr.Dataset:
     Parameters
     ----------
     record_dir
-        A folder of raw/ with `run.json`, and with `trace.bin.zst` unless the probe was off. A reduced record has no
-        messages. Then each column has an attribute with the reason.
+        A folder of raw/ with `run.json`, and with `trace.bin.zst` unless the probe was off. For a record without a
+        trace, the dataset has no messages, and each column has an attribute with the reason.
 
     Returns
     -------
     Dataset
         Dimension `message`, sorted by `t_arr`:
 
-        - `t_arr`: int64, ns, CLOCK_MONOTONIC of the SPS. Where the flag `arrival_not_found` is
-          set, t_sip_in instead.
+        - `t_arr`: int64, ns, CLOCK_MONOTONIC of the SPS. If the flag `arrival_not_found` is set,
+          the value is t_sip_in.
         - `k_stack`, `k_sockq`, `k_copy`, `t_sip`, `t_sip_off`, `k_snd`: uint32, ns. 0xFFFFFFFF
           (_FillValue) is missing, 0xFFFFFFFE is 4.29 s or more and sets the flag `saturated`. K_rcv is k_stack +
           k_sockq + k_copy. If the probe cannot measure one of these three columns, the whole column is missing, its
@@ -187,7 +187,7 @@ def columns_of(
     records: npt.NDArray[Any],
 ) -> tuple[dict[str, npt.NDArray[Any]], dict[str, npt.NDArray[Any]], list[int]]:
     """Sort the records by arrival, and return the columns of received messages and of drops."""
-    # The import is here because numba takes 0.4 s to import, and reading a finished dataset does not need numba.
+    # Import numba only here, because the import takes 0.4 s, and reading a finished dataset does not need numba.
     from sipsched.records.message_loop import arrivals, empty_columns, fill, no_calls
 
     t_arr = np.empty(len(records), np.int64)
@@ -220,7 +220,7 @@ def _workers(tid: npt.NDArray[np.uint32], tids: npt.NDArray[np.uint32]) -> npt.N
 
 
 def _missing_reasons(mode: trace.ProbeMode) -> dict[str, str]:
-    """Return the reason for each column that the probe of this run cannot measure."""
+    """Return the columns that this mode of the probe cannot measure, with the reason per column."""
     if mode is not trace.ProbeMode.PRELOAD:
         return {}
     reasons: dict[str, str] = {}
@@ -263,7 +263,7 @@ def assemble(
     tids
         The thread id of each worker.
     reasons
-        Per column of intervals that is missing, the reason.
+        Reason for each missing column of intervals.
     """
     n = len(columns["t_arr"])
     for name in INTERVALS:
@@ -358,7 +358,7 @@ def with_arrivals(ds: xr.Dataset) -> xr.Dataset:
 
 
 def _encoding(name: str, values: npt.NDArray[Any]) -> Mapping[str, Any]:
-    """Return the options of a netCDF compression that never fails on a chunk of this column.
+    """Return the options of a netCDF compression that cannot fail for the values of this column.
 
     HDF5's blosc filter fails ("Buffer is uncompressible") on an incompressible chunk, which zlib would store unchanged.
     Blosc failed with 30 drops, and with uniform 32-bit values. Blosc is safe if a byte is 0 in seven of eight rows.
@@ -403,7 +403,7 @@ def open_messages(path: Path, of_record: Path | None = None) -> xr.Dataset:
             check_record(str(stored.attrs["record"]), path, of_record)
     except FileNotFoundError:
         raise StableError(f"{path}: no such file; make it with snakemake") from None
-    # The library raises a RuntimeError for a chunk that cannot be decompressed.
+    # The netCDF4 library raises a RuntimeError for a chunk that cannot be decompressed.
     except (OSError, ValueError, RuntimeError) as error:
         problem = f"{path}: not a netCDF-4 file: {error}; delete it and run snakemake"
         raise ComputedFileError(problem, path) from None

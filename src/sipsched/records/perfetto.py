@@ -105,7 +105,8 @@ def _counters(
 ) -> Iterator[dict[str, Any]]:
     at = np.concatenate([joined, taken])
     change = np.concatenate([np.ones(len(joined), int), -np.ones(len(taken), int)])
-    # If a departure and an arrival have the same timestamp, the departure comes first.
+    # At equal timestamps, count a message that leaves before a message that arrives. Otherwise the counter would show
+    # a message too many for a moment.
     order = np.lexsort((change, at))
     for instant, waiting in zip(at[order], np.cumsum(change[order]), strict=True):
         yield _counter("messages waiting", instant, int(waiting))

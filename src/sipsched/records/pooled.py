@@ -24,7 +24,7 @@ SUMS: Mapping[str, tuple[Sequence[str], str]] = {
     "k_rcv": (PARTS, "from the driver to the proxy: K_stack + K_sockq + K_copy"),
     "total": (("k_rcv", "t_sip"), "wait and service: K_rcv + T_sip of the same message"),
 }
-"""Columns that a file may lack because they are sums. The lists contain the columns to add."""
+"""Columns that a file may lack because they are sums, each with the columns to add and a description."""
 SMALL = {"message_type": "u1", "worker": "u2", "cpu": "u2", "flags": "u2"}
 
 
@@ -191,7 +191,7 @@ def quantiles(
     -------
     DataArray
         Dimensions `by` and `share`, float64, µs, within `histogram.RELATIVE_ERROR`; NaN for values without a run. The
-        current Dask client computes the quantiles, one run at a time.
+        current Dask client counts the messages of each run in a separate task.
     """
     values = ds[quantity].data
     counts = da.map_blocks(

@@ -32,7 +32,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, order=True)
 class PredictedSetting:
-    """The settings of a run without its repetition. `compared` is true if the run compares this mode with others."""
+    """The settings of a run without its repetition. `compared`: whether the run compares this mode with other modes."""
 
     sut: str
     mode: str
@@ -134,9 +134,9 @@ class CapacityOfCores:
     cps
         Load at which the packet drop rate passes its limit, or at which receive softirqs saturate a CPU.
     receive_share
-        At this load, the share of its time that the busiest receiving CPU spends in receive softirqs.
+        Share of time that the busiest receiving CPU spends in receive softirqs at this load.
     busy_share
-        At this load, the busy share of the time of all CPUs.
+        Share of time that all CPUs together are busy at this load.
     """
 
     cores: int
@@ -157,9 +157,10 @@ class CapacityPrediction:
     carried
         Capacity of each setting, with the fitted parameters.
     draws
-        Per number of cores, the capacity at the best number of threads, with the parameters of each sample of the fit.
+        Capacities with the parameters of each bootstrap sample of the fit, at the best number of threads per number of
+        cores.
     assumed
-        Per assumption that changes a cost, the capacities.
+        Capacities for each assumption that changes a cost.
     """
 
     fitted: Fitted
@@ -171,7 +172,7 @@ class CapacityPrediction:
     cpu_s: float = 0.0
 
     def best(self, cores: int) -> CapacityOfCores | None:
-        """Return the setting with the largest capacity for a number of cores. On a tie, return the fewest threads."""
+        """Return the capacity at the best number of threads for these cores. On a tie, prefer fewer threads."""
         among = [setting for setting in self.carried if setting.cores == cores]
         return max(among, key=lambda setting: (setting.cps, -setting.threads), default=None)
 

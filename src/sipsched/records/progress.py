@@ -11,12 +11,12 @@ from sipsched.words import plural
 
 
 class Progress:
-    """The progress of a campaign since the start of the workflow, from the durations of measured runs.
+    """The progress of a campaign since the start of the workflow, estimated from the durations of measured runs.
 
     Parameters
     ----------
     lanes
-        The groups of testbeds, which can measure at the same time.
+        The rules that determine which testbeds can measure at the same time.
     """
 
     def __init__(self, lanes: Lanes) -> None:
@@ -34,8 +34,8 @@ class Progress:
         run, attempt
             The run that starts, and the number of its attempt, counted from 1.
         left
-            Expected seconds of each run without a measurement, including `run`. If runs of the same kind have already
-            been measured, the ratio of their duration to the expected seconds corrects the expected seconds.
+            Expected seconds of each run without a measurement, including `run`. The function corrects these seconds by
+            the pace of measured runs of the same kind.
         now
             Seconds of a monotonic clock.
         """

@@ -48,8 +48,8 @@ class DispatchReport:
     clients
         Connections that sipdispatch accepted.
     answering
-        Accepted connections that an instance opened to answer a client that had closed its connection. None in the same
-        records as `unsent`.
+        Accepted connections that an instance opened to answer a client that had closed its connection. None in records
+        before 23 November 2026.
     refused
         Accepted connections that sipdispatch closed at once, because no file descriptor was free.
     stalls
@@ -76,11 +76,11 @@ class FrontReport:
     Attributes
     ----------
     program
-        Name of its program.
+        Name of the program.
     cpus
         CPUs of the SPS to which the front end is pinned.
     cpu_ns
-        CPU time in ns of all its processes during the load.
+        CPU time in ns of all processes of the front end during the load.
     dispatched
         Counts of sipdispatch; None if the front end is a proxy.
     """

@@ -1,7 +1,7 @@
 """The parts of a record that may be published, because they name no person and no machine.
 
-Summaries, pages and archives contain no text that a host or a program printed, unless this module lists the form of the
-text. The record contains all text.
+Summaries, pages and archives contain text that a host or a program printed only if the text has a form that this module
+lists. The record contains all text.
 """
 
 import re
@@ -73,7 +73,7 @@ def publishable_reason(text: str) -> str:
 
 
 def publishable_error(text: str) -> str:
-    """Return the kind of a failed attempt's error, without names and paths. Return an empty text without an error."""
+    """Return the kind of a failed attempt's error, without names and paths. For an empty text, return an empty text."""
     if not text or text in ERRORS:
         return text
     for role in ("uac", "sps", "uas"):

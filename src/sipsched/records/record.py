@@ -20,7 +20,7 @@ TRACE_FILE = "trace.bin.zst"
 REASON_FILE = "failure.txt"
 KILLED = "interrupted: the program that measured this run did not come to its end"
 STOPPED = "interrupted by a signal"
-"""The reasons of an attempt that was killed, and of an attempt that a signal ended."""
+"""The reasons in `failure.txt` for an attempt whose program was killed, and for an attempt that a signal ended."""
 GENERATOR_FILES = ("uac.calls.zst", "uac.json")
 """Files that sipload writes to a record."""
 DAMAGED = "restore it from a copy, or move the record away and run snakemake to measure it again"

@@ -126,7 +126,7 @@ def test_a_reduced_record_has_numbers_and_windows_but_no_messages(tmp_path):
     reduced = find_runs(tmp_path / "reduced", "synthetic")
     assert not reduced.has_messages(run)
     with pytest.raises(
-        StableError, match=r"no single messages: the trace was left out .* summary\(\)"
+        StableError, match=r"no per-message times: the trace was left out .* summary\(\)"
     ):
         reduced.messages()
     assert reduced.windows()["k_rcv_mean"].equals(windows["k_rcv_mean"])
@@ -136,6 +136,6 @@ def test_a_reduced_record_has_numbers_and_windows_but_no_messages(tmp_path):
 def test_a_control_run_has_counters_and_no_messages(tmp_path):
     synthetic.write_record(tmp_path / "raw", synthetic.Run(), mode=0)
     result = find_runs(tmp_path / "raw", "synthetic")
-    with pytest.raises(StableError, match="no single messages: the probe was off"):
+    with pytest.raises(StableError, match="no per-message times: the probe was off"):
         result.messages()
     assert float(result.summary()["pdr"].squeeze()) == 0

@@ -118,5 +118,5 @@ def test_runs_without_messages_are_not_offered(tmp_path):
     result = find_runs(tmp_path / "raw", "synthetic")
     box = Box(controls.controls(result))
     assert dict(box.left["mode"].options) == {"default": "default"}
-    with pytest.raises(StableError, match="no single messages: the probe was off"):
+    with pytest.raises(StableError, match="no per-message times: the probe was off"):
         controls.controls(result.sel(mode="enhanced"))
