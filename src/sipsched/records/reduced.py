@@ -1,4 +1,4 @@
-"""Reduced records, in which summaries replace the large files of single messages.
+"""Reduced records, in which summaries replace the large files with the data of each message.
 
 A trace has about 40 bytes per message, so an hour of load has hundreds of megabytes. To publish a campaign, most of its
 runs are copied without their traces. Each copy contains `summary.nc.zst` and a compressed `windows.nc` instead. All
@@ -45,7 +45,7 @@ class Reduced:
     run_sha256
         The SHA-256 of the record's `run.json`, which identifies the record.
     sha256
-        The SHA-256 of `reduced.json`, which identifies the reduced record. Empty until it is read.
+        The SHA-256 of `reduced.json`, which identifies the reduced record. Empty until `reduced.json` is read.
     """
 
     left_out: tuple[str, ...]
@@ -93,7 +93,7 @@ def kept(folder: Path, name: str) -> Path | None:
 
 
 def reduce(record: Path, results: Path, target: Path) -> None:
-    """Copy a record without the files of single messages, and add files that were computed from them.
+    """Copy a record without its large files, and add the summaries that were computed from the large files.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ def write_reduced(folder: Path, reduced: Reduced) -> None:
 def expected(
     folder: Path, document: RunDocument, needed: tuple[str, ...]
 ) -> tuple[dict[str, FileReport], tuple[str, ...]]:
-    """Return the sizes of all files that a complete or reduced record lists, and the names of all required files.
+    """Return size and SHA-256 of the files that a complete or reduced record lists, and the names of required files.
 
     Raises
     ------

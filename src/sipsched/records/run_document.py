@@ -68,7 +68,7 @@ class HostReports:
 
 @dataclass(frozen=True)
 class Settings:
-    """The sockets and the CPUs of the SPS.
+    """The receive buffers of the proxy's sockets, and the CPUs of the SPS.
 
     Attributes
     ----------
@@ -122,14 +122,14 @@ class RunDocument:
     speed
         Speed of a CPU of the SPS; None if it was not measured.
     factors
-        Waits of the proxy's processes. None for runs that compare modes, for simulated runs, and if nothing counted the
-        waits.
+        Waits of the proxy's processes. None for runs that compare modes, for simulated runs, and if no program counted
+        the waits.
     account
-        The account of the SPS's CPU time. None for simulated runs, which have no competitors, and if nothing counted
+        The account of the SPS's CPU time. None for simulated runs, which have no competitors, and if no program counted
         the time.
     sha256
-        The SHA-256 of `run.json`. `run.json` contains the SHA-256 of every other file. So this value identifies the
-        whole record. Empty until the record is read.
+        The SHA-256 of `run.json`. Because `run.json` contains the SHA-256 of every other file, this value identifies
+        the whole record. Empty until the record is read.
     """
 
     run: Run
@@ -182,6 +182,6 @@ def read_run(record: Path) -> RunDocument:
     document = read_sealed(
         path,
         SCHEMA_VERSION,
-        "expected the record of a finished run, by the sipsched that wrote it",
+        "expected the record of a finished run, written by this version of sipsched",
     )
     return as_part(RunDocument, document, str(path))

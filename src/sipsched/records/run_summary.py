@@ -73,7 +73,7 @@ def summarise_run(messages: Path, record: Path) -> xr.Dataset:
     Raises
     ------
     StableError
-        A file is missing, damaged or of another version, or the messages are messages of another record.
+        A file is missing, damaged or of another version, or the messages come from another record.
     """
     document = read_record(record)
     stored = kept(record, SUMMARY_FILE)
@@ -100,7 +100,7 @@ def summarise_run(messages: Path, record: Path) -> xr.Dataset:
 
 
 def _attrs(ds: xr.Dataset, document: RunDocument) -> dict[str, Any]:
-    """Return the attributes of a run's summary. They name no address and no private machine."""
+    """Return the attributes of a run's summary. The attributes name no address and no private machine."""
     missing = {
         str(name): variable.attrs["missing_reason"]
         for name, variable in ds.data_vars.items()
@@ -153,7 +153,7 @@ def _alone(ds: xr.Dataset) -> dict[str, float]:
     )
     latest = np.maximum.accumulate(left)
     met_none = np.zeros(len(arrived), bool)
-    # The first message is excluded, because the SPS may still have served an earlier message when it arrived.
+    # Exclude the first message, because the SPS may still have served an earlier, unrecorded message at its arrival.
     met_none[1:] = arrived[1:] > latest[:-1]
     waits = nanoseconds(ds, "k_sockq") / 1000
     seen = (ds["flags"].to_numpy() & FLAGS["enqueue_not_seen"]) == 0
@@ -316,7 +316,7 @@ def _call_loss(generator: GeneratorReport) -> float:
 
 
 def _account(document: RunDocument) -> dict[str, float]:
-    """Return the share of the SPS's CPU time that the proxy, other programs and interrupts used, or NaN."""
+    """Return the shares of the SPS's CPU time that the proxy, other programs and interrupts used; NaN if unknown."""
     account = document.account.account if document.account else None
     if account is None:
         return dict.fromkeys((*CPU_PARTS, "competitor_wait_s"), np.nan)
@@ -336,7 +336,7 @@ def _account(document: RunDocument) -> dict[str, float]:
 
 
 def _factors(document: RunDocument) -> dict[str, float]:
-    """Return the waits and the context switches of the proxy's tasks, or NaN if nothing counted them."""
+    """Return the waits and the context switches of the proxy's tasks, or NaN if no program counted them."""
     report = document.factors
     tasks = report.tasks if report else None
     waits = report.waits.proxy if report and report.waits else None

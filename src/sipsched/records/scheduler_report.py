@@ -44,7 +44,7 @@ class SchedulerReport:
 
     @property
     def in_force(self) -> dict[str, str]:
-        """Return the values of all settings by file or attribute: the written values, or else the values read."""
+        """Return the value of each setting by file or attribute: the written value, or else the value found there."""
         found = {place: value for place, value in self.found.items() if value is not None}
         written = {
             str(step.place): str(step.applied) for step in self.steps if step.unavailable is None
@@ -54,7 +54,7 @@ class SchedulerReport:
 
 @dataclass(frozen=True)
 class CrossoverReport:
-    """The modes, windows and instances of a run that compares modes. `windows.json.zst` has each switch.
+    """The modes, windows and instances of a run that compares modes. `windows.json.zst` lists all switches of modes.
 
     Attributes
     ----------

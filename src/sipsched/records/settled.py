@@ -22,13 +22,13 @@ SCHEMA_VERSION = 2
 VERSIONS = [MESSAGES_VERSION, SUMMARY_VERSION, WINDOWS_VERSION]
 MADE = ("messages.nc", "windows.nc", SUMMARY_FILE)
 _RECORD = re.compile(rb'"record": "([0-9a-f]{64})"')
-"""Pattern for the record's SHA-256 in the file of a run's summary. The header of a netCDF-3 file has plain text."""
+"""Pattern for the record's SHA-256 in the bytes of a run's summary. The header of a netCDF-3 file has plain text."""
 
 Marks = list[str]
 """The SHA-256 of a run's record, a mark of its `run.json`, and a mark of the files in `MADE`.
 
-A mark consists of the inode, size, modification time and change time of files. No program can set a change time. So a
-file with an unchanged mark has unchanged content and is not read again.
+A mark is a hash of the inodes, sizes, modification times and change times of files. No program can set a change time.
+So a file with an unchanged mark has unchanged content and is not read again.
 """
 
 
@@ -62,7 +62,7 @@ NOTHING = Settled({}, {})
 
 
 def marks(raw: Path, results: Path, path: str) -> Marks:
-    """Return the SHA-256 of a run's record, and two marks by which changes of its files are noticed.
+    """Return the SHA-256 of a run's record, and two marks that show whether the run's files have changed.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def is_stale(record: Path, results: Path) -> bool:
 
 
 def _made_of(results: Path) -> str:
-    """Return the record's SHA-256 from a run summary. Reading 36,000 summaries takes 2 s, but 26 s with xarray."""
+    """Return the record's SHA-256 from a run summary. To search 36,000 summaries takes 2 s; with xarray, 26 s."""
     try:
         match = _RECORD.search(read_zstd(results / SUMMARY_FILE, "summary", MAKE_AGAIN))
         return match[1].decode() if match else ""
@@ -120,7 +120,7 @@ def _made_of(results: Path) -> str:
     messages = results / "messages.nc"
     if not messages.exists():
         return ""
-    # The import is here because the start of the workflow rarely needs it.
+    # Import netCDF4 only here, because the start of the workflow rarely needs it.
     import netCDF4
 
     try:
@@ -165,8 +165,8 @@ def write_settled(summary: Path, settled: Settled) -> None:
 def read_settled(summary: Path) -> Settled:
     """Read the `settled.json` beside a study summary.
 
-    The result has no run if the file is missing or damaged, or if another summary or other format versions belong to
-    it. Snakemake then checks all jobs, and the study summary is made again from all runs.
+    The result has no run if the file is missing or damaged, or was written for another summary or other format
+    versions. Snakemake then checks all jobs, and the study summary is made again from all runs.
     """
     try:
         document = read_json(settled_file(summary), SCHEMA_VERSION, MAKE_AGAIN)

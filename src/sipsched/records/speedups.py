@@ -32,7 +32,7 @@ class Speedup:
         Capacity divided by the capacity of the same deployment with one core, and the interval of this ratio. For each
         sample, the ratio uses the sample's own capacity with one core.
     receive_cpus
-        Number of CPUs that run receive softirqs. It equals `cores` if the agents have many addresses.
+        Number of CPUs that run receive softirqs. This number equals `cores` if the agents have many addresses.
     model
         Name of the simulated model, and its assumed parameters.
     """
@@ -53,14 +53,14 @@ class Speedup:
 
 @dataclass(frozen=True)
 class Deployed:
-    """The simulated capacity of a deployment with a number of cores.
+    """The simulated capacity of a deployment with a number of cores, for the fitted parameters and for each sample.
 
     Attributes
     ----------
     cps
         Capacity, with the fitted parameters.
     drawn
-        Capacity with the parameters of each sample of the fit.
+        Capacity with the parameters of each bootstrap sample of the fit.
     """
 
     deployment: str

@@ -52,7 +52,7 @@ class Joined:
     summary
         The dataset that `combine` returns.
     attrs
-        Per run, the attributes `ABOUT` of its file.
+        The attributes in `ABOUT` of each run's summary.
     """
 
     summary: xr.Dataset
@@ -72,7 +72,7 @@ def combine(paths: Sequence[Path], planned: Sequence[Run]) -> xr.Dataset:
     Dataset
         Dimensions (sut, mode, cores, threads, cps, rep), for some variables also message_type. The variables are the
         variables of `summarise_run`. `histogram` lacks the dimension rep, because it is the sum over the measured runs;
-        `histogram_runs` is their number. `status` (str) is "measured"; "invalid" (pdr and all statistics are NaN, so
+        `histogram_runs` counts these runs. `status` (str) is "measured"; "invalid" (pdr and all statistics are NaN, so
         that no average includes the run; diagnostics remain); "missing" (planned, but without a summary: NaN and empty
         text); or "not planned". The attributes contain testbed, kind, fidelity, kernels, the hosts of the first run,
         and per missing column the reason and the number of runs.
@@ -281,7 +281,7 @@ def join_again(
 
 
 def write_again(ds: xr.Dataset, settled: Settled, path: Path) -> None:
-    """Write a study summary, and then the list of its runs. In this order, an interrupt cannot leave a wrong list."""
+    """Delete the list of a summary's runs, write the summary, and write the list, so that the list is never wrong."""
     settled_file(path).unlink(missing_ok=True)
     write(ds, path)
     write_settled(path, settled)

@@ -58,7 +58,7 @@ def write(ds: xr.Dataset, path: Path) -> None:
 
 
 def _packed(ds: xr.Dataset) -> xr.Dataset:
-    """Move all numbers of a run into two variables, and move their names and all text into attributes."""
+    """Move all numbers except the histograms into two variables, and move their names and all text into attributes."""
     names: dict[str, list[str]] = {BY_TYPE: [], OF_RUN: []}
     texts = {}
     for name, variable in ds.drop_vars(("message_type", "quantity", HISTOGRAM)).variables.items():
@@ -82,7 +82,7 @@ def _packed(ds: xr.Dataset) -> xr.Dataset:
 def _unpacked(
     arrays: Mapping[str, Any], attrs: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Undo `_packed`: return all numbers by their names, and all other attributes."""
+    """Undo `_packed`: return the numbers and texts by their names, and return all other attributes."""
     rest = dict(attrs)
     names, texts = json.loads(rest.pop("names")), json.loads(rest.pop("texts"))
     values = dict(texts)
@@ -151,7 +151,7 @@ def open_run(path: Path) -> xr.Dataset:
 
 
 def made_of(path: Path) -> str:
-    """Return the SHA-256 of the record from which a run's summary was made, or an empty text if it is unreadable."""
+    """Return the SHA-256 of the record from which a summary was made, or an empty text if the summary is unreadable."""
     try:
         return str(read_run_summary(path)[0]["record"])
     except StableError:

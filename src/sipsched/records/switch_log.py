@@ -96,15 +96,15 @@ class WindowsDocument:
     Attributes
     ----------
     design
-        The sampled windows.
+        The windows and their modes, in the sampled random order.
     cpus
-        CPUs of the SPS, over which ticks are summed.
+        CPUs of the SPS. The ticks in `log` are sums over these CPUs.
     steal_share
         Limit of the share of stolen time. A block with a window above the limit has less weight.
     log
         The switches.
     competed
-        CPU time of competitors; None if nothing counted it.
+        CPU time of competitors; None if no program counted it.
     """
 
     design: Design

@@ -1,4 +1,4 @@
-"""Tests of records without their single messages."""
+"""Tests of reduced records, which lack the data of each message."""
 
 from pathlib import Path
 
