@@ -1,4 +1,4 @@
-"""The file `capacity.json`, which has the capacity of each SUT and mode on a testbed. All pages show these values."""
+"""The file `capacity.json`, which lists the capacity of each SUT and mode on a testbed. All pages show these values."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -19,7 +19,7 @@ class Searched:
     lower_cps, upper_cps
         The highest load below and the lowest load above the capacity. None if the search found no such load.
     started_at, finished_at
-        UTC, ISO 8601; None in records that lack it.
+        UTC, ISO 8601; None if the record lacks the time.
     cpu_ratio
         CPU time per message in the trials, divided by the CPU time per message in the runs at equal loads; None if one
         of the two was not measured.
@@ -45,10 +45,10 @@ class SystemCapacity:
     level
         Probability that the interval contains the capacity.
     estimate_cps, low_cps, high_cps
-        Estimate and its interval; None unless some trials or runs were above the limit and others were not.
+        Estimate and its interval. They need some trials or runs above the limit and some below it; otherwise None.
     lowest_cps, highest_cps
         The lowest and the highest offered load. If no load exceeded the limit, the capacity is at least the highest
-        load. If all loads exceeded it, the capacity is below the lowest load.
+        load. If all loads exceeded the limit, the capacity is below the lowest load.
     dropped
         Whether a trial or a run was above the limit.
     trials, runs

@@ -1,4 +1,4 @@
-"""The trace of a run, which the probe writes: its binary format, and a function that reads it."""
+"""The binary format of traces, which the probe writes for each run, and a function that reads a trace."""
 
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
@@ -165,7 +165,8 @@ def read_trace(path: Path, expected: int | None = None) -> Trace:
 def truesize_bytes(trace: Trace) -> float:
     """Return the mean number of bytes that the kernel charges to the receive buffer per message, or NaN if unknown.
 
-    The smallest charge of each kind of message is its truesize, because some messages meet an empty queue.
+    A record has the charge of the whole queue, so the smallest charge of each kind of message is its truesize: some
+    messages arrive at an empty queue.
     """
     charged = trace.records[(trace.records["event"] == Event.MESSAGE) & (trace.records["rmem"] > 0)]
     kinds, numbers = np.unique(charged["kind"], return_inverse=True)
@@ -177,7 +178,7 @@ def truesize_bytes(trace: Trace) -> float:
 
 
 def _read(path: Path, expected: int | None) -> npt.NDArray[np.uint8]:
-    """Read the uncompressed bytes of a trace. If their number is known, allocate their memory only once."""
+    """Read the uncompressed bytes of a trace. If the number of records is known, allocate memory only once."""
     pieces = zstd_pieces(path, "trace", f"{FRESH_TRACE} with the probe on")
     room = 0 if expected is None else HEADER.itemsize + expected * RECORD.itemsize
     data, length = np.empty(room, np.uint8), 0
@@ -198,7 +199,7 @@ def _check_header(path: Path, header: Any) -> None:
     if header["version"] != TRACE_VERSION:
         raise StableError(
             f"{path}: unknown trace version: expected {TRACE_VERSION}, found {header['version']}; "
-            "read it with the sipsched that wrote it"
+            "read it with the version of sipsched that wrote it"
         )
     if header["record_size"] != RECORD.itemsize:
         raise StableError(

@@ -64,7 +64,7 @@ class Verification:
 
     @property
     def intact(self) -> bool:
-        """Return whether no record is damaged. Ignore invalid attempts."""
+        """Return whether all records are undamaged. Damage of invalid attempts is ignored."""
         return not any(check.damage for check in (*self.runs, *self.singles) if check.counts)
 
     @property

@@ -32,7 +32,7 @@ WATCH_FILE, SECONDS_FILE, TRACE_FILE = "watch.json", "seconds.jsonl", "trace.bin
 MESSAGES_FILE, PAGE_FILE = "messages.nc", "page.html"
 WATCH_VERSION = 1
 TESTBED, MODE = "production", "as found"
-"""The testbed and the mode in the labels of the messages."""
+"""The values of the attributes `testbed` and `mode` in `messages.nc`."""
 FIDELITY = "a proxy in production, with real traffic and unchanged settings"
 KIND_BITS = 3
 KIND_MASK = (1 << KIND_BITS) - 1
@@ -49,7 +49,7 @@ NOT_SIP, NOT_SIP_CODE = "not SIP", 30
 ANSWERED = 1 << 12
 """Flag of a message that the proxy answered instead of sending it on (`TRACE_FLAG_ANSWERED`)."""
 HISTOGRAMS = "histograms"
-"""The mode of a probe that counts times in the kernel and records no single message."""
+"""The mode of a probe that counts times in the kernel and records no per-message times."""
 _FIRST = 8
 """`MESSAGE_TYPES` has the codes below this number. Other methods and statuses have codes from this number on."""
 NAMES: Mapping[str, int] = {
@@ -86,19 +86,19 @@ class Second:
     recording
         Whether the probe recorded during the interval. Otherwise only the kernel's counters are known.
     one_in
-        The trace has the messages of one call in this number. `messages` and `calls` are already multiplied by it.
+        The probe samples one call in `one_in` calls. `messages` and `calls` are already multiplied by this number.
     messages, calls
         Received messages by method or status, and new calls (INVITE with a new Call-ID).
     waiting, service
         Histograms of K_rcv and T_sip (`sipsched.records.histogram`), as pairs of bin and count.
     datagrams
-        Datagrams that the kernel passed to the UDP sockets of the network namespace. It counts also without the probe.
+        Datagrams that the kernel passed to the UDP sockets of the network namespace, with or without the probe.
     queued_bytes, largest_queue_bytes
-        Memory in the socket's queue at the end of the interval, and the largest that an arrival saw.
+        Memory of the socket's queue in bytes: at the end of the interval, and the largest value at an arrival.
     drops
         Lost datagrams by cause.
     receive_errors
-        Datagrams that the kernel rejected, such as those with a wrong checksum.
+        Datagrams that the kernel rejected, such as datagrams with a wrong checksum.
     workers
         Processes of the proxy that received a message since the start of the watch.
     others
@@ -106,13 +106,14 @@ class Second:
     cpus
         Number of CPUs that the proxy may use.
     cpu_busy, cpu_stolen
-        The shares of the CPUs' time that was used, and that the hypervisor took.
+        Share of the CPUs' time during which programs ran, and share that the hypervisor took.
     delayed_ns
-        Time in which workers were runnable but had no CPU.
+        Time during which workers were runnable but had no CPU.
     connections
         Open TCP connections from or to the watched port.
     lost, unmatched, threads_untraced
-        Records that the probe lost, messages whose arrival it did not find, and threads that it could not trace.
+        Records that the probe lost, messages whose arrival the probe did not find, and threads that the probe could not
+        trace.
     """
 
     t_s: float
@@ -218,7 +219,7 @@ def bins_of_counted(counted: Sequence[tuple[int, int]]) -> list[tuple[int, int]]
 
 
 def name_of_status(status: str) -> str:
-    """Return the name in `NAMES` of a status code whose method is unknown, such as 404, 2xx or 4xx."""
+    """Return the name in `NAMES` for a status code: the code, such as 404, or else its class, such as 4xx."""
     known = f"{status[0]}xx"
     return status if status in NAMES else known if known in NAMES else NOT_SIP
 
@@ -233,13 +234,13 @@ def add_bins(several: Iterable[Sequence[Sequence[int]]]) -> npt.NDArray[np.int64
 
 
 def write_watch(path: Path, document: WatchDocument) -> None:
-    """Write `watch.json`."""
+    """Write the description of a watch to `watch.json`."""
     content = {"watch_version": WATCH_VERSION, **asdict(document)}
     path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
 def read_watch(folder: Path) -> WatchDocument:
-    """Read `watch.json`.
+    """Read the description of a watch from its `watch.json`.
 
     Raises
     ------
@@ -254,7 +255,7 @@ def read_watch(folder: Path) -> WatchDocument:
 
 
 def read_seconds(folder: Path) -> list[Second]:
-    """Read `seconds.jsonl`. Ignore an incomplete last line, which a full disk or a crash leaves."""
+    """Read the counts per second from `seconds.jsonl`. Ignore an incomplete last line after a full disk or a crash."""
     path = folder / SECONDS_FILE
     seconds = []
     lines = path.read_text(encoding="utf-8").split("\n")
@@ -269,10 +270,10 @@ def messages_of_watch(folder: Path, document: WatchDocument) -> xr.Dataset:
     Returns
     -------
     Dataset
-        The columns of `messages_from_record`, and further ones on the dimension `message`: `name` (method or status,
+        The columns of `messages_from_record`, and further columns on the dimension `message`: `name` (method or status,
         see `NAMES`), `length` (bytes) and `queued_bytes` (memory in the queue at the arrival, with the message). The
         flag `answered_by_proxy` marks a message that the proxy answered instead of sending it on; `t_sip` then ends
-        with the first message that the worker sent. Messages of the name "other" keep their type `other`.
+        with the first message that the worker sent. A method or status that `MESSAGE_TYPES` lacks has type `other`.
     """
     records = read_trace(folder / TRACE_FILE).records.copy()
     name = names_of(records)

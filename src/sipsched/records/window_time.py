@@ -1,4 +1,4 @@
-"""The disturbances in the windows of a run that compares modes, and the windows that are valid."""
+"""Functions that find the disturbed and the invalid windows of a run that compares modes."""
 
 from dataclasses import dataclass
 
@@ -58,9 +58,9 @@ class Usable:
 
 
 def spans(recorded: WindowsDocument) -> Spans:
-    """Return the beginning and the end of each window.
+    """Return the start and the end of each window.
 
-    A window ends when the next switch begins. The last window ends at its planned end.
+    A window starts when its switch is done, and ends when the next switch begins. The last window ends as planned.
     """
     windows, switches = recorded.design.windows, recorded.log.windows
     began = [switch.began_ns for switch in switches]
@@ -148,14 +148,14 @@ def _competitor_share(recorded: WindowsDocument, placed: Spans) -> Floats:
 
 
 def left_out(recorded: WindowsDocument, steal_share: Floats) -> npt.NDArray[np.uint8]:
-    """Return the reason why each window is excluded, from the log of the switches.
+    """Return, from the log of the switches, whether each window is valid, or the reason for its exclusion.
 
     Returns
     -------
     ndarray
-        uint8, shape (window,): `COUNTS`, `SWITCH`, `UNFINISHED` or `STOLEN`. Stolen time in one window marks all
-        windows of its block. Stolen time in the last window of a block also marks the next block. Comparisons of modes
-        use these windows with an adjustment for stolen time (`analysis.covariates`).
+        uint8, shape (window,): `COUNTS` (valid), `SWITCH`, `UNFINISHED` or `STOLEN`. Stolen time in one window marks
+        all windows of its block. Stolen time in the last window of a block also marks the next block. Comparisons of
+        modes use windows marked `STOLEN`, with an adjustment for stolen time (`analysis.covariates`).
     """
     windows, log = recorded.design.windows, recorded.log
     blocks = np.array([window.block for window in windows])

@@ -34,14 +34,14 @@ from sipsched.records.window_time import (
 from sipsched.versions import WINDOWS_VERSION
 
 SHAM = "sham"
-"""Name of the last arm. Its windows repeat the reference mode as a check. All other arms are modes."""
+"""Name of the last arm, the group of windows that repeat the reference mode as a check. All other arms are modes."""
 WINDOW_TIMES = ("k_rcv", "t_sip", "total")
 """Times that have statistics per window. `total` is K_rcv + T_sip of the same message."""
 STATISTICS = ("mean", "p50", "p90", "p99")
 WASHOUTS = (1, 2)
 """Each statistic is computed twice: with the washout multiplied by each of these factors."""
 BINS = 30
-"""The shortest window is divided into this number of bins, to show message times since the switch."""
+"""Number of bins of the shortest window, which show the message times as a function of the time since the switch."""
 MESSAGES_MIN = 30
 DROPPED, FEW = 4, 5
 LEFT_OUT = {
@@ -167,7 +167,7 @@ def _of_reduced(stored: Path, document: RunDocument, record: Path) -> xr.Dataset
     """Return the windows from a reduced record, with the SHA-256 of this record as their source."""
     with tempfile.TemporaryDirectory(prefix="sipsched-reduced-") as scratch:
         path = Path(scratch) / WINDOWS_FILE
-        path.write_bytes(read_zstd(stored, WINDOWS_FILE, "take it from the whole campaign"))
+        path.write_bytes(read_zstd(stored, WINDOWS_FILE, "copy it from the complete campaign"))
         windows = open_windows(path)
     if windows.attrs["record"] != document.sha256:
         raise StableError(
@@ -258,7 +258,7 @@ def _left_out(
     tables: Mapping[str, Floats],
     steal_share: Floats,
 ) -> npt.NDArray[np.uint8]:
-    """Return the reason why each window is excluded. A disturbance in one window excludes all windows of its block."""
+    """Return the reason for excluding each window. Stolen time and dropped messages exclude whole blocks."""
     reasons = left_out(recorded, steal_share)
     if document.load.retransmissions:
         blocks = np.array([window.block for window in recorded.design.windows])
@@ -345,7 +345,7 @@ def _attrs(document: RunDocument, recorded: WindowsDocument, record: Path) -> di
 
 
 def _receive_buffers(document: RunDocument, modes: int) -> list[int | None]:
-    """Return the effective SO_RCVBUF in bytes of the instance that serves each mode, or None if it is unknown."""
+    """Return, per mode, the effective SO_RCVBUF in bytes of the instance that serves the mode; None if unknown."""
     sizes, crossover = document.settings.so_rcvbuf_of_instances, document.crossover
     if crossover is None or not sizes:
         return [document.settings.so_rcvbuf_bytes] * modes
@@ -353,7 +353,7 @@ def _receive_buffers(document: RunDocument, modes: int) -> list[int | None]:
 
 
 def _truesize(document: RunDocument, record: Path) -> float:
-    """Return the mean memory in bytes that the kernel charges per message, or NaN without a trace over UDP."""
+    """Return the mean memory in bytes that the kernel charges per message; NaN over TCP, or without a trace."""
     path = record / TRACE_FILE
     if document.sut.over_tcp or not path.exists():
         return np.nan
