@@ -44,7 +44,7 @@ from sipsched.plan.sut import DEPLOYMENTS, Sut
 from sipsched.validity.rules import RULES, Limits
 
 LISTED = ("cores", "threads", "cps")
-"""Names of the numbers of an entry in a study's `points`, in the order of the entry."""
+"""The meanings of the numbers in an entry of a study's `points`, in the order of the entry."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +53,13 @@ class DeclaredLimits:
 
     suspect: Annotated[
         Annotated[float, Meta(ge=0)] | None,
-        Meta(description="A run with a larger number is valid, and the report names it."),
+        Meta(
+            description="A run above this limit is suspect: results include the run, and pages count suspect runs."
+        ),
     ] = None
     invalid: Annotated[
         Annotated[float, Meta(ge=0)] | None,
-        Meta(description="A run with a larger number is invalid and is measured again."),
+        Meta(description="A run above this limit is invalid and is measured again."),
     ] = None
 
 
@@ -109,7 +111,7 @@ class Declared:
     ]
     sut_defaults: Annotated[
         Mapping[str, Mapping[str, Any]],
-        Meta(description="Default keys of the SUTs of a proxy program, by proxy."),
+        Meta(description="Default values of the keys of SUTs, by proxy program."),
     ] = field(default_factory=dict)
     validity: Annotated[
         Mapping[str, DeclaredLimits],
@@ -184,7 +186,7 @@ class Config:
     twins: tuple[str, ...] = ()
     """Testbeds that share the runs of each study."""
     calls: Mapping[int, int] = field(default_factory=dict)
-    """Calls per run, by number of cores. If it is empty, each run lasts as long as `load` says."""
+    """Calls per run, by number of cores. If the mapping is empty, each run lasts as long as `load` says."""
 
     def sut(self, name: str) -> Sut:
         """Return a system under test (SUT) by its name.
@@ -253,7 +255,7 @@ class Config:
         _check_use(self.suts[run.sut], run.mode, self.suts, what)
 
     def searches(self) -> list[Point]:
-        """List the points at which searches find the loads of studies. Each point is listed once."""
+        """List, without duplicates, the points at which searches find the loads of studies."""
         points = itertools.chain.from_iterable(
             study.searches(name) for name in self.testbeds for study in self.studies.values()
         )
@@ -264,7 +266,7 @@ class Config:
         crossings: Crossings = MappingProxyType({}),
         repeats: Mapping[tuple[str, str], Repeats] = MappingProxyType({}),
     ) -> list[Run]:
-        """List all runs of all studies in the order of measuring. Each run is listed once.
+        """List all runs of all studies in the order of measuring, without duplicates.
 
         The runs of a testbed are consecutive. On a testbed, all studies progress together: after half of the campaign,
         half of the runs of each study are measured. So an interrupted campaign has results for every study, and the
@@ -385,7 +387,7 @@ def _measured_studies(file: Declared, studies: Mapping[str, Study], what: str) -
         _check_comparisons(studies[name], f"{what}: studies.{name}")
         if file.twins and studies[name].precision:
             raise StableError(
-                f"{what}: twins: studies.{name}.precision looks at the runs of one testbed; set repetitions instead"
+                f"{what}: twins: studies.{name}.precision needs all runs on one testbed; set repetitions instead"
             )
     return {name: study for name, study in studies.items() if name in only}
 
@@ -492,7 +494,7 @@ def _sharing(file: Declared, what: str) -> Sharing:
 
 
 def _validity(declared: Mapping[str, DeclaredLimits], what: str) -> dict[str, Limits]:
-    """Return the limits of every validity rule, from the configuration or else the default limits."""
+    """Return the limits of every validity rule: the limits in the configuration, or else the default limits."""
     for name in declared:
         if name not in RULES:
             raise StableError(

@@ -20,13 +20,13 @@ from sipsched.plan.sut import Sut
 
 SEPARATOR = ","
 CALL_TAIL_S = 0.05
-"""Time at the start of a window with messages of older calls: the calls' ring time, their hold time and a margin."""
+"""Seconds at the start of a window in which older calls still send messages: ring time, hold time and a margin."""
 RELAXATIONS = 3
-"""Length of the washout, in relaxation times of the queue. After it, 5 % of the older calls' influence remains."""
+"""Length of the washout, in relaxation times of the queue. After this time, 5 % of older calls' influence remains."""
 WASHOUT_MAX_S = 1.0
 WINDOW_MIN_S = 0.5
 WINDOW_WASHOUTS = 5
-"""Length of a window, in washouts. With this length, the washouts are a fifth of the load."""
+"""Length of a window, in washouts. With this length, the washouts take up a fifth of the load."""
 JITTER = 0.1
 """Largest relative change of the window length from block to block.
 
@@ -67,15 +67,15 @@ class Crossover:
     retransmissions: Annotated[
         bool,
         Meta(
-            description="load.retransmissions of these runs. With retransmissions, a lost message affects seconds of "
-            "the load."
+            description="The value of load.retransmissions for these runs. With retransmissions, a lost message "
+            "affects several seconds of the load."
         ),
     ]
     steal_share: Annotated[
         Share,
         Meta(
             description="Limit of the share of the SPS's CPU time that the hypervisor takes in a window. If a "
-            "window exceeds the limit, its block gets a smaller weight, because such blocks scatter more."
+            "window exceeds the limit, its block gets a smaller weight, because blocks with stolen time scatter more."
         ),
     ]
 
@@ -89,10 +89,10 @@ class Instance:
     sut, threads
         Name of the SUT, and number of workers.
     cores
-        Number of CPUs on which its processes may run, the first CPUs of the SPS; None in older records, whose instances
-        all run on the cores of the run.
+        Number of CPUs for the processes of the instance, counted from the first CPU of the SPS. None in older records,
+        in which all instances run on the cores of the run.
     receive_buffer_bytes
-        The size that SO_RCVBUF of its socket is set to; None for the size in the SUT's configuration.
+        Size to which SO_RCVBUF of the instance's socket is set; None for the size in the SUT's configuration.
     start
         Number that distinguishes instances with equal settings.
     """
@@ -111,8 +111,8 @@ class Instances:
     Attributes
     ----------
     started
-        The instances in the order of their ports. If a run compares instances, the last one repeats the first one for
-        the sham, so the sham shows by how much two equal instances differ.
+        The instances in the order of their ports. If a run compares instances, the last instance repeats the first
+        instance for the sham, so the sham shows by how much two equal instances differ.
     of_mode
         Per mode of the run, the index of its instance in `started`.
     """
@@ -157,7 +157,7 @@ class Design:
     modes
         Modes in the order of the comparison.
     window_s, washout_s
-        Mean length of the windows, and length of the washout at their start.
+        Mean length of the windows, and length of the washout at the start of each window, in seconds.
     utilisation
         Share of the SPS's CPU time that the proxy used in the warm-up; None if the configuration sets the lengths.
     relaxation_s
@@ -173,13 +173,13 @@ class Design:
 
     @property
     def end_ns(self) -> int:
-        """The end of the last window in ns, counted from the start of the schedule."""
+        """Return the end of the last window in ns, counted from the start of the schedule."""
         last = self.windows[-1]
         return last.start_ns + last.length_ns
 
     @property
     def replays(self) -> int:
-        """The number of windows in a block. The generator sends the same calls in each of these windows."""
+        """Return the number of windows in a block. The generator sends the same calls in each of these windows."""
         return len(self.modes) + 1
 
 
@@ -286,8 +286,8 @@ def check(names: Iterable[str], declared: Mapping[str, Any]) -> None:
     Raises
     ------
     StableError
-        A mode is not declared, an override is wrong, a list names a mode twice, a list has a further start without
-        the first start, or a single mode switches the probe.
+        A mode is not declared, an override is wrong, a list names a mode twice, a list has a further start of an
+        instance but not its first start, or a single mode switches the probe.
     """
     for name in names:
         several = compared(name)

@@ -17,7 +17,7 @@ from sipsched.plan.sut import Sut
 from sipsched.validity.rules import RULES
 
 NAMED = {"suts": Sut, "sut_defaults": Sut, "documents": Document}
-"""Types of the entries that the program reads only with a name or with default keys."""
+"""The types of the entries of these keys. `Declared` lacks them, because an entry is read with its name or defaults."""
 
 
 def table_of_keys() -> str:
@@ -40,7 +40,7 @@ TABLES = {
     PROJECT_ROOT / "config" / "README.md": ("keys", table_of_keys),
     PROJECT_ROOT / "docs" / "methodology" / "verdict.md": ("rules", table_of_rules),
 }
-"""Per document, its tables: the name of a table in the markers of the document, and the function that makes it."""
+"""The generated table of each document: the name in the document's markers, and the function that makes the table."""
 
 
 def _rows(kind: Any, prefix: str) -> Iterator[tuple[str, str]]:
@@ -66,7 +66,7 @@ def _default(key: "Field[Any]") -> str:
 
 
 def renewed(document: Path) -> str:
-    """Return the text of a documentation page with its generated tables brought up to date."""
+    """Return the text of a documentation page, in which the generated table is up to date."""
     name, table = TABLES[document]
     first, last = f"<!-- {name}: made by `make tables` -->\n", f"<!-- end of {name} -->\n"
     before, _, rest = document.read_text().partition(first)

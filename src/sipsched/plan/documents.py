@@ -1,4 +1,4 @@
-"""Functions that read YAML files and reject everything ambiguous or unsafe."""
+"""Functions that read YAML files and reject ambiguous and unsafe content."""
 
 import math
 import reprlib
@@ -96,7 +96,7 @@ def _line(problem: object) -> str:
 
 
 def tidy(instance: Any, what: str, *, empty: bool = True) -> Any:
-    """Check and copy a document, and convert floats such as 8.0 into int. So 8.0 and 8 lead to the same file name.
+    """Check and copy a document. Convert floats such as 8.0 into int, so that 8.0 and 8 lead to the same file name.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ def _check_numbers_and_keys(instance: Any, what: str, empty: bool) -> None:
         value, place = rest.pop()
         if value is None and not empty:
             raise StableError(
-                f"{what}: {_line(place) or 'it'} has no value; add one, or remove the key"
+                f"{what}: {_line(place) or 'it'} has no value; add a value, or remove the key"
             )
         if isinstance(value, float) and not math.isfinite(value):
             raise StableError(

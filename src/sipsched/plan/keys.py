@@ -45,7 +45,7 @@ Threads = Annotated[
     Meta(
         ge=1,
         le=250,
-        description="Worker processes (the papers' server threads). The SPS needs memory for each of them.",
+        description="Worker processes (the papers' server threads). The SPS needs memory for each worker.",
     ),
 ]
 # ASSUME one thread of the load generator can start and answer 40,000 cps; at 60,000 cps, its sockets dropped messages
@@ -69,7 +69,7 @@ def read_named(kind: type[Kind], what: str, name: str, folder: Path) -> Kind:
     Raises
     ------
     StableError
-        The file does not exist, and the message lists the existing files. For other reasons, see `read_file`.
+        The file does not exist; the message lists the existing files. For other errors, see `read_file`.
     """
     return read(kind, document_named(what, name, folder), str(folder / f"{name}.yaml"))
 
@@ -77,8 +77,8 @@ def read_named(kind: type[Kind], what: str, name: str, folder: Path) -> Kind:
 def document_named(what: str, name: str, folder: Path, above: tuple[str, ...] = ()) -> Any:
     """Return the content of `<folder>/<name>.yaml`, completed by the file that the key `based_on` names.
 
-    A file has all keys of the file that it is based on, except for the keys that it gives itself. Mappings are
-    completed key by key; every other value is replaced.
+    A file inherits all keys of the file that `based_on` names. Mappings are merged key by key. Every other value in
+    the file replaces the inherited value.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def document_named(what: str, name: str, folder: Path, above: tuple[str, ...] = 
     if not isinstance(base, str):
         return document
     if base in (*above, name):
-        raise StableError(f"{path}: based_on: '{base}' is based on this file; remove one of both")
+        raise StableError(f"{path}: based_on: '{base}' is based on this file; remove one based_on")
     return _completed(document_named(what, base, folder, (*above, name)), document)
 
 
@@ -115,7 +115,7 @@ def read_file(hint: Any, path: Path) -> Any:
     Raises
     ------
     StableError
-        The file is not strict YAML, or a key has no value. For other reasons, see `read`.
+        The file is not strict YAML, or a key has no value. For other errors, see `read`.
     """
     content = tidy(read_yaml(path), str(path), empty=False)
     return (read if is_dataclass(hint) else _value)(hint, content, str(path))
@@ -195,7 +195,7 @@ def describe(hint: Any) -> str:
 
 
 def bare(hint: Any) -> Any:
-    """Return the type of a key without the bounds and the description that are attached to it."""
+    """Return the type of a key without its bounds and its description."""
     return get_args(hint)[0] if get_origin(hint) is Annotated else hint
 
 

@@ -10,12 +10,12 @@ from sipsched.errors import StableError
 from sipsched.plan.keys import Cps, Repetitions, Share
 
 WIDEST_BRACKET = 1.25
-"""Largest ratio of the loads below and above the drop rate's limit that is narrow enough for interpolation."""
+"""Largest ratio of the loads above and below the drop rate's limit between which results are interpolated."""
 
 
 @dataclass(frozen=True, order=True)
 class Capacity:
-    """The accuracy of a search for the capacity, whose two bounds are the loads of a study."""
+    """The accuracy of a search for the capacity. The two bounds that the search finds are the loads of a study."""
 
     limit: Annotated[
         float,
@@ -26,13 +26,13 @@ class Capacity:
         Meta(
             ge=0.001,
             le=0.5,
-            description="Distance of the two loads around the capacity, as a share of the upper one, such as 0.02.",
+            description="Distance of the two loads around the capacity, as a share of the upper load, such as 0.02.",
         ),
     ]
 
     @property
     def name(self) -> str:
-        """The name of the file that records a search with this accuracy, without the file extension."""
+        """Return the name of the file that records a search with this accuracy, without the file extension."""
         return f"capacity~{self.limit}~{self.relative_width}"
 
     @classmethod
@@ -71,8 +71,8 @@ class Load:
     law: Annotated[
         Literal["exponential", "constant"],
         Meta(
-            description="Distribution of the inter-arrival times. They are sampled before the run, from a seed that "
-            "depends on cps and repetition only."
+            description="Distribution of the inter-arrival times. The times are sampled before the run, from a seed "
+            "that depends only on cps and repetition."
         ),
     ]
     duration_s: Annotated[
@@ -124,7 +124,7 @@ class Load:
         Meta(
             gt=0,
             le=64,
-            description="Seconds after the start of the last call, in which open calls can finish.",
+            description="Seconds after the start of the last call, during which open calls can finish.",
         ),
     ]
     setup_limit_ms: Annotated[
@@ -151,18 +151,18 @@ class DeclaredLoad(Load):
         Meta(
             description="Instead of duration_s: calls that a run offers, as a number, or per number of cores, such as "
             '{"1": 200000, "2": 100000}. A run uses the entry with the largest listed number of cores that does not '
-            "exceed its own. The key has no effect on runs that compare modes."
+            "exceed the run's cores. The key has no effect on runs that compare modes."
         ),
     ] = None
 
     @property
     def in_seconds(self) -> Load:
-        """The same load with its length as a number of seconds."""
+        """Return the same load with its length as a number of seconds."""
         return Load(**{field.name: getattr(self, field.name) for field in fields(Load)})
 
     @property
     def calls_by_cores(self) -> dict[int, int]:
-        """The number of calls per run, by number of cores; empty if the length is a number of seconds."""
+        """Return the number of calls per run, by number of cores; empty if the length is a number of seconds."""
         if self.calls is None:
             return {}
         if isinstance(self.calls, int):
@@ -203,8 +203,8 @@ class AroundCrossing:
         Distance between two loads. The papers use 200 cps.
     steps
         Positions of the loads. 0 is the highest multiple of `step_cps` that the search found below the limit, and 1 is
-        the next multiple. The two loads around the crossing, and the multiples between them, are always included. If
-        the two loads are further apart than `WIDEST_BRACKET`, `step_cps` is halved between them.
+        the next multiple. The two loads around the crossing, and the multiples between them, are always included.
+        Between these two loads, `step_cps` is halved until a step is at most 25 % of the load (`WIDEST_BRACKET`).
     """
 
     mode: str
@@ -217,7 +217,7 @@ class AroundCrossing:
         Parameters
         ----------
         lower_cps, upper_cps
-            The highest load that the search found below the limit, and the lowest load that it found above the limit.
+            The highest load that the search found below the limit, and the lowest load above the limit.
         """
         # The positions count from the lower load, not from the middle of the interval.
         # Drop rates near the capacity vary between runs, and the search accepts a load that was once below the limit.
@@ -255,8 +255,8 @@ class Precision:
         str,
         Meta(
             pattern=r"\A(k_rcv|k_stack|k_sockq|k_copy|t_sip|t_sip_off|k_snd)_(mean|p50|p95|p99)\Z",
-            description="The statistic of a run's messages with the interval: k_rcv, k_stack, k_sockq, k_copy, t_sip, "
-            "t_sip_off or k_snd, with _mean, _p50, _p95 or _p99.",
+            description="The statistic of a run that needs a narrow confidence interval: k_rcv, k_stack, k_sockq, "
+            "k_copy, t_sip, t_sip_off or k_snd, with _mean, _p50, _p95 or _p99.",
         ),
     ]
     relative: Annotated[
@@ -274,7 +274,7 @@ class Precision:
 
     @property
     def looks(self) -> tuple[int, ...]:
-        """The numbers of repetitions after which the interval is checked. Each is 1.5 times the previous number."""
+        """Return the numbers of repetitions after which the interval is checked; each number is 1.5 times the last."""
         numbers = [self.at_least]
         while numbers[-1] < self.at_most:
             numbers.append(min(self.at_most, numbers[-1] + -(-numbers[-1] // 2)))

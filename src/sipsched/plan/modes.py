@@ -20,7 +20,7 @@ TRANSLATION = " (EEVDF translation)"
 """Suffix of a mode's label if the kernel has the EEVDF scheduler, because the papers used CFS."""
 DEFAULT = "default"
 NO_LOOK = "5o"
-"""Colour and marker on pages of a mode that has no key `look`."""
+"""Colour and marker on pages for a mode without the key `look`."""
 LOWEST_PRIORITY = 1
 """Priority of a mode with the policy fifo or rr but without a priority.
 
@@ -50,7 +50,7 @@ class Setting(StrEnum):
 
     @property
     def key(self) -> str:
-        """The name of the setting in modes.yaml.
+        """Return the name of the setting in modes.yaml.
 
         The papers' settings have their names from the papers, which are the names of Linux 2.6.32 to 3.x.
         """
@@ -70,7 +70,7 @@ PAPERS = (
 
 
 INSTANCE_KEYS = ("sut", "threads", "cores", "receive_buffer_bytes", "start")
-"""Overrides in the name of a mode that need another instance of the proxy, so only a comparison can have them."""
+"""Overrides in a mode's name that need another instance of the proxy. Only a comparison of modes can have them."""
 INSTANCE_RANGES: Mapping[str, tuple[str, int, int]] = MappingProxyType(
     {
         "threads": ("a number of workers", 1, 9999),
@@ -79,7 +79,7 @@ INSTANCE_RANGES: Mapping[str, tuple[str, int, int]] = MappingProxyType(
         "start": ("the number of a further start", 2, 9),
     }
 )
-"""Per override of an instance that is a number: its name in words, its smallest and its largest value."""
+"""The description, the smallest value and the largest value of each override of an instance that is a number."""
 
 
 class Numbered(StrEnum):
@@ -87,7 +87,7 @@ class Numbered(StrEnum):
 
     @property
     def number(self) -> int:
-        """The number by which the kernel represents this word."""
+        """Return the number by which the kernel represents this word."""
         return list(type(self)).index(self)
 
 
@@ -118,7 +118,7 @@ class Policy(Numbered):
 
     @property
     def real_time(self) -> bool:
-        """True for a real-time policy, whose tasks run before every task with a nice value."""
+        """Return True for a real-time policy, whose tasks run before every task with a nice value."""
         return self in (Policy.FIFO, Policy.RR)
 
 
@@ -172,7 +172,7 @@ class Variant:
     sched_wakeup_granularity_ns: Annotated[
         Nanoseconds | None,
         Meta(
-            description="Lead in virtual runtime for a woken task to preempt the running one, in ns."
+            description="Lead in virtual runtime that lets a woken task preempt the running task, in ns."
         ),
     ] = None
     sched_migration_cost: Annotated[
@@ -189,8 +189,8 @@ class Variant:
     base_slice_ns: Annotated[
         Annotated[int, Meta(ge=100_000, le=1_000_000_000)] | None,
         Meta(
-            description="Time that a task without its own slice may run before another task preempts it, in ns. It "
-            "belongs to EEVDF and holds for all tasks of the machine."
+            description="Time that a task without its own slice may run before another task preempts it, in ns. This "
+            "setting of EEVDF applies to all tasks of the machine."
         ),
     ] = None
     policy: Annotated[
@@ -224,7 +224,7 @@ class Variant:
 
     @property
     def settings(self) -> list[Setting]:
-        """The settings that this variant of the mode changes."""
+        """Return the settings that this variant of the mode changes."""
         return [setting for setting in Setting if self.declared(setting) is not None]
 
     def fits(self, cores: int) -> bool:
@@ -283,7 +283,7 @@ class OtherInstance:
     Attributes
     ----------
     start
-        Number of a further instance with the same settings. Its mode shows how much two starts differ.
+        Number of a further start of an instance with the same settings, which shows how much two starts differ.
     """
 
     sut: str | None = None
@@ -300,13 +300,13 @@ class Mode:
     Attributes
     ----------
     name
-        Name as in a run's tuple, including the overrides.
+        Name as in `Run.mode`, including the overrides.
     source
         The source of the values.
     look
         Number of the mode's colour on pages, and its marker. Overrides do not change colour and marker.
     other
-        The keys of the proxy's instance that the name overrides; only a comparison can have them.
+        The settings of the proxy instance that the name overrides. Only a comparison of modes can override them.
     """
 
     name: str
@@ -395,7 +395,7 @@ def find_mode(name: str, declared: Modes) -> Mode:
     Parameters
     ----------
     name
-        Name as in a run's tuple, such as `enhanced+migration_cost_ns=500000`.
+        Name as in `Run.mode`, such as `enhanced+migration_cost_ns=500000`.
     declared
         Modes from `load_modes`.
 
@@ -464,7 +464,7 @@ def _instance_number(name: str, key: str, text: str) -> int:
 
 
 def first_start(name: str) -> str:
-    """Remove the override `start` from the name of a mode, which returns the name for the first start of the proxy."""
+    """Return the name of a mode without the override `start`, which is the name for the first start of the proxy."""
     return "+".join(part for part in name.split("+") if not part.startswith("start="))
 
 

@@ -39,17 +39,17 @@ class Point:
 
     @property
     def crossing_path(self) -> Path:
-        """The path of the record of the search at this point, relative to the folder of all records."""
+        """Return the path of the record of the search at this point, relative to the folder of all records."""
         return Path(CROSSING_PATTERN.format(**self.wildcards))
 
     @property
     def log(self) -> Path:
-        """The path of the log of the job that searches at this point."""
+        """Return the path of the log of the job that searches at this point."""
         return Path(CROSSING_LOG.format(**self.wildcards))
 
     @property
     def wildcards(self) -> dict[str, str]:
-        """The variable parts of the path of the search's record, by their names in Snakemake."""
+        """Return the variable parts of the path of the search's record, by their names in Snakemake."""
         names = {name: str(value) for name, value in vars(self).items() if name != "goal"}
         return names | {"search": self.goal.name if self.goal else CROSSING}
 
@@ -95,17 +95,17 @@ class Run:
 
     @property
     def point(self) -> Point:
-        """The point of the run, which is the run without its load and its repetition number."""
+        """Return the point of the run, which is the run without its load and its repetition number."""
         return Point(self.testbed, self.sut, self.mode, self.cores, self.threads)
 
     @property
     def path(self) -> Path:
-        """The path of the folder of this run, relative to the folder of all records."""
+        """Return the path of the folder of this run, relative to the folder of all records."""
         return Path(RUN_PATTERN.format(**vars(self)))
 
     @property
     def log(self) -> Path:
-        """The path of the log of the job that measures this run."""
+        """Return the path of the log of the job that measures this run."""
         return Path(RUN_LOG.format(**vars(self)))
 
     def __str__(self) -> str:
@@ -134,7 +134,7 @@ class TestbedLabels:
 
 
 Crossings = Mapping[Point, tuple[int, int]]
-"""For each point, the two loads that a search found: the highest load below the limit, and the lowest load above it."""
+"""The two loads (cps) that a search found for each point: the highest below and the lowest above the drop limit."""
 
 Group = tuple[int, int, int]
 """Cores, threads and cps. A study compares the runs of a group, which differ in mode, SUT and repetition."""

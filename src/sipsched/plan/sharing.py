@@ -17,11 +17,11 @@ class Sharing:
     Attributes
     ----------
     twins
-        Names of the twins. If there are none, every testbed measures every run.
+        Names of the twins. Without twins, every testbed measures every run.
     aside
         Names of the twins that do not measure now. The other twins measure their blocks.
     recorded
-        Reports whether a file of a record or of a search exists, from its path below the folder of records.
+        Function that returns whether the file of a run or of a search exists, from its path in the folder of records.
     """
 
     twins: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ class Sharing:
         Returns
         -------
         str
-            Name of the twin that has recorded the whole block. If no twin has recorded it, the twins take turns.
+            Name of the twin that has recorded the whole block. For unrecorded blocks, the twins take turns.
         """
         wanted = tuple(paths)
         for name in self.twins:

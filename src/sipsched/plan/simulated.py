@@ -21,7 +21,7 @@ CASE = [*CELL, "cps", "rep", "without"]
 MEANS = ["k_rcv_us", "t_sip_us", "pdr"]
 """Columns with the means of a simulated run over its served messages. `pdr` is the share of dropped messages."""
 FRONTS = {None: 0, "acceptor": 1, "dispatcher": 1}
-"""Number of processes of a front end. A proxy as front end has one process per core, so it is not listed."""
+"""Number of processes of a front end. A proxy as front end is not listed, because it has one process per core."""
 
 Kind = Literal["INVITE", "180", "200_INVITE", "ACK", "BYE", "200_BYE"]
 NumberSource = Annotated[Name, Meta(description="Source of the number.")]
@@ -108,7 +108,7 @@ class ModelNumbers:
     """The parameters of hardware/simulator/model.h, each with its source."""
 
     copy_ns: Annotated[
-        Whole, Meta(description="Time of recv after it took the datagram from the queue.")
+        Whole, Meta(description="Time of recv after recv has removed the datagram from the queue.")
     ]
     send_ns: Annotated[Whole, Meta(description="Time of send until the datagram leaves.")]
     loop_ns: Annotated[Whole, Meta(description="Time from send to the next recv.")]
@@ -163,7 +163,7 @@ class ModelNumbers:
     burst_every_ns: Annotated[
         Whole,
         Meta(
-            description="Mean time between bursts of another program; each CPU has one. 0 means none."
+            description="Mean time between bursts of another program on each CPU. 0 means no bursts."
         ),
     ]
     burst_ns: Annotated[Whole, Meta(description="Mean CPU time of a burst.")]
@@ -179,7 +179,8 @@ class ModelNumbers:
     logger_queue: Annotated[
         Whole,
         Meta(
-            description="Messages that wait for the logging program at most. Then a worker waits. 0 means any number."
+            description="Largest number of messages that wait for the logging program. Beyond it, a worker waits. 0 "
+            "means any number."
         ),
     ]
 
@@ -249,7 +250,7 @@ class Model:
     description, fitted_to
         Name of the proxy and of the machine, and source of the fitted parameters.
     from_records
-        Whether records exist of measurements on the model's machine.
+        Whether the project has records of measurements on the model's machine.
     sut
         Proxy, routing and memory manager.
     numbers
@@ -278,7 +279,7 @@ class Model:
         for key, value in vars(self.sut).items():
             if getattr(sut, key) != value:
                 raise StableError(
-                    f"SUT {sut.name}: {key}: model {self.name} is of {value}, found "
+                    f"SUT {sut.name}: {key}: model {self.name} describes {value}, found "
                     f"{getattr(sut, key)}; name another model in the testbed's file"
                 )
         missing = [name for name in sut.arrangement.costs.values() if name not in self.costs]
@@ -315,7 +316,7 @@ def load_model(name: str, folder: Path = MODELS) -> Model:
     Raises
     ------
     StableError
-        The file does not exist, and the message lists the existing files. Or a key is missing, unknown or out of range.
+        The file does not exist; the message lists the existing files. Or a key is missing, unknown or out of range.
     """
     model = read_named(DeclaredModel, "model", name, folder)
     service = model.service.types
@@ -367,7 +368,7 @@ def fitted_numbers(
 def model_of(sut: Sut) -> Model | None:
     """Return the first model, in alphabetical order, that describes a SUT, or None without such a model.
 
-    Models of machines without records are excluded, because their assumptions hold only for these machines.
+    Models of machines without records are excluded, because their assumptions hold only for the described machines.
     """
     for path in sorted(MODELS.glob("*.yaml")):
         model = load_model(path.stem)

@@ -28,19 +28,19 @@ class Study:
     notebook
         The notebook of the study's page; None for a study without a page.
     points
-        The combinations of cores, threads and cps to measure. If a search finds the loads, the combinations of cores
-        and threads. If empty, all combinations are measured.
+        The combinations of cores, threads and cps to measure, or of cores and threads if a search finds the loads. If
+        empty, all combinations are measured.
     repetitions
-        Number of repetitions of each point. With a precision, the smallest number of repetitions.
+        Number of repetitions of each point; the smallest number if the study has a precision.
     precision
-        The precision that repetitions have to reach. None: the number of repetitions is fixed.
+        The precision that the repetitions have to reach. None: the number of repetitions is fixed.
     sharing
         Testbeds that share the runs of the study.
     testbeds
         The testbeds that measure the study. If empty, all testbeds of the campaign measure the study.
     cps
-        Loads, or the search that finds them. A load that a search finds for one mode is measured in all modes, so that
-        the study compares modes at equal loads.
+        Loads, or the search that finds the loads. A load that a search finds for one mode is measured in all modes, so
+        that the study compares modes at equal loads.
     """
 
     name: str
@@ -134,7 +134,7 @@ class Study:
 
     @property
     def _systems(self) -> list[tuple[int, int]]:
-        """The combinations of cores and threads that the study measures."""
+        """Return the combinations of cores and threads that the study measures."""
         listed = {point[:2] for point in self.points}
         systems = itertools.product(self.cores, self.threads)
         return [system for system in systems if not listed or system in listed]
@@ -169,7 +169,7 @@ class Study:
             points = [Point(testbed, sut, self.cps.mode, cores, threads)]
         if not self.sharing.concerns(testbed):
             return points
-        # One testbed searches for all testbeds with the same hardware, so that all measure at the same loads.
+        # One testbed searches for all twins (testbeds with the same hardware), so that all twins use equal loads.
         owners = (
             self.sharing.searches(point.crossing_path.relative_to(testbed)) for point in points
         )
@@ -221,16 +221,16 @@ class DeclaredLoads:
     steps: Annotated[
         Annotated[tuple[Annotated[int, Meta(ge=-100, le=100)], ...], Meta(min_length=1)] | None,
         Meta(
-            description="Which multiples of step_cps are loads. 0 is the highest multiple that the search found "
-            "under the limit, 1 is the next multiple. The load under the limit, the load above it and the loads "
-            "between them are always measured. If two of them are more than 25 % apart, step_cps is halved for them."
+            description="The multiples of step_cps that are loads. 0 is the highest multiple that the search found "
+            "below the limit, 1 is the next multiple. The two loads around the limit and the multiples between them "
+            "are always measured. If two neighbouring multiples are more than 25 % apart, step_cps is halved there."
         ),
     ] = None
     shares: Annotated[
         Annotated[tuple[Annotated[float, Meta(gt=0, le=2)], ...], Meta(min_length=1)] | None,
         Meta(
             description="Instead of step_cps and steps: loads as shares of the highest load that the search found "
-            "under the limit, rounded to tens."
+            "below the limit, rounded to tens."
         ),
     ] = None
 
@@ -264,13 +264,13 @@ class DeclaredStudy:
     ]
     notebook: Annotated[
         Name | None,
-        Meta(description="The notebook of the study's page. Without it, the study has no page."),
+        Meta(description="The notebook of the study's page. Without this key, no page is made."),
     ] = None
     testbeds: Annotated[
         tuple[Name, ...],
         Meta(
-            description="The testbeds of the campaign that measure the study. Without this key, all testbeds. The key "
-            "testbed of the campaign replaces this key."
+            description="The testbeds of the campaign that measure the study. Without this key, all testbeds measure "
+            "the study. The campaign's key testbed overrides this key."
         ),
     ] = ()
     cps: Annotated[
@@ -284,19 +284,19 @@ class DeclaredStudy:
         Capacity | None,
         Meta(
             description="Instead of cps: {limit: 0.01, relative_width: 0.02}. The capacity of each SUT, mode, cores "
-            "and threads is searched, and the study's runs are at the two loads around it."
+            "and threads is searched, and the study's runs use the two loads around the capacity."
         ),
     ] = None
     points: Annotated[
         tuple[PointNumbers, ...],
         Meta(
             description="The combinations [cores, threads, cps] to measure, or [cores, threads] if a search finds the "
-            "loads. Without this key, all combinations of the lists."
+            "loads. Without this key, the study measures all combinations of its lists."
         ),
     ] = ()
     repetitions: Annotated[
         Repetitions | None,
-        Meta(description="Runs of each point. An interval needs at least two."),
+        Meta(description="Runs of each point. A confidence interval needs at least two runs."),
     ] = None
     precision: Annotated[
         Precision | None,

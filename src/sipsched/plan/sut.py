@@ -30,8 +30,8 @@ class Arrangement:
         The process that receives messages or connections first: a proxy without transactions, sipdispatch, or the
         accepting process of the proxy. None: the kernel alone distributes messages.
     costs
-        Per parameter of the simulator for this deployment, the key under `deployments` in a model's file that has the
-        parameter's value.
+        Parameters of the simulator for this deployment. A model's file has the value of each parameter under
+        `deployments`, at the key that this mapping names.
     """
 
     instances: bool = False
@@ -106,8 +106,8 @@ class Sut:
         Meta(
             ge=4096,
             le=2**30,
-            description="The size to which the proxy raises SO_RCVBUF (its maxbuffer). The kernel limits it to "
-            "net.core.rmem_max and doubles it. A comparison can set other sizes, without this limit. "
+            description="The size to which the proxy raises SO_RCVBUF (its maxbuffer). The kernel limits this size to "
+            "net.core.rmem_max and doubles the result. A comparison can set other sizes, without this limit. "
             "Over TCP: the proxy's read buffer per connection (tcp_rd_buf_size).",
         ),
     ]
@@ -155,22 +155,22 @@ class Sut:
 
     @property
     def arrangement(self) -> Arrangement:
-        """The properties of the SUT's deployment."""
+        """Return the properties of the SUT's deployment."""
         return DEPLOYMENTS[self.transport, self.deployment]
 
     @property
     def sharded(self) -> bool:
-        """True if several UDP sockets share one port, and a BPF program chooses the socket."""
+        """Return True if several UDP sockets share one port, and a BPF program chooses the socket."""
         return not self.over_tcp and self.arrangement.queues and self.arrangement.front is None
 
     @property
     def fronted(self) -> bool:
-        """True if messages pass a front end, and each proxy instance behind the front end has its own port."""
+        """Return True if messages pass a front end, and each proxy instance behind the front end has its own port."""
         return self.arrangement.front in ("proxy", "dispatcher")
 
     @property
     def told_apart(self) -> bool:
-        """True if each proxy instance sends messages to the UAS from its own address."""
+        """Return True if each proxy instance sends messages to the UAS from its own address."""
         return self.arrangement.instances and not self.sharded
 
     def instances(self, threads: int) -> int:
@@ -183,5 +183,5 @@ class Sut:
 
     @property
     def over_tcp(self) -> bool:
-        """True if SIP uses TCP. Over TCP, an overloaded proxy delays messages and does not drop them."""
+        """Return True if SIP uses TCP. Over TCP, an overloaded proxy delays messages and does not drop them."""
         return self.transport == "tcp"

@@ -303,8 +303,8 @@ def test_a_switch_of_the_mode_costs_the_worker_cpu_time(campaign: Config) -> Non
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"sut": "opensips-udp"}, "model kamailio-qm is of kamailio, found opensips"),
-        ({"sut": "kamailio-udp-fm"}, "memory_manager: model kamailio-qm is of qm, found fm"),
+        ({"sut": "opensips-udp"}, "model kamailio-qm describes kamailio, found opensips"),
+        ({"sut": "kamailio-udp-fm"}, "memory_manager: model kamailio-qm describes qm, found fm"),
         (
             {"mode": "default,default+recording=off"},
             "the simulator has no probe, so it cannot switch",
