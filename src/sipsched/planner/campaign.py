@@ -80,29 +80,29 @@ class Plan:
 
     @property
     def raw(self) -> Path:
-        """The folder of the records."""
+        """Return the folder of the records."""
         return self.config.records
 
     @property
     def results(self) -> Path:
-        """The folder of all files that the workflow computes from the records in `raw`."""
+        """Return the folder of all files that the workflow computes from the records in `raw`."""
         # Each folder of records has its own folder of computed files.
         # Otherwise, Snakemake would use files that were computed from other records.
         return Path("results") if self.raw == RAW else Path("results", self.raw)
 
     @property
     def reports(self) -> Path:
-        """The folder of the HTML pages."""
+        """Return the folder of the HTML pages."""
         return Path("reports", self.raw.parent if self.raw.name == "raw" else self.raw)
 
     @property
     def whole(self) -> Path:
-        """The folder of records with all messages. The folder `raw` can also contain records without messages."""
+        """Return the folder of records with all messages. `raw` can also contain records without messages."""
         return self.raw if self.raw == RAW else self.raw.parent / "fit"
 
     @cached_property
     def summaries(self) -> dict[str, list[str]]:
-        """The paths of the study summaries, by testbed."""
+        """Return the paths of the study summaries, by testbed."""
         return {
             name: [
                 f"{self.results}/{study.name}/{name}/summary.nc"
@@ -114,17 +114,17 @@ class Plan:
 
     @cached_property
     def all_summaries(self) -> list[str]:
-        """The paths of the study summaries of all testbeds."""
+        """Return the paths of the study summaries of all testbeds."""
         return list(itertools.chain.from_iterable(self.summaries.values()))
 
     @cached_property
     def capacities(self) -> list[str]:
-        """The paths of the files with the capacities of all SUTs, one file per testbed."""
+        """Return the paths of the files with the capacities of all SUTs, one file per testbed."""
         return [f"{self.results}/capacity/{name}.json" for name in self.testbeds]
 
     @cached_property
     def limits(self) -> list[float]:
-        """All limits of the packet drop rate: the limit of the campaign, and the limits of studies."""
+        """Return all limits of the packet drop rate: the limit of the campaign, and the limits of studies."""
         loads = (study.cps for study in self.config.studies.values())
         return sorted(
             {self.config.pdr_limit} | {cps.limit for cps in loads if isinstance(cps, Capacity)}
@@ -132,9 +132,9 @@ class Plan:
 
     @cached_property
     def noise(self) -> dict[str, list[str]]:
-        """The paths of the files with measured interruptions of the idle CPUs, by testbed.
+        """Return the paths of the files with measured interruptions of the idle CPUs, by testbed.
 
-        A simulated testbed has no CPUs and no such file. With `only_measured`, the files that exist are listed.
+        A simulated testbed has no CPUs and no such file. With `only_measured`, only existing files are listed.
         """
         files: dict[str, list[str]] = {}
         for name in self.testbeds:
@@ -145,7 +145,7 @@ class Plan:
 
     @cached_property
     def _page_names(self) -> list[str]:
-        """The names of all pages except the overview, in the order in which the overview links to them."""
+        """Return the names of all pages except the overview, in the order in which the overview links to them."""
         studies = [study for study in self.config.studies.values() if study.notebook]
         names = [
             f"{study.name}-{name}"
@@ -158,22 +158,22 @@ class Plan:
 
     @property
     def pages(self) -> list[str]:
-        """The paths of all pages except the overview."""
+        """Return the paths of all pages except the overview."""
         return [f"{self.reports}/{name}.html" for name in self._page_names]
 
     @property
     def outlines(self) -> list[str]:
-        """The paths of the outlines of all pages except the overview (`sipsched.pages.outline`)."""
+        """Return the paths of the outlines of all pages except the overview (`sipsched.pages.outline`)."""
         return [f"{self.results}/pages/{name}.json" for name in self._page_names]
 
     @property
     def index(self) -> str:
-        """The path of the overview page."""
+        """Return the path of the overview page."""
         return f"{self.reports}/index.html"
 
     @property
     def papers_predicted(self) -> str:
-        """The path of the file with simulated results for the papers' tables."""
+        """Return the path of the file with simulated results for the papers' tables."""
         recorded = paths.RECORDED_PAPERS
         if self.config.only_measured and recorded.exists():
             return str(recorded)
@@ -188,27 +188,27 @@ class Plan:
 
     @cached_property
     def searches(self) -> list[Point]:
-        """All points at which the workflow searches for loads."""
+        """Return all points at which the workflow searches for loads."""
         return self.config.searches()
 
     @cached_property
     def runs(self) -> list[Run]:
-        """All runs that are known when the workflow starts, in the order of measuring."""
+        """Return all runs that are known when the workflow starts, in the order of measuring."""
         return self.runs_by_now()
 
     @cached_property
     def reduced(self) -> list[Run]:
-        """The runs with reduced records, which do not contain all messages."""
+        """Return the runs with reduced records, which lack the data of each message."""
         return [run for run in self.runs if reduced.is_reduced(self.raw / run.path)]
 
     @cached_property
     def simulated(self) -> frozenset[str]:
-        """The names of the simulated testbeds, whose runs do not disturb each other."""
+        """Return the names of the simulated testbeds, whose runs do not disturb each other."""
         return frozenset(name for name, bed in self.testbeds.items() if bed.simulated)
 
     @cached_property
     def lanes(self) -> forecast.Lanes:
-        """The groups of testbeds that can measure at the same time."""
+        """Return the rules that determine which testbeds can measure at the same time."""
         return forecast.Lanes(
             frozenset(name for name, bed in self.testbeds.items() if bed.is_on_this_machine),
             dict.fromkeys(self.simulated, self.cpus),
@@ -221,7 +221,7 @@ class Plan:
 
     @cached_property
     def looks(self) -> list[Path]:
-        """The paths of the files that decide about more repetitions, for studies with a precision."""
+        """Return the paths of the files that decide about more repetitions, for studies with a precision."""
         return [
             look.look_path(self.results, study.name, testbed, repetitions)
             for study in self.config.studies.values()
@@ -232,7 +232,7 @@ class Plan:
 
     @cached_property
     def order(self) -> "Order":
-        """The object that orders the measurements and estimates their duration."""
+        """Return the object that orders the measurements and estimates their duration."""
         return Order(self)
 
     def planned(self, study: Study, testbed: str) -> list[Run]:
@@ -295,7 +295,7 @@ class Order:
         self._expected_s: dict[forecast.RunKind, int] = {}
 
     def position(self, run: Run) -> int:
-        """Return the position of a run in the order of measuring, counted from 1; 0 for a run of no study."""
+        """Return the position of a run in the order of measuring, from 1; 0 for a run that no study contains."""
         # Snakemake asks for the position of every waiting run before it starts a run.
         # To be fast, this method reads files only if the run is unknown.
         if run not in self._positions:

@@ -10,7 +10,7 @@ from sipsched.planner.needs import Wildcards
 SHARES = 1000
 """Total amount of the Snakemake resource that represents this machine.
 
-A run on a testbed of this machine occupies the whole amount. Any other job occupies one unit.
+A run on a testbed that this machine creates occupies the whole amount. Any other job occupies one unit.
 """
 
 
@@ -27,12 +27,12 @@ class Claims:
 
     @property
     def limits(self) -> Mapping[str, int]:
-        """The total amount of each resource."""
+        """Return the total amount of each resource."""
         return {"machine": SHARES} | dict.fromkeys(self._turns.values(), 1)
 
     @property
     def turns(self) -> Mapping[str, Callable[[Wildcards], int]]:
-        """Functions that return how much of each testbed's resource a job occupies, by the resource's name."""
+        """Return, by resource name, the functions that compute how much of a testbed's resource a job occupies."""
         return {turn: partial(self._takes_turn, turn) for turn in self._turns.values()}
 
     def _takes_turn(self, turn: str, wildcards: Wildcards) -> int:
@@ -40,7 +40,7 @@ class Claims:
         return int(self._turns[name] == turn and name not in self._plan.simulated)
 
     def machine(self, wildcards: Wildcards) -> int:
-        """Return how much of this machine's resource a measurement occupies."""
+        """Return the amount of the resource `machine` (this machine) that a measurement occupies."""
         return SHARES if self._plan.testbeds[wildcards.testbed].is_on_this_machine else 1
 
     def threads(self, wildcards: Wildcards) -> int:

@@ -35,7 +35,7 @@ class Workflow(Protocol):
 
     @property
     def forces_jobs(self) -> bool:
-        """True if the user forces Snakemake to repeat jobs whose output files are up to date."""
+        """Return True if the user forces Snakemake to repeat jobs whose output files are up to date."""
 
     def wait_for(self, path: str) -> None:
         """Make Snakemake run the checkpoint that creates a file, before Snakemake plans the current job further."""
@@ -178,7 +178,7 @@ class Needs:
     def loaded_summaries(self, wildcards: Wildcards) -> list[str]:
         """Return the paths of the summaries of a testbed's studies, except studies whose runs compare modes.
 
-        A run that compares modes does not measure the capacity with a single mode.
+        The capacity belongs to a single mode, so a run that compares modes does not measure the capacity.
         """
         return [
             f"{self._plan.results}/{study.name}/{wildcards.testbed}/summary.nc"
@@ -187,7 +187,7 @@ class Needs:
         ]
 
     def document_capacities(self, wildcards: Wildcards) -> list[str]:
-        """Return the paths of the capacities that a page about several studies shows."""
+        """Return the paths of the files with capacities that a page about several studies shows."""
         return self._plan.capacities if self._of_document(wildcards) else []
 
     def testbed_page(self, wildcards: Wildcards) -> dict[str, list[str]]:
@@ -298,7 +298,7 @@ class Needs:
 
     @cached_property
     def _settled(self) -> frozenset[str]:
-        """The paths of runs that a study summary contains and whose records have not changed since."""
+        """Return the paths of runs that a study summary contains and whose records have not changed since."""
         plan = self._plan
         if self._workflow.forces_jobs:
             return frozenset()

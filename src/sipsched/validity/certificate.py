@@ -33,7 +33,7 @@ class Certificate:
         Difference between the achieved and the scheduled rate, divided by the scheduled rate.
     ks_distance
         Kolmogorov–Smirnov distance between the inter-arrival times and the exponential distribution with the offered
-        rate. `ks_p_value` returns its p-value. None for a constant law, which has no distribution to test.
+        rate. `ks_p_value` returns the distance's p-value. None for a constant law, which has no distribution to test.
     cv
         Coefficient of variation of the inter-arrival times: 1 for an exponential law, 0 for a constant law.
     variance_to_mean
@@ -43,7 +43,7 @@ class Certificate:
         Actual start minus intended start in µs: median, 99th percentile and maximum. None if no intended starts are
         known.
     replays
-        Number of times that the generator made each call. It exceeds 1 if the windows of a block repeat the same calls.
+        Number of times that the generator made each call. More than 1 if the windows of a block repeat the same calls.
     """
 
     source: str
@@ -62,7 +62,7 @@ class Certificate:
 
     @property
     def distinct_gaps(self) -> int:
-        """The number of independent inter-arrival times, which determines the standard errors."""
+        """Return the number of independent inter-arrival times, which determines the standard errors."""
         return max(1, round((self.arrivals - 1) / self.replays))
 
 

@@ -63,7 +63,7 @@ def parse_snmp(text: str, where: str = "/proc/net/snmp") -> dict[str, dict[str, 
 UDP_COUNTERS = frozenset(
     ("InDatagrams", "NoPorts", "InErrors", "OutDatagrams", "RcvbufErrors", "SndbufErrors")
 )
-"""Counters in the table Udp of /proc/net/snmp that the account of all messages needs."""
+"""Counters in the table Udp of /proc/net/snmp that the ledger of all messages needs."""
 
 
 def parse_udp_counters(text: str, where: str = "/proc/net/snmp") -> dict[str, int]:
@@ -175,6 +175,6 @@ def difference(before: Mapping[str, _Number], after: Mapping[str, _Number]) -> d
         if deltas[name] < 0:
             raise StableError(
                 f"counter {name}: expected at least {before[name]}, found {after[name]}; "
-                "the host was restarted during the run, repeat it"
+                "the host was restarted during the run; repeat the run"
             )
     return deltas

@@ -9,7 +9,7 @@ SNMP = "/proc/net/snmp"
 DEV = "/proc/net/dev"
 PHASES = ("before", "after")
 Snapshots = Mapping[str, Mapping[str, Mapping[str, str]]]
-"""The content of `counters.json`: per role, then per phase (`before` or `after`), then per path, the file's text."""
+"""The text of each counter file in `counters.json`, by role, then by phase (`before` or `after`), then by path."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Balance:
 
     @property
     def residual(self) -> int:
-        """The number of sent datagrams that no counter explains; 0 if all sent datagrams are accounted for."""
+        """Return the number of sent datagrams that no counter explains; 0 if all sent datagrams are accounted for."""
         return self.sent - self.received - self.refused - self.other_errors - self.no_port
 
 
@@ -52,8 +52,8 @@ class Ledger:
     Attributes
     ----------
     link_drops
-        The `drop` columns of all interfaces, and the counter SndbufErrors. Datagrams that the queueing discipline of
-        the sending host refuses are not in OutDatagrams.
+        Sum of the `drop` columns of all interfaces and of the counter SndbufErrors. OutDatagrams excludes datagrams
+        that the queueing discipline of the sending host refuses.
     unit
         `datagrams` if the numbers are counters of the kernels. Over TCP, `messages`: the numbers are the programs'
         counters.
@@ -69,7 +69,7 @@ class Ledger:
 
     @property
     def residual(self) -> int:
-        """The larger residual of the two directions: a number of sent datagrams that no counter explains."""
+        """Return the larger absolute residual of the two directions: sent datagrams that no counter explains."""
         return max(abs(self.to_sps.residual), abs(self.from_sps.residual))
 
 
@@ -125,7 +125,7 @@ def balance_messages(snapshots: Snapshots, agents: Tally, proxy: Tally) -> Ledge
     Parameters
     ----------
     snapshots
-        See `balance`. This function reads the interfaces' drops and the retransmitted segments from them.
+        See `balance`. The snapshots contain the interfaces' drops and the retransmitted segments.
 
     Raises
     ------

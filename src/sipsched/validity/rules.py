@@ -1,7 +1,7 @@
 """The declarations of all rules that decide whether a run is valid.
 
 The program derives four things from these declarations: the words of a verdict, the limits, the check of the
-configuration, and the list of rules that other work of the machine can break. `sipsched.measure.findings.numbers`
+configuration, and the list of rules that other programs on the machine can break. `sipsched.measure.findings.numbers`
 computes a number for each rule.
 """
 
@@ -33,8 +33,8 @@ class Rule:
     why
         Reason for these default limits.
     shared_machine
-        Whether other work of a busy machine can break the rule. Tests and benchmarks that do not measure time ignore
-        such rules.
+        Whether other programs on a busy machine can break the rule. Tests and benchmarks that do not measure time
+        ignore such rules.
     """
 
     name: str
@@ -46,12 +46,12 @@ class Rule:
 
     @property
     def limits(self) -> Limits:
-        """The default limits of the rule."""
+        """Return the default limits of the rule."""
         return Limits(self.suspect, self.invalid)
 
     @property
     def in_general(self) -> str:
-        """A sentence about runs that break the rule, with the letter N instead of a run's number."""
+        """Return a sentence about runs that break the rule, with the letter N instead of a run's number."""
         return re.sub(r"\{value:[^}%]*(%?)\}", r"N\1", self.words)
 
 
@@ -324,4 +324,4 @@ RULES: Mapping[str, Rule] = {rule.name: rule for rule in _DECLARED}
 """All rules by name, in the order in which a verdict lists them."""
 
 SHARED_MACHINE = tuple(rule.name for rule in _DECLARED if rule.shared_machine)
-"""Names of the rules that other work of a busy machine can break."""
+"""Names of the rules that other programs on a busy machine can break."""

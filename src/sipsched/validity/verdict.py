@@ -24,7 +24,7 @@ class Finding:
     limit
         The limit that the number exceeds; None if the run is valid.
     cause
-        What broke the rule, such as the name of a program; empty if the cause is unknown.
+        Cause of the broken rule, such as the name of a program; empty if the cause is unknown.
     """
 
     rule: str
@@ -54,12 +54,12 @@ class Verdict:
 
     @property
     def valid(self) -> bool:
-        """True if the worst grade of the run is valid or suspect."""
+        """Return True if the worst grade of the run is valid or suspect."""
         return self.grade != INVALID
 
     @property
     def broken(self) -> tuple[Finding, ...]:
-        """The rules that the run breaks. Rules that make the run invalid come first."""
+        """Return the findings of the rules that the run breaks. Rules that make the run invalid come first."""
         ordered = sorted(self.findings, key=lambda finding: finding.grade != INVALID)
         return tuple(finding for finding in ordered if finding.grade != VALID)
 
