@@ -1,4 +1,4 @@
-"""The errors of this package. The class of an error tells whether another attempt can help."""
+"""The errors of this package. The class of an error shows whether another attempt can help."""
 
 from pathlib import Path
 

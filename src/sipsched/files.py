@@ -52,7 +52,7 @@ def whole(path: Path) -> Iterator[Path]:
     except (OSError, RuntimeError) as error:
         raise StableError(
             f"{path}: cannot write: {error}; {free_bytes(path) >> 20} MiB are free there; "
-            "nothing measured before is lost"
+            "earlier measurements are not affected"
         ) from error
     finally:
         partial.unlink(missing_ok=True)
@@ -135,7 +135,7 @@ def read_sealed(path: Path, schema_version: int | None, remedy: str) -> dict[str
 def read_seal(path: str) -> str | None:
     """Read only the SHA-256 at the end of a JSON file that `seal` made; return None for other files.
 
-    This function does not check the content. `read_sealed` does.
+    This function does not check the content of the file. `read_sealed` checks the content.
     """
     try:
         # The path is text, because creating 36,000 Path objects would double the time.
@@ -215,7 +215,7 @@ def zstd_pieces(path: Path, what: str, remedy: str) -> Iterator[bytes]:
     StableError
         The file is missing, is not zstd, is damaged, or ends inside a frame.
     """
-    # The import takes 35 ms, and the start of the workflow does not need zstandard, so the import is here.
+    # Import zstandard only here, because the import takes 35 ms, and the start of the workflow does not need it.
     import zstandard
 
     try:
@@ -229,7 +229,7 @@ def zstd_pieces(path: Path, what: str, remedy: str) -> Iterator[bytes]:
     length, view = 0, memoryview(rest)
     while view:
         # Some zstd frames do not state their size. Only a decompressobj detects that such a frame is incomplete.
-        # The methods `decompress` and `stream_reader` of ZstdDecompressor do not detect it.
+        # The methods `decompress` and `stream_reader` of ZstdDecompressor do not detect the missing end.
         frame = zstandard.ZstdDecompressor().decompressobj(write_size=UNPACKED_BYTES)
         while view and not frame.eof:
             try:

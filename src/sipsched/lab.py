@@ -35,7 +35,7 @@ __all__ = ["Plots", "Runs", "Watched", "open", "open_messages", "open_watched", 
 RECORDS = ("raw", "recorded/raw", "recorded/fit")
 """Folders of records in the order of search: the user's own records, then the project's published records."""
 RECORDS_WITH_MESSAGES = ("raw", "recorded/fit", "recorded/raw")
-"""Folders in the order of search if single messages are needed, which few runs of `recorded/raw` have."""
+"""Folders in the order of search if per-message times are needed, which few runs of `recorded/raw` have."""
 MOST_LISTED = 8
 """Largest number of values that `repr` lists for a setting."""
 
@@ -50,17 +50,17 @@ class Runs(Catalogue):
 
     @property
     def plot(self) -> "Plots":
-        """The functions that draw figures of these runs."""
+        """Return the functions that draw figures of these runs."""
         return Plots(self)
 
     @property
     def with_messages(self) -> "Runs":
-        """The runs for which the data of each single message are available."""
+        """Return the runs for which per-message times are available."""
         return replace(self, runs=tuple(filter(self.has_messages, self.runs)))
 
     @property
     def pair(self) -> "Runs":
-        """The run with the lowest and the run with the highest load, if possible in the default mode."""
+        """Return the run with the lowest and the run with the highest load, if possible in the default mode."""
         return replace(self, runs=default_pair(self.runs))
 
     def versions(self) -> Several:
@@ -78,7 +78,7 @@ class Runs(Catalogue):
         Raises
         ------
         StableError
-            The selection contains several runs, or the single messages of the run are not available.
+            The selection contains several runs, or the per-message times of the run are not available.
         """
         write_trace(messages.open_messages(self.messages_file(self.one)), Path(path))
         return Path(path)
@@ -93,12 +93,12 @@ class Runs(Catalogue):
         Returns
         -------
         DataFrame
-            See `sipsched.pages.explore.slowest.slowest`. `plot.lanes(message)` draws the message with a number.
+            See `sipsched.pages.explore.slowest.slowest`. `plot.lanes(message)` draws one of these messages.
 
         Raises
         ------
         StableError
-            The single messages of a run are not available.
+            The per-message times of a run are not available.
         """
         opened = ((run, messages.open_messages(self.messages_file(run))) for run in self.runs)
         placed = (
@@ -163,7 +163,7 @@ class Runs(Catalogue):
 
 @dataclass(frozen=True)
 class Plots:
-    """The functions that draw figures of runs in JupyterLab. Every figure needs single messages."""
+    """The functions that draw figures of runs in JupyterLab. Every figure needs per-message times."""
 
     runs: Runs
 
@@ -183,7 +183,7 @@ class Plots:
         Raises
         ------
         StableError
-            The single messages of a run are not available, a name is unknown, or the figure would have too many lines.
+            The per-message times of a run are not available, a name is unknown, or the figure has too many lines.
         """
         keys = (by,) if isinstance(by, str) else by
         for key in keys or ():
@@ -208,7 +208,7 @@ class Plots:
         Raises
         ------
         StableError
-            The selection contains more than two runs, or the single messages of a run are not available.
+            The selection contains more than two runs, or the per-message times of a run are not available.
         """
         if len(self.runs) > 2:
             raise self.runs.several()
@@ -221,7 +221,7 @@ class Plots:
         Raises
         ------
         StableError
-            The runs differ in more than the repetition, the single messages of a run are not available, or no message
+            The runs differ in more than the repetition, the per-message times of a run are not available, or no message
             has all timestamps.
         """
         if any(key != "rep" for key in self.runs.varied):
@@ -292,8 +292,8 @@ def open_messages(study: str, testbed: str = "local", **where: Any) -> xr.Datase
     Returns
     -------
     Dataset
-        Dask arrays with one chunk per run; see `sipsched.records.pooled.open_study`. `quantiles` computes quantiles of
-        it.
+        Dask arrays with one chunk per run; see `sipsched.records.pooled.open_study`. The function `quantiles` computes
+        quantiles of this dataset.
 
     Raises
     ------
@@ -317,13 +317,13 @@ def open(
         Folder of the records. A relative path starts at the project's root. None: the first folder of `RECORDS` with
         runs of this testbed.
     messages
-        Whether to select only runs with single messages. Without `records`, the first folder of `RECORDS_WITH_MESSAGES`
-        with such runs is used.
+        Whether to select only runs with per-message times. Without `records`, the function uses the first folder of
+        `RECORDS_WITH_MESSAGES` with such runs.
 
     Raises
     ------
     StableError
-        No run exists that fits the arguments. The message describes the remedy.
+        No run fits the arguments. The message describes the remedy.
     """
     searched = RECORDS_WITH_MESSAGES if messages else RECORDS
     folders = [PROJECT_ROOT / folder for folder in ((records,) if records else searched)]
@@ -333,7 +333,7 @@ def open(
         runs = runs.with_messages if messages else runs
         if runs:
             return runs
-    kind = "run whose single messages are kept" if messages else "run"
+    kind = "run with per-message times" if messages else "run"
     where = " or ".join(map(_shown, folders))
     raise StableError(
         f"no {kind} of testbed {testbed} in {where}; snakemake measures missing runs, and "
@@ -363,7 +363,7 @@ class Watched:
 
     @property
     def plot(self) -> "WatchedPlots":
-        """The functions that draw figures of the recorded messages."""
+        """Return the functions that draw figures of the recorded messages."""
         ds = self.messages()
         return WatchedPlots(place_in_time(ds, run_of(ds)))
 

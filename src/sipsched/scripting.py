@@ -19,7 +19,7 @@ ATTEMPTS = 3
 DISTURBED, LOST, REFUSED = "disturbed: ", "lost: ", "error: "
 """First words in the log of a failed job.
 
-They say that another attempt can help, that a host was unreachable, or that another attempt cannot help.
+The words mean that another attempt can help, that a host was unreachable, or that another attempt cannot help.
 """
 CONTROLLERS = Path(".snakemake") / "controllers"
 """Folder with one file for each process that works on the files of the project."""
@@ -38,15 +38,15 @@ def one_line_errors(
     Parameters
     ----------
     log
-        Log of this job. The error line becomes its first line, which the executor shows. For a defect of the program,
-        the log contains the traceback. None: the line is written to stderr.
+        Log of this job. The error line becomes the first line of the log, which the executor shows. For a defect of the
+        program, the log contains the traceback. None: the line is written to stderr.
     attempt
         Number of this attempt, for jobs that are repeated after a `TransientError`. None for all other jobs.
     computed
         Input files that earlier jobs have computed. A damaged file is removed, so that Snakemake computes it again.
     """
     if log is not None:
-        # A log of an earlier attempt is removed.
+        # Remove the log of an earlier attempt, which would mix with the lines of this attempt.
         Path(log).unlink(missing_ok=True)
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
@@ -95,7 +95,7 @@ def stderr_into(log: str) -> Iterator[None]:
 def _ordinal(error: TransientError, attempt: int) -> str:
     if attempt < ATTEMPTS:
         return f"{error}; attempt {attempt + 1} of {ATTEMPTS} follows after all other jobs"
-    return f"{error}; that was attempt {attempt} of {ATTEMPTS}, so the run is left out"
+    return f"{error}; that was attempt {attempt} of {ATTEMPTS}, so results exclude the run"
 
 
 def may_pass(log: Path) -> bool:
@@ -148,7 +148,7 @@ def end_in_order(*signals: signal.Signals) -> None:
     Parameters
     ----------
     signals
-        Signals such as SIGINT. If there are none, SIGINT and SIGTERM.
+        Signals such as SIGINT. Default: SIGINT and SIGTERM.
     """
     chosen = signals or (signal.SIGINT, signal.SIGTERM)
 
@@ -202,7 +202,7 @@ def announce(who: str) -> TextIO:
     Parameters
     ----------
     who
-        One line about this process. Other processes show it in their error messages.
+        One line about this process. Other processes show this line in their error messages.
     """
     CONTROLLERS.mkdir(parents=True, exist_ok=True)
     announcement = (CONTROLLERS / f"{os.uname().nodename}-{os.getpid()}").open("w")

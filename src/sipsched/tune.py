@@ -30,11 +30,11 @@ KNEE, TUNE = "tune_knee", "tune"
 """Names of the study that measures T_sip, and of the study that compares settings."""
 KNEE_MODE = "baseline"
 STEP_NS = 50_000
-"""The papers' minimum granularities are multiples of this number."""
+"""The papers' minimum granularities are multiples of this time in ns."""
 LEAST_NS = 100_000
-"""Smallest minimum granularity, and smallest slice, that kernels accept."""
+"""Smallest minimum granularity, and smallest slice, that kernels accept, in ns."""
 LATENCY_NS = 800_000
-"""The papers' best latency per core."""
+"""The papers' best latency per core in ns."""
 BASELINE_WAKEUP_NS = 25_000
 KERNEL_MIGRATION_NS = 500_000
 SHARES = (0.8, 0.95)
@@ -48,7 +48,8 @@ class Derived:
     Attributes
     ----------
     comparisons
-        Modes of runs: the kernel's defaults with the derived mode, and the derived mode with its neighbours.
+        Modes that a run compares: the kernel's default mode with the derived mode, and the derived mode with modes in
+        which one setting differs.
     """
 
     mode: str
@@ -129,7 +130,7 @@ def _snakemake(options: TuneOptions, studies: dict[str, Any], target: Path) -> N
     path.parent.mkdir(parents=True, exist_ok=True)
     document = {
         "only": [*studies],
-        # Windows near the capacity must last seconds, because the queue still depends on the previous mode for long.
+        # Windows near the capacity must last seconds, because the queue depends on the previous mode for a long time.
         "crossover": {"mode_s": 30},
         "search": {"highest_cps": 25_600},
         "studies": studies,
@@ -139,7 +140,7 @@ def _snakemake(options: TuneOptions, studies: dict[str, Any], target: Path) -> N
     setting = ("--config", f"testbed={options.testbed}", "--", str(target))
     command = [sys.executable, "-m", "snakemake", "--configfile", *files, *setting]
     if subprocess.run(command, check=False).returncode:
-        raise StableError(f"tune: snakemake did not make {target}; the lines above have the reason")
+        raise StableError(f"tune: snakemake did not make {target}; the lines above state why")
 
 
 def _t_sip(path: Path, options: TuneOptions) -> tuple[Interval, bool]:

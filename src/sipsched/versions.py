@@ -11,7 +11,7 @@ from sipsched.paths import PROJECT_ROOT
 VERSION = "1.0.0"
 """Version of the package. pyproject.toml reads this line; CITATION.cff and CHANGELOG.md repeat the version."""
 MESSAGES_VERSION = 3
-"""Version of `messages.nc`. If its numbers change, the version is raised and the workflow makes every file again."""
+"""Version of `messages.nc`. After a change of its numbers, the version is raised, and every file is made again."""
 SUMMARY_VERSION = 12
 """Version of `summary.nc` and `summary.nc.zst`. The version is raised if their numbers change."""
 WINDOWS_VERSION = 3

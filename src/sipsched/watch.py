@@ -60,7 +60,7 @@ PROBE = PurePosixPath("/var/lib/sipsched/native/probe", PROGRAM)
 """The path at which `fab provision` builds the probe."""
 TICK_S = 1.0
 MOST_RECORDS = 10_000_000
-"""Number of records from which no further single message is written; `messages.nc` then needs 2 GB of memory."""
+"""Largest number of message records that a watch writes. With this number, `messages.nc` needs 2 GB of memory."""
 MOST_SECONDS = 3600
 """Number of seconds that stay in memory, for advice and figures. An hour needs about 100 MB."""
 METRICS_SECONDS = 15
@@ -74,7 +74,7 @@ class WatchOptions:
     Attributes
     ----------
     histograms
-        Whether the kernel counts times in histograms, and no single message is recorded.
+        Whether the kernel counts times in histograms, so that no per-message times are recorded.
     cpu
         The largest share of the proxy's CPU time per message that the probe may cost; None: no limit.
     """
@@ -113,9 +113,9 @@ class Files:
             raise StableError(f"{folder}: {error.strerror}") from None
 
     def append(self, second: Second, records: npt.NDArray[Any], mode: int) -> None:
-        """Write one second and its records. The first error is reported, and ends the writing.
+        """Write one second and its message records. After the first error, report the error and write no more.
 
-        Without single messages, `mode` is 0, and the trace stays empty.
+        `mode` is 0 if no per-message times are recorded. The trace then stays empty.
         """
         if mode and not self._header:
             self._write(self._trace, zstandard.compress(trace_header(ProbeMode(mode))))
@@ -128,8 +128,8 @@ class Files:
         if not self._full and self.written + records.size > MOST_RECORDS:
             self._full = True
             self._say(
-                f"{self.written} messages are recorded. Further single messages are only counted; --one-in "
-                "records fewer."
+                f"{self.written} messages are recorded. Further messages are only counted. To record fewer messages, "
+                "use --one-in."
             )
         if not records.size:
             return
@@ -171,7 +171,7 @@ class Stop:
 
     @contextmanager
     def on_signals(self) -> Iterator[None]:
-        """Catch SIGINT and SIGTERM while the `with` block runs, and remember that one of them arrived."""
+        """Catch SIGINT and SIGTERM while the `with` block runs, and set `asked` when a signal arrives."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -187,7 +187,7 @@ class Stop:
 
 
 def find_target(machine: Machine, options: WatchOptions) -> Target:
-    """Find the proxy. With histograms, watch only its UDP ports."""
+    """Find the running proxy to watch. With the option `histograms`, watch only its UDP ports."""
     target = find_proxy(machine, options.pid, options.port)
     if not options.histograms or target.tcp_port is None:
         return target
@@ -241,7 +241,7 @@ def watch(
     Raises
     ------
     SipschedError
-        No proxy runs, the probe cannot run, or the connection is lost. What was recorded before stays.
+        No proxy runs, the probe cannot run, or the connection is lost. Earlier data stay in the record.
     """
     machine = Machine(options.host)
     target = find_target(machine, options)

@@ -68,9 +68,7 @@ def test_a_missing_run_is_reported_in_one_line(project):
     with pytest.raises(StableError, match="no run of testbed synthetic in raw or recorded/raw or"):
         sipsched.open("synthetic")
     recorded(project)
-    with pytest.raises(
-        StableError, match=r"no run whose single messages are kept .* in recorded/raw;"
-    ):
+    with pytest.raises(StableError, match=r"no run with per-message times .* in recorded/raw;"):
         sipsched.open("synthetic", "recorded/raw", messages=True)
 
 
