@@ -1,8 +1,8 @@
 """The command `fab tune`, which derives scheduler settings for a proxy by the papers' method and tests them.
 
-The papers set the minimum granularity to T_sip at the load at which the proxy begins to drop messages, and the latency
-to 800 µs times the number of cores. Snakemake measures in two steps: T_sip at this load, and then the comparison of one
-setting at a time within runs.
+The papers set the minimum granularity to T_sip at the load at which the proxy begins to drop messages. The papers set
+the latency to 800 µs times the number of cores. Snakemake first measures T_sip at this load. Snakemake then measures
+runs that compare settings, with one changed setting at a time.
 
 Source: Krishnamurthy and Rouskas 2015, section III-B; 2016, section III-A.
 """

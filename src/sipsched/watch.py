@@ -139,7 +139,7 @@ class Files:
             self.not_written += records.size
 
     def _write(self, file: IO[bytes], data: bytes) -> bool:
-        """Write all bytes to a file, or none of them after an error. Return True if the bytes are written."""
+        """Write all bytes to a file, or no byte after an error. Return True if the bytes are written."""
         if self.failed:
             return False
         end = file.tell()

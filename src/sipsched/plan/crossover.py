@@ -1,4 +1,4 @@
-"""Crossover runs, which compare modes within one run, and the random design of their windows.
+"""Crossover runs, which compare modes within one run, and the random order and length of their windows.
 
 The mode of a crossover run is a *comparison*: the names of its modes, joined by commas, as in `default,batch,fifo`.
 The first mode is the reference. docs/methodology/crossover.md explains the method.
@@ -30,11 +30,11 @@ WINDOW_WASHOUTS = 5
 JITTER = 0.1
 """Largest relative change of the window length from block to block.
 
-The changing length prevents that periodic timers run in step with the windows.
+Because the length changes, periodic timers cannot stay in step with the windows.
 """
 UTILISATION_MAX = 0.97
 BLOCKS_MIN = 6
-"""Smallest number of blocks for a randomisation test at 5 %. With 6 blocks, 2 of 2^6 orders are 3 %."""
+"""Smallest number of blocks for a randomisation test at 5 %. The smallest p-value of 6 blocks is 2 / 2^6 = 3 %."""
 
 
 @dataclass(frozen=True)
@@ -286,8 +286,8 @@ def check(names: Iterable[str], declared: Mapping[str, Any]) -> None:
     Raises
     ------
     StableError
-        A mode is not declared, an override is wrong, a list names a mode twice, a list has a further start of an
-        instance but not its first start, or a single mode switches the probe.
+        A mode is not declared, an override is wrong, or a single mode switches the probe. Or a list names a mode twice,
+        or has a further start of an instance but not the first start.
     """
     for name in names:
         several = compared(name)

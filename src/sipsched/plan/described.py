@@ -1,4 +1,4 @@
-"""Tables for the documentation that list the keys of the configuration and the rules for valid runs.
+"""Functions that write the documentation's tables of configuration keys and of rules for valid runs.
 
 `make tables` (`python -m sipsched.plan.described`) writes the tables from the types and the declared rules. A test
 compares the tables with the documents.
@@ -17,7 +17,7 @@ from sipsched.plan.sut import Sut
 from sipsched.validity.rules import RULES
 
 NAMED = {"suts": Sut, "sut_defaults": Sut, "documents": Document}
-"""The types of the entries of these keys. `Declared` lacks them, because an entry is read with its name or defaults."""
+"""The types of the entries of these keys. `Declared` lacks these types, because entries are read with further keys."""
 
 
 def table_of_keys() -> str:

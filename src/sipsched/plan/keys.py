@@ -1,7 +1,7 @@
 """Functions that read YAML files into dataclasses, which describe the allowed keys and values of a file.
 
 The type of a field has the bounds and the description of its key (`typing.Annotated`, `msgspec.Meta`). `read` checks a
-document against these types, and `sipsched.plan.described` makes the table of keys from them.
+document against these types, and `sipsched.plan.described` makes the table of keys from these types.
 """
 
 import difflib

@@ -212,7 +212,7 @@ class AroundCrossing:
     steps: tuple[int, ...]
 
     def loads(self, lower_cps: int, upper_cps: int) -> tuple[int, ...]:
-        """Return the loads near the load at which the drop rate passes its limit.
+        """Return the study's loads near the drop limit, in ascending order, in cps.
 
         Parameters
         ----------

@@ -100,7 +100,7 @@ class Scaling(Numbered):
 
 
 class Recording(Numbered):
-    """The choice whether the probe records timestamps while the proxy serves calls."""
+    """The setting that decides whether the probe records timestamps while the proxy serves calls."""
 
     OFF = "off"
     ON = "on"
@@ -185,7 +185,7 @@ class Variant:
             description="How the kernel scales latency and granularities with the number of CPUs."
         ),
     ] = None
-    # SEE kernel/sysctl.c before Linux 5.13 for this range, which is the range of the former minimum granularity
+    # SEE kernel/sysctl.c before Linux 5.13, in which the former minimum granularity has this range
     base_slice_ns: Annotated[
         Annotated[int, Meta(ge=100_000, le=1_000_000_000)] | None,
         Meta(

@@ -1,4 +1,4 @@
-"""The files `config/models/*.yaml`, which are models for the simulator with a source for each number."""
+"""The files `config/models/*.yaml`, which describe proxies and machines to simulate, with a source for each number."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -21,7 +21,7 @@ OWN_PAGES = ("index", "progress")
 
 @dataclass(frozen=True)
 class Study:
-    """A set of runs, and the notebook that shows them.
+    """A set of runs, and the notebook that shows their results.
 
     Attributes
     ----------
@@ -212,7 +212,7 @@ class Document:
 
 @dataclass(frozen=True)
 class DeclaredLoads:
-    """The declaration of loads near the load at which the drop rate passes its limit."""
+    """The declaration of a study's loads, relative to the load at which the drop rate passes its limit."""
 
     around_crossing_of: Annotated[
         ModeName, Meta(description="The mode in which the crossing of pdr_limit is searched.")

@@ -244,7 +244,7 @@ class Plan:
         return forecast.outlooks(self.config, self.raw, self.lanes, self.results)
 
     def check_run(self, run: Run) -> None:
-        """Raise an error for a run that cannot be measured, because a user can request any run by its path.
+        """Raise an error for a run that cannot be measured. A user can request any run by its path.
 
         Raises
         ------

@@ -25,7 +25,7 @@ Integers = npt.NDArray[np.int64]
 
 
 class Program(NamedTuple):
-    """A program, kernel thread or softirq that used a CPU. `owner` is its category (`CpuParts`)."""
+    """A program, kernel thread or softirq that used a CPU. `owner` is the program's category, a field of `CpuParts`."""
 
     name: str
     owner: str

@@ -83,8 +83,8 @@ class Catalogue:
             A key is unknown, or no run has the value. The message lists the existing values.
         """
         left, modes = self.runs, self.modes
-        # Select by mode last. Windows of runs that compare modes are a fallback: they are selected only if no run with
-        # the other wanted settings has only this mode.
+        # Select by mode last. Runs that compare modes are a fallback: their windows are selected only if no run with
+        # the other wanted settings measured this mode alone.
         for key in sorted(chosen, key="mode".__eq__):
             check_key(key)
             value = chosen[key]
@@ -107,7 +107,7 @@ class Catalogue:
         return replace(self, runs=left, modes=modes)
 
     def modes_of(self, run: Run) -> tuple[str, ...]:
-        """Return those modes of a run that this selection contains. The reference mode comes first."""
+        """Return the modes of a run that this selection contains. The reference mode comes first."""
         return tuple(mode for mode in compared(run.mode) if not self.modes or mode in self.modes)
 
     @property
@@ -191,9 +191,9 @@ class Catalogue:
             Dimension `message`: the columns of `messages.nc` (docs/data-format.md), `k_rcv`, and `total` = K_rcv +
             T_sip of the same message. Intervals are float64 ns, NaN where missing. Dimension `drop`: datagrams that the
             full socket queue refused. A setting that is equal in all runs is a scalar coordinate. A setting that
-            differs is a coordinate along `message`, and with the prefix `drop_` along `drop`. If a run compares modes,
-            further coordinates of this kind are `mode` (the mode in force, empty between windows), `window` and `block`
-            (-1 between windows), and `evaluated` (true after the washout of a valid window).
+            differs is a coordinate along `message`, and with the prefix `drop_` along `drop`. For runs that compare
+            modes, the windows add such coordinates: `mode` (the mode in force, empty between windows), `window` and
+            `block` (-1 between windows), and `evaluated` (true after the washout of a valid window).
 
         Raises
         ------

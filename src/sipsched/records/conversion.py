@@ -22,7 +22,7 @@ def as_part(kind: type[_Part], content: Any, where: str, remedy: str = "repeat t
     StableError
         A key is missing, or a value has another type. The message names the key.
     """
-    # msgspec is imported here, because its import takes 30 ms and the start of the workflow does not need it.
+    # Import msgspec only here, because the import takes 30 ms, and the start of the workflow does not need msgspec.
     import msgspec
 
     try:

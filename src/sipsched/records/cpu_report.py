@@ -186,8 +186,8 @@ class Account:
         At most five competitors with the most CPU time, in descending order. At most five competitors of class
         SCHED_IDLE follow, because the share of competitors excludes them.
     wait_ns, wait_by
-        The longest time that competitors used a CPU while one runnable task of the proxy waited for this CPU, and the
-        competitor that ran longest during this wait.
+        `wait_ns`: longest time that competitors used a CPU while one runnable task of the proxy waited for this CPU.
+        `wait_by`: the competitor that ran longest during this wait.
     stopped_ns
         Longest time during which a signal or a tracer stopped a task of the proxy.
     frozen_ns
@@ -241,7 +241,7 @@ class AccountReport:
 
 @dataclass(frozen=True)
 class SpeedIndex:
-    """The speed of a CPU of the SPS before and after the run: a fixed amount of work per µs of CPU time."""
+    """The speed of a CPU of the SPS before and after the run, as an amount of work per µs of CPU time."""
 
     before: float
     after: float

@@ -74,8 +74,7 @@ class SearchRecord:
         Label of the mode on this kernel.
     lower_cps, upper_cps
         The highest load at or below the limit, and the lowest load above the limit. For a capacity, `lower_cps` is None
-        if the drop rate of the lowest load was above the limit, and `upper_cps` is None if no drop rate was above the
-        limit.
+        if even the lowest load exceeded the limit. `upper_cps` is None if no load exceeded the limit.
     goal
         Accuracy of the search, for a capacity.
     ended_by

@@ -21,8 +21,8 @@ class Connections:
     Attributes
     ----------
     opened, again, lost, cut
-        Numbers of connections that were opened or accepted, that replaced a lost connection, that were lost, and that
-        ended in the middle of a message.
+        Numbers of connections that were opened or accepted, replaced a lost connection, were lost, or ended in the
+        middle of a message.
     blocked, blocked_ns
         Number of times that a full send buffer delayed messages, and the sum of the delays.
     """
@@ -56,8 +56,8 @@ class CallCounts:
     no_ports
         Datagrams to closed ports of the UAC's host (counter NoPorts) while the client's ports were open.
     overtaken
-        Responses 180 that arrived after the final answer of their calls, because the SPS changed the order. They are
-        not counted as unexpected.
+        Responses 180 that arrived after the final answer of their calls, because the SPS changed the order.
+        `unexpected` excludes these responses.
     no_ringing
         Answered calls without any response 180. Either the SPS's full socket refused the 180, or a stateful SPS dropped
         the 180 because the final answer came first.
@@ -120,7 +120,7 @@ class Sends:
 
 @dataclass(frozen=True)
 class Requests:
-    """The first sends and retransmissions by method, at the UAC and at the SPS. An unknown count is None."""
+    """The requests that the UAC and the SPS counted, by method, and the number of differences; None if unknown."""
 
     uac: Mapping[str, Sends] | None
     sps: Mapping[str, Sends] | None

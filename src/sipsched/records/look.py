@@ -98,7 +98,7 @@ def all_repeats(results: Path, config: Config) -> dict[tuple[str, str], Repeats]
 
 
 def recorded_repeats(raw: Path, study: Study, testbed: str, crossings: Crossings) -> Repeats:
-    """Return the last recorded repetition per group of runs, for groups with more repetitions than the study's."""
+    """Count the recorded repetitions per group of runs, for groups with more than the study's smallest number."""
     if study.precision is None:
         return NO_REPEATS
     groups = {(run.cores, run.threads, run.cps) for run in study.runs(testbed, crossings)}

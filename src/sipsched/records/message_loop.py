@@ -64,7 +64,7 @@ class DropColumns(NamedTuple):
 
 
 def empty_columns(messages: int, drops: int) -> tuple[MessageColumns, DropColumns]:
-    """Return empty columns for a number of messages and drops."""
+    """Return uninitialised columns with room for these numbers of messages and drops."""
     return (
         MessageColumns(
             np.empty(messages, np.int64),

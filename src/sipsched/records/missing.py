@@ -39,8 +39,8 @@ class Missing:
     searches
         Points without a recorded search. `planned` excludes the runs whose loads depend on such a search.
     unanswered
-        Studies that cannot be evaluated yet. To evaluate a study on a testbed, all its searches must be recorded, and
-        each combination of SUT, mode, cores, threads and load needs at least one valid run. If some repetitions are
+        Studies that cannot be evaluated yet. To evaluate a study on a testbed, all its searches must be recorded. Each
+        combination of SUT, mode, cores, threads and load needs at least one valid run. If some repetitions are
         missing, the confidence intervals are only wider.
     """
 

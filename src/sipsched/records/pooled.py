@@ -1,4 +1,4 @@
-"""All messages of a study as one dataset of Dask arrays, and the quantiles of their times."""
+"""Functions that open all messages of a study as one dataset of Dask arrays, and compute quantiles of message times."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -152,7 +152,7 @@ def _read(files: npt.NDArray[Any], column: str) -> npt.NDArray[Any]:
 
 
 def _nanoseconds(file: netCDF4.Dataset, column: str) -> npt.NDArray[np.float64]:
-    """Read a column in ns, or compute it as the sum of stored columns. A missing value is NaN."""
+    """Read a column in ns, or compute the column as the sum of stored columns. A missing value is NaN."""
     stored = [file[name][:] for name in _stored(file, column)]
     total = np.zeros(len(stored[0]))
     for values in stored:

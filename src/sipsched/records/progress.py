@@ -57,7 +57,7 @@ class Progress:
         started = self._started.pop(run, None)
         if started is not None:
             began, expected_s = started
-            # The expected duration of a short simulated run can be rounded to 0 s.
+            # Use at least 1 s, because the expected duration of a short simulated run can be rounded to 0 s.
             self._paces[kind(run)].append((now - began + BETWEEN_S) / max(expected_s, 1.0))
 
 

@@ -1,4 +1,4 @@
-"""The parts of a record that may be published, because they name no person and no machine.
+"""Functions that select the parts of a record that may be published: parts that name no person and no machine.
 
 Summaries, pages and archives contain text that a host or a program printed only if the text has a form that this module
 lists. The record contains all text.
@@ -42,7 +42,7 @@ VERSION = re.compile(r"[A-Za-z0-9 .,:()/_+~-]{1,120}")
 PLAIN_WORDS = re.compile(r"[A-Za-z0-9_%(\[{'-][A-Za-z0-9_%()\[\]{}'-]*[,;:.]?( |$)")
 """Pattern for a word that is neither a path, nor an address, nor a host name with its domain."""
 ERRORS = (KILLED, STOPPED)
-"""Errors of failed attempts that may be published as they are."""
+"""Errors of failed attempts that may be published without a change."""
 NOT_TOLD = "an error that failure.txt of the attempt describes"
 
 
@@ -65,7 +65,7 @@ def _harmless(name: str, value: Any) -> Any:
 
 
 def publishable_reason(text: str) -> str:
-    """Return the reason for the probe's mode, or another text if the reason has more than plain words."""
+    """Return the reason for the probe's mode, or a neutral text if the reason contains more than plain words."""
     rest = text
     while word := PLAIN_WORDS.match(rest):
         rest = rest[word.end() :]

@@ -92,7 +92,7 @@ class Attempt:
 
 
 def failed_attempts(raw: Path, runs: Iterable[Run]) -> list[Attempt]:
-    """Return all invalid attempts to measure some runs."""
+    """Return all invalid attempts to measure these runs."""
     attempts = []
     for run in runs:
         path = raw / run.path
@@ -132,7 +132,7 @@ class UnfinishedRecord:
     def begin(cls, raw: Path, run: Run) -> "UnfinishedRecord":
         """Create the folder `<run>.partial`, and lock it until the record is complete or has failed.
 
-        If a killed process has left such a folder, it is renamed to `<run>.failed-<n>`.
+        A folder that a killed process has left is renamed to `<run>.failed-<n>`.
 
         Raises
         ------

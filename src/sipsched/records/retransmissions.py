@@ -30,7 +30,7 @@ def arrived(records: npt.NDArray[Any]) -> dict[str, Sends]:
     sends = {}
     for kind in REQUESTS:
         these = records[records["kind"] == kind]
-        # Combine Call-ID and CSeq into one 64-bit key, as sipsched.records.message_loop does.
+        # Combine Call-ID and CSeq into one 64-bit key, so that np.unique counts distinct transactions.
         keys = these["call_id_hash"] ^ (
             these["cseq"].astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
         )
@@ -49,7 +49,7 @@ def disagreement(sent: Mapping[str, Sends], reached: Mapping[str, Sends], unseen
     reached
         Numbers by method that `arrived` returned.
     unseen
-        Number of refused datagrams with unknown content. Each of them explains one difference.
+        Number of refused datagrams with unknown content. Each such datagram explains one difference.
     """
     different = sum(
         abs(sent[method].first - reached[method].first)

@@ -1,4 +1,4 @@
-"""The file `run.json`, which describes a run, as one type for writing and reading.
+"""The type through which all programs write and read the file `run.json`, which describes a run.
 
 docs/data-format.md describes each field. Reading ignores unknown keys, so an older program can read a newer record of
 the same format version.

@@ -28,7 +28,7 @@ class SchedulerReport:
     translated
         True if the kernel has another scheduler than the papers, so that the mode's settings were translated.
     base_slice_ns
-        The slice that EEVDF gives to a task without its own slice; None if the kernel does not report it.
+        The slice that EEVDF gives to a task without its own slice; None if the kernel does not report this slice.
     """
 
     mode: str
@@ -44,7 +44,7 @@ class SchedulerReport:
 
     @property
     def in_force(self) -> dict[str, str]:
-        """Return the value of each setting by file or attribute: the written value, or else the value found there."""
+        """Return the value of each setting by file or attribute: the written value, or else the earlier value."""
         found = {place: value for place, value in self.found.items() if value is not None}
         written = {
             str(step.place): str(step.applied) for step in self.steps if step.unavailable is None

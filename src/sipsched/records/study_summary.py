@@ -250,11 +250,11 @@ def join_again(
     Parameters
     ----------
     path
-        The study summary, `STUDY/TESTBED/summary.nc`. It need not exist.
+        The study summary, `STUDY/TESTBED/summary.nc`. The file need not exist.
     paths, planned
         See `join`.
     raw, results
-        Folders of the records, and of the files that are computed from them.
+        Folders of the records, and of the files that are computed from the records.
 
     Returns
     -------
@@ -312,7 +312,7 @@ def _combined_attrs(testbed: str, of_runs: Sequence[Mapping[str, str]]) -> dict[
 
 
 def _tally(missing: Iterable[Mapping[str, str]]) -> list[dict[str, Any]]:
-    """Count, per missing column and reason, the runs that lack the column."""
+    """Count the runs that lack a column, per column and reason."""
     tally: dict[tuple[str, str], int] = {}
     for columns in missing:
         for column, reason in columns.items():

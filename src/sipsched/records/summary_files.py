@@ -28,7 +28,7 @@ from sipsched.versions import SUMMARY_VERSION
 
 LEVEL = 12
 WITHOUT_ACCOUNT = 11
-"""Version of the summaries in recorded/. They lack the account of CPU time, and otherwise equal the current version."""
+"""Version of the summaries in recorded/, which lack the account of CPU time but otherwise equal the current version."""
 
 
 class SummaryPath(NamedTuple):

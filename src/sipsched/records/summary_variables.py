@@ -1,4 +1,4 @@
-"""Names, units and definitions of all variables of summaries (docs/data-format.md)."""
+"""The names, units and definitions of all variables of summaries (docs/data-format.md)."""
 
 import xarray as xr
 

@@ -115,7 +115,7 @@ class WindowsDocument:
     version: int = VERSION
 
     def to_bytes(self) -> bytes:
-        """Return the bytes of the file."""
+        """Return the content of `windows.json.zst` as compressed bytes."""
         text = json.dumps(asdict(self), allow_nan=False)
         return zstandard.compress(text.encode(), 9)
 

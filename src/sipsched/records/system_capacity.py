@@ -21,8 +21,8 @@ class Searched:
     started_at, finished_at
         UTC, ISO 8601; None if the record lacks the time.
     cpu_ratio
-        CPU time per message in the trials, divided by the CPU time per message in the runs at equal loads; None if one
-        of the two was not measured.
+        CPU time per message in the trials, divided by the CPU time per message in the runs at equal loads. None if one
+        of the two times was not measured.
     """
 
     lower_cps: int | None
@@ -45,7 +45,7 @@ class SystemCapacity:
     level
         Probability that the interval contains the capacity.
     estimate_cps, low_cps, high_cps
-        Estimate and its interval. They need some trials or runs above the limit and some below it; otherwise None.
+        Estimate and its interval. None if all trials and runs were above the limit, or if none was above the limit.
     lowest_cps, highest_cps
         The lowest and the highest offered load. If no load exceeded the limit, the capacity is at least the highest
         load. If all loads exceeded the limit, the capacity is below the lowest load.

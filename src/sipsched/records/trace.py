@@ -165,8 +165,8 @@ def read_trace(path: Path, expected: int | None = None) -> Trace:
 def truesize_bytes(trace: Trace) -> float:
     """Return the mean number of bytes that the kernel charges to the receive buffer per message, or NaN if unknown.
 
-    A record has the charge of the whole queue, so the smallest charge of each kind of message is its truesize: some
-    messages arrive at an empty queue.
+    A record has the charge of the whole queue. Some messages arrive at an empty queue. So the smallest charge of a kind
+    of message is the charge of one such message (its truesize).
     """
     charged = trace.records[(trace.records["event"] == Event.MESSAGE) & (trace.records["rmem"] > 0)]
     kinds, numbers = np.unique(charged["kind"], return_inverse=True)

@@ -1,7 +1,7 @@
 """The record of a watched proxy: counters per second and times per message, but no content of SIP messages.
 
-The folder of a record has `watch.json` (the proxy and the privileges), `seconds.jsonl` (one line per second),
-`trace.bin.zst` (the probe's trace, in frames of zstd) and `messages.nc`.
+The folder of a record contains four files: `watch.json` (the proxy and the privileges), `seconds.jsonl` (one line per
+second), `trace.bin.zst` (the probe's trace, in frames of zstd) and `messages.nc`.
 """
 
 import json
@@ -61,7 +61,7 @@ NAMES: Mapping[str, int] = {
     **{name: _FIRST + i for i, name in enumerate((*METHODS, *STATUSES))},
     NOT_SIP: _FIRST + NOT_SIP_CODE - 1,
 }
-"""The codes of all methods and statuses that a row can have."""
+"""The code of each method and status that a message can have."""
 _NAME_OF = {code: name for name, code in NAMES.items()}
 INVITE = NAMES["INVITE"]
 

@@ -39,7 +39,7 @@ WINDOW_TIMES = ("k_rcv", "t_sip", "total")
 """Times that have statistics per window. `total` is K_rcv + T_sip of the same message."""
 STATISTICS = ("mean", "p50", "p90", "p99")
 WASHOUTS = (1, 2)
-"""Each statistic is computed twice: with the washout multiplied by each of these factors."""
+"""Factors by which the washout is multiplied. Each statistic is computed once per factor."""
 BINS = 30
 """Number of bins of the shortest window, which show the message times as a function of the time since the switch."""
 MESSAGES_MIN = 30
@@ -383,7 +383,7 @@ def open_windows(path: Path) -> xr.Dataset:
 
 
 def by_arm(ds: xr.Dataset, name: str) -> Floats:
-    """Arrange a statistic of windows in a table of blocks and arms. An arm is a mode or the sham.
+    """Arrange one statistic of all windows in a table of blocks and arms. An arm is a mode or the sham.
 
     Parameters
     ----------
@@ -399,7 +399,7 @@ def by_arm(ds: xr.Dataset, name: str) -> Floats:
 
 
 def laid_out(ds: xr.Dataset, values: npt.NDArray[Any], kept: Sequence[int]) -> Floats:
-    """Arrange one value per window in a table of blocks and arms (the modes, then the sham), for windows in `kept`."""
+    """Arrange values of windows in a table of blocks and arms (modes, then sham). Use windows with a code in `kept`."""
     blocks, arms = ds["block"].to_numpy(), ds["window_arm"].to_numpy()
     table = np.full((int(blocks.max()) + 1, ds.sizes["arm"]), np.nan)
     counts = np.isin(ds["left_out"].to_numpy(), kept)

@@ -74,7 +74,7 @@ class Ledger:
 
 
 def balance(snapshots: Snapshots, *, fronted: bool = False) -> Ledger:
-    """Compare the datagrams that were sent in a run with the received and dropped datagrams, by kernel counters.
+    """Compare the sent datagrams of a run with the received and dropped datagrams, by the kernels' counters.
 
     Parameters
     ----------

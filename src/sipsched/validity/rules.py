@@ -1,8 +1,8 @@
 """The declarations of all rules that decide whether a run is valid.
 
-The program derives four things from these declarations: the words of a verdict, the limits, the check of the
-configuration, and the list of rules that other programs on the machine can break. `sipsched.measure.findings.numbers`
-computes a number for each rule.
+The program takes the words of a verdict and the limits from these declarations, and checks the configuration against
+the names of the rules. The declarations also mark the rules that other programs on the machine can break.
+`sipsched.measure.findings.numbers` computes a number for each rule.
 """
 
 import re
