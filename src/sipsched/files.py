@@ -36,7 +36,7 @@ def whole(path: Path) -> Iterator[Path]:
     Parameters
     ----------
     path
-        Path of the file. Its folder is created. After an error in the `with` block, the file is unchanged.
+        Path of the final file. Missing folders are created. After an error in the `with` block, the file is unchanged.
 
     Raises
     ------

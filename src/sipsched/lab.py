@@ -44,8 +44,8 @@ MOST_LISTED = 8
 class Runs(Catalogue):
     """The recorded runs of one testbed, which Jupyter shows as a table.
 
-    `sel` selects runs, `messages` returns their messages, `summary` returns their numbers, and `windows` returns the
-    windows of a run that compares modes. `plot` draws figures, and `explore` returns controls.
+    `sel` selects runs, `messages` returns their messages, and `summary` returns their counts, means and quantiles.
+    `windows` returns the windows of a run that compares modes. `plot` draws figures, and `explore` returns controls.
     """
 
     @property
@@ -171,8 +171,8 @@ class Plots:
         """Draw the share of messages that take longer than a given time, for K_rcv, T_sip and their sum.
 
         Each mode of a run that compares modes is drawn as a separate run. This run has the messages after the washout
-        in the valid windows of the mode. A line is the mean over the runs of a group. A band around the line reaches
-        from the lowest to the highest run.
+        in the valid windows of the mode. A line is the mean over all runs with its settings. A band around the line
+        reaches from the lowest to the highest run.
 
         Parameters
         ----------
@@ -240,7 +240,7 @@ class Plots:
         Parameters
         ----------
         message
-            Number of the message in order of arrival, as `Runs.slowest` lists it. None: the message whose waiting time
+            Number of the message in order of arrival, which `Runs.slowest` lists. None: the message whose waiting time
             is nearest to the 99th percentile.
 
         Raises

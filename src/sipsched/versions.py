@@ -1,6 +1,6 @@
 """The version numbers of the file formats (docs/data-format.md), and the version of the code.
 
-The versions are a separate module, because each start of the workflow needs them but does not need xarray.
+The versions are a separate module, because each start of the workflow needs the versions but not xarray.
 """
 
 import subprocess

@@ -114,7 +114,7 @@ class Instances:
         The instances in the order of their ports. If a run compares instances, the last instance repeats the first
         instance for the sham, so the sham shows by how much two equal instances differ.
     of_mode
-        Per mode of the run, the index of its instance in `started`.
+        Index in `started` of the instance that serves each mode of the run.
     """
 
     started: tuple[Instance, ...]
@@ -159,9 +159,9 @@ class Design:
     window_s, washout_s
         Mean length of the windows, and length of the washout at the start of each window, in seconds.
     utilisation
-        Share of the SPS's CPU time that the proxy used in the warm-up; None if the configuration sets the lengths.
+        Share of the SPS's CPU time that the proxy used in the warm-up; None if no warm-up was measured.
     relaxation_s
-        Relaxation time of the queue at this utilisation; None if the configuration sets the lengths.
+        Relaxation time of the queue at this utilisation in seconds; None if no warm-up was measured.
     """
 
     modes: tuple[str, ...]
@@ -244,7 +244,7 @@ def check_instances(mode: str, sut: Sut, suts: Mapping[str, Sut], where: str) ->
     StableError
         A SUT is not defined, or runs another program than the reference. Or a SUT does not serve UDP on one shared
         socket. Or the reference overrides a key of its instance. Or an instance overrides its receive buffer by the
-        size that its SUT has anyway.
+        size that its SUT already has.
     """
     names = compared(mode)
     for name in names:

@@ -204,7 +204,7 @@ class AroundCrossing:
     steps
         Positions of the loads. 0 is the highest multiple of `step_cps` that the search found below the limit, and 1 is
         the next multiple. The two loads around the crossing, and the multiples between them, are always included.
-        Between these two loads, `step_cps` is halved until a step is at most 25 % of the load (`WIDEST_BRACKET`).
+        Between these two loads, `step_cps` is halved until a step is at most 25 % of the lower one (`WIDEST_BRACKET`).
     """
 
     mode: str

@@ -322,7 +322,7 @@ class Mode:
         Parameters
         ----------
         counts
-            The numbers of the run. The mode's instance can override them.
+            The numbers of the run. The mode's instance can override these numbers.
 
         Returns
         -------
@@ -435,7 +435,7 @@ def split_name(name: str) -> tuple[str, OtherInstance, list[str]]:
     Raises
     ------
     StableError
-        A key of the instance is overridden twice, or its number is not in the range of `INSTANCE_RANGES`.
+        A key of the instance is overridden twice, or a number is outside its range in `INSTANCE_RANGES`.
     """
     base, *parts = name.split("+")
     others: dict[str, str] = {}

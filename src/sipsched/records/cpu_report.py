@@ -200,8 +200,8 @@ class Account:
     runs, run_ns
         Number of executions and CPU time of the BPF programs; 0 if the kernel does not count them.
     planned
-        Tasks of the competitors that the testbed declares. sipsched starts them, so their time is in `own` of `parts`,
-        and `competitors` does not list them.
+        Tasks of the competitors that the testbed declares. sipsched starts these tasks, so `parts` counts their time
+        under `own`, and `competitors` does not list these tasks.
     """
 
     parts: CpuParts

@@ -34,18 +34,18 @@ class TrialRecord:
     Attributes
     ----------
     pdr
-        Packet drop rate. Over TCP, it equals `call_loss`.
+        Packet drop rate. Over TCP, this rate equals `call_loss`.
     calls, calls_lost
         Number of calls, and number of calls that failed or were set up late; None if the generator did not report these
         numbers.
     started_at
-        Start in UTC, ISO 8601; None if the record lacks it, as for simulated trials.
+        Start in UTC, ISO 8601; None if not recorded, as for simulated trials.
     cpu_us
-        CPU time of the proxy per received message, in µs; None if the record lacks it.
+        CPU time of the proxy per received message, in µs; None if not recorded.
     steal_share
-        Share of the SPS's CPU time that the hypervisor took; None if the record lacks it.
+        Share of the SPS's CPU time that the hypervisor took; None if not recorded.
     probe_mode
-        Mode of the probe that ran during the trial; None if the record lacks it.
+        Mode of the probe that ran during the trial; None if not recorded.
     """
 
     cps: _Cps
@@ -80,7 +80,7 @@ class SearchRecord:
     ended_by
         For a capacity, the reason why the search ended: `width`, `time` or `range`. None for `crossing.json`.
     started_at, finished_at
-        UTC, ISO 8601; None if the record lacks it.
+        Start and end in UTC, ISO 8601; None if not recorded.
     """
 
     point: Point

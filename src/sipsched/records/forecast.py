@@ -161,7 +161,7 @@ def outlooks(config: Config, raw: Path, lanes: Lanes, results: Path | None = Non
     -----
     The expected duration of a search is its time limit `limit_s`. For a capacity, the expected duration is the median
     of up to ten recorded searches of the testbed. The runs whose loads depend on a search are counted as if the search
-    found the geometric mean of the searched loads. This number is approximate if the loads are steps.
+    found the geometric mean of the searched loads. If the loads are steps, the number of these runs is approximate.
     """
     crossings = read_crossings(raw, config.searches())
     supposed = _supposed(config) | crossings

@@ -103,7 +103,7 @@ class GeneratorReport(CallCounts):
     Attributes
     ----------
     cpu_us
-        CPU time of client and server per call; None if the client or the server does not report it.
+        CPU time of client and server per call in µs; None if the client or the server does not report its CPU time.
     """
 
     version: str

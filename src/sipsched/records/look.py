@@ -1,7 +1,7 @@
 """Decisions, called looks, about which runs of a study need more repetitions for a narrow confidence interval.
 
 The decision after N repetitions is the file `results/STUDY/TESTBED/look~N.json`. If the file is lost, the workflow
-computes it again from the runs.
+makes the decision again from the runs.
 """
 
 from collections.abc import Sequence

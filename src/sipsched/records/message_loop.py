@@ -150,7 +150,7 @@ def fill(
     t_arr
         Arrival times by which the records are sorted, shape (n,), ns.
     order
-        The permutation that sorts `t_arr`. It must be stable.
+        The permutation that sorts `t_arr`, from a stable sort.
     calls
         An empty hash table.
     messages, drops

@@ -161,8 +161,8 @@ def messages_from_record(record_dir: Path) -> xr.Dataset:
     Raises
     ------
     StableError
-        A file of the record is missing or differs from its entry in `run.json`. Or the trace is damaged, or contains
-        fewer records than the probe wrote.
+        A file of the record is missing or differs from its entry in `run.json`. Or the trace is damaged, or does not
+        contain the number of records that the probe wrote.
 
     Notes
     -----

@@ -39,9 +39,9 @@ class Missing:
     searches
         Points without a recorded search. `planned` excludes the runs whose loads depend on such a search.
     unanswered
-        Studies that cannot be evaluated yet. To evaluate a study on a testbed, all its searches must be recorded. Each
-        combination of SUT, mode, cores, threads and load needs at least one valid run. If some repetitions are
-        missing, the confidence intervals are only wider.
+        Studies that cannot be evaluated yet. To evaluate a study on a testbed, all searches of the study must be
+        recorded. Each combination of SUT, mode, cores, threads and load needs at least one valid run. If some
+        repetitions are missing, the confidence intervals are only wider.
     """
 
     planned: int

@@ -34,7 +34,7 @@ def open_study(summary: xr.Dataset, runs_folder: Path, where: Mapping[str, Any])
     Parameters
     ----------
     summary
-        Summary of the study. It names the valid runs and their numbers of messages.
+        Summary of the study, which names the valid runs and their numbers of messages.
     runs_folder
         Folder that contains the runs' `messages.nc`, such as results/runs.
     where

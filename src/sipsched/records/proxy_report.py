@@ -44,7 +44,7 @@ class DispatchReport:
     lost
         Messages that were lost because the instance or the client had closed its connection.
     broken
-        Streams that sipdispatch could not parse, so that it closed their connections.
+        Streams that sipdispatch could not parse. sipdispatch closed the connections of these streams.
     clients
         Connections that sipdispatch accepted.
     answering

@@ -120,8 +120,8 @@ class UnfinishedRecord:
     final
         The folder of the finished record.
     lock
-        File descriptor of `folder`. Its lock tells other processes that a process is measuring this run. None if this
-        process does not measure the run.
+        File descriptor of `folder`. A lock on this descriptor tells other processes that a process is measuring this
+        run. None if this process does not measure the run.
     """
 
     folder: Path

@@ -72,9 +72,9 @@ class CrossoverReport:
         Number of proxy processes that were switched.
     instances
         The proxy instances, in the order of their ports; empty if one proxy served in all modes. The last instance
-        repeats the first one, and serves the sham windows.
+        repeats the first instance, and serves the sham windows.
     instance_of_mode
-        Per mode of `modes`, the index of its instance; empty if one proxy served in all modes.
+        Index in `instances` of the instance that served each mode; empty if one proxy served in all modes.
     """
 
     modes: tuple[SchedulerReport, ...]

@@ -104,7 +104,7 @@ class WindowsDocument:
     log
         The switches.
     competed
-        CPU time of competitors; None if no program counted it.
+        CPU time of competitors; None if no program counted the time.
     """
 
     design: Design

@@ -106,7 +106,7 @@ class Second:
     cpus
         Number of CPUs that the proxy may use.
     cpu_busy, cpu_stolen
-        Share of the CPUs' time during which programs ran, and share that the hypervisor took.
+        Share of the CPUs' time without idle time and waits for I/O, and share that the hypervisor took.
     delayed_ns
         Time during which workers were runnable but had no CPU.
     connections

@@ -114,7 +114,7 @@ def windows_from_record(messages: Path, record: Path) -> xr.Dataset:
     -------
     Dataset
         Dimension `window`, in the order of time: `block`, `mode` (index into the attribute `modes`), `window_arm`
-        (equal to `mode`, except that the sham is the last arm), `sham`, `start` and `length` (s, as sampled), `switch`
+        (equal to `mode`, except that the sham is the last arm), `sham`, `start` and `length` (s, as planned), `switch`
         (duration of the switch, µs), `late` (lateness of the switch, µs), `steal_share`, `time_squeeze`,
         `competitor_share` and `left_out`, see `LEFT_OUT`.
 
