@@ -43,7 +43,7 @@ class Disturbances:
 
 @dataclass(frozen=True)
 class Usable:
-    """The usable part of a run that compares modes, according to the log of its mode switches.
+    """The share of unusable blocks and the stolen time of a run that compares modes, from the log of its switches.
 
     Attributes
     ----------
