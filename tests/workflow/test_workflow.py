@@ -521,6 +521,15 @@ def test_reports_of_a_recorded_campaign_need_no_testbed(project: Path) -> None:
         assert page == "index.html" or f'<a href="{page}">' in text
     assert planned_jobs(project, *options) == {}
 
+    done = snakemake(project, "--report", "report.zip", *options)
+    assert done.returncode == 0, done.stderr
+    with zipfile.ZipFile(project / "report.zip") as report:
+        held = {Path(name).name for name in report.namelist()}
+        content = report.read("report/report.html").decode()
+    assert held >= set(pages)
+    for category in ("Overview", "Studies", "Several studies", "Testbeds"):
+        assert f'"{category}"' in content
+
     for name in ("requirements.lock", "pyproject.toml", "environment.yml", "LICENSE"):
         shutil.copy(PROJECT_ROOT / name, project / name)
     done = snakemake(project, "publish", *options)

@@ -322,7 +322,7 @@ def _with_gaps(ds: xr.Dataset) -> xr.Dataset:
         gaps = np.diff(instants, prepend=instants[:1])
         fits = not gaps.size or gaps.max() < 2**32
         attrs = variable.attrs | {
-            "long_name": "time since the one before",
+            "long_name": "time since the value in the previous row",
             "first": instants[0] if instants.size else np.int64(0),
             "definition": f"{name} is first + the sum of the gaps up to it; "
             + variable.attrs["definition"],

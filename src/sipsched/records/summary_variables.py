@@ -26,7 +26,7 @@ CPU_PARTS = (
 RUN_DIMS = ("sut", "mode", "cores", "threads", "cps", "rep")
 # The unit ("" for text) and the definition of each variable that has one value per run.
 RUN_LEVEL = {
-    "pdr": ("1", "RcvbufErrors of the SPS in the run / SIP messages that reached it"),
+    "pdr": ("1", "RcvbufErrors of the SPS in the run / SIP messages that reached the SPS"),
     "rcvbuf_errors": ("1", "RcvbufErrors of the SPS in the run"),
     "in_datagrams": (
         "1",
@@ -65,7 +65,7 @@ RUN_LEVEL = {
     "wake_ups": ("1", "voluntary context switches of the proxy's tasks: each ends with a wake-up"),
     "preemptions": (
         "1",
-        "involuntary context switches of the proxy's tasks, including those by sched_yield",
+        "involuntary context switches of the proxy's tasks, including switches by sched_yield",
     ),
     "migrations": ("1", "moves of the proxy's tasks to another CPU"),
     "kernel_locks": (

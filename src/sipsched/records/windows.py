@@ -315,7 +315,7 @@ def _aligned(
 def _attrs(document: RunDocument, recorded: WindowsDocument, record: Path) -> dict[str, Any]:
     design, crossover = recorded.design, document.crossover
     return {
-        "title": "windows of a crossover run, one row a window",
+        "title": "windows of a crossover run, with one row per window",
         "format": "sipsched windows",
         "format_version": WINDOWS_VERSION,
         **asdict(document.run),
