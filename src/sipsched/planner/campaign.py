@@ -292,7 +292,7 @@ class Order:
         self._plan = plan
         self._positions: dict[Run, int] = {}
         self._seen: set[Path] | None = None
-        self._expected_s: dict[forecast.RunKind, int] = {}
+        self._paces: dict[forecast.RunKind, float] = {}
 
     def position(self, run: Run) -> int:
         """Return the position of a run in the order of measuring, from 1; 0 for a run that no study contains."""
@@ -305,12 +305,10 @@ class Order:
     def expected_s(self, run: Run) -> int:
         """Return the expected duration of a run in seconds."""
         kind = forecast.kind(run)
-        if kind not in self._expected_s:
+        if kind not in self._paces:
             self._update()
-            plan = self._plan
-            seconds = forecast.expected_s(run, self._positions, plan.config, plan.raw)
-            self._expected_s[kind] = round(seconds)
-        return self._expected_s[kind]
+            self._paces[kind] = forecast.pace(run, self._positions, self._plan.raw)
+        return round(forecast.planned_s(self._plan.config.load_of(run)) * self._paces[kind])
 
     def _update(self) -> None:
         """Update the positions if a new search or a new decision about repetitions exists."""

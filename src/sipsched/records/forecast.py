@@ -25,11 +25,11 @@ BETWEEN_S = 1.0
 RUNS_FOR_PACE = 10
 
 RunKind = tuple[str, str]
-"""Testbed and mode of a run. Runs with the same testbed and mode are expected to take the same time."""
+"""Testbed and mode of a run. Runs of the same kind are expected to have the same pace (`recorded_paces`)."""
 
 
 def kind(run: Run) -> RunKind:
-    """Return the testbed and the mode of a run. Runs with equal testbed and mode are assumed to take equally long."""
+    """Return the testbed and the mode of a run."""
     return run.testbed, run.mode
 
 
@@ -137,8 +137,8 @@ def planned_s(load: Load) -> float:
     return load.warmup_s + load.duration_s + OVERHEAD_S
 
 
-def expected_s(run: Run, planned: Iterable[Run], config: Config, raw: Path) -> float:
-    """Estimate the duration of a run in seconds, from recorded runs of its testbed and mode, or else from its load.
+def pace(run: Run, planned: Iterable[Run], raw: Path) -> float:
+    """Return the median pace of recorded runs that are of the same kind as a run, or 1 if no such run is recorded.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ def expected_s(run: Run, planned: Iterable[Run], config: Config, raw: Path) -> f
         The runs of the campaign. The first `RUNS_FOR_PACE` recorded runs with the same testbed and mode are used.
     """
     paces = recorded_paces((other for other in planned if kind(other) == kind(run)), raw)
-    return planned_s(config.load_of(run)) * (statistics.median(paces) if paces else 1)
+    return statistics.median(paces) if paces else 1.0
 
 
 def outlooks(config: Config, raw: Path, lanes: Lanes, results: Path | None = None) -> list[Outlook]:

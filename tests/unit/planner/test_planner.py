@@ -81,6 +81,17 @@ def test_runs_have_a_position_in_the_order_after_the_search(plan: Plan) -> None:
     assert plan.order.expected_s(runs[0]) >= plan.config.load.duration_s
 
 
+def test_a_run_that_offers_more_calls_is_expected_to_take_longer(plan: Plan) -> None:
+    find_crossing(plan, 1400, 1600)
+    document = read_yaml(PROJECT_ROOT / FILES[0])
+    document["load"]["calls"] = 60_000
+    plan = Plan.load(document, FILES, cpus=2)
+    run = plan.runs_by_now()[0]
+    slow = replace(run, cps=run.cps // 4)
+    more_s = plan.order.expected_s(slow) - plan.order.expected_s(run)
+    assert more_s == pytest.approx(60_000 * (4 - 1) / run.cps, abs=2)
+
+
 def test_a_study_needs_its_search_first_and_then_its_runs(plan: Plan) -> None:
     find_crossing(plan, 1400, 1600)
     asked = Snakemake()

@@ -1,6 +1,5 @@
 """Tests of the progress line of an invocation, and of the order in which runs start."""
 
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -8,10 +7,7 @@ import pytest
 import synthetic
 
 from sipsched.measure.aside import Aside
-from sipsched.paths import PROJECT_ROOT
-from sipsched.plan.config import load_config, parse_config
-from sipsched.plan.documents import read_yaml
-from sipsched.records.forecast import BETWEEN_S, OVERHEAD_S, Lanes, expected_s, planned_s
+from sipsched.records.forecast import BETWEEN_S, Lanes, pace, planned_s
 from sipsched.records.progress import Progress, in_minutes
 from sipsched.records.run_document import read_run
 from snakemake_scheduler_plugin_campaign import Scheduler, SchedulerSettings
@@ -76,32 +72,15 @@ def test_a_time_is_rounded(seconds: float, said: str) -> None:
     assert in_minutes(seconds) == said
 
 
-def test_the_expected_time_comes_from_existing_records(tmp_path: Path) -> None:
-    config = load_config()
-    nothing = config.load.warmup_s + config.load.duration_s + OVERHEAD_S
-    assert expected_s(RUNS[0], RUNS, config, tmp_path) == nothing
-    longer = synthetic.Run(mode="baseline,enhanced")
-    assert expected_s(longer, RUNS, config, tmp_path) > nothing
+def test_the_pace_comes_from_existing_records(tmp_path: Path) -> None:
+    assert pace(RUNS[0], RUNS, tmp_path) == 1
     record = read_run(synthetic.write_record(tmp_path, RUNS[1], calls=40))
     (tmp_path / RUNS[2].path).mkdir(parents=True)
     (tmp_path / RUNS[2].path / "run.json").write_text("{}")
     took = record.timeline.fetched - record.timeline.started + BETWEEN_S
-    pace = took / planned_s(record.load)
-    assert expected_s(RUNS[0], RUNS, config, tmp_path) == pytest.approx(pace * nothing)
-    assert pace != 1
-
-
-def test_a_longer_run_is_expected_to_have_the_pace_of_existing_records(tmp_path: Path) -> None:
-    document = read_yaml(PROJECT_ROOT / "config" / "config.yaml")
-    document["load"]["calls"] = 60_000
-    config = parse_config(document)
-    short, longer = RUNS[0], replace(RUNS[0], cps=RUNS[0].cps // 4)
-    record = read_run(synthetic.write_record(tmp_path, RUNS[1], calls=40))
-    pace = expected_s(short, RUNS, config, tmp_path) / planned_s(config.load_of(short))
-    took = record.timeline.fetched - record.timeline.started + BETWEEN_S
-    assert pace == pytest.approx(took / planned_s(record.load))
-    planned = planned_s(config.load_of(longer))
-    assert expected_s(longer, RUNS, config, tmp_path) == pytest.approx(pace * planned)
+    assert pace(RUNS[0], RUNS, tmp_path) == pytest.approx(took / planned_s(record.load))
+    assert took != planned_s(record.load)
+    assert pace(synthetic.Run(mode="baseline,enhanced"), RUNS, tmp_path) == 1
 
 
 class Job(SimpleNamespace):
