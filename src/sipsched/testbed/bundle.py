@@ -1,4 +1,4 @@
-"""The offline bundle: one archive from which a machine without a network installs sipsched and measures."""
+"""The offline bundle: one archive that installs sipsched, and measures, on a machine without a network."""
 
 import os
 import platform
@@ -18,12 +18,12 @@ from sipsched.testbed.requirements import CONTROLLER_PACKAGES, PACKAGES
 from sipsched.versions import code_version
 
 PROGRAM = PROJECT_ROOT / "hardware" / "bundle" / "run"
-"""The program that installs the bundle on a machine and runs a command there."""
+"""The program in the bundle that installs sipsched on a machine, and then runs a command of sipsched."""
 CHECKSUMS = "SHA256SUMS"
 START_PACKAGES = ("git", "make", "python3", "python3-venv")
-"""Packages that `run` needs before it can start a program of this project."""
+"""Debian packages that the program `run` needs before it can start a program of this project."""
 BUILD_PACKAGES = ("editables", "setuptools")
-"""Python packages that build this project and the packages of requirements.lock that have no wheel."""
+"""Python packages that build this project, and build packages of requirements.lock that exist only as source."""
 
 
 def debian_packages() -> list[str]:
@@ -41,14 +41,14 @@ def make_bundle(pages: Path, to: Path, say: Callable[[str], None] = print) -> Pa
     pages
         Folder with the pages of the recorded campaign.
     to
-        Folder for the archive. It is created.
+        Folder for the archive. This function creates the folder.
     say
-        Function that shows a line per step.
+        Function that shows a line before each step.
 
     Returns
     -------
     Path
-        The archive, `sipsched-VERSION-ARCHITECTURE.tar`. It contains one folder, with the same name.
+        The archive `sipsched-VERSION-ARCHITECTURE.tar`. It contains one folder, `sipsched-VERSION-ARCHITECTURE`.
 
     Raises
     ------
@@ -90,7 +90,7 @@ def make_bundle(pages: Path, to: Path, say: Callable[[str], None] = print) -> Pa
 
 
 def write_checksums(folder: Path) -> None:
-    """Write the SHA-256 of every file of a bundle into its file `SHA256SUMS`, as the program `sha256sum` does."""
+    """Write the SHA-256 of every file of a bundle into the file `SHA256SUMS`, in the format of `sha256sum`."""
     lines = [
         f"{sha256_of(path)}  ./{path.relative_to(folder).as_posix()}\n"
         for path in sorted(folder.rglob("*"))
@@ -113,10 +113,10 @@ def write_index(folder: Path) -> None:
 
 
 def _debian(packages: Iterable[str], folder: Path) -> None:
-    """Download Debian packages with all their dependencies, including packages that every Debian system has."""
+    """Download Debian packages and all their dependencies, even packages that this machine has already."""
     partial = folder / "partial"
     partial.mkdir(parents=True)
-    # An empty list of installed packages makes apt download all dependencies.
+    # Without this empty list of installed packages, apt would skip the dependencies that this machine has already.
     status = folder / "status"
     status.touch()
     options = {
@@ -147,9 +147,9 @@ def locked_for(lock: str, python: str) -> str:
     lock
         The text of requirements.lock. A condition such as `python_full_version < '3.11.5'` can exclude a requirement.
     python
-        The version of Python, such as `3.11.2`. It differs from the version that makes the bundle.
+        The version of Python, such as `3.11.2`. It may differ from the version that makes the bundle.
     """
-    # This import is here, because no other command needs the library.
+    # The import is inside this function, because no other command needs the library.
     from packaging.requirements import Requirement
 
     environment = {"python_full_version": python, "python_version": python.rpartition(".")[0]}
@@ -163,7 +163,7 @@ def locked_for(lock: str, python: str) -> str:
 
 
 def _python(folder: Path, pythons: Iterable[str]) -> None:
-    """Download the Python packages in requirements.lock, and the packages that install this project itself."""
+    """Download the packages in requirements.lock for each version of Python, and the packages that build this project."""
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--dest", str(folder)]
     lock = (PROJECT_ROOT / "requirements.lock").read_text()
     folder.mkdir()
@@ -179,18 +179,18 @@ def _python(folder: Path, pythons: Iterable[str]) -> None:
 
 
 def _debian_python(packages: Path) -> str:
-    """Return the version of Python, such as `3.11.2`, from the Debian packages in a folder."""
+    """Return the version of the Debian package python3 in a folder of packages, such as `3.11.2`."""
     (package,) = packages.glob("python3_*.deb")
     return _run(["dpkg-deb", "--field", str(package), "Version"]).partition("-")[0]
 
 
 def _sources(archive: Path) -> None:
-    """Write an archive with the files of the current commit, and a git repository with only this commit."""
+    """Write a tar archive of a git repository that contains only the current commit, with all its files."""
     clone = archive.with_suffix("")
     source = f"file://{PROJECT_ROOT}"
     quiet = ["-c", "core.logAllRefUpdates=false", "-c", "advice.detachedHead=false"]
     _run(["git", *quiet, "clone", "--quiet", "--depth=1", source, str(clone)])
-    # The remote `origin` is removed, because its address is a folder that exists only on this machine.
+    # Remove the remote `origin`, because its address is a folder that exists only on this machine.
     _run(["git", "-C", str(clone), "remote", "remove", "origin"])
     with tarfile.open(archive, "w") as tar:
         tar.add(clone, ".", filter=_as_root)
@@ -208,8 +208,8 @@ def _debian_release() -> str:
     release = dict(re.findall(r'^(\w+)="?([^"\n]*)', Path("/etc/os-release").read_text(), re.M))
     if release.get("ID") != "debian":
         raise StableError(
-            f"this machine has the system {release.get('ID')}; make the bundle on Debian, because it contains "
-            "packages of the distribution on which it is made"
+            f"this machine has the system {release.get('ID')}; make the bundle on Debian, because the bundle contains "
+            "packages of this machine's distribution"
         )
     return str(release["VERSION_ID"])
 

@@ -20,7 +20,7 @@ from sipsched.testbed.inventory import HostSpec
 from sipsched.testbed.patience import REAL_TIME, Patience
 
 HANDSHAKE_TIMEOUT_S = 30
-"""Seconds for the connection and the exchange of keys. An emulated guest under load took more than 10 s."""
+"""Time limit in seconds for the connection and the key exchange. A busy emulated guest needed more than 10 s."""
 CONNECT_TIMEOUT_S = 10
 ANSWER_TIMEOUT_S = 3
 CHUNK_BYTES = 65536
@@ -41,7 +41,7 @@ class CommandResult:
 
 
 def remote_command(argv: Sequence[str]) -> str:
-    """Return a command as text for the login shell of a host. Only this function quotes values for a shell."""
+    """Return a command as text for the login shell of a host. All arguments are quoted."""
     # The PATH of an SSH session lacks /usr/sbin, which contains start-stop-daemon and the proxies.
     return f'PATH="$PATH:/usr/sbin:/sbin" {shlex.join(argv)}'
 
@@ -62,19 +62,19 @@ def _lines(answers: Iterable[str], said: list[str]) -> Iterator[str]:
 
 
 class Connection:
-    """The SSH connection to a host, and the commands and files that use it.
+    """An SSH connection that runs commands on a host, and copies files to and from the host.
 
     Parameters
     ----------
     spec
         The host: its address, user and key.
     patience
-        Limits of waits for the host.
+        The clock that limits how long sipsched waits for the host.
 
     Attributes
     ----------
     history
-        Every finished command, in the order of the commands' ends.
+        Every finished command, in the order in which the commands finished.
 
     Raises
     ------
@@ -109,7 +109,7 @@ class Connection:
         return transport
 
     def connect(self) -> None:
-        """Connect to the host by SSH with the login key in `spec`. The host key must be in the known_hosts file."""
+        """Connect to the host by SSH with the login key of `spec`. The known_hosts file must contain the host's key."""
         known_hosts = Path(self.spec.known_hosts)
         client = self._connection.client
         client.set_missing_host_key_policy(paramiko.RejectPolicy())
@@ -133,7 +133,7 @@ class Connection:
             raise LostError(
                 f"host {self.spec} {UNREACHABLE}: {error}; is it up? (fab check)"
             ) from error
-        # Without Nagle's algorithm, a command takes 12 ms instead of 44 ms.
+        # TCP_NODELAY switches Nagle's algorithm off, so that a command takes 12 ms instead of 44 ms.
         transport = self._connection.transport
         transport.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
@@ -169,7 +169,7 @@ class Connection:
                 f"host {self.spec}: no end after {timeout_s:g} s: {command}"
             ) from error
         except LostError:
-            # The clock of the host stands still. The connection is closed so that later commands fail at once.
+            # The host's clock stands still, so the host hangs. After close(), later commands fail at once.
             self.close()
             raise
         except (paramiko.SSHException, EOFError, OSError) as error:
@@ -183,7 +183,7 @@ class Connection:
     def _exchange(self, argv: Sequence[str], timeout_s: float) -> tuple[int, str, str]:
         """Run a command, and return its exit code, standard output and standard error.
 
-        Fabric's own method is not used, because it would wait for the end of the command even after Ctrl-C.
+        Fabric's method `run` is no alternative, because even after Ctrl-C, it waits for the end of the command.
         """
         patience = self._patience
         deadline = patience.now() + timeout_s
@@ -195,7 +195,7 @@ class Connection:
             while not ended:
                 if not patience.wait(partial(_readable, channel), deadline):
                     raise TimeoutError
-                # The state is read before the bytes, because more bytes can arrive between the two steps.
+                # Read the state before the bytes. In the opposite order, bytes that arrive in between would be lost.
                 ended = channel.eof_received or channel.closed
                 while channel.recv_ready():
                     output += channel.recv(CHUNK_BYTES)
@@ -222,7 +222,7 @@ class Connection:
         return True
 
     def close(self) -> None:
-        """Close the connection, so that later commands fail at once and do not wait for a lost host."""
+        """Close the connection. Later commands then fail at once, and do not wait for a lost host."""
         self._connection.close()
 
     def _note(
@@ -248,7 +248,7 @@ class Connection:
         Parameters
         ----------
         script
-            The text of the script. It must be a literal and contain no values.
+            The text of the script. It must be a literal, because only `arguments` are quoted for the shell.
         arguments
             The values of "$1", "$2" and so on in the script.
         """
@@ -297,7 +297,7 @@ class Connection:
         Parameters
         ----------
         ready
-            The function that reads the lines that the script prints before the block begins.
+            The function that reads the first lines of the script's output. The block begins when the function returns.
         timeout_s
             Longest time in seconds between two lines.
         """
@@ -327,7 +327,7 @@ class Connection:
         try:
             yield
         finally:
-            # The script ends when its input ends. It then finishes its work, such as releasing a lock.
+            # When its input ends, the script finishes its work, such as releasing a lock, and then exits.
             channel.shutdown_write()
             if self._connection.transport.is_active():
                 channel.status_event.wait(self._patience.real(CONNECT_TIMEOUT_S))

@@ -1,9 +1,9 @@
-"""The package sources and the options of mmdebstrap for root file systems of Debian releases."""
+"""Package sources and options for mmdebstrap, which builds root file systems of Debian releases."""
 
 import re
 
 NOT_INSTALLED = ("man", "locale", "doc", "info")
-"""Folders below /usr/share that a root file system lacks, because no program needs them."""
+"""Folders below /usr/share that are left out of a root file system to save space, because no program needs them."""
 
 
 def sources(index_targets: str, suite: str) -> list[str]:
@@ -42,8 +42,8 @@ def mmdebstrap_options(apt_config: str) -> list[str]:
     Parameters
     ----------
     apt_config
-        Output of the command `apt-config dump`. It has the settings by which this machine's apt reaches its sources.
-        mmdebstrap does not read these settings without options.
+        Output of the command `apt-config dump`. Some of its settings let apt reach its servers, for example through a
+        web proxy. mmdebstrap gets these settings as options, because it does not read them from apt's files.
     """
     network = [line for line in apt_config.splitlines() if re.match(r"Acquire::https?::", line)]
     settings = ('Apt::Install-Recommends "false"', 'Acquire::Languages "none"', *network)

@@ -1,9 +1,9 @@
 """Shell scripts that use control groups (cgroup v2) to find every process that sipsched started on a host.
 
-A process cannot leave its group, so a group contains all descendants of a process. Each started process has a group
-`sipsched-<role>/<name>` below the group of the SSH session. The groups have no controller. With the controller `cpu`,
-the scheduler would treat the proxy as one entity, and the measured proxy would be scheduled in another way than a
-user's proxy.
+A new process joins the group of its parent, so the group of a program contains all descendants of the program. Each
+started program has a group `sipsched-<role>/<name>` below the group of the SSH session. The groups do not use the
+cgroup controller `cpu`. With this controller, the scheduler would treat all workers of the measured proxy as one
+entity, and would schedule the measured proxy in another way than a user's proxy.
 """
 
 FIND = """\
@@ -91,10 +91,10 @@ for file in "$2"/${3:-*}.pid; do
     [ "$3" ] || basename "$file" .pid
 done
 """
-"""Shell script that stops the process "$3" in the group "$1", or all its processes if "$3" is empty.
+"""Shell script that stops the program "$3" in the group "$1", or all programs of the group if "$3" is empty.
 
 "$2" is the folder of the pid files. "$4" is the number of seconds between SIGTERM and SIGKILL. If the script stops all
-processes, it prints their names.
+programs, it prints the names of the programs.
 """
 
 WATCH = """\
@@ -106,7 +106,8 @@ sh -c "$1" sh "$2" "$3" '' 0
 # If another process holds the lock, the other process restores the settings.
 exec flock --timeout 5 "$5" sh -c '[ ! -e "$1" ] || { sh "$1" && rm "$1"; }' sh "$4"
 """
-"""Shell script that waits until the connection is closed, and then stops all processes by the script "$1".
+"""Shell script that waits until the SSH connection is closed, and then stops all programs with the script "$1".
 
-Afterwards, it runs the script "$4" under the lock "$5", if the file "$4" still exists. An empty "$4" means no script.
+Afterwards, it holds the lock "$5" and runs the script "$4", which restores changed settings. If the file "$4" does not
+exist, no settings are changed. An empty "$4" means that there is no script.
 """

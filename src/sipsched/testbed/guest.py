@@ -24,7 +24,7 @@ from sipsched.testbed.namespaces import (
 from sipsched.testbed.places import RUN_FOLDER
 
 HUNG_S = 20.0
-"""Seconds without an answer of sshd after which a guest is considered hung. An emulated kernel can be slow."""
+"""Seconds without an answer of sshd after which a guest counts as hung. An emulated kernel needs many seconds."""
 BOOT_PATIENCE_S = 120.0
 QEMU = "qemu-system-x86_64"
 PLAIN_MACHINE = ("-nodefaults", "-no-user-config", "-no-reboot", "-machine", "q35")
@@ -33,7 +33,7 @@ READY = "sipsched-guest: ready"
 CONSOLE_TAIL = 3
 KERNEL_OPTIONS = (
     *("console=ttyS0", "quiet"),
-    # CPU vulnerability mitigations are off, because the kernels of the papers had none.
+    # Mitigations of CPU vulnerabilities are off, because the kernels of the papers had no mitigations.
     # The parameter panic=-1 makes the guest reboot after a kernel panic, which stops QEMU.
     *("mitigations=off", "panic=-1"),
 )
@@ -62,7 +62,7 @@ NETWORK_SCRIPT = (
 
 
 class GuestTestbed(MachineTestbed):
-    """A testbed with a QEMU guest on this machine.
+    """A testbed that contains a QEMU virtual machine (guest) on this machine.
 
     Parameters
     ----------
@@ -104,12 +104,12 @@ class GuestTestbed(MachineTestbed):
     ) -> None:
         """Build the guest's disk image if necessary, and create the testbed."""
         self.check_machine(testbed)
-        # A build takes minutes, so the image is built before other users are locked out.
+        # A build takes minutes, so this method builds the image before it takes the lock, and blocks no other user.
         ensure_image(self._machine(testbed).kernel, say)
         self.ensure_up(testbed, idle_s, say)
 
     def is_up(self) -> bool:
-        """Return True if the namespaces, their sshds and the guest exist."""
+        """Return True if the namespaces exist, and their sshds and the guest run."""
         return super().is_up() and self._guest_runs()
 
     def _identity(self, testbed: Testbed) -> str:
@@ -117,7 +117,8 @@ class GuestTestbed(MachineTestbed):
         return f"{machine!r} with {self._inside(testbed)} on {image_name(machine.kernel)}"
 
     def _serves(self, testbed: Testbed) -> bool:
-        # Boot the guest again if it hangs, or if its testbed file, programs or packages have changed.
+        # If this method returns False, the guest boots again. A guest that hangs, or whose testbed file, programs or
+        # packages have changed, must boot again.
         booted = self.is_up() and self._booted_file.exists()
         same = booted and self._booted_file.read_text() == self._identity(testbed)
         return same and self._answers(testbed)
@@ -206,7 +207,7 @@ class GuestTestbed(MachineTestbed):
         self._pid_file.unlink(missing_ok=True)
 
     def _is_gone(self) -> bool:
-        """Return True if everything that QEMU created on this machine, such as tap devices, is gone."""
+        """Return True if all devices that QEMU created on this machine, such as tap devices, have disappeared."""
         return True
 
     def _remove(self) -> None:
@@ -237,9 +238,9 @@ def guest_options(
 ) -> list[str]:
     """Return QEMU's options for memory, CPUs, kernel, disks and console of a guest.
 
-    QEMU continues in the background once its devices exist.
+    With these options, QEMU creates its devices and then runs in the background.
     """
-    # The disks need a driver in the kernel: NVMe in Debian's cloud kernels, virtio in kernels with kvm_guest.config.
+    # The kernel needs a built-in disk driver: NVMe in Debian's cloud kernels, virtio in kernels with kvm_guest.config.
     nvme = machine.kernel in KERNEL_SUITES
     root, seed = ("/dev/nvme0n1", "/dev/nvme1n1") if nvme else ("/dev/vda", "/dev/vdb")
     device = "nvme" if nvme else "virtio-blk-pci"

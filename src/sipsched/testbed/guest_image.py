@@ -21,13 +21,13 @@ from sipsched.testbed.requirements import NATIVE_PARTS, PACKAGES, native_sources
 
 IMAGES = Path(places.DATA_FOLDER / "vm")
 RECIPE_VERSION = 2
-"""Version of the way in which images are built. An image with another version is built again."""
+"""Version of the steps that build an image. After a change of the version, every image is built again."""
 SUITE = "bookworm"
 KERNEL_SUITES = {"6.1": "bookworm", "5.10": "bullseye"}
 KERNEL_PACKAGE = "linux-image-cloud-amd64"
-"""Package of a Debian kernel with built-in disk drivers, so that the guest boots without an initial RAM disk."""
+"""Package of a Debian kernel with built-in disk drivers. The guest therefore boots without an initial RAM disk."""
 PARTS = tuple(dict.fromkeys((*NATIVE_PARTS["sps"], *NATIVE_PARTS["uac"])))
-"""The parts of all three roles, because UAC and UAS of a testbed of kind `virtual` are in the guest, too."""
+"""Folders of C programs for all three roles, because a guest of kind `virtual` contains UAC, SPS and UAS."""
 GUEST_PACKAGES = ("kmod", "openssh-server")
 INIT = PROJECT_ROOT / "hardware" / "guest" / "init"
 SPARE_MIB = 1024
@@ -50,7 +50,7 @@ DECOMPRESSORS: Mapping[bytes, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class GuestImage:
-    """The disk image of a guest. The changes that a running guest makes to its disk are lost when it ends.
+    """The disk image of a guest. When a guest ends, all changes to its disk are lost.
 
     Attributes
     ----------
@@ -105,9 +105,10 @@ def ensure_image(
 
 
 def image_name(kernel: str) -> str:
-    """Return the name of an image, which has the kernel and a hash of everything that this project adds to Debian.
+    """Return the name of an image: the kernel's release, and a hash of everything that this project adds to Debian.
 
-    New versions of Debian's packages do not change the name. So an image is used until somebody removes it.
+    New versions of Debian's packages do not change the name, so an image keeps its package versions until somebody
+    removes the image.
     """
     if kernel in KERNEL_SUITES:
         label, identity = kernel, f"{KERNEL_SUITES[kernel]} {KERNEL_PACKAGE}"
@@ -154,8 +155,8 @@ def unpack_kernel(content: bytes) -> bytes | None:
     payload = content[start : start + length]
     for magic, argv in DECOMPRESSORS.items():
         if payload.startswith(magic):
-            # The length of the payload follows the payload, and some programs report this as an error.
-            # So the exit code is ignored, and the output is checked instead.
+            # After the compressed data, the payload contains its length. Some programs report these bytes as an error.
+            # So this function ignores the exit code, and checks the output instead.
             done = subprocess.run(argv, input=payload, capture_output=True, check=False)
             return done.stdout if done.stdout.startswith(b"\x7fELF") else None
     return None
@@ -197,8 +198,8 @@ def _discard(partial: Path) -> None:
     inside = [place for place in (line.split()[4] for line in mounts) if f"{partial}/" in place]
     if inside:
         raise StableError(
-            f"image build failed: {inside[0]} is still mounted, by a build that still runs or was killed; "
-            f"end it or unmount that, then try again"
+            f"image build failed: {inside[0]} is still mounted by a build that still runs or was killed; "
+            f"stop this build or unmount the folder, then try again"
         )
     shutil.rmtree(partial, ignore_errors=True)
 
@@ -218,7 +219,7 @@ def _forget_old(image: GuestImage, folder: Path) -> None:
 
 
 class _Builder:
-    """The build of one image, with a kernel and a root file system from Debian packages."""
+    """The steps that build one image, which consists of a kernel and a root file system from Debian packages."""
 
     def __init__(self, partial: Path, log: Path) -> None:
         self.image = GuestImage(partial)
@@ -274,7 +275,7 @@ class _Builder:
         sources.write_text(self._sources(SUITE))
         self._run(
             [
-                # mmdebstrap mounts /proc, /sys and /dev. In a mount namespace, these mounts end with mmdebstrap.
+                # mmdebstrap mounts /proc, /sys and /dev. In its own mount namespace, these mounts vanish when it ends.
                 *("unshare", "--mount"),
                 "mmdebstrap",
                 f"--include={','.join(_packages())}",
@@ -304,7 +305,7 @@ class _Builder:
             self._run(["chroot", str(self.root), "depmod", release])
 
     def _build_native(self, kernel: bytes) -> None:
-        """Build the C programs of sipsched on this machine, with the guest's compiler and the guest's kernel types."""
+        """Build the C programs of sipsched on this machine, with the guest's compiler and the types in its kernel."""
         vmlinux = unpack_kernel(kernel)
         targets = {part: ["all"] for part in PARTS}
         if vmlinux is not None and b"\0.BTF\0" in vmlinux:
@@ -315,7 +316,7 @@ class _Builder:
             targets["probe"] = ["libsipstamp.so"]
         for part, target in targets.items():
             # ASSUME the testbed uses the work folder from hardware/testbeds/vm.yaml.
-            # For another work folder, `fab provision` builds the programs in the running guest.
+            # If the testbed has another work folder, `fab provision` builds the programs again in the running guest.
             folder = native_folder(places.DATA_FOLDER, part)
             inside = self.root / str(folder).lstrip("/")
             inside.mkdir(parents=True)

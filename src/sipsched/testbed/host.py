@@ -1,4 +1,4 @@
-"""A host of a testbed, with functions for its folders, its lock and its processes."""
+"""A host of a testbed, with methods for the host's folders, lock and processes."""
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ from sipsched.testbed.patience import REAL_TIME, Patience
 LATE = 124
 """Exit code of the program `timeout` after its time limit."""
 KILLED = -1
-"""Exit code over SSH of a command that a signal killed."""
+"""Exit code that paramiko (SSH) reports for a command that a signal killed."""
 STOP_GRACE_S = 5
 LOCK_SPARE_S = 30
 
@@ -40,14 +40,14 @@ class Host(Connection):
     spec
         The host: its address, user and key.
     workdir
-        Folder on the host for C programs, logs and results. It is created when the `with` block begins.
+        Folder on the host for C programs, logs and results. The `with` statement creates this folder.
     patience
-        Limits of waits for the host.
+        The clock that limits how long sipsched waits for the host.
 
     Raises
     ------
     StableError
-        The reasons of `Connection`. Or another user can change a folder of the host.
+        One of the reasons of `Connection`, or another user can change a folder of the host.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Host(Connection):
 
     @property
     def undo_file(self) -> PurePosixPath:
-        """The path of the script that restores changed kernel settings. It exists only while settings are changed."""
+        """The path of the script that restores kernel settings. The file exists only while settings are changed."""
         return self.run_folder / places.UNDO_FILE.name
 
     @property
@@ -107,13 +107,13 @@ class Host(Connection):
         Parameters
         ----------
         name
-            Name of the process, from which the names of its pid file and log are made.
+            Name of the process. The pid file and the log file also have this name.
         argv
             Program and arguments.
         cpus
             CPUs on which the process may run.
         limit_s
-            Seconds after which the host stops the process, so that it ends even if the connection is lost.
+            Seconds after which the host stops the process. So the process ends even if the connection is lost.
         environment
             Variables to add to the environment.
         """
@@ -154,7 +154,7 @@ class Host(Connection):
         try:
             done = self.run(command, timeout_s=limit_s + 2 * STOP_GRACE_S, check=False)
         except BaseException:
-            # After an error, the process is stopped, because no caller waits for it any more.
+            # After an error, no caller waits for the process, so this method stops the process.
             self._end(name, grace_s=0)
             raise
         if done.exit_code == KILLED:
@@ -214,12 +214,12 @@ class Host(Connection):
         self._end(process.name, grace_s=STOP_GRACE_S)
 
     def _end(self, name: str, *, grace_s: int) -> list[str]:
-        """Stop one process, or all processes of this host if `name` is empty. Return their names if all are stopped."""
+        """Stop the process `name`. If `name` is empty, stop all processes of this host, and return their names."""
         arguments = (self._group_name, self._pids, name, grace_s)
         return self.shell(groups.END, *arguments, timeout_s=3 * STOP_GRACE_S).stdout.split()
 
     def signal(self, process: Process, name: str) -> None:
-        """Send a signal to a process itself, and not to the program `timeout` that supervises it."""
+        """Send a signal to a process, and not to the program `timeout`, which is the parent of the process."""
         self.shell('pkill "-$1" --parent "$(cat "$2")"', name, process.pid_file)
 
     def cpu_time_ns(self, process: Process) -> int:
@@ -250,7 +250,7 @@ class Host(Connection):
         return self.shell(script, process.pid_file, check=False).exit_code == 0
 
     def stop_strays(self) -> list[str]:
-        """Stop the processes that an earlier, interrupted run left on this host.
+        """Stop all processes that are left on this host from an earlier run that was interrupted.
 
         Returns
         -------
@@ -262,12 +262,12 @@ class Host(Connection):
     def wait_until(self, condition: str, *arguments: object, what: str, timeout_s: float) -> None:
         """Wait until a shell condition is true on the host.
 
-        Values in the condition are passed as `arguments`, as for `shell`.
+        The condition reads its values as "$1", "$2" and so on from `arguments`.
 
         Raises
         ------
         TransientError
-            The condition did not become true in time. The message begins with `what`.
+            The condition did not become true in time. `what` is the message about this failure.
         """
         loop = f"until {condition}; do sleep 0.01; done"
         if not self._wait(loop, *arguments, what=what, timeout_s=timeout_s):
@@ -281,7 +281,7 @@ class Host(Connection):
         Raises
         ------
         TransientError
-            The condition did not become true in time, and the process is still running. The message begins with `what`.
+            The condition did not become true in time, and the process is still running. `what` is the message.
         """
         loop = f"""\
 pid=$1
@@ -313,7 +313,7 @@ done"""
         wait_s
             Seconds to wait if another user holds the lock.
         say
-            Function that shows a line with the name of the other user.
+            Function that shows a line with the name of the user who holds the lock.
 
         Raises
         ------
@@ -335,7 +335,7 @@ done"""
         Parameters
         ----------
         undone
-            Whether the host then also restores changed settings. Only the host that holds the lock may do this.
+            Whether the host then also restores its settings. True is only correct for a host that has its own lock.
         """
         undo = self.undo_file if undone else ""
         lock = self.run_folder / places.LOCK_FILE
@@ -360,7 +360,7 @@ done"""
             )
 
     def require_built(self, part: str, programs: Sequence[str]) -> None:
-        """Check that programs of sipsched are built on the host, and that no file has changed since the build.
+        """Check that C programs of sipsched are built on the host, and that no file has changed since the build.
 
         Raises
         ------

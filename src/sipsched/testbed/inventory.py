@@ -1,4 +1,4 @@
-"""The files that describe testbeds: the hosts of a testbed and their properties."""
+"""The description of a testbed, which is read from a YAML file: its kind, its hosts, and their CPUs and settings."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,9 +24,9 @@ NEEDED = {
     "virtual": ("workdir", "hosts", "virtual"),
     "simulated": ("simulated",),
 }
-"""Per kind of testbed, the keys that its file must have in addition to name and fidelity."""
+"""For each kind of testbed, the required keys of its file besides name, kind and fidelity."""
 OF_HOSTS = ("tuning", "lock_wait_s")
-"""Optional keys for testbeds that have hosts. Simulated testbeds have none."""
+"""Optional keys for testbeds that have hosts. Simulated testbeds have no hosts."""
 OF_EMULATED = ("competitors",)
 """Optional keys for testbeds of the kinds `virtual` and `simulated`."""
 
@@ -67,7 +67,7 @@ class HostSpec:
         str,
         Meta(
             pattern=r"\A[A-Za-z0-9:]([A-Za-z0-9.:-]*[A-Za-z0-9:])?\Z",
-            description="Name, IPv4 address or IPv6 address of its sshd.",
+            description="Name, IPv4 address or IPv6 address of the host for SSH.",
         ),
     ]
     user: Annotated[
@@ -85,7 +85,7 @@ class HostSpec:
     sip_port: Annotated[Port, Meta(description="UDP port for SIP.")]
     cpus: Annotated[Cpus, Meta(description="CPUs for the generator or the proxy.")]
     helper_cpus: Annotated[Cpus, Meta(description="CPUs for all other programs of sipsched.")]
-    port: Annotated[Port, Meta(description="Port of its sshd.")] = 22
+    port: Annotated[Port, Meta(description="Port of the host's sshd.")] = 22
 
     def __str__(self) -> str:
         """Return the role and the address of the host."""
@@ -108,17 +108,17 @@ class Tuning:
         Meta(description="The sources of noise that a run may stop."),
     ] = ()
     interrupt_cpus: Annotated[
-        Cpus, Meta(description="CPUs for interrupts. Without this key, they are unchanged.")
+        Cpus, Meta(description="CPUs for interrupts. Without this key, a run moves no interrupts.")
     ] = ()
     service_cpus: Annotated[
-        Cpus, Meta(description="CPUs for system services. Without this key, they are unchanged.")
+        Cpus, Meta(description="CPUs for system services. Without this key, a run moves none.")
     ] = ()
     receive_interfaces: Annotated[
         # The kernel would allow more characters in an interface's name. SEE net/core/dev.c: dev_valid_name()
         tuple[Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_][A-Za-z0-9._-]{0,14}\Z")], ...],
-        Meta(description="Interfaces whose receive work is steered (RPS)."),
+        Meta(description="Interfaces whose receive work moves to `receive_cpus` (RPS)."),
     ] = ()
-    receive_cpus: Annotated[Cpus, Meta(description="CPUs for this receive work.")] = ()
+    receive_cpus: Annotated[Cpus, Meta(description="CPUs for the receive work (RPS).")] = ()
 
     @property
     def changes(self) -> bool:
@@ -144,9 +144,9 @@ class GuestMachine:
 
     @property
     def kernel_name(self) -> str:
-        """The name of the kernel without the path of its file.
+        """The name of the kernel for descriptions, without a path.
 
-        Both Debian kernels use CFS, because they are older than EEVDF.
+        The names of Debian kernels contain CFS, because these kernels are older than EEVDF.
         """
         own = "/" in self.kernel
         return Path(self.kernel).name if own else f"Debian's {self.kernel} kernel (CFS)"
@@ -171,7 +171,7 @@ class Guest(GuestMachine):
     accelerator: Annotated[
         Literal["auto", "kvm", "tcg"],
         Meta(
-            description="auto boots with KVM, and with TCG if KVM fails. TCG is an emulator whose times are no "
+            description="auto boots with KVM, and with TCG if KVM fails. TCG is an emulator. Times from TCG are no "
             "measurements."
         ),
     ]
@@ -182,7 +182,7 @@ class Guest(GuestMachine):
 
 @dataclass(frozen=True)
 class VirtualClock:
-    """A clock that counts a guest's instructions. docs/virtual-time.md explains it."""
+    """The settings of a clock that counts the instructions of a guest. docs/virtual-time.md explains this clock."""
 
     mips: Annotated[
         float,
@@ -210,7 +210,7 @@ class VirtualClock:
     ]
 
     def __str__(self) -> str:
-        """Return the settings of the clock as text, because every result must state these settings."""
+        """Return the settings of the clock as text. Every result states these settings."""
         return (
             f"{self.mips:g} MIPS, kernel weight {self.kernel_weight:g}, wake-up time "
             f"{self.wake_ns / 1000:g} µs, quantum {self.quantum_ns / 1000:g} µs"
@@ -233,12 +233,12 @@ class DeclaredCompetitor:
         Meta(pattern=r"\A[a-z][a-z0-9-]{0,14}\Z", description="Name of the task, such as logger."),
     ]
     busy_us: Annotated[
-        int, Meta(ge=1, le=10_000_000, description="CPU time in µs that it uses in each period.")
+        int, Meta(ge=1, le=10_000_000, description="CPU time in µs that the task uses per period.")
     ]
     period_us: Annotated[int, Meta(ge=1, le=10_000_000, description="Length of a period in µs.")]
     cpus: Annotated[
         Cpus,
-        Meta(description="CPUs on which it may run. Without this key, all CPUs for the proxy."),
+        Meta(description="CPUs for the task. Without this key, it may use all CPUs of the proxy."),
     ] = ()
 
     def __str__(self) -> str:
@@ -276,7 +276,7 @@ class SimulatedMachine:
     base_slice_ns: Annotated[
         Annotated[int, Meta(ge=100_000, le=100_000_000)] | None,
         Meta(
-            description="Base slice of EEVDF in ns. Without this key, the kernel's default for the number of CPUs."
+            description="Base slice of EEVDF in ns. Without this key, it is the default for the number of CPUs."
         ),
     ] = None
     setattr_ns: Annotated[
@@ -284,7 +284,7 @@ class SimulatedMachine:
         Meta(
             ge=0,
             le=1_000_000,
-            description="CPU time in ns that a switch of the mode takes from a worker. 0: it has another CPU.",
+            description="CPU time in ns that a switch of the mode takes from a worker. 0: another CPU does the switch.",
         ),
     ] = 0
 
@@ -301,7 +301,7 @@ class SimulatedMachine:
 
 @dataclass(frozen=True)
 class DeclaredTestbed:
-    """A testbed, as a file declares it. hardware/testbeds/example-physical.yaml explains the keys."""
+    """The content of a testbed's file. hardware/testbeds/example-physical.yaml explains the keys."""
 
     name: Annotated[
         str, Meta(pattern=r"\A[A-Za-z0-9_-]+\Z", description="Name of the testbed and of its file.")
@@ -312,7 +312,7 @@ class DeclaredTestbed:
     ]
     fidelity: Annotated[str, Meta(description="One line about the fidelity, for every figure.")]
     based_on: Annotated[
-        str, Meta(description="Another testbed, whose file gives all keys that this file lacks.")
+        str, Meta(description="Another testbed. Its file supplies all keys that this file lacks.")
     ] = ""
     description: Annotated[
         str, Meta(description="Free text, such as machines, switches and links.")
@@ -352,7 +352,7 @@ class DeclaredTestbed:
 
 @dataclass(frozen=True)
 class Testbed:
-    """A testbed: three hosts, and the description that every figure of their measurements shows."""
+    """A testbed: its three hosts, its properties, and a description for the figures of its measurements."""
 
     name: str
     kind: str
@@ -372,7 +372,7 @@ class Testbed:
     virtual: VirtualGuest | None = None
     """The virtual machine of a testbed of kind `virtual`; None for other kinds."""
     accelerator: str | None = None
-    """`kvm` or `tcg`, which is known when the virtual machine runs; None without a virtual machine."""
+    """`kvm` or `tcg` for a testbed of kind `vm` whose virtual machine runs, otherwise None."""
     simulated: SimulatedMachine | None = None
     """The simulated machine of a testbed of kind `simulated`; None for other kinds."""
     competitors: tuple[DeclaredCompetitor, ...] = ()
@@ -430,8 +430,8 @@ class Testbed:
         Raises
         ------
         StableError
-            The SPS has too few cores. The message lists the impossible points, and the SPS's CPUs in the testbed's
-            file. Or a run compares numbers of cores, and the testbed takes other CPUs offline.
+            The SPS has too few cores. The message lists the impossible points and the CPUs of the SPS. Another reason
+            is a run that compares numbers of cores on a testbed that takes all other CPUs offline.
         """
         points: dict[str, None] = {}
         for point in asked:
@@ -461,7 +461,8 @@ def load_testbed(name: str, folder: Path = PROJECT_ROOT / TESTBEDS) -> Testbed:
     Raises
     ------
     StableError
-        The file does not exist, and the message lists the existing files. Or a key is missing, unknown or out of range.
+        The file does not exist, or a key is missing, unknown or out of range. For a missing file, the message lists the
+        existing files.
     """
     where = str(folder / f"{name}.yaml")
     file = read_named(DeclaredTestbed, "testbed", name, folder)
@@ -481,7 +482,7 @@ def load_testbed(name: str, folder: Path = PROJECT_ROOT / TESTBEDS) -> Testbed:
     return Testbed(
         name=file.name,
         kind=file.kind,
-        # Figures show the fidelity, so it includes the settings of a virtual clock.
+        # Figures show the fidelity. Results depend on the settings of a virtual clock, so the fidelity includes them.
         fidelity=f"{file.fidelity} ({virtual.clock})"
         if virtual
         else f"{file.fidelity}{_shared(file, hosts)}",
@@ -524,18 +525,18 @@ def _check_kind(file: DeclaredTestbed, where: str) -> None:
         )
     if bool(tuning.receive_interfaces) != bool(tuning.receive_cpus):
         raise StableError(
-            f"{where}: tuning: receive_interfaces and receive_cpus belong together; add the other key"
+            f"{where}: tuning: receive_interfaces and receive_cpus belong together; add the missing key"
         )
 
 
 def _host(role: str, file: DeclaredTestbed, where: str) -> HostSpec:
-    """Return a host from a testbed's file. For a simulated host, return a placeholder with the host's CPUs."""
+    """Return a host from a testbed's file. For a simulated testbed, return a placeholder with the CPUs."""
     if file.simulated:
         cpus = tuple(range(file.simulated.cpus)) if role == "sps" else ()
         return HostSpec(role, "simulated", "", "", "", "", 0, cpus=cpus, helper_cpus=())
     bodies: dict[Any, Any] = {**(file.hosts or {})}
     if file.kind == "local":
-        # All hosts are on this machine, so the program can choose the CPUs that the file does not list.
+        # All hosts are on this machine, whose CPUs are known. So the program chooses CPUs that the file does not list.
         division = divide(read_cores())
         own = {"cpus": list(getattr(division, role)), "helper_cpus": list(division.helpers)}
         bodies[role] = own | bodies[role]
@@ -547,7 +548,7 @@ def _host(role: str, file: DeclaredTestbed, where: str) -> HostSpec:
 
 
 def _shared(file: DeclaredTestbed, hosts: Mapping[str, HostSpec]) -> str:
-    """Return text that names the CPU which proxy and load generators share; an empty text if they share no CPU."""
+    """Return text for the fidelity that names the proxy's CPU shared with load generators; empty without such a CPU."""
     proxy, generators = hosts["sps"].cpus, {*hosts["uac"].cpus, *hosts["uas"].cpus}
     if file.kind != "local" or not generators & set(proxy):
         return ""
@@ -560,7 +561,7 @@ def _kernel_file(kernel: str) -> str:
 
 
 def _name_cpus(cpus: Sequence[int]) -> str:
-    """Return text that lists some CPUs, such as "CPUs 0, 2–5". Consecutive numbers become a range."""
+    """Return a text that lists CPUs, such as "CPUs 0, 2–5". Consecutive numbers become a range."""
     parts: list[list[int]] = []
     for cpu in cpus:
         if parts and cpu == parts[-1][-1] + 1:
@@ -572,7 +573,7 @@ def _name_cpus(cpus: Sequence[int]) -> str:
 
 
 def _describe_simulated(simulated: SimulatedMachine) -> str:
-    """Describe the simulated machine, and the mechanisms that are not simulated."""
+    """Return a description of the simulated machine, with the mechanisms that are switched off."""
     scheduler = "EEVDF" if simulated.is_eevdf else "CFS"
     without = f", without {', '.join(simulated.without)}" if simulated.without else ""
     return (
@@ -583,7 +584,7 @@ def _describe_simulated(simulated: SimulatedMachine) -> str:
 
 
 def _check_guest(where: str, guest: GuestMachine, inside: Sequence[HostSpec]) -> None:
-    """Check that a guest has the CPUs of the hosts inside it."""
+    """Check that a guest has all CPUs that the testbed's file assigns to the hosts inside the guest."""
     for host in inside:
         missing = [cpu for cpu in host.cpus + host.helper_cpus if cpu >= guest.cpus]
         if missing:
@@ -596,7 +597,7 @@ def _check_guest(where: str, guest: GuestMachine, inside: Sequence[HostSpec]) ->
 def _check_competitors(
     where: str, competitors: Sequence[DeclaredCompetitor], cpus: Sequence[int]
 ) -> None:
-    """Check that each competitor has a unique name, CPUs of the proxy's host, and a period longer than its work."""
+    """Check that each competitor has a unique name, uses only the proxy's CPUs, and fits its work into its period."""
     names = [competitor.name for competitor in competitors]
     for competitor in competitors:
         place = f"{where}: competitors: {competitor.name}"

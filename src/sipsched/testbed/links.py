@@ -1,4 +1,4 @@
-"""The check that network links between hosts have a carrier and that datagrams arrive in both directions."""
+"""A check that the network links between hosts have a carrier, and that datagrams arrive in both directions."""
 
 import secrets
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ for path in /sys/class/net/*; do
     [ "$(cat "$path/carrier" 2>/dev/null)" = 1 ] || echo "down ${path##*/}"
 done
 """
-"""Shell script that prints `way PEER LINK` per peer, `down LINK` per link without a carrier, and TALK's output.
+"""Shell script that prints `way PEER LINK` per peer, `down LINK` per link without a carrier, and the output of TALK.
 
 "$1" is the script TALK, "$2" and "$3" are this host's SIP address and port, "$4" is a secret word, and "$5" is the time
 limit in seconds. The remaining arguments are the peers as address:port.
@@ -64,7 +64,7 @@ while (time < $end and keys %done < keys %peer) {
 }
 print map { "heard $_\\n" } keys %heard;
 """
-"""Perl script that exchanges datagrams with the peers from the SIP port. It prints `heard PEER` per answering peer."""
+"""Perl script that exchanges datagrams with the peers on the SIP port. It prints `heard PEER` per answering peer."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class _Seen:
 
 
 def check_links(hosts: Hosts) -> None:
-    """Check the network links from UAC and UAS to the proxy, and send datagrams in both directions.
+    """Check the network links between the proxy and the UAC and the UAS, and send datagrams in both directions.
 
     The SIP port must be free on all three hosts.
 

@@ -5,7 +5,7 @@ Layout (addresses of RFC 2544's benchmarking range)::
     uac 198.18.1.2 ──veth── 198.18.1.1 sps 198.18.2.1 ──veth── 198.18.2.2 uas
                             SIP on 198.18.0.1 (lo of sps); nothing is forwarded at the IP layer
 
-SSH uses one more veth per namespace, which connects the namespace to the machine.
+SSH uses one more veth link per namespace, between the namespace and the rest of this machine.
 """
 
 from pathlib import Path
@@ -64,15 +64,16 @@ class LocalTestbed(MachineTestbed):
 
     def _remove(self) -> None:
         super()._remove()
-        # The proxy uses the kernel of this machine, and an interrupted run leaves kernel settings changed.
+        # The proxy uses the kernel of this machine. Without the undo script, an interrupted run would leave kernel
+        # settings of this machine changed.
         if Path(UNDO_FILE).exists():
             self._run(["sh", str(UNDO_FILE)])
             Path(UNDO_FILE).unlink()
 
     def _steer_receive_work(self, testbed: Testbed) -> None:
-        # A veth link runs the receive softirq on the sender's CPU, but in the papers the proxy's CPUs receive.
-        # So the receive work is moved to the proxy's CPUs, but only to the first one.
-        # With several CPUs, the kernel would assign each of the two flows (UAC, UAS) to a random CPU by a hash.
+        # A veth link runs the receive softirq on the sender's CPU. In the papers, the proxy's CPUs run this softirq.
+        # So the kernel's packet steering (RPS) moves the receive work to the proxy's first CPU.
+        # With several CPUs, RPS would assign each of the two flows (from UAC, from UAS) to a random CPU by a hash.
         mask = cpu_mask(testbed.sps.cpus[:1])
         for role in AGENT_NETS:
             rps = f"/sys/class/net/{role}0/queues/rx-0/rps_cpus"

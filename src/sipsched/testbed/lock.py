@@ -1,4 +1,4 @@
-"""The lock of a testbed, which allows only one user at a time."""
+"""The lock of a testbed, which ensures that only one process uses the testbed at a time."""
 
 import getpass
 import os
@@ -15,7 +15,7 @@ from sipsched.testbed import places
 
 
 def holder(purpose: str) -> str:
-    """Return a text about this process (purpose, id, user, time) for other users who wait for its lock."""
+    """Return a text about this process (purpose, id, user, time) for users who wait until it releases a lock."""
     since = datetime.now(UTC).isoformat(timespec="seconds")
     return (
         f"{purpose} (pid {os.getpid()} of {getpass.getuser()} on {platform.node()}, since {since})"
@@ -32,7 +32,7 @@ def await_lock(
     answers
         Lines of the script's output.
     what
-        Name of the locked thing, for error messages.
+        Name of the locked machine or testbed, for messages.
     wait_s
         Seconds that the script waits for the lock.
     say
@@ -72,7 +72,7 @@ def locked_here(
     wait_s: float,
     say: Callable[[str], None] = scripting.say,
 ) -> Iterator[None]:
-    """Hold a lock on this machine while the `with` block runs. The lock is released even if this process is killed.
+    """Hold a lock on this machine while the `with` block runs. If this process is killed, the lock is released too.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""A machine that sipsched reads and does not change: this machine, or a host in the user's SSH configuration."""
+"""A machine that sipsched observes but does not change: this machine, or a host in the user's SSH configuration."""
 
 import subprocess
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ ANSWER_TIMEOUT_S = 60
 
 
 class Machine:
-    """The machine of a running proxy, which is this machine or a remote host (`ssh`).
+    """The machine on which a proxy runs: this machine, or a remote host that `ssh` can reach.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ class Machine:
         return f"host {self._host}" if self._host else "this machine"
 
     def open(self, argv: Sequence[str]) -> "subprocess.Popen[bytes]":
-        """Start a program with pipes for its input and output. If the connection is lost, the program's input ends."""
+        """Start a program with pipes for its input and output. A lost connection closes the program's input."""
         command = [*SSH, self._host, remote_command(argv)] if self._host else list(argv)
         try:
             # In its own session, the program does not receive Ctrl-C, so it can still write its last records.

@@ -24,14 +24,14 @@ from sipsched.testbed.lock import locked_here
 STATE_ROOT = Path(places.RUN_FOLDER)
 LOCK_FILE = STATE_ROOT / places.LOCK_FILE
 LOCK_PATIENCE_S = 5.0
-"""Seconds that `take_down` waits for the lock. The time is short, so that `take_down` does not wait for a run."""
+"""Seconds that `take_down` waits for the lock. The time is short, because a user need not wait for the end of a run."""
 STOP_GRACE_S = 3.0
 START_PATIENCE_S = 10.0
 SPS_SIP_ADDRESS = "198.18.0.1"
 AGENT_NETS = {"uac": "198.18.1", "uas": "198.18.2"}
-"""First three octets of the addresses on each agent's link. The SPS has .1, and the agent has .2."""
+"""First three octets of the addresses on the link of UAC or UAS. The SPS has .1, and the UAC or UAS has .2."""
 
-# The variable SHLVL keeps bash from reading ~/.bashrc before each command, which can take 100 ms.
+# Without the variable SHLVL, bash would read ~/.bashrc before each command, which can take 100 ms.
 SSHD_CONFIG = """\
 ListenAddress {address}:22
 HostKey {state}/host_key
@@ -76,11 +76,11 @@ class MachineTestbed(ABC):
     Parameters
     ----------
     kind
-        Name of the testbed for messages. Its keys and the files of its sshds are in `<root>/<kind>`.
+        Name of the testbed for messages. The folder `<root>/<kind>` contains the SSH keys and the files of the sshds.
     namespaces
         The hosts that are namespaces.
     module
-        Name of the module with the function `guard`. The guardian is a separate process that imports it.
+        Name of the module with the function `guard`. The guardian process imports this module.
     command_up
         The command that a user types to create the testbed, for messages.
     root
@@ -104,7 +104,7 @@ class MachineTestbed(ABC):
         self.command_up = command_up
 
     root_for = "network namespaces and eBPF"
-    """The parts that need root, for an error message to other users."""
+    """The parts that need root. An error message for users without root names these parts."""
 
     @abstractmethod
     def check_machine(self, testbed: Testbed) -> None:
@@ -115,14 +115,14 @@ class MachineTestbed(ABC):
         """Create all parts of the testbed. The caller guarantees that no part exists yet."""
 
     def is_up(self) -> bool:
-        """Return True if all namespaces and their sshds exist."""
+        """Return True if all namespaces exist and their sshds run."""
         return all(
             Path("/run/netns", namespace.name).exists() and self._sshd_runs(namespace.role)
             for namespace in self.namespaces
         )
 
     def _serves(self, testbed: Testbed) -> bool:
-        """Return True if the existing testbed was made from the current content of the testbed's file."""
+        """Return True if the testbed exists and matches its file, so that it need not be created again."""
         return self.is_up()
 
     def ensure_up(
@@ -131,15 +131,15 @@ class MachineTestbed(ABC):
         idle_s: float | None = None,
         say: Callable[[str], None] = scripting.say,
     ) -> None:
-        """Create the testbed if it does not exist. If another user holds its lock, wait up to `lock_wait_s`.
+        """Create the testbed if it does not exist. If another user holds the lock, wait up to `lock_wait_s`.
 
         Parameters
         ----------
         testbed
-            The testbed. Its file lists the CPUs of each host.
+            The testbed, with the CPUs of each host.
         idle_s
-            Seconds without a run after which the guardian removes the testbed, even if the process that controls the
-            runs was killed. None: the testbed exists until `take_down`.
+            Seconds without a run after which the guardian removes the testbed. The guardian does this even if the
+            process that controls the runs was killed. With None, the testbed exists until `take_down`.
         say
             Function that shows a line if another user holds the lock.
         """
@@ -158,7 +158,7 @@ class MachineTestbed(ABC):
                 self._kept.touch()
 
     def take_down(self) -> None:
-        """Stop every process of the testbed, and remove its parts. If the testbed does not exist, do nothing."""
+        """Stop every process of the testbed, and remove the testbed. If the testbed does not exist, do nothing."""
         self.check_platform()
         with self.held(f"taking down testbed {self.kind}", LOCK_PATIENCE_S, scripting.say):
             self._remove()
@@ -168,7 +168,7 @@ class MachineTestbed(ABC):
     def guard(self, idle_s: float) -> None:
         """Remove the testbed after `idle_s` seconds without a run, unless the user has asked to keep the testbed.
 
-        This method runs in a separate process, the guardian. While a run is in progress, the guardian waits.
+        This method runs in a separate process, the guardian. While a run holds the lock, the guardian waits.
         """
         while self.state.exists() and not self._kept.exists():
             with self._guarded(fcntl.LOCK_EX) as last_used_ns:
@@ -182,9 +182,9 @@ class MachineTestbed(ABC):
 
     @contextmanager
     def _guarded(self, operation: int) -> Iterator[int | None]:
-        """Hold the lock of the testbed, and yield the time at which a run last used the lock.
+        """Hold the lock of the testbed, and yield the time in ns at which a run last used the lock.
 
-        The time is None if no lock file exists.
+        The time is None if the lock file does not exist or was deleted in the meantime.
         """
         try:
             lock = self.lock_file.open()
@@ -248,7 +248,7 @@ class MachineTestbed(ABC):
 
     @contextmanager
     def held(self, purpose: str, wait_s: float, say: Callable[[str], None]) -> Iterator[None]:
-        """Hold the testbed's lock on this machine while the `with` block runs; see `locked_here`."""
+        """Hold the testbed's lock on this machine while the `with` block runs. See `locked_here` for the errors."""
         places.claim_here([self.root])
         with locked_here(self.lock_file, f"testbed {self.kind}", purpose, wait_s, say):
             yield
@@ -307,7 +307,7 @@ class MachineTestbed(ABC):
         self._run(["sh", "-ec", "\n".join(agent_lines(role, self._namespace(role).name))])
 
     def _wait_for_carrier(self, role: str, link: str) -> None:
-        # The kernel activates a link up to 1 s after its carrier is up. Packets before this time are lost.
+        # The kernel may activate a link 1 s after the carrier is up. Packets before the activation would be lost.
         loop = 'until grep -q up "$1"; do sleep 0.02; done'
         state = f"/sys/class/net/{link}/operstate"
         self._in_namespace(role, ["timeout", "5", "sh", "-c", loop, "sh", state])
@@ -326,7 +326,7 @@ class MachineTestbed(ABC):
             sshd = ["/usr/sbin/sshd", "-f", str(config)]
             held = ["taskset", "--cpu-list", cpus, *sshd]
             self._in_group(namespace.role, ["ip", "netns", "exec", namespace.name, *held])
-        # sshd may write its process id after the command has returned, so this loop waits for all sshds.
+        # The command can return before sshd has written its process id to the pid file. So wait for all pid files.
         deadline = time.monotonic() + START_PATIENCE_S
         while not all(self._sshd_runs(namespace.role) for namespace in self.namespaces):
             if time.monotonic() > deadline:
@@ -340,7 +340,7 @@ class MachineTestbed(ABC):
         return self._process_runs(self.state / f"{role}.sshd.pid", "sshd")
 
     def _process_runs(self, pid_file: Path, comm: str) -> bool:
-        """Return True if the process in a pid file is running and has a given name."""
+        """Return True if the process whose id is in a pid file is running and has the name `comm`."""
         if not pid_file.exists():
             return False
         pid = pid_file.read_text().strip()
@@ -354,12 +354,12 @@ class MachineTestbed(ABC):
         self._end_guardian()
         for role in ROLES:
             self._run(["sh", "-c", groups.END, "sh", self._group_name(role), "", "", "0"])
-        # Machines without control groups need this search for processes.
+        # On machines without control groups, the lines above stop no process, so search for processes by namespace.
         self._end_processes(present)
         for namespace in present:
             self._run(["ip", "netns", "delete", namespace.name])
         for namespace in self.namespaces:
-            # The kernel removes a link together with its namespace, so the link may already be gone.
+            # The kernel removes a link together with its namespace, so the link may have disappeared already.
             if Path("/sys/class/net", namespace.link).exists():
                 delete = ["ip", "link", "delete", namespace.link]
                 subprocess.run(delete, check=False, capture_output=True)
@@ -372,7 +372,7 @@ class MachineTestbed(ABC):
                 os.kill(pid, signal.SIGKILL)
 
     def _forget_machine(self) -> None:
-        """If no testbed exists any more, remove the files that all testbeds of this machine share.
+        """Remove the files that all testbeds of this machine share, unless another testbed still exists.
 
         The caller must hold the lock.
         """
@@ -387,11 +387,11 @@ class MachineTestbed(ABC):
             self._run(["umount", str(mount)])
         if mount.exists():
             mount.rmdir()
-        # A process that waits for the lock notices that the lock file is gone, and creates a new lock file.
+        # A process that waits for the lock notices that its lock file was deleted, and creates a new lock file.
         self.lock_file.unlink(missing_ok=True)
 
     def _end_processes(self, present: Sequence[Namespace]) -> None:
-        """Stop all processes inside the namespaces, and sshds of this testbed whose namespace has lost its name."""
+        """Stop all processes inside the namespaces, and the sshds of namespaces whose names have been deleted."""
         while pids := [*self._pids(present), *self._stray_sshds()]:
             subprocess.run(["kill", "-KILL", *pids], check=False, capture_output=True)
             time.sleep(0.05)
@@ -401,7 +401,10 @@ class MachineTestbed(ABC):
         return "".join(listings).split()
 
     def _stray_sshds(self) -> list[str]:
-        """Find the sshds of this testbed by their configuration files, and all processes in their namespaces."""
+        """Return the ids of this testbed's sshds and of all processes in the same network namespaces.
+
+        The search finds an sshd by the path of its configuration file.
+        """
         files = [str(self.state / f"{namespace.role}.sshd_config") for namespace in self.namespaces]
         processes = [path for path in Path("/proc").iterdir() if path.name.isdigit()]
         # sshd changes its process title, so the search covers the original and the changed title.
@@ -433,7 +436,7 @@ class MachineTestbed(ABC):
         return f"sipsched-{self.kind}-{role}"
 
     def _in_group(self, role: str, argv: Sequence[str]) -> None:
-        """Run a command in a control group, so that all processes of the command can be found later."""
+        """Run a command in a control group, so that `_remove` finds all processes of the command."""
         name, mount = self._group_name(role), str(places.CGROUP_MOUNT)
         group = self._run(["sh", "-c", groups.FIND, "sh", name, mount]).strip()
         self._run(["sh", "-c", groups.START, "sh", group, "", *argv])
@@ -463,7 +466,7 @@ def link_lines(role: str, namespace: str, ip: str = "ip") -> list[str]:
     namespace
         Name of the agent's namespace.
     ip
-        The command `ip` in the SPS's namespace.
+        The command that runs `ip` in the SPS's namespace.
     """
     return [
         f"{ip} link add {role}0 type veth peer name sip0 netns {namespace}",
@@ -480,7 +483,7 @@ def agent_lines(role: str, namespace: str) -> list[str]:
         f"ip -n {namespace} address add {net}.2/30 dev sip0",
         f"ip -n {namespace} link set sip0 up",
         f"ip -n {namespace} route add {SPS_SIP_ADDRESS}/32 via {net}.1",
-        # After a TCP connection, the kernel blocks the port for a minute (TIME_WAIT). This setting prevents it.
+        # After a TCP connection, the kernel blocks the port for a minute (TIME_WAIT), unless this setting is on.
         f"ip netns exec {namespace} sh -c 'echo 1 > /proc/sys/net/ipv4/tcp_tw_reuse'",
     ]
 
@@ -491,7 +494,7 @@ def run_here(argv: Sequence[str], what: str) -> str:
     Raises
     ------
     StableError
-        The command failed. The message contains `what`, the command, and the last line of its output.
+        The command failed. The message contains `what`, the command, and the last line of the command's output.
     """
     done = subprocess.run(
         argv, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL

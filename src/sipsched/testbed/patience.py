@@ -1,4 +1,4 @@
-"""Time limits for waits on a host, which count seconds of the host's clock."""
+"""Time limits for waiting for a host, in seconds of the host's clock."""
 
 import time
 from collections.abc import Callable
@@ -10,21 +10,21 @@ STEP_S, LEAST_STEP_S = 1.0, 0.01
 
 @dataclass(frozen=True)
 class Patience:
-    """The clock of a host, by which sipsched limits its waits for the host.
+    """The clock that limits how long sipsched waits for a host.
 
     Attributes
     ----------
     now
-        The function that returns the host's time in seconds. For a host with a real clock, it is this machine's time.
+        The function that returns the host's time in seconds. A host with a real clock uses this machine's time.
     least_s
-        Smallest limit, in real seconds, of waits that cannot follow the host's clock.
+        Smallest time limit, in real seconds, for waits that can only use this machine's clock.
     """
 
     now: Callable[[], float] = time.monotonic
     least_s: float = 0.0
 
     def real(self, limit_s: float) -> float:
-        """Convert a time limit into real seconds, for waits that cannot follow the host's clock."""
+        """Convert a time limit into real seconds, for waits that can only use this machine's clock."""
         return max(limit_s, self.least_s)
 
     def wait(self, done: Callable[[float], bool], deadline: float) -> bool:
@@ -33,8 +33,10 @@ class Patience:
         Parameters
         ----------
         done
-            The function that waits for the condition and returns whether the condition is true. Its argument is the
-            longest wait in real seconds.
+            The function that waits for the condition and returns whether the condition is true. The argument of the
+            function is the longest wait in real seconds.
+        deadline
+            The time of the host's clock, in seconds, at which the wait ends.
         """
         while True:
             left_s = deadline - self.now()

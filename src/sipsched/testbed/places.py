@@ -14,7 +14,7 @@ LOCK_FILE = "lock"
 UNDO_FILE = RUN_FOLDER / "undo.sh"
 """Script that restores the settings of the SPS. The script exists while settings are changed."""
 CGROUP_MOUNT = RUN_FOLDER / "cgroup"
-"""Folder on which control groups are mounted, if a host or namespace has not mounted them."""
+"""Folder on which sipsched mounts control groups, if a host or namespace has not mounted them elsewhere."""
 
 NOT_OURS = 77
 """Exit code of the script `CLAIM` for a folder that another user can change."""
@@ -42,17 +42,17 @@ for folder; do
         refuse "$(find "$folder" -maxdepth 0 -printf '%p is %M of %u')"
     fi
     mkdir -p "$folder" || exit
-    # Skip images that are being built, and root file systems of Debian releases, because they contain files of others.
-    # Other users cannot reach these files, because the folder above has mode 0700.
+    # Skip unfinished images and root file systems of Debian releases, because they contain files of other users.
+    # Other users cannot reach these files, because the parent folder has mode 0700.
     refuse "$(find "$folder" -xdev \\( -name '*.partial' -o -path "$folder/roots/*" \\) -prune -o \\
         \\( -type l -o ! -uid "$me" -o -perm /022 \\) -printf '%p is %M of %u' -quit)"
     mkdir -p "$folder/$inside" && chmod 700 "$folder" "$folder/$inside" || exit
 done
 """
-"""Shell script that creates folders with mode 0700, and a folder "$1" in each of them.
+"""Shell script that creates folders with mode 0700, and a subfolder "$1" in each of these folders.
 
-The script exits with 77 and prints a line if another user can change one of the folders, its content, or a folder above
-it.
+If another user can change one of the folders, its content, or one of its parent folders, the script prints the reason
+and exits with code 77.
 """
 
 RECORD_BUILD = """\
@@ -70,7 +70,7 @@ sha256sum --check --quiet --strict built.sha256 2>/dev/null | sed -n "s|^\\./\\(
 { cut -c67- built.sha256; cut -c67- built.sha256; find . -type f ! -name built.sha256; } |
     sort | uniq -u | sed 's|^\\./|changed |'
 """
-"""Shell script that prints `missing NAME` per program that was not built, and `changed NAME` per changed file."""
+"""Shell script that prints `missing NAME` per program that is not built, and `changed NAME` per changed file."""
 
 LOCK = """\
 umask 077
@@ -92,15 +92,16 @@ cat > /dev/null
 """
 """Shell script that holds the lock "$1" until its standard input ends. "$2" describes the holder.
 
-The script waits up to "$3" seconds for the lock. It prints `busy HOLDER` while it waits, then `held` or `late HOLDER`.
+The script waits up to "$3" seconds for the lock. If another process holds the lock, the script prints `busy HOLDER`.
+It then prints `held` when it has the lock, or `late HOLDER` when the time is over.
 """
 
 
 def not_ours(where: str, user: str, path: str) -> str:
     """Return the error message for a folder that another user can change."""
     return (
-        f"{where}: {path.strip()}: it must be {user}'s alone and no link, so that no other user can change what is "
-        f"run or written there; find out who created it, then remove it"
+        f"{where}: {path.strip()}: it must belong to {user}, and must not be a link, so that no other user can change "
+        f"the programs and files there; find out who created it, then remove it"
     )
 
 
@@ -123,7 +124,7 @@ def claim_here(folders: Sequence[Path | PurePosixPath]) -> None:
 
 
 def build_problem(folder: PurePosixPath, findings: Sequence[str]) -> str | None:
-    """Convert the output of the shell script `CHECK_BUILD` into an error message, or into None without output."""
+    """Convert the output of the shell script `CHECK_BUILD` into an error message, or None if the output is empty."""
     words = {"missing": "missing program", "changed": "changed since the build"}
     parts = [
         f"{text}: {', '.join(names)}"

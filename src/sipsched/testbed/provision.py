@@ -24,8 +24,8 @@ from sipsched.testbed.session import Hosts, open_hosts
 
 INSTALL_TIMEOUT_S = 900
 BUILD_TIMEOUT_S = 300
-# Debian starts services when it installs their packages. The script prevents this for two reasons:
-# The port of the proxy must stay free, and the owner of the machine has not asked for an sshd.
+# Debian starts a service when it installs the service's package. The script prevents the start for two reasons:
+# the SIP port must stay free for the measured proxy, and the owner of the machine has not asked for an sshd.
 INSTALL_SCRIPT = """\
 set -eu
 missing=
@@ -68,7 +68,10 @@ printf '%s\\n' "$sources" | unshare --mount mmdebstrap "$@" "$release" "$root.pa
 chroot "$root.partial" dpkg-query -W -f '${Package} ${Version}\\n' > "$root.partial/packages.txt"
 mv "$root.partial" "$root"
 """
-"""Shell script that builds a root file system. Arguments: folder, release, package sources, options of mmdebstrap."""
+"""Shell script that builds a root file system of a Debian release.
+
+Its arguments are the folder, the release, the package sources, and the options of mmdebstrap.
+"""
 
 
 def provision(
@@ -85,11 +88,12 @@ def provision(
     testbed
         A testbed of any kind. If its hosts are namespaces of this machine, the packages are installed on this machine.
     tests
-        Whether to install also the packages for tests on this machine.
+        Whether to install the packages for tests on this machine, too.
     release
-        Another Debian release whose proxy is installed on the SPS, in a root file system of its own.
+        Another Debian release, such as `trixie`, whose proxy is installed on the SPS in a separate root file system.
+        An empty text means no other release.
     say
-        Function that shows a line per finished step.
+        Function that shows a line after each step.
 
     Raises
     ------
@@ -161,7 +165,7 @@ def _build_root(
     shell
         Function that runs a shell script with arguments on the host, and returns its output.
     where, base
-        Name of the host for messages, and the folder on this host that has the C programs of sipsched.
+        Name of the host for messages, and the folder on this host that contains the C programs of sipsched.
     """
     root = release_root(base, release)
     if shell('[ ! -d "$1" ] || echo exists', root):
@@ -178,12 +182,12 @@ def _build_root(
 
 
 def _shell_here(script: str, *arguments: object) -> str:
-    """Run a shell script on this machine, outside of the namespaces of testbeds, and return its output.
+    """Run a shell script on this machine, outside of the namespaces of testbeds, and return the script's output.
 
     Raises
     ------
     StableError
-        The script failed. The message has the last line of its output.
+        The script failed. The message contains the last line of the output.
     """
     done = subprocess.run(
         ["sh", "-c", script, "sh", *map(str, arguments)],
@@ -209,14 +213,14 @@ def _build_native(hosts: Hosts, say: Callable[[str], None]) -> None:
     wanted = [(host, part) for host in hosts.all for part in NATIVE_PARTS[host.spec.role]]
     for host, part in wanted:
         folder = native_folder(host.base, part)
-        # Programs that were changed after their build are removed, because make would keep these newer files.
+        # Remove all programs if one was changed after the build, because make would keep this newer file.
         if host.shell(places.CHECK_BUILD, folder).stdout:
             host.run(["rm", "-rf", str(folder)])
         host.run(["mkdir", "-p", str(folder)])
         there = host.shell('sha256sum "$1"/* 2>/dev/null', folder, check=False).stdout
         for source in native_sources(part):
             digest = hashlib.sha256(source.read_bytes()).hexdigest()
-            # Only changed sources are copied, because make rebuilds a program whose source has a newer date.
+            # Copy only changed sources, because make rebuilds every program whose source has a newer date.
             if f"{digest}  {folder / source.name}\n" not in there:
                 host.put_file(source, folder / source.name)
         # Without the option --file, make would prefer a file with the name GNUmakefile.

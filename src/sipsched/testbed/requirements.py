@@ -42,14 +42,14 @@ NATIVE_PARTS = {
     "sps": ("common", "scheduler", "dispatcher", "probe"),
     "uas": ("common", "generator"),
 }
-"""Folders of hardware/ that provisioning copies to a host and builds on this host, in this order.
+"""Folders of hardware/ that provisioning copies to each host and builds on the host, in this order.
 
-Files in the other folders include files of the folder `common`.
+The folder `common` is necessary on every host, because C files in the other folders include its files.
 """
 
 
 def native_sources(part: str) -> list[Path]:
-    """Return the paths of the source files of a group of C programs, such as `probe`."""
+    """Return the paths of the source files in a folder of hardware/, such as `probe`."""
     folder = PROJECT_ROOT / "hardware" / part
     return sorted(
         path

@@ -21,7 +21,7 @@ class Hosts:
     Attributes
     ----------
     testbed
-        The testbed. For the kind `vm`, it has the accelerator of the running guest, and the accelerator's fidelity.
+        The testbed. For the kind `vm`, its accelerator and its fidelity are the values of the running guest.
     """
 
     uac: Host
@@ -48,14 +48,15 @@ def open_hosts(
 ) -> Iterator[Hosts]:
     """Connect to the hosts of a testbed, and hold its lock while the `with` block runs.
 
-    If a testbed of kind `local`, `vm` or `virtual` does not exist, it is created first. A guardian removes it when it
-    is idle. The lock is on the SPS, or on this machine if the SPS is a guest. When the connection is lost, the lock
-    is released and all processes on the hosts are stopped. An SPS with its own lock then also restores its settings.
+    If a testbed of kind `local`, `vm` or `virtual` does not exist, this function creates the testbed first. A
+    background process (the guardian) removes an idle testbed. The lock is on the SPS, or on this machine if the SPS is
+    a virtual machine. When the connection is lost, the hosts release the lock and stop all programs of sipsched. If
+    the lock is on the SPS, the SPS then also restores its settings.
 
     Parameters
     ----------
     testbed
-        The testbed. `lock_wait_s` is the time to wait if another user uses it.
+        The testbed. Its attribute `lock_wait_s` is the longest time to wait for another user.
     purpose
         Reason for holding the lock. Users who wait for the lock see it.
     say
@@ -66,7 +67,7 @@ def open_hosts(
     TransientError
         A host is unreachable, or another user still uses the testbed after `lock_wait_s`.
     StableError
-        A host refuses the login, the testbed cannot be created on this machine, or it is simulated.
+        A host refuses the login, this machine cannot create the testbed, or the testbed is simulated.
     """
     if testbed.kind == "simulated":
         raise StableError(f"testbed {testbed.name} is simulated: it has no hosts to reach")
@@ -93,5 +94,5 @@ def open_hosts(
 
 
 def patience(testbed: Testbed) -> Patience:
-    """Return the clock that limits the waits for the hosts of a testbed."""
+    """Return the clock that limits how long sipsched waits for the hosts of a testbed."""
     return virtual.patience() if testbed.kind == "virtual" else REAL_TIME

@@ -16,12 +16,12 @@ MOST_CPUS = 8192
 CORES_TO_SEPARATE = 4
 """On a machine with at least this number of cores, the proxy shares no core with the generators."""
 CORES_PER_AGENT = 5
-"""Per this number of cores (without the helpers' core), the UAC gets one core and the UAS gets one core."""
+"""For every five cores besides the helpers' core, the UAC gets one core and the UAS gets one core."""
 
 
 @dataclass(frozen=True)
 class Core:
-    """A physical core, with the number of its processor (socket) and the CPUs that are its hyper-threads."""
+    """A physical core: the number of its processor (socket), and its hyper-threads, which Linux calls CPUs."""
 
     processor: int
     cpus: tuple[int, ...]
@@ -29,7 +29,7 @@ class Core:
 
 @dataclass(frozen=True)
 class Division:
-    """The division of CPUs among the UAC, the UAS, the proxy and the other programs of sipsched."""
+    """The division of this machine's CPUs among the UAC, the UAS, the proxy and all other programs of sipsched."""
 
     uac: tuple[int, ...]
     uas: tuple[int, ...]
@@ -49,7 +49,7 @@ def read_cores(folder: Path = CPUS, allowed: Collection[int] | None = None) -> t
     folder
         The folder that describes the CPUs.
     allowed
-        The CPUs that this process may use. None: the process's affinity. Other CPUs are ignored.
+        The CPUs that this process may use; all other CPUs are ignored. None stands for this process's CPU affinity.
     """
     if not (folder / "online").exists():
         return ()
@@ -68,9 +68,9 @@ def read_cores(folder: Path = CPUS, allowed: Collection[int] | None = None) -> t
 def divide(cores: Sequence[Core]) -> Division:
     """Divide the cores of a machine among the hosts of the testbed `local`.
 
-    A machine with two or three cores has one core for the generators and the helpers, and the proxy uses this core
-    last. A larger machine has separate cores for the helpers, the generators and the proxy. The proxy uses one
-    hyper-thread per core, and fills one processor before it uses the next.
+    With two or three cores, the generators and the helpers share one core, and the proxy uses this core last. With more
+    cores, the helpers, the generators and the proxy have separate cores. The proxy uses one hyper-thread per core, and
+    uses all cores of one processor before it uses the next processor.
     """
     if len(cores) < 2:
         return ONE_CORE

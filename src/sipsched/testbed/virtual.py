@@ -5,8 +5,8 @@ Layout (addresses of RFC 2544's benchmarking range)::
     uac 198.18.1.2 ──veth── 198.18.1.1 sps 198.18.2.1 ──veth── 198.18.2.2 uas
                             SIP on 198.18.0.1 (lo of the guest); the guest forwards nothing at the IP layer
 
-The SPS is the guest's first namespace. Each host has a network card for SSH. QEMU passes connections to three ports of
-this machine's loopback interface on to these cards, and lets the guest reach nothing else.
+The SPS is the guest's initial network namespace. Each host has a network card for SSH. QEMU forwards three ports of
+this machine's loopback interface to these cards. The guest cannot reach any other network.
 """
 
 from collections.abc import Callable, Sequence
@@ -40,13 +40,13 @@ IDLE_S = 300.0
 IDLE_RATE = 1.0
 """Virtual seconds per real second while all cores are halted. At a higher rate, SSH and disk waits would time out."""
 ROOT = Path("/run/sipsched-virtual")
-"""Folder of lock and state. The lock is separate, because runs on other testbeds cannot disturb virtual time."""
+"""Folder of the lock and the state. Other testbeds use another lock, because they cannot disturb virtual time."""
 COMM = "sipsched-virt"
 """Name of the QEMU process in /proc."""
 GUEST_ADDRESS = "10.0.2.15"
-"""Address of each card for SSH, to which QEMU passes connections on."""
+"""Address of each network card for SSH, to which QEMU forwards connections."""
 RECEIVE_BUFFER_BYTES = 4 << 20
-"""Largest receive buffer that the guest's kernel grants. Its default is too small for the buffers of some SUTs."""
+"""Largest receive buffer that the guest's kernel allows. The kernel's default is too small for some SUTs."""
 MACS = {role: f"52:54:00:73:69:2{i}" for i, role in enumerate(("sps", *AGENT_NETS))}
 
 
@@ -71,7 +71,7 @@ class VirtualTestbed(GuestTestbed):
         qemu_version()
 
     def patience(self) -> Patience:
-        """Return the guest's virtual clock, by which time limits for the guest's hosts are measured.
+        """Return the guest's virtual clock, which limits how long sipsched waits for the guest's hosts.
 
         If the virtual clock has stood still for a long time, reading the clock raises a LostError.
         """
@@ -136,7 +136,7 @@ def network_script(testbed: Testbed) -> str:
         ]
     lines += [
         f"echo {RECEIVE_BUFFER_BYTES} > /proc/sys/net/core/rmem_max",
-        # Process 1 starts the sshd of the proxy's host after this script, and the sshd inherits its CPUs.
+        # Process 1 starts the sshd of the proxy's host after this script, and the sshd inherits the CPUs of process 1.
         f"taskset --cpu-list --pid {_listed(testbed.sps.helper_cpus)} 1 > /dev/null",
     ]
     return "".join(f"{line}\n" for line in lines)
@@ -149,7 +149,7 @@ def _listed(cpus: Sequence[int]) -> str:
 def guest_command(
     testbed: Testbed, guest: VirtualGuest, image: GuestImage, library: Path, state: Path
 ) -> list[str]:
-    """Return the QEMU command line of the guest. QEMU continues in the background once its devices exist.
+    """Return the QEMU command line that starts the guest. QEMU creates its devices, and then runs in the background.
 
     Parameters
     ----------

@@ -24,11 +24,11 @@ from sipsched.testbed.requirements import native_sources
 
 QEMU_VERSION = "7.2"
 NAME = "virtual time"
-"""Name of virtual time in messages."""
+"""The name for the virtual clock at the start of error messages."""
 PART = "virtual"
 LIBRARY, CHECK = "libsipvirtual.so", "virtualcheck"
 CLOCK_OPTIONS = (
-    # The kernel need not measure the rate of the time stamp counter, because the rate is exactly 1 GHz.
+    # The rate of the time stamp counter is exactly 1 GHz. With these options, the kernel does not measure the rate.
     *("tsc=reliable", "tsc_early_khz=1000000", "lpj=4000000", "no_timer_check"),
     "random.trust_cpu=on",
 )
@@ -41,12 +41,12 @@ MEMORY_MIB = 512
 STANDSTILL_S = 300
 """Real seconds without progress of the virtual clock after which a guest is considered hung."""
 LOOP_ERROR, SPEED_ERROR, WAIT_ERROR = 0.005, 0.01, 0.05
-"""Largest allowed relative errors in the self-test: of the loop's time, of the CPUs' speeds, and of the mean wait."""
+"""Largest relative errors that the self-test allows for the time of a loop, the speeds of CPUs, and the mean wait."""
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """The counters of a virtual clock, in the order of struct statistics in the C library."""
+    """The counters of a virtual clock. Their order and meaning are those of struct statistics in virtual.h."""
 
     virtual_ns: int
     quanta: int
@@ -81,7 +81,7 @@ class SelfTest(msgspec.Struct, frozen=True):
 
 
 class _Refusal(msgspec.Struct, frozen=True):
-    """The output of the self-test `virtualcheck` if the self-test is impossible."""
+    """The output of the self-test program `virtualcheck` if it cannot run its tests."""
 
     error: str
 
@@ -116,7 +116,7 @@ def qemu_version() -> str:
     Raises
     ------
     StableError
-        QEMU is missing, or the library does not support its version.
+        QEMU is missing, or the library of the virtual clock does not support this version of QEMU.
     """
     if shutil.which(QEMU) is None:
         raise StableError(f"{NAME}: program {QEMU} is missing on this machine; run: fab virtual.up")
@@ -173,7 +173,7 @@ def qemu_command(clock: VirtualClock, folder: Path, state: Path, idle_rate: floa
         f"wake_ns={clock.wake_ns},idle_rate={idle_rate},statistics={statistics_file(state)}"
     )
     return [
-        # The lowest priority does no harm, because other work on the machine cannot change virtual time.
+        # QEMU runs with the lowest priority, to leave the CPUs to other work. Virtual time does not depend on this.
         *("chrt", "--idle", "0", "env", f"LD_PRELOAD={library}", QEMU),
         *("-plugin", f"{library},{settings}"),
         *("-accel", "tcg,thread=multi", "-cpu", CPU),
@@ -250,8 +250,9 @@ def initial_ram_disk(files: Sequence[tuple[str, int, bytes]]) -> bytes:
     Parameters
     ----------
     files
-        Name, mode and content of each file. SEE Documentation/driver-api/early-userspace/buffer-format.rst in Linux.
+        Name, mode and content of each file.
     """
+    # SEE Documentation/driver-api/early-userspace/buffer-format.rst in Linux for the format.
     parts = []
     for number, (name, mode, content) in enumerate([*files, ("TRAILER!!!", 0, b"")], 1):
         fields = (number, mode, 0, 0, 1, 0, len(content), 0, 0, 0, 0, len(name) + 1, 0)
@@ -266,13 +267,13 @@ def self_test(clock: VirtualClock, cores: int, kernel: Path) -> tuple[SelfTest, 
     Returns
     -------
     SelfTest, Statistics
-        The result of the self-test, and the counters at its end.
+        The result of the self-test, and the counters of the virtual clock at the end of the self-test.
 
     Raises
     ------
     StableError
-        QEMU refuses the clock, the disk is full, or the guest ends without a result. The message contains the last line
-        of the guest's output.
+        QEMU refuses the settings of the clock, the disk is full, or the guest ends without a result. The message
+        contains the last line of the guest's output.
     LostError
         The virtual clock of the guest stands still.
     """
@@ -335,7 +336,8 @@ def judge(result: SelfTest, counters: Statistics | None) -> tuple[list[str], lis
     Parameters
     ----------
     counters
-        The counters at the end of the guest. If they are None, the test fails, because the virtual clock was not used.
+        The counters of the virtual clock when the guest ended. With None, the test fails, because QEMU did not use the
+        virtual clock.
     """
     passed: list[str] = []
     failed: list[str] = []

@@ -5,8 +5,8 @@ Layout (addresses of RFC 2544's benchmarking range)::
     uac 198.18.1.2 ──tap── 198.18.1.1 guest 198.18.2.1 ──tap── 198.18.2.2 uas
                            SIP on 198.18.0.1 (lo of the guest); the guest forwards nothing at the IP layer
 
-SSH uses one veth link per agent, and another tap device to the guest. QEMU creates the taps on this machine. Two of the
-taps then move into the namespaces. All taps disappear with QEMU.
+SSH uses one veth link for UAC, one veth link for UAS, and another tap device to the guest. QEMU creates the tap devices
+on this machine, and two of them then move into the namespaces. All tap devices disappear when QEMU ends.
 """
 
 import dataclasses
@@ -29,9 +29,9 @@ from sipsched.testbed.inventory import Guest, HostSpec, Testbed
 from sipsched.testbed.namespaces import AGENT_NETS, SSHD_CONFIG, STATE_ROOT, Namespace
 
 IDLE_S = 120.0
-"""Seconds after which the guardian removes an idle guest. Without KVM, a boot takes 7 to 20 s."""
+"""Seconds after which the guardian removes an idle guest. They are many, because a boot without KVM takes 7 to 20 s."""
 KVM_PATIENCE_S = 10.0
-"""Seconds for the first boot with KVM. If KVM works, this boot takes a second or two."""
+"""Time limit in seconds for the first boot with KVM. If KVM works, a boot takes one or two seconds."""
 EMULATED = "Emulated CPU (QEMU TCG): functional only, timings are not measurements"
 NAMESPACES = (
     Namespace("uac", "sipsched-vm-uac", "198.18.254.2", "198.18.254.1"),
@@ -119,7 +119,7 @@ class VmTestbed(GuestTestbed):
         The file /dev/kvm does not prove that KVM works: on some machines, a standard kernel crashes or is very slow
         with KVM.
         """
-        # The file is in /run, which a reboot clears, so that KVM is tried again after a reboot.
+        # This file remembers whether KVM works. It is in /run, which a reboot clears, so a reboot leads to a new try.
         told = STATE_ROOT / "kvm-works"
         if guest.accelerator != "tcg" and not (
             guest.accelerator == "auto" and told.exists() and told.read_text() != "yes"
@@ -161,7 +161,7 @@ def network_script(sps_cpus: Sequence[int]) -> str:
     Parameters
     ----------
     sps_cpus
-        CPUs that process received packets, as in the testbed of network namespaces.
+        The proxy's CPUs. The kernel steers the receive work of both links to these CPUs (RPS).
     """
     mask = sum(1 << cpu for cpu in sps_cpus)
     lines = list(NETWORK_SCRIPT)
@@ -178,13 +178,13 @@ def network_script(sps_cpus: Sequence[int]) -> str:
 
 
 def qemu_command(guest: Guest, image: GuestImage, state: Path, accelerator: str) -> list[str]:
-    """Return the QEMU command line of the guest. QEMU continues in the background once its devices exist."""
+    """Return the QEMU command line that starts the guest. QEMU creates its devices, and then runs in the background."""
     held = ["taskset", "--cpu-list", ",".join(map(str, guest.host_cpus))]
-    # Without this option, the kernel distrusts the time stamp counter (TSC) of an emulated CPU.
-    # The kernel then uses the slow clock HPET instead.
+    # Without this option, the kernel distrusts the time stamp counter (TSC) of an emulated CPU, and uses the slow clock
+    # HPET instead.
     clock = ("tsc=reliable",) if accelerator == "tcg" else ()
     # All emulated CPUs share one QEMU thread, because separate threads can deadlock:
-    # CPUs that spin with interrupts off (stop_machine) hold QEMU's lock, and the CPU for which they wait never gets it.
+    # CPUs that spin with interrupts off (stop_machine) hold QEMU's lock, and wait for a CPU that never gets this lock.
     cpu, options = ("host", "kvm") if accelerator == "kvm" else ("max", "tcg,thread=single")
     argv = [
         *(held if guest.host_cpus else []),

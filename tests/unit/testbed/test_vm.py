@@ -156,7 +156,7 @@ def test_files_of_a_mount_are_not_removed(tmp_path: Path, monkeypatch: Any) -> N
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "read_text", with_mount)
-        with pytest.raises(StableError, match=r"root/proc is still mounted.*unmount that"):
+        with pytest.raises(StableError, match=r"root/proc is still mounted.*unmount the folder"):
             guest_image._discard(partial)
     assert (partial / "root" / "proc" / "kept").exists()
     guest_image._discard(partial)
