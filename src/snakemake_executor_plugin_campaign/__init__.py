@@ -6,8 +6,8 @@
   between two runs, the executor makes the progress page again.
 - On Linux, jobs of runs are forked from a process that has already imported their modules (`.forked`). If no job
   measures, jobs that make pages are also forked.
-- The terminal sends SIGINT (Ctrl-C) to all processes at once. During its imports, a job would print a traceback. So a
-  job blocks SIGINT until it can end cleanly. A job that the executor starts just after Ctrl-C misses the SIGINT. So the
+- The terminal sends SIGINT (Ctrl-C) to all processes at once. A job that imports modules would then print a traceback,
+  so each job blocks SIGINT until it can end cleanly. A job that starts just after Ctrl-C misses the SIGINT, so the
   executor also sends SIGTERM to all jobs.
 """
 
@@ -55,7 +55,7 @@ class Executor(local.Executor):  # type: ignore[misc]
     def __post_init__(self) -> None:
         """Prepare the executor before any run is measured."""
         super().__post_init__()
-        # A process inherits the signal mask of the thread that starts it.
+        # The threads of the pool block SIGINT, because each job inherits the blocked signals of its thread.
         self.pool = ThreadPoolExecutor(self.workers, initializer=scripting.hold_interrupts)
         self._plan = plan_of(self.workflow)
         self._progress = Progress(self._plan.lanes)
@@ -64,7 +64,8 @@ class Executor(local.Executor):  # type: ignore[misc]
         self._measuring: dict[Run, datetime] = {}
         self._page_made: float | None = None
         self._forks = forked.Forks(self._plan.config.only_measured)
-        # Snakemake's lock on the output files does not name this process. So another file announces this process.
+        # Snakemake's lock on the output files does not name its owner. A file that names this process lets a second
+        # Snakemake print a useful error.
         self._announcement = scripting.announce(holder("snakemake"))
 
     def run_job(self, job: Any) -> None:
@@ -72,7 +73,7 @@ class Executor(local.Executor):  # type: ignore[misc]
         for log in job.log:
             Path(log).unlink(missing_ok=True)
         if measures(job) and self._aside.is_given_up(_testbed(job)):
-            # The job was not started, so no error has to be printed.
+            # Report the failure only to the scheduler: the job has not started, so the terminal shows no error.
             self.workflow.scheduler.error_callback(job)
             return
         if measures_run(job):
@@ -86,12 +87,13 @@ class Executor(local.Executor):  # type: ignore[misc]
 
     def run_single_job(self, job: Any) -> Any:
         """Start the process of a job. Return a future that is done when the process ends."""
-        # A forked process has the packages of this process. A job with a conda environment must not be forked.
+        # A forked process uses the Python packages of this process, so a job with its own conda environment cannot be
+        # forked.
         deployed = self.workflow.deployment_settings.deployment_method
         if deployed or not self._forks.takes(job.rule.resources) or sys.platform != "linux":
             return super().run_single_job(job)
         rule, *arguments = self.job_args_and_prepare(job)[:8]
-        # This is the object `snakemake` of the rule's script. The last argument is the repetition of a benchmark,
+        # The script of a rule reads this object as `snakemake`. The last argument is the repetition of a benchmark,
         # which no rule uses.
         snakemake = Snakemake(*arguments, self.workflow.globals["config"], job.name, None)
         benchmark = Path(str(job.benchmark)) if job.benchmark else None
@@ -102,7 +104,7 @@ class Executor(local.Executor):  # type: ignore[misc]
         try:
             self._forks.run(Path(script).resolve(), snakemake, benchmark)
         except TransientError as error:
-            # The job may still be running. In this case, the job later overwrites this line.
+            # The job may still be running, and then overwrites this line of its log later.
             for log in snakemake.log:
                 Path(log).write_text(f"{scripting.DISTURBED}{error}\n")
             raise RuleException(str(error), rule.lineno, snakefile=rule.snakefile) from error
@@ -174,8 +176,8 @@ class Executor(local.Executor):  # type: ignore[misc]
         self.pool.shutdown(wait=False)
         self._forks.end()
         for shell in _children("self"):
-            # The signal goes to the job and not to its shell, because Snakemake waits for the shell and the shell
-            # waits for the job.
+            # The signal goes to the job and not to its shell, because a killed shell would not wait for the job. With
+            # a living shell, Snakemake waits until the job has cleaned up.
             for process in _children(shell) or [shell]:
                 with suppress(ProcessLookupError):
                     os.kill(int(process), signal.SIGTERM)
@@ -190,7 +192,7 @@ class Executor(local.Executor):  # type: ignore[misc]
             self._make_page()
 
     def _end_page(self) -> None:
-        """Make the progress page for the last time, if a job has measured."""
+        """Make the progress page for the last time, if this Snakemake has made the page before."""
         self._measuring.clear()
         if self._page_made is not None:
             self._make_page()

@@ -1,4 +1,4 @@
-"""Jobs in processes that a server process forks. The server has already imported the modules of the scripts.
+"""A fork server, which runs jobs in forked processes. The server has already imported the modules of the scripts.
 
 Without the server, the imports of a job take at least half a second of CPU time, during which the testbed is idle. For
 36,000 runs, the imports would take hours.
@@ -33,37 +33,39 @@ DRAWN = (
     *("sipsched.pages.engine", "sipsched.pages.render"),
 )
 FORKED, FORKED_FOR_PAGES = "forked", "forked_for_pages"
-"""Resources that mark rules whose jobs are forked: always, or only if no job measures. Such jobs have one thread."""
+"""Resources that mark rules whose jobs are forked, always or only if no job measures. These jobs use one thread."""
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 NAME_LENGTH = 15
 ATTEMPTS, PAUSE_S = 20, 0.1
 NOT_KNOWN = 255
-"""The exit code that multiprocessing reports if the fork server was killed and the actual exit code is lost."""
+"""Exit code that multiprocessing reports if the fork server was killed, because the actual exit code is then lost."""
 KILLED = (
     "the process that starts the jobs of Snakemake was killed; the same command repeats this job"
 )
 
 
 class Forks:
-    """The fork server of one start of the workflow. The first job starts the server."""
+    """The fork server of this Snakemake process. The first job starts the server."""
 
     def __init__(self, pages: bool = False) -> None:
-        """Prepare the server. `pages` is true if jobs that make pages are also forked."""
+        """Prepare the server. With `pages`, jobs that make pages are also forked."""
         self._marks = {FORKED, FORKED_FOR_PAGES} if pages else {FORKED}
         self._context = multiprocessing.get_context("forkserver")
-        # A child process imports the main module of this program (snakemake.cli), and this module.
+        # A child process needs the main module of this program (snakemake.cli) and this module, so the server imports
+        # both modules in advance.
         own = ["snakemake.cli", __name__]
         self._context.set_forkserver_preload([*own, *MEASURED, *REDUCED, *(DRAWN if pages else ())])
-        # Starting a process collects the exit codes of all ended processes, and each exit code can be read only once.
+        # Process.start() and join() both read exit codes of ended processes, and an exit code can be read only once.
+        # Without this lock, one thread could lose the exit code to another thread.
         self._lock = threading.Lock()
         self._ended = False
 
     def takes(self, resources: Container[str]) -> bool:
-        """Return whether the jobs of a rule are forked. `resources` are the names of the rule's resources."""
+        """Return whether the jobs of a rule are forked. The argument contains the names of the rule's resources."""
         return any(mark in resources for mark in self._marks)
 
     def end(self) -> None:
-        """Prevent further starts of scripts, and wait for starts that have already begun."""
+        """Prevent further starts of scripts. A start that has already begun is completed first."""
         with self._lock:
             self._ended = True
 
@@ -89,11 +91,11 @@ class Forks:
         with self._lock:
             if self._ended:
                 raise subprocess.CalledProcessError(-signal.SIGTERM, [str(script)])
-            # Snakemake sets the same variables for a job with one thread. Libraries read the variables when they are
-            # imported.
+            # Numerical libraries read these variables during their import. With the value 1, they use one thread, as
+            # in jobs that Snakemake starts itself.
             os.environ.update(dict.fromkeys(THREADS, "1"))
-            # ensure_running() unblocks SIGINT in this thread. SIGINT is then blocked again, so that a new process
-            # prints no traceback.
+            # ensure_running() unblocks SIGINT in this thread. hold_interrupts() blocks SIGINT again, so that Ctrl-C
+            # makes no new process print a traceback.
             resource_tracker.ensure_running()
             hold_interrupts()
             process = self._start(script, job, benchmark)
@@ -111,7 +113,7 @@ class Forks:
             try:
                 process.start()
             except (EOFError, ConnectionError):
-                # A killed server may exist for another moment. After its end, the next attempt starts a new server.
+                # A killed server may exist for another moment. When it has ended, the next attempt starts a new server.
                 time.sleep(PAUSE_S)
             else:
                 return process
@@ -119,7 +121,7 @@ class Forks:
 
 
 def _run(script: Path, job: Any, benchmark: Path | None) -> None:
-    # The file comm contains the name of the process that `ps` shows.
+    # `ps` shows the content of the file comm as the name of the process.
     Path("/proc/self/comm").write_text(script.stem[:NAME_LENGTH])
     began = time.monotonic()
     runpy.run_path(str(script), {"snakemake": job}, "__main__")
@@ -128,7 +130,10 @@ def _run(script: Path, job: Any, benchmark: Path | None) -> None:
 
 
 def _write_benchmark(path: Path, took_s: float) -> None:
-    """Write time and memory of this process in Snakemake's format. Snakemake measures only processes that it starts."""
+    """Write the time and the memory of this process in Snakemake's format for benchmarks.
+
+    This function is necessary, because Snakemake measures only processes that it starts itself.
+    """
     used = resource.getrusage(resource.RUSAGE_SELF)
     cpu_s = used.ru_utime + used.ru_stime
     values = {

@@ -1,4 +1,4 @@
-"""All code that uses internals of Snakemake, which a new version of Snakemake may change.
+"""All code that depends on internals of Snakemake, which a new version of Snakemake may change.
 
 tests/workflow/test_internals.py fails if a new version of Snakemake behaves differently.
 """
@@ -19,11 +19,11 @@ from sipsched.records.missing import Missing
 from sipsched.records.reduced import SUMMARY_FILE
 
 AS_IT_IS = "before_update"
-"""Name of the flag that `before_update` sets on an input file."""
+"""Name of the flag that Snakemake's function `before_update` sets on an input file."""
 
 
 class CurrentWorkflow:
-    """Snakemake's current workflow, with the functions that the planner uses (`sipsched.planner.needs.Workflow`)."""
+    """Snakemake's current workflow, with the methods that the planner calls (`sipsched.planner.needs.Workflow`)."""
 
     def __init__(self, workflow: Any, checkpoints: Any) -> None:
         self._workflow, self._checkpoints = workflow, checkpoints
@@ -35,7 +35,7 @@ class CurrentWorkflow:
         return bool(settings.forceall or settings.forcerun)
 
     def wait_for(self, path: str) -> None:
-        """Make Snakemake make the output file of a checkpoint before Snakemake plans the current job further."""
+        """Make Snakemake run the checkpoint that makes a file before Snakemake plans the current job further."""
         checkpoint = next(
             value
             for value in vars(self._checkpoints).values()
@@ -44,12 +44,12 @@ class CurrentWorkflow:
         checkpoint.get(**checkpoint.rule.get_wildcards(path))
 
     def as_it_is(self, path: str) -> str:
-        """Return an input file. Snakemake then schedules no job that makes this file."""
+        """Return an input file with a flag, so that Snakemake schedules no job to make this file."""
         flagged: str = before_update(path)
         return flagged
 
     def make_again(self, path: str) -> None:
-        """Make Snakemake renew a file, although the modification time of the file looks up to date."""
+        """Make Snakemake renew a file, even if the modification time of the file looks up to date."""
         self._workflow.dag.forcefiles.add(path)
 
 
@@ -59,24 +59,24 @@ def plan_of(workflow: Any) -> Plan:
     Raises
     ------
     WorkflowError
-        Another workflow uses this workflow as a module. Snakemake then hides the names of this workflow.
+        Another workflow uses this workflow as a module. Snakemake then hides the variables of this workflow.
     """
     plan: Plan | None = workflow.globals.get("PLAN")
     if plan is None:
         raise WorkflowError(
-            "the plugins `campaign` work only with the workflow of sipsched itself; remove them from the options of a "
-            "workflow that uses it as a module"
+            "the plugins `campaign` work only with the workflow of sipsched itself; if your workflow uses the workflow "
+            "of sipsched as a module, remove these plugins from the options"
         )
     return plan
 
 
 def measures(job: Any) -> bool:
-    """Return whether a job measures on a testbed, by the resource `measures` of its rule."""
+    """Return whether a job measures on a testbed. Rules of such jobs have the resource `measures`."""
     return not job.is_group() and "measures" in job.rule.resources
 
 
 def measures_run(job: Any) -> bool:
-    """Return whether a job measures a run, by the resource `expected_s` of its rule."""
+    """Return whether a job measures a run. Rules of such jobs also have the resource `expected_s`."""
     return measures(job) and "expected_s" in job.rule.resources
 
 
@@ -94,8 +94,9 @@ def start_jobs_without_limit(workflow: Any) -> None:
     """Let Snakemake start any number of jobs per second. Call this function before Snakemake creates its job scheduler.
 
     With a limit (`--max-jobs-per-timespan`, by default 100 per second), each search for new jobs starts a timer for
-    another search. Each finished job starts such a timer, too. After 40 jobs, Snakemake searches 40 times per second,
-    and takes a third of a CPU from the proxy. Without a limit, Snakemake searches only when a job ends.
+    another search. Each finished job starts a timer, too, so the number of timers grows. After 40 jobs, Snakemake
+    searches 40 times per second, and takes a third of a CPU from the proxy. Without a limit, Snakemake searches only
+    when a job ends.
     """
     workflow.scheduling_settings.max_jobs_per_timespan = None
 
@@ -106,20 +107,20 @@ def look_for_jobs(scheduler: Any) -> None:
 
 
 def missing_lines(workflow: Any, index: str) -> list[str]:
-    """Describe the requested runs that have not been measured.
+    """Return one or two lines about the requested runs that have not been measured; none if no run is missing.
 
     Parameters
     ----------
     workflow
         Snakemake's workflow.
     index
-        Path of the overview page. If the overview was requested, a line explains how to make the pages without the
-        missing runs.
+        Path of the overview page. If the user requested the overview, the second line explains how to make the pages
+        without the missing runs.
     """
     dag = workflow.dag
     jobs = [job for job in dag.jobs if measures_run(job) or searches(job)]
     left = [job for job in jobs if dag.needrun(job) and not dag.finished(job)]
-    # A run that is already in a study summary has no job. Its summary is an input with the flag AS_IT_IS.
+    # A run that a study summary already contains has no job. The summary of such a run is an input with a flag.
     settled = {
         path
         for job in dag.jobs

@@ -1,11 +1,11 @@
 """Snakemake's executor for Slurm clusters, which runs measurements on this machine and not on the cluster.
 
 - sipsched's own executor runs the measurements on this machine, because this machine can reach a testbed's hosts.
-- In a cluster job, one Snakemake runs the jobs itself. Snakemake's Slurm plugin would start a Slurm step with another
-  Snakemake per job. Slurm steps are meant for programs with many processes, and take some seconds of CPU time.
-- If the cluster stopped a job, the job is repeated. If a job failed according to its log, it is not repeated.
-- This executor works around two defects of the plugin (2.8.0). The plugin calls sacct forever on a cluster without
-  accounting, and it guesses an account even if the user wants no account.
+- A cluster job contains one Snakemake, which runs the jobs of its group itself. Snakemake's Slurm plugin would start a
+  Slurm step with another Snakemake for each of these jobs. Each step would take some seconds of CPU time.
+- A job that the cluster stopped is repeated. A job with an error in its log is not repeated.
+- This executor works around two defects of Snakemake's Slurm plugin (2.8.0). On a cluster without accounting, the
+  plugin calls sacct forever. The plugin also guesses an account if the user wants no account.
 """
 
 import subprocess
@@ -35,7 +35,7 @@ class Executor(slurm.Executor):  # type: ignore[misc]
         self._has_accounting = asked.returncode == 0
 
     def get_status_command(self) -> str:
-        """Return the command that reports the states of jobs."""
+        """Return the command that reports the states of jobs: `squeue` if Slurm has no accounting."""
         return str(super().get_status_command()) if self._has_accounting else "squeue"
 
     def get_account_arg(self, job: Any) -> Iterator[str]:
@@ -50,7 +50,7 @@ class Executor(slurm.Executor):  # type: ignore[misc]
         super().run_jobs([job for job in jobs if not measures(job)])
 
     def additional_general_args(self) -> str:
-        """Return the arguments that make the Snakemake of a cluster job run its jobs itself."""
+        """Return the arguments that make the Snakemake inside a cluster job run the jobs itself."""
         return "--executor local"
 
     def handle_job_success(self, job: Any) -> None:
@@ -66,7 +66,7 @@ class Executor(slurm.Executor):  # type: ignore[misc]
             job.attempt = job.restart_times + 1
 
     def print_job_error(self, job_info: Any, msg: str | None = None, **kwargs: Any) -> None:
-        """Report a failed job with its log. If the job wrote no log, report that the cluster stopped it."""
+        """Report a failed job with its log. If the job wrote no log, report that the cluster stopped the job."""
         job = job_info.job
         failed = [part for part in _parts(job) if _has_log(part)]
         for part in failed:

@@ -1,9 +1,9 @@
 """Snakemake's logger plugin, which makes the terminal show only progress and errors.
 
-Snakemake's own messages help to debug a workflow. For a disturbed run, for example, Snakemake prints an exception, the
-files of the rule, and a warning about missing backups. Snakemake's log in .snakemake/log contains all messages. The
-options `-p`, `--verbose` and `--debug-dag` show them on the terminal. `-n` shows the number of jobs per rule, and `-n
--p` shows each job.
+Snakemake's own messages help to debug a workflow, but hide the progress. For a disturbed run, for example, Snakemake
+prints an exception, the files of the rule, and a warning about missing backups. The log files in .snakemake/log contain
+all messages of Snakemake. The options `-p`, `--verbose` and `--debug-dag` show all messages on the terminal. The option
+`-n` (dry run) shows the number of jobs per rule, and `-n -p` shows each job.
 """
 
 import sys
@@ -30,26 +30,26 @@ from snakemake_logger_plugin_campaign.sentences import (
 )
 
 OURS = {"campaign": True}
-"""Attributes that mark log records for the terminal."""
+"""Attributes that mark the log records that this plugin shows on the terminal."""
 MEASURES = "measures"
-"""Resource of the rules that print their own progress, and whose errors name the measurement."""
+"""Resource that marks rules that measure. They print their own progress, and their errors name the measurement."""
 LAST_LINES = 12
-"""Number of lines of a job's log that the terminal shows after a defect of the program."""
+"""Number of last lines of a job's log that the terminal shows after an unexpected error (a traceback)."""
 EVERY_S = 10.0
 """Seconds between two lines about the number of finished jobs."""
 
 
 def outlook(lines: Callable[[], list[str]]) -> dict[str, Any]:
-    """Return the mark of a log record. The record contains a function that returns the last lines of a dry run."""
+    """Return attributes for a log record, with a function that returns the lines for the end of a dry run."""
     return {"outlook": lines}
 
 
 class LogHandler(LogHandlerBase):
-    """The log handler that writes to the terminal instead of Snakemake's own handler."""
+    """The log handler that replaces Snakemake's own handler for the terminal."""
 
     def __post_init__(self) -> None:
         """Prepare the terminal, and prepare Snakemake's own handler for the options that show all messages."""
-        # Snakemake does not handle Ctrl-C before it schedules jobs.
+        # Before Snakemake schedules jobs, it does not handle Ctrl-C, and would print a traceback.
         scripting.tell_interrupts()
         settings = self.common_settings
         self._quiet = frozenset(settings.quiet or ())
@@ -115,7 +115,7 @@ class LogHandler(LogHandlerBase):
             elif Quietness.ALL not in self._quiet and not self._interrupted:
                 self._tell(record)
         except BrokenPipeError:
-            # The program that reads this output, such as `head`, has ended. The jobs continue.
+            # The program that reads this output, such as `head`, has ended. Print nothing more; the jobs continue.
             self._own, self._interrupted = None, True
         except Exception:
             self.handleError(record)
@@ -144,7 +144,7 @@ class LogHandler(LogHandlerBase):
         elif event == LogEvent.PROGRESS:
             self._tell_steps(record)
         elif is_process_error(record):
-            # Later, the same thread writes the record about the failed job.
+            # The same thread later writes a record about the failed job, and `_tell_error` then needs this text.
             self._processes[record.thread] = text
         elif hasattr(record, "campaign") or text.startswith(NOTHING_TO_DO):
             if Quietness.PROGRESS not in self._quiet:
@@ -183,7 +183,7 @@ class LogHandler(LogHandlerBase):
             self._steps_said = now
 
     def _end(self, line: str) -> None:
-        """Report that the user interrupted Snakemake. The same signal ends all jobs, so their errors are not shown."""
+        """Report that the user interrupted Snakemake. The same signal ends all jobs, so hide the errors of jobs."""
         self._say(line)
         self._interrupted = True
 

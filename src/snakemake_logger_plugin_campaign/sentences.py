@@ -1,4 +1,4 @@
-"""Functions that recognise Snakemake's log records by their text, if a record has no type of event.
+"""Functions that recognise log records of Snakemake by their text, because these records have no event type.
 
 tests/unit/test_sentences.py fails if a new version of Snakemake has other texts.
 """
@@ -8,24 +8,24 @@ from logging import LogRecord
 from snakemake.common import NOTHING_TO_BE_DONE_MSG
 
 STOPPING = "Will exit after finishing currently running jobs"
-"""Text after the first SIGTERM: Snakemake waits for the running jobs."""
+"""Snakemake's text after the first SIGTERM. Snakemake then waits for the running jobs."""
 TERMINATING = "Terminating processes on user request"
-"""Text after Ctrl-C while jobs are running: Snakemake stops the jobs."""
+"""Snakemake's text after Ctrl-C while jobs are running. Snakemake then stops the jobs."""
 DRY_RUN_END = "This was a dry-run"
 NOTHING_TO_DO = NOTHING_TO_BE_DONE_MSG
 FAILED_JOBS = (
     "Exiting because a job execution failed.",
     "At least one job did not complete successfully.",
 )
-"""Texts that Snakemake prints last if jobs have failed. They are hidden, because each failed job has its own line."""
+"""Snakemake's last texts if jobs have failed. The plugin hides them, because each failed job has its own line."""
 NO_BACKUP = "Cannot restore "
-"""Text of a warning for each failed measurement, because its output did not exist before."""
+"""Text of a warning for each failed measurement: Snakemake finds no backup, because no earlier output exists."""
 SLURM_MEMORY = "MinJobAge "
-"""Text of a warning that Slurm forgets jobs after some time. Jobs on the cluster end before this time."""
+"""Text of a warning that Slurm forgets jobs after some time. All jobs of this workflow end before this time."""
 
 
 def is_known(record: LogRecord) -> bool:
-    """Return whether a warning or an error is useless on the terminal, or repeats a line of the terminal."""
+    """Return whether to hide a warning or an error, because it is useless or repeats a line on the terminal."""
     text = str(record.msg or "").removeprefix("WorkflowError:\n")
     return text.startswith((*FAILED_JOBS, NO_BACKUP, SLURM_MEMORY))
 
@@ -41,5 +41,5 @@ def is_process_error(record: LogRecord) -> bool:
 
 
 def exception(record: LogRecord) -> str:
-    """Return the name of the exception that a record is about; empty for other records."""
+    """Return the name of the exception that a record reports; empty for a record without an exception."""
     return str(getattr(record, "exception", ""))

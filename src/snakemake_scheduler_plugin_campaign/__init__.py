@@ -1,10 +1,10 @@
-"""Snakemake's greedy scheduler, extended by an order of measurements.
+"""Snakemake's greedy scheduler, extended so that measurements start in a fixed order.
 
 - Measurements start in the order of the plan (`sipsched.plan.study.Study.runs`). Snakemake alone would start equal jobs
   in any order. The resource `order` of a job is its position in the plan.
-- A disturbed measurement is repeated after all other jobs, because the machine may then be quiet.
+- A disturbed measurement is repeated after all other jobs, because the machine may be quiet by then.
 - Measurements on an unreachable testbed wait for the next attempt to reach the testbed (`sipsched.measure.aside`). The
-  last attempt follows after all other jobs.
+  last attempt follows when all other jobs have ended.
 """
 
 import threading
@@ -25,7 +25,7 @@ from snakemake_executor_plugin_campaign.internals import (
 LAST = 1 << 30
 LOOK_AGAIN_S = 1.0
 AFTER_ALL = -1
-"""Priority of a repeated measurement. Snakemake's lowest priority is 0, so it starts after all other jobs."""
+"""Priority of a repeated measurement. It is below Snakemake's lowest priority (0), so all other jobs start earlier."""
 
 SchedulerSettings = greedy.SchedulerSettings
 
@@ -60,7 +60,7 @@ class Scheduler(greedy.Scheduler):  # type: ignore[misc]
             return chosen
         given_up = [job for name in waiting if aside.is_given_up(name) for job in waiting[name]]
         if given_up:
-            # The executor does not start these jobs, so they occupy no resources.
+            # The executor starts none of these jobs and reports them as failed, so limits on resources do not matter.
             return given_up
         for name in waiting:
             aside.try_for_the_last_time(name)
@@ -72,7 +72,10 @@ class Scheduler(greedy.Scheduler):  # type: ignore[misc]
         return chosen
 
     def _look_again(self, scheduler: Any) -> None:
-        """Make Snakemake look for jobs again after a second, because runs wait for a testbed. Use one timer only."""
+        """Make Snakemake look for jobs again after a second, because runs wait for a testbed.
+
+        If a timer already runs, do nothing, because several timers would only cost CPU time.
+        """
         if not self._timer.is_alive():
             self._timer = threading.Timer(LOOK_AGAIN_S, look_for_jobs, [scheduler])
             self._timer.daemon = True
@@ -85,7 +88,7 @@ class Scheduler(greedy.Scheduler):  # type: ignore[misc]
 
 
 def _by_testbed(jobs: Sequence[Any], aside: Aside) -> dict[str, list[Any]]:
-    """Return the measurements that must wait because their testbed is unreachable, by testbed."""
+    """Return the measurements that must wait for an unreachable testbed, by the name of the testbed."""
     now, waiting = time.monotonic(), dict[str, list[Any]]()
     for job in jobs:
         name = job.wildcards_dict["testbed"] if measures(job) else ""

@@ -163,7 +163,7 @@ def locked_for(lock: str, python: str) -> str:
 
 
 def _python(folder: Path, pythons: Iterable[str]) -> None:
-    """Download the packages in requirements.lock for each version of Python, and the packages that build this project."""
+    """Download the packages in requirements.lock for each version of Python, and the packages for building."""
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--dest", str(folder)]
     lock = (PROJECT_ROOT / "requirements.lock").read_text()
     folder.mkdir()

@@ -29,7 +29,7 @@ from sipsched.testbed.inventory import Guest, HostSpec, Testbed
 from sipsched.testbed.namespaces import AGENT_NETS, SSHD_CONFIG, STATE_ROOT, Namespace
 
 IDLE_S = 120.0
-"""Seconds after which the guardian removes an idle guest. They are many, because a boot without KVM takes 7 to 20 s."""
+"""Seconds until the guardian removes an idle guest. Without KVM, a new boot would take 7 to 20 s."""
 KVM_PATIENCE_S = 10.0
 """Time limit in seconds for the first boot with KVM. If KVM works, a boot takes one or two seconds."""
 EMULATED = "Emulated CPU (QEMU TCG): functional only, timings are not measurements"
