@@ -1,4 +1,4 @@
-# This Makefile has short names for commands of uv, fab, snakemake and pytest (README.md lists the names).
+# The targets of this Makefile are short names for commands of uv, fab, snakemake and pytest. README.md lists the targets.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .ONESHELL:
@@ -19,14 +19,14 @@ reproduce: .venv/ready
 	@$(BIN)/fab provision
 	$(BIN)/python workflow/reproduce.py
 
-# Make the pages of the recorded campaign. This measures nothing and needs no root.
+# Make the pages of the recorded campaign. This target measures nothing, and does not need root.
 reports: .venv/ready
 	@$(BIN)/snakemake --config only_measured=True --configfile config/config.yaml recorded/config.yaml
 	$(BIN)/snakemake --config only_measured=True --configfile config/config.yaml $(VIRTUAL) recorded/virtual/config.yaml \
 		-- reports/recorded/virtual/virtual.html
 	printf 'Open: %s\n' "$$PWD"/reports/recorded/index.html "$$PWD"/reports/recorded/virtual/virtual.html
 
-# Write the paper about the recorded campaign as a page and as a PDF. This measures nothing and needs no root.
+# Write the paper about the recorded campaign as a page and as a PDF. This target measures nothing, and does not need root.
 paper: .venv/ready
 	@$(BIN)/snakemake --config only_measured=True --configfile config/config.yaml recorded/config.yaml -- $(PAPER)
 	printf 'Open: %s\n' "$$PWD"/$(PAPER)
@@ -36,20 +36,20 @@ paper: .venv/ready
 	fi
 	profile=$$(mktemp -d)
 	trap 'rm -rf "$$profile"' EXIT
-	# Chromium has no sandbox for root, and this page is the project's own.
+	# As root, Chromium starts only without its sandbox. This is safe, because the page comes from this project.
 	sandbox=
 	[ "$$(id -u)" != 0 ] || sandbox=--no-sandbox
 	chromium --headless=new --disable-gpu --no-first-run $$sandbox --user-data-dir="$$profile" \
 		--no-pdf-header-footer --print-to-pdf=docs/paper/paper.pdf "file://$$PWD/$(PAPER)" 2> /dev/null
 	printf 'Open: %s\n' "$$PWD"/docs/paper/paper.pdf
 
-# On a machine without a browser, use: make lab LAB='--no-browser --port=8889'
+# Open a notebook in JupyterLab. On a machine without a browser, use: make lab LAB='--no-browser --port=8889'
 lab: .venv/ready
 	@root=
 	[ "$$(id -u)" != 0 ] || root=--allow-root
 	exec $(BIN)/jupyter lab $$root $(LAB)
 
-# To publish the recorded campaign, use: make publish CAMPAIGN=recorded/config.yaml
+# Write an archive of a campaign. To publish the recorded campaign, use: make publish CAMPAIGN=recorded/config.yaml
 publish: .venv/ready
 	@$(BIN)/snakemake --config only_measured=True --configfile config/config.yaml $(CAMPAIGN) -- publish
 	ls -t "$$PWD"/publish/*.zip | head -n 1
@@ -60,9 +60,9 @@ check: .venv/ready
 
 test: .venv/ready
 	@$(BIN)/fab provision --tests
-	# Tests that measure run one at a time. All other tests use all cores.
+	# Tests without a measurement run in parallel on all cores. Tests that measure run one at a time.
 	$(BIN)/pytest -m "not live" --numprocesses auto --dist worksteal
-	# Other work on this machine may disturb a run, so a test that fails is tried twice more, and the report names it.
+	# Other work on this machine may disturb a run, so pytest repeats a failed test up to twice, and names it in the report.
 	$(BIN)/pytest -m live --reruns 2 -raR
 	$(MAKE) -C hardware/probe test
 	$(MAKE) -C hardware/generator test fuzz
@@ -74,7 +74,7 @@ offline: .venv/ready
 	@$(BIN)/fab bundle
 	$(BIN)/python tests/offline.py "$$(ls -t "$$PWD"/bundle/*.tar | head -n 1)"
 
-# Test runs with random faults for an hour, and then a watch for an hour. For a shorter test, use: make soak MINUTES=10
+# Test runs with random faults for an hour, and then test `fab watch` for an hour. For a shorter test, use: make soak MINUTES=10
 soak: .venv/ready
 	@$(BIN)/fab provision
 	$(BIN)/python tests/soak.py --minutes $(MINUTES)
@@ -84,7 +84,7 @@ bench: .venv/ready
 	@$(BIN)/fab provision
 	for benchmark in benchmarks/*.py; do $(BIN)/python "$$benchmark"; done
 
-# After a change of a key or a rule, write the tables in config/README.md and docs/methodology/verdict.md.
+# Write the tables of configuration keys (config/README.md) and verdict rules (docs/methodology/verdict.md) from the code.
 tables: .venv/ready
 	@$(BIN)/python -m sipsched.plan.described
 
@@ -93,7 +93,7 @@ docs: .venv/ready
 	@$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --conf-dir docs . site
 	printf 'Open: %s\n' "$$PWD"/site/docs/index.html
 
-# After a change of the rules, draw docs/rulegraph.svg. This needs the Debian package graphviz.
+# Draw docs/rulegraph.svg, which shows the rules of the workflow. This target needs the Debian package graphviz.
 rulegraph: .venv/ready
 	@$(BIN)/snakemake --rulegraph dot --configfile config/config.yaml recorded/config.yaml 2> /dev/null |
 		tred | dot -Tsvg > docs/rulegraph.svg
@@ -129,7 +129,7 @@ lock:
 	fi
 	test -x $(BIN)/pip || $(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet uv==$(UV_VERSION)
-	# Let Python write bytecode, because each job of the workflow is a new process, which would compile its imports again.
+	# Compile all packages to bytecode now. Without bytecode, each job of the workflow (a new process) would compile them again.
 	$(BIN)/uv pip sync --quiet --compile-bytecode requirements.lock
 	$(BIN)/uv pip install --quiet --no-deps --editable .
 	touch $@

@@ -1,4 +1,4 @@
-"""Commands for testbeds and records. `fab -l` lists them; `--testbed NAME` chooses a file in hardware/testbeds."""
+"""Commands for testbeds and records. `fab -l` lists all commands. `--testbed` names a file in hardware/testbeds."""
 
 import json
 import re
@@ -53,7 +53,7 @@ def one_line_errors(action: Callable[..., None]) -> Callable[..., None]:
 @task
 @one_line_errors
 def up(_):
-    """Start the embedded testbed. It stays up until `fab down`."""
+    """Start the embedded testbed of network namespaces on this machine. The testbed runs until `fab down`."""
     bed = load_testbed("local")
     local.ensure_up(bed)
     with open_hosts(bed, "fab up") as hosts:
@@ -72,7 +72,7 @@ def down(_):
 @task(name="up")
 @one_line_errors
 def vm_up(_, testbed="vm"):
-    """Boot the guest of a testbed of kind vm, which then runs until `fab vm.down`. Build its image if none exists."""
+    """Boot the guest of a testbed of kind vm, which runs until `fab vm.down`. Build the guest's image if necessary."""
     bed = load_testbed(testbed)
     prepare_machine(bed)
     vm.bring_up(bed)
@@ -85,7 +85,7 @@ def vm_up(_, testbed="vm"):
 @task(name="down")
 @one_line_errors
 def vm_down(_):
-    """Stop the guest and remove its namespaces, links and keys. Keep its image."""
+    """Stop the guest of testbed vm, and remove the namespaces, links and keys. Keep the guest's image."""
     vm.take_down()
     print("testbed vm is down")
 
@@ -93,7 +93,7 @@ def vm_down(_):
 @task(name="up")
 @one_line_errors
 def virtual_up(_, testbed="virtual"):
-    """Boot the guest of a testbed of kind virtual. Build its image if none exists. It runs until `fab virtual.down`."""
+    """Boot the guest of a testbed of kind virtual, which runs until `fab virtual.down`. Build its image if needed."""
     bed = load_testbed(testbed)
     prepare_machine(bed)
     virtual.bring_up(bed)
@@ -105,7 +105,7 @@ def virtual_up(_, testbed="virtual"):
 @task(name="down")
 @one_line_errors
 def virtual_down(_):
-    """Stop the guest of testbed virtual and remove its keys. Keep its image."""
+    """Stop the guest of testbed virtual, and remove the keys. Keep the guest's image."""
     virtual.take_down()
     print("testbed virtual is down")
 
@@ -113,7 +113,7 @@ def virtual_down(_):
 @task(name="check")
 @one_line_errors
 def virtual_check(_, kernel="6.1", cores="4", mips="2000", quantum_ns="5000"):
-    """Test the virtual time of an emulated guest by loop counts and waits. The exit code is 1 if a test fails."""
+    """Test whether the virtual clock of an emulated guest counts correctly. The exit code is 1 if a test fails."""
     clock = VirtualClock(
         mips=count("mips", mips),
         quantum_ns=count("quantum-ns", quantum_ns),
@@ -131,7 +131,7 @@ def virtual_check(_, kernel="6.1", cores="4", mips="2000", quantum_ns="5000"):
 @task
 @one_line_errors
 def provision(_, testbed="local", tests=False, release=""):
-    """Install packages on a testbed's hosts, and build the C programs. --release adds a proxy of a Debian release."""
+    """Install packages and build the C programs on a testbed's hosts. --release adds the proxy of a Debian release."""
     install(load_testbed(testbed), tests=tests, release=release)
 
 
@@ -147,13 +147,13 @@ def modes(_, testbed="local", cores="1", threads="8"):
             lines = modes_table(hosts.sps, point.cores, point.threads)
     except StableError as error:
         lines = asked_table(point.cores, point.threads)
-        lines.append(f"The places of these settings are unknown: {error}")
+        lines.append(f"The paths of these settings on the SPS are unknown: {error}")
     for line in lines:
         print(line)
 
 
 def count(option, text):
-    """Convert the text of an option to a whole number. Raise an error if the text is no whole number from 1."""
+    """Convert the text of an option to a whole number. Raise an error unless the text is a whole number from 1."""
     if not re.fullmatch("[1-9][0-9]*", text):
         raise StableError(f"--{option}: expected a whole number from 1, found '{text}'")
     return int(text)
@@ -162,7 +162,7 @@ def count(option, text):
 @task
 @one_line_errors
 def doctor(_, testbed="local"):
-    """List the measurements that a testbed allows, and how to enable others. The exit code is 1 if it allows none."""
+    """List the measurements that a testbed allows, and how to enable others. Without any, the exit code is 1."""
     lines, possible = look.doctor(load_testbed(testbed), load_config(Path("config/config.yaml")))
     for line in lines:
         print(line)
@@ -189,25 +189,24 @@ def check(_, testbed="local"):
     print(f"probe used: {answer['best'] or 'preload (no BPF)'}")
 
 
-# The function has eleven parameters, because Fabric makes an option of the command from each parameter.
+# Fabric makes an option of the command from each parameter of the function, so the function has many parameters.
 @task(
     name="watch",
     help={
-        "host": "argument of ssh, such as root@proxy.example.org; without it, this machine",
-        "pid": "a process of the proxy; without it, kamailio or opensips",
-        "port": "a port of the proxy; without it, 5060 or the lowest port",
-        "seconds": "length of the watch; without it, until Ctrl-C",
-        "output": "folder of the record, which must not exist",
-        "one-in": "record the messages of one call in this number",
+        "host": "host to which ssh connects, such as root@proxy.example.org; default: this machine",
+        "pid": "id of a process of the proxy; default: a process of kamailio or opensips",
+        "port": "a port of the proxy; default: 5060 or the lowest port",
+        "seconds": "length of the watch in seconds; default: until Ctrl-C",
+        "output": "new folder for the record",
+        "one-in": "record only the messages of one call in this number of calls",
         "histograms": "let the kernel count times in histograms, and record no single message",
-        "cpu": "largest cost of the probe, such as 1%: the probe then records only a part of the time",
+        "cpu": "largest share of CPU time for the probe, such as 1%; the probe then records only part of the time",
         "metrics": "port of an HTTP server for Prometheus",
         "probe": "path of sipprobe on the host",
-        "dry-run": "only describe what would be attached",
+        "dry-run": "only print to which functions the probe would attach",
     },
 )
 @one_line_errors
-# The function has twelve parameters, because each is an option of the command.
 def watch_proxy(
     _,
     host=None,
@@ -240,7 +239,7 @@ def watch_proxy(
 
 
 def share(option, text):
-    """Convert the text of an option, such as 1%, to a share. Raise an error if the text is no share."""
+    """Convert the text of an option, such as 1%, to a share such as 0.01. Raise an error if the text is no share."""
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?%", text)
     if not match or not 0 < float(match[1]) <= 100:
         raise StableError(f"--{option}: expected a share such as 1%, found '{text}'")
@@ -250,7 +249,7 @@ def share(option, text):
 @task
 @one_line_errors
 def verify(_, raw="raw"):
-    """Compare the files of all records with their sizes and SHA-256 in run.json. The exit code is 1 for damage."""
+    """Compare all files of records with their sizes and SHA-256 in run.json. If a file differs, the exit code is 1."""
     verification = verify_records(Path(raw))
     for line in verification.lines:
         print(line)
@@ -261,7 +260,7 @@ def verify(_, raw="raw"):
 @task
 @one_line_errors
 def reduce(_, raw="raw", results="results/runs", to="reduced/raw"):
-    """Copy every record with its summaries, but without its single messages."""
+    """Copy every record and its summaries to a smaller record, which lacks the single messages."""
     for document in sorted(Path(raw).rglob("rep~*/run.json")):
         run = document.parent.relative_to(raw)
         if ".failed-" not in run.name:
@@ -271,15 +270,15 @@ def reduce(_, raw="raw", results="results/runs", to="reduced/raw"):
 
 @task(
     help={
-        "messages": "a messages.nc",
+        "messages": "path of a file messages.nc",
         "cores": "CPUs that the proxy may use; default: as in the file",
         "workers": "processes that receive messages; default: as in the file",
-        "buffer": "effective SO_RCVBUF in bytes, rb in ss -uam; default: as in the file or in its record",
+        "buffer": "receive buffer of a socket in bytes (rb in `ss -uam`); default: as in the file or the record",
     }
 )
 @one_line_errors
 def headroom(_, messages, cores=None, workers=None, buffer=None):
-    """Predict a proxy's capacity and its times at higher loads, from messages recorded at today's load."""
+    """Predict the capacity of a proxy, and the times at higher loads, from messages recorded at today's load."""
     ds = open_messages(Path(messages))
     if buffer is None and "receive_buffer_bytes" not in ds.attrs:
         source = Path(ds.attrs["source"])
@@ -295,7 +294,7 @@ def headroom(_, messages, cores=None, workers=None, buffer=None):
 
 @task(
     help={
-        "sut": "a name from suts in config/config.yaml",
+        "sut": "system under test: a name from the key suts in config/config.yaml",
         "cores": "number of CPUs of the SPS",
         "threads": "number of workers of the proxy",
         "runs": "number of runs per load and comparison",
@@ -321,7 +320,7 @@ def bundle(_, to="bundle"):
     """Make one archive from which a machine without a network installs sipsched and measures (docs/offline.md)."""
     if subprocess.run(["make", "reports"], check=False).returncode != 0:
         sys.exit(
-            "error: the pages of the recorded campaign cannot be made; the lines above have the reason"
+            "error: making the pages of the recorded campaign failed; the lines above state the reason"
         )
     archive = make_bundle(Path("reports/recorded"), Path(to))
     print(f"{archive.resolve()}: {archive.stat().st_size / 1e6:.0f} MB")

@@ -1,9 +1,9 @@
 """Fit the model of the papers' proxy and machine, and print the parameters for config/models/opensips-papers.yaml.
 
-    python workflow/fit_papers.py             # stalls take the CPUs from the proxy, as in the model's file
-    python workflow/fit_papers.py --bursts    # a program with bursts on each CPU takes them instead
+    python workflow/fit_papers.py             # stalls interrupt the proxy, as in config/models/opensips-papers.yaml
+    python workflow/fit_papers.py --bursts    # on each CPU, bursts of another program interrupt the proxy instead
 
-The program does not change this file.
+The program does not change the file config/models/opensips-papers.yaml.
 """
 
 import argparse
@@ -35,7 +35,7 @@ from sipsched.testbed.inventory import load_testbed
 
 CALLS = 10_000
 FIRST_REP, OTHER_REP = 1001, 2001
-"""First repetition numbers of the simulated arrivals. The page uses the repetitions from 1."""
+"""First repetition numbers, which select random arrivals. They differ from those of the page, which begin at 1."""
 PUBLISHED = fitted_half(load_points())
 MODEL = load_model("opensips-papers").numbers
 PREDICTOR = GridPredictor(load_config(), load_testbed("simulated-papers"), "opensips-udp", CALLS)
@@ -44,7 +44,7 @@ PREDICTOR = GridPredictor(load_config(), load_testbed("simulated-papers"), "open
 def predict(
     change: Mapping[str, Any], arrivals: int, first: int = FIRST_REP
 ) -> pd.DataFrame | None:
-    """Simulate the runs of the papers' tables with changed parameters. Return the means, or None if a run fails."""
+    """Simulate the runs of the papers' tables with changed parameters. Return mean values, or None if a run fails."""
     predictor = replace(PREDICTOR, change=change)
     columns = PUBLISHED[[*CELL, "cps"]].assign(column=PUBLISHED.index, without="")
     cases = pd.concat([columns.assign(rep=rep) for rep in range(first, first + arrivals)])
@@ -56,7 +56,7 @@ def predict(
 
 
 def mean_square(change: Mapping[str, Any]) -> float:
-    """Return the mean square error of the model with changed parameters, or NaN if a run fails."""
+    """Return the mean squared log ratio of simulated to published values for changed parameters; NaN if a run fails."""
     means = predict(change, POLISHED)
     return float("nan") if means is None else loss(means, PUBLISHED)
 
@@ -69,7 +69,7 @@ if __name__ == "__main__":
     fitted = fit(PUBLISHED, MODEL, predict, free_parameters)
     values = fitted.values.tolist()
     print(
-        f"mean square {fitted.loss:.4f} of {fitted.points} log ratios, {len(free_parameters)} free parameters"
+        f"mean square of {fitted.points} log ratios: {fitted.loss:.4f}, with {len(free_parameters)} free parameters"
     )
     times = os.times()
     cpu_s = times.children_user + times.children_system + times.user + times.system
@@ -86,11 +86,11 @@ if __name__ == "__main__":
             for by in (0.5, 2.0)
         )
         print(
-            f"{free.name}: {value:.4g}; mean square with half of it {half:.3f}, twice {twice:.3f}",
+            f"{free.name}: {value:.4g}; mean square at half of this value {half:.3f}, at twice {twice:.3f}",
             flush=True,
         )
     other = predict(numbers(values, MODEL, free_parameters), POLISHED, OTHER_REP)
     if other is not None:
         off = (log_ratios(other, PUBLISHED) ** 2).mean() ** 0.5
         told = ", ".join(f"{name} {off[name]:.3f}" for name in METRICS)
-        print(f"other arrivals, root mean square: {told}")
+        print(f"root mean square of the log ratios with other random arrivals: {told}")

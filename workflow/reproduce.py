@@ -1,9 +1,9 @@
 """Make all missing measurements and the pages, and report whether every study has an answer.
 
-`make reproduce` runs this program. The program runs `snakemake`. If runs are still missing, it then runs `snakemake
---config only_measured=True`. The exit code is 0 if the pages exist and every study has an answer
-(`sipsched.records.missing.Missing` defines an answer), else 1. At its end, the program prints the three answers of the
-overview, the time that it took, and the page to open.
+`make reproduce` runs this program. The program runs `snakemake`. If runs are still missing, the program then makes the
+pages of the existing runs with `snakemake --config only_measured=True`. Finally, the program prints the three answers
+of the overview page, the time that it took, and the page to open. The exit code is 0 if the pages exist and every study
+has an answer (`sipsched.records.missing.Missing` defines an answer), else 1.
 """
 
 import signal
@@ -16,15 +16,15 @@ ended: list[bool] = []
 
 
 def end(*_: object) -> None:
-    """Record that a signal came. The program starts nothing new after a signal."""
+    """Record that a signal (SIGINT or SIGTERM) arrived. The program then starts no further Snakemake."""
     ended.append(True)
 
 
 def snakemake(*arguments: str) -> bool:
     """Run Snakemake on this terminal, and return whether it finished every requested job.
 
-    Snakemake starts with SIGINT blocked, because Ctrl-C during its imports would end it with a traceback. It unblocks
-    SIGINT itself (`sipsched.scripting.tell_interrupts`).
+    Snakemake starts with SIGINT blocked, because Ctrl-C during Snakemake's imports would print a traceback. Snakemake
+    unblocks SIGINT after the imports (`sipsched.scripting.tell_interrupts`).
     """
     command = [sys.executable, "-m", "snakemake", "--no-hooks", *arguments]
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -35,7 +35,7 @@ def snakemake(*arguments: str) -> bool:
 
 
 def answers(limit: float) -> list[str]:
-    """Return the sentences with which the overview page answers its three questions about each testbed.
+    """Return sentences that answer the three questions of the overview page about each testbed.
 
     Parameters
     ----------
@@ -67,8 +67,8 @@ def answers(limit: float) -> list[str]:
 
 
 def main() -> int:
-    """Run the campaign and return the exit code."""
-    # These imports are not at the top, so that Ctrl-C during the imports is recorded and prints no traceback.
+    """Run the campaign, and return the exit code of this program."""
+    # These imports come after the handler of SIGINT is set, so that Ctrl-C during the imports prints no traceback.
     from sipsched import scripting
     from sipsched.pages import missing as words
     from sipsched.plan.config import load_config
@@ -81,7 +81,7 @@ def main() -> int:
         began = time.time()
         whole = not ended and snakemake()
         jobs_ran = any(log.stat().st_mtime >= began for log in Path("logs").rglob("*.log"))
-        # If no job ran, Snakemake has already printed the reason.
+        # If no job ran, Snakemake refused to start and has printed the reason, so a second start would not help.
         pages = whole or (not ended and jobs_ran and snakemake("--config", "only_measured=True"))
         if ended or not (pages or jobs_ran):
             return 1

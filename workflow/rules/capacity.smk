@@ -1,5 +1,5 @@
-# This rule estimates the capacity of each system from all searches and runs of a testbed. Every page reads the capacity from
-# the output file.
+# This rule estimates the capacity of each system from all searches and runs of a testbed. Every page reads capacities from the
+# output file, so all pages state the same capacity.
 rule estimate_capacities:
     input:
         crossings=NEEDS.testbed_crossings,

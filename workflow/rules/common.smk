@@ -1,4 +1,4 @@
-# This file makes the plan of this invocation, and the planner's functions that the rules use (src/sipsched/planner).
+# This file makes the plan of this invocation, and the objects of the planner that the rules use (src/sipsched/planner).
 import gc
 import os
 import signal
@@ -23,7 +23,7 @@ ALIVE = scripting.clear_dead_locks()
 scripting.end_in_order(signal.SIGINT)
 
 with scripting.one_line_errors():
-    # The plugins of Snakemake read PLAN, too.
+    # The campaign plugins of Snakemake read the variable PLAN, too (src/snakemake_*_plugin_campaign).
     PLAN = Plan.load(
         config, CONFIG_FILES, workflow.resource_settings.cores or os.cpu_count()
     )
@@ -54,21 +54,21 @@ wildcard_constraints:
 
 
 def check_run(wildcards):
-    """Refuse a run that cannot be measured. Return no input files."""
+    """Raise an error if a run cannot be measured. Return an empty list, because the rule has no input files."""
     with scripting.one_line_errors():
         PLAN.check_run(tuples.Run.from_wildcards(wildcards))
     return []
 
 
 def check_search(wildcards):
-    """Refuse a search that cannot be made. Return no input files."""
+    """Raise an error if a search cannot be made. Return an empty list, because the rule has no input files."""
     with scripting.one_line_errors():
         PLAN.check_search(tuples.Point.from_wildcards(wildcards))
     return []
 
 
 def outlook_lines():
-    """Return a line per testbed with its progress and its expected end."""
+    """Return one line per testbed, with the progress and the expected end of the measurements."""
     now = datetime.now(UTC)
     return [progress.line(outlook, now) for outlook in PLAN.outlooks()]
 

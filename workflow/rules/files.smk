@@ -1,4 +1,4 @@
-# Check the configuration files strictly, before Snakemake reads them.
+# This file finds the Python package sipsched, and checks the configuration files before Snakemake reads them.
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,7 +12,7 @@ if not PLUGINS_ARE_INSTALLED:
             "error: the workflow of sipsched needs the Python package sipsched, which is not installed; clone the repository "
             "and run in the environment of Snakemake: pip install --editable CLONE"
         )
-    # Snakemake passes its search path to the scripts of the rules.
+    # The scripts of the rules find sipsched, too, because Snakemake passes sys.path to them.
     sys.path.insert(0, str(LIBRARY))
 
 from sipsched import scripting
@@ -26,6 +26,6 @@ if workflow.is_main_process:
         settings.check_files(CONFIG_FILES)
     if not PLUGINS_ARE_INSTALLED:
         scripting.say(
-            "The Snakemake plugins of sipsched are not installed. Snakemake starts the jobs in its own order and with its own "
-            "messages, and it repeats every failed run. To install the plugins, run: make .venv/ready"
+            "The Snakemake plugins of sipsched are not installed. So Snakemake starts the jobs in its own order, prints its own "
+            "messages, and repeats every failed run. To install the plugins, run: make .venv/ready"
         )

@@ -1,4 +1,4 @@
-# This rule measures the noise of the idle testbed once, like a run. Snakemake never removes or repeats this output.
+# This rule measures the noise of the idle testbed once. As for a run, Snakemake never removes or repeats the output.
 rule measure_noise:
     output:
         noise=update(f"{RAW}/{{testbed}}/noise.json"),

@@ -1,4 +1,4 @@
-# These rules make the pages. A notebook gets each input, param and wildcard of its rule for which the notebook has a parameter.
+# These rules run notebooks to make the pages. A parameter of a notebook gets the input, param or wildcard with the same name.
 rule render_report:
     input:
         notebook=NEEDS.study_notebook,

@@ -55,7 +55,7 @@ rule reduce_windows:
     params:
         schema_version=versions.WINDOWS_VERSION,
     message:
-        "Reduce the messages of a run that compares modes to its windows."
+        "Compute statistics per window from the messages of a run that compares modes."
     script:
         "../scripts/reduce_windows.py"
 
@@ -66,7 +66,7 @@ if PLAN.reduced:
     ruleorder: unpack_reduced > summarise_run
     ruleorder: unpack_reduced > reduce_windows
 
-    # One job unpacks all reduced records, because with one job per record, imports would take most of the time.
+    # One job unpacks all reduced records. With one job per record, the imports of Python modules would take most of the time.
     rule unpack_reduced:
         input:
             runs=NEEDS.reduced_records,
@@ -131,10 +131,10 @@ rule combine_summaries:
     input:
         crossings=NEEDS.study_crossings,
         summaries=NEEDS.study_summaries,
-        # Make the windows together with the summary, because the same pages read both.
+        # The script does not read the windows. They are an input, because each page that reads the summary also reads them.
         windows=NEEDS.study_windows,
     output:
-        # The job reads the existing summary and adds the new runs.
+        # `update` keeps the existing summary, because the job reads the summary and adds the new runs.
         summary=update(f"{RESULTS}/{{study}}/{{testbed}}/summary.nc"),
     log:
         "logs/combine/{study}-{testbed}.log",

@@ -1,9 +1,10 @@
-# These rules fit the simulator to the runs of a testbed in the default mode, and make predictions. They need no host and no
-# root.
+# These rules fit the simulator to the runs of a testbed in the default mode, and predict other runs. The rules need neither the
+# testbed's hosts nor root.
 rule fit_model:
     input:
         runs=NEEDS.single_core_records,
-        # Depend on the summaries, because Snakemake does not notice if an older record replaces a record.
+        # Snakemake compares modification times, so it misses a record that an older record has replaced. The summaries
+        # are an input, because they are computed again in this case.
         summaries=NEEDS.single_core_summaries,
         noise=NEEDS.testbed_noise,
     output:
@@ -28,7 +29,7 @@ rule predict_settings:
     input:
         fit=f"{RESULTS}/predicted/{{testbed}}/fit.json",
         crossings=NEEDS.all_crossings,
-        # If a recorded prediction has the same fit, the job reuses it, and checks one setting by a new simulation.
+        # If a recorded prediction has the same fit, the job simulates only one setting, and reuses the other predictions.
         recorded=NEEDS.recorded_prediction("settings.nc"),
     output:
         predicted=f"{RESULTS}/predicted/{{testbed}}/settings.nc",
@@ -72,7 +73,7 @@ rule predict_capacity:
         "../scripts/predict_capacity.py"
 
 
-# No page requests the output of this rule, because the rule takes minutes. It made the file in recorded/predicted.
+# No page requests the output of this rule, because the rule takes minutes. Pages read its output in recorded/predicted instead.
 rule predict_speedups:
     input:
         fit=f"{RESULTS}/predicted/{{testbed}}/fit.json",

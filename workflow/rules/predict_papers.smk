@@ -1,12 +1,12 @@
-# This rule simulates the papers' testbed. The simulations write no records.
+# This rule simulates the testbed of the papers, and writes a table with the mean values per simulated run.
 rule predict_papers:
     input:
         points=str(paths.provided("config/published/points.csv")),
         comparison=str(paths.provided("config/published/comparison.csv")),
         model=str(paths.provided("config/models/opensips-papers.yaml")),
         modes=str(paths.provided("config/modes.yaml")),
-        # With a recorded file, the job simulates only the grid. If the grid differs from the file, the job simulates
-        # everything.
+        # If this recorded file exists, the job simulates only a grid of settings. If the results for the grid differ from
+        # the file, the job simulates everything.
         recorded=[str(path) for path in [paths.RECORDED_PAPERS] if path.exists()],
     output:
         predictions=f"{RESULTS}/predicted/papers.csv",

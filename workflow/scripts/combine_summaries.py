@@ -1,4 +1,4 @@
-"""Combine the summaries of a study's runs on one testbed into one file."""
+"""Combine the summaries of a study's runs on one testbed into one study summary."""
 
 import json
 from dataclasses import asdict, replace

@@ -1,4 +1,4 @@
-"""Estimate the capacity of each system of a testbed."""
+"""Estimate the capacity of each system on a testbed, for each limit of the packet drop rate."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from sipsched.records.system_capacity import write_capacities
 
 with scripting.one_line_errors(snakemake.log[0], computed=snakemake.input.summaries):
     summaries = snakemake.input.summaries
-    # A campaign whose runs all compare modes has searches, but no summaries in this rule.
+    # The list can be empty: if all runs of a campaign compare modes, this rule reads only searches.
     campaign = run_table.read_campaigns(summaries)[0] if summaries else None
     searches = [read_crossing(Path(path)) for path in snakemake.input.crossings]
     capacities = [

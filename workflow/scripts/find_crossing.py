@@ -17,13 +17,13 @@ with scripting.one_line_errors(snakemake.log[0]):
     bed = inventory.load_testbed(point.testbed, paths.provided(paths.TESTBEDS))
     guess = None
     if point.goal:
-        # Import here, because the import of SciPy is slow, and a search without a goal does not need it.
+        # This import is slow because of SciPy, so only searches that need the module import it.
         from sipsched.analysis.capacity import guess as guessing
 
         guess = guessing.guess_cps(point, crossing.read_crossings(raw, campaign.searches()))
     limit = point.goal.limit if point.goal else campaign.pdr_limit
     begins = f", beginning at {guess:.0f} cps" if guess else ""
-    scripting.say(f"searching the load at which {point} drops {100 * limit:g} %{begins}")
+    scripting.say(f"searching for the load at which {point} drops {100 * limit:g} %{begins}")
     if point not in crossing.read_crossings(raw, [point]):
         search = partial(crossing_search.search_crossing, point, campaign, bed, raw, guess)
         scripting.attempted(search)

@@ -1,4 +1,4 @@
-"""List the groups of runs on one testbed that need more repetitions to reach the study's precision."""
+"""List the points on one testbed that need more repetitions to reach the study's precision (interim analysis)."""
 
 from pathlib import Path
 

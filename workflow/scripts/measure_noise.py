@@ -1,4 +1,4 @@
-"""Measure the interruptions of the idle CPUs of a testbed's SPS, and record them beside the runs."""
+"""Measure how often and how long the idle CPUs of a testbed's SPS are interrupted, and record the result in raw/."""
 
 from functools import partial
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Perform one run and write its record into raw/."""
+"""Measure one run, and write the record of the run into raw/."""
 
 from sipsched import paths, scripting
 from sipsched.measure import acquisition

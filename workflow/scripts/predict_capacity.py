@@ -1,4 +1,4 @@
-"""Predict the capacity for other numbers of cores and threads with the fitted simulator."""
+"""Predict the capacity for various numbers of cores and threads, with the simulator that was fitted to a testbed."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Simulate the papers' tables and figure 2, their modes with one mechanism switched off, and a grid of settings."""
+"""Simulate the runs of the papers' tables and figure 2, some runs without one mechanism, and a grid of settings."""
 
 from pathlib import Path
 
@@ -29,9 +29,9 @@ def simulate(predictor: GridPredictor, published: Path) -> pd.DataFrame:
 
 
 def simulate_grid(predictor: GridPredictor, recorded: pd.DataFrame) -> pd.DataFrame | None:
-    """Simulate the grid of a recorded file again.
+    """Simulate the grid of settings in a recorded table again.
 
-    Return a table with the new numbers, or None if the grid has changed.
+    Return the recorded table with the new numbers for the grid, or None if the new numbers differ.
     """
     near = recorded[recorded["part"] == papers_predicted.NEAR_LIMIT]
     again = predictor.predict(near[CASE]).assign(part=papers_predicted.NEAR_LIMIT)
@@ -42,7 +42,7 @@ def simulate_grid(predictor: GridPredictor, recorded: pd.DataFrame) -> pd.DataFr
 
 with scripting.one_line_errors(snakemake.log[0]):
     bed = load_testbed("simulated-papers", paths.provided(paths.TESTBEDS))
-    # Use the load of config/config.yaml instead of this campaign's load, because the model was fitted at this load.
+    # Read config/config.yaml instead of this campaign's configuration, because the model was fitted with its load.
     predictor = GridPredictor(load_config(), bed, "opensips-udp", papers_predicted.CALLS)
     table = None
     for path in map(Path, snakemake.input.recorded):

@@ -1,4 +1,4 @@
-"""Predict how the deployments of the proxy scale with cores, with the fitted simulator."""
+"""Predict how the capacity of each deployment of the proxy grows with the number of cores, by simulation."""
 
 from pathlib import Path
 

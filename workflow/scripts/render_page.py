@@ -1,6 +1,6 @@
-"""Run a notebook and write its page.
+"""Run a notebook, and write the notebook's page.
 
-The notebook gets each input, param and wildcard of the rule for which the notebook has a parameter.
+A parameter of the notebook gets the input, param or wildcard of the rule with the same name.
 """
 
 from pathlib import Path
@@ -17,7 +17,7 @@ def paths(files):
 log = snakemake.log[0]
 inputs = {name: paths(files) for name, files in snakemake.input.items()}
 notebook = inputs.pop("notebook")
-# Require the parameter `summary`, because a notebook without this parameter would show its default study.
+# A notebook must have the parameter `summary`. Otherwise, its page would show the notebook's default study.
 required = {name: inputs[name] for name in ("summary",) if name in inputs}
 offered = {**snakemake.wildcards, **inputs, **snakemake.params}
 with scripting.one_line_errors(log), scripting.stderr_into(log):

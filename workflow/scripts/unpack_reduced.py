@@ -1,4 +1,4 @@
-"""Write the messages, summaries and windows of reduced records to the paths where the workflow expects them."""
+"""Write the messages, summaries and windows of reduced records to the paths that the other rules read."""
 
 from pathlib import Path
 
