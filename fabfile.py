@@ -203,7 +203,7 @@ def check(_, testbed="local"):
         "cpu": "largest share of CPU time for the probe, such as 1%; the probe then records only part of the time",
         "metrics": "port of an HTTP server for Prometheus",
         "probe": "path of sipprobe on the host",
-        "dry-run": "only print to which functions the probe would attach",
+        "dry-run": "only describe the watch: the proxy, its sockets, and the commands of the probe",
     },
 )
 @one_line_errors

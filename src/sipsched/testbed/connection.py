@@ -41,7 +41,7 @@ class CommandResult:
 
 
 def remote_command(argv: Sequence[str]) -> str:
-    """Return a command as text for the login shell of a host. All arguments are quoted."""
+    """Return a command as quoted text for the login shell of a host. No other function quotes values for a shell."""
     # The PATH of an SSH session lacks /usr/sbin, which contains start-stop-daemon and the proxies.
     return f'PATH="$PATH:/usr/sbin:/sbin" {shlex.join(argv)}'
 

@@ -122,7 +122,7 @@ class Tuning:
 
     @property
     def changes(self) -> bool:
-        """True if a run may change settings of the host other than its number of cores."""
+        """True if a run may change host settings. The number of cores and the CPUs of services do not count here."""
         return bool(self.quiet or self.interrupt_cpus or self.receive_interfaces)
 
 

@@ -15,7 +15,7 @@ from sipsched.testbed import places
 
 
 def holder(purpose: str) -> str:
-    """Return a text about this process (purpose, id, user, time) for users who wait until it releases a lock."""
+    """Return a text about this process (purpose, id, user, time) for other users, who wait for this process's lock."""
     since = datetime.now(UTC).isoformat(timespec="seconds")
     return (
         f"{purpose} (pid {os.getpid()} of {getpass.getuser()} on {platform.node()}, since {since})"

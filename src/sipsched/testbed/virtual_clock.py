@@ -348,5 +348,5 @@ def judge(result: SelfTest, counters: Statistics | None) -> tuple[list[str], lis
     if counters is None or not counters.quanta:
         failed.append("counters: the virtual clock has counted no quantum")
     elif counters.given_up:
-        failed.append(f"counters: time went on {counters.given_up} times without QEMU's main loop")
+        failed.append(f"counters: {counters.given_up} waits for QEMU's main loop reached the limit")
     return passed, failed
