@@ -90,12 +90,12 @@ class LogHandler(LogHandlerBase):
 
     @property
     def has_filter(self) -> bool:
-        """True, because this handler selects the records."""
+        """True, because this handler selects the log records that appear on the terminal."""
         return True
 
     @property
     def has_formatter(self) -> bool:
-        """True, because this handler formats the records."""
+        """True, because this handler formats the log records."""
         return True
 
     @property
@@ -104,7 +104,7 @@ class LogHandler(LogHandlerBase):
         return False
 
     def emit(self, record: LogRecord) -> None:
-        """Write a record to the terminal if it is about progress or an error."""
+        """Write a log record to the terminal if the record is about progress or an error."""
         try:
             if hasattr(record, "outlook"):
                 self._outlook = vars(record)["outlook"]

@@ -31,15 +31,15 @@ def is_known(record: LogRecord) -> bool:
 
 
 def is_interrupt(record: LogRecord) -> bool:
-    """Return whether a record says that the user interrupted Snakemake."""
+    """Return whether a log record says that the user interrupted Snakemake."""
     return exception(record) == "KeyboardInterrupt" or str(record.msg).startswith(TERMINATING)
 
 
 def is_process_error(record: LogRecord) -> bool:
-    """Return whether a record is about the exit code of a job's process."""
+    """Return whether a log record is about the exit code of a job's process."""
     return exception(record) == "RuleException" and "CalledProcessError" in str(record.msg)
 
 
 def exception(record: LogRecord) -> str:
-    """Return the name of the exception that a record reports; empty for a record without an exception."""
+    """Return the name of the exception in a log record; empty for a log record without an exception."""
     return str(getattr(record, "exception", ""))

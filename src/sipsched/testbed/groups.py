@@ -103,7 +103,7 @@ cat > /dev/null
 exec > /dev/null 2>&1
 sh -c "$1" sh "$2" "$3" '' 0
 [ "$4" ] && [ -e "$4" ] || exit 0
-# If another process holds the lock, the other process restores the settings.
+# If another process still holds the lock after 5 s, the other process restores the settings.
 exec flock --timeout 5 "$5" sh -c '[ ! -e "$1" ] || { sh "$1" && rm "$1"; }' sh "$4"
 """
 """Shell script that waits until the SSH connection is closed, and then stops all programs with the script "$1".

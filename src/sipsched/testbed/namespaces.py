@@ -122,7 +122,7 @@ class MachineTestbed(ABC):
         )
 
     def _serves(self, testbed: Testbed) -> bool:
-        """Return True if the testbed exists and matches its file, so that it need not be created again."""
+        """Return True if the existing testbed can be used. Subclasses also check that its file has not changed."""
         return self.is_up()
 
     def ensure_up(

@@ -46,7 +46,7 @@ class Hosts:
 def open_hosts(
     testbed: Testbed, purpose: str = "a task", say: Callable[[str], None] = scripting.say
 ) -> Iterator[Hosts]:
-    """Connect to the hosts of a testbed, and hold its lock while the `with` block runs.
+    """Connect to the hosts of a testbed, and hold the testbed's lock while the `with` block runs.
 
     If a testbed of kind `local`, `vm` or `virtual` does not exist, this function creates the testbed first. A
     background process (the guardian) removes an idle testbed. The lock is on the SPS, or on this machine if the SPS is

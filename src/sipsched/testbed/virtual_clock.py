@@ -252,7 +252,7 @@ def initial_ram_disk(files: Sequence[tuple[str, int, bytes]]) -> bytes:
     files
         Name, mode and content of each file.
     """
-    # SEE Documentation/driver-api/early-userspace/buffer-format.rst in Linux for the format.
+    # SEE Documentation/driver-api/early-userspace/buffer-format.rst in Linux for the format of the archive.
     parts = []
     for number, (name, mode, content) in enumerate([*files, ("TRAILER!!!", 0, b"")], 1):
         fields = (number, mode, 0, 0, 1, 0, len(content), 0, 0, 0, 0, len(name) + 1, 0)

@@ -89,7 +89,7 @@ class VmTestbed(GuestTestbed):
         self.check_cpus(testbed, (testbed.uac, testbed.uas))
 
     def as_booted(self, testbed: Testbed) -> Testbed:
-        """Return the testbed with the accelerator of the running guest (KVM or TCG) in its description."""
+        """Return a copy of the testbed that states the accelerator (KVM or TCG) of the running guest."""
         accelerator = self._accelerator_file.read_text().strip()
         fidelity = EMULATED if accelerator == "tcg" else testbed.fidelity
         return dataclasses.replace(testbed, accelerator=accelerator, fidelity=fidelity)
