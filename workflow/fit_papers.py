@@ -35,7 +35,7 @@ from sipsched.testbed.inventory import load_testbed
 
 CALLS = 10_000
 FIRST_REP, OTHER_REP = 1001, 2001
-"""First repetition numbers, which select random arrivals. They differ from those of the page, which begin at 1."""
+"""First repetition numbers, which select random arrivals. The page uses other repetition numbers, from 1."""
 PUBLISHED = fitted_half(load_points())
 MODEL = load_model("opensips-papers").numbers
 PREDICTOR = GridPredictor(load_config(), load_testbed("simulated-papers"), "opensips-udp", CALLS)

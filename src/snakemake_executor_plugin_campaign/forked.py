@@ -61,7 +61,7 @@ class Forks:
         self._ended = False
 
     def takes(self, resources: Container[str]) -> bool:
-        """Return whether the jobs of a rule are forked. The argument contains the names of all resources of the rule."""
+        """Return whether the jobs of a rule are forked. `resources` contains the names of the rule's resources."""
         return any(mark in resources for mark in self._marks)
 
     def end(self) -> None:

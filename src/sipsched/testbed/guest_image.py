@@ -275,7 +275,7 @@ class _Builder:
         sources.write_text(self._sources(SUITE))
         self._run(
             [
-                # mmdebstrap mounts /proc, /sys and /dev. These mounts vanish together with its own mount namespace.
+                # mmdebstrap mounts /proc, /sys and /dev. In a separate mount namespace, these mounts vanish at its end.
                 *("unshare", "--mount"),
                 "mmdebstrap",
                 f"--include={','.join(_packages())}",
@@ -305,7 +305,7 @@ class _Builder:
             self._run(["chroot", str(self.root), "depmod", release])
 
     def _build_native(self, kernel: bytes) -> None:
-        """Build the C programs of sipsched on this machine, with the guest's compiler and the types in its kernel."""
+        """Build the C programs of sipsched on this machine, with the compiler and the kernel types of the guest."""
         vmlinux = unpack_kernel(kernel)
         targets = {part: ["all"] for part in PARTS}
         if vmlinux is not None and b"\0.BTF\0" in vmlinux:

@@ -7,7 +7,7 @@ from sipsched.errors import LostError, StableError
 from sipsched.testbed.connection import remote_command
 
 SSH = ("ssh", "-o", "BatchMode=yes")
-"""The user's own `ssh` command, because it reads keys, users and jump hosts of production hosts from ~/.ssh/config."""
+"""The user's `ssh` command, which reads keys, users and jump hosts of production hosts from ~/.ssh/config."""
 SSH_FAILED = 255
 ANSWER_TIMEOUT_S = 60
 

@@ -51,8 +51,8 @@ done
 """
 """Shell script that creates folders with mode 0700, and a subfolder "$1" in each of these folders.
 
-If another user can change one of the folders, its content, or one of its parent folders, the script prints the reason
-and exits with code 77.
+If another user can change a folder, its files or its parent folders, the script prints the reason and exits with
+code 77.
 """
 
 RECORD_BUILD = """\

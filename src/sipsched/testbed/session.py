@@ -21,7 +21,7 @@ class Hosts:
     Attributes
     ----------
     testbed
-        The testbed. For the kind `vm`, its accelerator and its fidelity are the values of the running guest.
+        The testbed. For the kind `vm`, the attributes `accelerator` and `fidelity` describe the running guest.
     """
 
     uac: Host

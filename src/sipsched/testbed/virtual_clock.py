@@ -46,7 +46,7 @@ LOOP_ERROR, SPEED_ERROR, WAIT_ERROR = 0.005, 0.01, 0.05
 
 @dataclass(frozen=True)
 class Statistics:
-    """The counters of a virtual clock. Their order and meaning are those of struct statistics in virtual.h."""
+    """The counters of a virtual clock, in the order of struct statistics in hardware/virtual/virtual.h."""
 
     virtual_ns: int
     quanta: int
