@@ -134,7 +134,8 @@ def test_capacities_are_searched_in_every_cell_and_measured_at_the_loads_around_
     said = simulate(project, "--cores", "1", "--", str(lost.relative_to(project)))
     (again,) = (line for line in said if line.startswith(("searching", "measuring")))
     assert again.startswith(
-        "searching for the load at which kamailio-udp enhanced cores=1 threads=4 on simulated-cfs drops 1 %, beginning at "
+        "searching for the load at which kamailio-udp enhanced cores=1 threads=4 on simulated-cfs drops 1 %, "
+        "beginning at "
     )
     assert lost.is_file() and runs <= {
         path.relative_to(raw).parts for path in raw.rglob("run.json")

@@ -267,7 +267,7 @@ class Host(Connection):
         Raises
         ------
         TransientError
-            The condition did not become true in time. The message contains `what`, a text about this failure.
+            The condition did not become true in time. The message contains `what`.
         """
         loop = f"until {condition}; do sleep 0.01; done"
         if not self._wait(loop, *arguments, what=what, timeout_s=timeout_s):
