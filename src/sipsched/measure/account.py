@@ -1,4 +1,4 @@
-"""The account of the CPU time on the proxy's host: which programs used it, and which tasks delayed the proxy."""
+"""The account of the CPU time on the proxy's host: programs that used the CPUs, and tasks that delayed the proxy."""
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,9 +26,9 @@ PROGRAM = "sipaccount"
 MOST_COMPETITORS = 5
 ZSTD_LEVEL = 1
 SAMPLE_MS = 50
-"""Time between two samples in ms. It is much shorter than a window of a run that compares modes."""
+"""Time between two samples in ms. A run that compares modes consists of windows, which are much longer."""
 COUNTED, IDLE_CLASS = ("realtime", "fair"), ("idle_class",)
-"""The two kinds of tasks that the competitors' share of CPU time includes, and the kind that this share excludes."""
+"""Scheduling classes of tasks that count as competitors of the proxy, and the class of tasks that do not count."""
 BUSY = ("proxy", "own", "softirq", "irq", "kernel", *COUNTED, *IDLE_CLASS)
 # SEE include/uapi/linux/sched.h for the names and numbers of the scheduling policies.
 POLICIES = {
@@ -103,7 +103,7 @@ class CpuAccount:
 
     @contextmanager
     def counting(self) -> Iterator[None]:
-        """Count while the `with` block runs. If counting fails, the load continues and `report` contains the reason."""
+        """Count CPU time during the `with` block. If counting fails, the load continues and `report` has the reason."""
         before = self._tasks()
         reason = self._start()
         try:

@@ -20,7 +20,7 @@ from sipsched.records.cpu_report import AccountReport
 MAJORITY_OF = 3
 """Number of trials that decide whether a load is below or above the capacity. Two equal results are enough."""
 AROUND_GUESS = 1.2
-"""Factor for the first range of a search, which reaches from the guess divided by this factor to their product."""
+"""The first range of a search reaches from the guess divided by this factor to the guess times this factor."""
 
 
 @dataclass(frozen=True)
@@ -106,8 +106,8 @@ Offer = Callable[[int, float], Trial]
 def find_crossing(offer: Offer, pdr_limit: float, search: Search) -> Bracket:
     """Search for the load at which the packet drop rate passes a limit.
 
-    At the end, the search repeats one trial at each bound. The interval for the load depends on the agreement between
-    trials of the same load (`sipsched.analysis.search`).
+    At the end, the search repeats one trial at each bound. `sipsched.analysis.search` compares trials of the same load:
+    the more their results differ, the wider is the interval for the load.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def find_crossing(offer: Offer, pdr_limit: float, search: Search) -> Bracket:
     Raises
     ------
     StableError
-        Even the lowest load has a drop rate above the limit, or even the highest load has none above the limit.
+        Even the lowest load exceeds the drop limit, or even the highest load does not exceed the drop limit.
     TransientError
         The search exceeds its time limit, because trials contradict each other.
     """
@@ -149,7 +149,7 @@ def find_capacity(
 
     Three trials of `search.trial_s` decide by majority whether a load is a bound. The search ends when two bounds are
     `goal.relative_width` apart. It also ends after `search.limit_s`, because trials near the capacity can contradict
-    each other on a noisy machine. Its bounds then follow from the trials until this moment. At the end, the search
+    each other on a noisy machine. The bounds then follow from all trials before the time limit. At the end, the search
     repeats one trial at each bound.
 
     Parameters

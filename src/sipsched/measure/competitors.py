@@ -38,7 +38,7 @@ class Competitors:
         Raises
         ------
         StableError
-            The program is not built, or it ended at its start.
+            The program is not built, or the program ended right after its start.
         TransientError
             A competitor ended during the `with` block.
         """

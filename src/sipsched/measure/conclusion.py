@@ -38,7 +38,7 @@ from sipsched.words import utc
 
 @dataclass(frozen=True, kw_only=True)
 class Performed:
-    """The results of a load that are in memory and must be added to the files of the record.
+    """The results of a load that are only in memory. The function `conclude` writes these results to the record.
 
     Attributes
     ----------

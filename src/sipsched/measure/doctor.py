@@ -1,4 +1,4 @@
-"""A check that lists which measurements a machine allows and how to make the others possible."""
+"""A check that lists the measurements that a machine allows, and a remedy for each restriction."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -20,7 +20,7 @@ from sipsched.testbed.topology import parse_cpu_list
 from sipsched.testbed.virtual_clock import qemu_version
 
 YES, LESS, NO = "yes", "less", "no"
-"""The results of a check: a property allows all measurements, prevents some, or prevents all."""
+"""The three results of a check: the property of the machine allows all measurements, only some, or none."""
 BUSY = 0.05
 """Share of the SPS's CPU time that other programs may use. Above this share, the check names the programs."""
 EEVDF_SINCE = (6, 6)
@@ -307,7 +307,7 @@ def _guest(facts: Facts) -> MachineFinding:
 
 
 GUESTS = {"vm": vm.is_up, "virtual": virtual.is_up}
-"""Functions that return whether the guest of a kind of testbed runs."""
+"""Per kind of testbed with a virtual machine, the function that returns whether the virtual machine runs."""
 
 
 def virtual_time() -> MachineFinding:

@@ -41,7 +41,7 @@ class FactorCounts:
 
     @contextmanager
     def counting(self) -> Iterator[None]:
-        """Count while the `with` block runs. If counting fails, the load continues and `report` contains the reason."""
+        """Count events during the `with` block. If counting fails, the load continues, and `report` has the reason."""
         reason = self._program.start((), self._proxy)
         before = self._count_tasks()
         try:

@@ -112,8 +112,8 @@ def causes(report: AccountReport | None) -> dict[str, str]:
 def mean_rise_us(wait_ns: float, load_ns: float) -> float:
     """Return the increase in µs of the mean waiting time per message that one interruption of the proxy causes.
 
-    The calculation assumes that messages arrive evenly. Then the share wait / load of the messages arrives during the
-    interruption, and these messages wait half of the interruption on average.
+    The calculation assumes that messages arrive evenly. Then the fraction `wait_ns / load_ns` of all messages arrives
+    during the interruption. On average, these messages wait for half of the interruption.
     """
     return wait_ns**2 / (2 * load_ns) / 1e3
 

@@ -20,7 +20,8 @@ MOST_INSTANCES = 250
 class Front:
     """The front end that distributes calls to proxy instances: the program `sipdispatch`, or a stateless proxy.
 
-    The front end is part of the SUT. It has the same CPUs and the same mode, and the SUT's CPU time includes its time.
+    The front end is part of the system under test (SUT): it runs on the proxy's CPUs and in the proxy's mode, and the
+    SUT's CPU time includes the CPU time of the front end.
 
     Parameters
     ----------

@@ -176,7 +176,7 @@ class Schedule:
     Attributes
     ----------
     distinct
-        Number of sampled calls. All other calls repeat one of these calls.
+        Number of calls with randomly sampled start times. All other calls of the schedule repeat one of these calls.
     first_ns, last_ns
         Start times of the first and the last call, in ns after the beginning of the schedule.
     """

@@ -23,12 +23,12 @@ CONTROL_SOCKET = "probe.control"
 RING_BYTES = 16 * 2**20
 """Size of the ring buffer between the kernel and the probe. 16 MiB hold 0.1 s of 180,000 records/s."""
 FIFO_PRIORITY = 11
-"""Real-time priority of the probe's writer, higher than the generators' priority. It uses 1 to 3 % of a CPU."""
+"""Real-time priority of the probe's writer, higher than the generators' priority. The writer uses 1 to 3 % of a CPU."""
 RAISE = 'chrt --fifo --all-tasks --pid "$1" "$(pgrep --parent "$(cat "$2")")"'
 READ_NUMBER = 'od --address-radix=n --format=u4 --skip-bytes="$2" --read-bytes=4 "$1"'
 """Shell script that prints the unsigned number of four bytes at the position "$2" of the file "$1"."""
 MODE_AT = HEADER.itemsize - HEADER["mode"].itemsize - HEADER["reserved"].itemsize
-"""Position of the field `mode` in the header of a trace. It is the field before the last field."""
+"""Position of the field `mode` in the header of a trace. The field `mode` is the last but one."""
 TRACE_BYTES_PER_CALL = 6 * RECORD.itemsize
 ZSTD_LEVEL = 1
 FULL_BYTES = 1 << 20
@@ -212,7 +212,8 @@ class PreloadProbe:
     def _refused(self) -> int:
         """Return the number of datagrams that the socket has refused since its creation.
 
-        Each worker stores the number that it has read last. The largest stored number is the latest.
+        Each worker writes the kernel's count that the worker has read last. The count only grows, so the largest
+        written count is the latest.
         """
         size = HEADER["reserved"].itemsize
         offset = HEADER.itemsize - size  # `reserved` is the last field of the header
@@ -254,7 +255,7 @@ class PreloadProbe:
 
 
 class NoProbe:
-    """A substitute for the probe in runs without timestamps, which show what the probe costs."""
+    """A substitute for the probe in runs without timestamps. Such runs show how much the probe slows the proxy."""
 
     def begin(self) -> None:
         """Do nothing."""

@@ -1,4 +1,4 @@
-"""The start of a proxy together with its probe."""
+"""The choice of a probe for a run, and the start of the proxy together with this probe."""
 
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -43,7 +43,7 @@ class Probing:
 
     @contextmanager
     def starting(self) -> Iterator[None]:
-        """Load the BPF probe in a separate thread, while the `with` block begins."""
+        """Load the BPF probe in a separate thread, so that the `with` block begins without waiting for the probe."""
         with ThreadPoolExecutor(1) as pool:
             self._bpf = pool.submit(self._start_bpf)
             yield
@@ -57,7 +57,7 @@ class Probing:
         Parameters
         ----------
         start
-            The function that starts the proxy. Its argument is environment variables, and it returns when the proxy
+            The function that starts the proxy with some environment variables. The function returns when the proxy
             listens.
 
         Raises

@@ -18,12 +18,12 @@ ALLOCATION_FAILURE = (
     "no more (shm|shared|share|pkg|private)? *mem|could not allocate|out of ([a-z]+ )?mem"
     "|not enough (free )?(shm|pkg|mem)"
 )
-"""Regular expression that matches failed allocations in a log, for `grep -E` that ignores case."""
+"""Regular expression for the lines of a proxy's log that report failed allocations, to be used with `grep -Ei`."""
 
 MANY_FILES = ("sh", "-c", 'ulimit -n "$(ulimit -Hn)" && exec "$@"', "sh")
 """Prefix of a command that raises the limit of open files.
 
-Each connection needs a file, and the usual limit is 1024.
+Each TCP connection of the proxy needs an open file, and the usual limit is 1024.
 """
 INSTANCES = """\
 folder=$1 option=$2 count=$3 address=$4 port=$5
@@ -45,7 +45,7 @@ for command in "$@"; do
 done
 wait
 """
-"""Shell script that starts several commands. If one ends, the others continue."""
+"""Shell script that starts several commands at once. If a command ends, the other commands continue."""
 IN_ROOT = """\
 exec unshare --mount --propagation private sh -c '
     root=$1 work=$2
@@ -57,9 +57,9 @@ exec unshare --mount --propagation private sh -c '
         exec chroot "$root" "$@"
 ' sh "$@"
 """
-"""Shell script that replaces itself by a program in a root file system. The program sees the run's working folder.
+"""Shell script that runs a program inside another root file system, in which the run's working folder is mounted.
 
-The mounts belong to the program and its children alone, so they end with it.
+The mounts are private to the program and its children, so the kernel removes the mounts when the program ends.
 """
 LOG_BYTES = 512 * 1024
 SHORTENED = """\
@@ -74,7 +74,7 @@ else
     tail -c "$2" "$1"
 fi
 """
-"""Shell script that prints at most "$2" bytes of each end of a file, and the lines in between that match "$3"."""
+"""Shell script that prints the first and last "$2" bytes of a file, and the lines in between that match "$3"."""
 SMALLEST_SHARED_MIB = 16
 FRONT_SHARED_MIB = 64
 
@@ -94,7 +94,7 @@ class Proxy:
     deployments
         Names of the deployments for which the program's template has a configuration.
     cannot
-        Deployments that the program cannot use, although it seems to support them, with the reasons.
+        Deployments that the program seems to support but cannot use, with the reasons.
     count_messages
         Function that asks the proxy instance in a folder for its counts of messages. A program without this function
         cannot be measured over TCP, because the kernel does not count messages.
@@ -355,7 +355,7 @@ def find_proxy(sut: Sut) -> Proxy:
 def allocation_failures(log: str) -> list[str]:
     """Return the lines of a proxy's log that report failed allocations.
 
-    A run with failed allocations looks like a run with drops at the socket, but its cause is a lack of memory. Kamailio
+    Failed allocations look like drops at the socket, but their cause is a lack of shared memory. For example, Kamailio
     keeps a finished transaction in shared memory for about 5 s.
     """
     failure = re.compile(ALLOCATION_FAILURE, re.IGNORECASE)
@@ -365,7 +365,7 @@ def allocation_failures(log: str) -> list[str]:
 def shortened_log(sps: Host) -> str:
     """Return the proxy's log. For a long log, return only the beginning, the end and lines about failed allocations.
 
-    A log is long if the proxy received many datagrams that are not SIP.
+    A log becomes long if the proxy receives many datagrams that are not SIP.
     """
     arguments = (sps.workdir / "proxy.log", LOG_BYTES, ALLOCATION_FAILURE)
     return sps.shell(SHORTENED, *arguments, timeout_s=60, check=False).stdout

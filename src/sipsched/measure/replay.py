@@ -19,7 +19,7 @@ from sipsched.records.trace import HEADER, RECORD, Event
 from sipsched.testbed.inventory import load_testbed
 
 BED, SUT = "simulated", "kamailio-udp"
-"""Testbed and SUT whose model provides the parameters that a recording does not show, such as the tick."""
+"""Testbed and system under test of the model that provides parameters a recording lacks, such as the timer tick."""
 SCHEDULE_HEADER = np.dtype(
     [
         ("magic", "S8"),
@@ -43,7 +43,7 @@ AGENTS: Mapping[str, Any] = {
 }
 """Parameters that make a call a single message without an answer."""
 COSTS = ("interrupt_ns", "receive_ns", "wake_ns", "switch_ns", "empty_receive_ns", "loop_ns")
-"""Costs that are 0 in a replay, because its service times already contain these costs."""
+"""Costs that are 0 in a replay, because the recorded service times already contain these costs."""
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ def repair(sps: Host) -> bool:
 def read_settings(sps: Host, patterns: Sequence[str]) -> dict[str, str | None]:
     """Read kernel settings from files, which have one line each. Shell patterns select the files.
 
-    Files that do not exist are not in the result. Files that the kernel refuses to read have the value None.
+    The result excludes files that do not exist. A file that the kernel refuses to read has the value None.
     """
     values: dict[str, str | None] = {}
     for line in sps.shell(READ_SCRIPT, *patterns).stdout.splitlines():

@@ -145,12 +145,12 @@ def find_proxy(machine: Machine, pid: int | None = None, port: int | None = None
 
 
 def choose(programs: Sequence[Running], where: str, port: int | None = None) -> Target:
-    """Choose the ports to watch, from the only proxy that has listening sockets.
+    """Choose the ports to watch. Exactly one of the programs must have listening sockets.
 
     Raises
     ------
     StableError
-        No proxy or several proxies have a socket, or a socket with the port.
+        No proxy or several proxies have a listening socket, or a listening socket on the given port.
     """
     if (
         programs

@@ -1,4 +1,4 @@
-"""The translation of a scheduler mode for a kernel: each setting becomes a value for a file or a task attribute."""
+"""The translation of a scheduler mode for a kernel: each setting becomes a kernel file's value or a task attribute."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -112,7 +112,7 @@ class Step:
     Attributes
     ----------
     asked
-        The value that the mode asks for. None if the kernel only needs the present value to be written once more.
+        The value that the mode asks for. None for a step that only writes the present value again (`compile_mode`).
     place
         The path of a file, or one of `TASK_PLACES`; None if the kernel does not have the setting.
     value
@@ -232,7 +232,7 @@ def same_settings(
 
 
 def _effect(steps: Sequence[Step], kernel: KernelScheduler) -> object:
-    """Return all settings that are in force with a mode: the task attributes, the slice, and every file's value."""
+    """Return all settings that are in force with a mode: task attributes, slice, kernel files and the probe's state."""
     files = {path: int(text) for path, text in kernel.files.items() if text is not None}
     files |= dict(writes(steps))
     task = task_attributes(steps)
@@ -242,7 +242,7 @@ def _effect(steps: Sequence[Step], kernel: KernelScheduler) -> object:
 
 
 def records(steps: Sequence[Step]) -> bool:
-    """Return True if the probe records in a mode, which means that the mode does not switch the recording off."""
+    """Return True unless a mode switches the recording of the probe off."""
     return not any(step.setting is Setting.RECORDING and step.value == 0 for step in steps)
 
 
@@ -293,8 +293,8 @@ def compile_mode(asked: Mapping[Setting, int], kernel: KernelScheduler) -> list[
     -------
     list of Step
         A step per setting of the mode. For Linux 5.13 to 6.5, another step writes tunable_scaling again, because
-        otherwise these kernels keep the old ratio of latency to granularity. Only a trial shows whether the kernel
-        accepts a task's policy or nice value: see `refuse_tasks`.
+        otherwise these kernels keep the old ratio of latency to granularity. Only a trial on a test process shows
+        whether the kernel accepts a task's policy or nice value. After a failed trial, call `refuse_tasks`.
     """
     steps = [_compile(setting, asked, kernel) for setting in Setting if setting in asked]
     written = writes(steps)
@@ -385,7 +385,7 @@ def _eevdf(setting: Setting, asked: Mapping[Setting, int], kernel: KernelSchedul
 
 
 def _granularity(asked: Mapping[Setting, int], kernel: KernelScheduler) -> Step:
-    """Translate the minimum granularity of CFS into a slice of EEVDF. Both set how long a task runs undisturbed."""
+    """Translate CFS's minimum granularity into a slice of EEVDF. Both are times that a task runs undisturbed."""
     setting, value = Setting.MIN_GRANULARITY, asked[Setting.MIN_GRANULARITY]
     reason = kernel.why_not(BASE_SLICE, setting)
     to_tasks = reason is not None and kernel.task_slices

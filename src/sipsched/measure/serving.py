@@ -54,7 +54,7 @@ from sipsched.validity.ledger import (
 START_TIMEOUT_S = 10
 DRAIN_TIMEOUT_S = 5
 STREAM_DRAIN_TIMEOUT_S = 30
-"""Seconds to wait until buffers are empty after a load over TCP. After an overload, messages stay in them that long."""
+"""Seconds to wait until buffers are empty after a load over TCP. After an overload, buffers stay full that long."""
 MESSAGES_A_CALL = 6
 NOTHING_WAITS = """\
 own="( sport >= :$2 and sport <= :$3 )"
@@ -63,7 +63,7 @@ udp) waiting=$(ss -Hlun "$own" | awk '$2 > 0') ;;
 tcp) waiting=$(ss -Hnt state established "( $own or ( dport >= :$2 and dport <= :$3 ) )" | awk '$1 > 0') ;;
 esac
 [ -z "$waiting" ]"""
-"""Shell condition: no SIP socket has unread data. Arguments: protocol, first port, last port."""
+"""Shell condition that is true if no SIP socket has unread data. Arguments: protocol, first port, last port."""
 SET_BUFFERS = """\
 program=$1 pid_file=$2 proxy=$3
 shift 3
@@ -85,7 +85,7 @@ class Serving:
     record
         The record, into which the proxy's configuration and log are written.
     limit_s
-        Seconds after which a host stops every started process.
+        Seconds after which a host stops every process that this object started there.
     controlled
         Whether the run can switch the probe's recording off and on.
     instances
@@ -220,7 +220,7 @@ class Serving:
 
     @contextmanager
     def starting(self) -> Iterator[None]:
-        """Load the probe while the `with` block begins. At the end of the block, stop the proxy and the UAS."""
+        """Load the probe in parallel to the `with` block. At the end of the block, stop the proxy and the UAS."""
         with ExitStack() as stack:
             stack.callback(self.hosts.sps.stop_strays)
             stack.callback(self.hosts.uas.stop_strays)
@@ -380,7 +380,7 @@ class Serving:
     def _calls_of_instances(self, served: Served) -> tuple[int, ...] | None:
         """Return the number of calls of each instance, or None if the UAS cannot distinguish the instances.
 
-        The UAS does not know instances without calls. The number of their calls is 0.
+        The UAS does not see instances without calls, so the function adds a 0 for each of these instances.
         """
         if not self.sut.told_apart:
             return None
@@ -439,8 +439,8 @@ class Serving:
     def _expect_alive(self, members: Mapping[int, str], statistics: CallStatistics) -> None:
         """Raise a TransientError if a process of the proxy ended during the load.
 
-        Open sockets are no evidence, because workers continue when the main process of their instance is killed. The
-        error message quotes the proxy's log.
+        Open sockets do not prove that all processes live, because workers continue when the main process of their
+        instance is killed. The error message quotes the proxy's log.
         """
         sps, front = self.hosts.sps, self._front
         all_there = self._sockets + (front is not None)
@@ -561,7 +561,7 @@ class Serving:
             )
 
     def _wait_for_socket(self, host: Host, process: Process, sockets: int = 1) -> None:
-        """Wait until a server listens. If the server ends before, raise an error that quotes its log."""
+        """Wait until a server listens. If the server ends first, raise an error that quotes the server's log."""
         port, protocol = host.spec.sip_port, self.transport.protocol
         listens = host.wait_while_running(
             process,

@@ -1,4 +1,4 @@
-"""Simulations of many runs for a grid of settings. Only the means of each run are kept."""
+"""Simulations of many runs for a grid of settings. The results contain only the means of each run."""
 
 import os
 import tempfile
@@ -33,7 +33,7 @@ class GridPredictor:
     calls
         Number of calls of each simulated run.
     change
-        Parameters that replace parameters of the model's file. They also replace the parameters that `without` changes.
+        Parameters that replace parameters of the model's file, and parameters that the column `without` changes.
     """
 
     config: Config

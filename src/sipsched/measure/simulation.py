@@ -118,7 +118,7 @@ def _choose(
     crossover: Crossover,
     arrivals: Arrivals,
 ) -> Design:
-    """Choose random windows for a run. A short simulation determines the utilisation and so the windows' length."""
+    """Choose random windows for a run. Their length depends on the utilisation, which a short simulation measures."""
     calls = max(1, round(run.cps * load.warmup_s))
     with tempfile.TemporaryDirectory(prefix="sipsched-simulated-") as scratch:
         before = Arrivals(run.cps, calls, arrivals.seed + 1)

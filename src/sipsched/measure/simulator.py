@@ -186,7 +186,7 @@ def simulate(
     Raises
     ------
     StableError
-        A parameter is missing, unknown or out of range. Or the simulation does not end, or the disk is full.
+        A parameter is missing, unknown or out of range, the simulation does not end in time, or the disk is full.
     """
     model, report = folder / "model.txt", folder / "report.json"
     model.write_text(write_numbers(numbers))

@@ -18,7 +18,7 @@ from sipsched.testbed.inventory import native_folder
 
 SAMPLE_NS = 50_000_000
 FIFO_PRIORITY = 12
-"""Real-time priority of the switcher, above the probe and the generators. It uses about 0.1 % of a CPU."""
+"""Real-time priority of the switcher, above the probe and the generators. The switcher uses about 0.1 % of a CPU."""
 READY_TIMEOUT_S = 10
 TASKS = """\
 for pid in $(pgrep --pgroup "$(cat "$1")" "$2"); do
@@ -29,7 +29,7 @@ done
 
 @dataclass(frozen=True)
 class Playable:
-    """The modes between which a run can switch, because the kernel can apply them and they differ.
+    """The modes between which a run can switch: the kernel can apply these modes, and their settings differ.
 
     Attributes
     ----------
@@ -159,7 +159,7 @@ class Switcher:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Switch between the modes while the `with` block runs. The switch times count from the load's first datagram.
+        """Switch between the modes during the `with` block. The time of a switch counts from the load's first datagram.
 
         Raises
         ------

@@ -162,8 +162,8 @@ def compile_modes(
 
     Returns
     -------
-    Per mode, its name and its translated settings, in the order of `modes`. If the kernel refuses a task attribute of a
-    mode (RT group scheduling, no CAP_SYS_NICE), all task attributes of the mode are unavailable.
+    The translated settings of each mode by the mode's name, in the order of `modes`. If the kernel refuses one task
+    attribute of a mode (RT group scheduling, no CAP_SYS_NICE), all task attributes of the mode are unavailable.
 
     Raises
     ------
@@ -214,8 +214,8 @@ def tuned(
     testbed
         The testbed. Its file contains the order of the CPUs, and the settings that a run may change.
     cores
-        Number of CPUs of the proxy. They are the first CPUs in the testbed's list. If an instance of another mode has
-        more cores, the SPS has this larger number.
+        Number of CPUs of the proxy, which are the first CPUs in the testbed's list. If another mode has a proxy
+        instance with more cores, the larger number applies.
     others
         Other modes to which the `with` block switches. Their settings are also restored.
 
@@ -326,7 +326,7 @@ def _attributes(words: Sequence[str]) -> TaskAttributes:
 
 
 def _hotplug(sps: Host, testbed: Testbed, cpus: Sequence[int]) -> list[tuple[str, str]]:
-    """Return the files and values to write so that only the needed CPUs are online, in the order of writing."""
+    """Return the files and values that bring only the needed CPUs online, in the order of writing."""
     if testbed.tuning.cores_by != "hotplug":
         return []
     online = parse_cpu_list(sps.run(["cat", CPU_FOLDER + "online"]).stdout)

@@ -1,7 +1,7 @@
 """Functions that watch a running proxy by reading the probe and the kernel's counters once a second.
 
-Nothing on the proxy's host is changed, and no file is written there. All programs on the host read their input, so that
-they end when the connection is lost.
+The watch changes nothing on the proxy's host and writes no file there. All programs on the host read their standard
+input, so the programs end when the connection is lost.
 """
 
 import json
@@ -39,7 +39,7 @@ ANSWER_TIMEOUT_S = 30
 PIECE_BYTES = 1 << 20
 MOST_OTHERS = 3
 MOST_CALLS = 200_000
-"""Number of remembered Call-ID hashes. A retransmitted INVITE has a remembered hash, and a new call does not."""
+"""Number of remembered Call-ID hashes. An INVITE with a remembered hash is a retransmission and no new call."""
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -217,14 +217,14 @@ class ProbeStream:
 
 
 class HistogramStream:
-    """A running `sipprobe histograms`, which answers each line with the counts since the last line."""
+    """A running `sipprobe histograms`, which answers each line on its input with the counts since the previous line."""
 
     def __init__(self, machine: Machine, argv: Sequence[str]) -> None:
         self._process = machine.open(argv)
         self._where = str(machine)
 
     def wait_ready(self) -> None:
-        """Wait until the hooks are attached.
+        """Wait until the probe has attached its BPF programs to the kernel.
 
         Raises
         ------
@@ -269,7 +269,7 @@ class HistogramStream:
         return json.loads(answer)  # type: ignore[no-any-return]
 
     def record(self, *, on: bool) -> None:
-        """Attach or detach the hooks."""
+        """Start or stop the counting, by attaching or detaching the BPF programs."""
         self._send(b"1" if on else b"0")
 
     def end(self) -> None:
@@ -278,7 +278,7 @@ class HistogramStream:
 
 
 class CounterStream:
-    """A running `sipprobe counters` on the proxy's machine."""
+    """A running `sipprobe counters` on the proxy's machine, which prints the kernel's counters when asked."""
 
     def __init__(
         self,
@@ -358,7 +358,7 @@ def read_means(machine: Machine, probe: PurePosixPath) -> Means:
 def probe_commands(
     target: Target, probe: PurePosixPath, one_in: int, *, histograms: bool = False
 ) -> list[list[str]]:
-    """Return the command line of the probe for each watched transport. With `histograms`, it records no messages."""
+    """Return the command line of the probe for each transport. With `histograms`, the probe records no messages."""
     proxy = target.proxy
     namespace = ("--netns", f"/proc/{proxy.pids[0]}/ns/net")
     ports = ("--port", str((*target.udp_ports, 0)[0]), "--ports", str(len(target.udp_ports)))
@@ -409,7 +409,7 @@ def parse_histograms(counts: Mapping[str, Any]) -> Received:
     for name, count in counts["names"].items():
         names[watch.name_of_status(name) if name.isdigit() else name] += count
     return Received(
-        # convert the Counter to a dict, because asdict of Python 3.11 makes a Counter whose keys are pairs
+        # Convert the Counter to a dict, because asdict of Python 3.11 would make a Counter with pairs as keys.
         names=dict(names),
         calls=names["INVITE"],
         waiting=watch.bins_of_counted(counts["waiting"]),
@@ -423,7 +423,7 @@ def parse_histograms(counts: Mapping[str, Any]) -> Received:
 
 
 class Watching:
-    """The programs that watch one proxy, and the state that is kept from one second to the next.
+    """The programs that watch one proxy, and the state that this program remembers between two readings.
 
     After a `with` block, no program runs and no BPF program is attached.
 
@@ -497,7 +497,7 @@ class Watching:
         self.end()
 
     def record(self, *, on: bool) -> None:
-        """Attach or detach the hooks of all probes."""
+        """Start or stop the recording of all probes, by attaching or detaching their BPF programs."""
         if self._histograms and on != self._on:
             self._histograms.record(on=on)
         self._on = on
