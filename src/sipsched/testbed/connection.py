@@ -292,7 +292,7 @@ class Connection:
         ready: Callable[[Iterator[str]], object],
         timeout_s: float,
     ) -> Iterator[None]:
-        """Run a script while the `with` block runs. At the end of the block, close the script's standard input.
+        """Run a script during the `with` block. The end of the block closes the script's input, so the script ends.
 
         Parameters
         ----------

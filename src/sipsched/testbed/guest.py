@@ -1,4 +1,4 @@
-"""The base class of testbeds with a QEMU guest, which boots and stops the guest."""
+"""The base class of testbeds with a QEMU guest (a virtual machine). The class boots and stops the guest."""
 
 import io
 import os

@@ -174,7 +174,7 @@ def _build_lock(folder: Path) -> Iterator[None]:
 
 
 def _build(kernel: str, image: GuestImage, folder: Path) -> None:
-    """Build the image in a temporary folder, and give the folder its final name when the image is complete."""
+    """Build the image in a temporary folder, and rename the folder when the image is complete."""
     partial = image.folder.with_name(f"{image.folder.name}.partial")
     _discard(partial)
     partial.mkdir()

@@ -304,12 +304,12 @@ done"""
     def exclusive_lock(
         self, purpose: str, wait_s: float, say: Callable[[str], None]
     ) -> Iterator[None]:
-        """Hold the lock of this host while a `with` block runs. If the connection is lost, the host releases the lock.
+        """Hold the lock of this host during a `with` block. If the connection is lost, the host releases the lock.
 
         Parameters
         ----------
         purpose
-            Reason for holding the lock. Users who wait for the lock see it.
+            Reason for holding the lock, which users who wait for the lock see.
         wait_s
             Seconds to wait if another user holds the lock.
         say

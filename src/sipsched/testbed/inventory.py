@@ -49,7 +49,7 @@ MECHANISMS = [
 
 
 def native_folder(workdir: PurePosixPath, part: str) -> PurePosixPath:
-    """Return the folder on a host in which `fab provision` builds C programs, such as the `probe`."""
+    """Return the folder on a host in which `fab provision` builds a group of C programs, such as `probe`."""
     return workdir / "native" / part
 
 
@@ -94,7 +94,7 @@ class HostSpec:
 
 @dataclass(frozen=True)
 class Tuning:
-    """The kernel settings and services that a run may change on the proxy's host and restores at its end."""
+    """The kernel settings and services that a run may change on the proxy's host. The end of the run restores them."""
 
     cores_by: Annotated[
         Literal["cpuset", "hotplug"],
@@ -249,7 +249,7 @@ class DeclaredCompetitor:
 
 @dataclass(frozen=True)
 class SimulatedMachine:
-    """The machine that the simulator simulates in a testbed of kind `simulated`."""
+    """The kernel and the processors of the simulated machine in a testbed of kind `simulated`."""
 
     kernel: Annotated[
         str,

@@ -71,7 +71,7 @@ class Namespace:
 
 
 class MachineTestbed(ABC):
-    """A testbed that this machine creates, and that a guardian process removes when nobody uses it.
+    """A testbed that this machine creates. A separate process, the guardian, removes the testbed when nobody uses it.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ class MachineTestbed(ABC):
             Seconds without a run after which the guardian removes the testbed. The guardian does this even if the
             process that controls the runs was killed. With None, the testbed exists until `take_down`.
         say
-            Function that shows a line if another user holds the lock.
+            Function that prints a line if another user holds the lock.
         """
         self.check_machine(testbed)
         with self.held(f"bringing up testbed {testbed.name}", testbed.lock_wait_s, say):
@@ -175,7 +175,7 @@ class MachineTestbed(ABC):
                 pass
             time.sleep(idle_s)
             with suppress(BlockingIOError), self._guarded(fcntl.LOCK_EX | fcntl.LOCK_NB) as now_ns:
-                # If the lock file is missing (None), another process has removed the testbed and its lock.
+                # The time is None if another process has already removed the testbed and its lock file.
                 if last_used_ns == now_ns and now_ns is not None and not self._kept.exists():
                     self._remove()
                     self._forget_machine()

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 STEP_S, LEAST_STEP_S = 1.0, 0.01
-"""Largest and smallest real seconds between two readings of the host's clock."""
+"""Longest and shortest time between two readings of the host's clock, in real seconds."""
 
 
 @dataclass(frozen=True)

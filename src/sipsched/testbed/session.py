@@ -58,7 +58,7 @@ def open_hosts(
     testbed
         The testbed. Its attribute `lock_wait_s` is the longest time to wait for another user.
     purpose
-        Reason for holding the lock. Users who wait for the lock see it.
+        Reason for holding the lock, which users who wait for the lock see.
     say
         Function that shows a line if another user holds the lock.
 

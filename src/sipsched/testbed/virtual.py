@@ -73,7 +73,7 @@ class VirtualTestbed(GuestTestbed):
     def patience(self) -> Patience:
         """Return the guest's virtual clock, which limits how long sipsched waits for the guest's hosts.
 
-        If the virtual clock has stood still for a long time, reading the clock raises a LostError.
+        If the virtual clock has not advanced for a long time, reading the clock raises a LostError.
         """
         return Patience(self._clock(), 2 * STANDSTILL_S)
 

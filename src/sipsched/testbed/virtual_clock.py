@@ -1,4 +1,4 @@
-"""The virtual clock of a QEMU guest: its library, its settings on a command line, its counters, and its self-test."""
+"""The virtual clock of a QEMU guest: its library, its command-line settings, its counters, and its self-test."""
 
 import hashlib
 import os
@@ -33,7 +33,7 @@ CLOCK_OPTIONS = (
     "random.trust_cpu=on",
 )
 CPU = "max,-erms,-fsrm"
-"""QEMU's CPU without fast string copies. The kernel then copies by ordinary instructions, which the clock counts."""
+"""QEMU's CPU model without fast string copies. The kernel then copies by instructions that the clock can count."""
 # SEE hardware/virtual/virtual.h: struct statistics has this layout.
 STATISTICS = struct.Struct("=8s8Q")
 STATISTICS_MAGIC = b"sipvirt1"
@@ -222,7 +222,7 @@ class StandstillCheck:
         Raises
         ------
         LostError
-            The virtual clock has stood still for `STANDSTILL_S`.
+            The virtual clock has not advanced for `STANDSTILL_S` seconds.
         """
         now = read_statistics(self.state)
         if now != self._seen:
@@ -238,7 +238,7 @@ class StandstillCheck:
         Raises
         ------
         LostError
-            The virtual clock has stood still for `STANDSTILL_S`.
+            The virtual clock has not advanced for `STANDSTILL_S` seconds.
         """
         self.check()
         return self._seen.virtual_ns / 1e9 if self._seen else 0.0
@@ -331,7 +331,7 @@ def parse_result(said: str) -> SelfTest:
 
 
 def judge(result: SelfTest, counters: Statistics | None) -> tuple[list[str], list[str]]:
-    """Return one line per passed test and one line per failed test.
+    """Return a list with a line per passed part of the self-test, and a list with a line per failed part.
 
     Parameters
     ----------
