@@ -64,7 +64,7 @@ def up(_):
 @task
 @one_line_errors
 def down(_):
-    """Stop the embedded testbed: stop its processes, and remove its namespaces, links and keys."""
+    """Stop the testbed `local`: stop its processes, and remove its namespaces, links and keys."""
     local.take_down()
     print("testbed local is down")
 

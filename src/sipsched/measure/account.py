@@ -279,7 +279,7 @@ def read_account(
         The content is not a report of `sipaccount`.
     """
     report = as_part(_Report, content, where)
-    # `sipaccount` counts every program that sipsched started as "own", and also the competitors that sipsched started.
+    # `sipaccount` counts every program of sipsched as "own". The declared competitors are among these programs.
     is_planned = {
         task.pid: task.part == "own" and planned.get(task.pid) == task.comm for task in report.tasks
     }
@@ -316,7 +316,7 @@ def add_up(cpus: Sequence[_Cpu], worker_ns: int) -> CpuParts:
     stolen = 0
     for cpu in cpus:
         busy = sum(getattr(cpu, part) for part in BUSY)
-        # ASSUME the hypervisor takes time only from running tasks, because an idle guest gives up its CPU voluntarily
+        # ASSUME the hypervisor steals time only from running tasks, because an idle guest gives its CPU back anyway
         taken = min(cpu.stolen_ns, busy)
         stolen += taken
         for part in BUSY:

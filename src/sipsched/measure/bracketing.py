@@ -253,7 +253,7 @@ def _bracket(
             _Measurer(trials), debug=lambda text: None
         )
     except RuntimeError as error:
-        # The library also raises this error at the time limit. A search that reaches its time limit has not failed.
+        # The library also raises RuntimeError at the time limit. This is no failure: the caller uses earlier trials.
         if time.monotonic() < ends_at:
             raise TransientError(f"search: {error}") from error
         return None, None, False

@@ -355,7 +355,7 @@ def doctor(testbed: Testbed, config: Config) -> tuple[list[str], bool]:
     if testbed.kind == "virtual":
         finding = virtual_time()
         lines += _told("this machine", [finding])
-        # This testbed cannot run without virtual time. So a result that only limits other testbeds counts as "no" here.
+        # This testbed cannot run without virtual time, so a missing virtual clock counts as "no" instead of "less".
         blocked += _blocked("this machine", [replace(finding, state=NO)] * (finding.state != YES))
     elif testbed.is_on_this_machine:
         here = testbed.hosts if testbed.kind == "local" else (testbed.uac, testbed.uas)
@@ -368,7 +368,7 @@ def doctor(testbed: Testbed, config: Config) -> tuple[list[str], bool]:
         hosts = (testbed.sps,) if GUESTS[testbed.kind]() else ()
         if not hosts:
             lines.append(
-                f"the guest is not up; fab {testbed.kind}.up boots it, and then its kernel can be checked"
+                f"the guest is not running; fab {testbed.kind}.up boots the guest, so that its kernel can be checked"
             )
     for spec in hosts:
         findings = _findings_there(testbed, spec, config)

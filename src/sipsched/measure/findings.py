@@ -197,7 +197,7 @@ def load_numbers(observed: Observed, cpus: Sequence[int]) -> dict[str, float | N
         unexplained = failed - balanced.to_sps.refused
     else:
         # TCP drops no message. In an overload, the messages of a call wait in buffers, which explains a failed call.
-        # If a connection broke, its messages are lost. Buffers then do not explain why calls still wait for messages.
+        # If a connection broke, its messages are lost, so waiting calls then count as unexplained failures.
         lost = any(report.lost for report in _connections(observed))
         waiting = 0 if lost else statistics.calls_waiting or 0
         unexplained = failed - waiting if failed < created else created
@@ -332,7 +332,7 @@ def _share_excess(of_worker: Sequence[int], calls: int, threads: int) -> float |
     """Return how far a worker's share of the calls differs from an equal share, beyond chance; None without calls."""
     if not calls:
         return None
-    # The list lacks workers without calls. If it has fewer entries than workers exist, some worker had 0 calls.
+    # The list excludes workers without calls. So if the list is shorter than `threads`, a worker had 0 calls.
     fewest = min(of_worker) if len(of_worker) >= threads else 0
     off = max(max(of_worker) * threads - calls, calls - fewest * threads)
     # ASSUME the hash distributes calls randomly, so the number of calls per worker has a binomial distribution

@@ -83,7 +83,7 @@ class HostNeeds:
         if last > LAST_PORT:
             raise StableError(
                 f"host {host.spec}: the instances of {self.sut.name} need ports {first} to {last}, "
-                f"but the last port is {LAST_PORT}; lower their number or sip_port"
+                f"but the last port is {LAST_PORT}; lower the number of threads or sip_port"
             )
         users = host.shell(LISTENERS, protocol, first, last).stdout.strip()
         if users:
@@ -133,6 +133,6 @@ def _check_ports(uac: Host, calls: int) -> None:
     first, last = map(int, files[PORTS].split())
     if files[REUSE].strip() != "1" and calls > last - first:
         raise StableError(
-            f"host {uac.spec}: {calls} calls need a connection each, and only {last - first + 1} ports exist, each "
-            "blocked for 60 s after its use; run on this host: sysctl net.ipv4.tcp_tw_reuse=1"
+            f"host {uac.spec}: each of the {calls} calls needs a connection, but only {last - first + 1} ports exist, "
+            "and the kernel blocks a used port for 60 s; run on this host: sysctl net.ipv4.tcp_tw_reuse=1"
         )

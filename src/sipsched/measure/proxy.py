@@ -316,10 +316,10 @@ PROXIES: Mapping[str, Proxy] = {
         deployments=("shared", "partitioned", "dispatcher"),
         count_messages=_count_opensips,
         cannot={
-            "sockets": "it has one group of processes per socket, and not one socket per worker",
-            "front": "its module dispatcher reads instances from a database",
-            "listeners": "with reuse_port it binds connections that it opens to the listening port as "
-            "well, and only one instance can have one from there to the UAS",
+            "sockets": "OpenSIPS has a group of processes per socket instead of a socket per worker",
+            "front": "the module dispatcher of OpenSIPS reads instances from a database",
+            "listeners": "with reuse_port, OpenSIPS also binds outgoing connections to the listening "
+            "port, so only one instance can connect from this port to the UAS",
         },
     ),
 }

@@ -343,14 +343,14 @@ def _why_no_slices(kernel: KernelScheduler) -> str:
     if kernel.family is KernelFamily.EEVDF:
         return "this kernel has no slices of single tasks; Linux 6.12 and later do"
     return (
-        "CFS has no slices of single tasks: it divides the latency period among those that wait, "
+        "CFS has no slices of single tasks: CFS divides the latency period among the waiting tasks, "
         f"{Setting.MIN_GRANULARITY.key} at least"
     )
 
 
 def _base_slice(value: int, kernel: KernelScheduler) -> Step:
     if kernel.family is not KernelFamily.EEVDF:
-        reason = f"CFS has no base slice; {Setting.MIN_GRANULARITY.key} comes nearest"
+        reason = f"CFS has no base slice; {Setting.MIN_GRANULARITY.key} is the most similar setting"
         return Step(Setting.BASE_SLICE, value, unavailable=reason)
     reason_file = kernel.why_not(BASE_SLICE, Setting.BASE_SLICE)
     return Step(Setting.BASE_SLICE, value, BASE_SLICE, None if reason_file else value, reason_file)

@@ -326,8 +326,8 @@ class Serving:
         messages = self._proxy_messages()
         if messages is not None and messages_before is not None:
             messages -= messages_before
-        # The proxy is stopped before the counters of the hosts are read.
-        # A running proxy would send retransmissions between the readings of two hosts.
+        # Stop the proxy before reading the counters of the hosts.
+        # A running proxy would send retransmissions between the readings of two hosts, so the counts would not match.
         self.hosts.sps.stop(self.proxy_process)
         served = self.generator.served(self.hosts.uas)
         proxy = self._proxy_report(used, served)

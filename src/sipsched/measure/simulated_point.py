@@ -144,7 +144,7 @@ def plan_point(point: Point, config: Config, testbed: Testbed) -> SimulatedPoint
         "cores_per_processor": simulated.cores_per_processor,
         "receive_cpus": min(int(model.numbers["receive_cpus"]), point.cores),
         "receive_buffer_bytes": 2 * sut.receive_buffer_bytes,
-        # SEE net/ipv4/udp.c: Linux 6.15 changed when __udp_enqueue_schedule_skb() refuses a datagram
+        # SEE net/ipv4/udp.c: Linux 6.15 changed the condition on which __udp_enqueue_schedule_skb() refuses a datagram
         "queue_rule": "within" if simulated.is_eevdf else "until_over",
         "deferred_release": True,
         "workers": point.threads,

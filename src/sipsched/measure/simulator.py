@@ -154,7 +154,7 @@ def program() -> Path:
     if not built.exists():
         cache.mkdir(parents=True, exist_ok=True)
         # Several jobs may build at the same time, so each job builds in its own folder.
-        # Each job then replaces the finished program atomically.
+        # The job then moves the finished program to its final path in one atomic step.
         with tempfile.TemporaryDirectory(dir=cache) as folder:
             _run(["make", "-C", str(HARDWARE / "simulator"), f"OUT={folder}"], BUILD_TIMEOUT_S)
             Path(folder, "sipsim").replace(built)

@@ -247,7 +247,7 @@ def tuned(
         try:
             repair(sps)
         except SipschedError as second:
-            error.add_note(f"{second}; the next run undoes it")
+            error.add_note(f"{second}; the next run restores the settings")
         raise
     else:
         repair(sps)

@@ -227,7 +227,7 @@ def _lives(pid: int) -> bool:
     process = Path("/proc", str(pid))
     try:
         state = (process / "stat").read_text().rpartition(")")[2].split()[0]
-        # Other threads of a process can live longer than its first thread, and still occupy its ports.
+        # The first thread of a process can end before the other threads, which then still occupy the process's ports.
         return state not in ("Z", "X") or len(list((process / "task").iterdir())) > 1
     except (FileNotFoundError, ProcessLookupError):
         return False

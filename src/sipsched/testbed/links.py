@@ -45,7 +45,7 @@ my %peer = map { my ($address, $port) = split /:/; ($address => pack_sockaddr_in
 my (%heard, %answer, %enough, %done);
 my $end = time + $patience;
 while (time < $end and keys %done < keys %peer) {
-    # Both hosts send questions and answers. A host stops when both hosts have received an answer.
+    # The two hosts of a link ask and answer each other. A host stops when both hosts have received an answer.
     for my $address (grep { !$answer{$_} } keys %peer) { send($socket, "$nonce ask", 0, $peer{$address}); }
     my $bits = '';
     vec($bits, fileno($socket), 1) = 1;
@@ -97,7 +97,7 @@ def check_links(hosts: Hosts) -> None:
     looked = [
         (host, peers, found_seen) for (host, peers), found_seen in zip(ways, seen, strict=True)
     ]
-    # A host with a faulty link sends no datagrams, so missing datagrams are reported only if all links are good.
+    # A host with a faulty link sends no datagrams, so report missing datagrams only if no link is faulty.
     faults = [fault for one in looked for fault in _link_faults(*one)]
     faults = faults or [fault for one in looked for fault in _datagram_faults(*one)]
     if faults:

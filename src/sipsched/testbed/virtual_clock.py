@@ -124,7 +124,7 @@ def qemu_version() -> str:
     version = match[1] if match else "unknown"
     if not version.startswith(f"{QEMU_VERSION}."):
         raise StableError(
-            f"{NAME}: needs QEMU {QEMU_VERSION}, as Debian 12 has it; this machine has version {version}"
+            f"{NAME}: needs QEMU {QEMU_VERSION}, the version of Debian 12; this machine has version {version}"
         )
     return version
 
