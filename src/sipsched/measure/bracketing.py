@@ -145,7 +145,7 @@ def find_crossing(offer: Offer, pdr_limit: float, search: Search) -> Bracket:
 def find_capacity(
     offer: Offer, goal: Capacity, search: Search, guess_cps: float | None = None
 ) -> Bracket:
-    """Search for the two loads around a capacity.
+    """Search for two loads around the capacity: one with a drop rate up to the limit, and one above the limit.
 
     Three trials of `search.trial_s` decide by majority whether a load is a bound. The search ends when two bounds are
     `goal.relative_width` apart. It also ends after `search.limit_s`, because trials near the capacity can contradict

@@ -119,7 +119,7 @@ class Facts:
 
     @property
     def scheduler(self) -> KernelScheduler | None:
-        """The kernel's scheduler settings; None if this user cannot list the folder of their files."""
+        """The kernel's scheduler settings; None if this user cannot list the folder with the files of the settings."""
         files: dict[str, str | None] = {
             key.removeprefix("file "): value
             for key, value in self.values.items()

@@ -24,7 +24,7 @@ STAT = "/proc/stat"
 
 
 def measure_noise(testbed: Testbed, path: Path, duration_s: float = DURATION_S) -> None:
-    """Measure the interruptions on each idle CPU of the proxy's host, and write them to `noise.json`.
+    """Measure how often and how long each idle CPU of the proxy's host is interrupted, and write `noise.json`.
 
     Parameters
     ----------

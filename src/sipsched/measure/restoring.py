@@ -85,7 +85,7 @@ def write_settings(
 
 
 def write_undo(sps: Host, text: str) -> None:
-    """Write the script that restores the settings to the host, under a temporary name first (atomic rename)."""
+    """Write the undo script to a temporary file on the host, and rename it, so that no partial script can exist."""
     partial = sps.undo_file.with_suffix(".partial")
     sps.put_text(text, partial)
     sps.run(["mv", str(partial), str(sps.undo_file)])

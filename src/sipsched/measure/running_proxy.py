@@ -159,8 +159,8 @@ def choose(programs: Sequence[Running], where: str, port: int | None = None) -> 
     ):
         names = listed([str(proxy) for proxy in programs])
         raise StableError(
-            f"{where}: {names} runs, but no listening socket of it can be read: reading the sockets of "
-            "other users' processes needs root, or CAP_SYS_PTRACE"
+            f"{where}: {names} runs, but this user cannot read its listening sockets: reading the sockets "
+            "of other users' processes needs root, or CAP_SYS_PTRACE"
         )
     able = [proxy for proxy in programs if proxy.sockets and (port is None or _has(proxy, port))]
     if not able:

@@ -604,7 +604,7 @@ def _no_ports(counters: Snapshots, statistics: CallStatistics, uas: Mapping[str,
 
 
 def _sut_of(instance: Instance, sut: Sut) -> Sut:
-    """Return the configuration of a proxy instance: its SUT with the instance's own size of the receive buffer."""
+    """Return the configuration of a proxy instance, with the receive buffer of the instance if it has its own size."""
     size = instance.receive_buffer_bytes
     return replace(sut, receive_buffer_bytes=size) if size else sut
 

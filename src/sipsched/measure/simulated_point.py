@@ -210,7 +210,7 @@ def _simulated(testbed: Testbed) -> SimulatedMachine:
 
 
 def _layout(simulated: SimulatedMachine, cores: int) -> CpuLayout:
-    """Return the layout of the first CPUs of a simulated machine, one processor after the other."""
+    """Return the layout of the first CPUs of a simulated machine. The CPUs of a processor have consecutive numbers."""
     processors = [number // simulated.cores_per_processor for number in range(cores)]
     return CpuLayout(tuple(Cpu(n, n, where, where, where) for n, where in enumerate(processors)))
 

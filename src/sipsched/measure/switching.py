@@ -159,7 +159,7 @@ class Switcher:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Switch between the modes during the `with` block. The time of a switch counts from the load's first datagram.
+        """Switch between the modes during the `with` block, at times relative to the load's first datagram.
 
         Raises
         ------

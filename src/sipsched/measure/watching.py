@@ -273,7 +273,7 @@ class HistogramStream:
         self._send(b"1" if on else b"0")
 
     def end(self) -> None:
-        """End the program."""
+        """Stop the program `sipprobe histograms`."""
         _end(self._process)
 
 
@@ -318,7 +318,7 @@ class CounterStream:
         return parse_counters(lines, ports)
 
     def end(self) -> None:
-        """End the program."""
+        """Stop the program `sipprobe counters`."""
         _end(self._process)
 
 
@@ -423,7 +423,7 @@ def parse_histograms(counts: Mapping[str, Any]) -> Received:
 
 
 class Watching:
-    """The programs that watch one proxy, and the state that this program remembers between two readings.
+    """The programs that watch one proxy, and the values that a reading needs from the previous reading.
 
     After a `with` block, no program runs and no BPF program is attached.
 

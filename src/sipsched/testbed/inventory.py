@@ -467,7 +467,7 @@ def load_testbed(name: str, folder: Path = PROJECT_ROOT / TESTBEDS) -> Testbed:
     where = str(folder / f"{name}.yaml")
     file = read_named(DeclaredTestbed, "testbed", name, folder)
     if file.name != name:
-        raise StableError(f"{where}: name: expected '{name}' as the file, found '{file.name}'")
+        raise StableError(f"{where}: name: expected '{name}' as in the path, found '{file.name}'")
     _check_kind(file, where)
     hosts = {role: _host(role, file, where) for role in ROLES}
     guest = file.vm and replace(file.vm, kernel=_kernel_file(file.vm.kernel))

@@ -245,7 +245,7 @@ class StandstillCheck:
 
 
 def initial_ram_disk(files: Sequence[tuple[str, int, bytes]]) -> bytes:
-    """Return an archive that the kernel unpacks as its first root file system.
+    """Return an initramfs: a cpio archive that the kernel unpacks as its first root file system.
 
     Parameters
     ----------
