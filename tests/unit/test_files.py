@@ -39,7 +39,7 @@ def write_netcdf(partial):
 def test_a_full_disk_is_one_clear_error_and_leaves_nothing(small_disk, write):
     path = small_disk / "file"
     with (
-        pytest.raises(StableError, match=f"{path}: cannot write: .*; nothing measured"),
+        pytest.raises(StableError, match=f"{path}: cannot write: .*; earlier measurements"),
         whole(path) as partial,
     ):
         write(partial)

@@ -566,7 +566,7 @@ def test_every_key_is_described() -> None:
             {"tuning": {"receive_cpus": [0]}},
             "tuning: receive_interfaces and receive_cpus belong together",
         ),
-        ({"tuning": {"receive_cpus": None}}, "tuning.receive_cpus has no value; add one"),
+        ({"tuning": {"receive_cpus": None}}, "tuning.receive_cpus has no value; add a value"),
         ({"tuning": {"quite": []}}, "tuning: unknown key 'quite'; did you mean 'quiet'"),
         ({"hosts": {"uac": {}}}, "hosts: expected 3 or more entries, found 1"),
         ({"lock_wait": 1}, "unknown key 'lock_wait'; did you mean 'lock_wait_s'"),
