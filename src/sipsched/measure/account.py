@@ -99,7 +99,7 @@ class CpuAccount:
         self._planned = planned
         self._cpus, self._program = cpus, ReportingProgram(sps, "probe", PROGRAM, limit_s)
         self._moved = self._tracers = 0
-        self._found: tuple[str, Any] = ("nothing was offered", None)
+        self._found: tuple[str, Any] = ("no load was offered", None)
 
     @contextmanager
     def counting(self) -> Iterator[None]:
@@ -279,7 +279,8 @@ def read_account(
         The content is not a report of `sipaccount`.
     """
     report = as_part(_Report, content, where)
-    # `sipaccount` counts every program of sipsched as "own". The declared competitors are among these programs.
+    # `sipaccount` counts every program that sipsched started as "own", so it also counts the planned competitors as
+    # "own". Their thread ids and names distinguish the planned competitors from the other programs of sipsched.
     is_planned = {
         task.pid: task.part == "own" and planned.get(task.pid) == task.comm for task in report.tasks
     }

@@ -52,7 +52,7 @@ def measure(run: Run, config: Config, testbed: Testbed, raw: Path) -> Path:
         The run is impossible here: the configuration is wrong, a program is missing, a port is used, or the disk is
         full.
     TransientError
-        Something disturbed the run, or the run is invalid. Its files and the reason are kept in `<run>.failed-<n>`.
+        Something disturbed the run, or the run is invalid. `<run>.failed-<n>` keeps the run's files and the reason.
     """
     testbed.check_cores([run])
     _check_local_disk(raw, run, config.load_of(run))
@@ -149,7 +149,7 @@ class _Acquisition:
             self._mark("warmup_started")
             warm_up = serving.warm_up(run.cps, self.arrivals.seed + 1)
             switcher = self._switcher(serving, modes, warm_up) if modes else None
-            # In a run that compares modes, counts of waits would mix all modes, so such a run does not count waits.
+            # A run that compares modes does not count waits, because the counts would mix the waits of all modes.
             factors = None if switcher else FactorCounts(sps, serving.processes, self.limit_s)
             account = serving.account(sampled=switcher is not None, with_bursts=serving.traced)
             during = [account.counting()]
@@ -195,7 +195,7 @@ class _Acquisition:
         return playable(self.run.mode, here, self.instances)
 
     def _switcher(self, serving: Serving, modes: Playable, warm_up: WarmUp) -> Switcher:
-        """Choose random windows for a run that switches modes. All windows of a block repeat the same calls."""
+        """Choose random windows for a run that switches modes. Each window of a block repeats the same calls."""
         seed = self.arrivals.seed
         total_s = duration_s(self.run.mode, self.config.crossover)
         busy = (warm_up.utilisation, warm_up.service_s)

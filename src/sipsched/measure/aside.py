@@ -19,9 +19,9 @@ class _State:
 class Aside:
     """The list of testbeds that were unreachable since the start of the workflow.
 
-    After `LOST_IN_A_ROW` failed attempts, a testbed is set aside: its jobs wait, and one job tries again every
-    `AGAIN_S`. When no other job remains, the testbed gets one last attempt. If this attempt fails too, the workflow
-    gives up the testbed.
+    After `LOST_IN_A_ROW` failed attempts, a testbed is set aside: the jobs of the testbed wait, and one job tries again
+    every `AGAIN_S` seconds. When no other job remains, the testbed gets one last attempt. If this attempt fails too,
+    the workflow gives up the testbed.
     """
 
     def __init__(self) -> None:

@@ -18,9 +18,9 @@ from sipsched.plan.loads import Capacity, Search
 from sipsched.records.cpu_report import AccountReport
 
 MAJORITY_OF = 3
-"""Number of trials that decide whether a load is below or above the capacity. Two equal results are enough."""
+"""Number of trials that decide by majority whether a load is below the capacity. Two equal results are a majority."""
 AROUND_GUESS = 1.2
-"""The first range of a search reaches from the guess divided by this factor to the guess times this factor."""
+"""Factor for the first range of loads in a search: from the guess divided by it to the guess multiplied by it."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class Trial:
     cps, duration_s
         Offered calls per second, and duration in seconds.
     received, refused
-        SIP messages that the SPS's socket received, and messages that it dropped (RcvbufErrors). TCP drops no message.
-        So over TCP, `received` counts the calls that completed and were set up in time, and `refused` counts the other
-        calls.
+        SIP messages that the SPS's socket received, and messages that the socket dropped (RcvbufErrors). TCP drops no
+        message. So over TCP, `received` counts the calls that completed and were set up in time, and `refused` counts
+        the other calls.
     attempts
         Number of attempts until no disturbance occurred.
     calls, calls_lost
@@ -83,7 +83,7 @@ class Bracket:
     upper_cps
         Lowest load above the limit; None if the highest load of the range does not exceed the limit.
     in_time
-        Whether the search reached its relative width before its time limit.
+        Whether the search ended before its time limit.
     """
 
     lower_cps: int | None
@@ -117,7 +117,7 @@ def find_crossing(offer: Offer, pdr_limit: float, search: Search) -> Bracket:
     Raises
     ------
     StableError
-        Even the lowest load exceeds the drop limit, or even the highest load does not exceed the drop limit.
+        Even the lowest load has a drop rate above the limit, or even the highest load has a drop rate below the limit.
     TransientError
         The search exceeds its time limit, because trials contradict each other.
     """
@@ -131,13 +131,13 @@ def find_crossing(offer: Offer, pdr_limit: float, search: Search) -> Bracket:
         )
     if lower is None or upper is None:
         where, bound = (
-            ("at the lowest load", search.lowest_cps)
+            ("the lowest load already exceeds", search.lowest_cps)
             if lower is None
-            else ("not even at the highest load", search.highest_cps)
+            else ("even the highest load stays below", search.highest_cps)
         )
         raise StableError(
-            f"search for the crossing: more than {pdr_limit:.0%} is dropped {where}, {bound} cps; "
-            "widen `search` in the configuration"
+            f"search for the crossing: {where} a packet drop rate of {pdr_limit:.0%} at {bound} cps; "
+            "widen the range of loads, `search` in the configuration"
         )
     return _tried_again(trials, lower, upper, search)
 
@@ -148,9 +148,9 @@ def find_capacity(
     """Search for two loads around the capacity: one with a drop rate up to the limit, and one above the limit.
 
     Three trials of `search.trial_s` decide by majority whether a load is a bound. The search ends when two bounds are
-    `goal.relative_width` apart. It also ends after `search.limit_s`, because trials near the capacity can contradict
-    each other on a noisy machine. The bounds then follow from all trials before the time limit. At the end, the search
-    repeats one trial at each bound.
+    `goal.relative_width` apart. The search also ends after `search.limit_s`, because trials near the capacity can
+    contradict each other on a noisy machine. Then the bounds follow from all trials until this moment. At the end, the
+    search repeats one trial at each bound.
 
     Parameters
     ----------

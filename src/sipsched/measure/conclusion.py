@@ -38,24 +38,24 @@ from sipsched.words import utc
 
 @dataclass(frozen=True, kw_only=True)
 class Performed:
-    """The results of a load that are only in memory. The function `conclude` writes these results to the record.
+    """The results of a measured or simulated load that are still in memory, before they are written to the record.
 
     Attributes
     ----------
     timeline
-        Instants of a `Timeline` by name, except the start and the end of the load.
+        Times in seconds since the epoch, by their names in `Timeline`; without the start and the end of the load.
     seed
         Seed of the arrivals.
     generator_version
         Version number that the generator prints.
     recording_off
-        Whether the probe did not record in some modes of the run. Then the trace lacks messages.
+        Whether recording was switched off in some modes of the run. Then the trace lacks messages.
     windows, modes
         The windows of a run that compares modes, and the modes of these windows; None for other runs.
     allocation_failures
         Failed allocations that the proxy's log reports; None without a log.
     account, factors, speed
-        Counts on the SPS's CPUs; None if nothing was counted.
+        CPU time, events that make the proxy wait, and speed of the SPS's CPUs; None if not measured.
     """
 
     run: Run

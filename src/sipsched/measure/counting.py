@@ -33,8 +33,8 @@ class ReportingProgram:
     Parameters
     ----------
     part, name
-        Native part of the project, and name of the program. The names of the program's files on the host begin with
-        this name.
+        Folder of the program below `hardware/`, and name of the program. The names of the program's files on the host
+        begin with the name of the program.
     limit_s
         Seconds after which the host stops the program.
     """

@@ -60,15 +60,15 @@ def parse_lscpu(text: str, cpus: Sequence[int]) -> CpuLayout:
     Parameters
     ----------
     text
-        The output: comments, then one line per online CPU. Caches are listed from the first level to the last. Colons
-        separate the caches. From util-linux 2.38 on, commas after an empty column separate them.
+        The output: comments, then one line per online CPU. A line lists the caches from the first level to the last,
+        separated by colons. From util-linux 2.38 on, an empty column and commas separate the caches.
     cpus
         The CPUs of the SPS.
 
     Raises
     ------
     StableError
-        The text is not output of `LSCPU`, or a CPU of the SPS is not online.
+        The text is not the output of the command `LSCPU`, or a CPU of the SPS is not online.
     """
     rows = [line.split(",") for line in text.splitlines() if line and not line.startswith("#")]
     try:

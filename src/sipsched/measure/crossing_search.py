@@ -46,7 +46,7 @@ def search_crossing(
     Parameters
     ----------
     point
-        The point to search. If the point has a goal, its capacity is searched.
+        The point to search. If the point has a goal, the result is the capacity of the point.
     guess_cps
         A guess of the capacity, which follows from the capacities of other points.
 
@@ -127,7 +127,7 @@ def _with_progress(offer: Offer, point: Point, limit: float) -> Offer:
         bounds = [f"above {max(below)} cps"] if below else []
         bounds += [] if upper is None else [f"below {upper} cps"]
         scripting.say(
-            f"{point}: {trial.pdr:.2%} dropped at {cps} cps; the limit of {100 * limit:g} % is {' and '.join(bounds)}"
+            f"{point}: {trial.pdr:.2%} dropped at {cps} cps; {100 * limit:g} % drops occur {' and '.join(bounds)}"
         )
         return trial
 
@@ -228,7 +228,7 @@ def _offer(
 
 
 def taken_and_refused(observed: Observed) -> tuple[int, int]:
-    """Return the numbers of received and dropped messages, or over TCP the numbers of good and of failed calls."""
+    """Return the numbers of received and dropped messages. Over TCP, return the numbers of good and failed calls."""
     if observed.ledger.unit == "datagrams":
         reached = observed.ledger.to_sps
         return reached.received, reached.refused

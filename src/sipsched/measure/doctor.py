@@ -307,7 +307,7 @@ def _guest(facts: Facts) -> MachineFinding:
 
 
 GUESTS = {"vm": vm.is_up, "virtual": virtual.is_up}
-"""Per kind of testbed with a virtual machine, the function that returns whether the virtual machine runs."""
+"""Per kind of testbed with a virtual machine: the function that returns whether this virtual machine runs."""
 
 
 def virtual_time() -> MachineFinding:
@@ -355,7 +355,7 @@ def doctor(testbed: Testbed, config: Config) -> tuple[list[str], bool]:
     if testbed.kind == "virtual":
         finding = virtual_time()
         lines += _told("this machine", [finding])
-        # This testbed cannot run without virtual time, so a missing virtual clock counts as "no" instead of "less".
+        # This testbed needs virtual time. So without virtual time, the result is "no", but "less" on other testbeds.
         blocked += _blocked("this machine", [replace(finding, state=NO)] * (finding.state != YES))
     elif testbed.is_on_this_machine:
         here = testbed.hosts if testbed.kind == "local" else (testbed.uac, testbed.uas)

@@ -26,7 +26,7 @@ END { print tasks + 0, voluntary + 0, involuntary + 0, told ? migrations : -1, u
 getconf CLK_TCK"""
 """Shell command that adds up the context switches, migrations and CPU time of all tasks of some process groups.
 
-The kernel counts migrations only with CONFIG_SCHED_DEBUG.
+The number of migrations is -1 without CONFIG_SCHED_DEBUG, because then the kernel does not count migrations.
 """
 
 
@@ -37,7 +37,7 @@ class FactorCounts:
         self._sps, self._proxy = sps, proxy
         self._program = ReportingProgram(sps, "probe", PROGRAM, limit_s)
         self._tasks: TaskCounts | None = None
-        self._found: tuple[str, Factors | None] = ("nothing was offered", None)
+        self._found: tuple[str, Factors | None] = ("no load was offered", None)
 
     @contextmanager
     def counting(self) -> Iterator[None]:
@@ -75,7 +75,7 @@ def parse_tasks(text: str, where: str) -> TaskCounts:
     Raises
     ------
     StableError
-        The text is not output of `COUNT_TASKS`.
+        The text is not the output of `COUNT_TASKS`.
     """
     try:
         tasks, voluntary, involuntary, migrations, user, system, ticks = map(int, text.split())

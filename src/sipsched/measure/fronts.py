@@ -20,7 +20,7 @@ MOST_INSTANCES = 250
 class Front:
     """The front end that distributes calls to proxy instances: the program `sipdispatch`, or a stateless proxy.
 
-    The front end is part of the system under test (SUT): it runs on the proxy's CPUs and in the proxy's mode, and the
+    The front end is part of the SUT. The front end has the same CPUs and the same mode as the proxy instances. The
     SUT's CPU time includes the CPU time of the front end.
 
     Parameters
@@ -35,7 +35,7 @@ class Front:
     process
         The running front end, after `start`.
     config
-        Text of the configuration file; None for sipdispatch, which has none.
+        Text of the front end's configuration file; None for sipdispatch, which needs no such file.
     """
 
     process: Process
