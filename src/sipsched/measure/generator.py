@@ -27,7 +27,7 @@ SOCKET_BUFFER_BYTES = 4_194_304
 """Size of the receive buffer of the sockets of UAC and UAS. The default of 64 KiB drops datagrams at high loads."""
 
 FIFO_PRIORITY = 10
-"""Real-time priority of sipload, if the host allows it. The priority prevents other programs from delaying calls."""
+"""Real-time priority of sipload, if the host allows real-time priorities. Without it, other programs delay calls."""
 
 SIPLOAD_SPARE_S = 5.0
 """Seconds that sipload may take after the drain time to write its report and end."""
@@ -136,8 +136,8 @@ class Arrivals:
     Attributes
     ----------
     calls
-        Number of calls. If calls repeat in blocks, the number is approximate, because the calls of a window are
-        sampled.
+        Number of calls. If calls repeat in blocks, the number is approximate, because the number of calls in a window
+        is random.
     seed
         Seed of the random schedule.
     blocks
@@ -176,7 +176,7 @@ class Schedule:
     Attributes
     ----------
     distinct
-        Number of calls with randomly sampled start times. All other calls of the schedule repeat one of these calls.
+        Number of different calls. All other calls repeat one of these calls in another window.
     first_ns, last_ns
         Start times of the first and the last call, in ns after the beginning of the schedule.
     """
@@ -218,7 +218,7 @@ class Sipload:
         return uas.start(SERVER_LOG, argv, cpus=spec.cpus, limit_s=limit_s)
 
     def draw(self, uac: Host, load: Load, label: str, arrivals: Arrivals) -> Schedule:
-        """Make the random schedule of the calls that `offer` starts. Equal arguments lead to equal schedules."""
+        """Create the random schedule of the calls that `offer` starts. Equal arguments lead to equal schedules."""
         calls = ["--calls", str(arrivals.calls)]
         if arrivals.blocks is not None:
             blocks = uac.workdir / f"{label}.blocks"
@@ -238,7 +238,7 @@ class Sipload:
         arrivals: Arrivals,
         transport: SipTransport = UDP,
     ) -> CallStatistics:
-        """Make a random schedule on the UAC, start its calls, and return the counts of the calls."""
+        """Create a random schedule on the UAC, start the scheduled calls, and return the counts of the calls."""
         uac, spec, sps = hosts.uac, hosts.uac.spec, hosts.sps.spec
         report = uac.workdir / f"{label}.json"
         uac.run(["rm", "-f", str(report)])
@@ -471,7 +471,7 @@ def read_calls(path: Path) -> npt.NDArray[Any]:
     Returns
     -------
     ndarray
-        Shape (calls,), dtype `CALL`, in the order of the schedule. An instant is CLOCK_MONOTONIC of the UAC in ns, or 0
+        Shape (calls,), dtype `CALL`, in the order of the schedule. Each time is CLOCK_MONOTONIC of the UAC in ns, or 0
         if the event did not happen.
 
     Raises

@@ -19,7 +19,7 @@ SPARE_BYTES = 64 * 2**20
 LAST_PORT = 65535
 HOST_PROGRAMS = ("start-stop-daemon", "timeout", "taskset", "chrt", "ss", "lscpu", "zstd", "pkill")
 LISTENERS = 'ss -Hlnp "--$1" "( sport >= :$2 and sport <= :$3 )"'
-"""Shell command that prints the programs that listen. Arguments: protocol, first port, last port."""
+"""Shell command that prints the programs that listen on a range of ports. Arguments: protocol, first and last port."""
 REUSE, PORTS = "/proc/sys/net/ipv4/tcp_tw_reuse", "/proc/sys/net/ipv4/ip_local_port_range"
 
 
@@ -52,7 +52,7 @@ class HostNeeds:
     def ports(self, host: Host) -> tuple[int, int]:
         """Return the first and the last SIP port of a host.
 
-        Each proxy instance has its own port if the instances are behind a front end, or if a run compares them.
+        Each proxy instance has its own port if the instances are behind a front end, or if a run compares instances.
         """
         first = host.spec.sip_port
         if host.spec.role != "sps":
@@ -133,6 +133,6 @@ def _check_ports(uac: Host, calls: int) -> None:
     first, last = map(int, files[PORTS].split())
     if files[REUSE].strip() != "1" and calls > last - first:
         raise StableError(
-            f"host {uac.spec}: each of the {calls} calls needs a connection, but only {last - first + 1} ports exist, "
-            "and the kernel blocks a used port for 60 s; run on this host: sysctl net.ipv4.tcp_tw_reuse=1"
+            f"host {uac.spec}: {calls} calls need one connection each, but only {last - first + 1} ports exist, and "
+            "the kernel blocks a used port for 60 s; run on this host: sysctl net.ipv4.tcp_tw_reuse=1"
         )

@@ -1,6 +1,6 @@
-"""Facts about a machine, such as its CPUs and its kernel.
+"""Facts about a machine that decide whether it can be a testbed, such as its CPUs and its kernel.
 
-A script collects the facts and changes nothing on the machine.
+A shell script collects the facts and changes no settings of the machine.
 """
 
 import os
@@ -91,7 +91,7 @@ say free_kib "$(df -Pk "${folder:-/}" | awk 'NR == 2 { print $4 }')"
 
 @dataclass(frozen=True)
 class Facts:
-    """The values that the shell script `LOOK` printed about a machine, by name."""
+    """The facts that the shell script `LOOK` printed about a machine: values by name, and snapshots of /proc/stat."""
 
     values: Mapping[str, str]
     stat: Mapping[str, str]
@@ -133,7 +133,7 @@ class Facts:
 
     @property
     def competitors(self) -> tuple[Competitor, ...]:
-        """The programs that used most of the CPU time on the proxy's CPUs; empty if nothing counted the time."""
+        """The programs that used the most CPU time on the proxy's CPUs; empty if `sipaccount` is not built."""
         if not self["account"]:
             return ()
         account = read_account(parse_json(self["account"]), None, None, "sipaccount")
@@ -191,7 +191,7 @@ def _arguments(
 
 
 def programs_of(testbed: Testbed, specs: Sequence[HostSpec]) -> tuple[str, ...]:
-    """Return the names of the programs that must be installed on a machine with some hosts, without the proxies."""
+    """Return the names of the programs that some hosts of a testbed need on their machine, without the proxies."""
     on_it = MACHINE_PROGRAMS if testbed.is_on_this_machine and len(specs) > 1 else ()
     qemu = (QEMU, "mmdebstrap", "mke2fs") if testbed.kind == "vm" and len(specs) > 1 else ()
     return tuple(dict.fromkeys((*on_it, *qemu, *HOST_PROGRAMS)))

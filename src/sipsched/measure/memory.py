@@ -64,7 +64,7 @@ def check_memory(sps: Host, proxies: Sequence[tuple[Sut, int]], cores: int) -> N
         several = f" in {len(proxies)} instances" if len(proxies) > 1 else ""
         raise StableError(
             f"host {sps.spec}: {names} with {workers} workers{several} may use {total_mib} MiB "
-            f"({shared_mib} shared, {total_mib - shared_mib} private), "
+            f"({shared_mib} shared, {total_mib - shared_mib} private), but only "
             f"{available} MiB are available; lower threads, shared_memory_mib or package_memory_mib"
         )
 

@@ -53,7 +53,7 @@ def modes_table(sps: Host, cores: int, threads: int) -> list[str]:
 
 
 def asked_table(cores: int, threads: int) -> list[str]:
-    """Return a table of the settings that all declared modes ask for, without a check against a kernel.
+    """Return a table of the settings that each declared mode requests, independent of the kernel of a host.
 
     Returns
     -------

@@ -29,7 +29,7 @@ def measure_noise(testbed: Testbed, path: Path, duration_s: float = DURATION_S) 
     Parameters
     ----------
     testbed
-        Three hosts that SSH reaches. Only the SPS is measured.
+        Three hosts that SSH reaches. Only the noise on the SPS is measured.
     path
         The `noise.json` to write. Missing folders are created, and the file is written atomically.
 

@@ -20,7 +20,7 @@ class Observed:
     counters
         The kernel's counters on the three hosts before and after the load, as in `counters.json`.
     ledger
-        The account of all datagrams. Over TCP, the account of the messages that UAC, UAS and proxy count.
+        The ledger of all datagrams. Over TCP, the ledger of the messages that UAC, UAS and proxy count.
     no_ports
         Datagrams to closed ports on hosts whose generator or proxy was running.
     clock_step_s

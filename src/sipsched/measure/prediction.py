@@ -56,9 +56,9 @@ THREADS = (4, 8, 16)
 """Numbers of threads to try in addition to n, n + 2 and 2n, where n is the number of cores."""
 CORES_PER_PROCESSOR = 16
 TRIAL_CALLS = 8_000
-"""Number of calls of a trial for a capacity. An overload fills the receive buffer within some hundred calls."""
+"""Number of calls of a trial for a capacity, which is ample: an overload fills the receive buffer in some 100 calls."""
 TRIAL_S_MIN = 0.5
-"""Shortest trial of a deployment in seconds. It is much longer than a call, which rings and holds for 20 ms."""
+"""Shortest trial of a deployment in seconds. The trial is much longer than a call, which rings and holds for 20 ms."""
 WINDOWS_MIN = 2
 MESSAGES = len(KINDS)
 """Number of messages of a call."""
@@ -67,7 +67,7 @@ HALVINGS = 6
 SPEEDUP_HALVINGS, SPEEDUP_DRAWS = 4, 4
 """For capacities of deployments: the number of halvings of the interval, and the number of samples of the fit."""
 SPEEDUP_THREADS = (1, 2, 4, 8)
-"""Numbers of threads to try for a deployment. The number of cores replaces smaller numbers."""
+"""Numbers of threads to try for a deployment. A number below the number of cores is raised to the number of cores."""
 SPEEDUP_CORES_RECEIVED_BY_ONE = (1, 2, 4, 8, 16)
 """Numbers of cores to simulate if one CPU receives all messages. Even more cores would not raise the capacity."""
 CONNECTIONS = 8
@@ -98,7 +98,8 @@ def predict(fitted: Fitted, runs: Iterable[Run], config: Config) -> Predictions:
     fitted
         The fitted model. If no run was available for the fit, nothing is predicted.
     runs
-        The planned runs. For a run that compares modes, each mode is a setting, except modes that switch the probe off.
+        The planned runs. In a run that compares modes, each mode is a separate setting. Modes that switch the probe's
+        recording off are excluded.
     """
     chosen = _settings(fitted, runs)
     return Predictions(
@@ -177,7 +178,7 @@ def _testbed(fitted: Fitted, cores: int) -> Testbed:
 
 
 def _window(setting: PredictedSetting, fitted: Fitted, config: Config) -> tuple[float, float]:
-    """Return the length of a window and the length of the excluded start of a window, both in seconds."""
+    """Return the length in seconds of the windows at a load, and of the excluded start of each window (washout)."""
     numbers, design = fitted.numbers, config.crossover
     rest = ("copy_ns", "send_ns", "loop_ns", "receive_ns")
     message_ns = sum(numbers["service_ns"]) / MESSAGES + sum(numbers[name] for name in rest)
@@ -362,7 +363,7 @@ def _deployed(
 
 
 def _trial_calls(plan: SimulatedPoint, config: Config, cps: float) -> int:
-    """Return the number of calls for a trial. The trial is so long that the empty queues at its start do not matter."""
+    """Return the number of calls for a trial, which is long enough to make the empty queues at its start irrelevant."""
     if plan.sut.over_tcp:
         return round(cps * config.search.trial_s)
     sockets = plan.point.threads if plan.sut.deployment != "shared" else 1

@@ -23,12 +23,12 @@ CONTROL_SOCKET = "probe.control"
 RING_BYTES = 16 * 2**20
 """Size of the ring buffer between the kernel and the probe. 16 MiB hold 0.1 s of 180,000 records/s."""
 FIFO_PRIORITY = 11
-"""Real-time priority of the probe's writer, higher than the generators' priority. The writer uses 1 to 3 % of a CPU."""
+"""Real-time priority of the probe's writer, above the generators' priority. The writer uses only 1 to 3 % of a CPU."""
 RAISE = 'chrt --fifo --all-tasks --pid "$1" "$(pgrep --parent "$(cat "$2")")"'
 READ_NUMBER = 'od --address-radix=n --format=u4 --skip-bytes="$2" --read-bytes=4 "$1"'
 """Shell script that prints the unsigned number of four bytes at the position "$2" of the file "$1"."""
 MODE_AT = HEADER.itemsize - HEADER["mode"].itemsize - HEADER["reserved"].itemsize
-"""Position of the field `mode` in the header of a trace. The field `mode` is the last but one."""
+"""Position in bytes of the field `mode` in the header of a trace. `mode` is the last field but one."""
 TRACE_BYTES_PER_CALL = 6 * RECORD.itemsize
 ZSTD_LEVEL = 1
 FULL_BYTES = 1 << 20
@@ -88,7 +88,7 @@ class BpfProbe:
         Raises
         ------
         StableError
-            The probe cannot run on this kernel. The message contains the error message of the probe.
+            The probe cannot run on this kernel. The error contains the message of the probe.
         """
         folder = sps.workdir
         files = ["trace.bin", "probe.json", "probe.ready", TRACE_FILE]
@@ -157,11 +157,11 @@ class BpfProbe:
             word,
             self._sps.workdir / "probe.ready",
             times,
-            what=f"probe does not say '{word}'",
+            what=f"the probe does not report '{word}' in probe.ready",
             timeout_s=READY_TIMEOUT_S,
         )
         if not said:
-            raise StableError(f"host {self._sps.spec}: the probe ended before it said '{word}'")
+            raise StableError(f"host {self._sps.spec}: the probe ended before it reported '{word}'")
 
 
 def parse_report(text: str, where: str) -> ProbeReport:

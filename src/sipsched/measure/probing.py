@@ -19,7 +19,7 @@ class Probing:
     limit_s
         Seconds after which the host stops the probe.
     controlled
-        Whether a run must be able to switch the probe's recording.
+        Whether the run switches the probe's recording off and on. Only the BPF probe supports switching.
     ports
         Number of consecutive UDP ports of the proxy's instances.
     """
@@ -43,7 +43,7 @@ class Probing:
 
     @contextmanager
     def starting(self) -> Iterator[None]:
-        """Load the BPF probe in a separate thread, so that the `with` block begins without waiting for the probe."""
+        """Load the BPF probe in a separate thread during the `with` block, because loading takes time."""
         with ThreadPoolExecutor(1) as pool:
             self._bpf = pool.submit(self._start_bpf)
             yield
@@ -57,8 +57,8 @@ class Probing:
         Parameters
         ----------
         start
-            The function that starts the proxy with some environment variables. The function returns when the proxy
-            listens.
+            The function that starts the proxy and returns when the proxy listens. The argument of the function is the
+            environment variables of the proxy.
 
         Raises
         ------

@@ -45,7 +45,7 @@ for command in "$@"; do
 done
 wait
 """
-"""Shell script that starts several commands at once. If a command ends, the other commands continue."""
+"""Shell script that starts several commands. If one command ends, the other commands continue."""
 IN_ROOT = """\
 exec unshare --mount --propagation private sh -c '
     root=$1 work=$2
@@ -59,7 +59,7 @@ exec unshare --mount --propagation private sh -c '
 """
 """Shell script that runs a program inside another root file system, in which the run's working folder is mounted.
 
-The mounts are private to the program and its children, so the kernel removes the mounts when the program ends.
+The mounts are visible only to the program and its children. The kernel removes the mounts when these processes end.
 """
 LOG_BYTES = 512 * 1024
 SHORTENED = """\
@@ -74,14 +74,14 @@ else
     tail -c "$2" "$1"
 fi
 """
-"""Shell script that prints the first and last "$2" bytes of a file, and the lines in between that match "$3"."""
+"""Shell script that prints a file. Of a long file, it prints only "$2" bytes at each end and lines that match "$3"."""
 SMALLEST_SHARED_MIB = 16
 FRONT_SHARED_MIB = 64
 
 
 @dataclass(frozen=True)
 class Proxy:
-    """The adapter of a proxy program, which contains everything that differs between the programs.
+    """The adapter of a proxy program, which contains all properties in which proxy programs differ.
 
     Attributes
     ----------
@@ -90,11 +90,11 @@ class Proxy:
     options
         Command-line options, with the placeholders `{config}`, `{shared}`, `{package}` and `{manager}`.
     folder_option
-        Option for the working folder. Every program uses `-l` for the address, so the address has no attribute.
+        Option for the working folder. The option for the address is `-l` in every program, so no attribute contains it.
     deployments
         Names of the deployments for which the program's template has a configuration.
     cannot
-        Deployments that the program seems to support but cannot use, with the reasons.
+        Deployments that seem possible with the program but are not, with the reasons.
     count_messages
         Function that asks the proxy instance in a folder for its counts of messages. A program without this function
         cannot be measured over TCP, because the kernel does not count messages.
@@ -119,7 +119,7 @@ class Proxy:
         Parameters
         ----------
         instance
-            Index of the instance in a run that compares instances. Its port follows the port of the previous instance.
+            Index of the instance in a run that compares instances. The index is added to the host's SIP port.
         """
         return render(
             Path("proxies", f"{self.program}.cfg.j2"),
@@ -316,10 +316,10 @@ PROXIES: Mapping[str, Proxy] = {
         deployments=("shared", "partitioned", "dispatcher"),
         count_messages=_count_opensips,
         cannot={
-            "sockets": "OpenSIPS has a group of processes per socket instead of a socket per worker",
-            "front": "the module dispatcher of OpenSIPS reads instances from a database",
-            "listeners": "with reuse_port, OpenSIPS also binds outgoing connections to the listening "
-            "port, so only one instance can connect from this port to the UAS",
+            "sockets": "it has one group of processes per socket, and not one socket per worker",
+            "front": "its module dispatcher reads instances from a database",
+            "listeners": "with reuse_port it opens its own connections from the listening port, and "
+            "only one instance can have a connection from this port to the UAS",
         },
     ),
 }
@@ -355,7 +355,7 @@ def find_proxy(sut: Sut) -> Proxy:
 def allocation_failures(log: str) -> list[str]:
     """Return the lines of a proxy's log that report failed allocations.
 
-    Failed allocations look like drops at the socket, but their cause is a lack of shared memory. For example, Kamailio
+    Failed allocations can look like drops at the socket, but their cause is a lack of memory. For example, Kamailio
     keeps a finished transaction in shared memory for about 5 s.
     """
     failure = re.compile(ALLOCATION_FAILURE, re.IGNORECASE)
