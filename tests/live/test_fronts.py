@@ -106,7 +106,7 @@ def test_dead_front_ends_the_run_with_its_reason(measure: Measure, sut: str) -> 
     with under_load(measure, sut=sut, threads=2, cps=200, duration_s=1.5, drain_s=2.0) as made:
         for pid in pids(FRONTS[sut]):
             os.kill(pid, signal.SIGKILL)
-        with pytest.raises(TransientError, match=r"the (front|dispatcher) before the proxy ended"):
+        with pytest.raises(TransientError, match=r"the front end \((front|dispatcher)\) .* ended"):
             made.result()
     local.take_down()
     assert leftovers() == []

@@ -41,14 +41,14 @@ AGENTS: Mapping[str, Any] = {
     "link_ns": 0,
     "drain_ns": 10_000_000_000,
 }
-"""Parameters that make a call a single message without an answer."""
+"""Parameters with which each simulated call is a single message without an answer, like a recorded arrival."""
 COSTS = ("interrupt_ns", "receive_ns", "wake_ns", "switch_ns", "empty_receive_ns", "loop_ns")
 """Costs that are 0 in a replay, because the recorded service times already contain these costs."""
 
 
 @dataclass(frozen=True)
 class Replay:
-    """A simulated proxy that serves recorded arrivals. `numbers` are the parameters that all recordings share."""
+    """A simulated proxy that serves recorded arrivals. `numbers` are its parameters for all simulations."""
 
     numbers: ModelNumbers
 
@@ -81,7 +81,7 @@ class Replay:
         arrivals_ns
             Times in ascending order; the smallest is at least 0.
         numbers
-            Parameters of the simulator that replace parameters of this proxy.
+            Parameters of the simulator that override the parameters of this proxy.
         times
             Whether the times of the messages are needed.
 

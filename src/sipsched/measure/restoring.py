@@ -63,7 +63,7 @@ def repair(sps: Host) -> bool:
 
 
 def read_settings(sps: Host, patterns: Sequence[str]) -> dict[str, str | None]:
-    """Read kernel settings from files, which have one line each. Shell patterns select the files.
+    """Read kernel settings from files that match shell patterns, and return the text of each file by path.
 
     The result excludes files that do not exist. A file that the kernel refuses to read has the value None.
     """
@@ -96,7 +96,7 @@ def undo_script(
     hotplugged: Sequence[str],
     services: Sequence[HostService],
 ) -> str:
-    """Return a shell script that restores all settings. CPUs come first, because a change of CPUs resets settings."""
+    """Return a shell script that restores settings. CPUs are restored first, as switching a CPU on resets settings."""
     scaling = f"{Setting.TUNABLE_SCALING}"
     known = {path: value for path, value in before.items() if value is not None}
     cpus = sorted(

@@ -31,7 +31,7 @@ for folder in /proc/[0-9]*; do
     done
 done
 true"""
-"""Shell script that prints the processes with given names (all processes without a name), and their sockets."""
+"""Shell script that prints the processes with given names, and their sockets. Without arguments: all processes."""
 
 
 BUFFERS = 'nsenter --target "$1" --net ss --no-header -uamn "sport = :$2" 2>/dev/null || true'
@@ -75,7 +75,7 @@ class Running:
     Attributes
     ----------
     netns
-        The inode number of the network namespace; 0 if this user must not read it.
+        The inode number of the network namespace; 0 if this user may not read the number.
     container
         The beginning of the container's identifier; empty outside containers.
     """
@@ -150,7 +150,7 @@ def choose(programs: Sequence[Running], where: str, port: int | None = None) -> 
     Raises
     ------
     StableError
-        No proxy or several proxies have a listening socket, or a listening socket on the given port.
+        No proxy or several proxies have a listening socket, or a listening socket on `port`.
     """
     if (
         programs

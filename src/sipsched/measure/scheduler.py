@@ -46,7 +46,7 @@ SYSCTL_RANGES = {
 WITHOUT_EQUIVALENT = {
     Setting.LATENCY: "EEVDF has no latency period: a task's deadline follows from its slice",
     Setting.WAKEUP_GRANULARITY: "EEVDF decides by eligibility and deadline whether a woken task "
-    "takes the place of the running one",
+    "preempts the running task",
 }
 
 
@@ -112,7 +112,7 @@ class Step:
     Attributes
     ----------
     asked
-        The value that the mode asks for. None for a step that only writes the present value again (`compile_mode`).
+        The value that the mode asks for. None if the step only writes the current value again.
     place
         The path of a file, or one of `TASK_PLACES`; None if the kernel does not have the setting.
     value
@@ -343,14 +343,14 @@ def _why_no_slices(kernel: KernelScheduler) -> str:
     if kernel.family is KernelFamily.EEVDF:
         return "this kernel has no slices of single tasks; Linux 6.12 and later do"
     return (
-        "CFS has no slices of single tasks: CFS divides the latency period among the waiting tasks, "
-        f"{Setting.MIN_GRANULARITY.key} at least"
+        "CFS has no slices of single tasks: it divides the latency period among the runnable tasks, "
+        f"into parts of at least {Setting.MIN_GRANULARITY.key}"
     )
 
 
 def _base_slice(value: int, kernel: KernelScheduler) -> Step:
     if kernel.family is not KernelFamily.EEVDF:
-        reason = f"CFS has no base slice; {Setting.MIN_GRANULARITY.key} is the most similar setting"
+        reason = f"CFS has no base slice; the most similar setting is {Setting.MIN_GRANULARITY.key}"
         return Step(Setting.BASE_SLICE, value, unavailable=reason)
     reason_file = kernel.why_not(BASE_SLICE, Setting.BASE_SLICE)
     return Step(Setting.BASE_SLICE, value, BASE_SLICE, None if reason_file else value, reason_file)

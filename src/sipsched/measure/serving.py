@@ -54,7 +54,7 @@ from sipsched.validity.ledger import (
 START_TIMEOUT_S = 10
 DRAIN_TIMEOUT_S = 5
 STREAM_DRAIN_TIMEOUT_S = 30
-"""Seconds to wait until buffers are empty after a load over TCP. After an overload, buffers stay full that long."""
+"""Seconds to wait until buffers are empty after a load over TCP. Emptying takes this long after an overload."""
 MESSAGES_A_CALL = 6
 NOTHING_WAITS = """\
 own="( sport >= :$2 and sport <= :$3 )"
@@ -220,7 +220,7 @@ class Serving:
 
     @contextmanager
     def starting(self) -> Iterator[None]:
-        """Load the probe in parallel to the `with` block. At the end of the block, stop the proxy and the UAS."""
+        """Load the probe in the background when the `with` block begins. At its end, stop the proxy and the UAS."""
         with ExitStack() as stack:
             stack.callback(self.hosts.sps.stop_strays)
             stack.callback(self.hosts.uas.stop_strays)
@@ -380,7 +380,7 @@ class Serving:
     def _calls_of_instances(self, served: Served) -> tuple[int, ...] | None:
         """Return the number of calls of each instance, or None if the UAS cannot distinguish the instances.
 
-        The UAS does not see instances without calls, so the function adds a 0 for each of these instances.
+        The UAS reports only instances with calls. All other instances have 0 calls.
         """
         if not self.sut.told_apart:
             return None
@@ -451,7 +451,7 @@ class Serving:
             return
         what, log_name, log = "the proxy", "proxy.log", self.record_proxy_log()
         if front is not None and front_ended:
-            what, log_name = f"the {self.sut.deployment} before the proxy", "front.log"
+            what, log_name = f"the front end ({self.sut.deployment}) of the proxy", "front.log"
             log = sps.run(["tail", "-n", "40", str(front.process.log_file)], check=False).stdout
             self._record.write(log_name, log)
         elif ended and sps.is_running(self.proxy_process):
@@ -561,7 +561,7 @@ class Serving:
             )
 
     def _wait_for_socket(self, host: Host, process: Process, sockets: int = 1) -> None:
-        """Wait until a server listens. If the server ends first, raise an error that quotes the server's log."""
+        """Wait until a server listens. If the server ends instead, raise an error that quotes the server's log."""
         port, protocol = host.spec.sip_port, self.transport.protocol
         listens = host.wait_while_running(
             process,

@@ -1,4 +1,4 @@
-"""Simulations of many runs for a grid of settings. The results contain only the means of each run."""
+"""Simulations of many runs for a grid of settings. The result contains only the mean values of each run."""
 
 import os
 import tempfile
@@ -21,7 +21,7 @@ from sipsched.plan.simulated import CASE, CELL, MEANS
 from sipsched.testbed.inventory import Testbed
 
 EXTENSIONS = 10
-"""Largest number of loads that are simulated in addition to the first three loads of a combination."""
+"""Largest number of times that `near_limit` adds loads to the first three loads of a combination."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class GridPredictor:
     calls
         Number of calls of each simulated run.
     change
-        Parameters that replace parameters of the model's file, and parameters that the column `without` changes.
+        Parameters that override the parameters of the model's file and the parameters that `without` changes.
     """
 
     config: Config
@@ -78,7 +78,7 @@ class GridPredictor:
 
         A bisection with one run per trial searches for the capacity among the multiples of the step. The function then
         simulates the highest load whose packet drop rate is at most the limit, and the loads one step below and above.
-        It adds further steps until the means are on both sides of the limit.
+        Then it adds lower or higher loads until the mean drop rates are on both sides of the limit.
 
         Parameters
         ----------

@@ -66,6 +66,8 @@ class SimulatedPoint:
         The compared modes that differ on this kernel; None for a run of one mode.
     switched
         For a run that compares modes, the parameters to which each mode switches the workers.
+    setattr_ns
+        CPU time in ns that a switch of the mode takes from a worker.
     """
 
     point: Point
@@ -120,7 +122,7 @@ def plan_point(point: Point, config: Config, testbed: Testbed) -> SimulatedPoint
     Raises
     ------
     StableError
-        The model has no parameters for the SUT, or has no probe although a mode switches the probe off.
+        The model has no parameters for the SUT, or the simulator cannot simulate the mode or the competitors.
     """
     simulated, sut = _simulated(testbed), config.sut(point.sut)
     model = load_model(simulated.model)
@@ -130,7 +132,7 @@ def plan_point(point: Point, config: Config, testbed: Testbed) -> SimulatedPoint
     declared = load_modes()
     if compares_instances(point.mode):
         raise StableError(
-            f"{point}: the simulator has one proxy; measure comparisons of instances on another testbed"
+            f"{point}: the simulator supports only one proxy; compare instances on another testbed"
         )
     found_modes = [find_mode(name, declared) for name in compared(point.mode)]
     states = [_tuned(mode, layout, kernel, point.threads) for mode in found_modes]
@@ -237,7 +239,7 @@ def _competitors(declared: Sequence[DeclaredCompetitor], cores: int) -> dict[str
     Raises
     ------
     StableError
-        There are too many competitors, or the CPUs of a competitor are not consecutive.
+        Too many competitors are declared, or the CPUs of a competitor are not consecutive.
     """
     lists: list[list[int]] = []
     for one in declared:

@@ -50,7 +50,7 @@ def simulated_run(
     Raises
     ------
     StableError
-        The model has no parameters for the SUT, or has no probe although a mode switches the probe off.
+        The model has no parameters for the SUT, or the simulator cannot simulate the mode or the competitors.
     """
     started = time.time()
     load = config.load
@@ -118,7 +118,7 @@ def _choose(
     crossover: Crossover,
     arrivals: Arrivals,
 ) -> Design:
-    """Choose random windows for a run. Their length depends on the utilisation, which a short simulation measures."""
+    """Choose random windows for a run. Their length depends on the utilisation, which a short simulation determines."""
     calls = max(1, round(run.cps * load.warmup_s))
     with tempfile.TemporaryDirectory(prefix="sipsched-simulated-") as scratch:
         before = Arrivals(run.cps, calls, arrivals.seed + 1)
@@ -228,8 +228,8 @@ def simulated_counts(plan: SimulatedPoint, load: Load, arrivals: Arrivals) -> tu
     Returns
     -------
     tuple of int
-        The SIP messages that the sockets received, and the messages that they refused. Over TCP, the number of calls
-        that completed and were set up in time, and the number of other calls.
+        The numbers of SIP messages that the sockets received and refused. Over TCP, the number of calls that completed
+        and were set up in time, and the number of other calls.
     """
     with tempfile.TemporaryDirectory(prefix="sipsched-simulated-") as scratch:
         report = simulate(plan.at(load, arrivals), Path(scratch))

@@ -65,7 +65,7 @@ class SimulatorReport:
     arrived, received, refused, served
         Datagrams at the SPS: arrived = received + refused, and served = received.
     datagrams_sent, sent_to_uac
-        Datagrams that the SPS sent to both agents, and the datagrams among them that it sent to the UAC.
+        Datagrams that the SPS sent to UAC and UAS, and datagrams that the SPS sent to the UAC alone.
     k_rcv_ns, t_sip_ns
         Sums of K_rcv and T_sip in ns over the served messages.
     from_uac
@@ -235,7 +235,7 @@ def _run(argv: Sequence[str], timeout_s: float) -> str:
             f"{error.filename}: not found; the simulator needs make and gcc"
         ) from None
     except subprocess.TimeoutExpired:
-        raise StableError(f"{argv[0]}: no end within {timeout_s:g} s") from None
+        raise StableError(f"{argv[0]}: did not end within {timeout_s:g} s") from None
     if done.returncode:
         raise StableError(f"{argv[0]}: {done.stderr.strip() or done.stdout.strip()}")
     return done.stdout

@@ -34,7 +34,7 @@ class Playable:
     Attributes
     ----------
     modes
-        The modes that differ, with the reference first.
+        The modes that differ from each other. The first mode is the reference.
     refused
         The modes whose settings the kernel refuses, with the reasons.
     same
@@ -83,7 +83,7 @@ def playable(comparison: str, compiled: Sequence[Tuned], instances: Instances) -
     Parameters
     ----------
     compiled
-        The modes, translated for this kernel, with the reference first.
+        The modes, translated for this kernel. The first mode is the reference.
     instances
         The proxy instances of the run.
 
@@ -127,7 +127,7 @@ def playable(comparison: str, compiled: Sequence[Tuned], instances: Instances) -
     if len(modes) < 2:
         raise StableError(
             f"{comparison}: no two of its modes differ on this kernel, so it would compare a mode with "
-            f"itself: {told}; fab modes shows what can be set"
+            f"itself: {told}; fab modes lists the available settings"
         )
     numbers = tuple(of_mode[state.mode.name] for state in modes)
     return Playable(modes, refused, same, replace(instances, of_mode=numbers))
@@ -179,7 +179,7 @@ class Switcher:
             process,
             'grep -qs ready "$1"',
             process.log_file,
-            what="switcher does not say 'ready'",
+            what="switcher does not report 'ready'",
             timeout_s=READY_TIMEOUT_S,
         )
         if not ready:
@@ -224,7 +224,7 @@ class Switcher:
         steal_share
             Share of stolen CPU time above which a window is excluded.
         competed
-            The competitors' CPU time on the SPS's CPUs; None if nothing counted it.
+            The competitors' CPU time on the SPS's CPUs; None if this time was not counted.
         """
         return WindowsDocument(self.design, self._cpus, steal_share, self.log, competed)
 

@@ -162,8 +162,8 @@ def compile_modes(
 
     Returns
     -------
-    The translated settings of each mode by the mode's name, in the order of `modes`. If the kernel refuses one task
-    attribute of a mode (RT group scheduling, no CAP_SYS_NICE), all task attributes of the mode are unavailable.
+    The translated settings by the name of the mode, in the order of `modes`. If the kernel refuses a task attribute of
+    a mode (RT group scheduling, no CAP_SYS_NICE), all task attributes of the mode are unavailable.
 
     Raises
     ------
@@ -214,8 +214,8 @@ def tuned(
     testbed
         The testbed. Its file contains the order of the CPUs, and the settings that a run may change.
     cores
-        Number of CPUs of the proxy, which are the first CPUs in the testbed's list. If another mode has a proxy
-        instance with more cores, the larger number applies.
+        Number of CPUs of the proxy, which are the first CPUs in the testbed's list. If a mode starts an instance with
+        more cores, the SPS uses this larger number of CPUs.
     others
         Other modes to which the `with` block switches. Their settings are also restored.
 
@@ -247,7 +247,7 @@ def tuned(
         try:
             repair(sps)
         except SipschedError as second:
-            error.add_note(f"{second}; the next run restores the settings")
+            error.add_note(f"{second}; the next run tries again to restore the settings")
         raise
     else:
         repair(sps)

@@ -1,7 +1,7 @@
 """Functions that watch a running proxy by reading the probe and the kernel's counters once a second.
 
-The watch changes nothing on the proxy's host and writes no file there. All programs on the host read their standard
-input, so the programs end when the connection is lost.
+Nothing on the proxy's host is changed, and no file is written there. All programs on the host end when their input
+closes, so no program remains on the host if the connection is lost.
 """
 
 import json
@@ -39,7 +39,7 @@ ANSWER_TIMEOUT_S = 30
 PIECE_BYTES = 1 << 20
 MOST_OTHERS = 3
 MOST_CALLS = 200_000
-"""Number of remembered Call-ID hashes. An INVITE with a remembered hash is a retransmission and no new call."""
+"""Number of Call-ID hashes that are remembered, to distinguish retransmitted INVITEs from new calls."""
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -160,7 +160,7 @@ class ProbeStream:
         Raises
         ------
         StableError
-            The probe cannot run. The message has the reason.
+            The probe cannot run. The error message contains the reason.
         """
         deadline = time.monotonic() + READY_TIMEOUT_S
         while not self._header_came():
@@ -217,7 +217,7 @@ class ProbeStream:
 
 
 class HistogramStream:
-    """A running `sipprobe histograms`, which answers each line on its input with the counts since the previous line."""
+    """A running `sipprobe histograms`. For each line of input, it prints the counts since the previous line."""
 
     def __init__(self, machine: Machine, argv: Sequence[str]) -> None:
         self._process = machine.open(argv)
@@ -229,7 +229,7 @@ class HistogramStream:
         Raises
         ------
         StableError
-            The probe cannot run. The message has the reason.
+            The probe cannot run. The error message contains the reason.
         """
         if not self._answer():
             raise StableError(f"{self._where}: probe: {self.said}")
@@ -278,7 +278,7 @@ class HistogramStream:
 
 
 class CounterStream:
-    """A running `sipprobe counters` on the proxy's machine, which prints the kernel's counters when asked."""
+    """A running `sipprobe counters` on the proxy's machine, which prints the kernel's counters on request."""
 
     def __init__(
         self,
@@ -358,7 +358,7 @@ def read_means(machine: Machine, probe: PurePosixPath) -> Means:
 def probe_commands(
     target: Target, probe: PurePosixPath, one_in: int, *, histograms: bool = False
 ) -> list[list[str]]:
-    """Return the command line of the probe for each transport. With `histograms`, the probe records no messages."""
+    """Return the probe's command line per watched transport. With `histograms`, the probe counts instead of records."""
     proxy = target.proxy
     namespace = ("--netns", f"/proc/{proxy.pids[0]}/ns/net")
     ports = ("--port", str((*target.udp_ports, 0)[0]), "--ports", str(len(target.udp_ports)))
@@ -505,7 +505,7 @@ class Watching:
             stream.record(on=on and (self._has_connections or stream.mode != ProbeMode.STREAM))
 
     def _follow_connections(self, now: Counters) -> None:
-        """Stop the TCP probe while no connection is open, because its BPF programs slow every system call."""
+        """Stop the TCP probe while no connection is open, because the probe's BPF programs slow every system call."""
         if self.target.udp_ports and (now.connections > 0) != self._has_connections:
             self._has_connections = now.connections > 0
             self.record(on=self._on)
