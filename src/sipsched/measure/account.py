@@ -26,7 +26,7 @@ PROGRAM = "sipaccount"
 MOST_COMPETITORS = 5
 ZSTD_LEVEL = 1
 SAMPLE_MS = 50
-"""Time between two samples in ms. A run that compares modes consists of windows, which are much longer."""
+"""Time between two samples in ms, much shorter than a window, so that the samples show the CPU time per window."""
 COUNTED, IDLE_CLASS = ("realtime", "fair"), ("idle_class",)
 """Scheduling classes of tasks that count as competitors of the proxy, and the class of tasks that do not count."""
 BUSY = ("proxy", "own", "softirq", "irq", "kernel", *COUNTED, *IDLE_CLASS)

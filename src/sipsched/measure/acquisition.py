@@ -242,8 +242,8 @@ def _arrivals(run: Run, load: Load) -> Arrivals:
 def arrival_seed(cps: int, rep: int) -> int:
     """Return the random seed of a run's arrivals, which depends only on the load and the repetition.
 
-    So runs of different modes have the same arrivals and can be compared in pairs. The lowest bit of the seed is 0,
-    because the warm-up uses the seed plus 1, which must not be the seed of another run.
+    So runs of different modes have the same arrivals and can be compared in pairs. The lowest bit of the seed is 0. So
+    the seed of the warm-up, which is the run's seed plus 1, differs from the seed of every run.
     """
     return zlib.crc32(f"{cps} cps, repetition {rep}".encode()) << 1
 

@@ -1,8 +1,8 @@
 """The search for the load at which the packet drop rate exceeds its limit. A search consists of short trials.
 
 The search is a Multiple Loss Ratio search (Polák and Konstantynowicz, draft-ietf-bmwg-mlrsearch) of the library
-MLRsearch. A load becomes a lower or upper bound when the sum of its trials is long enough, and most of its trials are
-on one side of the limit.
+MLRsearch. A load becomes a lower or upper bound when the trials at this load are long enough in total, and most of
+these trials are on one side of the limit.
 """
 
 import time
@@ -20,7 +20,7 @@ from sipsched.records.cpu_report import AccountReport
 MAJORITY_OF = 3
 """Number of trials that decide by majority whether a load is below the capacity. Two equal results are a majority."""
 AROUND_GUESS = 1.2
-"""Factor for the first range of loads in a search: from the guess divided by it to the guess multiplied by it."""
+"""Factor for the first range of loads in a search: the range is from guess / factor to guess × factor."""
 
 
 @dataclass(frozen=True)
@@ -100,14 +100,14 @@ class Bracket:
 
 
 Offer = Callable[[int, float], Trial]
-"""A function that performs a trial. Its arguments are the load in calls per second and the duration in seconds."""
+"""A function that performs a trial. The arguments are the load in calls per second and the duration in seconds."""
 
 
 def find_crossing(offer: Offer, pdr_limit: float, search: Search) -> Bracket:
     """Search for the load at which the packet drop rate passes a limit.
 
-    At the end, the search repeats one trial at each bound. `sipsched.analysis.search` compares trials of the same load:
-    the more their results differ, the wider is the interval for the load.
+    At the end, the search repeats one trial at each bound, because the uncertainty of the crossing is estimated from
+    the agreement between trials of the same load (`sipsched.analysis.search`).
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ def find_capacity(
         lower, upper = _bounds_of(trials.made, goal.limit)
         if lower is None or upper is None:
             raise TransientError(
-                f"search for the capacity: no loads around it found within {search.limit_s:g} s (search.limit_s)"
+                f"search for the capacity: no loads below and above it within {search.limit_s:g} s (search.limit_s)"
             )
     return _tried_again(trials, lower, upper, search, in_time)
 

@@ -38,7 +38,7 @@ class Competitors:
         Raises
         ------
         StableError
-            The program is not built, or the program ended right after its start.
+            The program is not built, or the program ended at its start.
         TransientError
             A competitor ended during the `with` block.
         """
@@ -75,7 +75,7 @@ class Competitors:
         )
 
     def _await_name(self, competitor: DeclaredCompetitor, process: Process) -> None:
-        """Wait until a competitor runs under its declared name. If it ends first, raise an error with its log."""
+        """Wait until a competitor runs under its declared name. If the competitor ends, raise an error with the log."""
         if self._sps.wait_while_running(
             process,
             HAS_NAME,

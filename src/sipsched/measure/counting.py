@@ -63,7 +63,7 @@ class ReportingProgram:
         options
             Further arguments of the program.
         groups
-            Processes whose process groups the program counts (argument `--group`).
+            Processes of the proxy. The program counts the process groups of these processes (option `--group`).
         """
         sps = self._sps
         if sps.run(["test", "-x", str(self._path)], check=False).exit_code != 0:

@@ -127,7 +127,7 @@ def _with_progress(offer: Offer, point: Point, limit: float) -> Offer:
         bounds = [f"above {max(below)} cps"] if below else []
         bounds += [] if upper is None else [f"below {upper} cps"]
         scripting.say(
-            f"{point}: {trial.pdr:.2%} dropped at {cps} cps; {100 * limit:g} % drops occur {' and '.join(bounds)}"
+            f"{point}: {trial.pdr:.2%} dropped at {cps} cps; the load with {100 * limit:g} % is {' and '.join(bounds)}"
         )
         return trial
 

@@ -224,7 +224,7 @@ def _lockdown(facts: Facts) -> MachineFinding:
 def _tracefs(facts: Facts) -> MachineFinding:
     mode, _, folder = facts["tracefs"].partition(" ")
     state = {"rw": f"writable at {folder}", "ro": f"read-only at {folder}"}.get(mode, "not mounted")
-    return MachineFinding("tracefs", YES, f"{state}; the probe does not need it")
+    return MachineFinding("tracefs", YES, f"{state}; the probe does not need tracefs")
 
 
 def _scheduler(facts: Facts) -> MachineFinding:
@@ -253,9 +253,7 @@ def _debugfs(facts: Facts) -> MachineFinding:
     refused = [Path(path).name for path, value in kernel.files.items() if value is None]
     if refused:
         text = f"the kernel refuses {', '.join(refused)}"
-        remedy = (
-            "modes of single tasks (slice-*, batch, nice-10, fifo, rr) work without it: fab modes"
-        )
+        remedy = "modes of single tasks (slice-*, batch, nice-10, fifo, rr) work without debugfs: fab modes"
         return MachineFinding("debugfs", LESS, text, remedy)
     settings = [name for name in PAPERS if kernel.place(name)]
     if (
@@ -289,7 +287,7 @@ def _quiet(facts: Facts, wanted: Wanted) -> MachineFinding:
 
 def _disk(facts: Facts, wanted: Wanted) -> MachineFinding:
     if not facts["free_kib"].isdigit():
-        return MachineFinding("disk", NO, "the free space is unknown", "check it with df")
+        return MachineFinding("disk", NO, "the free space is unknown", "check the disk with df")
     free = int(facts["free_kib"]) << 10
     text = f"{_gib(free)} free, the largest run needs {_gib(wanted.free_bytes)}"
     if free < wanted.free_bytes:

@@ -146,8 +146,8 @@ def compare_requests(
 ) -> Requests:
     """Compare the requests that the UAC sent with the requests that reached the proxy, by method.
 
-    First sends and retransmissions are counted separately. The numbers at the proxy are None without a trace. They are
-    also None with the preload library, which cannot observe a dropped datagram.
+    First sends and retransmissions are counted separately. The numbers at the proxy are None without a trace, and with
+    the preload library, which cannot observe a dropped datagram.
     """
     # ASSUME no message is lost between UAC and proxy. The ledger and the link counters of the run check this.
     reached = None if trace is None or trace.mode is ProbeMode.PRELOAD else arrived(trace.records)
@@ -170,9 +170,9 @@ def foreign_datagrams(trace: Trace | None) -> float | None:
 
 
 def arrival_numbers(certificate: Certificate) -> dict[str, float | None]:
-    """Return how far the arrivals deviate from their planned distribution, beyond deviations that chance explains.
+    """Return the numbers for the validity rules about arrivals: their rate, their distribution and their lateness.
 
-    A call that several windows repeat is counted once.
+    Deviations of the distribution that chance explains count as 0. A call that several windows repeat is counted once.
     """
     gaps = certificate.distinct_gaps
     law_cv = 1.0 if certificate.law == "exponential" else 0.0
@@ -251,8 +251,8 @@ def probe_numbers(
     """Return the numbers for the validity rules about messages that the probe missed.
 
     The kernel skips a BPF program that would interrupt itself. Then a timestamp or a record can be missing. The number
-    of missing records is the kernel's count of datagrams minus the number of records. Over TCP, it is the proxy's count
-    of messages minus the number of records. The kernel does not count every skipped program. So messages without an
+    of missing records is the kernel's count of datagrams minus the number of records. Over TCP, the proxy's count of
+    messages replaces the kernel's count. The kernel does not count every skipped program. So messages without an
     arrival time also count as missed.
 
     Parameters
@@ -274,7 +274,8 @@ def probe_numbers(
 def check_one_thread(trace: Trace | None, completed: int, program: str) -> None:
     """Raise an error if no thread of the proxy sent a message that it had received, although calls completed.
 
-    The probe follows a message within one thread. In some modes, a proxy receives in one thread and sends in another.
+    The probe follows a message within one thread only. If a proxy receives in one thread and sends in another thread,
+    the trace has no service times.
 
     Raises
     ------
@@ -298,8 +299,8 @@ def spread_numbers(
 ) -> dict[str, float | None]:
     """Return the numbers for the rules about the distribution of calls over workers; None for a shared socket.
 
-    If the kernel distributes a few connections by a hash of their addresses, the shares are random. No rule limits
-    these shares, but the record contains them.
+    If the kernel distributes a few connections by a hash of their addresses, the workers' shares of the calls are
+    random. No rule limits these random shares, but the record contains the calls per worker.
 
     Parameters
     ----------
@@ -329,10 +330,10 @@ def spread_numbers(
 
 
 def _share_excess(of_worker: Sequence[int], calls: int, threads: int) -> float | None:
-    """Return how far a worker's share of the calls differs from an equal share, beyond chance; None without calls."""
+    """Return the deviation of a worker's share of calls from an equal share, beyond chance; None without calls."""
     if not calls:
         return None
-    # The list excludes workers without calls. So if the list is shorter than `threads`, a worker had 0 calls.
+    # The list lacks workers without calls. So if the list is shorter than `threads`, some worker had 0 calls.
     fewest = min(of_worker) if len(of_worker) >= threads else 0
     off = max(max(of_worker) * threads - calls, calls - fewest * threads)
     # ASSUME the hash distributes calls randomly, so the number of calls per worker has a binomial distribution

@@ -27,7 +27,7 @@ SOCKET_BUFFER_BYTES = 4_194_304
 """Size of the receive buffer of the sockets of UAC and UAS. The default of 64 KiB drops datagrams at high loads."""
 
 FIFO_PRIORITY = 10
-"""Real-time priority of sipload, if the host allows real-time priorities. Without it, other programs delay calls."""
+"""Real-time priority of sipload, if the host allows this. Without the priority, other programs would delay calls."""
 
 SIPLOAD_SPARE_S = 5.0
 """Seconds that sipload may take after the drain time to write its report and end."""

@@ -83,7 +83,7 @@ class HostNeeds:
         if last > LAST_PORT:
             raise StableError(
                 f"host {host.spec}: the instances of {self.sut.name} need ports {first} to {last}, "
-                f"but the last port is {LAST_PORT}; lower the number of threads or sip_port"
+                f"but the last port is {LAST_PORT}; lower the number of instances or sip_port"
             )
         users = host.shell(LISTENERS, protocol, first, last).stdout.strip()
         if users:

@@ -114,7 +114,7 @@ def parse_lscpu_json(text: str, where: str) -> dict[str, str | None]:
     Returns
     -------
     dict
-        The value of each field, by the field's name without the colon; None for a field without a value.
+        The value of each field by the field's name without the colon; None for a field without a value.
 
     Raises
     ------

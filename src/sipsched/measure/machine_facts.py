@@ -119,7 +119,7 @@ class Facts:
 
     @property
     def scheduler(self) -> KernelScheduler | None:
-        """The kernel's scheduler settings; None if this user cannot list the folder with the files of the settings."""
+        """The kernel's scheduler settings; None if this user cannot list the folder with the settings' files."""
         files: dict[str, str | None] = {
             key.removeprefix("file "): value
             for key, value in self.values.items()
@@ -154,7 +154,7 @@ class Facts:
 
 
 def look_here(testbed: Testbed, specs: Sequence[HostSpec]) -> Facts:
-    """Return the facts about this machine. Without root, some facts are missing."""
+    """Collect the facts about this machine. If this process does not run as root, some facts are missing."""
     done = subprocess.run(
         ["sh", "-c", PRIVATE, "sh", LOOK, *_arguments(testbed, specs, PROJECT_ROOT / "raw")],
         capture_output=True,
@@ -169,7 +169,7 @@ def look_here(testbed: Testbed, specs: Sequence[HostSpec]) -> Facts:
 
 
 def look_there(testbed: Testbed, spec: HostSpec) -> Facts:
-    """Return the facts about a host, over an SSH connection.
+    """Collect the facts about a host over an SSH connection.
 
     Raises
     ------

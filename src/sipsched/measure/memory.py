@@ -14,7 +14,7 @@ MEMINFO = "/proc/meminfo"
 
 @dataclass(frozen=True)
 class Need:
-    """The maximum memory of a proxy: memory that its processes share, and private memory per worker."""
+    """The maximum memory of a proxy: memory that all processes share, and private memory per worker, in MiB."""
 
     shared_mib: int
     workers: int

@@ -47,14 +47,15 @@ class Observed:
 
 @dataclass(frozen=True)
 class WarmUp:
-    """The proxy's CPU time during the warm-up.
+    """The proxy's CPU time during the warm-up, which determines the length of windows in a run that compares modes.
 
     Attributes
     ----------
     utilisation
-        CPU time of the proxy, divided by the time of all CPUs of the SPS.
+        CPU time of the proxy, divided by the duration of the warm-up and by the number of cores.
     service_s
-        CPU time per message in seconds, divided by the number of CPUs of the SPS.
+        CPU time per message in seconds, divided by the number of cores. If a run compares instances, the number is the
+        smallest number of cores of an instance.
     """
 
     utilisation: float

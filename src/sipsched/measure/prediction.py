@@ -63,7 +63,7 @@ WINDOWS_MIN = 2
 MESSAGES = len(KINDS)
 """Number of messages of a call."""
 HALVINGS = 6
-"""The search for a capacity halves the interval of loads this many times."""
+"""Number of times that the search for a capacity halves the interval of loads."""
 SPEEDUP_HALVINGS, SPEEDUP_DRAWS = 4, 4
 """For capacities of deployments: the number of halvings of the interval, and the number of samples of the fit."""
 SPEEDUP_THREADS = (1, 2, 4, 8)
@@ -82,7 +82,7 @@ ASSUMED = {
     },
     "two CPUs receive": {"receive_cpus": 2},
 }
-"""Alternative assumptions about several cores. All are simulated, because records from one core cannot check them."""
+"""Alternative assumptions about several cores. All are simulated, as records from one core cannot confirm them."""
 
 Changes = Mapping[str, Any]
 Floats = npt.NDArray[np.float64]
@@ -110,7 +110,7 @@ def predict(fitted: Fitted, runs: Iterable[Run], config: Config) -> Predictions:
 def still_predicted(
     before: Predictions, fitted: Fitted, runs: Iterable[Run], config: Config
 ) -> bool:
-    """Return True if `predict` would return the same predictions again.
+    """Return True if earlier predictions are still valid, because `predict` would return the same predictions again.
 
     The fit and the settings must be equal, and a new simulation of the first setting must give the same numbers.
     """
@@ -252,7 +252,7 @@ def predict_capacity(fitted: Fitted, config: Config) -> CapacityPrediction:
 
 
 def still_carried(before: CapacityPrediction, fitted: Fitted, config: Config) -> bool:
-    """Return True if `predict_capacity` would return the same prediction again.
+    """Return True if an earlier prediction is still valid, because `predict_capacity` would return the same result.
 
     The fit and the limit must be equal, and a new simulation of the first setting must find the same capacity.
     """

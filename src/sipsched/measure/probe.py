@@ -199,21 +199,20 @@ class PreloadProbe:
         }
 
     def begin(self) -> None:
-        """Remember the time at which the warm-up ends. `end` later removes all messages of the warm-up."""
+        """Store the time at which the warm-up ends, so that `end` can remove all messages of the warm-up."""
         # ASSUME the host was never suspended, so that /proc/uptime equals CLOCK_MONOTONIC within 10 ms
         uptime = self._sps.run(["cat", "/proc/uptime"]).stdout.split()[0]
         self._t_begin_ns = round(float(uptime) * 1e9)
         self._refused_before = self._refused()
 
     def mode(self) -> str:
-        """Return the name of this probe mode."""
+        """Return `preload`, the mode of this probe."""
         return "preload"
 
     def _refused(self) -> int:
         """Return the number of datagrams that the socket has refused since its creation.
 
-        Each worker writes the kernel's count that the worker has read last. The count only grows, so the largest
-        written count is the latest.
+        Each worker stores the last number that the worker has read. Numbers only grow, so the largest is the latest.
         """
         size = HEADER["reserved"].itemsize
         offset = HEADER.itemsize - size  # `reserved` is the last field of the header
@@ -258,12 +257,12 @@ class NoProbe:
     """A substitute for the probe in runs without timestamps. Such runs show how much the probe slows the proxy."""
 
     def begin(self) -> None:
-        """Do nothing."""
+        """Do nothing, because this substitute records no warm-up."""
 
     def mode(self) -> str:
-        """Return the name of the mode without a probe."""
+        """Return `off`, the mode of a run without a probe."""
         return "off"
 
     def end(self, folder: Path) -> ProbeReport:
-        """Return a report without a trace."""
+        """Return a report without any records. No trace is written."""
         return ProbeReport(mode=self.mode(), mode_reason="asked for", records=0, drops=0, lost=0)

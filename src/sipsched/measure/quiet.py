@@ -85,7 +85,7 @@ def _quiet_value(pattern: str, tuning: Tuning) -> tuple[str, str]:
 
 
 def service_commands(sps: Host, tuning: Tuning) -> list[HostService]:
-    """Return commands that stop running services, or move them to other CPUs, if the testbed's file asks for it."""
+    """Return the commands that stop or move services, as the testbed's file requests, to keep the CPUs free."""
     services = []
     if "irqbalance" in tuning.quiet and succeeds(sps, ["pgrep", "-x", "irqbalance"]):
         services.append(

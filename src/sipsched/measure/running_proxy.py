@@ -191,8 +191,8 @@ def choose(programs: Sequence[Running], where: str, port: int | None = None) -> 
 def receive_buffer_bytes(machine: Machine, target: Target) -> int | None:
     """Return the effective receive buffer of the first watched UDP port, or None if this user cannot read it.
 
-    `ss` asks the kernel in the network namespace of the proxy, which needs root. If several sockets share the port, the
-    result is the smallest of their buffers.
+    The program `ss` reads the buffer in the network namespace of the proxy, which needs root. If several sockets share
+    the port, the result is the smallest buffer.
     """
     if not target.udp_ports:
         return None

@@ -69,8 +69,8 @@ class KernelScheduler:
     task_slices
         Whether the kernel can set the slice of a single task.
     base_slice_ns
-        The slice that the kernel reports for a task without its own slice. It is known even if the file of the base
-        slice cannot be read. None on kernels that do not report the slice.
+        The slice that the kernel reports for a task without its own slice. This slice is known even if the file of the
+        base slice cannot be read. None on kernels that do not report the slice.
     """
 
     files: Mapping[str, str | None]
@@ -249,8 +249,9 @@ def records(steps: Sequence[Step]) -> bool:
 def switch_lines(compiled: Sequence[Sequence[Step]], kernel: KernelScheduler) -> list[str]:
     """Return the lines that describe the modes of a run in the input file of the program `switcher`.
 
-    The lines of every mode name all task attributes, and every file that any of the modes writes. If the mode itself
-    does not write a file, the lines contain the original value. So a switch to the mode reverts the previous mode.
+    The lines of every mode contain all task attributes, and all files that any mode of the run writes. For a file that
+    the mode itself does not write, the lines contain the original value. So a switch to the mode reverts the previous
+    mode.
 
     Parameters
     ----------
@@ -307,19 +308,19 @@ def compile_mode(asked: Mapping[Setting, int], kernel: KernelScheduler) -> list[
         and text is not None
     ):
         # SEE kernel/sched/fair.c of Linux 5.13 to 6.5: sched_update_scaling() recomputes sched_nr_latency.
-        # The kernel calls this function only when tunable_scaling is written.
+        # The kernel calls this function only when tunable_scaling is written, so the old value is written again.
         steps.append(Step(Setting.TUNABLE_SCALING, None, scaling, int(text)))
     return steps
 
 
 def is_translation(mode: Mode, kernel: KernelScheduler, steps: list[Step]) -> bool:
-    """Return True if a mode asks for settings of CFS, but the kernel has the scheduler EEVDF."""
+    """Return True if a mode requests settings of CFS, but the kernel has the scheduler EEVDF."""
     asks = any(step.asked is not None and step.setting in PAPERS for step in steps)
     return asks and mode.name != DEFAULT and kernel.family is KernelFamily.EEVDF
 
 
 def label(mode: Mode, kernel: KernelScheduler, steps: list[Step]) -> str:
-    """Return the label of a mode, which names the settings that the kernel lacks or that were translated."""
+    """Return the label of a mode for figures. The label names missing settings and reports a translation."""
     missing = [str(step.setting) for step in steps if step.asked is not None and step.unavailable]
     return modes.label(mode.name, is_translation(mode, kernel, steps), missing)
 
@@ -385,7 +386,7 @@ def _eevdf(setting: Setting, asked: Mapping[Setting, int], kernel: KernelSchedul
 
 
 def _granularity(asked: Mapping[Setting, int], kernel: KernelScheduler) -> Step:
-    """Translate CFS's minimum granularity into a slice of EEVDF. Both are times that a task runs undisturbed."""
+    """Translate the minimum granularity of CFS into a slice of EEVDF. Both are the time before a task is preempted."""
     setting, value = Setting.MIN_GRANULARITY, asked[Setting.MIN_GRANULARITY]
     reason = kernel.why_not(BASE_SLICE, setting)
     to_tasks = reason is not None and kernel.task_slices

@@ -220,7 +220,7 @@ class Serving:
 
     @contextmanager
     def starting(self) -> Iterator[None]:
-        """Load the probe in the background when the `with` block begins. At its end, stop the proxy and the UAS."""
+        """Load the probe in the background of the `with` block. At the end of the block, stop the proxy and the UAS."""
         with ExitStack() as stack:
             stack.callback(self.hosts.sps.stop_strays)
             stack.callback(self.hosts.uas.stop_strays)
@@ -404,10 +404,10 @@ class Serving:
         return statistics
 
     def _silence(self) -> dict[str, str]:
-        """Stop the UAS, wait until the proxy's receive queue is empty, and return the counters of the UAS's host.
+        """Stop the UAS, wait until receive queues are empty, and return the earlier counters of the UAS's host.
 
-        The UAS is stopped first, because it retransmits even after the UAC has ended. The counters are read before the
-        UAS is stopped.
+        Over UDP, the UAS is stopped first, because the UAS retransmits even after the UAC has ended. Over TCP, the UAS
+        is stopped last, because the UAS must read its messages. The counters are read before the UAS is stopped.
         """
         sps, uas = self.hosts.sps, self.hosts.uas
         counted = read_files(uas, (SNMP,))

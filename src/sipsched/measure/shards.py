@@ -26,14 +26,14 @@ class Shards:
         self._program = ReportingProgram(sps, "dispatcher", PROGRAM, limit_s)
 
     def environment(self, others: Mapping[str, str]) -> Mapping[str, str]:
-        """Add the environment variables that let the proxy's sockets share one port."""
+        """Add environment variables with which the proxy's sockets share one port to other environment variables."""
         loaded = [others["LD_PRELOAD"]] if "LD_PRELOAD" in others else []
         return {
             **others,
             "LD_PRELOAD": ":".join([*loaded, str(self._folder / LIBRARY)]),
             "SIPSHARD_PORT": str(self._sps.spec.sip_port),
             # Kamailio allows one socket per port, so the sockets of an instance have consecutive ports.
-            # The library binds all these sockets to the first port. This variable is the number of sockets.
+            # The library binds all these sockets to the first port, and needs the number of sockets for this.
             "SIPSHARD_SOCKETS": str(1 if self._sut.arrangement.instances else self._threads),
         }
 

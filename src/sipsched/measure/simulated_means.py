@@ -43,7 +43,7 @@ class GridPredictor:
     change: Mapping[str, Value] = field(default_factory=dict)
 
     def predict(self, cases: pd.DataFrame) -> pd.DataFrame:
-        """Simulate each row of a table in parallel. Rows with equal load and repetition have equal arrivals.
+        """Simulate one run per row of a table, in parallel. Rows with equal load and repetition have equal arrivals.
 
         Parameters
         ----------

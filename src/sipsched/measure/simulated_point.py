@@ -44,7 +44,7 @@ WITHOUT: Mapping[str, Mapping[str, Value]] = {
     "migration_cost": {"migration_cost_ns": 0},
     "competitors": {"competitors": 0, "logger_ns": 0, "burst_every_ns": 0},
 }
-"""Per mechanism of the simulator, the parameters that switch it off."""
+"""Per mechanism of the simulator, the parameter values that switch the mechanism off."""
 SWITCHED = (
     *("policy", "nice", "slice_ns", "latency_ns", "min_granularity_ns", "wakeup_granularity_ns"),
     *("nr_latency", "migration_cost_ns"),
@@ -281,7 +281,7 @@ def _scheduling(state: Tuned, simulated: SimulatedMachine) -> dict[str, Value]:
     return {
         "rules": "eevdf" if simulated.is_eevdf else "cfs",
         # With EEVDF, the parameter `release` decides only when a newly idle CPU takes a task from another CPU.
-        # Linux 6.18 decides this like Linux 6.1.
+        # Linux 6.18 makes this decision like Linux 6.1.
         "release": "6.1" if simulated.is_eevdf else simulated.kernel,
         "policy": str(task.policy),
         "nice": task.nice,

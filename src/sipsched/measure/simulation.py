@@ -44,8 +44,9 @@ def simulated_run(
 ) -> Performed:
     """Simulate a run, and write the files of the generator and the probe to the record.
 
-    A simulated run has no warm-up, because the model has no caches to fill. Its first calls arrive at an empty queue.
-    For a run that compares modes, a load of the same rate is simulated first to determine the length of the windows.
+    A simulated run has no warm-up, because the model has no caches to fill. So the first calls arrive at an empty
+    queue. If the run compares modes, a short load of the same rate is simulated first, because the length of the
+    windows depends on the utilisation.
 
     Raises
     ------
@@ -118,7 +119,7 @@ def _choose(
     crossover: Crossover,
     arrivals: Arrivals,
 ) -> Design:
-    """Choose random windows for a run. Their length depends on the utilisation, which a short simulation determines."""
+    """Choose random windows for a run. Their length depends on the utilisation, which a short simulation yields."""
     calls = max(1, round(run.cps * load.warmup_s))
     with tempfile.TemporaryDirectory(prefix="sipsched-simulated-") as scratch:
         before = Arrivals(run.cps, calls, arrivals.seed + 1)

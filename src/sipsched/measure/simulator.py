@@ -61,7 +61,7 @@ class SimulatorReport:
     Attributes
     ----------
     t_end_ns
-        Time in ns from the beginning of the schedule until the last message left the SPS.
+        Time in ns from the beginning of the schedule to the departure of the last message from the SPS.
     arrived, received, refused, served
         Datagrams at the SPS: arrived = received + refused, and served = received.
     datagrams_sent, sent_to_uac
@@ -154,7 +154,7 @@ def program() -> Path:
     if not built.exists():
         cache.mkdir(parents=True, exist_ok=True)
         # Several jobs may build at the same time, so each job builds in its own folder.
-        # The job then moves the finished program to its final path in one atomic step.
+        # Each job then renames the finished program atomically, so that no job runs a partly written program.
         with tempfile.TemporaryDirectory(dir=cache) as folder:
             _run(["make", "-C", str(HARDWARE / "simulator"), f"OUT={folder}"], BUILD_TIMEOUT_S)
             Path(folder, "sipsim").replace(built)

@@ -126,7 +126,7 @@ def playable(comparison: str, compiled: Sequence[Tuned], instances: Instances) -
         raise StableError(f"{comparison}: the reference {told}, so no mode can be compared with it")
     if len(modes) < 2:
         raise StableError(
-            f"{comparison}: no two of its modes differ on this kernel, so it would compare a mode with "
+            f"{comparison}: no two modes differ on this kernel, so the run would compare a mode with "
             f"itself: {told}; fab modes lists the available settings"
         )
     numbers = tuple(of_mode[state.mode.name] for state in modes)
@@ -217,7 +217,7 @@ class Switcher:
         ]
 
     def record(self, steal_share: float, competed: Competed | None) -> WindowsDocument:
-        """Return the windows and the log of the mode switches for the record. Call this method after `running`.
+        """Return the windows and the log of the switches, for the record. Call this method after `running`.
 
         Parameters
         ----------
@@ -249,7 +249,7 @@ class Switcher:
 
 
 def speed_index(sps: Host) -> float:
-    """Measure the speed of a CPU of the proxy's host, as an amount of work per µs of CPU time."""
+    """Measure the speed of the first CPU of the proxy's host, as an amount of work per µs of CPU time."""
     program = str(native_folder(sps.base, "scheduler") / "switcher")
     done = sps.run(["taskset", "-c", str(sps.spec.cpus[0]), program, "speed"])
     return float(parse_json(done.stdout)["index"])

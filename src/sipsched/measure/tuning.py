@@ -288,7 +288,7 @@ def task_prefix(state: Tuned, sps: Host) -> list[str]:
 
 
 def read_tasks(state: Tuned, sps: Host, proxy: Process, program: str) -> None:
-    """Read the scheduling attributes of each process of the proxy, to check that the mode is in force."""
+    """Store the scheduling attributes of each process of the proxy, to check later that the mode is in force."""
     places = task_places(state.steps)
     if not places:
         return
@@ -307,7 +307,7 @@ def _taskslice(sps: Host) -> PurePosixPath:
 def try_attributes(sps: Host, wanted: Sequence[TaskAttributes]) -> list[TaskAttributes | str]:
     """Try several sets of scheduling attributes, each on a test process.
 
-    Per set, return the attributes that the process then has, or the reason why the kernel refuses the set.
+    For each set, the result is the attributes of the process after the attempt, or the reason for the kernel's refusal.
     """
     if not wanted:
         return []

@@ -404,7 +404,7 @@ class Received:
 
 
 def parse_histograms(counts: Mapping[str, Any]) -> Received:
-    """Convert an answer of `sipprobe histograms`. A status is counted by its name in `records.watch.NAMES`."""
+    """Convert an answer of `sipprobe histograms` into counts. SIP status codes become the names in `watch.NAMES`."""
     names = Counter[str]()
     for name, count in counts["names"].items():
         names[watch.name_of_status(name) if name.isdigit() else name] += count
@@ -423,7 +423,7 @@ def parse_histograms(counts: Mapping[str, Any]) -> Received:
 
 
 class Watching:
-    """The programs that watch one proxy, and the values that a reading needs from the previous reading.
+    """The programs that watch one proxy, and the values that the next reading needs, such as the previous counters.
 
     After a `with` block, no program runs and no BPF program is attached.
 

@@ -99,7 +99,7 @@ def test_a_search_out_of_time_keeps_the_bounds_by_its_trials(
     assert found.ended_by == "time" and len(found.trials) <= 17 < len(within.trials)
     assert found.lower_cps is not None and found.upper_cps is not None
     assert found.lower_cps <= 1234 < found.upper_cps
-    with pytest.raises(TransientError, match=r"no loads around it found within 5 s"):
+    with pytest.raises(TransientError, match=r"no loads below and above it within 5 s"):
         find_capacity(timed, closest, dataclasses.replace(SEARCH, limit_s=5))
 
 
