@@ -172,7 +172,7 @@ class CpuAccount:
         return self._program.start(options, self._proxy)
 
     def _connections(self) -> list[str]:
-        """List the processes that serve SSH connections to hosts on the proxy's machine."""
+        """List the processes of sipsched's SSH connections to the proxy's machine, which count as sipsched's own."""
         answers = [host.shell(FIND_SSH).stdout.split() for host in self._hosts]
         here, *_ = self._sps.shell(FIND_SSH).stdout.split()
         return sorted({pid for boot, *pids in answers if boot == here for pid in pids})

@@ -28,7 +28,7 @@ class Aside:
         self._states: dict[str, _State] = {}
 
     def lost(self, testbed: str, now: float) -> bool:
-        """Record that an attempt did not reach a host of a testbed. Return True if the testbed's state changes.
+        """Record that an attempt did not reach a host of a testbed. Return True if the testbed's jobs now have to wait.
 
         Parameters
         ----------
@@ -38,7 +38,7 @@ class Aside:
         Returns
         -------
         bool
-            Whether the testbed is now set aside or given up because of this attempt.
+            Whether this attempt is the reason to set the testbed aside or to give the testbed up.
         """
         state = self._states.setdefault(testbed, _State())
         state.lost, state.tried_at = state.lost + 1, now

@@ -133,7 +133,7 @@ class Facts:
 
     @property
     def competitors(self) -> tuple[Competitor, ...]:
-        """The programs that used the most CPU time on the proxy's CPUs; empty if `sipaccount` is not built."""
+        """The programs that used the most CPU time on the proxy's CPUs; empty if `sipaccount` did not run."""
         if not self["account"]:
             return ()
         account = read_account(parse_json(self["account"]), None, None, "sipaccount")
@@ -191,7 +191,7 @@ def _arguments(
 
 
 def programs_of(testbed: Testbed, specs: Sequence[HostSpec]) -> tuple[str, ...]:
-    """Return the names of the programs that some hosts of a testbed need on their machine, without the proxies."""
+    """Return the names of the programs that some hosts of a testbed need on their machine, except the SIP proxies."""
     on_it = MACHINE_PROGRAMS if testbed.is_on_this_machine and len(specs) > 1 else ()
     qemu = (QEMU, "mmdebstrap", "mke2fs") if testbed.kind == "vm" and len(specs) > 1 else ()
     return tuple(dict.fromkeys((*on_it, *qemu, *HOST_PROGRAMS)))

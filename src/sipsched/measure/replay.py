@@ -48,7 +48,7 @@ COSTS = ("interrupt_ns", "receive_ns", "wake_ns", "switch_ns", "empty_receive_ns
 
 @dataclass(frozen=True)
 class Replay:
-    """A simulated proxy that serves recorded arrivals. `numbers` are its parameters for all simulations."""
+    """A simulated proxy that serves recorded arrivals. `numbers` are parameters that are equal for all recordings."""
 
     numbers: ModelNumbers
 

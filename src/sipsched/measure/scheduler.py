@@ -386,7 +386,7 @@ def _eevdf(setting: Setting, asked: Mapping[Setting, int], kernel: KernelSchedul
 
 
 def _granularity(asked: Mapping[Setting, int], kernel: KernelScheduler) -> Step:
-    """Translate the minimum granularity of CFS into a slice of EEVDF. Both are the time before a task is preempted."""
+    """Translate the minimum granularity of CFS into a slice of EEVDF. Both delay the preemption of a running task."""
     setting, value = Setting.MIN_GRANULARITY, asked[Setting.MIN_GRANULARITY]
     reason = kernel.why_not(BASE_SLICE, setting)
     to_tasks = reason is not None and kernel.task_slices

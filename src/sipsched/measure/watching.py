@@ -350,7 +350,7 @@ class Means:
 
 
 def read_means(machine: Machine, probe: PurePosixPath) -> Means:
-    """Read the properties of the machine, without changing anything."""
+    """Read this user's capabilities, the number of CPUs, the kernel's version, and whether the probe is built."""
     held, cpus, kernel, *built = machine.shell(HELD, str(probe)).splitlines()
     return Means(int(held, 16), int(cpus), kernel, bool(built))
 
@@ -358,7 +358,7 @@ def read_means(machine: Machine, probe: PurePosixPath) -> Means:
 def probe_commands(
     target: Target, probe: PurePosixPath, one_in: int, *, histograms: bool = False
 ) -> list[list[str]]:
-    """Return the probe's command line per watched transport. With `histograms`, the probe counts instead of records."""
+    """Return the probe's command line per watched transport. With `histograms`, the probe records no messages."""
     proxy = target.proxy
     namespace = ("--netns", f"/proc/{proxy.pids[0]}/ns/net")
     ports = ("--port", str((*target.udp_ports, 0)[0]), "--ports", str(len(target.udp_ports)))
