@@ -197,7 +197,7 @@ def load_numbers(observed: Observed, cpus: Sequence[int]) -> dict[str, float | N
         unexplained = failed - balanced.to_sps.refused
     else:
         # TCP drops no message. In an overload, the messages of a call wait in buffers, which explains a failed call.
-        # If a connection broke, its messages are lost, so waiting calls then count as unexplained failures.
+        # If a connection broke, the connection's messages are lost. Then waiting calls are unexplained failures.
         lost = any(report.lost for report in _connections(observed))
         waiting = 0 if lost else statistics.calls_waiting or 0
         unexplained = failed - waiting if failed < created else created
@@ -337,6 +337,7 @@ def _share_excess(of_worker: Sequence[int], calls: int, threads: int) -> float |
     fewest = min(of_worker) if len(of_worker) >= threads else 0
     off = max(max(of_worker) * threads - calls, calls - fewest * threads)
     # ASSUME the hash distributes calls randomly, so the number of calls per worker has a binomial distribution
+    # Deviations up to four standard deviations count as chance.
     chance = 4 * math.sqrt((threads - 1) * calls)
     return max(0.0, off - chance) / calls
 

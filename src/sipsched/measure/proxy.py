@@ -222,7 +222,7 @@ def _count_kamailio(sps: Host, folder: PurePosixPath, sut: Sut) -> Tally:
     ask = 'kamcmd -s "unixs:$1" stats.get_statistics all'
     if sut.routing == "stateful":
         ask += ' && kamcmd -s "unixs:$1" tm.stats'
-    # Kamailio's module ctl has its control socket in the working folder of the instance.
+    # Kamailio's module ctl creates the control socket in the working folder of the instance.
     said = sps.shell(ask, folder / "kamailio_ctl").stdout
     return parse_kamailio_counts(said, f"host {sps.spec}")
 

@@ -279,7 +279,7 @@ class Serving:
             )
         cpu_s = (self._cpu_ns().all - before_ns) / 1e9
         if completed < calls or self.sut.over_tcp:
-            # The UAS is restarted, because it would retransmit answers of unfinished calls during the measurement.
+            # Without a restart, the UAS would retransmit answers of unfinished calls during the measurement.
             # Over TCP, the counts of the UAS must also exclude the warm-up.
             self._silence()
             self._start_server()

@@ -21,7 +21,7 @@ from sipsched.plan.simulated import load_model
 from sipsched.plan.sut import Sut
 from sipsched.testbed.inventory import DeclaredCompetitor, SimulatedMachine, Testbed
 
-# SEE RFC 3261, 17.1.1.1
+# SEE RFC 3261, 17.1.1.1 for the defaults of the retransmission timers T1 and T2
 T1_NS, T2_NS = 500_000_000, 4_000_000_000
 NORMAL_LATENCY_NS, NORMAL_GRANULARITY_NS, NORMAL_WAKEUP_NS = 6_000_000, 750_000, 1_000_000
 """Settings of CFS on a machine with one CPU. SEE kernel/sched/fair.c of Linux 5.10"""
@@ -183,7 +183,7 @@ def simulated_kernel(kernel: str, cores: int, base_slice_ns: int | None = None) 
     base_slice_ns
         Base slice of EEVDF in ns; None for the default for the number of CPUs.
     """
-    # SEE kernel/sched/fair.c: get_update_sysctl_factor()
+    # SEE get_update_sysctl_factor() in kernel/sched/fair.c for this factor
     factor = 1 + int(math.log2(min(cores, 8)))
     scaling = list(Scaling).index(Scaling.LOGARITHMIC)
     if kernel != "6.18":
@@ -295,7 +295,7 @@ def _scheduling(state: Tuned, simulated: SimulatedMachine) -> dict[str, Value]:
         "latency_ns": latency_ns,
         "min_granularity_ns": granularity_ns,
         "wakeup_granularity_ns": value(Setting.WAKEUP_GRANULARITY, NORMAL_WAKEUP_NS),
-        # SEE kernel/sched/fair.c of Linux 5.10: sched_proc_update_handler()
+        # SEE sched_proc_update_handler() in kernel/sched/fair.c of Linux 5.10 for this division
         "nr_latency": -(-latency_ns // granularity_ns),
         "migration_cost_ns": value(Setting.MIGRATION_COST, MIGRATION_COST_NS),
     }

@@ -86,7 +86,7 @@ class Tuned:
     @property
     def unlike_asked(self) -> int:
         """The number of settings for which the kernel reports another value than the written value."""
-        # The recording of the probe is excluded, because it is on when the run begins.
+        # The recording of the probe is excluded, because every run begins with recording on, whatever the mode.
         # The program `switcher` checks later changes of the recording.
         written = [
             step
