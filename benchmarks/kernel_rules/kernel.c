@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
- * The kernel's decisions. `fair.h` has unchanged functions of
- * kernel/sched/fair.c, which ../kernel_rules.py extracts. This file defines the
- * types and functions that they use: a run queue of one CPU without task
- * groups. A sorted array replaces its tree.
+ * This file applies the kernel's own functions to a state and returns their
+ * decisions. `fair.h` contains unchanged functions of kernel/sched/fair.c,
+ * which ../kernel_rules.py extracts. This file defines the types and functions
+ * that they use: a run queue of one CPU without task groups. A sorted array
+ * replaces the kernel's red-black tree.
  */
 #include "rules.h"
 #include <string.h>

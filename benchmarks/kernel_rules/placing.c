@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * The simulator's rules of placement. They are in a separate file, because
- * placement.c and cfs.c have static functions with the same names.
+ * This file applies the simulator's placement rules to a state. It is separate
+ * from simulator.c, because placement.c and cfs.c have static functions with
+ * the same names.
  */
 #include "placement.c"
 #include "rules.h"

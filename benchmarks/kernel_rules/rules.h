@@ -28,22 +28,25 @@ struct state {
 	enum task_policy policy[TASKS];
 	uint64_t min_vruntime, ran_ns; /* ran_ns: time for which the running task has
                                     run since it was picked */
-	uint64_t sleeper_vruntime;     /* vruntime of a task that wakes */
+	uint64_t sleeper_vruntime;     /* vruntime of the task that wakes up */
 	uint64_t latency_ns, min_granularity_ns, wakeup_granularity_ns, nr_latency, migration_cost_ns;
-	uint64_t since_ns;           /* time since a task ran that may migrate now */
+	uint64_t since_ns;           /* time since the task that may migrate last ran */
 	bool target_runs;            /* the CPU to which the task would migrate is not idle */
-	unsigned int flips[2], size; /* wake-up flips of waker and wakee, and number
-                                  of CPUs that share a cache */
+	/*
+	 * wakee_flips of the waking and the woken task, and number of CPUs that
+	 * share a cache
+	 */
+	unsigned int flips[2], size;
 };
 
 struct decisions {
 	int pick;                /* the task that runs next */
 	int compare;             /* wakeup_preempt_entity() of the first two tasks */
 	uint64_t slice;          /* slice of the running task */
-	bool tick;               /* a tick ends the turn of the running task */
+	bool tick;               /* the timer tick preempts the running task */
 	bool preempts;           /* the woken task preempts the running task */
 	int next, last;          /* the preferred tasks after the wake-up */
-	uint64_t place;          /* vruntime of the task that wakes */
+	uint64_t place;          /* vruntime of the waking task after its placement */
 	uint64_t min_vruntime;   /* min_vruntime after an update */
 	bool is_hot, wakes_many; /* results of task_hot() and wake_wide() */
 };
@@ -52,6 +55,6 @@ struct decisions {
 extern bool with_base_slice;
 void decide_as_kernel(const struct state *state, struct decisions *made);
 void decide_as_simulator(const struct state *state, struct decisions *made);
-/* functions of simulator.c and hot.c, which include the simulator's files */
+/* function of placing.c, which includes the simulator's placement.c */
 void decide_placement(const struct state *state, struct decisions *made);
 #endif

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * The simulator's decisions. This file includes the simulator's cfs.c, because
- * the functions of its rules are static.
+ * This file applies the simulator's CFS rules to a state and returns their
+ * decisions. It includes the simulator's cfs.c, because the functions of these
+ * rules are static.
  */
 #include "cfs.c"
 #include "rules.h"

@@ -48,10 +48,11 @@ struct call_record {
 	uint16_t status;
 	uint16_t invite_again; /* number of retransmissions of INVITE */
 	uint16_t bye_again;    /* number of retransmissions of BYE */
-	uint16_t ok_again;     /* number of repeated 2xx to INVITE; the client acknowledged each */
-	uint8_t outcome;       /* one of enum call_outcome */
-	uint8_t thread;        /* number of the thread that made the call, from 0 */
-	uint16_t reserved[3];  /* always 0 */
+	/* number of repeated 2xx answers to INVITE, which the client acknowledged again */
+	uint16_t ok_again;
+	uint8_t outcome;      /* one of enum call_outcome */
+	uint8_t thread;       /* number of the thread that made the call, from 0 */
+	uint16_t reserved[3]; /* always 0 */
 };
 
 _Static_assert(sizeof(struct call_record) == 88, "a record has no padding");

@@ -49,7 +49,7 @@ static uint32_t hash_value(struct span value)
 	return hash ^ hash >> 16;
 }
 
-/* Read one header line. Return false if its Content-Length is invalid, because the stream is then broken. */
+/* Read one header line. Return false if its Content-Length is invalid, because the message's end is then unknown. */
 static bool read_header(struct span line, struct frame *frame, size_t *body)
 {
 	char first = (char)(*line.at | 0x20);

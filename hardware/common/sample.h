@@ -12,8 +12,8 @@
 /* The version of a log with samples (../scheduler/log.h). */
 #define LOG_VERSION 1
 /*
- * The time from a sample to the next mode switch. Reading the counters takes several times less
- * (benchmarks/switching.py).
+ * The time from a sample to the next mode switch. Reading the counters takes a fraction of this time
+ * (benchmarks/switching.py), so the sample is complete before the switch.
  */
 #define SAMPLE_LEAD_NS 1000000
 

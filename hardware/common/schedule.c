@@ -188,7 +188,9 @@ static const char *add_window(struct blocks *blocks, uint64_t block, uint64_t le
 			return wrong;
 		count++;
 	}
-	/* all windows of a block have the same first calls, so only a longer window adds new calls */
+	/*
+	 * windows of a block start with the same calls, so only a window longer than the earlier ones adds new calls
+	 */
 	if (count > blocks->most) {
 		header->distinct += count - blocks->most;
 		blocks->most = count;

@@ -93,9 +93,12 @@ static __always_inline bool find_in_word(struct search *search, __u32 at)
 	__u64 word = *(__u64 *)(search->head->bytes + at) ^ NEWLINES;
 	__u64 ends = (word - LOW_BITS) & ~word & HIGH_BITS;
 
-	/* only the lowest set bit of `ends` certainly marks a newline, so value_after() checks each newline again */
+	/* the formula can also set a bit just above a newline, so value_after() checks each byte again */
 	for (__u32 i = 0; i < WORD && ends; i++) {
-		/* the top byte of the product is the number of bytes below the bit, which is the newline's position */
+		/*
+		 * the multiplication puts the position of the newline's byte within the word into the product's top
+		 * byte
+		 */
 		__u32 here = at + (((ends & -ends) >> 7) * BYTE_NUMBERS >> 56);
 
 		ends &= ends - 1;

@@ -120,7 +120,7 @@ static bool is_client(const struct side *side)
 	return side == &side->session->client;
 }
 
-/* Return whether sipdispatch reads from a connection. It pauses while a receiver has too much unsent data. */
+/* Return whether sipdispatch reads from a connection. Reading pauses while a receiver has too much unsent data. */
 static bool may_read(const struct dispatcher *d, const struct side *side)
 {
 	const struct session *session = side->session;
@@ -366,7 +366,9 @@ static void count_unanswered(struct dispatcher *d, const struct side *from, cons
 	}
 	if (session->leaving)
 		session->limit_ns = clock_ns() + LINGER_NS;
-	/* a UAS may repeat its 200 to INVITE (RFC 3261 13.3.1.4), so check that the count stays above 0 */
+	/*
+	 * a UAS may repeat its 200 to INVITE (RFC 3261 13.3.1.4), and a repetition must not reduce the count below 0
+	 */
 	if (answer && text[sizeof(version) - 1] >= '2' && session->unanswered)
 		session->unanswered--;
 }
@@ -447,7 +449,7 @@ static void read_side(struct dispatcher *d, struct side *side)
 	if (session->ended)
 		return;
 	d->broken += !followed;
-	/* the connection may have been closed during the sending, because the kernel reported its loss */
+	/* pass_on() may already have closed this connection, because an earlier send on it failed */
 	if (side->fd >= 0 && !(followed && stream_keep(&side->in, d->buffer + used, size - used))) {
 		flush_touched(d);
 		lose(d, side);
@@ -531,7 +533,7 @@ static void serve(struct dispatcher *d, const sigset_t *signals)
 {
 	while (!stop_asked) {
 		struct epoll_event events[EVENTS];
-		/* wake up once a second while clients wait, because their answers may never come */
+		/* while clients wait for answers, wake up once a second to close clients whose time limit is over */
 		int count = epoll_pwait(d->epoll, events, EVENTS, d->leaving ? 1000 : -1, signals);
 
 		for (int i = 0; i < count; i++) {

@@ -39,8 +39,9 @@ struct counts {
 	uint64_t not_sent[SIP_KINDS];   /* messages that the kernel refused or whose connection was lost */
 	uint64_t received[SIP_KINDS];   /* messages received for the first time */
 	uint64_t received_again[SIP_KINDS]; /* received retransmissions */
-	uint64_t unexpected[SIP_KINDS]; /* messages without a call, or that the call's state does not allow */
-	uint64_t unparsable;            /* received texts that are not complete SIP messages */
+	/* messages that belong to no call, or that the call's state does not allow */
+	uint64_t unexpected[SIP_KINDS];
+	uint64_t unparsable;        /* received texts that are not complete SIP messages */
 	uint64_t overtaken;         /* client: 180 answers after the final answer; `received` includes them */
 	uint64_t too_long;          /* answers that were not sent because they exceeded OUTBOX_BYTES */
 	uint64_t calls_refused;     /* server: calls refused because too many calls were open */

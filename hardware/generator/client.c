@@ -16,7 +16,7 @@
 #include "../common/schedule.h"
 #include "uac.h"
 
-#define LEAD_NS       (100 * NS_PER_MS) /* time before t0 in which the threads can start */
+#define LEAD_NS       (100 * NS_PER_MS) /* time before t0, so that all threads run before the first call */
 #define LINGER_NS     (100 * NS_PER_MS) /* the run ends when no call has been open for this time */
 #define STARTS_A_PASS 16 /* largest number of calls that a thread starts before it receives again */
 #define SEND_NS       (10 * NS_PER_US) /* expected duration of one send */
@@ -410,7 +410,7 @@ static bool write_report(const struct load *load, struct client *clients)
 	report_usage(file, &load->usage);
 	report_calls(file, load, &starts);
 	report_sockets(file, &sockets);
-	/* read NoPorts before the sockets close, because NoPorts counts datagrams to closed ports */
+	/* read NoPorts before the sockets close, because datagrams that arrive later would increase NoPorts */
 	if (load->no_ports >= 0)
 		fprintf(file, "  \"no_ports\": %" PRId64 ",\n", udp_no_ports() - load->no_ports);
 	report_counts(file, &counts);

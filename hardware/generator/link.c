@@ -12,7 +12,10 @@
 #include "link.h"
 
 #define BATCH 16
-/* Size of a buffer for one datagram. The extra bytes put the buffers of a batch into different cache sets. */
+/*
+ * Size of a buffer for one datagram. The extra bytes put the buffers of a batch into different sets of the CPU cache,
+ * so that the buffers do not evict each other.
+ */
 #define DATAGRAM_BYTES (65536 + 4096 + 64)
 #define EVENTS         64
 #define OUT_BYTES_MAX  (16UL << 20) /* a connection with more unsent bytes is regarded as stuck */
@@ -301,8 +304,8 @@ static void flush_udp(struct outbox *outbox, unsigned count)
 			poll(&ready, 1, 1);
 		}
 		/*
-		 * send the datagram once more after an error: ECONNREFUSED belongs to an earlier datagram, and the
-		 * kernel did not send this one
+		 * After an error, send the datagram once more. An ECONNREFUSED was caused by an earlier datagram, and
+		 * the kernel reported it instead of sending this datagram.
 		 */
 		if (tries++ == 0)
 			continue;
@@ -380,7 +383,10 @@ bool link_connect(struct link *link, const struct sockaddr_in *local, const stru
 	if (fd >= 0) {
 		set_buffers(fd, link->buffer_bytes);
 		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-		/* let connect() choose the port, because it may reuse a port for another remote address */
+		/*
+		 * let connect() choose the port instead of bind(), because connect() can share a port between remote
+		 * addresses
+		 */
 		setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof(on));
 	}
 	if (fd >= 0 &&

@@ -52,8 +52,8 @@ void link_close(struct link *link, const struct peer *peer);
 void link_close_all(struct link *link);
 
 /*
- * These three functions send all messages of the outbox, only its first message (TCP: all), or all messages of the
- * urgent outbox.
+ * Send messages. link_flush() sends the whole outbox, link_flush_one() sends its first message (TCP: all messages),
+ * and link_flush_urgent() sends the urgent outbox.
  */
 void link_flush(struct link *link);
 void link_flush_one(struct link *link);

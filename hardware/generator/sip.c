@@ -79,7 +79,7 @@ static struct span find_parameter(struct span parameters, const char *name)
 	return EMPTY;
 }
 
-/* Read digits up to the end or a blank. Return false if no digit comes first or the number is 2^32 or more. */
+/* Read a number that ends at a blank or at the span's end. Return false if there is none or if it is 2^32 or more. */
 static bool take_number(struct span *s, uint32_t *number)
 {
 	const char *first = s->at;

@@ -16,8 +16,8 @@
  *   no pinning, retransmissions on, buffers 4194304 bytes, exponential, no priority.
  *
  * WHAT IT DOES
- *   `uac` starts call i at t0 + the schedule's offset i (schedule.h), on CLOCK_MONOTONIC. It starts a late call at once and
- *   records its lateness, and the next calls keep their times. The run ends in one of three ways: 100 ms have
+ *   `uac` starts call i at t0 + the schedule's offset i (schedule.h), on CLOCK_MONOTONIC. If a call is late, `uac`
+ *   starts it at once and records the lateness. Later calls keep their start times. The run ends in one of three ways: 100 ms have
  *   passed since the last call ended, --drain-s have passed since the last scheduled start, or SIGINT or SIGTERM came. Then `uac`
  *   writes one record per call (calls.h) and a report (report.h). Random hold times are computed from the random number of
  *   each call in the schedule (schedule.h).
@@ -25,13 +25,13 @@
  *   writes a report. The file of --ready appears when `uas` is ready to answer.
  *   `schedule` writes a schedule and prints {"calls":N,"distinct":N,"first_ns":N,"last_ns":N}: the number of calls, the
  *   number of different calls, and the first and last start after t0. The file of --blocks has one line per window,
- *   `<block> <length in ns>`. The calls of a block are repeated in each of its windows.
+ *   `<block> <length in ns> [<instance>]`. The calls of a block are repeated in each of its windows.
  *   uac.h and uas.h describe the transactions, which follow RFC 3261.
  *   The exit code is 0 if the run was performed, even if calls failed. It is 1 with one line on stderr for an error, and 2
  *   for wrong usage.
  *
  * TIMING
- *   --spin-us: before each deadline, `uac` polls for this time instead of sleeping, because a sleep may end that late.
+ *   --spin-us: before each deadline, `uac` polls for this time instead of sleeping, because a sleep may end late.
  *   `uas` polls for this time after each datagram. `always` never sleeps and uses a whole CPU. A send to a sleeping receiver
  *   wakes the receiver's CPU. On a virtual machine, such a send took about 13 us instead of 2 us. Shorter gaps between calls
  *   are then impossible, and at 2,000 cps the Kolmogorov-Smirnov distance grows by 0.01.
