@@ -12,6 +12,6 @@
 void prepare_process(int fifo);
 /* Pin the calling thread to its CPU in the list, unless the list is empty. Request exact timer wake-ups. */
 void settle_thread(const int *cpus, unsigned n_cpus, unsigned thread);
-/* Return a random number, which most probably differs in every process. */
+/* Return a number that differs between processes with high probability. */
 uint32_t new_instance(void);
 #endif

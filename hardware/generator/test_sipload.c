@@ -197,7 +197,7 @@ static void on_fire(void *context, struct timer *timer, uint64_t now_ns)
 	CHECK(t->wanted_ns[i] <= now_ns);
 	t->wanted_ns[i] = 0;
 	t->fired++;
-	/* disarm one timer and arm another, perhaps in the slot that the wheel is running */
+	/* disarm another timer and arm it again, possibly in the slot that the wheel is processing now */
 	if (t->wanted_ns[other]) {
 		wheel_disarm(&t->wheel, &t->timers[other]);
 		t->wanted_ns[other] = now_ns + splitmix64(&t->state) % 100000;
@@ -241,7 +241,7 @@ static void test_wheel(uint64_t span_ns)
 	free(t);
 }
 
-/* Add times from 1 ns to a minute, and check a known quantile and the bucket of the largest time. */
+/* Add times from 600 ns to 60 ms, and check the quantiles. Then add the smallest and the largest possible time. */
 static void test_histogram(void)
 {
 	static struct histogram one, sum;
@@ -692,7 +692,7 @@ static void test_clean_calls(bool routed, uint64_t hold_ns, uint64_t ring_ns)
 	end_world();
 }
 
-/* The client reverses the route set and sends to the Contact (RFC 3261 12.1.2, 12.2.1.1). */
+/* Check that the client reverses the route set and sends to the Contact (RFC 3261 12.1.2, 12.2.1.1). */
 static void test_routes(void)
 {
 	static const char target[] = "BYE sip:callee@10.0.0.1:5070 SIP/2.0\r\n";

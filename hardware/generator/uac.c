@@ -375,8 +375,8 @@ static bool parse_hex(const char *at, int digits, uint64_t *value)
 }
 
 /*
- * Return the call whose transaction the answer's branch names (RFC 3261 17.1.3). Return NULL if another agent made the
- * call.
+ * Find the call to which an answer belongs, by the branch of the answer (RFC 3261 17.1.3). Return NULL if another
+ * agent made the call.
  */
 static struct uac_call *find_call(struct uac *uac, const struct sip_message *m)
 {

@@ -61,7 +61,7 @@ void wheel_disarm(struct wheel *wheel, struct timer *timer)
 	wheel->armed--;
 }
 
-/* Move the timers of a slot to `list`. A timer that a callback disarms is then removed from `list`. */
+/* Move the timers of a slot to `list`. A callback can then disarm a timer that is still in `list`. */
 static void take_slot(struct timer **slot, struct timer **list)
 {
 	*list = *slot;
@@ -92,7 +92,7 @@ static uint64_t next_tick(const struct wheel *wheel)
 {
 	uint64_t slot = wheel->tick & SLOT_MASK;
 
-	/* after this round of level 0, timers of the upper levels may be due */
+	/* slot 0 begins a new round of level 0, in which timers of the upper levels may be due */
 	if (!slot)
 		return wheel->tick;
 	for (uint64_t word = slot / 64; word < WHEEL_SLOTS / 64; word++) {

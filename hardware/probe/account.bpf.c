@@ -27,12 +27,12 @@ const volatile bool cfg_bursts = false;                  /* true: bursts are wri
 
 /*
  * Before Linux 5.18, sched_switch has no argument for the state of the previous task. These kernels may also lack
- * atomic functions that return a value (5.12) and bpf_get_current_task_btf (5.11). The Makefile defines this from the
- * kernel's types.
+ * atomic functions that return a value (5.12) and bpf_get_current_task_btf (5.11). The Makefile defines this
+ * macro if the kernel's types show such a kernel.
  */
 #ifdef BEFORE_LINUX_5_18
 #define READ(task, field) BPF_CORE_READ(task, field)
-/* Linux 5.14 renamed the field. */
+/* Linux 5.14 renamed the field `state` to `__state`. */
 struct task_struct___since_5_14 {
 	unsigned int __state;
 } __attribute__((preserve_access_index));
@@ -264,7 +264,10 @@ static __always_inline void end_wait(struct account_task *entry, __u64 now)
 	worst_wait.by = longest_competitor(cpu, entry->waiting_ns);
 }
 
-/* Count a task of the proxy that gets a CPU (1) or gives up a CPU (-1). Return how many of its tasks ran before. */
+/*
+ * Count a task of the proxy that gets (1) or gives up (-1) a CPU. Return the number of running tasks before this
+ * change.
+ */
 static __always_inline __s64 count_running(__s64 change)
 {
 #ifdef BEFORE_LINUX_5_18

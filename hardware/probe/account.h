@@ -73,7 +73,7 @@ struct account_kept {
 };
 
 struct account_cpu {
-	__u64 started_ns, ended_ns; /* times of the first and of the last event; 0 until the event */
+	__u64 started_ns, ended_ns; /* times at which the account of this CPU began and ended; 0 before */
 	__u64 charged_ns;           /* `ns` includes the time until this instant */
 	__u64 ns[ACCOUNT_PART_COUNT];
 	__u64 competed; /* CPU time of competitors: the owners realtime, fair and idle_class */

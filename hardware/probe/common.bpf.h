@@ -99,7 +99,7 @@ static __always_inline bool is_send(long id)
 	return id == NR_SENDTO || id == NR_SENDMSG;
 }
 
-/* Return the address of the user-space buffer. For a scattered buffer, return the address of its first piece. */
+/* Return the user-space buffer of a system call. For a scattered buffer, return only its first piece. */
 static __always_inline struct iovec user_piece(struct pt_regs *regs, long id)
 {
 	struct user_msghdr header = {};

@@ -30,7 +30,10 @@ struct count {
 	uint32_t received_before[HISTOGRAM_TASKS];
 };
 
-/* Names of requests, in the order of enum histogram_name. The names "ACK " and "BYE " have four letters for the kernel. */
+/*
+ * Names of requests, in the order of enum histogram_name. "ACK " and "BYE " end with a blank, because the BPF program
+ * compares four characters.
+ */
 #define NAME(name) name,
 static const char *const requests[] = { HISTOGRAM_METHODS(NAME) "other request", "not SIP" };
 
@@ -67,7 +70,7 @@ static void print_bins(const char *name, const uint64_t *before, const uint64_t 
 
 	printf("\"%s\": [", name);
 	for (size_t i = 0; i < HISTOGRAM_BINS; i++) {
-		/* The 32-bit counts of a CPU may overflow. */
+		/* subtract modulo 2^32, because the 32-bit counts of a CPU may overflow */
 		uint32_t grown = (uint32_t)(now[i] - before[i]);
 		size_t power = i / HISTOGRAM_PARTS ? i / HISTOGRAM_PARTS - 1 : 0;
 		uint64_t low =
@@ -120,7 +123,7 @@ static void print_tasks(struct count *count)
 		count->received_before[i] = received;
 		if (received == before)
 			continue;
-		/* If another task took the place, its count began at 0. */
+		/* if another task took over this entry of the table, the new task's count began at 0 */
 		printf("%s\"%u\": %u", comma, tasks[i].tid, received > before ? received - before : received);
 		comma = ", ";
 	}
@@ -173,12 +176,15 @@ static bool load(struct count *count, const struct options *options)
 			strerror(error));
 		return false;
 	}
-	/* the kernel rounds the values of a CPU up to 8 bytes, which sizeof() is a multiple of */
+	/*
+	 * the kernel pads the value of each CPU to a multiple of 8 bytes; the struct needs no padding, so an array of
+	 * structs fits
+	 */
 	count->of_cpus = keep(calloc((size_t)count->cpus, sizeof(*count->of_cpus)));
 	return true;
 }
 
-/* Forget the messages in service, because their sends are unknown. */
+/* Forget the messages in service, because the programs do not see sends while the hooks are detached. */
 static void forget(struct histograms_bpf *object)
 {
 	for (size_t i = 0; i < HISTOGRAM_TASKS; i++)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * Counts how often and how long the processes of a proxy wait for each other. Taking a free lock causes no event, so
+ * These programs count how often and how long the processes of a proxy wait for each other. Taking a free lock causes no event, so
  * it has no cost. Every system call on the host becomes slightly slower, because the programs run at the entry of all
  * system calls.
  *

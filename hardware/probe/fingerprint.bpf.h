@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The fingerprint by which a worker's message is found again among the datagrams that arrived. */
+/*
+ * The fingerprint of a datagram: a hash of its payload. A program saw the datagram arrive, and recognises it by this
+ * hash when a worker receives it.
+ */
 #ifndef SIPSCHED_FINGERPRINT_BPF_H
 #define SIPSCHED_FINGERPRINT_BPF_H
 
 #define FINGERPRINT_WORDS (PROBE_FINGERPRINT_BYTES / 8)
 
-/* Compute four independent hashes. The CPU computes them in parallel, which takes half the time of one hash. */
+/*
+ * Compute four independent hashes and combine them. The CPU computes them in parallel, in half the time of one hash.
+ */
 static __always_inline __u64 fingerprint_of(const __u64 *words, __u32 length)
 {
 	__u64 a = 0x9E3779B97F4A7C15ULL ^ length;

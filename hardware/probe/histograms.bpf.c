@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Counts how long SIP datagrams wait and how long their service takes, without a record per message.
+ * These programs count how long SIP datagrams wait and how long their service takes, without a record per message.
  *
  * waiting    from netif_receive_skb to sock_recv_length, at the end of the worker's receive call
  * service    from sock_recv_length to the last net_dev_queue of the same task before its next message
@@ -171,7 +171,7 @@ static __always_inline struct arrival *arrival_of(__u64 fingerprint)
 	return &arrivals[fingerprint & (ARRIVALS - 1)];
 }
 
-/* Return the number of bytes of a message of this length that its fingerprint covers, and clear the words behind. */
+/* Return the number of bytes of a message that its fingerprint covers. For a short message, set `words` to 0. */
 static __always_inline __u32 fingerprint_bytes(__u64 *words, __u32 length)
 {
 	if (length >= PROBE_FINGERPRINT_BYTES)
@@ -206,7 +206,8 @@ int BPF_PROG(on_arrival, struct sk_buff *skb)
 	fingerprint = fingerprint_of(here->arrived, length);
 	arrival = arrival_of(fingerprint);
 	if (arrival->t)
-		here->unmatched++; /* no worker received that datagram, for example because the buffer was full */
+		/* no worker received the datagram that this entry had, for example because the buffer was full */
+		here->unmatched++;
 	__sync_fetch_and_add(&underway, 1);
 	arrival->fingerprint = fingerprint;
 	arrival->t = bpf_ktime_get_ns();

@@ -17,7 +17,9 @@
 #define HISTOGRAM_POWERS 35
 #define HISTOGRAM_BINS   ((HISTOGRAM_POWERS - HISTOGRAM_BITS + 1) * HISTOGRAM_PARTS)
 
-/* A method is known by its first four letters. Their order is the order of the counts after the 1000 status codes. */
+/*
+ * The BPF program knows a method by its first four letters. In this order, their counts follow the 1000 status codes.
+ */
 /* clang-format off */
 #define HISTOGRAM_METHODS(METHOD) \
 	METHOD("INVITE") METHOD("ACK ") METHOD("BYE ") METHOD("CANCEL") METHOD("OPTIONS") METHOD("REGISTER") \

@@ -195,7 +195,10 @@ struct probe_worker {
 	__u32 position;
 	struct probe_connection connection;
 	__u64 cost_ns; /* duration of the probe's own work since t_sip_in */
-	/* 1: the worker may still receive datagrams that arrived before recording began, as it has received no later ones */
+	/*
+	 * 1: the worker may still receive datagrams from before the recording, because it has received no newer
+	 * datagram
+	 */
 	__u32 behind;
 	struct probe_message message;
 };

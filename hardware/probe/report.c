@@ -113,7 +113,7 @@ static void print_report(FILE *file, const struct report *report)
 	}
 	print_count(file, "unclassified", records->unclassified);
 	print_count(file, "recursion_misses", report->recursion_misses);
-	/* streams->counts.broken is 0 for datagrams */
+	/* for UDP, streams->counts.broken is 0, so this sum is correct for UDP and TCP */
 	print_count(file, "lost", counted->lost_ring + trace->lost + report->streams->counts.broken);
 	print_threads(file, report);
 	print_recording(file, report->recording);
