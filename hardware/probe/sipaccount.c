@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * sipaccount assigns all time of some CPUs to its users, and reports which programs kept a proxy from running.
+ * sipaccount assigns all time of some CPUs to the tasks and interrupts that used it. It reports which programs kept a proxy from running.
  *
  * USAGE
  *   sipaccount --cpu N [--cpu N ...] [--group PGID ...] [--own PID ...] [--sample MS] [--bursts FILE]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Takes six timestamps of each SIP datagram. The kernel and the proxy need no change.
+ * These programs take six timestamps of each SIP datagram. The kernel and the proxy need no change.
  *
  * t_arr      netif_rx, napi_gro_receive_entry, netif_receive_skb_entry, netif_receive_skb: the earliest event counts
  * t_stack    exact mode: fentry __udp_enqueue_schedule_skb; tracepoint mode: sk_data_ready, at the tail of the queue
@@ -29,8 +29,8 @@ const volatile bool cfg_exact = false;
 const volatile bool cfg_ipv6 = false; /* true: datagrams over IPv6 are traced, too */
 
 #define PROTOCOL_UDP 17
-#define STALE_NS     10000000000LL /* the probe may overwrite an entry that was not used for this time */
-/* No datagram waits longer in a queue. If an entry is older, the probe missed the end of the wait. */
+#define STALE_NS     10000000000LL /* the probe may overwrite an entry that is older than this */
+/* ASSUME no datagram waits longer in a queue. If recording began longer ago, the probe missed an unknown arrival. */
 #define BEHIND_NS      1000000000LL
 #define UNDERWAY_NS    100000000LL /* ASSUME no packet takes longer from driver to socket queue */
 #define WAYS           8 /* entries per set; with 5000 queued datagrams, one in 3 million finds its set full */
@@ -51,7 +51,10 @@ struct packet {
 	__u32 jiffies;       /* time of t_arr in jiffies, which are faster to read than the clock */
 };
 
-/* A datagram in tracepoint mode. The worker that reads it finds its arrival by this entry. */
+/*
+ * A datagram that waits for a worker in tracepoint mode. When a worker reads the datagram, the entry has its arrival
+ * time.
+ */
 struct payload {
 	__u64 fingerprint;
 	__u64 t_arr;
@@ -168,7 +171,7 @@ static __always_inline bool descriptor_is_of(const struct probe_worker *worker, 
 
 /* ---- arrivals at the driver ---- */
 
-/* Return a signed difference, because the clock of another CPU may be slightly ahead. */
+/* Return a signed difference of times. It can be negative, because the clock of another CPU may be slightly ahead. */
 static __always_inline __s64 age(__u64 now, __u64 then)
 {
 	return now - then;
@@ -503,7 +506,7 @@ static __always_inline int on_taken(struct sock *sk, struct sk_buff *skb)
 	return 0;
 }
 
-/* for Linux 5.19 and later */
+/* This program is for Linux 5.19 and later, where the function has no argument `noblock`. */
 SEC("fexit/__skb_recv_udp")
 int BPF_PROG(on_dequeue, struct sock *sk, unsigned int flags, int *off, int *err, struct sk_buff *skb)
 {
@@ -531,7 +534,9 @@ static __always_inline __u64 forget_packet(__u64 skb)
 		if (payload->t_arr == packet->t_arr)
 			payload->used = 0;
 	}
-	/* exact mode set t_stack at the function's entry, before the kernel checked the queue's limit */
+	/*
+	 * exact mode counted the datagram as queued before the kernel checked the queue's limit, so undo this count
+	 */
 	if (packet->t_stack)
 		COUNT_BY(queued, -1);
 	packet->skb = 0;
@@ -589,7 +594,7 @@ static __always_inline struct probe_drop *new_drop(int rc, struct sock *sk, __u6
 	return drop;
 }
 
-/* for Linux before 6.10 */
+/* This program is for Linux before 6.10, where the tracepoint has no argument `skb`. */
 SEC("tp_btf/udp_fail_queue_rcv_skb")
 int BPF_PROG(on_refused_no_skb, int rc, struct sock *sk)
 {
@@ -699,7 +704,10 @@ int BPF_PROG(on_sys_enter, struct pt_regs *regs, long id)
 	return 0;
 }
 
-/* Return the first time at or after t when the reader was on a CPU. It cannot have taken the datagram earlier. */
+/*
+ * Return the first time at or after t when the reader was on a CPU. The reader cannot have taken the datagram
+ * earlier.
+ */
 static __always_inline __u64 running_since(const struct probe_worker *worker, __u64 t)
 {
 	for (__u32 i = 1; i <= PROBE_SEGMENTS; i++) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Takes the timestamps of SIP over TCP, from which streams.c makes records. The kernel and the proxy need no change.
+ * These programs take the timestamps of SIP over TCP, from which streams.c makes records. The kernel and the proxy need no change.
  *
  * t_arr      netif_rx, napi_gro_receive_entry, netif_receive_skb_entry, netif_receive_skb: the earliest event counts
  * t_stack    tcp_probe: the connection accepts the segment, or, while a process locks the socket, at the unlock
@@ -225,7 +225,7 @@ int BPF_PROG(on_stream_queued, struct sock *sk, struct sk_buff *skb)
 	struct {
 		__u32 seq;
 		__u32 end;
-	} bytes; /* the first member of struct tcp_skb_cb */
+	} bytes; /* the first members of struct tcp_skb_cb: sequence numbers of the segment's start and end */
 
 	if (!identify(sk, sk->__sk_common.skc_num, &segment.connection) ||
 	    bpf_probe_read_kernel(&bytes, sizeof(bytes), skb->cb))

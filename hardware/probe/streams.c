@@ -5,10 +5,13 @@
 #include "classify.h"
 #include "streams.h"
 
-/* A worker that has not forwarded a message within this time will not forward the message at all. */
+/* A message that no worker has forwarded within this time counts as not forwarded. */
 #define HOLD_NS   4000000000ULL
 #define CLOSED_NS 2000000000ULL /* a worker reads the rest of a closed connection within this time */
-/* No data waits longer than this in a queue. If an arrival is older, the probe missed the read. */
+/*
+ * ASSUME no data waits longer than this in a queue. If recording began longer ago, the probe missed an unknown
+ * arrival.
+ */
 #define BEHIND_NS 1000000000ULL
 /* ASSUME a segment takes at most this time from the driver to its reader if later segments have already arrived. */
 #define UNDERWAY_NS 100000000ULL
@@ -346,7 +349,10 @@ static void receive(struct streams *streams, struct stream *stream, const struct
 	struct waiting *waiting;
 	struct sip_class class;
 
-	/* the message arrived before recording began, or while recording was being switched off */
+	/*
+	 * ignore a message that arrived before recording began or during the switch-off, because its arrival is
+	 * unknown
+	 */
 	if (!arrived && (read->t < streams->since_ns + (stream->timed ? UNDERWAY_NS : BEHIND_NS) ||
 			 (streams->until_ns && read->t >= streams->until_ns)))
 		return;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Finds SIP messages in TCP streams. The input is the segments, reads and writes from stream.bpf.c. The output is
- * records of messages.
+ * Functions that find SIP messages in TCP streams. The input is the segments, reads and writes from stream.bpf.c. The
+ * output is records of messages.
  *
- * By Content-Length (frame.h), the bytes that workers read and write are cut into messages. The position of a message's last
- * byte determines the segment in which the message arrived, the read by which a worker received it, and the segment
- * in which it departed. A written message with the same kind, Call-ID and CSeq is the forwarded message.
+ * The functions cut the bytes that workers read and write into messages, by Content-Length (frame.h). The position of
+ * a message's last byte determines the segment in which the message arrived, the read by which a worker received it,
+ * and the segment in which it departed. A written message with the same kind, Call-ID and CSeq is the forwarded
+ * message.
  */
 #ifndef SIPSCHED_STREAMS_H
 #define SIPSCHED_STREAMS_H
@@ -63,7 +64,10 @@ int on_stream_event(void *context, void *data, size_t size);
 void streams_afresh(struct streams *streams);
 /* Write the records of finished messages, and of messages that waited too long. */
 void settle_streams(struct streams *streams);
-/* Two functions that return the number of messages that have not departed, and of connections with unread bytes. */
+/*
+ * count_waiting() returns the number of messages that have not departed. count_unread() returns the number of
+ * connections with unread bytes.
+ */
 uint64_t count_waiting(const struct streams *streams);
 uint64_t count_unread(const struct streams *streams);
 /* Write the records of departed messages, and forget all other messages. */

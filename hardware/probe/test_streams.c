@@ -64,7 +64,7 @@ static void segment(uint32_t event, unsigned peer, uint32_t seq, size_t length, 
 	on_stream_event(&streams, &made, sizeof(made));
 }
 
-/* Send bytes as sipprobe.bpf.c does: in pieces, from memory of their exact size. */
+/* Send bytes as stream.bpf.c does: in pieces, from memory of their exact size. */
 static void transfer(uint32_t event, unsigned slot, unsigned peer, uint32_t seq, const char *text,
 		     size_t size, uint64_t t)
 {
@@ -205,7 +205,7 @@ static void test_sizes(void)
 	huge = message(text, 1, 70000);
 	arrive(0, huge, 100);
 	read_at(0, text, huge, 110);
-	/* the next event is a read whose data has no recorded arrival */
+	/* a message of legal size follows, and must be found although the message before it was too long */
 	large = message(text, 2, 0);
 	arrive((uint32_t)huge, large, 200);
 	read_at((uint32_t)huge, text, large, 210);

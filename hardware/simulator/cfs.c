@@ -71,7 +71,7 @@ static uint64_t slice_of(const struct sim *sim, const struct cpu *cpu, const str
 	if (running(cpu))
 		load += running(cpu)->weight;
 	slice = period * w->weight / load;
-	/* BASE_SLICE of Linux 6.1 */
+	/* the feature BASE_SLICE of Linux 6.1 extends a slice to the minimal granularity */
 	return m->release == RELEASE_6_1 && slice < m->min_granularity_ns ? m->min_granularity_ns : slice;
 }
 
@@ -86,8 +86,8 @@ static void clear_buddies(struct fair_rq *rq, const struct worker *w)
 }
 
 /*
- * Do the same as the kernel's wakeup_preempt_entity() in fair.c. Return 1 if w should replace curr, and -1 if curr has the
- * smaller vruntime.
+ * Do the same as the kernel's wakeup_preempt_entity() in fair.c. Return -1 if curr's vruntime is not larger, 1 if w's
+ * lead is large enough to replace curr, and otherwise 0.
  */
 static int compare(const struct sim *sim, const struct worker *curr, const struct worker *w)
 {

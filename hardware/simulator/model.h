@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define KINDS           7 /* kinds of messages in trace.h: OTHER, INVITE, 180, 200, ACK, BYE, 200 */
+#define KINDS           7 /* number of message kinds in trace.h: OTHER, INVITE, 180, 200, ACK, BYE, 200 */
 #define CPUS_MAX        256
 #define WORKERS_MAX     1024
 #define COMPETITORS_MAX 16
@@ -80,8 +80,8 @@ struct model {
 	uint32_t connections; /* connections of the UAC, which calls use in turn; 0: one per call */
 	uint32_t instances;   /* instances of the proxy; workers of different instances share no lock */
 	/*
-	 * number of processes before the workers; they pass on every message or, if workers hold connections, the
-	 * connections that no worker holds
+	 * number of front-end processes; they pass every message to the workers or, if workers hold connections, they
+	 * pass the connections that no worker holds
 	 */
 	uint32_t fronts;
 	uint64_t front_ns; /* total time that a front needs per message or connection */
@@ -118,8 +118,8 @@ struct model {
 	uint32_t competitor_first_cpu[COMPETITORS_MAX], competitor_cpus[COMPETITORS_MAX];
 	uint64_t competitor_slice_ns;
 	/*
-	 * one further program per CPU, which stays on its CPU, as kernel threads do; its bursts of work have exponentially
-	 * distributed lengths and distances, with these means; 0: no such programs
+	 * mean distance and mean length of the bursts of work of one further program per CPU; both are exponentially
+	 * distributed, and the program stays on its CPU as a kernel thread does; 0: no such programs
 	 */
 	uint64_t burst_every_ns, burst_ns;
 	uint32_t burst_weight; /* the weight of its nice value */

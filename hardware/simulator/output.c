@@ -11,7 +11,10 @@ static uint64_t moved(uint64_t at)
 	return at ? at + T0_NS : 0;
 }
 
-/* Set the outcome of a call that is open at the end. Timer B or F (RFC 3261) has ended the call, or it is unfinished. */
+/*
+ * Set the outcome of a call that is open at the end. The call has timed out (timer B or F of RFC 3261) or is
+ * unfinished.
+ */
 static void decide(const struct sim *sim, uint64_t index, struct call_record *r)
 {
 	uint64_t longest = 64 * sim->model.t1_ns;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
- * Chooses the CPU of a woken worker, and lets CPUs take work from each other. The rules are the rules of
- * kernel/sched/fair.c in Linux 5.10 and 6.18. newidle_balance() also has rules for Linux 3.2 and 6.1. The cores of a
+ * Functions that choose the CPU of a woken worker, and that let CPUs take work from each other. The rules are the
+ * rules of kernel/sched/fair.c in Linux 5.10 and 6.18. newidle_balance() also has rules for Linux 3.2 and 6.1. The cores of a
  * processor share their last-level cache.
  * ASSUME a load is the weight of the runnable workers now. PELT, which averages loads over about 32 ms, is not modelled.
- * Not modelled: recent_used_cpu, SIS_PROP and SIS_UTIL (all CPUs of the cache are searched), active balancing.
+ * The model lacks recent_used_cpu, SIS_PROP and SIS_UTIL (it searches all CPUs of the cache), and active balancing.
  */
 #include "sched.h"
 
@@ -249,7 +249,7 @@ static bool take_from(struct sim *sim, struct cpu *to, struct cpu *from)
 
 		if (w->delayed || !may_run(w, to) || (best && best->order < w->order))
 			continue;
-		/* the kernel's cache_nice_tries is 1 */
+		/* take a cache-hot worker only after more failures than the kernel's cache_nice_tries, which is 1 */
 		if (to->balance_failed <= 1 && is_hot(sim, from, to, w))
 			continue;
 		best = w;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
-/* Models kernel/sched/rt.c. All workers have one priority, so one list is enough. The running worker stays at its head. */
+/*
+ * A model of kernel/sched/rt.c. All workers have one priority, so one list is enough. The running worker is its head.
+ */
 #include "sched.h"
 
 void rt_enqueue(struct cpu *cpu, struct worker *w, bool head)

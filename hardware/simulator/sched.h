@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Chooses the worker that runs on a CPU. Comments name the functions and files of the kernel: Linux 6.18 for EEVDF, and
+ * Functions that choose the worker of a CPU. Comments name the functions and files of the kernel: Linux 6.18 for EEVDF, and
  * Linux 5.10 for CFS. The files are kernel/sched/fair.c, core.c and rt.c. The model has no task groups, no bandwidth
  * control, no PELT loads (balancing counts workers), no core scheduling, no hyper-threads and no HRTICK.
  */

@@ -129,7 +129,10 @@ static void test_eevdf_preempt_short(void)
 	const double slices[] = { 10, 1 };
 	struct model m = plain(RULES_EEVDF, 1, 2);
 
-	/* At 1.5 ms, B gets the virtual deadline 2.5. A's is 10, and B's slice is shorter, so B preempts A. */
+	/*
+	 * At 1.5 ms, B gets the virtual deadline 2.5, which is before A's deadline 10. B's slice is shorter, so B
+	 * preempts A.
+	 */
 	EXPECT("preempt short", &m, slices, script, "0:A 1.5:B 2.5:A 6:-");
 	/* A's protection lasts until its deadline, and A ends before its deadline. */
 	m.preempt_short = false;

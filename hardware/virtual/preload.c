@@ -86,7 +86,10 @@ EXPORT int pthread_cond_signal(pthread_cond_t *condition)
 
 /* ---- events ---- */
 
-/* QEMU wakes its main loop by writing 8 bytes to an event descriptor. */
+/*
+ * QEMU wakes its main loop by writing 8 bytes to an event descriptor. Such a write of a vCPU is a request to the
+ * loop.
+ */
 EXPORT ssize_t write(int fd, const void *bytes, size_t count)
 {
 	if (self && count == sizeof(uint64_t))

@@ -76,7 +76,7 @@ static void ring_main(void)
 {
 	uint64_t one = 1;
 
-	/* by a system call, because this library replaces write() */
+	/* use the system call, because this library replaces write() */
 	syscall(SYS_write, loop.descriptor, &one, sizeof(one));
 }
 
@@ -170,7 +170,7 @@ static void end_quantum(void)
 	ring(&quantum_bell, INT_MAX);
 }
 
-/* Let a vCPU run from a position in this quantum. The lock is held. */
+/* Let a vCPU run for the rest of this quantum, from its position `spent`. The lock is held. */
 static void join(struct cpu *cpu)
 {
 	while (ending)
