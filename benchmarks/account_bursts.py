@@ -1,4 +1,4 @@
-"""Measure the cost of sipaccount, which assigns all CPU time to programs, with and without its file of bursts.
+"""Measure how much more CPU time sipaccount, the account of all CPU time, needs to write its file of bursts.
 
 During one run, two more processes of `sipaccount` count with the options of the run's own process. Only one of them
 writes bursts. Both see the same events, so their costs can be compared. The order in which they start alternates,
@@ -100,7 +100,7 @@ class FurtherAccount:
 def compare(
     pairs: int, cpus: Sequence[int], folder: Path, found: list[dict[bool, AccountCost]]
 ) -> None:
-    """Measure the cost of sipaccount with and without its file of bursts while the run offers its load."""
+    """Measure the cost of sipaccount with and without its file of bursts, during the load of a run."""
     # wait until the run has written proxy.cfg, because then no other run uses the testbed
     while not any((folder / "raw").rglob("proxy.cfg")) or not loads():
         time.sleep(0.1)

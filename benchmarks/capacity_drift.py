@@ -34,7 +34,7 @@ HOURS_S, MINUTES_S = 5 * 3600.0, 300.0
 
 @dataclass(frozen=True)
 class DriftingMachine:
-    """A simulated machine: the standard deviations of its log speed's parts, and the steepness of its drop rate."""
+    """A simulated machine: standard deviations of the parts of its log speed, and steepness of its drop rate."""
 
     hours: float
     minutes: float

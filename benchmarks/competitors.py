@@ -1,4 +1,4 @@
-"""Measure the effect of another program on the SPS's CPU, by its share of CPU time and its bursts.
+"""Measure how another program on the proxy's CPU delays messages, for several CPU shares and burst lengths.
 
 The effect is the change of the mean waiting and service times. During one run, a test program changes its behaviour
 each second, in random order. The benchmark groups messages by the second of their arrival, and compares groups of the

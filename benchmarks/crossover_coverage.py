@@ -43,7 +43,7 @@ SCV = 0.5
 SHORT, LONG = 0.0, 0.2
 """The two washouts, as shares of a window."""
 WANDER, WANDER_S = 0.1, 60.0
-"""Standard deviation of the logarithm of the machine's slowness, and its correlation time."""
+"""Standard deviation of the logarithm of the machine's slowdown, and its correlation time in seconds."""
 SETUP_S = 12.0
 PAIRS = 5
 
@@ -113,7 +113,7 @@ def serve(arrivals, work, starts, modes, slowness):
 
 
 def wander(rng, seconds):
-    """Sample the slowness of the machine for each second of a run."""
+    """Sample, for each second of a run, the factor by which the machine is slower than usual."""
     keep = np.exp(-1 / WANDER_S)
     noise = rng.normal(0, WANDER * np.sqrt(1 - keep**2), seconds)
     noise[0] = rng.normal(0, WANDER)
@@ -125,7 +125,7 @@ def poisson(rng, per_s, length):
 
 
 def play(rng, queue, offsets, starts, lengths, modes, slowness):
-    """Simulate the queue. Return each message's window, its arrival there and its time spent, and the stolen shares."""
+    """Simulate the queue. Return window, arrival in the window and time in the queue per message, and stolen shares."""
     times = np.concatenate([start + times for start, times in zip(starts, offsets, strict=True)])
     window = np.repeat(np.arange(len(starts)), [len(times) for times in offsets])
     stolen = poisson(rng, queue.bursts_per_s, starts[-1] + lengths[-1])
@@ -207,7 +207,7 @@ class Result:
     """The intervals from one sample. An interval is (estimate, low, high).
 
     `t`, `bca` and `flips` are common kinds of intervals. `flips` is the inverted randomisation test without the
-    protection of `shown` against correlated blocks. `strict` is `shown` as one of 12 comparisons.
+    protection of `shown` against correlated blocks. `strict` is `shown` with the level for 12 comparisons.
     """
 
     t: tuple[float, float, float]

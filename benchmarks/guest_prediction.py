@@ -1,6 +1,6 @@
-"""Predict with the simulator the results of the studies that run in a guest in virtual time.
+"""Use the simulator to predict the results of the studies that run in a guest with virtual time.
 
-docs/virtual-time.md describes the studies. The simulated machine has the numbers of the guest: 250 µs of CPU time per
+docs/virtual-time.md describes the studies. The simulated machine is as fast as the guest: 250 µs of CPU time per
 message, the softirq on the first core and, for some rows, a task of 3 ms in every 20 ms. No number is fitted to an
 effect of a mode. Each line of the CSV output is the change of the mean K_rcv from the reference mode to the other mode:
 its mean over six seeds, its smallest and its largest value.
@@ -31,7 +31,7 @@ GUEST = {
     **{"switch_ns": 1000, "idle_exit_ns": 2000, "refill_ns": 0, "refill_near_ns": 0},
     **{"copy_ns": 500, "send_ns": 1000, "loop_ns": 2000, "stall_every_ns": 0, "link_ns": 10_000},
 }
-"""Costs of the guest's kernel, which has no caches and cheap kernel code."""
+"""Costs of the guest's kernel. An emulated CPU has no caches, and runs kernel code fast."""
 CONFIG = load_config()
 LOAD = replace(CONFIG.load, retransmissions=False)
 

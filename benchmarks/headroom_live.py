@@ -75,7 +75,7 @@ class Bench:
         write_schedule((starts * 1e9).astype(np.int64), self.folder / "schedule")
         files = ("--calls-file", "calls", "--report", "report", "--schedule", "schedule")
         ends = ("--local", CLIENT, "--remote", PROXY, "--drain-s", "1")
-        # A refused message must not come again, because the recording has no retransmissions of the future.
+        # send no message again, because the recording cannot show the retransmissions of a higher load
         return self.start(
             AGENT_CPU, SIPLOAD, "uac", *ends, *files, "--retransmissions", "off", fifo=True
         )
@@ -103,7 +103,7 @@ class Bench:
         return (self.refused() - refused) / (6 * cps * TRIAL_S)
 
     def capacity_cps(self, law: str, low: float, high: float, trials: int, seed: int) -> float:
-        """Search the load with 1 % of refused messages, by bisection."""
+        """Search by bisection for the load at which the socket refuses 1 % of the messages."""
         for trial in range(trials):
             middle = float(np.sqrt(low * high))
             exceeded = self.dropped(law, middle, 100 * seed + trial) > LIMIT

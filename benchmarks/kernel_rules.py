@@ -23,7 +23,7 @@ FUNCTIONS = (
     *("pick_next_entity", "set_next_buddy", "set_last_buddy", "check_preempt_wakeup"),
     *("task_hot", "wake_wide"),
 )
-"""Functions of fair.c in the order in which one calls another."""
+"""Functions of fair.c. Each function comes after the functions that it calls."""
 SIMULATOR = (
     *("agents.c", "competitors.c", "cpu.c", "eevdf.c", "events.c", "model.c", "output.c", "plan.c"),
     *("rt.c", "sched.c", "sim.c", "socket.c", "switches.c", "trace.c", "workers.c"),

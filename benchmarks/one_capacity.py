@@ -1,4 +1,4 @@
-"""Compare campaigns on one machine: test how many of their capacity intervals contain the pooled estimate.
+"""Test how many capacity intervals of campaigns on one machine contain the estimate from all campaigns.
 
     python benchmarks/one_capacity.py raw-of-monday raw-of-tuesday ...
 

@@ -163,7 +163,7 @@ def campaign(options: argparse.Namespace) -> Config:
         limits |= dict.fromkeys(
             (*SHARED_MACHINE, "uas_lateness_p99_us"), Limits(math.inf, math.inf)
         )
-    # a retransmitted message would be carried twice
+    # switch retransmissions off, because the carried load would count a retransmitted message twice
     load = replace(config.load, retransmissions=False, warmup_s=0.5, drain_s=0.5)
     return replace(config, load=load, validity=limits)
 

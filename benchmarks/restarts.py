@@ -1,4 +1,4 @@
-"""Test comparisons of proxy instances, which count the starts of the proxy.
+"""Test the comparisons of proxy instances, in which each start of the proxy counts as one replicate.
 
 `measure` performs short runs on the testbed `local` and keeps their windows in a folder. Every instance of a run is
 started anew. `equal` starts 15 instances with equal settings. `planted` also starts two instances whose routing script

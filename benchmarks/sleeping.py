@@ -1,7 +1,7 @@
-"""Measure what an instance of Kamailio or OpenSIPS without calls costs: CPU time, wake-ups and memory.
+"""Measure the CPU time, wake-ups and memory of an instance of Kamailio or OpenSIPS without calls.
 
 The instances listen on the loopback interface and receive nothing. CPU time and the number of times that a process got
-a CPU come from /proc/PID/schedstat, the memory is the proportional set size. The benchmark needs root for the memory.
+a CPU come from /proc/PID/schedstat. The memory is the proportional set size. The benchmark needs root for the memory.
 """
 
 import argparse

@@ -301,7 +301,7 @@ static bool append(struct dispatcher *d, struct side *side, const char *text, si
 	return true;
 }
 
-/* Remove the messages that the kernel has accepted completely from the front of the buffer. */
+/* Remove from the buffer the messages that the kernel has accepted completely. */
 static void forget_sent(struct dispatcher *d, struct side *side)
 {
 	size_t begin = 0;

@@ -258,7 +258,7 @@ static void on_timer(void *context, struct timer *timer, uint64_t now_ns)
 		arm_200(uas, call, now_ns);
 		return;
 	default:
-		/* timer J ended */
+		/* timer J has ended, so forget the call */
 		drop_call(uas, call);
 		return;
 	}

@@ -99,7 +99,10 @@ static __always_inline bool is_proxy(struct task_struct *task)
 	return false;
 }
 
-/* Return whether the task is in a control group below `sipsched-ROLE` (src/sipsched/testbed/groups.py). */
+/*
+ * Return whether the task is in a control group below `sipsched-ROLE`, where sipsched starts its programs
+ * (src/sipsched/testbed/groups.py).
+ */
 static __always_inline bool is_started_by_us(struct task_struct *task)
 {
 	struct cgroup_subsys_state *parent = BPF_CORE_READ(task, cgroups, dfl_cgrp, self.parent);

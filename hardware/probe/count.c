@@ -37,7 +37,9 @@ struct count {
 #define NAME(name) name,
 static const char *const requests[] = { HISTOGRAM_METHODS(NAME) "other request", "not SIP" };
 
-/* Add the counts of all CPUs, and clear the largest queue. */
+/*
+ * Add the counts of all CPUs. The largest queue is the maximum over the CPUs. Return false if the map cannot be read.
+ */
 static bool add_up(struct count *count, struct sums *sums)
 {
 	int map = bpf_map__fd(count->object->maps.counts);

@@ -45,8 +45,8 @@ enum histogram_name {
 struct histogram_task {
 	__u32 tid;
 	__u32 received;
-	__u64 t_received; /* when the task received its last message; 0: the message is not timed */
-	__u64 t_sent;     /* when the task last sent a datagram since then; 0: none */
+	__u64 t_received; /* time at which the task received its last message; 0: this message is not timed */
+	__u64 t_sent;     /* time of the task's last send since t_received; 0: no send */
 };
 
 /* The counts of one CPU. */

@@ -405,7 +405,7 @@ EXPORT ssize_t recvfrom(int fd, void *buffer, size_t size, int flags, struct soc
 	return length;
 }
 
-/* Under _FORTIFY_SOURCE, glibc's headers replace recvfrom by this function. */
+/* Replace this function too, because glibc's headers call it instead of recvfrom under _FORTIFY_SOURCE. */
 EXPORT ssize_t __recvfrom_chk(int fd, void *buffer, size_t size, size_t buffer_size, int flags,
 			      struct sockaddr *address, socklen_t *address_size)
 {

@@ -543,14 +543,14 @@ static __always_inline __u64 forget_packet(__u64 skb)
 	return packet->t_arr;
 }
 
-/* Copy the start of the refused datagram. The transport header is set here, whereas skb->data may be unset. */
+/* Copy the start of the refused datagram. Find it by the transport header, because skb->data may be unset here. */
 static __always_inline void copy_refused(struct probe_drop *drop, __u64 address)
 {
 	struct sk_buff *skb = (struct sk_buff *)address;
 	__u32 transport_header = BPF_CORE_READ(skb, transport_header);
 	unsigned char *udp = BPF_CORE_READ(skb, head) + transport_header;
 	__u32 ahead = transport_header + sizeof(struct udphdr);
-	/* On 64-bit machines, tail is an offset from head. */
+	/* on 64-bit machines, tail is an offset from head, as transport_header is, so both can be compared */
 	__u32 linear_end = BPF_CORE_READ(skb, tail);
 	struct udphdr header;
 	__u32 size;
@@ -906,7 +906,7 @@ int BPF_PROG(on_start_xmit, struct sk_buff *skb)
 	if (!slot)
 		return 0;
 	worker = &workers[(slot - 1) & (PROBE_WORKERS - 1)];
-	/* a queueing discipline may delay a packet until the worker serves the next message */
+	/* ignore a packet that a queueing discipline delayed until the worker serves the next message */
 	if (worker->service != departure->service)
 		return 0;
 	send = &worker->message.send[departure->index & (PROBE_SENDS - 1)];

@@ -47,7 +47,9 @@ struct stream_headers {
 	struct tcphdr tcp;
 };
 
-/* A segment between the driver and the protocol layer. */
+/*
+ * A segment that a hook of the driver has reported, so that the hook of the protocol layer does not report it again.
+ */
 struct handed_up {
 	__u64 skb;
 	__u32 seq;
@@ -294,7 +296,10 @@ static __always_inline bool is_write(long id)
 	return id == NR_WRITE || id == NR_WRITEV || is_send(id);
 }
 
-/* Record the time of the copy. This program runs in the reader's context, under the socket's lock. */
+/*
+ * Record the time of the copy. This program runs in the reader's context and under the socket's lock, so copied_seq
+ * belongs to this read.
+ */
 SEC("tp_btf/tcp_rcv_space_adjust")
 int BPF_PROG(on_stream_taken, struct sock *sk)
 {

@@ -581,7 +581,10 @@ int on_stream_event(void *context, void *data, size_t size)
 	struct streams *streams = context;
 	const struct probe_segment *segment = data;
 	const uint32_t *event = data;
-	/* struct probe_segment and struct probe_call have the member t at the same offset */
+	/*
+	 * the member t has the same offset in struct probe_segment and struct probe_call, so this reads the time of
+	 * any event
+	 */
 	uint64_t t = segment->t;
 	struct stream *stream;
 

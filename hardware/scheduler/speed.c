@@ -20,7 +20,7 @@ static uint32_t ring[RING];
 /* The result goes here, so that the compiler does not remove the computation. */
 static volatile uint64_t sink;
 
-/* Make one cycle through all elements (Sattolo's algorithm). */
+/* Link all elements into one random cycle (Sattolo's algorithm), so that the CPU cannot predict the next address. */
 static void make_ring(void)
 {
 	uint64_t state = 1;

@@ -126,7 +126,7 @@ static void open_file(struct target_file *file, const char *path)
 		file->original = keep(strdup(content));
 }
 
-/* Add the original value of each file that the mode does not name. */
+/* Add the original value of each file that the mode does not name, so that every mode sets all files. */
 static void complete_mode(struct switches *switches, struct plan_mode *mode)
 {
 	unsigned named = mode->n_writes;

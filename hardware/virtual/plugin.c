@@ -71,7 +71,7 @@ static int extra_ns(const uint8_t *bytes, size_t size)
 	return 0;
 }
 
-/* Add code to a translation block of QEMU that counts the block's instructions before they run. */
+/* Let QEMU call count() before each run of a translation block, with the time of the block's instructions. */
 static void on_translation(plugin_id id, struct qemu_plugin_tb *block)
 {
 	size_t instructions = qemu_plugin_tb_n_insns(block);

@@ -217,10 +217,11 @@ void sleep_cpu(pthread_cond_t *condition, pthread_mutex_t *mutex)
 	running--;
 	statistics->halts++;
 	if (!running)
-		ring_main(); /* all vCPUs are halted, so the virtual time may advance to the next timer */
+		/* wake the main loop: all vCPUs are halted, so virtual time may advance to its next timer */
+		ring_main();
 	else if (arrived == running && !ending)
 		ring(&quantum_bell,
-		     1); /* another vCPU ends the quantum, because this one holds QEMU's lock */
+		     1); /* let another vCPU end the quantum, because this vCPU holds QEMU's lock */
 	pthread_mutex_unlock(mutex);
 	/* wait for the bell and not for QEMU's condition, whose signal may come before the wait and would be missed */
 	while (self->condition)
