@@ -1,8 +1,8 @@
 """A relay of SIP datagrams that timestamps every message.
 
 `python relay.py WORKERS RATE BURST RCVBUF OUTPUT` sends RATE requests per second in bursts of BURST. Workers with a
-common socket (receive buffer RCVBUF bytes) return each request unchanged. At the end of its input it writes, by CSeq,
-when each request was sent and when it came back (0: never), in ns of CLOCK_MONOTONIC.
+common socket (receive buffer RCVBUF bytes) return each request unchanged. At the end of its input, the program writes,
+by CSeq, the send time and the return time of each request (0: no return), in ns of CLOCK_MONOTONIC.
 """
 
 import ctypes

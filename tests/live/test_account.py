@@ -1,4 +1,4 @@
-"""Test the account of CPU time beside programs with known behaviour."""
+"""Test sipaccount, which accounts for all CPU time, while programs with known behaviour run."""
 
 import ctypes
 import dataclasses
@@ -73,7 +73,7 @@ def running(*argv: str, cpu: int = CPU) -> Iterator["subprocess.Popen[bytes]"]:
 
 @contextmanager
 def counting(program: Path, folder: Path, *options: str) -> Iterator[dict[str, Any]]:
-    """Count during the block. The mapping contains the report afterwards."""
+    """Run sipaccount during the block. After the block, the mapping contains the report."""
     report, ready = folder / "report.json", folder / "ready"
     argv = [program, "--cpu", CPU, *options, "--report", report, "--ready", ready]
     result: dict[str, Any] = {}

@@ -41,7 +41,7 @@ def relayed(testbed: Testbed, folder: Path, *options: str, **plan: Any) -> Itera
 
 
 def captured(seen: dict[str, Any], size: int, *, to_server: bool) -> dict[int, int]:
-    """Return, by CSeq, when the packet socket saw the last byte of a message arrive at or leave the server, in ns."""
+    """Return, by CSeq, the time in ns at which a message's last byte reached or left the server (packet socket)."""
     result = {}
     for port, client in seen["clients"].items():
         wanted = [to_server, not to_server, int(port)]

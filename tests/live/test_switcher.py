@@ -127,7 +127,7 @@ def spawn() -> Iterator[Spawn]:
 
 
 class Switcher:
-    """A started `switcher run`; its log is a file of the test."""
+    """A started `switcher run`, which writes its log into the folder of the test."""
 
     def __init__(
         self, program: Path, namespace: list[str], folder: Path, plan: str, *arguments: object
@@ -461,7 +461,7 @@ def test_samples(start: Start, spawn: Spawn, namespace: list[str]) -> None:
         assert all(b >= a - rounded for a, b in itertools.pairwise(column)), name
         assert len(column) == len(samples["t_ns"])
     times = samples["t_ns"]
-    # Samples every 50 ms for a quarter of a second, and one before each switch.
+    # The samples come every 50 ms for a quarter of a second. Each switch adds one sample.
     assert 4 * 4 <= len(times) <= 4 * 6 + 3
     for made in log["windows"][1:]:
         before = max(t for t in times if t < made["began_ns"])

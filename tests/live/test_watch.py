@@ -154,7 +154,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
 
 
 def loaded() -> set[int]:
-    """Return the identifiers of all loaded BPF programs, also of other users' probes."""
+    """Return the identifiers of all loaded BPF programs, including the programs of other users' probes."""
     argv = ["bpftool", "--json", "prog", "show"]
     shown = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
     return {each["id"] for each in json.loads(shown)}
@@ -222,7 +222,7 @@ def content(folder: Path) -> bytes:
 
 
 def fnv1a(text: bytes) -> int:
-    """Return the hash of the traces of runs, which has no key."""
+    """Return the FNV-1a hash, which has no key. The traces of runs contain this hash."""
     value = 0xCBF29CE484222325
     for byte in text:
         value = (value ^ byte) * 0x100000001B3 % 2**64
@@ -291,7 +291,7 @@ def test_real_traffic_is_joined_and_its_contents_are_nowhere(
     # one kind of malformed datagram has the start line of a REGISTER
     assert count["REGISTER"] == 2 * 20 + 10
     assert count["OPTIONS"] >= 20
-    # over TCP, on a connection of each version of IP
+    # these messages came over TCP, on one connection per version of IP
     assert count["MESSAGE"] == 20 + 20
     assert count["not SIP"] >= 10 * 4
     answered = flags & ANSWERED != 0
@@ -351,7 +351,7 @@ def test_histograms_count_every_message_and_no_trace_exists(
     # one kind of malformed datagram has the start line of a REGISTER
     assert sums.messages["REGISTER"] == 20 + 1
     assert sums.messages["not SIP"] >= 4
-    # the times are those of the datagrams of a quarter of the time
+    # the programs time only datagrams that arrive in a quarter of the time
     assert 0.1 * sums.received < sums.waiting.sum() < 0.4 * sums.received
     assert sums.unmatched < 0.01 * sums.received
     assert 0.5 * sums.waiting.sum() < sums.service.sum() <= sums.waiting.sum()
@@ -375,7 +375,7 @@ def test_every_datagram_of_10_000_per_second_is_counted(
         with place.socket() as sock:
             begin = time.monotonic()
             for i in range(per_s * seconds):
-                # the proxy's replies fill the buffer of this socket, and are then dropped
+                # do not read replies; the kernel drops them when the buffer of this socket is full
                 sock.sendto(request("OPTIONS", f"many{i}"), (ADDRESS, 5060))
                 time.sleep(max(0.0, begin + i / per_s - time.monotonic()) if i % 100 == 0 else 0)
             took = time.monotonic() - begin

@@ -81,7 +81,7 @@ def test_the_parts_add_up_and_name_the_competitor() -> None:
 
 
 def test_competitors_of_class_idle_follow_those_that_count() -> None:
-    """Otherwise the verdict would blame programs that the broken rule does not count."""
+    """Competitors of class idle come last, so that the verdict blames only programs that the broken rule counts."""
     tasks = [
         *(task("hog", 30 + number, "idle_class", 900 - number) for number in range(7)),
         task("sh", 20, "fair", 3),

@@ -94,7 +94,7 @@ def test_each_call_is_whole_at_one_instance(
     for uas, handed in zip(of_each, told["to_instances"], strict=True):
         assert sums(uas, SENT_BY_UAC, "unexpected") == 0
         assert 3 * uas["calls"]["begun"] == 3 * uas["calls"]["ended"] == handed
-        # 67 calls on average, with a standard deviation of 6.7
+        # each server gets 67 calls on average, with a standard deviation of 6.7
         assert 35 < uas["calls"]["begun"] < 100
 
 

@@ -1,4 +1,4 @@
-"""Tests of the number of repetitions of groups, from existing looks."""
+"""Tests of looks: interim analyses that decide how often the runs of each group are repeated."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -52,7 +52,7 @@ def test_wide_groups_are_repeated_in_all_modes_the_widest_first(tmp_path: Path) 
     write(tmp_path, 3, LOW)
     repeats = look.read_repeats(tmp_path, STUDY, "bed")
     assert repeats == {LOW: 5, OTHER: 3}
-    # the runs behind an earlier look do not change
+    # an earlier look was based on these runs, so its result does not change
     assert look.read_repeats(tmp_path, STUDY, "bed", until=3) == {OTHER: 3, LOW: 3}
 
 

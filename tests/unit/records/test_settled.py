@@ -1,4 +1,4 @@
-"""Tests of the list of runs in a study's summary, and of its expiry."""
+"""Tests of the list of runs in a study's summary, and of the changes that make the list out of date."""
 
 import json
 import os
