@@ -62,7 +62,7 @@ enum trace_flag {
 	TRACE_FLAG_MORE_SENDS = 1 << 5,
 	/* The probe found no arrival of this message: t_arr = t_stack = t_sockq = 0. */
 	TRACE_FLAG_UNMATCHED = 1 << 6,
-	/* bits 7 and 8 are used by src/sipsched/records/messages.py */
+	/* bits 7 and 8 are not free, because src/sipsched/records/messages.py uses them for its own flags */
 	/* TCP: the worker's last read of this message also completed other messages. */
 	TRACE_FLAG_SHARED_READ = 1 << 9,
 	TRACE_FLAG_SPLIT = 1 << 10, /* TCP: the worker needed several reads for this message */

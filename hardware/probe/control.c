@@ -9,7 +9,7 @@
 #include "control.h"
 #include "system.h"
 
-/* Return whether a killed program left this socket file behind, so that no process accepts a connection. */
+/* Return whether no process listens on this socket file, because the program that created it was killed. */
 static bool is_left_behind(const struct sockaddr_un *address)
 {
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);

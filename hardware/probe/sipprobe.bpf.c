@@ -64,7 +64,7 @@ struct payload {
 	__u16 flags;
 };
 
-/* A sent packet between net_dev_queue and net_dev_start_xmit. */
+/* A sent packet after net_dev_queue. At net_dev_start_xmit, this entry identifies the send whose time is recorded. */
 struct departure {
 	__u64 skb;
 	__u32 slot;
@@ -186,9 +186,10 @@ static __always_inline __s64 stale_before(__u64 now)
 }
 
 /*
- * Return whether a datagram with an unknown arrival may have arrived while recording was off. The socket's queue is in
- * order. This is therefore possible until the worker has received a datagram that arrived after that time. Packets from
- * several CPUs may overtake each other on their way to the queue.
+ * Return whether a datagram with an unknown arrival may have arrived while recording was off. The socket's queue is
+ * in order, so this is possible only until the worker has received a datagram that arrived after recording began. It
+ * stays possible for a moment longer, because packets from several CPUs may overtake each other on their way to the
+ * queue.
  */
 static __always_inline bool may_be_older(__u64 now, bool behind)
 {
@@ -217,7 +218,7 @@ static __always_inline struct packet *find_packet(__u64 skb)
 
 /*
  * Return the priority of an entry for replacement. The entry with the smallest priority is replaced. Its low bits are
- * the entry's index. The BPF verifier follows fewer combinations for one number than for several variables.
+ * the entry's index. The BPF verifier has fewer states to check for one number than for several variables.
  */
 static __always_inline __u64 choice(__u64 t_arr, __u32 place)
 {
@@ -349,10 +350,10 @@ static __always_inline void enter_packet(struct sk_buff *skb, struct packet_head
 }
 
 /*
- * Store all known facts about an arrival at the earliest hook. A kernel may skip BPF programs for some packets
- * (docs/methodology/timestamps.md). With receive steering to another CPU, it skips the programs of netif_receive_skb
- * and sk_data_ready for up to 2 packets in 1,000, and recursion_misses stays 0. The program of netif_rx has run
- * before.
+ * Store all known facts about an arrival at the earliest hook, because a kernel may skip later programs for some
+ * packets (docs/methodology/timestamps.md). With receive steering to another CPU, the kernel skips the programs of
+ * netif_receive_skb and sk_data_ready for up to 2 packets in 1,000, and recursion_misses stays 0. It has run the
+ * program of netif_rx before.
  */
 static __always_inline int on_driver(struct sk_buff *skb)
 {

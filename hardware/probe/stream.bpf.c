@@ -416,7 +416,7 @@ static __always_inline bool exit_write(struct probe_worker *worker, struct pt_re
 		return false;
 	transfer = new_transfer(worker, PROBE_EVENT_WRITTEN, entered);
 	transfer->call.connection = connection;
-	/* ASSUME only one worker writes to a connection at a time, because their messages would mix */
+	/* ASSUME only one worker writes to a connection at a time, because messages of several workers would mix */
 	emit_transfer(transfer, regs, id, BPF_CORE_READ((struct tcp_sock *)sk, write_seq) - (__u32)length,
 		      length);
 	worker->cost_ns += bpf_ktime_get_ns() - now;

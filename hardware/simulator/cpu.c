@@ -31,7 +31,10 @@ static bool is_charged(const struct sim *sim, const struct cpu *cpu)
 	return cpu->receiving == SPENT_RECEIVE && !sim->model.irq_time_accounting;
 }
 
-/* Do the same as the kernel's update_rq_clock_task() in kernel/sched/core.c, with paravirtual steal. */
+/*
+ * Return the time of the CPU without softirqs and stalls that are charged to no task (kernel: update_rq_clock_task()
+ * in kernel/sched/core.c, with paravirtual steal).
+ */
 uint64_t cpu_task_clock(const struct sim *sim, const struct cpu *cpu)
 {
 	bool to_come = cpu->receive_until > sim->now && !is_charged(sim, cpu);
@@ -130,15 +133,15 @@ void cpu_packet(struct sim *sim, struct timer message)
 		return;
 	}
 	/*
-	 * Do the same as the kernel's get_rps_cpu() in net/core/dev.c. The datagrams of each address of the UAC are one
-	 * flow, and the datagrams of the UAS are another.
+	 * Choose the receiving CPU by flow, as the kernel's get_rps_cpu() in net/core/dev.c does. The datagrams of
+	 * each address of the UAC are one flow, and the datagrams of the UAS are another.
 	 */
 	flow = 2 * (message.call % sim->model.peers) + from_uas;
 	cpu = &sim->cpus[flow % sim->model.receive_cpus];
 	message.at = sim->now + sim->model.interrupt_ns;
 	/*
-	 * Do the same as the kernel's enqueue_to_backlog() in net/core/dev.c. A datagram needs no interrupt if it arrives
-	 * while a softirq polls.
+	 * A datagram needs no interrupt if it arrives while a softirq polls (kernel: enqueue_to_backlog() in
+	 * net/core/dev.c).
 	 */
 	if (cpu->backlog.length || message.at == sim->now)
 		interrupt(sim, cpu, message);

@@ -23,7 +23,7 @@ static bool is_idle(const struct cpu *cpu)
 	return !cpu->curr && !sched_running(cpu);
 }
 
-/* Do the same as the kernel's available_idle_cpu() and sched_idle_cpu(). A CPU that runs only SCHED_IDLE is available. */
+/* Return whether a CPU is idle or runs only SCHED_IDLE (kernel: available_idle_cpu() and sched_idle_cpu()). */
 static bool is_available(const struct cpu *cpu)
 {
 	if (is_idle(cpu))
@@ -77,7 +77,10 @@ static uint32_t decay(uint32_t flips, uint64_t *at, uint64_t now)
 	return flips >> 1;
 }
 
-/* Do the same as the kernel's record_wakee() in fair.c. The waker is the task that the softirq interrupts. */
+/*
+ * Count how often a waker changes the task that it wakes, and return the count. The waker is the task that the
+ * softirq interrupts (kernel: record_wakee() in fair.c).
+ */
 static uint32_t waker_flips(struct sim *sim, struct cpu *waker, const struct worker *w)
 {
 	uint32_t *flips = &waker->flips, *last = &waker->last_wakee;
@@ -96,7 +99,10 @@ static uint32_t waker_flips(struct sim *sim, struct cpu *waker, const struct wor
 	return *flips;
 }
 
-/* Do the same as the kernel's wake_wide() in fair.c. */
+/*
+ * Return whether the waker wakes so many different tasks that its CPU is no good place for them (kernel: wake_wide()
+ * in fair.c).
+ */
 static bool wakes_many(const struct sim *sim, uint32_t waker, uint32_t wakee)
 {
 	uint32_t master = waker > wakee ? waker : wakee, slave = waker > wakee ? wakee : waker;
@@ -105,8 +111,8 @@ static bool wakes_many(const struct sim *sim, uint32_t waker, uint32_t wakee)
 }
 
 /*
- * Do the same as the kernel's wake_affine(), wake_affine_idle() and wake_affine_weight() in fair.c. The network stack wakes
- * with WF_SYNC.
+ * Choose between the waker's CPU and the worker's last CPU. The network stack wakes with WF_SYNC (kernel:
+ * wake_affine(), wake_affine_idle() and wake_affine_weight() in fair.c).
  */
 static struct cpu *affine(struct sim *sim, const struct worker *w, struct cpu *here, struct cpu *prev)
 {
@@ -125,7 +131,10 @@ static struct cpu *affine(struct sim *sim, const struct worker *w, struct cpu *h
 	return (load_here + w->weight) * 100 < load_prev * (100 + 17 / 2) ? here : prev;
 }
 
-/* Do the same as the kernel's select_idle_sibling() and select_idle_cpu() in fair.c. */
+/*
+ * Return an available CPU that shares the cache of `target`, or `target` (kernel: select_idle_sibling() and
+ * select_idle_cpu() in fair.c).
+ */
 static struct cpu *idle_sibling(struct sim *sim, const struct worker *w, struct cpu *prev, struct cpu *target)
 {
 	uint32_t first, size = siblings(sim, target, &first);
@@ -143,7 +152,9 @@ static struct cpu *idle_sibling(struct sim *sim, const struct worker *w, struct 
 	return target;
 }
 
-/* Do the same as the kernel's select_task_rq_rt() and find_lowest_rq() in rt.c. */
+/*
+ * Return a CPU without a real-time worker, if one exists (kernel: select_task_rq_rt() and find_lowest_rq() in rt.c).
+ */
 static struct cpu *select_rt(struct sim *sim, const struct worker *w, struct cpu *waker)
 {
 	struct cpu *prev = cpu_of(sim, w), *found = NULL;
@@ -181,7 +192,10 @@ struct cpu *placement_select(struct sim *sim, struct worker *w, struct cpu *wake
 	}
 	if (target != prev) {
 		migrate(sim, w, target);
-		/* do the same as the kernel's migrate_task_rq_fair() in fair.c in Linux 5.10; EEVDF keeps the lag instead */
+		/*
+		 * make vruntime relative, because each CPU has its own min_vruntime (kernel: migrate_task_rq_fair()
+		 * in fair.c of Linux 5.10); EEVDF keeps the lag instead
+		 */
 		if (sim->model.rules == RULES_CFS && !is_rt(w)) {
 			w->vruntime -= prev->fair.min_vruntime;
 			w->migrated = true;
@@ -211,7 +225,10 @@ static uint64_t largest_cost(const struct sim *sim, const struct cpu *cpu)
 	return cost;
 }
 
-/* Do the same as the kernel's ttwu_do_activate() and update_avg() in core.c. */
+/*
+ * Add the idle time that has just ended to the CPU's average idle time (kernel: ttwu_do_activate() and update_avg()
+ * in core.c).
+ */
 void placement_idle_ended(struct sim *sim, struct cpu *cpu)
 {
 	uint64_t most;
@@ -227,7 +244,7 @@ void placement_idle_ended(struct sim *sim, struct cpu *cpu)
 	cpu->idle_stamp = NEVER;
 }
 
-/* Do the same as the kernel's task_hot() in fair.c. */
+/* Return whether a worker's data are probably still in the cache of its CPU (kernel: task_hot() in fair.c). */
 static bool is_hot(const struct sim *sim, const struct cpu *from, const struct cpu *to,
 		   const struct worker *w)
 {
@@ -238,7 +255,10 @@ static bool is_hot(const struct sim *sim, const struct cpu *from, const struct c
 	return (int64_t)(cpu_task_clock(sim, from) - w->exec_start) < (int64_t)sim->model.migration_cost_ns;
 }
 
-/* Do the same as the kernel's load_balance() in fair.c for one worker: can_migrate_task(), detach_task(), attach_task(). */
+/*
+ * Move one waiting worker from a CPU to another CPU (kernel: load_balance(), can_migrate_task(), detach_task() and
+ * attach_task() in fair.c).
+ */
 static bool take_from(struct sim *sim, struct cpu *to, struct cpu *from)
 {
 	const struct fair_class *fair = fair_of(sim);
@@ -263,7 +283,10 @@ static bool take_from(struct sim *sim, struct cpu *to, struct cpu *from)
 	return true;
 }
 
-/* Do the same as the kernel's find_busiest_group() and find_busiest_queue() in fair.c. The load is the number of workers. */
+/*
+ * Return the CPU with the most runnable workers, which count as its load (kernel: find_busiest_group() and
+ * find_busiest_queue() in fair.c).
+ */
 static struct cpu *busiest(struct sim *sim, const struct cpu *to, uint32_t first, uint32_t n,
 			   uint32_t at_least)
 {
@@ -279,7 +302,7 @@ static struct cpu *busiest(struct sim *sim, const struct cpu *to, uint32_t first
 	return found;
 }
 
-/* Do the same as the kernel's pull_rt_task() in rt.c. */
+/* Take a waiting real-time worker from another CPU (kernel: pull_rt_task() in rt.c). */
 static bool take_rt(struct sim *sim, struct cpu *to)
 {
 	for (uint32_t i = 0; i < sim->model.cores; i++) {
@@ -298,9 +321,9 @@ static bool take_rt(struct sim *sim, struct cpu *to)
 }
 
 /*
- * Do the same as the kernel's newidle_balance() in fair.c, or idle_balance() of Linux 3.2. Up to Linux 5.16, a CPU that is
- * usually idle for less than the migration cost takes no work. From Linux 3.13 on, the search itself must be shorter than
- * the usual idle time.
+ * Let a newly idle CPU take work from another CPU (kernel: newidle_balance() in fair.c, or idle_balance() of Linux
+ * 3.2). Up to Linux 5.16, a CPU that is usually idle for less than the migration cost takes no work. From Linux 3.13
+ * on, the search itself must be shorter than the usual idle time.
  */
 bool placement_newidle(struct sim *sim, struct cpu *cpu)
 {
@@ -354,7 +377,10 @@ static void balance(struct sim *sim, struct cpu *cpu)
 		fair_of(sim)->wakeup_preempt(sim, cpu, cpu->fair.queue[cpu->fair.length - 1]);
 }
 
-/* Do the same as the kernel's rebalance_domains() in fair.c, and nohz_balancer_kick() for idle CPUs. */
+/*
+ * Balance the load at regular times, also for idle CPUs (kernel: rebalance_domains() and nohz_balancer_kick() in
+ * fair.c).
+ */
 void placement_tick(struct sim *sim, struct cpu *cpu)
 {
 	uint64_t interval = (uint64_t)sim->model.cores * MS_NS;

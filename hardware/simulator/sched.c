@@ -104,7 +104,7 @@ static void refill(const struct model *m, struct worker *w)
 		w->cold_ns = m->refill_ns;
 }
 
-/* Do the same as the kernel's context_switch() in core.c, and charge its cost. */
+/* Let a CPU run the next worker, and charge the cost of the switch (kernel: context_switch() in core.c). */
 static void switch_to(struct sim *sim, struct cpu *cpu, struct worker *next)
 {
 	const struct model *m = &sim->model;
@@ -186,7 +186,7 @@ void sched_check(struct sim *sim, struct cpu *cpu)
 		schedule(sim, cpu);
 }
 
-/* Do the same as the kernel's wakeup_preempt() in core.c. */
+/* Decide whether a woken worker preempts the running worker (kernel: wakeup_preempt() in core.c). */
 static void wakeup_preempt(struct sim *sim, struct cpu *cpu, struct worker *w)
 {
 	if (!cpu->curr) {
@@ -208,7 +208,7 @@ void sched_wake(struct sim *sim, struct worker *w, struct cpu *waker)
 	sim->counts.wakeups++;
 	w->wakeups++;
 	if (w->on_rq) {
-		/* do the same as the kernel's ttwu_runnable() in core.c: the worker never left its queue */
+		/* the worker sleeps, but never left its queue (kernel: ttwu_runnable() in core.c) */
 		fair_of(sim)->requeue_delayed(sim, cpu, w);
 	} else {
 		cpu = placement_select(sim, w, waker);
@@ -262,8 +262,8 @@ static void restore(struct sim *sim, struct cpu *cpu, struct worker *w)
 }
 
 /*
- * Do the same as the kernel's check_class_changed() in core.c: switched_to_rt(), switched_to_fair() and
- * prio_changed_fair().
+ * Reschedule if a change of class or weight requires it (kernel: check_class_changed(), switched_to_rt(),
+ * switched_to_fair() and prio_changed_fair() in core.c, rt.c and fair.c).
  */
 static void check_change(struct sim *sim, struct cpu *cpu, struct worker *w, bool was_rt, uint32_t weight)
 {
@@ -325,7 +325,7 @@ void sched_yield_curr(struct sim *sim, struct cpu *cpu)
 	struct worker *w = cpu->curr;
 
 	if (is_rt(w)) {
-		/* do the same as the kernel's requeue_task_rt() in rt.c */
+		/* move the worker to the end of its list (kernel: requeue_task_rt() in rt.c) */
 		rt_dequeue(cpu, w);
 		rt_enqueue(cpu, w, false);
 	} else if (sched_running(cpu) > 1) {
@@ -337,7 +337,7 @@ void sched_yield_curr(struct sim *sim, struct cpu *cpu)
 /* The kernel's RR_TIMESLICE in include/linux/sched/rt.h. */
 #define RR_TIMESLICE_NS 100000000
 
-/* Do the same as the kernel's task_tick_rt() in rt.c. */
+/* At a tick, end the time slice of an RR worker that has used it (kernel: task_tick_rt() in rt.c). */
 static void rt_tick(struct sim *sim, struct cpu *cpu)
 {
 	struct worker *w = cpu->curr;

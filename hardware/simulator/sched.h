@@ -9,15 +9,15 @@
 #include "sim.h"
 
 /*
- * Do the same as the kernel's try_to_wake_up() in core.c. `waker` is the CPU whose softirq wakes the worker, or NULL if no
- * CPU of the SPS wakes the worker.
+ * Wake a worker (kernel: try_to_wake_up() in core.c). `waker` is the CPU whose softirq wakes the worker, or NULL if
+ * no CPU of the SPS wakes the worker.
  */
 void sched_wake(struct sim *sim, struct worker *w, struct cpu *waker);
-/* Do the same as the kernel's __schedule() in core.c. The running worker sleeps from now on. */
+/* Put the running worker to sleep, and choose the next worker (kernel: __schedule() in core.c). */
 void sched_sleep(struct sim *sim, struct cpu *cpu);
 /*
- * Do the same as the kernel's __sched_setscheduler() in syscalls.c. Set policy, nice value and slice to the values of
- * sim->model.
+ * Set policy, nice value and slice of a worker to the values of sim->model (kernel: __sched_setscheduler() in
+ * syscalls.c).
  */
 void sched_set(struct sim *sim, struct worker *w);
 void sched_yield_curr(struct sim *sim, struct cpu *cpu);
@@ -31,7 +31,7 @@ uint64_t sched_charged(const struct sim *sim, const struct worker *w);
 uint32_t sched_weight(int nice);
 bool is_rt(const struct worker *w);
 
-/* Do the same as the kernel's calc_delta_fair() in fair.c. */
+/* Return the vruntime that corresponds to CPU time of a worker (kernel: calc_delta_fair() in fair.c). */
 static inline int64_t fair_delta(int64_t delta, const struct worker *w)
 {
 	return w->weight == NICE_0_WEIGHT ? delta : delta * NICE_0_WEIGHT / (int64_t)w->weight;

@@ -44,8 +44,9 @@ void sockets_free(struct sim *sim)
 }
 
 /*
- * Do the same as the kernel's __udp_enqueue_schedule_skb() in net/ipv4/udp.c. Since Linux 6.15, the queue must stay within
- * its limit. Before Linux 6.15, the socket refused a datagram only if the queue already exceeded the limit.
+ * Return whether the socket refuses a message (kernel: __udp_enqueue_schedule_skb() in net/ipv4/udp.c). Since Linux
+ * 6.15, the queue must stay within its limit. Before Linux 6.15, the socket refused a datagram only if the queue
+ * already exceeded the limit.
  */
 static bool is_full(const struct sim *sim, const struct socket *s, uint64_t size)
 {
@@ -91,8 +92,8 @@ static uint32_t enqueue(struct sim *sim, struct socket *s, struct cpu *cpu, stru
 	if (!fifo_push(&s->queue, queued))
 		sim->failure = "not enough memory";
 	/*
-	 * Do the same as the kernel's sock_def_readable() in net/core/sock.c. It wakes the exclusive waiter that has waited
-	 * longest. With OpenSIPS's level-triggered epoll, it wakes every waiter (kernel/sched/wait.c: __wake_up_common()).
+	 * Wake the exclusive waiter that has waited longest, as the kernel's sock_def_readable() in net/core/sock.c
+	 * does. With OpenSIPS's level-triggered epoll, wake every waiter (kernel/sched/wait.c: __wake_up_common()).
 	 */
 	woken = sim->model.wake_all ? s->n_waiters : s->n_waiters > 0;
 	for (uint32_t n = woken; n; n--)
@@ -100,7 +101,7 @@ static uint32_t enqueue(struct sim *sim, struct socket *s, struct cpu *cpu, stru
 	return woken;
 }
 
-/* Return the connection of a call among the connections of the UAC. */
+/* Return the number of the UAC's connection that a call uses. */
 static uint32_t connection_of(const struct sim *sim, uint32_t call)
 {
 	return sim->model.connections ? call % sim->model.connections : call;
@@ -201,8 +202,8 @@ bool socket_take(struct sim *sim, struct worker *w)
 	if (!s->queue.length)
 		return false;
 	/*
-	 * Do the same as the kernel's __skb_recv_udp() in net/ipv4/udp.c, which moves the queue to the reader's side when
-	 * the reader's side is empty. While it is not empty, udp_rmem_release() releases memory in quarters of the limit.
+	 * Move the queue to the reader's side when the reader's side is empty (kernel: __skb_recv_udp() in
+	 * net/ipv4/udp.c). While it is not empty, udp_rmem_release() releases memory in quarters of the limit.
 	 */
 	if (!s->reader)
 		s->reader = s->queue.length;

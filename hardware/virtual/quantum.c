@@ -50,9 +50,9 @@ static struct {
 } loop = { .deadline = FOREVER, .descriptor = -1 };
 
 /*
- * A thread waits for a change of a bell's word, which the thread reads while it holds the lock. Every event changes the word
- * under the lock, too. Therefore an event between the thread's read and its sleep ends the sleep at once, and every wake-up takes
- * effect.
+ * A thread waits until a bell's word changes. It reads the word while it holds the lock, and every event changes the
+ * word under the lock. An event between this read and the futex call therefore ends the wait at once, so no wake-up
+ * is lost.
  */
 static void ring(struct bell *bell, int threads)
 {
