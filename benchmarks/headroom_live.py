@@ -154,7 +154,7 @@ def configuration(workers: int) -> str:
 
 @dataclass(frozen=True)
 class Case:
-    """A law of the calls, the number of workers, and the share of the capacity at which the watch records."""
+    """One case: the law of the calls, the number of workers, and the recorded load as a share of the capacity."""
 
     number: int
 

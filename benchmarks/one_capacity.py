@@ -62,7 +62,7 @@ def of_run(document: RunDocument) -> Observations:
 
 
 def estimate(observed: Observations) -> Posterior | None:
-    """Estimate a capacity. Return None unless trials or runs exist on both sides of the limit."""
+    """Estimate a capacity. Return None unless drop rates exist both below and above the limit."""
     above = observed.loss > PDR_LIMIT
     return fit(observed, PDR_LIMIT) if above.any() and not above.all() else None
 

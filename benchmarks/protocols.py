@@ -22,7 +22,7 @@ from sipsched.records.run_document import read_run
 
 
 class Grid(NamedTuple):
-    """The systems in a paper's tables, and the paper's loads in cps, with one more load below and above them."""
+    """The measurements of a paper: its systems, and its loads in cps with one further load at each end."""
 
     cores: tuple[int, ...]
     threads: tuple[int, ...]

@@ -166,7 +166,7 @@ def measure(options: argparse.Namespace) -> None:
 
 
 def iterations_for(folder: Path, percent: float) -> int:
-    """Return the number of iterations that costs a share of the CPU time per message."""
+    """Return the number of loop iterations that cost `percent` % of the CPU time per message."""
     per_iteration = percent_per_iteration(folder)
     found = max(1, round(percent / per_iteration))
     print(
@@ -178,7 +178,7 @@ def iterations_for(folder: Path, percent: float) -> int:
 
 
 def percent_per_iteration(folder: Path) -> float:
-    """Return the cost of an iteration in percent of the CPU time per message, from the calibration."""
+    """Return the cost of one loop iteration in percent of the CPU time per message, from the calibration run."""
     runs = opened(folder / "calibration")
     costs = [to_percent(effect(run, "cpu_per_message", [0, -1], [1])) for run in runs]
     return float(np.mean(costs)) / int(runs[0].attrs["iterations"])
@@ -209,7 +209,7 @@ def rate(rejected: int, of: int) -> str:
 
 
 def equal_arms(run: xr.Dataset) -> list[int]:
-    """Return the indices of the arms with the settings of the reference."""
+    """Return the indices of the instances whose settings equal the settings of the reference."""
     names = [f"default+sut={name}" for name in ALIKE]
     alike = [number for name in ("default", *names) for number in starts_of(run, name)]
     return [*alike, len(arms_of(run)) - 1]
@@ -347,7 +347,7 @@ def simulate(options: argparse.Namespace) -> None:
 
 def show(options: argparse.Namespace) -> None:
     planted = opened(options.folder / "planted")
-    # the instances without a loop in the planted runs are equal, too
+    # include the planted runs, because their instances without the loop have equal settings, too
     show_equal([*opened(options.folder / "equal"), *planted])
     if planted:
         percent = planted[0].attrs["iterations"] * percent_per_iteration(options.folder)

@@ -14,7 +14,7 @@
 
 #define LINE        4096
 #define PROCESSES   1024
-#define ESTABLISHED 1 /* net/tcp_states.h */
+#define ESTABLISHED 1 /* TCP_ESTABLISHED of include/net/tcp_states.h */
 
 /* The processes of the proxy at one time. */
 struct processes {

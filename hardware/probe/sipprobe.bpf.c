@@ -30,7 +30,10 @@ const volatile bool cfg_ipv6 = false; /* true: datagrams over IPv6 are traced, t
 
 #define PROTOCOL_UDP 17
 #define STALE_NS     10000000000LL /* the probe may overwrite an entry that is older than this */
-/* ASSUME no datagram waits longer in a queue. If recording began longer ago, the probe missed an unknown arrival. */
+/*
+ * ASSUME no datagram waits longer in a queue. A datagram that a worker receives later than this after the start of
+ * recording arrived while recording was on. If its arrival is unknown, the probe missed the arrival.
+ */
 #define BEHIND_NS      1000000000LL
 #define UNDERWAY_NS    100000000LL /* ASSUME no packet takes longer from driver to socket queue */
 #define WAYS           8 /* entries per set; with 5000 queued datagrams, one in 3 million finds its set full */

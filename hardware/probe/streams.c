@@ -9,8 +9,8 @@
 #define HOLD_NS   4000000000ULL
 #define CLOSED_NS 2000000000ULL /* a worker reads the rest of a closed connection within this time */
 /*
- * ASSUME no data waits longer than this in a queue. If recording began longer ago, the probe missed an unknown
- * arrival.
+ * ASSUME no data waits longer than this in a queue. Data that a worker reads later than this after the start of
+ * recording arrived while recording was on. If their arrival is unknown, the probe missed the arrival.
  */
 #define BEHIND_NS 1000000000ULL
 /* ASSUME a segment takes at most this time from the driver to its reader if later segments have already arrived. */

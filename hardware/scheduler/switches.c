@@ -15,7 +15,7 @@
 #include "probe_control.h"
 #include "switches.h"
 
-#define NO_PROBE    (-4096) /* the mode uses no probe; this value differs from all negative errno values */
+#define NO_PROBE    (-4096) /* no probe is switched; this value differs from all negative errno values */
 #define CONTENT_MAX 4096
 
 static bool is_fair(const struct attributes *task)

@@ -68,8 +68,8 @@ static int64_t shortest_slice(const struct cpu *cpu, const struct worker *curr)
 }
 
 /*
- * Protect a worker that has just left the queue to run from preemption, until `vprot` (kernel: set_protect_slice() in
- * fair.c).
+ * Protect a worker that starts to run: no other worker preempts it until its vruntime reaches `vprot` (kernel:
+ * set_protect_slice() in fair.c).
  */
 static void protect(const struct sim *sim, const struct cpu *cpu, struct worker *w)
 {
@@ -237,8 +237,8 @@ static void put(struct sim *sim, struct cpu *cpu, struct worker *w)
 }
 
 /*
- * Return the next worker. Remove picked workers that sleep (kernel: pick_task_fair() and pick_next_entity() in
- * fair.c).
+ * Return the next worker. If the picked worker sleeps, remove it from the queue and pick again (kernel:
+ * pick_task_fair() and pick_next_entity() in fair.c).
  */
 static struct worker *pick(struct sim *sim, struct cpu *cpu)
 {
