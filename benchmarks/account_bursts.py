@@ -1,9 +1,9 @@
 """Measure how much more CPU time sipaccount, the account of all CPU time, needs to write its file of bursts.
 
-During one run, two more processes of `sipaccount` count with the options of the run's own process. Only one of them
-writes bursts. Both see the same events, so their costs can be compared. The order in which they start alternates,
-because the process that starts first runs first at each event. The kernel measures the time of its BPF programs
-(kernel.bpf_stats_enabled), which includes the cost of this measurement.
+During one run, the benchmark starts two more processes of `sipaccount` with the options of the run's own process.
+Only one of the two processes writes bursts. Both see the same events, so their costs can be compared. The order in
+which they start alternates, because the process that starts first runs first at each event. The kernel measures the
+time of its BPF programs (kernel.bpf_stats_enabled). The measured time includes the cost of this measurement.
 
     python benchmarks/account_bursts.py --cps 1000 --pairs 6
 """
@@ -38,7 +38,7 @@ OWN_FILES = ("--report", "--ready", "--bursts", "--sample")
 
 @dataclass(frozen=True)
 class AccountCost:
-    """The cost of one process of sipaccount: executions and CPU time of its BPF programs, and its own CPU time."""
+    """The cost of one sipaccount process: executions and CPU time of its BPF programs, CPU time of the process."""
 
     runs_per_s: float
     bpf_share: float
@@ -48,7 +48,7 @@ class AccountCost:
 
 
 def account_of_run() -> list[str]:
-    """Return the path and the options of the run's sipaccount, or an empty list if it is not running."""
+    """Return path and options of the run's sipaccount process, or an empty list if no such process is running."""
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             argv = path.read_text().split("\0")[:-1]
@@ -62,7 +62,7 @@ def account_of_run() -> list[str]:
 
 
 class FurtherAccount:
-    """A further process of sipaccount, which counts from its creation until `end` is called."""
+    """An additional sipaccount process, which counts CPU time from its creation until `end` is called."""
 
     def __init__(self, argv: Sequence[str], folder: Path, cpus: Sequence[int], bursts: bool):
         self._folder, self._bursts = folder, folder / "bursts" if bursts else None
@@ -100,8 +100,8 @@ class FurtherAccount:
 def compare(
     pairs: int, cpus: Sequence[int], folder: Path, found: list[dict[bool, AccountCost]]
 ) -> None:
-    """Measure the cost of sipaccount with and without its file of bursts, during the load of a run."""
-    # wait until the run has written proxy.cfg, because then no other run uses the testbed
+    """Measure the cost of sipaccount with and without its file of bursts, while a run offers calls to the proxy."""
+    # wait until the run has written proxy.cfg, because a run does this only when no other run uses the testbed
     while not any((folder / "raw").rglob("proxy.cfg")) or not loads():
         time.sleep(0.1)
     time.sleep(START_S)

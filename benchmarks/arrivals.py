@@ -1,11 +1,11 @@
 """Measure how exactly sipload and SIPp start calls, and the highest call rate of each program without an error.
 
 The benchmark uses the embedded testbed without a proxy. The client is on the UAC's CPU 0, and the server is on the
-SPS's CPU 1. The benchmark prints the arrival certificate at 2,000 cps over 20 s. SIPp can only start calls at a fixed
-rate, but both programs are compared with the exponential law, because the studies need this law. The benchmark also
-prints the highest call rate without an incomplete call, a retransmission, a drop or a full send buffer. It measures
-this rate over UDP for both programs. For sipload, it also measures the rate over TCP with one connection, and with
-one connection per call. The client has one CPU, so the rates are calls per second and core.
+SPS's CPU 1. The benchmark prints the arrival certificate at 2,000 cps over 20 s. The certificate compares both
+programs with the exponential law, because the studies need this law; SIPp can only start calls at a fixed rate. The
+benchmark also prints the highest call rate without an incomplete call, a retransmission, a drop or a full send buffer.
+The benchmark measures this rate over UDP for both programs. For sipload, it also measures the rate over TCP with one
+connection, and with one connection per call. The client has one CPU, so the rates are calls per second and core.
 """
 
 import csv
@@ -75,7 +75,7 @@ with open(sys.argv[3], "wb", buffering=0) as out:
             seconds, ns = struct.unpack("qq", control[0][2][:16])
             out.write(struct.pack("q", seconds * 10**9 + ns))
 """
-"""Receives INVITEs without answering, and writes the kernel's receive timestamps (SO_TIMESTAMPNS = 35)."""
+"""A program that receives INVITEs without answering, and writes their receive timestamps (SO_TIMESTAMPNS = 35)."""
 
 
 class Sipp:
@@ -96,9 +96,9 @@ class Sipp:
             *("sipp", f"{sps.sip_address}:{sps.sip_port}"),
             *("-sf", self._scenario(uac, "uac.xml")),
             *("-i", uac.spec.sip_address, "-p", str(uac.spec.sip_port)),
-            # let SIPp keep all calls open (-l), because it pauses at its default limit of open calls
+            # allow all calls to be open at once (-l), because SIPp starts no calls at its default limit of open calls
             *("-r", str(arrivals.cps), "-m", calls, "-l", calls),
-            # write statistics (-fd) every 100 ms, because the default period is a minute
+            # write statistics every 100 ms (-fd), because the default of one minute is longer than a measurement
             *("-trace_stat", "-stf", str(statistics), "-fd", "100ms"),
             *self._options(),
             *(() if load.retransmissions else ("-nr",)),
@@ -120,7 +120,7 @@ class Sipp:
 
 
 def sipp_counts(text: str, calls_offered: int) -> CallCounts:
-    """Read the file that SIPp writes with -trace_stat: a header, and one line of numbers per period."""
+    """Return the call counts from SIPp's -trace_stat file, which has a header and one line of numbers per period."""
     # drop the last line, which may be incomplete if SIPp was stopped at the end of the drain time
     rows = list(csv.DictReader(io.StringIO(text[: text.rfind("\n") + 1]), delimiter=";"))
     last = rows[-1]
@@ -137,7 +137,7 @@ def sipp_counts(text: str, calls_offered: int) -> CallCounts:
 
 
 def _achieved_cps(rows: Sequence[dict[str, str]], created: int) -> float:
-    """Return the call rate until the end of the last period in which SIPp started calls."""
+    """Return the rate of started calls in cps, from the first period to the last period in which SIPp started calls."""
     running = [row for row in rows if 0 < int(row["TotalCallCreated"]) < created] or rows[:1]
     last = running[-1]
     # SIPp writes a date, a time and the seconds since the epoch, separated by tabs
@@ -196,7 +196,7 @@ def certificates(hosts: Hosts, load: Load, folder: Path) -> None:
 
 @contextmanager
 def without_receive_steering(sps: Host) -> Iterator[None]:
-    """Let the kernel process received packets on the sender's CPU, because an interrupt of another CPU costs 13 µs."""
+    """Process received packets on the sender's CPU meanwhile, because an interrupt of another CPU costs 13 µs."""
     steering = "/sys/class/net/uac0/queues/rx-0/rps_cpus"
     before = sps.run(["cat", steering]).stdout.strip()
     sps.shell('echo 0 > "$1"', steering)

@@ -2,10 +2,10 @@
 
     python benchmarks/capacity_drift.py [--campaigns 100] [--seed 1]
 
-The logarithm of a machine's speed is the sum of three random parts. The first part stays the same for hours, the
-second for minutes, and the third for one trial. Each simulated campaign has the default form: a search of seven
-trials, then five loads three times each, within 12 minutes. The table has one row per machine. The column `held` is
-the share of campaigns whose interval contains the machine's median capacity.
+The logarithm of a machine's speed is the sum of three random parts. The first part changes over hours, the second
+over minutes, and the third in each trial. A simulated campaign is a search of seven trials, followed by three runs at
+each of five loads. The trials and runs are spread over 12 minutes (`spread`) or directly follow one another
+(`at once`). The column `held` is the share of campaigns whose interval contains the machine's median capacity.
 """
 
 import argparse
@@ -34,14 +34,18 @@ HOURS_S, MINUTES_S = 5 * 3600.0, 300.0
 
 @dataclass(frozen=True)
 class DriftingMachine:
-    """A simulated machine: standard deviations of the parts of its log speed, and steepness of its drop rate."""
+    """A simulated machine whose speed drifts.
+
+    The attributes are standard deviations of the parts of the logarithm of the speed, and the exponent with which the
+    drop rate grows with the load.
+    """
 
     hours: float
     minutes: float
     trial: float
     steepness: float = 20.0
     measured: bool = True
-    """Whether each run records the CPU time per message. This time shows the speed with an error of 2 %."""
+    """Whether each run records the CPU time per message, which shows the machine's speed with an error of 2 %."""
 
     def campaign(self, times: Values, rng: np.random.Generator) -> Observations:
         """Simulate the trials and runs of one campaign."""
@@ -53,7 +57,7 @@ class DriftingMachine:
             + self.trial * rng.normal(size=n)
         )
         own = TRUE_CPS * np.exp(log_speed)
-        # add noise, because short runs have different drop rates even at the same speed of the machine
+        # add noise, because the drop rates of short runs differ even if the machine's speed does not
         loss = LIMIT * (cps / own) ** self.steepness * np.exp(rng.normal(size=n))
         fluid = 1 - own / cps
         loss = np.clip(np.where(fluid > 0, np.minimum(loss, fluid + 0.05), loss), 0, 0.7)
@@ -64,7 +68,7 @@ class DriftingMachine:
 
 
 def _process(rng: np.random.Generator, times: Values, spread: float, memory_s: float) -> Values:
-    """Sample an Ornstein-Uhlenbeck process, a random drift around a mean, at the given times."""
+    """Sample a random drift around a mean (an Ornstein-Uhlenbeck process) at the given times."""
     apart = np.abs(times[:, None] - times)
     sampled = rng.multivariate_normal(np.zeros(len(times)), np.exp(-apart / memory_s))
     return np.asarray(spread * sampled)

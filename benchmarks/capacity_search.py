@@ -1,11 +1,11 @@
-"""Measure the duration and the error of a capacity search on synthetic machines with a varying capacity.
+"""Measure the duration and the error of capacity searches on simulated machines whose capacity varies.
 
 The table has one row per spread of the capacity, with or without a first guess. The spread is the standard deviation
 of the logarithm of a lognormal capacity. A row shows the median and the largest number of trials and seconds per
-search, and the error. The error is the root mean square distance from the middle of the bounds to the load at which
-half of all trials drop 1 %. The time depends on the stopping rule, and the error depends on the machine's variation.
-benchmarks/capacity_drift.py tests capacity intervals. The benchmark measures no real machine, and prints the same
-numbers each time. It takes half a minute of CPU time.
+search, and the error. The error is the root mean square distance from the middle of the bounds to the true capacity,
+the load at which half of all trials drop 1 %. The duration depends on the rule that stops the search. The error
+depends on the spread. Another benchmark, benchmarks/capacity_drift.py, tests capacity intervals. This benchmark
+measures no real machine, and prints the same numbers each time. It takes half a minute of CPU time.
 """
 
 from functools import partial
@@ -23,11 +23,11 @@ SPREADS = (0.0, 0.02, 0.05, 0.1)
 GUESSES = {"no guess": None, "a guess 10 % off": 1.1, "a guess twice as high": 2.0}
 GOAL = Capacity(0.01, 0.02)
 AROUND_TRIAL_S = 3.0
-"""Time per trial in addition to its load: the proxy must start and warm up."""
+"""Seconds per trial, in addition to its load, in which the proxy starts and warms up."""
 
 
 def offered(rng: np.random.Generator, spread: float, cps: int, duration_s: float) -> Trial:
-    """Simulate a trial at a load, on a machine whose capacity is sampled for this trial."""
+    """Simulate a trial at a load of `cps`, on a machine whose capacity is sampled anew for each trial."""
     capacity_cps = CAPACITY_CPS * np.exp(spread * rng.standard_normal())
     messages = round(6 * cps * duration_s)
     refused = round(messages * max(0.0, 1 - capacity_cps / cps))
@@ -36,7 +36,7 @@ def offered(rng: np.random.Generator, spread: float, cps: int, duration_s: float
 
 def main() -> None:
     search = load_config().search
-    print(f"{SEARCHES} searches per row for a capacity to {100 * GOAL.relative_width:g} %:")
+    print(f"{SEARCHES} searches per row, until bounds are {100 * GOAL.relative_width:g} % apart:")
     for spread in SPREADS:
         for name, guess in GUESSES.items():
             rng = np.random.default_rng(SEED)
@@ -53,7 +53,7 @@ def main() -> None:
                 errors.append(np.log(np.sqrt(result.lower_cps * result.upper_cps) / truth))
             seconds = np.array(counts) * (search.trial_s + AROUND_TRIAL_S)
             print(
-                f"  varies by {100 * spread:g} %, {name}: {np.median(counts):.0f} trials "
+                f"  capacity varies by {100 * spread:g} %, {name}: {np.median(counts):.0f} trials "
                 f"(at most {max(counts)}), {np.median(seconds):.0f} s (at most {seconds.max():.0f}); error "
                 f"{100 * np.sqrt(np.mean(np.square(errors))):.1f} %",
                 flush=True,

@@ -1,9 +1,9 @@
-"""Measure how another program on the proxy's CPU delays messages, for several CPU shares and burst lengths.
+"""Measure how another program on the proxy's CPU delays the proxy's messages.
 
-The effect is the change of the mean waiting and service times. During one run, a test program changes its behaviour
-each second, in random order. The benchmark groups messages by the second of their arrival, and compares groups of the
-same round. A round contains each behaviour once. The verdict's limits on competitors come from this table
-(docs/methodology/competitors.md).
+During one run, a test program changes its behaviour each second, in random order. A behaviour is a share of CPU time
+and a length of bursts. The effect is the change of the mean waiting and service times. The benchmark groups messages
+by the second of their arrival, and compares groups of the same round. A round contains each behaviour once. The
+verdict's limits on competitors come from this table (docs/methodology/competitors.md).
 
     python benchmarks/competitors.py --cps 800 --seconds 90
     python benchmarks/competitors.py --cps 600 --seconds 90 --sut kamailio-tcp
@@ -110,7 +110,7 @@ def proxy_ns(pids: Sequence[str]) -> int:
 
 
 def behave(plan: CompetitorPlan, until: float) -> None:
-    """Compute and sleep in turn, as the plan prescribes, until the given time of CLOCK_MONOTONIC."""
+    """Compute and sleep in turn, as the plan prescribes, until a time in seconds of CLOCK_MONOTONIC."""
     while time.monotonic() < until:
         if plan.share:
             ends = min(until, time.monotonic() + plan.burst_s)
@@ -121,7 +121,7 @@ def behave(plan: CompetitorPlan, until: float) -> None:
 
 
 def compete(cpu: int, ended: Event, send: "multiprocessing.Queue[list[Segment]]") -> None:
-    """Compete for a CPU while the proxy serves calls, and send the segments when the run ends."""
+    """Compete with the proxy for a CPU during the run, and put the list of segments into a queue when the run ends."""
     os.sched_setaffinity(0, {cpu})
     while not ended.is_set() and not loads():
         time.sleep(0.1)
@@ -165,7 +165,7 @@ def loads() -> bool:
 def perform(
     campaign: Config, testbed: Testbed, sut: str, cps: int, folder: Path
 ) -> tuple[Path, list[Segment]]:
-    """Perform the run while the test program competes for the proxy's CPU."""
+    """Measure a run while the test program competes for the proxy's CPU, and return the record and the segments."""
     ended, received = multiprocessing.Event(), multiprocessing.Queue()
     cpu = testbed.sps.cpus[0]
     planted = multiprocessing.Process(target=compete, args=(cpu, ended, received))
@@ -181,7 +181,7 @@ def perform(
 
 
 def means(record: Path, segments: Sequence[Segment]) -> npt.NDArray[np.float64]:
-    """Return the mean K_rcv, T_sip and CPU time per message in µs, and the test program's CPU share, per segment."""
+    """Return a row per segment: mean K_rcv, T_sip and CPU time per message in µs, and the test program's CPU share."""
     records = read_trace(record / TRACE_FILE).records
     good = (records["t_arr"] > 0) & (records["t_sip_in"] > 0) & (records["t_sip_out"] > 0)
     records = records[good]
@@ -199,7 +199,7 @@ def means(record: Path, segments: Sequence[Segment]) -> npt.NDArray[np.float64]:
 
 
 def print_table(segments: Sequence[Segment], values: npt.NDArray[np.float64]) -> None:
-    """Print how much each behaviour changes the means, relative to the sleeping test program in the same round."""
+    """Print how much each behaviour changes the means, compared with the second of the same round without computing."""
     plans = np.array([segment.plan for segment in segments])
     rounds = np.array([segment.round for segment in segments])
     complete = [n for n in np.unique(rounds) if np.count_nonzero(rounds == n) == len(PLANS)]

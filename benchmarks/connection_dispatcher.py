@@ -3,8 +3,8 @@
 Each program is the front end between one `sipload uac` and four `sipload uas` on the loopback of this machine. The
 front end has a CPU of its own, and both programs serve the same calls. The benchmark needs no testbed. It prints the
 messages per second of CPU time, in both directions, for each load at which every call completed. At the highest of
-these loads, most messages share a read. The goals at this load are 300,000 messages per CPU second for sipdispatch,
-and three times as many as for Kamailio.
+these loads, one read of the socket usually returns several messages. At this load, sipdispatch should handle 300,000
+messages per second of CPU time, and three times as many messages as Kamailio.
 """
 
 import json
@@ -26,7 +26,7 @@ SECONDS, MESSAGES = 3, 6
 RATES_CPS = (2_500, 5_000, 10_000, 20_000, 30_000, 40_000)
 LOOPBACK, FRONT_PORT = "127.0.0.1", 26000
 PORTS = range(FRONT_PORT + 1, FRONT_PORT + 5)
-"""Ports of the proxy instances, which are `sipload uas`."""
+"""Ports of the four servers behind the front end. The servers are `sipload uas` instead of proxy instances."""
 AGENTS_CPU, FRONT_CPU = "0", "1"
 KAMAILIO = """\
 children=1
@@ -98,7 +98,7 @@ def start_sipdispatch(program: Path, folder: Path) -> subprocess.Popen[bytes]:
 
 
 def start_kamailio(transport: str, folder: Path) -> subprocess.Popen[bytes]:
-    """Start a Kamailio that forwards each message to the instance for its Call-ID, and wait until it listens."""
+    """Start a Kamailio that chooses an instance by the Call-ID of a message, and wait until Kamailio listens."""
     lines = (f"1 sip:{LOOPBACK}:{port};transport={transport}\n" for port in PORTS)
     (folder / "instances").write_text("".join(lines))
     front = f"{LOOPBACK}:{FRONT_PORT}"

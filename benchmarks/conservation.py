@@ -1,4 +1,7 @@
-"""Check for 100,000 calls that every sent message was received or counted as a drop, below and above the capacity."""
+"""Check that every message of a run was received or counted as a drop, below the capacity and above the capacity.
+
+The run below the capacity has 100,000 calls at half the capacity. The run above the capacity has 1.2 times its load.
+"""
 
 import json
 import shutil
@@ -21,7 +24,7 @@ CALLS = 100_000
 THREADS = 8
 PAST_S = 10.0
 HIGHEST_CPS = 12_000
-"""Upper end of the search. It is above the capacities of all proxies in this benchmark."""
+"""Highest load that the capacity search tries. This load is above the capacity of every proxy in this benchmark."""
 KINDS = [kind for kind in MessageKind if kind is not MessageKind.OTHER]
 
 

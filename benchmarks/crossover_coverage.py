@@ -2,11 +2,12 @@
 
 The benchmark prints the tables of docs/methodology/crossover-intervals.md.
 
-A simulated queue serves messages in the order of arrival. The distribution of service times changes with the window,
-and waiting messages stay in the queue. The machine's speed drifts, and a hypervisor takes bursts of time. A second
-part samples windows directly, with stronger noise. In the tables, "t" is Student's interval of the blocks'
-differences, and "shown" is the interval of `sipsched.analysis.crossover`. The benchmark measures no real machine, and
-prints the same numbers each time. It takes a little more than three minutes of CPU time.
+A simulated queue serves messages in the order of arrival. The distribution of service times changes from window to
+window, and messages that wait at the end of a window stay in the queue. The machine's speed drifts, and a hypervisor
+takes the CPU in bursts. Another part of the benchmark samples windows directly, with stronger noise. In the tables,
+"t" is Student's interval of the blocks' differences, and "shown" is the interval of `sipsched.analysis.crossover`,
+which the pages show. The benchmark measures no real machine, and prints the same numbers each time. It takes a little
+more than three minutes of CPU time.
 """
 
 import argparse
@@ -27,7 +28,7 @@ from sipsched.analysis.intervals import mean_interval
 DRAWS = 400
 PROCESSES = 2
 ARMS = 3
-"""Number of arms: the reference, the other mode, and the sham."""
+"""Windows per block: the reference mode, the other mode, and the sham, which repeats the reference mode."""
 FAMILY = 12
 COVERS = 93.0
 """Smallest coverage in percent at which a 95 % interval counts as valid."""
@@ -39,9 +40,9 @@ PER_S = 2000.0
 WINDOW_S = 0.5
 JITTER = 0.2
 SCV = 0.5
-"""Squared coefficient of variation of the other mode's service times. The reference has the value 1."""
+"""Squared coefficient of variation of service times in the other mode. In the reference mode, the value is 1."""
 SHORT, LONG = 0.0, 0.2
-"""The two washouts, as shares of a window."""
+"""Two lengths of the washout, as shares of a window. The washout is the start of a window, which means exclude."""
 WANDER, WANDER_S = 0.1, 60.0
 """Standard deviation of the logarithm of the machine's slowdown, and its correlation time in seconds."""
 SETUP_S = 12.0
@@ -67,13 +68,13 @@ class SimulatedQueue:
     bursts_per_s: float = 0.0
     burst_s: float = 0.0
     limit: float = np.inf
-    """Stolen share of a window above which the window's block counts as disturbed."""
+    """Share of a window's time. If the hypervisor takes more time, the window's block counts as disturbed."""
     next_too: bool = False
-    """Whether the block of the next window counts as disturbed, too."""
+    """Whether the block of the window after a disturbed window counts as disturbed, too."""
     adjusts: bool = False
-    """Whether disturbed blocks are adjusted and weighted. If false, they are excluded."""
+    """Whether the analysis adjusts and weights disturbed blocks. If false, the analysis excludes disturbed blocks."""
     sham_follows: bool = False
-    """Whether the sham always follows the reference. If false, its position in the block is random."""
+    """Whether the sham window always follows the reference window. If false, the order in the block is random."""
 
 
 BURSTS = SimulatedQueue(0.7, bursts_per_s=0.2, burst_s=0.1)
@@ -100,7 +101,7 @@ DISTURBED = {
 
 @numba.njit(cache=False)
 def serve(arrivals, work, starts, modes, slowness):
-    """Return the time that each message spends in the queue. `work` has the service times, with a column per mode."""
+    """Return the waiting and service time of each message in s. `work` holds the service times, one column per mode."""
     free, window = 0.0, 0
     spent = np.empty(len(arrivals))
     for i in range(len(arrivals)):
@@ -113,7 +114,7 @@ def serve(arrivals, work, starts, modes, slowness):
 
 
 def wander(rng, seconds):
-    """Sample, for each second of a run, the factor by which the machine is slower than usual."""
+    """Sample the factor by which the machine prolongs service times, for each second of a run."""
     keep = np.exp(-1 / WANDER_S)
     noise = rng.normal(0, WANDER * np.sqrt(1 - keep**2), seconds)
     noise[0] = rng.normal(0, WANDER)
@@ -125,7 +126,11 @@ def poisson(rng, per_s, length):
 
 
 def play(rng, queue, offsets, starts, lengths, modes, slowness):
-    """Simulate the queue. Return window, arrival in the window and time in the queue per message, and stolen shares."""
+    """Simulate the queue, and return its messages and stolen time.
+
+    Returns four arrays. Three arrays have one value per message: the number of its window, its arrival after the
+    window's start in s, and its waiting and service time in s. The fourth array is the stolen share per window.
+    """
     times = np.concatenate([start + times for start, times in zip(starts, offsets, strict=True)])
     window = np.repeat(np.arange(len(starts)), [len(times) for times in offsets])
     stolen = poisson(rng, queue.bursts_per_s, starts[-1] + lengths[-1])
@@ -154,7 +159,7 @@ def window_means(window, since, spent, _, lengths, washout):
 
 
 def crossed(rng, queue, blocks):
-    """Simulate a crossover run. For each washout, return the means by block and mode, and the blocks' weights."""
+    """Simulate a crossover run. Per washout, return a table of means by block and mode, and the blocks' weights."""
     order = rng.permuted(np.tile([0, 1, 2], (blocks, 1)), axis=1)
     if queue.sham_follows:
         order = np.where(rng.random(blocks)[:, None] < 0.5, [0, 2, 1], [1, 0, 2])
@@ -166,7 +171,7 @@ def crossed(rng, queue, blocks):
     modes = (order.ravel() == 1).astype(np.int64)
     played = play(rng, queue, offsets, starts, lengths, modes, slowness)
     over = played[-1].reshape(blocks, 3) > queue.limit
-    # also mark the next window, which serves the messages that waited during a burst
+    # mark the block of the next window too, because this window serves the messages that waited during a burst
     over[1:, 0] |= queue.next_too & over[:-1, -1]
     disturbed = over.any(axis=1)
     by_arm = np.argsort(order, axis=1)
@@ -186,7 +191,10 @@ def crossed(rng, queue, blocks):
 
 
 def apart(rng, queue, blocks):
-    """Simulate PAIRS pairs of separate runs. Each pair's load lasts as long as two modes of a crossover run."""
+    """Simulate `PAIRS` pairs of separate runs, and return the log ratio of the means for each pair.
+
+    All pairs together have as much load as two modes of a crossover run.
+    """
     length = np.array([blocks * WINDOW_S / PAIRS])
     slowness = wander(rng, int(2 * PAIRS * (length[0] + SETUP_S)) + 1)
     slowness *= 1 + queue.slower * np.linspace(0, 1, len(slowness))
@@ -204,10 +212,11 @@ def apart(rng, queue, blocks):
 
 @dataclass(frozen=True)
 class Result:
-    """The intervals from one sample. An interval is (estimate, low, high).
+    """Several intervals for the same simulated run. An interval is (estimate, low, high).
 
-    `t`, `bca` and `flips` are common kinds of intervals. `flips` is the inverted randomisation test without the
-    protection of `shown` against correlated blocks. `strict` is `shown` with the level for 12 comparisons.
+    `t`, `bca` and `flips` are common kinds of intervals. `shown` is the interval on the pages, and `strict` is the same
+    interval for one of 12 comparisons. Both `flips` and `shown` invert a randomisation test, but only `shown` is
+    protected against correlated blocks.
     """
 
     t: tuple[float, float, float]
@@ -232,7 +241,7 @@ def bca(differences):
 
 
 def flips(differences):
-    """Return the mean of differences, and its interval from a randomisation test that treats blocks as independent."""
+    """Return the mean of differences and its interval by a randomisation test, which treats blocks as independent."""
     if not np.ptp(differences):
         return differences.mean(), np.nan, np.nan
     mean = mean_of_blocks([np.array([difference]) for difference in differences])
@@ -267,7 +276,7 @@ def draw_queue(case, seed):
 
 
 def stationary(case, seed):
-    """Simulate a run in each mode, and return the difference of the logarithms of their means."""
+    """Simulate one run per mode without switching, and return the difference of the logarithms of both means."""
     name, blocks = case
     rng = np.random.default_rng([seed, 77, list(QUEUES).index(name)])
     queue, lengths = QUEUES[name], np.full(blocks, WINDOW_S)
@@ -335,14 +344,14 @@ def effects(rng, n, coefficient):
 
 
 def moving(rng, n):
-    """Sample windows whose effect drifts over time, by as much as the effects of blocks scatter."""
+    """Sample windows in which the effect of the mode changes from -0.3 to 0.3 during the run."""
     windows = rng.normal(0, 0.3, (n, ARMS))
     windows[:, 1] += np.linspace(-0.3, 0.3, n)
     return windows
 
 
 def shares(rng, n, chance):
-    """Sample drop rates. Windows have a drop rate above 0 only with the probability `chance`."""
+    """Sample one drop rate per window, which is above 0 with the probability `chance`."""
     episodes = rng.random((n, ARMS)) < chance
     return 0.002 * episodes * rng.lognormal(0, 1, (n, ARMS))
 
@@ -409,7 +418,7 @@ def percent(value):
 
 
 def cells(results: list[Result], truth: float) -> list[str]:
-    """Return a table row in percent: coverage, widths, significant results, and results marked as doubtful."""
+    """Return the cells of a table row: coverage, widths, and the shares of significant and of doubtful results."""
     by_way = {
         way: [getattr(result, way) for result in results] for way in ("t", "bca", "flips", "shown")
     }
@@ -430,7 +439,7 @@ def cells(results: list[Result], truth: float) -> list[str]:
 
 
 def row(name, columns: list[list[str]]) -> str:
-    """Return a row of the table. Each cell lists the results for all numbers of blocks."""
+    """Return a row of the table. A cell lists one result per number of blocks in `BLOCKS`."""
     return f"| {name} | " + " | ".join(" ".join(cell) for cell in zip(*columns, strict=True)) + " |"
 
 
@@ -465,7 +474,7 @@ def show_drawn(pool, seeds):
 
 def show_queue(pool, seeds):
     print(
-        "\nWindows of a queue, a fifth of each is washout; true A/B: the mean of all samples.",
+        "\nWindows of a queue. A fifth of each window is washout. The true A/B difference is the mean of all samples.",
         HEAD,
     )
     notes = []
@@ -492,7 +501,7 @@ def show_queue(pool, seeds):
         print(row(f"{name}: A/B", effects_))
         print(row(f"{name}: A/A", shams), flush=True)
     print(
-        f"\nCarry-over, and {PAIRS} pairs of separate runs with the same seconds of load; log ratios."
+        f"\nBias by messages of the previous window, and {PAIRS} pairs of separate runs of the same length; log ratios."
     )
     print(
         head(
@@ -504,7 +513,10 @@ def show_queue(pool, seeds):
 
 
 def draw_disturbed(name, seed):
-    """Return the intervals for the other mode and for the sham. Every row of the table uses the same queues."""
+    """Return the intervals of the other mode and of the sham.
+
+    The seed does not depend on `name`, so every row of the table simulates the same arrivals.
+    """
     queue = DISTURBED[name]
     rng = np.random.default_rng([seed, LONGEST])
     _, (table, weights) = crossed(rng, queue, LONGEST)
@@ -513,7 +525,7 @@ def draw_disturbed(name, seed):
 
 
 def show_disturbed(pool, seeds):
-    print(f"\nLoad 0.7, 2 % stolen, {LONGEST} blocks per run; half-widths of log ratios.")
+    print(f"\nLoad 0.7, 2 % of time stolen, {LONGEST} blocks per run; half-widths of log ratios.")
     print(
         head(
             *("windows", "error of A/A (%)", "A/A covers", "half-width, A/A"),
@@ -536,7 +548,7 @@ def show_disturbed(pool, seeds):
 
 
 def show_runs(pool, seeds):
-    print("\nRuns of 20 blocks; between: spread of runs in standard errors of one run; percent.")
+    print("\nRuns of 20 blocks; between: spread of runs in standard errors of one run; in percent.")
     print(head("runs", "between", "covers these runs", "covers all runs", "half-width"))
     for runs in (1, 2, 3, 6, 10):
         for between in (0.0, 1.0, 2.0):

@@ -1,10 +1,10 @@
 """Measure the CPU time per message of the proxy over UDP and over TCP, and of a front end.
 
 The files in config/models use these numbers. The first part runs on the embedded testbed without a probe, and repeats
-each run three times. It measures the proxy's CPU time per message over UDP, over TCP with 8 connections, and over TCP
-with one connection per call. Over TCP, it also measures the CPU time of the proxy's last process. This process
-accepts the connections and passes them on. The second part runs on the loopback without a testbed. A Kamailio on a
-CPU of its own forwards datagrams by Call-ID to four `sipload uas`.
+each run three times. The first part measures the proxy's CPU time per message over UDP, over TCP with 8 connections,
+and over TCP with one connection per call. Over TCP, it also measures the CPU time of the proxy process with the highest
+process id, which accepts connections and passes them to the workers. The second part runs on the loopback without a
+testbed. A Kamailio on a CPU of its own forwards datagrams by Call-ID to four `sipload uas`.
 """
 
 import dataclasses
@@ -30,7 +30,7 @@ FRONT_RATES_CPS = (2_500, 5_000, 7_500, 10_000)
 
 
 def last_process_ns(stop: Event) -> int:
-    """Return the CPU time of the proxy's youngest process. Over TCP, this process accepts the connections."""
+    """Return the CPU time in ns of the proxy process that started last. Over TCP, this process accepts connections."""
     cpu_ns: dict[int, int] = {}
     while not stop.wait(0.1):
         listed = subprocess.run(["pgrep", "--exact", "kamailio"], capture_output=True, text=True)
@@ -56,7 +56,7 @@ def show_run(campaign: Config, sut: str, cps: int, rep: int) -> None:
         document = json.loads((record / "run.json").read_text())
     calls = document["generator"]["calls_completed"]
     us = document["proxy"]["cpu_ns"] / (MESSAGES * calls) / 1000
-    # divide by the calls of the warm-up too, because the CPU time includes the warm-up
+    # count the calls of the warm-up too, because the CPU time of the last process includes the warm-up
     passing_us = passing.result() / (calls + cps * campaign.load.warmup_s) / 1000
     rest = "" if sut == "kamailio-udp" else f", its last process {passing_us:.1f} µs per call"
     print(f"{sut} at {cps} cps: {us:.2f} µs per message{rest}", flush=True)

@@ -1,14 +1,15 @@
-"""Compare the precision of two experiments that compare two modes: one run with both modes, and separate runs.
+"""Compare the precision of two designs of an experiment on two modes: crossover runs, and pairs of separate runs.
 
-The modes can also be instances, as in `--modes default default+threads=4`.
+A crossover run switches between both modes. The modes can also be instances, as in
+`--modes default default+threads=4`.
 
-The run with both modes is a crossover run. Both designs have the same load in the same hour. The order is half of the
-crossover's load, then the pairs, then the other half, so that drift affects both designs. The two runs of a pair have
-the same arrivals. Every second pair has the opposite order, as in the papers. For each design, the benchmark prints
-the 95 % half-width of the log ratio of mean K_rcv and mean T_sip, and the ratio of the half-widths. The crossover's
-seconds include its sham windows. The benchmark also prints the time of a crossover run in addition to its load, the
-duration of its switches, and the machine's steal and speed. The interval of pairs is Student's t of their log ratios,
-the narrowest common interval. The interval of windows is the interval on the pages.
+Both designs have the same load in the same hour. The benchmark first measures half of the crossover's load, then the
+pairs, then the other half, so that drift of the machine affects both designs. The two runs of a pair have the same
+arrivals. Every second pair has the opposite order, as in the papers. For each design, the benchmark prints the 95 %
+half-width of the log ratio of mean K_rcv and mean T_sip, and the ratio of the half-widths. The crossover's seconds
+include its sham windows. The benchmark also prints the time of a crossover run in addition to its load, the duration
+of its switches, the stolen time and the machine's speed. The interval of the pairs is Student's t interval of their
+log ratios, the narrowest common interval. The interval of the crossover is the interval on the pages.
 """
 
 import argparse
@@ -68,9 +69,9 @@ class Done:
     beside_s
         Wall time of the run minus `load_s`.
     steal_share
-        Stolen share of the SPS's CPU time between the first and last counters of the run.
+        Share of the SPS's CPU time that the hypervisor stole during the run.
     speed
-        Speed index before and after the run.
+        Speed index of the machine before and after the run.
     tries
         Number of attempts.
     """
@@ -85,7 +86,7 @@ class Done:
 
 
 def order(point: Point, modes: tuple[str, str], cps: int, pairs: int) -> list[Run]:
-    """List the runs in order: half of the crossover runs, then the pairs of separate runs, then the other half."""
+    """Return the runs in the order of measurement: a crossover run, the pairs of separate runs, a crossover run."""
     halves = [replace(point, mode=",".join(modes)).run(cps, half + 1) for half in range(HALVES)]
     separate = [
         alone(point, mode).run(cps, pair + 1)
@@ -96,7 +97,7 @@ def order(point: Point, modes: tuple[str, str], cps: int, pairs: int) -> list[Ru
 
 
 def alone(point: Point, mode: str) -> Point:
-    """Return the point of a separate run of a mode, which may change the SUT or the numbers of workers and cores."""
+    """Return the point of a separate run in a mode, which can change the SUT and the numbers of workers and cores."""
     base, other, rest = split_name(mode)
     return replace(
         point,
@@ -118,9 +119,9 @@ def of_pairs(first: Values, second: Values) -> Interval:
 
 
 def by_chance(ratio: float, df: float, df_other: float) -> tuple[float, float]:
-    """Return the 95 % interval of a ratio of half-widths. A half-width from few values is itself uncertain.
+    """Return the 95 % interval of a ratio of half-widths, because a half-width from few values is uncertain.
 
-    The interval uses the F distribution of the ratio of variances of normal values.
+    The interval follows from the F distribution, which the ratio of two variances of normal values has.
     """
     low, high = (ratio / math.sqrt(stats.f.ppf(p, df, df_other)) for p in (0.975, 0.025))
     return low, high
@@ -158,7 +159,7 @@ def steal_share(record: Path, cpus: Sequence[int]) -> float:
 
 
 def reduced(done: Done, results: Path) -> xr.Dataset:
-    """Reduce a crossover run to its windows, and keep `windows.nc` as input for sham.py."""
+    """Return the windows of a crossover run, and write them to `windows.nc` as input for sham.py."""
     folder = results / done.run.path
     folder.mkdir(parents=True, exist_ok=True)
     messages = folder / "messages.nc"
@@ -175,16 +176,16 @@ def means(done: Done) -> list[float]:
 
 
 def compare_windows(halves: Sequence[xr.Dataset], name: str, arm: int) -> crossover.Effect:
-    """Compare the reference with another arm over both halves of the crossover.
+    """Return the difference between the reference mode and another arm, from both crossover runs.
 
-    Arm 1 is the other mode, arm 2 the sham.
+    Arm 1 is the other mode. Arm 2 is the sham, a second window in the reference mode.
     """
     reference: crossover.Arms = (0, 2) if arm == 1 else 0
     return crossover.effect([windows.by_arm(ds, name) for ds in halves], reference, arm)
 
 
 def compare_pairs(done: Sequence[Done], reference: Point, modes: tuple[str, str]) -> list[Interval]:
-    """Compare the two runs of each complete pair, in the order of `QUANTITIES`."""
+    """Return one interval per quantity in `QUANTITIES`: the log ratio of the two modes, over all complete pairs."""
     by_run = {(run.run.rep, run.run.point): means(run) for run in done}
     points = [alone(reference, mode) for mode in modes]
     reps = sorted({rep for rep, _ in by_run if all((rep, point) in by_run for point in points)})
@@ -195,7 +196,7 @@ def compare_pairs(done: Sequence[Done], reference: Point, modes: tuple[str, str]
 
 
 def in_percent(interval: Interval) -> str:
-    """Return a log ratio and its half-width as text, in percent."""
+    """Return text with a log ratio in percent and the half-width of its interval."""
     return f"{in_words(crossover.percent(interval), '%')}: half-width {half_width(interval):.3f}"
 
 
@@ -242,20 +243,20 @@ def show(done: Sequence[Done], modes: tuple[str, str], results: Path) -> None:
         )
         print(
             f"  {words}: half-widths, crossover / separate runs: {ratio:.2f} "
-            f"(with so few pairs, chance gives {low:.2f} to {high:.2f}; target <= {RATIO_TARGET})"
+            f"(95 % interval of this ratio: {low:.2f} to {high:.2f}; target <= {RATIO_TARGET})"
         )
     switches = np.concatenate([ds["switch"].to_numpy()[1:] for ds in half_windows])
     switches = switches[np.isfinite(switches)]
     tasks = half_windows[0].attrs["tasks"]
     print(
-        f"  wall time of a crossover run besides its load: at most {max(run.beside_s for run in halves):.1f} s "
+        f"  wall time of a crossover run without its load: at most {max(run.beside_s for run in halves):.1f} s "
         f"(target <= {BESIDE_TARGET_S}); {len(switches)} switches of {tasks} tasks took "
         f"{np.median(switches):.0f} µs (median), {switches.max():.0f} µs (longest)"
     )
 
 
 def offered(options: argparse.Namespace, config: Config, testbed: Testbed, raw: Path) -> int:
-    """Return the load in cps: the requested load, or a share of the load at which 1 % of the messages are dropped."""
+    """Return the requested load in cps, or a share of the load at which the proxy drops 1 % of its messages."""
     if options.cps:
         return int(options.cps)
     point = Point("local", options.sut, "default", 1, options.threads)
@@ -287,13 +288,13 @@ def main() -> None:
     if options.disturbed:
         lifted = dict.fromkeys(SHARED_MACHINE, Limits(math.inf, math.inf))
         campaign = replace(campaign, validity={**campaign.validity, **lifted})
-    # give both designs the same load
+    # use the same seconds of load and the same retransmissions in both designs, so that only the design differs
     load = replace(
         campaign.load,
         duration_s=options.run_s,
         retransmissions=campaign.crossover.retransmissions,
     )
-    # divide by one more than the modes, because the sham has as many windows as each mode
+    # divide by the number of modes plus 1, because the sham has as many windows as each mode
     mode_s = options.seconds / HALVES / (len(modes) + 1)
     config = replace(campaign, load=load, crossover=replace(campaign.crossover, mode_s=mode_s))
     testbed = load_testbed("local")

@@ -1,8 +1,9 @@
 """Measure the CPU time that the BPF program needs to choose a socket by Call-ID, per datagram.
 
-On the embedded testbed, the benchmark runs kamailio-udp-partitioned with 8 workers, while the kernel measures the
-time of its BPF programs (kernel.bpf_stats_enabled). The result includes the cost of this measurement. The benchmark
-prints the ns per datagram and the share of each socket. The goal is at most 1 µs.
+The benchmark runs kamailio-udp-partitioned with 8 workers on the embedded testbed. Each worker has its own socket.
+Meanwhile, the kernel measures the time of its BPF programs (kernel.bpf_stats_enabled). The result includes the cost
+of this measurement. The benchmark prints the CPU time per datagram in ns, and the share of datagrams per socket. The
+CPU time should be at most 1 µs per datagram.
 """
 
 import dataclasses
@@ -33,7 +34,7 @@ def programs_timed() -> Iterator[None]:
 
 def main() -> None:
     campaign = load_config()
-    # switch the probe off, because its BPF programs would disturb the measurement
+    # switch the probe off, because the CPU time of its BPF programs would disturb the measurement
     sut = dataclasses.replace(campaign.sut(SUT), probe="off")
     campaign = dataclasses.replace(campaign, suts={SUT: sut})
     run = Run("local", SUT, "default", 1, WORKERS, RATE_CPS, 1)

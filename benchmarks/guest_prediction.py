@@ -1,9 +1,9 @@
-"""Use the simulator to predict the results of the studies that run in a guest with virtual time.
+"""Predict the results of the studies in virtual time with the simulator.
 
-docs/virtual-time.md describes the studies. The simulated machine is as fast as the guest: 250 µs of CPU time per
-message, the softirq on the first core and, for some rows, a task of 3 ms in every 20 ms. No number is fitted to an
-effect of a mode. Each line of the CSV output is the change of the mean K_rcv from the reference mode to the other mode:
-its mean over six seeds, its smallest and its largest value.
+These studies run in an emulated machine, the guest (docs/virtual-time.md). The simulator uses the guest's numbers:
+250 µs of CPU time per message, and the softirq on the first core. In some rows, a task also uses 3 ms in every 20 ms.
+None of these numbers was fitted to the effect of a mode. Each line of the CSV output shows the change of the mean K_rcv
+from the reference mode to the other mode, as the mean, the smallest and the largest value of six seeds.
 """
 
 import csv
@@ -31,7 +31,7 @@ GUEST = {
     **{"switch_ns": 1000, "idle_exit_ns": 2000, "refill_ns": 0, "refill_near_ns": 0},
     **{"copy_ns": 500, "send_ns": 1000, "loop_ns": 2000, "stall_every_ns": 0, "link_ns": 10_000},
 }
-"""Costs of the guest's kernel. An emulated CPU has no caches, and runs kernel code fast."""
+"""Costs in the guest, an emulated machine without caches, in which kernel code takes little time."""
 CONFIG = load_config()
 LOAD = replace(CONFIG.load, retransmissions=False)
 
@@ -64,7 +64,7 @@ ROWS = (
     ),
     *((bed, *PAPERS, *system) for bed, system in product(KERNELS, product((1,), (2, 8), (420,)))),
 )
-"""Per row: the testbed, both modes, cores, workers and calls per second."""
+"""Rows of the table. A row names the testbed, the reference mode, the other mode, cores, workers and cps."""
 
 if __name__ == "__main__":
     table = csv.writer(sys.stdout, lineterminator="\n")

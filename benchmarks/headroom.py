@@ -1,11 +1,11 @@
-"""Test how often the predictions of `sipsched.analysis.headroom` contain the true capacity and the true times.
+"""Test how often predicted intervals of `sipsched.analysis.headroom` contain the true capacity and the true times.
 
-The benchmark first predicts for simulated proxies, whose capacity is known. The proxies differ in workers, cores,
-service times, stalls and load. Their calls follow a Poisson process, come in bursts, or follow a daily curve. A
-prediction sees only the messages of 20 s at 30 to 60 % of the capacity. The benchmark then predicts from the runs of a
-real proxy that still have their single messages, and compares the predictions with the capacity from all searches and
-runs of the same campaign. `--raw` names further campaigns. The numbers are in docs/methodology/headroom.md. The
-benchmark measures nothing, and prints the same numbers each time. It takes about ten minutes of CPU time.
+The benchmark first predicts for simulated proxies with a known capacity. The proxies differ in workers, cores, service
+times, stalls and load. Their calls follow a Poisson process, come in bursts, or follow a daily curve. A prediction uses
+only the messages of 20 s at 30 to 60 % of the capacity. The benchmark then predicts from recorded runs of a real proxy,
+if the records still have every single message. It compares these predictions with the capacity from all searches and
+runs of the same campaign. The option `--raw` names further campaigns. The results are in docs/methodology/headroom.md.
+The benchmark measures nothing, and prints the same numbers each time. It takes about ten minutes of CPU time.
 """
 
 import argparse
@@ -42,7 +42,7 @@ LAWS = ("Poisson", "bursts", "daily curve")
 KERNEL = "6.18"
 RECORDED = PROJECT_ROOT / "recorded" / "raw"
 LOWEST, HIGHEST = 0.25, 0.65
-"""Shares of the measured capacity between which a load counts as today's load."""
+"""Range of load divided by measured capacity. The benchmark predicts only from runs within this range."""
 
 Values = npt.NDArray[np.float64]
 Result = tuple[bool | None, float, list[bool]]
@@ -51,7 +51,7 @@ interval, and whether the interval of each predicted time contains the true time
 
 
 def starts_s(law: str, cps: float, seconds: float, rng: np.random.Generator) -> Values:
-    """Sample start times of calls. With the law of bursts, the rate is threefold for 0.2 s in about each second."""
+    """Sample start times of calls in s. In bursts, the call rate triples for 0.2 s, on average once per second."""
     grid = np.linspace(0.0, seconds, 20_001)
     rate = np.ones_like(grid)
     if law == "bursts":
@@ -96,14 +96,14 @@ class SimulatedProxy:
     def play(
         self, cps: float, seconds: float, seed: int, folder: Path, trace: Path | None
     ) -> SimulatorReport:
-        """Simulate calls with start times of the machine's law."""
+        """Simulate calls that start by the proxy's law of arrivals, and return the simulator's report."""
         starts = starts_s(self.law, cps, seconds, np.random.default_rng((2, seed)))
         write_schedule((starts * 1e9).astype(np.int64), folder / "schedule")
         numbers = {**self.numbers, "seed": seed, "events_max": 10**9}
         return replay(numbers, folder, folder / "schedule", trace)
 
     def observe(self, cps: float, seconds: float, seed: int) -> npt.NDArray[Any]:
-        """Simulate calls, and return the records of the trace."""
+        """Simulate calls, and return the trace with one record per message or drop."""
         with tempfile.TemporaryDirectory() as folder:
             trace = Path(folder) / "trace.bin"
             self.play(cps, seconds, seed, Path(folder), trace)
@@ -152,7 +152,7 @@ def dataset(records: npt.NDArray[Any], machine: SimulatedProxy) -> xr.Dataset:
 
 
 def simulated(seed: int) -> Result:
-    """Predict the capacity and the times of one simulated proxy, and print them with the true values."""
+    """Predict the capacity and the times of one simulated proxy, and print both with their true values."""
     machine = SimulatedProxy.sampled(seed)
     capacity = machine.capacity_cps()
     share = float(np.random.default_rng((3, seed)).uniform(0.3, 0.6))
@@ -185,7 +185,7 @@ def simulated(seed: int) -> Result:
 
 
 def measured(raw: Path) -> Iterator[Result]:
-    """Predict the capacity from the messages of each recorded run, and print it with the measured capacity."""
+    """Predict the capacity from the messages of each recorded run, and print prediction and measured capacity."""
     capacities = {system: estimate(of) for system, of in observe_records(raw).items()}
     for path in sorted(raw.rglob(TRACE_FILE)):
         document = read_record(path.parent)
@@ -224,7 +224,7 @@ def _judge(found: Headroom, true: float) -> tuple[bool, str]:
 
 
 def show(name: str, results: Sequence[Result]) -> None:
-    """Print how many predicted intervals contain the true value."""
+    """Print how many predicted intervals contain the true capacity and the true 99th percentile."""
     said = [(held, width) for held, width, _ in results if held is not None]
     if not said:
         print(f"{name}: no prediction")
@@ -232,7 +232,7 @@ def show(name: str, results: Sequence[Result]) -> None:
     times = [held for _, _, several in results for held in several]
     print(
         f"{name}: {sum(held for held, _ in said)} of {len(said)} intervals contain the capacity, "
-        f"half-width {np.median([w for _, w in said]):.0%} (median), "
+        f"half-width {np.median([w for _, w in said]):.0%} of the prediction (median), "
         f"{max(w for _, w in said):.0%} (largest); {len(results) - len(said)} without a prediction; "
         f"{sum(times)} of {len(times)} intervals contain the p99 at {FACTORS[0]:g} and {FACTORS[1]:g} times the load"
     )

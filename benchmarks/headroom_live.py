@@ -1,11 +1,11 @@
 """Test `fab headroom` on a real Kamailio, whose capacity is measured directly before and after the recording.
 
-Each case has its own proxy on one CPU, in a network namespace. sipload offers calls on the other CPU, with start times
-that follow a Poisson process, come in bursts, or follow a daily curve. `fab watch` records 20 s at 30 to 60 % of the
-capacity that the search before found. The prediction sees only the messages of the watch. The capacity is the load at
-which the socket refuses 1 % of the messages. Each search bisects the load. The benchmark prints whether the interval of
-the prediction contains the mean of both capacities, and their difference. It needs root, two CPUs, and a minute per
-case. `--first` is the number of the first case.
+Each case has its own proxy on one CPU, in a network namespace. sipload offers calls on the other CPU. The calls follow
+a Poisson process, come in bursts, or follow a daily curve. The capacity is the load at which the proxy's socket refuses
+1 % of the messages. A search by bisection measures the capacity before and after the recording. `fab watch` records
+20 s at 35 to 60 % of the first capacity. The prediction uses only the recorded messages. The benchmark prints both
+capacities, and whether the predicted interval contains their mean. It needs root, two CPUs, and a minute per case. The
+option `--first` is the number of the first case.
 """
 
 import argparse
@@ -36,10 +36,10 @@ PROXY, SERVER, CLIENT = "127.0.0.1:5060", "127.0.0.1:5070", "127.0.0.1:5080"
 PROXY_CPU, AGENT_CPU = "0", "1"
 RECORDING_S, TRIAL_S = 20.0, 4.0
 LEAST_ACHIEVED = 0.9
-"""Smallest accepted ratio of started to planned calls per second. Random arrivals differ from the plan."""
+"""Smallest accepted ratio of started to planned calls per second. The ratio of random arrivals is rarely exactly 1."""
 LOWEST_CPS, HIGHEST_CPS, TRIALS, TRIALS_AFTER = 300.0, 6000.0, 7, 4
 CAPACITY_FILE = "capacity.json"
-"""Load of the recording, and the capacities before and after it, in calls per second."""
+"""File with three values in calls per second: load of the recording, capacity before it, and capacity after it."""
 SIPLOAD = native_folder(load_testbed("local").workdir, "generator") / "sipload"
 
 
@@ -70,18 +70,18 @@ class Bench:
         return sum(s.drops for row in rows for s in parse_socket("udp", row) if s.port == 5060)
 
     def offer(self, law: str, cps: float, seconds: float, seed: int) -> "subprocess.Popen[bytes]":
-        """Offer calls with start times of the law."""
+        """Start a load generator whose calls follow a law of arrivals, and return its process."""
         starts = starts_s(law, cps, seconds, np.random.default_rng((4, seed)))
         write_schedule((starts * 1e9).astype(np.int64), self.folder / "schedule")
         files = ("--calls-file", "calls", "--report", "report", "--schedule", "schedule")
         ends = ("--local", CLIENT, "--remote", PROXY, "--drain-s", "1")
-        # send no message again, because the recording cannot show the retransmissions of a higher load
+        # Switch retransmissions off, because the prediction from the recorded messages cannot foresee them.
         return self.start(
             AGENT_CPU, SIPLOAD, "uac", *ends, *files, "--retransmissions", "off", fifo=True
         )
 
     def finish(self, load: "subprocess.Popen[bytes]", cps: float) -> None:
-        """Wait for the end of offered calls. Stop the benchmark if calls were rejected or started late.
+        """Wait for the end of all calls. Exit if the proxy rejected calls, or if too few calls started per second.
 
         A proxy without free memory rejects calls. A rejected call needs less work than an accepted call, so the
         capacity for rejected calls is larger.
@@ -99,11 +99,11 @@ class Bench:
         """Offer calls for some seconds, and return the share of the proxy's messages that its socket refused."""
         refused = self.refused()
         self.finish(self.offer(law, cps, TRIAL_S, seed), cps)
-        # Of six messages of a call, all pass the proxy.
+        # Multiply by 6, because each call sends six messages through the proxy.
         return (self.refused() - refused) / (6 * cps * TRIAL_S)
 
     def capacity_cps(self, law: str, low: float, high: float, trials: int, seed: int) -> float:
-        """Search by bisection for the load at which the socket refuses 1 % of the messages."""
+        """Search by bisection for the load in cps at which the socket refuses 1 % of the messages."""
         for trial in range(trials):
             middle = float(np.sqrt(low * high))
             exceeded = self.dropped(law, middle, 100 * seed + trial) > LIMIT
@@ -113,7 +113,7 @@ class Bench:
 
 @contextmanager
 def bench(workers: int) -> Iterator[Bench]:
-    """Start a proxy with some workers, and a SIP server behind it."""
+    """Run a proxy and a SIP server behind the proxy in a new network namespace, until the end of the block."""
     held = ["unshare", "--net", "sh", "-c", "ip link set lo up; echo up; exec sleep 600"]
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -154,7 +154,7 @@ def configuration(workers: int) -> str:
 
 @dataclass(frozen=True)
 class Case:
-    """One case: the law of the calls, the number of workers, and the recorded load as a share of the capacity."""
+    """A combination of law of arrivals, number of workers, and share of the capacity at which `fab watch` records."""
 
     number: int
 
@@ -172,7 +172,7 @@ class Case:
 
 
 def measure(case: Case, probe: PurePosixPath, output: Path) -> tuple[float, float, float]:
-    """Return the load of the recording, and the capacity before and after it."""
+    """Measure one case. Return the load of the recording, and the capacity before and after the recording, in cps."""
     with bench(case.workers) as at:
         before = at.capacity_cps(case.law, LOWEST_CPS, HIGHEST_CPS, TRIALS, case.number)
         cps = case.share * before
@@ -191,7 +191,7 @@ def measure(case: Case, probe: PurePosixPath, output: Path) -> tuple[float, floa
 
 
 def predict(case: Case, record: Path) -> Result:
-    """Predict from the record of a case. Print the prediction and the measured capacity."""
+    """Predict the capacity from the recording of a case, and print the prediction with the measured capacities."""
     cps, before, after = json.loads((record / CAPACITY_FILE).read_text())
     capacity = (before + after) / 2
     ds = open_messages(record / MESSAGES_FILE)
@@ -202,7 +202,7 @@ def predict(case: Case, record: Path) -> Result:
         f"capacity {before:.0f} and {after:.0f} cps"
     )
     if found.growth is None:
-        print(f"{what}, cannot say: {found.lack}", flush=True)
+        print(f"{what}, no prediction: {found.lack}", flush=True)
         return None, np.nan, []
     predicted = found.growth.map(lambda factor: factor * cps)
     held = predicted.low <= capacity <= predicted.high
@@ -221,7 +221,7 @@ def main() -> None:
     parser.add_argument(
         "--records",
         type=Path,
-        help="folder in which the records are kept; recorded cases are not measured again",
+        help="folder for the records; cases with a record in this folder are not measured again",
     )
     parser.add_argument("--only-measure", action="store_true")
     parser.add_argument("--probe", type=PurePosixPath, default=PROBE)

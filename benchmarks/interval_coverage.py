@@ -1,12 +1,12 @@
 """Test how many 95 % intervals of means and of capacities contain the true value.
 
-The benchmark prints the tables of docs/methodology/statistics.md. The simulated runs have one of three kinds of
-noise: small noise, lognormal noise (sigma 1), or noise that makes one run in five five times as large. The first
-table shows in how many samples Student's t interval contains the mean, and in how many the interval of a typical run
-contains the median. It also shows the ratio of the widths (medians over samples). The second table is about crossings
-of smooth and steep drop curves. The curves have random positions among loads 200 cps apart. The table shows the
-coverage, and the share of results that are numbers instead of brackets. The benchmark measures no real machine, and
-prints the same numbers each time. It takes a minute of CPU time.
+The benchmark prints the tables of docs/methodology/statistics.md. The simulated runs have small noise, lognormal noise,
+or noise that makes one run in five five times as large. The first table compares two intervals. It shows in how many
+samples Student's t interval contains the mean, and in how many samples the interval of a typical run contains the
+median. It also shows the ratio of the widths (medians over samples). The second table is about the load at which drop
+curves pass the limit. The curves are smooth or steep, at random positions among loads 200 cps apart. The table shows
+how many intervals contain the true load, and how many results are a number instead of a range between two loads. The
+benchmark measures no real machine, and prints the same numbers each time. It takes a minute of CPU time.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ Draw = Callable[[np.random.Generator, tuple[int, ...]], Values]
 
 
 def outliers(rng: np.random.Generator, shape: tuple[int, ...]) -> Values:
-    """Sample runs with outliers. The runs are scaled so that their median is 1."""
+    """Sample values with median 1, of which one in five is an outlier: five times as large."""
     middle = CV * stats.norm.ppf(0.5 / (1 - OUTLIERS))
     return rng.lognormal(-middle, CV, shape) * np.where(rng.random(shape) < OUTLIERS, TIMES, 1)
 
@@ -50,7 +50,10 @@ KNEES: dict[str, tuple[float, float]] = {
     "medium": (0.3, 60),
     "steep": (0.3, 30),
 }
-"""Logistic drop curves: their final PDR, and their width in cps. Each curve passes the limit at `KNEE_CPS`."""
+"""Logistic curves of the drop rate, by their final drop rate and their width in cps.
+
+Each curve passes `PDR_LIMIT` at `KNEE_CPS`.
+"""
 
 
 def show_runs(noise: str) -> None:
@@ -86,7 +89,7 @@ def show_crossing(knee: str, noise: str) -> None:
             wide.append(interval.high - interval.low)
         print(
             f"  {knee} ({width:g} cps), {noise}, {n} runs: {100 * np.mean(held):.0f} %, "
-            f"{np.median(wide):.0f} cps wide, a number in {100 * np.mean(numbers):.0f} %",
+            f"{np.median(wide):.0f} cps wide, a number instead of a range in {100 * np.mean(numbers):.0f} %",
             flush=True,
         )
 

@@ -1,9 +1,9 @@
-"""Compare the simulator's rules of CFS with the kernel's own functions, in random states of a run queue.
+"""Compare the decisions of the simulated scheduler CFS with decisions by the kernel's own functions.
 
-The benchmark downloads Debian's package linux-source-6.1 (139 MB), extracts functions of kernel/sched/fair.c, and
-compiles them unchanged for user space. One rule differs between Linux 5.10 and 6.1: in 6.1, a slice is at least the
-minimal granularity (BASE_SLICE). The benchmark compares the simulated 5.10 without this feature, and the simulated 6.1
-with this feature.
+Both decide in the same random states of a run queue. The benchmark downloads Debian's package linux-source-6.1
+(139 MB), extracts functions of kernel/sched/fair.c, and compiles these functions unchanged for user space. One rule
+differs between Linux 5.10 and 6.1: in 6.1, a slice is at least the minimal granularity (BASE_SLICE). The kernel's
+functions run without this feature for the comparison with 5.10, and with this feature for the comparison with 6.1.
 """
 
 import argparse
@@ -23,7 +23,7 @@ FUNCTIONS = (
     *("pick_next_entity", "set_next_buddy", "set_last_buddy", "check_preempt_wakeup"),
     *("task_hot", "wake_wide"),
 )
-"""Functions of fair.c. Each function comes after the functions that it calls."""
+"""Functions to extract from fair.c. Each function follows the functions that it calls, as C requires."""
 SIMULATOR = (
     *("agents.c", "competitors.c", "cpu.c", "eevdf.c", "events.c", "model.c", "output.c", "plan.c"),
     *("rt.c", "sched.c", "sim.c", "socket.c", "switches.c", "trace.c", "workers.c"),
@@ -76,7 +76,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--states", type=int, default=10_000)
     parser.add_argument(
-        "--fair", type=Path, help="a file fair.c of Linux 6.1, if it exists already"
+        "--fair", type=Path, help="an existing file fair.c of Linux 6.1, to download nothing"
     )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
@@ -84,5 +84,5 @@ if __name__ == "__main__":
         source = options.fair.read_text() if options.fair else fetch(folder)
         program = build(source, folder)
         for title, with_base_slice in (("Linux 5.10", []), ("Linux 6.1", ["base"])):
-            print(f"the simulator against the kernel's functions, {title}:", flush=True)
+            print(f"simulator compared with the kernel's functions, {title}:", flush=True)
             subprocess.run([program, str(options.states), *with_base_slice], check=True)

@@ -1,14 +1,13 @@
 """Measure the CPU time and memory that a large campaign needs in addition to its measurements.
 
-All files are synthetic. For `--runs` runs, the benchmark prints CPU seconds (user and system) and memory of several
-`snakemake` invocations. The first invocation has to do all work. The second invocation adds one new run from its
-record to the study's summary. Three more invocations have nothing to do: after the added run, after all records were
-copied to other files, and after the file was deleted that lists the summary's runs. The benchmark also prints the CPU
-seconds for joining all summaries and for the page on progress, and the bytes of a summary. A record is a `run.json`
-with a SHA-256 and without a measurement. Datasets are empty files with the right names. Each summary is the summary
-of one synthetic run under another name, with the description of recorded hosts. The goals for 36,000 runs on two
-cores are 15 CPU s without work, 30 CPU s for one added run, 60 CPU s for joining, 8 kB per summary, and 2 GiB for the
-controller.
+For `--runs` runs, the benchmark prints CPU seconds (user and system) and memory of several `snakemake` invocations. The
+first invocation plans all work without doing it. The second invocation adds one new run from its record to the study's
+summary. Three more invocations have nothing to do: after the added run, after all records were copied to other files,
+and after the file was deleted that lists the summary's runs. The benchmark also prints the CPU seconds for joining all
+summaries and for the page on progress, and the bytes of a summary. All files are synthetic. A record is a `run.json`
+with a SHA-256 and without a measurement. Datasets are empty files with the right names. Each summary is the summary of
+one synthetic run under another name, with the description of recorded hosts. The goals for 36,000 runs on two cores are
+15 CPU s without work, 30 CPU s for one added run, 60 CPU s for joining, 8 kB per summary, and 2 GiB for the controller.
 """
 
 import argparse
@@ -51,7 +50,7 @@ MODES = 3
 
 
 def campaign(project: Path, runs: int) -> Config:
-    """Create a project whose study has about `runs` runs, with modes, threads and repetitions as in the papers."""
+    """Create a project whose study has about `runs` runs. Modes, threads and repetitions are as in the papers."""
     path = make_project(project)
     document = yaml.safe_load(path.read_text())
     loads = max(1, round(runs / (MODES * THREADS * REPETITIONS)))
@@ -66,7 +65,7 @@ def campaign(project: Path, runs: int) -> Config:
 
 
 def children(project: Path, says: str, *command: str) -> tuple[float, float]:
-    """Run Snakemake. Return its CPU seconds, and the largest memory of any child process so far in MiB."""
+    """Run Snakemake. Return its CPU seconds, and the largest memory in MiB of all child processes so far."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
         [sys.executable, "-m", "snakemake", *command],
@@ -83,7 +82,7 @@ def children(project: Path, says: str, *command: str) -> tuple[float, float]:
 
 
 def write_files(project: Path, planned: list[Run]) -> list[Path]:
-    """Write the files of all runs, so that each file is newer than its input files."""
+    """Write the files of all planned runs, each newer than its input files, so that Snakemake has nothing to do."""
     scratch = project / "template"
     record = synthetic.write_record(scratch, planned[0], calls=CALLS)
     write_messages(messages_from_record(record), scratch / "messages.nc")
@@ -135,7 +134,7 @@ def main() -> None:
         planned = config.runs()
         print(f"{len(planned)} runs, {os.cpu_count()} CPUs; CPU seconds, user and system")
         seconds, mib = children(project, "measure_run", "--dry-run", TARGET)
-        print(f"all to do, dry run: {seconds:.1f} s, {mib:.0f} MiB")
+        print(f"everything to do, dry run: {seconds:.1f} s, {mib:.0f} MiB")
         paths = write_files(project, planned)
         target = project / TARGET
         began = time.process_time()
@@ -164,7 +163,7 @@ def main() -> None:
         began = time.process_time()
         forecasts = outlooks(config, project / "raw", Lanes())
         write_page(project / "reports" / "progress.html", forecasts, {}, datetime.now(UTC))
-        print(f"page on progress: {time.process_time() - began:.2f} s")
+        print(f"page about progress: {time.process_time() - began:.2f} s")
 
 
 if __name__ == "__main__":

@@ -2,9 +2,10 @@
 
 A late UAS sends its answers in bursts, and a burst makes messages wait at the SPS. Runs with stops of several lengths
 and runs without a stop alternate, so that the machine's drift affects all of them equally. The table has one row per
-length of a stop. A row shows the lateness that the rule `uas_lateness_p99_us` judges, and the mean K_rcv relative to
-the runs without a stop. For this mean, each run is cut into twentieths. The row shows the typical twentieth with its
-95 % interval, because a disturbance of the machine changes it little.
+length of a stop. A row shows the lateness that the rule `uas_lateness_p99_us` judges, and the mean K_rcv. The benchmark
+cuts each run into 20 equal parts, and computes the mean of each part. The row shows the typical part with its 95 %
+interval, because a short disturbance of the machine hardly changes the typical part. The row also shows the change
+relative to the runs without a stop.
 """
 
 import argparse
@@ -46,7 +47,7 @@ def processes(pattern: str) -> list[int]:
 
 
 def stop_again_and_again(stop_ms: float, over: Event) -> None:
-    """Stop the UAS for `stop_ms` in each period of EVERY_MS, after the first measured call."""
+    """Stop the UAS for `stop_ms` in each period of `EVERY_MS`, from the first measured call until `over` is set."""
     while not (processes(r"^[^ ]*/sipload uac .*/uac\.schedule") or over.wait(0.05)):
         pass
     (uas,) = processes(r"^[^ ]*/sipload uas ") or (0,)
@@ -58,7 +59,7 @@ def stop_again_and_again(stop_ms: float, over: Event) -> None:
 
 
 def waiting_us(folder: Path) -> npt.NDArray[np.float64]:
-    """Return the mean K_rcv of each twentieth of a run in µs, with shape (PARTS,)."""
+    """Return the mean K_rcv in µs of each of `PARTS` equal parts of a run, with shape (PARTS,)."""
     records = read_trace(folder / record.TRACE_FILE).records
     taken = records[(records["event"] == TraceEvent.MESSAGE) & (records["t_arr"] > 0)]
     waited = taken["t_sip_in"].astype("i8") - taken["t_arr"].astype("i8")

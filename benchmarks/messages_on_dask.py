@@ -1,12 +1,12 @@
-"""Measure the cost of computing the 99.9th percentile of all messages per setting, with Dask or Slurm.
+"""Measure the cost of computing the 99.9th percentile of many messages, with Dask on this machine or on Slurm.
 
-For `--messages` messages in total, the benchmark prints CPU and wall-clock seconds, and the error of each setting's
-K_rcv + T_sip. It also prints the largest memory of a worker, whose limit is `--limit`. The messages are synthetic.
-Each setting has two files under many names (symbolic links), and the benchmark reads every name. The exact percentile
-therefore follows from the two files. With `--slurm`, each worker is a job of the Slurm that sbatch finds
-(SLURM_CONF). The goals are 10⁹ messages, 4 GiB per worker, and an error of 1 %. uv installs `distributed` and
-`dask-jobqueue` only for this benchmark (pyproject.toml, `cluster`), because every job that writes netCDF would import
-an installed `distributed`.
+The benchmark computes the percentile of K_rcv + T_sip for several settings (mode and load), with `--messages` messages
+in total. It prints CPU and wall-clock seconds, the error of each percentile, and the largest memory of a worker, whose
+limit is `--limit`. The messages are synthetic. Each setting has two files under many names (symbolic links), and the
+benchmark reads every name. The exact percentile therefore follows from the two files. With `--slurm`, each worker is a
+job of the Slurm cluster that sbatch finds (SLURM_CONF). The goals are 10⁹ messages, 4 GiB per worker, and an error of
+1 %. uv installs `distributed` and `dask-jobqueue` only for this benchmark (pyproject.toml, `cluster`). Every job that
+writes netCDF would import an installed `distributed`.
 """
 
 import argparse
@@ -51,7 +51,7 @@ def with_distributed() -> int:
 
 
 def write_distinct(folder: Path, run: Run) -> tuple[Path, npt.NDArray[np.float64]]:
-    """Write the messages of one run. Return the file, and K_rcv + T_sip of each message in ns."""
+    """Write the messages of one synthetic run. Return the path, and K_rcv + T_sip of each message in ns."""
     wait = run.cps / 1000 * (2 if run.mode == "batch" else 1)
     record = synthetic.write_record(folder / "raw", run, calls=CALLS, wait=wait)
     messages = messages_from_record(record)
@@ -61,7 +61,7 @@ def write_distinct(folder: Path, run: Run) -> tuple[Path, npt.NDArray[np.float64
 
 
 def start_cluster(options: argparse.Namespace, folder: Path) -> Any:
-    """Start workers with one thread each, on this machine or as Slurm jobs on nodes that share its files."""
+    """Start Dask workers with one thread each, on this machine or as Slurm jobs on nodes that share its files."""
     from dask_jobqueue import SLURMCluster
     from distributed import LocalCluster
 

@@ -1,11 +1,11 @@
 """Test the accuracy of the capacity models, and how many of their 95 % intervals contain the true value.
 
-The benchmark prints the numbers of docs/methodology/models.md. The true values are known. The benchmark compares
-Kimura's approximation of M/G/c/K with a simulated queue, and prints the error of the blocking probability. The
-error's interval comes from 20 parts of the simulation. The benchmark also samples capacities from a known scaling
-law, and fits the law to them. It prints how often the fit's intervals contain the true parameters, and how often its
-predictions contain a new capacity. The benchmark measures no real machine, and prints the same numbers each time. It
-takes about a minute of CPU time. interval_coverage.py tests intervals of runs and crossings.
+The benchmark prints the numbers of docs/methodology/models.md. It compares Kimura's approximation of the queue M/G/c/K
+with a simulated queue, and prints the error of the blocking probability. The interval of the error comes from 20 parts
+of the simulation. The benchmark also samples capacities from a scaling law with known parameters, and fits the law to
+these capacities. It prints how often the intervals of the fit contain the true parameters, and how often the intervals
+of predictions contain a new capacity. The benchmark measures no real machine, and prints the same numbers each time. It
+takes about a minute of CPU time. Another benchmark, interval_coverage.py, tests intervals of runs and of crossings.
 """
 
 import numba
@@ -31,9 +31,9 @@ ALIKE_CPS = 50.0
 SHARE = 0.02
 LAW_DRAWS = 300
 LAW_RESAMPLES = 39
-"""Number of resamples. It is the smallest number whose extremes bound the middle 95 %.
+"""Number of bootstrap resamples: the smallest number of which the smallest and the largest bound the middle 95 %.
 
-The library's default of 499 takes 13 times as long.
+The default of 499 in `fit_scaling` takes 13 times as long.
 """
 
 Values = npt.NDArray[np.float64]
@@ -49,14 +49,14 @@ def lognormal(rng: np.random.Generator, cv: float, shape: int | tuple[int, ...])
 def refused(
     arrivals: Values, services: Values, servers: int, waiting_places: int
 ) -> npt.NDArray[np.bool_]:
-    """Return per message whether a first-come, first-served queue refuses it, because all waiting places are taken."""
+    """Return, per message, whether a first-come, first-served queue refuses the message for lack of a waiting place."""
     free = np.zeros(servers)
     starts = np.zeros(waiting_places)
     full = np.zeros(len(arrivals), np.bool_)
     admitted = 0
     for message, arrival in enumerate(arrivals):
-        # Messages start in order of arrival. All waiting places are therefore occupied until the message starts that
-        # arrived `waiting_places` messages earlier.
+        # Service starts in the order of arrival. All waiting places are therefore occupied until the service starts of
+        # the message that was admitted `waiting_places` messages earlier.
         slot = admitted % waiting_places
         full[message] = starts[slot] > arrival
         if not full[message]:
@@ -68,7 +68,7 @@ def refused(
 
 
 def queue_error(rng: np.random.Generator, scv: float, rho: float, servers: int) -> str:
-    """Return the error in percent of Kimura's blocking probability, compared with a simulated queue."""
+    """Return text with the error in percent of Kimura's blocking probability, compared with a simulated queue."""
     rate = rho * servers
     arrivals = rng.exponential(1 / rate, MESSAGES).cumsum()
     full = refused(arrivals, lognormal(rng, np.sqrt(scv), MESSAGES), servers, WAITING_PLACES)

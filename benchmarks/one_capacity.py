@@ -1,11 +1,11 @@
-"""Test how many capacity intervals of campaigns on one machine contain the estimate from all campaigns.
+"""Test how many capacity intervals of repeated campaigns on one machine contain the capacity from all campaigns.
 
     python benchmarks/one_capacity.py raw-of-monday raw-of-tuesday ...
 
-Each argument is the folder of records (`raw/`) of one campaign, all on one testbed. The benchmark looks at each
-system that occurs in at least two campaigns. It estimates the system's capacity from the records of each campaign,
-and the pooled capacity from all records. It prints the number of intervals that contain the pooled estimate, and the
-widths of the intervals.
+Each argument is the folder of records (`raw/`) of one campaign, all on one testbed. The benchmark uses the systems that
+occur in at least two campaigns. For each system, it estimates a capacity from the records of each campaign, and the
+pooled capacity from the records of all campaigns. It prints the number of intervals that contain the pooled capacity,
+and the widths of the intervals.
 """
 
 import sys
@@ -27,7 +27,7 @@ System = tuple[str, str, int, int]
 
 
 def observe_records(raw: Path) -> dict[System, Observations]:
-    """Read the trials and the valid runs of each system. Skip runs that compare modes."""
+    """Return the trials and the valid runs of each system, without the runs that compare modes."""
     parts: dict[System, list[Observations]] = defaultdict(list)
     for path in sorted([*raw.rglob("crossing.json"), *raw.rglob("capacity~*.json")]):
         search = read_crossing(path)
@@ -46,7 +46,7 @@ def observe_records(raw: Path) -> dict[System, Observations]:
 
 
 def of_run(document: RunDocument) -> Observations:
-    """Return the load, the drop rate and the conditions of one run over UDP."""
+    """Return one observation for a run over UDP: time, load, drop rate, CPU time per message, and unstolen share."""
     ledger = document.ledger.to_sps
     stolen = [
         finding.value for finding in document.verdict.findings if finding.rule == "steal_share"
@@ -62,7 +62,7 @@ def of_run(document: RunDocument) -> Observations:
 
 
 def estimate(observed: Observations) -> Posterior | None:
-    """Estimate a capacity. Return None unless drop rates exist both below and above the limit."""
+    """Estimate a capacity, or return None unless drop rates lie above and below the limit."""
     above = observed.loss > PDR_LIMIT
     return fit(observed, PDR_LIMIT) if above.any() and not above.all() else None
 
@@ -77,7 +77,7 @@ def show(system: System, campaigns: Sequence[Observations]) -> None:
     together = Observations(*(np.concatenate(columns) for columns in zip(*campaigns, strict=True)))
     pooled = estimate(together)
     if pooled is None:
-        print(f"{system}: all trials and runs are on one side of the limit")
+        print(f"{system}: no capacity, because all drop rates are on one side of the limit")
         return
     sut, mode, cores, threads = system
     hours = np.ptp(together.time_s) / 3600
@@ -86,7 +86,7 @@ def show(system: System, campaigns: Sequence[Observations]) -> None:
         f"{pooled.estimate_cps:.0f} cps ({pooled.low_cps:.0f} to {pooled.high_cps:.0f})"
     )
     print(
-        "| began (UTC) | trials and runs | capacity (cps) | interval | half-width | contains the pooled one |"
+        "| began (UTC) | trials and runs | capacity (cps) | interval | half-width | contains pooled capacity |"
     )
     print("| --- | --- | --- | --- | --- | --- |")
     held, halves, estimates = [], [], []

@@ -1,14 +1,15 @@
-"""Measure the ratio of two capacities. The trials of both systems alternate in random order over the same minutes.
+"""Measure the ratio of the capacities of two systems, with trials of both systems during the same minutes.
 
-A system is SUT:CORES:THREADS, such as kamailio-udp:1:4. Each trial starts a new proxy. The load of a trial is the last
-carried load of its system divided by 1 minus the aimed drop rate, so each trial is slightly overloaded. The carried
-load is the number of messages that the proxy received per second, divided by the messages of a call. Divided by 1 minus
-the limit of the drop rate, it is the capacity that this trial shows. A round has one trial of each system, and it
-counts if every trial of the round dropped messages. The ratio is the mean over the rounds on the log scale, with the
-interval of the pages (random signs of the rounds). Slow changes of the machine's speed cancel within a round.
+A system is SUT:CORES:THREADS, such as kamailio-udp:1:4. A round has one trial of each system, in random order. Slow
+changes of the machine's speed therefore hardly affect the ratio. Each trial starts a new proxy. The carried load of a
+trial is the number of messages that the proxy received per second, divided by the messages of a call. The next trial of
+the system offers the carried load divided by 1 minus the intended drop rate, so each trial is slightly overloaded. The
+capacity that a trial shows is the carried load divided by 1 minus the limit of the drop rate. A round counts if every
+trial dropped more messages than the limit, and less than five times the intended drop rate. The ratio is the mean over
+the rounds on the log scale. Its interval is the interval on the pages, which comes from random signs of the rounds.
 
-`--simulate` samples machines with a varying speed, measures nothing, and counts how often the interval contains the
-ratio, and how often two searches agree.
+`--simulate` measures nothing, and samples machines with a varying speed. It counts how often the interval contains the
+true ratio, and how often the intervals of two searches overlap.
 """
 
 import argparse
@@ -38,7 +39,7 @@ from sipsched.validity.rules import SHARED_MACHINE, Limits
 
 LIMIT = 0.01
 AIM = 0.1
-"""Drop rate at which the next trial aims. Even if the machine is 9 % faster, the trial still drops messages."""
+"""Intended drop rate of the next trial. Even if the machine becomes 9 % faster, the trial still drops messages."""
 STEP = 1.25
 """Factor by which the load rises after a trial that dropped no messages."""
 MESSAGES_A_CALL = 6
@@ -56,7 +57,7 @@ class Round:
 
     @property
     def counts(self) -> bool:
-        """True if every trial was overloaded, so that each trial shows a capacity."""
+        """Whether every trial was slightly overloaded, so that each trial shows a capacity."""
         return all(LIMIT < trial.pdr < 5 * AIM for trial in self.trials)
 
     @property
@@ -66,23 +67,23 @@ class Round:
 
 
 def carried(trial: Trial) -> float:
-    """Return the carried load of a trial in calls per second."""
+    """Return the load in calls per second that the proxy handled in a trial, without the dropped messages."""
     return trial.received / MESSAGES_A_CALL / trial.duration_s
 
 
 def search(
     offer: OfferTo, first: Sequence[int], rng: np.random.Generator, more: Callable[[], bool]
 ) -> list[Round]:
-    """Perform rounds of trials.
+    """Perform rounds of trials, and return the rounds.
 
     Parameters
     ----------
     offer
         Function that performs a trial.
     first
-        Load of the first trial of each system.
+        Load of the first trial of each system in cps.
     more
-        Function that reports whether another round may begin.
+        Function that returns whether another round may begin.
     """
     loads, rounds = list(first), []
     while more():
@@ -97,7 +98,7 @@ def search(
 
 
 def ratio(rounds: Sequence[Round]) -> Effect:
-    """Return the ratio of the second capacity to the first one, as a logarithm."""
+    """Return the logarithm of the second system's capacity divided by the first system's capacity."""
     return effect([np.array([each.capacities for each in rounds])], 0, 1)
 
 
@@ -182,12 +183,12 @@ class SampledMachine:
     log_speed: float = 0.0
 
     def more(self) -> bool:
-        """Report whether another round may begin."""
+        """Return whether another round may begin, and count this round."""
         self.rounds -= 1
         return self.rounds >= 0
 
     def offer(self, system: int, cps: int) -> Trial:
-        """Sample a trial."""
+        """Sample the result of a trial of a system at a load of `cps`."""
         self.log_speed = 0.99 * self.log_speed + self.wander * self.rng.standard_normal()
         luck = 0.05 * self.rng.standard_normal()
         capacity = self.true[system] * math.exp(self.log_speed + luck)
@@ -209,7 +210,7 @@ def simulate(searches: int, rounds: int) -> None:
         pairs = zip(found[::2], found[1::2], strict=True)
         agree = np.mean([one.low <= two.high and two.low <= one.high for one, two in pairs])
         print(
-            f"speed changes by {100 * wander:g} % per trial: covers {100 * covered:.1f} %, half-width "
+            f"speed changes by {100 * wander:g} % per trial: coverage {100 * covered:.1f} %, half-width "
             f"{100 * half:.1f} %, two searches agree in {100 * agree:.0f} % of {searches} pairs",
             flush=True,
         )

@@ -1,11 +1,11 @@
-"""Measure the speed at which a trace is converted to `messages.nc`, and the size of this file.
+"""Measure the speed of the conversion of a trace to `messages.nc`, and the size of this file.
 
 The input is a synthetic trace of 600,000 messages (100,000 calls) or a measured `--record`. The benchmark prints
-messages per CPU second (user and system, all threads) for four steps: unpacking zstd and checking the SHA-256; parsing,
-which includes unpacking; writing `messages.nc`; and parsing with writing. The numbers are medians of `--repeat`
-repetitions. The benchmark also prints the bytes per message on disk, and the size of a file without messages. Imports
-and numba's cached compilation do not count. The goals are 10,000,000 messages per CPU second, and 13 bytes per message
-of a measured run (docs/data-format.md).
+messages per CPU second (user and system, all threads) for four steps: unpacking zstd and computing the SHA-256;
+parsing, which includes unpacking; writing `messages.nc`; and parsing with writing. The numbers are medians of
+`--repeat` repetitions. They exclude imports and numba's compilation. The benchmark also prints the bytes per message on
+disk, and the size of a file without messages. The goals are 10,000,000 messages per CPU second, and 13 bytes per
+message of a measured run (docs/data-format.md).
 """
 
 import argparse
@@ -28,7 +28,7 @@ from sipsched.records.record import TRACE_FILE
 
 
 def cpu_seconds(action: Callable[[], Any], repeat: int) -> float:
-    """Return the median CPU time of an action in seconds. The first run does not count."""
+    """Return the median CPU time of an action in s. The first execution does not count, because numba compiles then."""
     action()
     seconds = []
     for _ in range(repeat):
@@ -39,7 +39,7 @@ def cpu_seconds(action: Callable[[], Any], repeat: int) -> float:
 
 
 def unpack(trace: Path) -> None:
-    """Unpack the trace and compute its SHA-256, as every parser must."""
+    """Unpack the trace and compute its SHA-256. Every conversion includes these steps."""
     hashlib.sha256(trace.read_bytes()).digest()
     for _ in zstd_pieces(trace, "trace", ""):
         pass
@@ -50,7 +50,7 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--calls", type=int, default=100_000)
     arguments.add_argument(
-        "--record", type=Path, help="record of a measured run; default: a synthetic one"
+        "--record", type=Path, help="record of a measured run; default: a synthetic record"
     )
     arguments.add_argument("--repeat", type=int, default=5)
     options = arguments.parse_args()

@@ -1,12 +1,12 @@
 """Count the runs that a study needs for narrow intervals, and test how many of its intervals contain the median.
 
-The numbers are the table of docs/methodology/precision.md. A study looks at its runs repeatedly, and stops when the
-interval has the wanted precision. For several noises of runs and several precisions, the benchmark prints the mean
-number of runs, the share of samples that reached the precision, and the coverage of the final interval. One column
-has the intervals of a study's `precision`, with the level 1 - 0.05 / looks. The other column has 95 % at each look,
-as if the number of runs had been fixed. The intervals of the first column contain the median in at least 95 % of
-samples, and the intervals of the second column in fewer. The benchmark measures no real machine, and prints the same
-numbers each time. It takes two minutes of CPU time.
+The benchmark prints the table of docs/methodology/precision.md. A study analyses its runs repeatedly, and stops when
+the interval is as narrow as its setting `precision` demands. Each interim analysis is a look. For several noises of
+runs and several precisions, the benchmark prints the mean number of runs, the share of samples that reached the
+precision, and the coverage of the final interval. The intervals of studies ("corrected") have the confidence level
+1 - 0.05 / looks. The benchmark compares them with intervals that have 95 % at each look ("uncorrected"). Corrected
+intervals contain the median in at least 95 % of samples, uncorrected intervals in fewer samples. The benchmark measures
+no real machine, and prints the same numbers each time. It takes two minutes of CPU time.
 """
 
 import numpy as np
@@ -25,12 +25,13 @@ Values = npt.NDArray[np.float64]
 
 
 def stopped(values: Values, precision: Precision, level: float) -> tuple[Values, Values, Values]:
-    """Add runs to each sample until its interval is narrow enough, as a study with interim analyses does.
+    """Add runs to each sample until the interval is narrow enough or the largest number of runs is reached.
 
     Returns
     -------
     runs, reached, holds
-        Shape (sample,): the number of runs, whether the interval is narrow enough, and whether the interval contains 1.
+        Shape (sample,): the number of runs, whether the interval is narrow enough, and whether the interval contains 1,
+        the true median.
     """
     runs = np.zeros(len(values))
     reached, holds = np.zeros(len(values), bool), np.zeros(len(values), bool)
@@ -47,7 +48,7 @@ def stopped(values: Values, precision: Precision, level: float) -> tuple[Values,
 
 
 def main() -> None:
-    print(f"looks at {Precision('', 1, AT_LEAST, AT_MOST).looks} runs, {DRAWS} samples:")
+    print(f"analyses after {Precision('', 1, AT_LEAST, AT_MOST).looks} runs, {DRAWS} samples:")
     for name, draw in NOISES.items():
         values = draw(np.random.default_rng(SEED), (DRAWS, AT_MOST))
         for relative in PRECISIONS:

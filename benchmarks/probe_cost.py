@@ -1,14 +1,14 @@
 """Measure the cost of the probe: the proxy's CPU time per message with and without recording.
 
-The load is about half of the proxy's capacity. The comparison is default,default+recording=off: the probe detaches
-and attaches its hooks while the proxy serves the same calls in each window of a block. Each block also has a sham
-window. The CPU time is the sum over the proxy's processes by their CPU clocks. It includes the kernel's receive work
-in their context. The benchmark divides it by the datagrams that the SPS's sockets received, or over TCP by the
-segments with data that the SPS sent. The result has the 95 % interval of the mean over blocks. It also has the
-interval of Hodges and Lehmann, because a few disturbed windows change it less. With `--of factors`, the probe always
-records. The windows then switch off sipfactors, the program that counts waits for locks. With `--of watch`, no other
-probe runs: `fab watch` watches the proxy of the run, with its hooks attached in every second second. `--of histograms`
-does the same with `fab watch --histograms`.
+The load should be about half of the proxy's capacity. The run compares the modes default and default+recording=off:
+the probe attaches its hooks to the kernel in some windows, and detaches them in other windows. All windows of a block
+have the same calls. Each block also has a sham window. The CPU time is the sum of the CPU clocks of the proxy's
+processes, which includes the kernel's receive work in their context. The benchmark divides the CPU time by the
+datagrams that the SPS's sockets received. Over TCP, it divides by the segments with data that the SPS sent. The result
+is the mean over blocks with its 95 % interval, and the estimate of Hodges and Lehmann, on which a few disturbed windows
+have less influence. With `--of factors`, the probe always records. Instead of the probe, the windows then switch off
+sipfactors, the program that counts waits for locks. With `--of watch`, the run has no probe. Instead, `fab watch`
+watches the proxy, with its hooks attached in every second second. `--of histograms` uses `fab watch --histograms`.
 """
 
 import argparse
@@ -51,13 +51,16 @@ TESTBED = load_testbed("local")
 MODE = f"default,default+{Setting.RECORDING}=off"
 ARMS = 3
 WINDOW_S, WASHOUT_S = 0.4, 0.1
-"""A window and its washout. A switch takes 2 to 16 ms, and 50 ms more if a preempted worker keeps its message."""
+"""Length of a window, and of the washout at its start, which results exclude.
+
+The washout is longer than a switch, which takes 2 to 16 ms, or 50 ms more if a preempted worker keeps its message.
+"""
 
 
 def measure(run: Run, seconds: float, folder: Path) -> tuple[ProbeCost, ProbeReport]:
-    """Perform the run. Return the cost of the probe, and the probe's report."""
+    """Measure a run that switches the probe off and on. Return the cost of the probe, and the probe's report."""
     campaign = config.load_config()
-    # accept disturbances of the machine, because they affect windows with and without the probe equally
+    # accept disturbances of the machine, because disturbances affect windows with and without the probe equally
     tolerant = dict.fromkeys(SHARED_MACHINE, Limits(math.inf, math.inf))
     campaign = dataclasses.replace(
         campaign,
@@ -75,7 +78,7 @@ def measure(run: Run, seconds: float, folder: Path) -> tuple[ProbeCost, ProbeRep
 
 
 def count_factors(ended: Event) -> None:
-    """Replace the probe at its control socket by sipfactors, so that the switches of the run act on sipfactors."""
+    """Run sipfactors with the probe's control socket, so that the run switches sipfactors instead of the probe."""
     sps = Path(TESTBED.workdir, "sps")
     socket, aside = sps / CONTROL_SOCKET, sps / "aside.control"
     socket.unlink(missing_ok=True)
@@ -102,9 +105,9 @@ def count_factors(ended: Event) -> None:
 
 @contextmanager
 def factors_stilled() -> Iterator[None]:
-    """Let sipfactors count waits for locks in all runs inside the `with` block.
+    """Run sipfactors, which counts waits for locks, together with the run inside the `with` block.
 
-    In the windows without recording, sipfactors stops counting, and the probe continues.
+    In the windows without recording, sipfactors stops counting, while the probe continues to record.
     """
     ended = Event()
     with ThreadPoolExecutor(1) as pool:
@@ -119,9 +122,9 @@ def factors_stilled() -> Iterator[None]:
 def watch_cost(
     run: Run, seconds: float, folder: Path, *, histograms: bool
 ) -> tuple[Interval, Path]:
-    """Run `fab watch` on the proxy during a run that has no other probe.
+    """Run `fab watch` on the proxy during a run without a probe.
 
-    Return the cost that the watch estimates, and its record.
+    Return the cost of the watch as a share of the proxy's CPU time per message, and the folder of its record.
     """
     campaign = config.load_config()
     tolerant = dict.fromkeys(SHARED_MACHINE, Limits(math.inf, math.inf))
@@ -134,7 +137,7 @@ def watch_cost(
     stop, output = Stop(), folder / "watched"
 
     def watch_proxy() -> None:
-        # wait for the proxy, which starts only after the testbed is ready
+        # try again each second, because the proxy starts only after the testbed is ready
         while not stop.asked.wait(1):
             with suppress(OSError, ValueError):
                 for pid in processes_of_run():
@@ -153,7 +156,7 @@ def watch_cost(
 
 
 def processes_of_run() -> Iterator[int]:
-    """Yield a process of the proxy in the network namespace of the SPS, if the proxy runs."""
+    """Yield the first process id of each proxy with a socket in the network namespace of the SPS."""
     supervisor = int(Path(RUN_FOLDER, "sps", "proxy.pid").read_text())
     namespace = Path(f"/proc/{supervisor}/ns/net").stat().st_ino
     for proxy in parse_processes(Machine().shell(running_proxy.FIND, *PROGRAMS)):
@@ -162,13 +165,13 @@ def processes_of_run() -> Iterator[int]:
 
 
 def under_load(seconds: Sequence[Second]) -> list[Second]:
-    """Return the seconds in which the load was at least half of the median load."""
+    """Return the seconds of a watch in which the proxy received at least half of the median number of datagrams."""
     typical = median(second.datagrams for second in seconds)
     return [second for second in seconds if second.datagrams >= typical / 2]
 
 
 def half_width(interval: Interval) -> float:
-    """Return half the width of the interval of a log ratio, in percent."""
+    """Return half the width of the interval of a logarithm of a ratio, in percent."""
     return 100 * (interval.high - interval.low) / 2
 
 
@@ -181,7 +184,7 @@ def main() -> None:
         "--of", choices=("probe", "factors", "watch", "histograms"), default="probe"
     )
     parser.add_argument(
-        "--keep", type=Path, help="folder in which the run and its windows are kept"
+        "--keep", type=Path, help="folder that keeps the record and the windows of the run"
     )
     options = parser.parse_args()
     if options.of in ("watch", "histograms"):

@@ -1,11 +1,11 @@
-"""Forecast the hours of measurement that the papers' grid needs under two rules for the repetition of loads.
+"""Forecast the hours of measurement for the papers' settings and loads, with two rules for the repetition of loads.
 
-For the grids of the papers' tables, the benchmark prints the cells (modes, cores, threads), the runs and the hours. The
-first protocol repeats each load 30 times, as in the papers. The second protocol searches the capacity of each cell, and
-repeats only the two loads around the capacity 30 times. Each mode runs at the loads of both modes. Three numbers are
-medians of the records in the named folder (default: raw): the trials per search, and the additional seconds per trial
-and per run. The forecast assumes loads of `LOAD_S`, and a testbed that is as fast between runs as the recorded testbed.
-The benchmark measures nothing.
+For the settings in the papers' tables, the benchmark prints the number of cells (one mode, cores and threads), runs and
+hours. The first rule repeats each load 30 times, as in the papers. The second rule searches for the capacity of each
+cell, and repeats only the two loads around the capacity 30 times. Each mode runs at the loads of both modes. Three
+numbers are medians of existing records in the named folder (default: raw): the trials per search, and the additional
+seconds per trial and per run. The forecast assumes that a load lasts `LOAD_S` seconds, and that the time between runs
+is as in the existing records. The benchmark measures nothing.
 """
 
 import statistics
@@ -22,7 +22,7 @@ from sipsched.records.run_document import read_run
 
 
 class Grid(NamedTuple):
-    """The measurements of a paper: its systems, and its loads in cps with one further load at each end."""
+    """The cores, threads and loads in a paper's tables, with one more load below and one more load above them."""
 
     cores: tuple[int, ...]
     threads: tuple[int, ...]
@@ -35,15 +35,15 @@ GRIDS = {
 }
 MODES = 2
 LOAD_S = 32
-"""Seconds of a run's load, with its warm-up."""
+"""Seconds of load per run, including the warm-up."""
 REPETITIONS = 30
 CELL = "*/*/*/cores~*/threads~*"
 RUNS = 30
-"""Number of recorded runs that the forecast reads."""
+"""Largest number of existing runs that the forecast reads."""
 
 
 def around_runs_s(paths: Iterable[Path]) -> list[float]:
-    """Return the seconds from the start of each run to the next start, without the run's warm-up and load."""
+    """Return the seconds that each run takes in addition to its warm-up and its load, until the next run starts."""
     seconds = []
     for path in list(paths)[:RUNS]:
         document = read_run(path.parent)
@@ -59,7 +59,7 @@ def main() -> None:
     runs_s = around_runs_s(sorted(raw.glob(f"{CELL}/cps~*/rep~*/run.json")))
     if not timed or not runs_s:
         print(
-            f"{raw}: no record of a search for a capacity with its runs (`capacity` in config/README.md)"
+            f"{raw} contains no capacity search that has runs, too (`capacity` in config/README.md)"
         )
         return
     warmup_s = load_config().load.warmup_s
@@ -72,8 +72,8 @@ def main() -> None:
     )
     around_run_s = statistics.median(runs_s)
     print(
-        f"{len(timed)} searches: {trials:g} trials each, {around_trial_s:.1f} s around a trial; {len(runs_s)} runs: "
-        f"{around_run_s:.1f} s around each"
+        f"{len(timed)} searches of {trials:g} trials, {around_trial_s:.1f} s per trial in addition to its load; "
+        f"{len(runs_s)} runs, {around_run_s:.1f} s per run in addition to its load"
     )
     for name, study in GRIDS.items():
         places = len(study.cores) * len(study.threads)
@@ -84,9 +84,9 @@ def main() -> None:
         search_h = cells * trials * (LOAD_S + around_trial_s) / 3600
         confirm_h = confirming * (LOAD_S + around_run_s) / 3600
         print(
-            f"  {name}, {cells} cells: each load: {grid} runs, {grid_h:.0f} hours; searched: {cells} searches, "
-            f"{search_h:.1f} hours, and at most {confirming} runs, {confirm_h:.0f} hours: "
-            f"{100 * (search_h + confirm_h) / grid_h:.0f} % of the hours for each load"
+            f"  {name}, {cells} cells: every load: {grid} runs, {grid_h:.0f} hours; with search: {cells} searches, "
+            f"{search_h:.1f} hours, and at most {confirming} runs, {confirm_h:.0f} hours; "
+            f"{100 * (search_h + confirm_h) / grid_h:.0f} % of the hours for every load"
         )
 
 

@@ -1,17 +1,17 @@
-"""Test the comparisons of proxy instances, in which each start of the proxy counts as one replicate.
+"""Test comparisons of proxy instances, whose intervals depend on the number of starts of the proxy.
 
 `measure` performs short runs on the testbed `local` and keeps their windows in a folder. Every instance of a run is
-started anew. `equal` starts 15 instances with equal settings. `planted` also starts two instances whose routing script
-has an additional busy loop, and two further instances without the loop. A first run with a long loop shows the cost of
-an iteration, from which the number of iterations for the planted difference follows. `show` judges the runs.
+started anew. `measure equal` starts 15 instances with equal settings. `measure planted` starts two instances whose
+routing script has an additional busy loop, and instances without the loop. A first run with a long loop shows the cost
+of an iteration. This cost determines the number of iterations for the planted difference. `show` judges the runs.
 
-- A/A: the instances of a run are grouped at random into comparisons with two starts per side. No instance is in two
-  comparisons. The true difference is 0, so an interval should exclude 0 in 5 % of comparisons.
+- A/A: the benchmark groups the instances of a run at random into comparisons with two starts per side. No instance is
+  in two comparisons. The true difference is 0, so an interval should exclude 0 in 5 % of comparisons.
 - Planted: every trial has the same number of runs. The benchmark counts the trials that find the loop, and the trials
   in which the instances without the loop differ. From the variances of starts and windows, it computes the seconds of
   load after which 9 of 10 trials find the planted difference.
 
-`simulate` samples comparisons with the measured variances of starts and windows, and measures nothing.
+`simulate` measures nothing. It samples comparisons with given standard deviations of starts and windows.
 """
 
 import argparse
@@ -48,17 +48,17 @@ from sipsched.validity.rules import SHARED_MACHINE, Limits
 QUANTITIES = {"cpu_per_message": "CPU time per message", "total_p99": "p99 of K_rcv + T_sip"}
 SUT, PLANTED = "kamailio-udp", "planted"
 ALIKE = tuple("abcdefghijklm")
-"""SUTs with the settings of SUT. Their names are short, because the text of a mode has at most 200
-characters."""
+"""Names for copies of SUT with equal settings. The names are short, because the text of a mode has at most
+200 characters."""
 EQUAL = ",".join(("default", *(f"default+sut={name}" for name in ALIKE)))
-"""With the sham, 15 instances with equal settings."""
+"""Modes of a run with 15 instances of equal settings. The sham is the 15th instance."""
 BESIDE = (
     f"default,default+sut={PLANTED},default+sut={PLANTED}+start=2,default+start=2,default+start=3"
 )
 CALIBRATION = 60
 """Iterations of the busy loop in the run that shows the cost of an iteration."""
 GOAL = 3.0
-"""The difference in percent that a comparison of 10 minutes should find."""
+"""Difference in percent that a comparison of 10 minutes should find."""
 SHARED_MIB = 128
 WASHOUT_S = 0.06
 WRAPPER = """\
@@ -108,7 +108,7 @@ def plant(folder: Path, iterations: int) -> None:
 
 
 def measure_one(run: Run, config: Config, results: Path, attrs: dict[str, object]) -> bool:
-    """Measure one run, and keep its windows. Return False if something disturbed the run."""
+    """Measure one run, and write its windows to `results`. Return False if a disturbance made the run fail."""
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as scratch:
         try:
@@ -132,7 +132,7 @@ def measure_one(run: Run, config: Config, results: Path, attrs: dict[str, object
 
 
 def competition(document: RunDocument) -> str:
-    """Describe the CPU time of other programs on the SPS."""
+    """Describe the CPU time that other programs used on the SPS during a run."""
     counted = document.account.account if document.account else None
     if counted is None:
         return "other programs were not counted"
@@ -166,7 +166,7 @@ def measure(options: argparse.Namespace) -> None:
 
 
 def iterations_for(folder: Path, percent: float) -> int:
-    """Return the number of loop iterations that cost `percent` % of the CPU time per message."""
+    """Return the number of loop iterations that increase the CPU time per message by `percent`."""
     per_iteration = percent_per_iteration(folder)
     found = max(1, round(percent / per_iteration))
     print(
@@ -178,7 +178,7 @@ def iterations_for(folder: Path, percent: float) -> int:
 
 
 def percent_per_iteration(folder: Path) -> float:
-    """Return the cost of one loop iteration in percent of the CPU time per message, from the calibration run."""
+    """Return the cost of a loop iteration in percent of the CPU time per message, from the calibration run."""
     runs = opened(folder / "calibration")
     costs = [to_percent(effect(run, "cpu_per_message", [0, -1], [1])) for run in runs]
     return float(np.mean(costs)) / int(runs[0].attrs["iterations"])
@@ -209,16 +209,17 @@ def rate(rejected: int, of: int) -> str:
 
 
 def equal_arms(run: xr.Dataset) -> list[int]:
-    """Return the indices of the instances whose settings equal the settings of the reference."""
+    """Return the numbers of the instances that have the settings of the reference, including the sham."""
     names = [f"default+sut={name}" for name in ALIKE]
     alike = [number for name in ("default", *names) for number in starts_of(run, name)]
     return [*alike, len(arms_of(run)) - 1]
 
 
 def variances(runs: Sequence[xr.Dataset], quantity: str) -> tuple[float, float]:
-    """Return the standard deviations of starts and of windows, as logarithms, from instances with equal settings.
+    """Return two standard deviations of logarithms, from instances with equal settings: of starts, and of windows.
 
-    A start's mean varies by the start itself and by the scatter of its windows. The first number excludes the second.
+    The mean of a start varies by the start itself and by the scatter of its windows. The standard deviation of starts
+    excludes the scatter of windows.
     """
     between, within, blocks = [], [], []
     for run in runs:
@@ -236,7 +237,7 @@ def variances(runs: Sequence[xr.Dataset], quantity: str) -> tuple[float, float]:
 
 
 def pairs_of_pairs(run: xr.Dataset, rng: np.random.Generator) -> Iterator[list[int]]:
-    """Divide the instances with equal settings at random into groups of four, which are disjoint comparisons."""
+    """Divide the instances with equal settings at random into disjoint groups of four, each for one comparison."""
     equal = rng.permutation(equal_arms(run))
     for first in range(0, len(equal) - 3, 4):
         yield [int(arm) for arm in equal[first : first + 4]]
@@ -289,7 +290,7 @@ def show_planted(runs: Sequence[xr.Dataset], runs_per_trial: int, percent: float
         print(f"  {words}: found {rate(sum(one.low > 0 for one in found), len(found))}:")
         print("    " + "; ".join(in_words(one.map(to_percent), "%") for one in found))
         print(
-            f"  {words}, without the loop: differs {rate(sum(one.low > 0 or one.high < 0 for one in none), len(none))}:"
+            f"  {words}, without the loop: differ {rate(sum(one.low > 0 or one.high < 0 for one in none), len(none))}:"
         )
         print("    " + "; ".join(in_words(one.map(to_percent), "%") for one in none))
     start, window = variances(runs, "cpu_per_message")
@@ -297,7 +298,7 @@ def show_planted(runs: Sequence[xr.Dataset], runs_per_trial: int, percent: float
     run_s = seconds / runs_per_trial
     print(
         f"  starts differ by {100 * start:.1f} %, windows by {100 * window:.1f} % (standard deviations), "
-        f"{blocks} blocks a run"
+        f"{blocks} blocks per run"
     )
     for size in (GOAL, percent):
         count = runs_needed(size, math.sqrt(start**2 + window**2 / blocks))
@@ -307,7 +308,10 @@ def show_planted(runs: Sequence[xr.Dataset], runs_per_trial: int, percent: float
 
 
 def runs_needed(percent: float, error: float) -> int:
-    """Return the number of runs with which 9 of 10 trials find a difference. `error` is the error of one run."""
+    """Return the number of runs per trial with which 9 of 10 trials find a difference.
+
+    `error` is the standard error of one run on the log scale.
+    """
     shift = math.log1p(percent / 100)
     return next(
         (n for n in range(1, 1000) if power(shift / (error / math.sqrt(n)), 2 * n) >= 0.9), 1000
@@ -320,7 +324,7 @@ def power(shift: float, df: float) -> float:
 
 
 def simulate(options: argparse.Namespace) -> None:
-    """Count rejections of A/A comparisons with sampled starts and windows, with two starts per side."""
+    """Print how often comparisons of equal instances find a difference, with sampled starts and windows."""
     rng = np.random.default_rng(1)
     for start in (0.0, options.start, 2 * options.start):
         for runs in (1, 3):
@@ -347,7 +351,7 @@ def simulate(options: argparse.Namespace) -> None:
 
 def show(options: argparse.Namespace) -> None:
     planted = opened(options.folder / "planted")
-    # include the planted runs, because their instances without the loop have equal settings, too
+    # use the planted runs for A/A too, because their instances without a loop have equal settings
     show_equal([*opened(options.folder / "equal"), *planted])
     if planted:
         percent = planted[0].attrs["iterations"] * percent_per_iteration(options.folder)

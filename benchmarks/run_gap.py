@@ -1,9 +1,9 @@
-"""Measure how long the testbed is idle between two runs of a campaign, and how long each cause of the gap takes.
+"""Measure the gap between two runs of a campaign, in which the testbed offers no load, and the parts of this gap.
 
-The gap lasts from the end of one load to the next run's warm-up, or to its load. The benchmark prints the median gap
-and the medians of its parts. The parts are stopping, fetching and judging after the load; the end of one job and the
-start of the next; reaching the hosts; checking the hosts and starting UAS, proxy and probe; and describing settings.
-The benchmark takes a minute.
+The gap lasts from the end of one run's load to the warm-up of the next run. The benchmark also prints the time to the
+load of the next run. It prints the medians of the gap and of its parts. The parts are: stopping programs, fetching
+files and judging the run; the end of one job and the start of the next job; reaching the hosts; checking the hosts and
+starting UAS, proxy and probe; and recording the settings of the hosts. The benchmark takes a minute.
 """
 
 import itertools
@@ -28,7 +28,7 @@ PARTS = {
     "servers up": ("connected", "servers_ready"),
     "described": ("servers_ready", "warmup_started"),
 }
-"""Parts of a run, each between two marks of its timeline. The job changes between `fetched` and `started`."""
+"""Parts of the gap, each between two events of a run's timeline. A new job starts between `fetched` and `started`."""
 
 
 def main() -> None:

@@ -1,11 +1,11 @@
-"""Measure the rate of false differences: how often windows of the same mode seem to differ.
+"""Count how often the test of the pages finds a difference between windows of the same mode.
 
-The benchmark reads existing `windows.nc` files and measures nothing. It cuts the valid blocks of each run into
-disjoint groups of consecutive blocks. In each group, it compares the sham with the reference by the test of the
-pages. A sham window has the reference mode and has a random position in its block, so it differs from the reference
-only by chance. The test should therefore reject in 5 % of groups. The quantities of one group come from the same
-messages and depend on each other, so the interval of the overall rate counts groups. In older records, the sham
-always follows the reference's window.
+The benchmark reads existing `windows.nc` files and measures nothing. It divides the valid blocks of each run into
+disjoint groups of consecutive blocks. In each group, it tests whether the sham differs from the reference, as the pages
+do. A sham window has the reference mode and a random position in its block, so it differs from the reference window
+only by chance. The test should therefore find a difference in 5 % of groups. The quantities of one group come from the
+same messages and depend on each other. The interval of the overall rate takes this dependence into account. In older
+records, the sham window always follows the reference window.
 """
 
 import argparse
@@ -45,14 +45,14 @@ Values = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Rate:
-    """The rate at which a test finds a difference, with the precision of this rate.
+    """The share of comparisons in which the test finds a difference, with the precision of this share.
 
     Attributes
     ----------
     rejected, comparisons
-        Counts.
+        Number of comparisons with a difference, and number of all comparisons.
     worth
-        Number of independent comparisons that would give the rate the same precision.
+        Number of independent comparisons for which the share would be as precise.
     """
 
     rejected: int
@@ -61,7 +61,7 @@ class Rate:
 
     @property
     def share(self) -> float:
-        """Return the number of rejected comparisons divided by the number of comparisons."""
+        """Return the number of comparisons with a difference, divided by the number of all comparisons."""
         return self.rejected / self.comparisons
 
     @property
@@ -82,12 +82,12 @@ class Rate:
 
 
 def rate(rejects: Values) -> Rate:
-    """Count the found differences, and compute how many independent comparisons would have the same precision.
+    """Return the share of comparisons with a difference, and its precision.
 
     Parameters
     ----------
     rejects
-        Shape (group, quantity): 1 or 0, NaN without a test. Groups are independent.
+        Shape (group, quantity): 1 if the test finds a difference, 0 if not, NaN without a test. Groups are independent.
     """
     tested = ~np.isnan(rejects)
     by_group, of_group = np.nansum(rejects, axis=1), tested.sum(axis=1)
@@ -96,7 +96,7 @@ def rate(rejects: Values) -> Rate:
     share = rejected / comparisons
     variance = ((by_group - share * of_group) ** 2).sum() / comparisons**2
     if rejected < FEW or variance == 0:
-        # assume that all quantities of a group are equal, because so few rejections cannot show their correlation
+        # count each group as one comparison, because so few rejections cannot show how quantities are correlated
         return Rate(rejected, comparisons, float(groups))
     variance *= groups / (groups - 1)
     worth = share * (1 - share) / variance
@@ -104,7 +104,7 @@ def rate(rejects: Values) -> Rate:
 
 
 def pairs(ds: xr.Dataset) -> Values:
-    """Return the values of the reference and of the sham in each valid block.
+    """Return the values of the reference window and of the sham window in each valid block.
 
     Returns
     -------
@@ -118,13 +118,13 @@ def pairs(ds: xr.Dataset) -> Values:
 
 
 def groups(table: Values, size: int) -> list[Values]:
-    """Divide the blocks into groups of consecutive blocks, and omit the incomplete last group."""
+    """Divide the blocks of a run into groups of `size` consecutive blocks, without an incomplete last group."""
     starts = range(0, table.shape[1] - size + 1, size)
     return [table[:, start : start + size] for start in starts]
 
 
 def rejected(group: Values) -> float:
-    """Test whether the sham and the reference differ in a group. Return 1 or 0, or NaN if no test is possible."""
+    """Return 1 if the test finds that sham and reference differ in a group, 0 if not, and NaN without a test."""
     if np.isnan(group).any():
         return math.nan
     p_value = crossover.effect([group], 0, 1).p_value
@@ -132,7 +132,7 @@ def rejected(group: Values) -> float:
 
 
 def find(folders: Iterable[Path]) -> list[xr.Dataset]:
-    """Read every `windows.nc` below the folders. Read each run only once."""
+    """Return the windows of all runs below the folders. A run with several copies of `windows.nc` occurs once."""
     runs: dict[tuple[str, ...], xr.Dataset] = {}
     for path in sorted(path for folder in folders for path in folder.rglob("windows.nc")):
         try:
@@ -146,7 +146,7 @@ def find(folders: Iterable[Path]) -> list[xr.Dataset]:
 
 
 def verdict(rejections: Rate) -> str:
-    """Return a text that says whether a rate lies within the target range."""
+    """Return text that states whether a rate lies within the target range."""
     low, high = TARGET
     wanted = f"target {100 * low:.0f} to {100 * high:.0f} % of {COMPARISONS}"
     if rejections.comparisons < COMPARISONS:
@@ -156,7 +156,7 @@ def verdict(rejections: Rate) -> str:
 
 
 def show(runs: Sequence[Values], kinds: Mapping[str, int], size: int) -> None:
-    """Print the rates for some runs. Each run is a table that `pairs` returned."""
+    """Print the rates of found differences. Each run is a table that `pairs` returned."""
     cut = [group for table in runs for group in groups(table, size)]
     blocks = sum(table.shape[1] for table in runs)
     kinds_text = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
@@ -179,7 +179,7 @@ def show(runs: Sequence[Values], kinds: Mapping[str, int], size: int) -> None:
         whole = rate(tests)
         print(
             f"    in all: {whole}; quantities of a group are correlated, so these {whole.comparisons} "
-            f"comparisons count as {whole.worth:.0f} independent ones; {verdict(whole)}"
+            f"comparisons count as {whole.worth:.0f} independent comparisons; {verdict(whole)}"
         )
     print("  sham against reference, all blocks of all runs:")
     for number, words in enumerate(QUANTITIES.values()):

@@ -1,10 +1,10 @@
 """Measure how fast the simulator is for models of several sizes, and print its predictions for one core.
 
-Speed is messages per second of CPU time, the best of three runs without a trace. Loads are shares of the capacity
-that follows from the service times. The benchmark then simulates the papers' grid near its knees on all CPUs without
-traces, as for `results/predicted`. The predictions compare mode `default` with other slices and policies
-(docs/simulator.md has the measurements). They use eight seeds of 20 s each, equal arrivals and services in each mode,
-and 95 % intervals of the ratios.
+Speed is messages per second of CPU time, the best of three runs without a trace. Loads are shares of the capacity that
+follows from the service times. The benchmark then simulates all settings of the papers, at loads near the capacity
+limit, on all CPUs and without traces, as for `results/predicted`. The predictions compare the mode `default` with other
+slices and policies (docs/simulator.md has the measurements). They use eight seeds of 20 s, equal arrivals and service
+times in each mode, and 95 % intervals of the ratios.
 """
 
 import resource
@@ -31,7 +31,7 @@ CONFIG = load_config()
 LOAD = replace(CONFIG.load, retransmissions=False)
 SHARES = (0.5, 0.8, 1.0, 1.3)
 GROWTH = ((1, 8), (2, 8), (8, 16), (16, 32), (64, 128), (256, 1024), (1, 1024))
-"""Pairs of a number of cores and a number of workers."""
+"""Sizes of the model: pairs of number of cores and number of workers."""
 SEEDS = range(2, 18, 2)
 SECONDS = 20
 CHANGES = {

@@ -1,7 +1,8 @@
-"""Measure the CPU time, wake-ups and memory of an instance of Kamailio or OpenSIPS without calls.
+"""Measure the CPU time, the wake-ups and the memory of an idle instance of Kamailio or OpenSIPS.
 
-The instances listen on the loopback interface and receive nothing. CPU time and the number of times that a process got
-a CPU come from /proc/PID/schedstat. The memory is the proportional set size. The benchmark needs root for the memory.
+The instances listen on the loopback interface and receive no messages. The benchmark reads the CPU time, and the number
+of times that a process got a CPU, from /proc/PID/schedstat. The memory is the proportional set size, which only root
+can read.
 """
 
 import argparse
@@ -22,13 +23,13 @@ FIRST_PORT = 5700
 
 
 def tasks(parent: int) -> list[int]:
-    """Return the process ids of a process and of its children."""
+    """Return the process ids of `parent` and of its child processes."""
     listed = subprocess.run(["pgrep", "--parent", str(parent)], capture_output=True, text=True)
     return [parent, *map(int, listed.stdout.split())]
 
 
 def used(pids: list[int]) -> tuple[int, int]:
-    """Return the CPU time in ns and the number of times that the processes got a CPU."""
+    """Return the total CPU time of processes in ns, and the number of times that the processes got a CPU."""
     read = [Path(f"/proc/{pid}/schedstat").read_text().split() for pid in pids]
     return sum(int(line[0]) for line in read), sum(int(line[2]) for line in read)
 

@@ -1,8 +1,9 @@
 """Measure the time to switch all tasks of a program to another mode, and the cost of sampling the counters.
 
-The conditions are as on the SPS of the embedded testbed: the tasks use half of the last CPU, and `switcher` runs
-on the first CPU under SCHED_FIFO. For 16 and for 64 tasks, the benchmark makes 200 switches in random order among
-other, batch, fifo and two slices. It prints the durations of the switches, and the share of CPU time that the
+The benchmark copies the conditions on the SPS of the embedded testbed. The tasks use half of the last CPU. The program
+`switcher`, which changes scheduler settings, runs on the first CPU under SCHED_FIFO. For 16 and for 64 tasks, it makes
+200 switches in random order between SCHED_OTHER, SCHED_BATCH, SCHED_FIFO and SCHED_OTHER with two slices. The benchmark
+prints the durations of the switches, the CPU time of a sample of the counters, and the share of CPU time that the
 hypervisor stole.
 """
 
@@ -59,7 +60,7 @@ def work(pause_s: float) -> None:
 
 @contextmanager
 def tasks(number: int, cpu: int) -> Iterator[list[int]]:
-    """Run processes that together use half of a CPU."""
+    """Run `number` processes that together use half of the CPU `cpu`, and yield their process ids."""
     pids = []
     for _ in range(number):
         pid = os.fork()
@@ -78,7 +79,7 @@ def tasks(number: int, cpu: int) -> Iterator[list[int]]:
 def switch(
     program: Path, text: str, pids: list[int], cpus: list[int]
 ) -> tuple[dict[str, Any], float]:
-    """Run `switcher` with a plan of switches. Return its log and its CPU time in seconds."""
+    """Run `switcher` with a plan of switches. Return the log and the CPU time of `switcher` in s."""
     with tempfile.TemporaryDirectory() as folder:
         plan_file, log_file = Path(folder, "plan.txt"), Path(folder, "log.json")
         plan_file.write_text(text)
@@ -121,7 +122,7 @@ def main() -> None:
         sample_us = (dense[1] - sparse[1]) / more * 1e6
         print(
             f"{number} tasks, {len(made)} switches (scheduler of switcher: {log['scheduler']}), "
-            f"{bad} failed or read back differently: took {spread([w['done_ns'] - w['began_ns'] for w in made])}; "
+            f"{bad} failed or had another effect: took {spread([w['done_ns'] - w['began_ns'] for w in made])}; "
             f"late by {spread([w['began_ns'] - w['asked_ns'] for w in made])}; "
             f"one sample {sample_us:.0f} µs of CPU; {steal:.1%} of the CPUs' time stolen",
             flush=True,

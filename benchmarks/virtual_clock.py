@@ -1,9 +1,9 @@
-"""Test the accuracy of a guest's virtual time, by booting a self-test on an idle and on a busy machine.
+"""Test whether virtual time in an emulated machine is accurate, on an idle host and on a busy host.
 
-During half of the boots, the machine runs nothing else, if the caller keeps it idle. During the other half, busy
-loops run at idle priority, which is also the guest's priority. The benchmark prints each boot's results and real
-time, and the difference of the mean waits of both halves. Without a guest image, the argument is the path of a
-bzImage.
+The benchmark boots the emulated machine (the guest) with a self-test. During half of the boots, the host should run no
+other program. During the other half, busy loops run at idle priority, which is also the guest's priority. The benchmark
+prints the results and the real time of each boot, and the difference between the mean waits of both halves. The
+argument is a kernel release (default: 6.1), or the path of a bzImage on machines without a guest image.
 """
 
 import os
@@ -25,7 +25,7 @@ CLOCK = VirtualClock(mips=2000, quantum_ns=5000, kernel_weight=1, wake_ns=0)
 
 @contextmanager
 def busy_loops(count: int) -> Iterator[None]:
-    """Keep the CPUs busy until the end of the block."""
+    """Keep the CPUs busy with `count` endless loops at idle priority until the end of the block."""
     argv = ["chrt", "--idle", "0", "sh", "-c", "while :; do :; done"]
     loops = [subprocess.Popen(argv) for _ in range(count)]
     try:
@@ -59,7 +59,7 @@ def main() -> None:
     alone, beside = (statistics.fmean(values) for values in waits.values())
     spread = max(max(values) / min(values) - 1 for values in waits.values())
     print(
-        f"mean wait beside busy loops: {beside / alone - 1:+.2%}; spread within one half: {spread:.2%}"
+        f"change of the mean wait by busy loops: {beside / alone - 1:+.2%}; spread per half: {spread:.2%}"
     )
 
 

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * This file applies the kernel's own functions to a state and returns their
- * decisions. `fair.h` contains unchanged functions of kernel/sched/fair.c,
- * which ../kernel_rules.py extracts. This file defines the types and functions
- * that they use: a run queue of one CPU without task groups. A sorted array
- * replaces the kernel's red-black tree.
+ * Let the kernel's functions decide in a state of a run queue. `fair.h` has
+ * unchanged functions of kernel/sched/fair.c, which ../kernel_rules.py extracts.
+ * This file defines the types and functions that the kernel's functions use. The
+ * run queue has one CPU and no task groups. An array replaces the kernel's tree.
  */
 #include "rules.h"
 #include <string.h>

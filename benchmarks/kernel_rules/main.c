@@ -35,10 +35,7 @@ static void sample_state(struct state *s)
 	s->nr_latency = (s->latency_ns + s->min_granularity_ns - 1) / s->min_granularity_ns;
 	s->migration_cost_ns = COSTS[below(3)];
 	for (int i = 0; i < s->n; i++) {
-		/*
-		 * use few values, because tasks in a run queue often have equal
-		 * vruntime
-		 */
+		/* choose from few values, so that tasks often have equal values, as in a real run queue */
 		s->vruntime[i] = base + below(8) * below(2000000);
 		s->policy[i] = below(5) ? TASK_NORMAL : below(2) ? TASK_BATCH : TASK_IDLE;
 		s->weight[i] = s->policy[i] == TASK_IDLE ? 3 : WEIGHTS[below(8)];
@@ -56,10 +53,7 @@ static void sample_state(struct state *s)
 	s->flips[0] = (unsigned int)below(100);
 	s->flips[1] = (unsigned int)below(30);
 	s->size = 1 + (unsigned int)below(8);
-	/*
-	 * the kernel sets `next` and `last` only to queued tasks that are not
-	 * SCHED_IDLE, so the test excludes other states
-	 */
+	/* clear `next` and `last` in states that do not occur: CFS only prefers queued tasks without SCHED_IDLE */
 	if (s->next != NONE && (s->next == s->curr || s->policy[s->next] == TASK_IDLE))
 		s->next = NONE;
 	if (s->last != NONE && (s->last == s->curr || s->policy[s->last] == TASK_IDLE))
@@ -110,9 +104,8 @@ int main(int argc, char **argv)
 		decide_as_kernel(&state, &kernel);
 		decide_as_simulator(&state, &simulator);
 		/*
-		 * accept a slice that is up to 0.01 % longer than the kernel's
-		 * slice, because the kernel multiplies by an inverse weight
-		 * that is rounded to 32 bits
+		 * accept a slice that differs by 0.01 %, because the kernel multiplies by
+		 * an inverse weight that is rounded to 32 bits
 		 */
 		if (simulator.slice - kernel.slice <= 1 + kernel.slice / 10000) {
 			if (simulator.slice - kernel.slice > rounded_ns)

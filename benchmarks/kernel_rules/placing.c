@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * This file applies the simulator's placement rules to a state. It is separate
- * from simulator.c, because placement.c and cfs.c have static functions with
- * the same names.
+ * Let the simulator decide whether a task may move to another CPU. This code is
+ * in a separate file from simulator.c, because placement.c and cfs.c have static
+ * functions with the same names.
  */
 #include "placement.c"
 #include "rules.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A random state of a run queue, and the decisions of the kernel and of the
- * simulator in this state.
+ * A random state of a run queue, and the decisions in this state, which the
+ * benchmark compares between the kernel and the simulator.
  */
 #ifndef KERNEL_RULES_H
 #define KERNEL_RULES_H
@@ -22,15 +22,15 @@ struct state {
 	int curr;                 /* index of the running task, or NONE */
 	int next, last, skip;     /* tasks that CFS prefers or skips, or NONE */
 	int woken;                /* index of a queued task that was just woken */
-	uint64_t vruntime[TASKS]; /* tasks with equal vruntime were queued in the
-                               order of their numbers */
-	uint64_t weight[TASKS];   /* weight of the nice value */
+	uint64_t vruntime[TASKS]; /* virtual run time; tasks with equal values were
+                               queued in the order of their numbers */
+	uint64_t weight[TASKS];   /* weight that follows from the nice value */
 	enum task_policy policy[TASKS];
 	uint64_t min_vruntime, ran_ns; /* ran_ns: time for which the running task has
                                     run since it was picked */
-	uint64_t sleeper_vruntime;     /* vruntime of the task that wakes up */
+	uint64_t sleeper_vruntime;     /* vruntime of a task that wakes up, before its placement */
 	uint64_t latency_ns, min_granularity_ns, wakeup_granularity_ns, nr_latency, migration_cost_ns;
-	uint64_t since_ns;           /* time since the task that may migrate last ran */
+	uint64_t since_ns;           /* time since the last run of the task that may migrate */
 	bool target_runs;            /* the CPU to which the task would migrate is not idle */
 	/*
 	 * wakee_flips of the waking and the woken task, and number of CPUs that
@@ -46,15 +46,15 @@ struct decisions {
 	bool tick;               /* the timer tick preempts the running task */
 	bool preempts;           /* the woken task preempts the running task */
 	int next, last;          /* the preferred tasks after the wake-up */
-	uint64_t place;          /* vruntime of the waking task after its placement */
+	uint64_t place;          /* vruntime of the task that wakes up, after its placement */
 	uint64_t min_vruntime;   /* min_vruntime after an update */
 	bool is_hot, wakes_many; /* results of task_hot() and wake_wide() */
 };
 
-/* true: a slice is at least the minimal granularity, as in Linux 6.1 */
+/* whether a slice is at least the minimal granularity, as in Linux 6.1 */
 extern bool with_base_slice;
 void decide_as_kernel(const struct state *state, struct decisions *made);
 void decide_as_simulator(const struct state *state, struct decisions *made);
-/* function of placing.c, which includes the simulator's placement.c */
+/* this function of placing.c is only for simulator.c, which decides the rest for the simulator */
 void decide_placement(const struct state *state, struct decisions *made);
 #endif

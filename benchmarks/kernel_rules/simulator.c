@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * This file applies the simulator's CFS rules to a state and returns their
- * decisions. It includes the simulator's cfs.c, because the functions of these
- * rules are static.
+ * Let the simulator decide in a state of a run queue. This file includes the
+ * simulator's cfs.c, because the functions that decide are static there.
  */
 #include "cfs.c"
 #include "rules.h"
