@@ -18,7 +18,7 @@ SENT_BY_UAC, SENT_BY_UAS = ("INVITE", "ACK", "BYE"), ("180", "200_INVITE", "200_
 
 
 def build(part: str, program: str, folder: Path) -> Path:
-    """Build a program of one folder of hardware/ with sanitizers, and return its path."""
+    """Build a program in a folder of hardware/ with sanitizers, and return the path of the program."""
     return build_native(part, folder, program, cflags=SANITIZED) / program
 
 
@@ -42,7 +42,7 @@ def running(argv: Sequence[str | Path], ready: Path) -> Iterator[None]:
 
 @contextmanager
 def server(sipload: Path, folder: Path) -> Iterator[tuple[int, Path]]:
-    """Run `sipload uas`, and yield its port and the path of its report, which exists after the block."""
+    """Run `sipload uas`. Yield the port and the path of the report, which `sipload` writes at the end of the block."""
     port, report, ready = free_port(), folder / "uas.json", folder / "ready"
     argv = [sipload, "uas", "--transport", "tcp", "--local", f"{LOOPBACK}:{port}"]
     with running([*argv, "--report", report, "--ready", ready, "--ring-ms", "5"], ready):
@@ -50,7 +50,7 @@ def server(sipload: Path, folder: Path) -> Iterator[tuple[int, Path]]:
 
 
 def call(sipload: Path, folder: Path, port: int, connections: str, **more: str) -> dict[str, Any]:
-    """Make calls with `sipload uac`, and return its report."""
+    """Make calls with `sipload uac`, and return the report of `sipload`."""
     schedule, report = folder / "s", folder / "uac.json"
     argv = [sipload, "schedule", "--output", schedule, "--rate", str(RATE), "--calls", str(CALLS)]
     subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)

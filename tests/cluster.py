@@ -2,8 +2,8 @@
 
 The cluster runs munged, slurmctld and slurmd of Debian's packages on its own ports of the loopback interface. Keys,
 configuration, state and logs are in one folder, so services of the system are not affected. Daemons and jobs are in
-one process-ID namespace and end together. They see the configuration as /etc/slurm, where the srun of a job expects
-it.
+one process-ID namespace and end together. In this namespace, the configuration is in /etc/slurm, where a job's srun
+expects the configuration.
 """
 
 import os
@@ -21,15 +21,15 @@ from sipsched.errors import StableError
 from sipsched.testbed import places
 
 STATE = Path("/run/sipsched-cluster")
-"""Folder of the cluster. `places.RUN_FOLDER` may not contain munged's socket, which is open to every user."""
+"""Folder of the cluster. This folder is not in `places.RUN_FOLDER`, because every user may open munged's socket."""
 SLURM_CONF = STATE / "etc" / "slurm.conf"
 """Value of the environment variable SLURM_CONF, which Slurm's commands read."""
 KEEPER = "sipsched-cluster"
-"""Name of the keeper process. When the keeper ends, all other processes of the cluster end, too."""
+"""Name of the keeper process. When the keeper process ends, all other processes of the cluster end, too."""
 PATIENCE_S = 10.0
 KEY_BYTES = 128
 
-# See slurm.conf(5). By default, Slurm delays a job by 3 s to schedule it with others.
+# See slurm.conf(5). By default, Slurm delays a job by 3 s, to schedule several jobs at once.
 CONFIGURATION = """\
 ClusterName=sipsched
 SlurmctldHost={node}(127.0.0.1)
@@ -85,7 +85,7 @@ def bring_up() -> None:
     Raises
     ------
     StableError
-        Slurm is not installed, or does not start; the error has the last line of its log.
+        Slurm is not installed, or does not start. The error contains the last line of Slurm's log.
     """
     if _keeper() is not None:
         return
@@ -104,7 +104,7 @@ def bring_up() -> None:
             memory_mib=memory_mib,
         )
     )
-    # With --kill-child, all processes end when the keeper ends for any reason.
+    # With --kill-child, all processes of the cluster end when the keeper process ends for any reason.
     apart = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child"]
     with (STATE / "log").open("w") as log:
         subprocess.Popen(
@@ -140,7 +140,7 @@ def take_down() -> None:
 
 
 def node() -> str:
-    """Return the name of the node. Slurm accepts only this machine's own name."""
+    """Return the name of the cluster's node: this machine's name, because Slurm accepts no other name."""
     return platform.node().partition(".")[0]
 
 

@@ -1,8 +1,8 @@
 """Compare two folders of pages word for word: `python tests/compare_pages.py before after`.
 
-Use this program for changes that must not change a page: run `make reports` before and after, and keep a copy of each
-folder. The program compares text, alternative texts, CSV files and figures. It excludes the code of a page, and lines
-with versions, commits and hashes of data.
+Use this program for changes of the code that must not change a page. Run `make reports` before and after the change,
+and keep a copy of each folder. The program compares text, alternative texts, CSV files and figures. It excludes the
+code of a page, and lines with versions, commits and hashes of data.
 """
 
 import base64
@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 VERSIONS = re.compile(r"sipsched [0-9]|SHA-256|[0-9a-f]{40}|-g[0-9a-f]{7}")
 SILENT = {"script", "style", "pre"}
-"""Elements whose text the program ignores. `pre` contains the code of the page."""
+"""HTML elements whose text the comparison ignores. The element `pre` contains the code of the page."""
 
 
 class Reader(HTMLParser):
@@ -27,7 +27,7 @@ class Reader(HTMLParser):
         self._inside: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Collect alternative texts and embedded files."""
+        """Collect alternative texts and embedded files from the attributes of an element."""
         if tag in SILENT:
             self._inside.append(tag)
         for name, value in attrs:
@@ -39,12 +39,12 @@ class Reader(HTMLParser):
                 self._take(data.decode("utf-8", "replace"))
 
     def handle_endtag(self, tag: str) -> None:
-        """End an excluded element."""
+        """Note the end of an element, after which the text counts again if the element was excluded."""
         if self._inside and self._inside[-1] == tag:
             self._inside.pop()
 
     def handle_data(self, data: str) -> None:
-        """Collect text."""
+        """Collect text, unless the text is in an excluded element."""
         if not self._inside:
             self._take(data)
 
@@ -54,14 +54,14 @@ class Reader(HTMLParser):
 
 
 def lines_of(page: Path) -> list[str]:
-    """Return the lines of a page."""
+    """Return the lines of a page to compare."""
     reader = Reader()
     reader.feed(page.read_text(encoding="utf-8"))
     return reader.lines
 
 
 def main(before: Path, after: Path) -> int:
-    """Print the differences, and return the number of different pages."""
+    """Print the differences between two folders of pages, and return the number of pages that differ."""
     names = sorted({page.name for folder in (before, after) for page in folder.glob("*.html")})
     differ = 0
     for name in names:

@@ -28,13 +28,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if ON_A_TESTBED & set(item.path.parts):
             item.add_marker(pytest.mark.live)
-    # Run the search for leftovers as the last test, because other tests may leave processes, links and groups.
+    # Run the search for leftovers last, because this search checks that no test left processes, links or groups behind.
     items.sort(key=lambda item: item.path.stem == "test_nothing_left")
 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """Return a folder on a file system of 64 KiB."""
+    """Yield a folder on a file system of 64 KiB, on which tests can produce the error of a full disk."""
     done = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(tmp_path)],
         capture_output=True,

@@ -31,12 +31,12 @@ JUNK: st.SearchStrategy[Any] = st.one_of(
     st.lists(st.none(), max_size=2),
     st.dictionaries(st.text(max_size=3), st.integers(), max_size=2),
 )
-"""Values that have the wrong type, or that no measurement can have."""
+"""Values that replace a correct value: they have the wrong type, or no measurement can return them."""
 
 
 @st.composite
 def damaged_bytes(draw: st.DrawFn, whole: bytes) -> bytes:
-    """Return bytes after one to three changes: cut, flip, delete, repeat, insert."""
+    """Return `whole` after one to three changes: bytes are cut off, flipped, deleted, repeated or inserted."""
     data = bytearray(whole)
     for _ in range(draw(st.integers(1, 3))):
         at = draw(st.integers(0, max(0, len(data) - 1)))
@@ -57,7 +57,7 @@ def damaged_bytes(draw: st.DrawFn, whole: bytes) -> bytes:
 
 @st.composite
 def damaged_text(draw: st.DrawFn, whole: str) -> str:
-    """Return text with changed characters, or with lines that are dropped, doubled, emptied or swapped."""
+    """Return `whole` with changed characters, or with lines that are dropped, doubled, emptied or swapped."""
     lines = whole.splitlines(keepends=True)
     for _ in range(draw(st.integers(0, 2))):
         if not lines:
@@ -83,7 +83,7 @@ def damaged_text(draw: st.DrawFn, whole: str) -> str:
 
 
 def _places(value: Any, place: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Return the path of every value in a document. The first items of a list represent all of its items."""
+    """Return the path of each value in a document, as keys and indices. Of a list, only the first items count."""
     inner = (
         value.items()
         if isinstance(value, dict)
@@ -96,7 +96,7 @@ def _places(value: Any, place: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 @st.composite
 def damaged_document(draw: st.DrawFn, whole: Any) -> Any:
-    """Return a document of JSON or YAML with one to three values dropped or replaced by junk."""
+    """Return a JSON or YAML document in which one to three values are dropped or replaced by unsuitable values."""
     document = json.loads(json.dumps(whole))
     for _ in range(draw(st.integers(1, 3))):
         place = draw(st.sampled_from(_places(document)))
@@ -124,7 +124,7 @@ def damaged_json(draw: st.DrawFn, whole: Any, write: Callable[[Any], str] = json
 
 
 def good_or_one_line(parse: Callable[[], Any]) -> None:
-    """Accept a result, or a one-line error of sipsched. Any other exception fails the test."""
+    """Call `parse`, and accept a result or a one-line error of sipsched. Any other exception fails the test."""
     try:
         parse()
     except (StableError, TransientError) as error:

@@ -23,7 +23,7 @@ from sipsched.testbed import namespaces, virtual
 from sipsched.testbed.requirements import native_sources
 
 Measure = Callable[..., Path]
-"""The fixture `measure` measures a run with these keys, and returns the run's record."""
+"""Type of the fixture `measure`, a function that measures a run with the given keys and returns the run's record."""
 LOAD = r"^[^ ]*/sipload uac --local .*/uac\.schedule"
 """Regular expression for the command line of the UAC during the load."""
 MEASURE = """\
@@ -49,7 +49,7 @@ with scripting.one_line_errors():
 
 
 def build_native(part: str, folder: Path, *targets: str, cflags: str = "-O2 -g") -> Path:
-    """Build a folder of hardware/ in a copy below `folder`, as provisioning does, and return the copy."""
+    """Copy a folder of hardware/ to `folder`, build its programs as provisioning does, and return the copy's path."""
     if shutil.which("gcc") is None:
         pytest.skip("no gcc")
     for name in ("common", part):
@@ -62,14 +62,14 @@ def build_native(part: str, folder: Path, *targets: str, cflags: str = "-O2 -g")
 
 
 def copy_project(folder: Path) -> None:
-    """Copy the tree without generated files into a folder. The library stays the installed library."""
+    """Copy the project without generated files into a folder. Programs in the copy use the installed library."""
     for name in ("Snakefile", "config", "hardware", "workflow", "profiles", "notebooks"):
         source = PROJECT_ROOT / name
         (shutil.copytree if source.is_dir() else shutil.copy)(source, folder / name)
 
 
 def change_config(project: Path, change: Callable[[Any], Any]) -> Path:
-    """Change the configuration of a project by a function, and return its path."""
+    """Change the configuration of a project by a function, and return the path of the configuration."""
     path = project / "config" / "config.yaml"
     document = yaml.safe_load(path.read_text())
     change(document)
@@ -78,7 +78,7 @@ def change_config(project: Path, change: Callable[[Any], Any]) -> Path:
 
 
 def change_study(project: Path, **keys: object) -> Path:
-    """Change keys of the study `load_sweep` in the configuration of a project, and return its path."""
+    """Change keys of the study `load_sweep` in a project's configuration, and return the configuration's path."""
     return change_config(project, lambda document: document["studies"]["load_sweep"].update(keys))
 
 
@@ -109,7 +109,7 @@ def start_run(
     retransmissions: bool = True,
     stderr: IO[str] | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Start a run in another process, for tests that disturb the run. The run ends as in the workflow."""
+    """Start a run in another process, for tests that disturb the run. Signals end the run as in the workflow."""
     arguments = map(str, (raw, sut, bed, mode, cores, cps, rep, idle_s, settings, retransmissions))
     return subprocess.Popen([sys.executable, "-c", MEASURE, *arguments], stderr=stderr)
 
@@ -129,7 +129,7 @@ def wait_for(condition: Callable[[], bool], timeout_s: float) -> None:
 
 @contextmanager
 def under_load(measure: Measure, **run: Any) -> Iterator["Future[Path]"]:
-    """Measure a run in a thread. The block begins half a second after the start of the load."""
+    """Measure a run in a thread. The `with` block begins half a second after the start of the load."""
     with ThreadPoolExecutor(1) as pool:
         future = pool.submit(measure, **run)
         wait_for(lambda: bool(pids(LOAD)) or future.done(), 20)
@@ -139,7 +139,7 @@ def under_load(measure: Measure, **run: Any) -> Iterator["Future[Path]"]:
 
 @contextmanager
 def squatter() -> Iterator[None]:
-    """Occupy the proxy's UDP port on the SPS."""
+    """Occupy the proxy's UDP port on the SPS with another program, until the end of the block."""
     code = (
         "import socket, time; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM);"
         "s.bind(('198.18.0.1', 5060)); time.sleep(60)"
@@ -160,7 +160,7 @@ def run_json(record: Path) -> dict[str, Any]:
 
 
 def findings(run: dict[str, Any]) -> dict[str, Any]:
-    """Return the number of each rule of the verdict, by rule."""
+    """Return the value that each rule of the verdict judged, by rule."""
     return {finding["rule"]: finding["value"] for finding in run["verdict"]["findings"]}
 
 
@@ -178,7 +178,7 @@ def cgroups() -> list[Path]:
     roots = [Path(fields[1]) for fields in mounts if fields[2] == "cgroup2"]
     result = []
     for root in roots:
-        # Use os.walk instead of rglob, because os.walk continues when a group vanishes during the walk.
+        # Use os.walk instead of rglob, because rglob fails when a group vanishes meanwhile.
         for folder, names, _ in os.walk(root):
             result += [Path(folder, name) for name in names if name.startswith("sipsched-")]
     return result
@@ -202,7 +202,7 @@ def leftovers() -> list[str]:
     mounts = Path("/proc/self/mountinfo").read_text().splitlines()
     loaded = subprocess.run(["bpftool", "prog", "show"], capture_output=True, text=True)
     source = (PROJECT_ROOT / "hardware/probe/sipprobe.bpf.c").read_text()
-    # Shorten the names, because the kernel stores 15 characters of a program's name.
+    # Shorten the names, because the kernel stores only 15 characters of a program's name.
     programs = {name[:15] for name in re.findall(r"BPF_PROG\((\w+)", source)} | {"sipshard"}
     return [
         *shown,

@@ -1,4 +1,4 @@
-"""Inputs of all notebooks: synthetic files, with the parameters that name them."""
+"""Inputs of all notebooks: synthetic files, and notebook parameters that name these files."""
 
 import dataclasses
 import functools
@@ -52,7 +52,7 @@ CAPACITY_CPS = {
 
 
 def parameters(notebook: str, folder: Path) -> Parameters:
-    """Write the inputs of a notebook into a folder, and return its parameters."""
+    """Write the inputs of a notebook into a folder, and return the parameters of the notebook."""
     writers = {
         "modes": modes,
         "migration_cost": migration_cost,
@@ -74,7 +74,7 @@ def parameters(notebook: str, folder: Path) -> Parameters:
 
 @functools.cache
 def campaign(folder: Path) -> dict[str, Parameters]:
-    """Write a campaign of three studies. Return the parameters of the notebooks that share the campaign."""
+    """Write a campaign of three studies, and return the parameters of each notebook that evaluates the campaign."""
     folder.mkdir(parents=True)
     summaries = synthetic.write_campaign(folder)
     known = capacities(folder, summaries)
@@ -105,11 +105,11 @@ WITHOUT_DATA = {
     "virtual": ("windows",),
     "paper": ("summaries", "windows", "crossings", "capacities", "predictions", "records"),
 }
-"""Notebooks whose pages exist before any measurement, with the parameters that are then empty lists."""
+"""Notebooks that make a page before any measurement, with the parameters that are empty lists in this case."""
 
 
 def parameters_of_nothing(notebook: str, folder: Path) -> Parameters:
-    """Return the parameters of a notebook of `WITHOUT_DATA` for planned runs without a record."""
+    """Return the parameters of a notebook in `WITHOUT_DATA` if runs are planned and no run is measured."""
     folder = folder / notebook / "nothing"
     sweep = synthetic.repeated((500, 1000), 2)
     planned = {
@@ -130,7 +130,7 @@ def parameters_of_nothing(notebook: str, folder: Path) -> Parameters:
 
 
 def capacities(folder: Path, summaries: Sequence[Path]) -> Path:
-    """Write the file of the capacities of all systems in these summaries."""
+    """Write the file with the estimated capacities of all systems in the summaries, and return the file's path."""
     path = folder / "capacity.json"
     campaigns = map(synthetic.with_capacities, read_campaigns(summaries))
     write_capacities([capacity for campaign in campaigns for capacity in campaign.capacities], path)
@@ -179,7 +179,7 @@ def migration_cost(folder: Path, unavailable: str = "") -> Parameters:
 
 
 def crossover(folder: Path) -> Parameters:
-    """Write runs that compare modes: fifo shortens the times, and batch lengthens their tail."""
+    """Write runs that compare modes: fifo shortens all times, and batch lengthens the longest times."""
     planned = [Run(mode=",".join(EFFECTS), cps=cps) for cps in (1000, 1600)]
     summary = synthetic.write_study(folder, planned, study="crossover")
     files = [folder / "results" / "runs" / run.path / "windows.nc" for run in planned]
@@ -192,7 +192,7 @@ def crossover(folder: Path) -> Parameters:
 
 
 def scaling(folder: Path) -> Parameters:
-    """Write runs below and above the capacities of six systems, and simulated capacities of more cores."""
+    """Write runs below and above the capacities of six systems, and simulated capacities with more cores."""
     planned = [
         Run(sut=sut, cores=cores, threads=4, cps=round(cps * share), rep=rep)
         for (sut, cores), cps in CAPACITY_CPS.items()
@@ -238,7 +238,7 @@ def scaling(folder: Path) -> Parameters:
 
 
 def speedups(folder: Path) -> Path:
-    """Write simulated capacities of two deployments on up to 16 cores."""
+    """Write simulated capacities of two deployments on up to 16 cores, and return the file's path."""
     path = folder / "speedups.csv"
     rows = [
         Speedup(
@@ -284,7 +284,7 @@ def capacity_model(folder: Path) -> Parameters:
 
 
 def predicted(folder: Path) -> Parameters:
-    """Write predictions of two modes, and the run for the comparison."""
+    """Write predictions for two modes, and a measured run with which the page compares the predictions."""
     compared_modes = ("default", "fifo")
     run = Run(mode=",".join(compared_modes), cps=1600)
     compared = folder / "windows.nc"

@@ -36,7 +36,7 @@ from sipsched.testbed.session import open_hosts
 GROUP = "sipsched-offline"
 """Name of the control group of all processes of the test."""
 WORK = Path("/var/lib/sipsched-offline")
-"""Folder of the root file system. It is not below /tmp, which can be too small."""
+"""Folder of the root file system. The folder is not below /tmp, because /tmp can be too small."""
 LOCK = Path("/run/sipsched-offline.lock")
 USER = 1000
 RUN = "raw/local/kamailio-udp/default/cores~1/threads~4/cps~400/rep~1/run.json"
@@ -80,7 +80,7 @@ def stop_processes() -> None:
 
 @contextmanager
 def clean_work() -> Iterator[Path]:
-    """Return an empty folder. Before and after the `with` block, stop the test's processes and remove its files."""
+    """Yield an empty folder. Stop the test's processes and remove its files before and after the `with` block."""
     stop_processes()
     shutil.rmtree(WORK, ignore_errors=True)
     WORK.mkdir(mode=0o755)
@@ -92,7 +92,7 @@ def clean_work() -> Iterator[Path]:
 
 
 class Checks:
-    """The root file system, and the results of the checks."""
+    """The checks in a root file system, and their results."""
 
     def __init__(self, root: Path, bundle: str) -> None:
         self.root = root
@@ -119,7 +119,7 @@ class Checks:
         Parameters
         ----------
         name
-            The thing that works if the check passes.
+            Words for the function of the bundle that the command checks.
         action
             Function that runs a command.
         expect
@@ -156,7 +156,7 @@ def bare_system(root: Path) -> None:
     )
     if made.returncode != 0:
         raise StableError(f"mmdebstrap: {made.stderr.strip().splitlines()[-1]}")
-    # Without package sources, nothing can come from a network by mistake.
+    # Remove all package sources, so that no package can come from a network by mistake.
     shutil.rmtree(root / "etc" / "apt" / "sources.list.d", ignore_errors=True)
     (root / "etc" / "apt" / "sources.list").write_text("")
     with (root / "etc" / "passwd").open("a") as users:
@@ -164,7 +164,7 @@ def bare_system(root: Path) -> None:
 
 
 def unpack(archive: Path, folder: Path, user: int) -> None:
-    """Unpack the bundle as a user would."""
+    """Unpack the bundle into a folder as a user does."""
     folder.mkdir()
     shutil.chown(folder, user, user)
     command = ["tar", "--extract", "--no-same-owner", "--file", "-", "--directory", str(folder)]

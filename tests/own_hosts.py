@@ -17,9 +17,9 @@ from sipsched.paths import PROJECT_ROOT
 from sipsched.testbed.inventory import HostSpec, Testbed, Tuning
 
 NAMES = {"uac": "own-uac", "sps": "own-sps", "uas": "own-uas"}
-"""Names of the network namespaces. The ends of their links on this machine have the same names."""
+"""Names of the hosts' network namespaces. This machine's end of the link to a host has the same name."""
 USER = "caller"
-"""The login user of the UAC. Other hosts have no such user, and root cannot log in to the UAC."""
+"""The login user of the UAC. This user exists only on the UAC, where root cannot log in."""
 CLOCK_AHEAD_S = 60
 MANAGEMENT = {"uac": "198.18.253", "sps": "198.18.254", "uas": "198.18.252"}
 """First three octets of the addresses of the link to a host's sshd. This machine's end has .1."""
@@ -28,14 +28,14 @@ SIP_ADDRESS = "198.18.10.1"
 UNSHARE = ("unshare", "--mount", "--uts", "--ipc", "--cgroup", "--fork", "--kill-child")
 OWN = {
     "uac": ("--pid", "--time", f"--monotonic={CLOCK_AHEAD_S}", f"--boottime={CLOCK_AHEAD_S}"),
-    # The probe needs the kernel's thread ids, which a PID namespace would hide.
+    # The SPS has no PID namespace, because such a namespace hides the kernel's thread ids, which the probe needs.
     "sps": (),
     "uas": ("--pid",),
 }
 """Further namespaces of each host, as options of unshare."""
 
-# A host's root is an overlay of this machine's root. The project, homes, built programs and run folders are hidden.
-# `ip netns exec` mounts the /sys of its network.
+# The root file system of a host is an overlay of this machine's root file system, which hides the project, home
+# folders, built programs and run folders. `ip netns exec` mounts the /sys of the host's network.
 HOST = """\
 set -eu
 here=$1 name=$2 address=$3 user=$4
@@ -115,7 +115,7 @@ def _make_keys(folder: Path) -> None:
 
 
 def _join() -> None:
-    """Create the namespaces, a link from this machine to each, and links from UAC and UAS to the SPS."""
+    """Create the hosts' namespaces, a link from this machine to each host, and links from UAC and UAS to the SPS."""
     for role, name in NAMES.items():
         _ip(f"netns add {name}")
         _ip(f"link add {name} type veth peer name ssh0 netns {name}")

@@ -1,4 +1,4 @@
-"""The words of a page, read from its tree of parts."""
+"""Functions that return the words of a page from the tree of its parts."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ NOT_READ = {"identity", "css_class", "draw", "shown", "places", "code"}
 
 
 def lines(value: Any) -> Iterator[str]:
-    """List the texts of parts, cells and sentences in the order of the page, without drawing figures."""
+    """Yield the texts of parts, cells and sentences in the order of the page, without drawing figures."""
     if isinstance(value, str | Number):
         yield str(value)
     elif dataclasses.is_dataclass(value):
@@ -29,7 +29,7 @@ def text(*parts: Any) -> str:
 
 
 def parts(value: Any) -> Iterator[Part]:
-    """List the parts inside a page or a part, in the order of the page."""
+    """Yield the parts inside a page or inside another part, in the order of the page."""
     if isinstance(value, Part):
         yield value
     if isinstance(value, Page | Part):

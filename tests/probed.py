@@ -36,7 +36,7 @@ class Probed:
         return (self.folder / "probe.log").read_text()
 
     def tell(self) -> None:
-        """Send a line to the relay. A relay of streams starts at its first line, and every relay stops at its last."""
+        """Send a line to the relay. A TCP relay starts at its first line, and every relay stops at its last line."""
         assert self.relay.stdin is not None
         self.relay.stdin.write(b"\n")
         self.relay.stdin.flush()
@@ -55,7 +55,7 @@ class Probed:
         assert ask(client, "on") == "ok"
 
     def finish(self) -> tuple[dict[str, Any], npt.NDArray[Any], dict[str, Any]]:
-        """Stop traffic and probe. Return the report, the records and the relay's own timestamps."""
+        """Stop traffic and probe. Return the probe's report, the probe's records, and the relay's own timestamps."""
         self.tell()
         wait_for((self.folder / "seen.json").exists, 20)
         time.sleep(0.2)

@@ -1,6 +1,6 @@
-"""Audit of the two papers.
+"""Audit of the numbers in the two papers.
 
-The audit compares each printed number with other printed numbers that determine or bound it.
+The audit compares each printed number with other printed numbers, from which its value or a bound follows.
 
 `python tests/published_audit.py` writes the result, config/published/audit.csv, which the page `published` shows.
 """
@@ -16,14 +16,14 @@ import pandas as pd
 from sipsched.analysis import papers
 
 SETUP_MESSAGES_PER_CALL = 4
-"""INVITE, 180, 200 and ACK; BYE and its 200 are the other two messages of a call."""
+"""Messages of the call set-up: INVITE, 180, 200 and ACK. A call also has a BYE and the 200 for the BYE."""
 
 RAISED = {"multicore": None, "singlecore": (2, 16)}
 """Numbers of threads for which the text claims a higher capacity in enhanced mode; None means all."""
 
 
 def load_ranges(folder: Path = papers.FOLDER) -> pd.DataFrame:
-    """Return the ranges that the text states about tables, one row per range, with the ends as printed."""
+    """Return the ranges that the papers' text states about tables, one row per range, with both ends as printed."""
     ends = {f"{end}_pct": f"{end}_pct_printed" for end in ("low", "high")}
     return pd.read_csv(folder / "ranges.csv", dtype=str).rename(columns=ends)
 
@@ -35,11 +35,11 @@ class Check:
     Attributes
     ----------
     study, table
-        The place of the number: a table, or a section of the text.
+        The table or the section of the text that contains the number.
     cell
-        The number within its place.
+        The position of the number in the table or section.
     rule
-        The relation in words.
+        The rule that the number must follow, in words.
     printed
         The printed text.
     relation
@@ -179,7 +179,7 @@ def audit_modes(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def audit_comparison(points: pd.DataFrame, comparison: pd.DataFrame) -> pd.DataFrame:
-    """Check percentages of the comparison tables, and their numbers from other tables."""
+    """Check percentages in the comparison tables, and numbers that these tables repeat from other tables."""
     checks = []
     points_held = _by_point(points)
     loads = {
@@ -256,7 +256,7 @@ def audit_capacity(points: pd.DataFrame, capacity: pd.DataFrame) -> pd.DataFrame
 def _by_point(
     points: pd.DataFrame,
 ) -> dict[tuple[str, int, int, str, int], tuple[str, dict[str, str]]]:
-    """Return table and texts by (study, cores, threads, mode, cps), which is unique."""
+    """Return the table and the printed texts of each point, by (study, cores, threads, mode, cps)."""
     return {
         (study, cores, threads, mode, cps): (table, cells)
         for (study, table, cores, threads, mode, cps), cells in papers.texts(points).items()

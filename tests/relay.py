@@ -1,8 +1,8 @@
 """A relay of SIP datagrams that timestamps every message.
 
 `python relay.py WORKERS RATE BURST RCVBUF OUTPUT` sends RATE requests per second in bursts of BURST. Workers with a
-common socket (receive buffer RCVBUF bytes) return each request unchanged. At the end of its input, the program writes,
-by CSeq, the send time and the return time of each request (0: no return), in ns of CLOCK_MONOTONIC.
+common socket (receive buffer RCVBUF bytes) return each request unchanged. At the end of its input, the relay writes the
+times at which each request was sent and came back (0: never), by CSeq, in ns of CLOCK_MONOTONIC.
 """
 
 import ctypes
@@ -43,7 +43,7 @@ def serve(sock: socket.socket) -> None:
 
 
 def offer(rate: float, burst: int) -> dict[str, list[int]]:
-    """Send until the input ends, then wait a moment for the last answers."""
+    """Send requests until the input ends, wait for the last answers, and return the times of both by CSeq."""
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     sock.setblocking(False)
     # Use a large buffer, because answers wait until the burst is sent.

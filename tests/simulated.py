@@ -92,7 +92,7 @@ SERVER: ModelNumbers = NOTHING | {
     "logger_ns": 0,
     "logger_queue": 0,
 }
-"""One worker without costs except its service, and calls of one INVITE each."""
+"""Parameters of a model: one worker, no cost except the service time, and calls that consist of one INVITE."""
 
 CALLS: ModelNumbers = SERVER | {
     "rate_cps": 4000.0,
@@ -134,16 +134,16 @@ CALLS: ModelNumbers = SERVER | {
     "yield_ns": 500,
     "migration_cost_ns": 500_000,
 }
-"""Calls of six messages on four cores of two processors with all costs, near the capacity."""
+"""Parameters of a model with all costs: calls of six messages, four cores on two processors, near the capacity."""
 
 
 def outputs(folder: Path) -> Outputs:
-    """Return the files of a run."""
+    """Return the paths of the files that the simulator writes into a folder."""
     return Outputs(folder / "trace.bin", folder / "uac.calls", folder / "uac.json")
 
 
 def trace(numbers: ModelNumbers, folder: Path) -> tuple[SimulatorReport, npt.NDArray[Any]]:
-    """Run the simulator and return its trace."""
+    """Run the simulator, and return its report and its trace."""
     files = outputs(folder)
     report = simulate(numbers, folder, files)
     return report, np.frombuffer(files.trace.read_bytes(), RECORD, offset=HEADER.itemsize)
@@ -157,7 +157,7 @@ def agrees(
     half = stats.t.ppf(0.995, len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
     mean = statistics.mean(values)
     assert abs(mean - expected) <= half, f"expected {expected:g}, found {mean:g} ± {half:g}"
-    # a wide interval would prove nothing
+    # require a narrow interval, because a wide interval would contain the theoretical value in any case
     assert half < 0.15 * expected
 
 

@@ -1,10 +1,10 @@
 """A small campaign under random faults, which checks that the host is restored and every recorded number is right.
 
-Runs come in pairs of one deployment, far below its capacity: an undisturbed run, and a run with a fault of
-tests/faults/table.py at a random time, in random order. Snakemake measures each run in a scratch project with the
-default limits of the verdict. The undisturbed runs are the reference, on a machine that is equally busy. Deployments
-and faults are sampled: UDP, TCP, several sockets, several instances, a dispatcher, crossover runs, and busy loops of
-several classes.
+The campaign measures pairs of runs of one deployment, far below its capacity: an undisturbed run, and a run with a
+fault of tests/faults/table.py at a random time, in random order. Snakemake measures each run in a scratch project with
+the default limits of the verdict. The undisturbed runs are the reference, because the machine is equally busy during
+both runs of a pair. The test samples deployments (UDP, TCP, several sockets, several instances, a dispatcher, crossover
+runs) and faults (such as busy loops of several classes).
 
 Checks at the end:
 
@@ -65,16 +65,16 @@ DEPLOYMENTS = (
     ("kamailio-tcp", "default"),
     ("kamailio-tcp-dispatcher", "default"),
 )
-"""Pairs of SUT and mode."""
+"""Pairs of SUT and mode from which the soak test samples."""
 MINUTES_A_DEPLOYMENT = 2
-"""A short soak has fewer deployments, so that each has enough undisturbed runs."""
+"""Minutes of the soak test per deployment, so that a short test has enough undisturbed runs of its deployments."""
 REFERENCE_RUNS = 3
 """The smallest number of undisturbed runs for a comparison."""
 RAW_MIB = 1024
 FALSE_ALARMS = 0.01
-"""Probability of a false alarm in a soak, over all comparisons."""
+"""Probability of a false alarm in a soak test, over all comparisons."""
 LEAST = 1.5
-"""Factor by which any number may differ, because other work on a shared machine changes a mean by a third."""
+"""Factor by which every number may differ, because other programs on a shared machine change a mean by a third."""
 HOLD_S = (1.0, 6.0)
 """Range of the duration of a fault."""
 LONGEST_S = 180
@@ -130,7 +130,7 @@ class Soak:
             )
 
     def wait(self, process: "subprocess.Popen[bytes]", run: Run) -> None:
-        """Wait for Snakemake. Kill and report it if it does not end."""
+        """Wait until Snakemake ends. If Snakemake does not end in time, kill and report it."""
         try:
             process.wait(LONGEST_S)
         except subprocess.TimeoutExpired:
@@ -144,7 +144,7 @@ class Soak:
         self.digests = checks.digests(self.raw) | self.digests
 
     def measure(self, run: Run) -> None:
-        """Measure a run without a fault. Snakemake repeats it if other work disturbs it."""
+        """Measure a run without a fault. Snakemake repeats the run if other programs disturb the run."""
         self.wait(self.snakemake(run), run)
 
     def pair(self, deployments: Sequence[tuple[str, str]], number: int) -> None:
@@ -172,7 +172,7 @@ class Soak:
         self.note_records()
 
     def plain(self, run: Run) -> None:
-        """Measure a run of the reference."""
+        """Measure an undisturbed run for the reference."""
         self.measure(run)
         self.undisturbed.append(run)
 
@@ -196,7 +196,7 @@ class Soak:
         self.disturbed[run] = case.name
         self.wait(process, run)
         if not record.is_recorded(self.raw, run):
-            # Snakemake was killed or gave up. A user would start Snakemake again.
+            # Measure the run again, as a user does after Snakemake was killed or gave up.
             self.measure(run)
 
     def measuring(self) -> int | None:
@@ -207,7 +207,7 @@ class Soak:
 
 @contextmanager
 def small_disk(folder: Path) -> Iterator[None]:
-    """Put a folder on its own small disk, so that faults do not fill the machine's disk. Keep its files afterwards."""
+    """Put a folder on its own small disk, so that faults do not fill the machine's disk. Keep the files at the end."""
     folder.mkdir()
     options = f"size={RAW_MIB}m,mode=755"
     subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", str(folder)], check=True)
@@ -224,7 +224,7 @@ def small_disk(folder: Path) -> Iterator[None]:
 
 
 def numbers(folder: Path, document: RunDocument) -> dict[str, float]:
-    """Return the means of a run that a fault may falsify, in µs. Without a probe, K_rcv is missing."""
+    """Return the means of a run in µs, by name, which a fault must not falsify. Without a probe, K_rcv is missing."""
     calls = read_calls(folder / "uac.calls.zst")
     answered = calls[calls["t_ok_invite"] > 0]
     setup_ns = answered["t_ok_invite"].astype("i8") - answered["t_invite"].astype("i8")
@@ -242,7 +242,7 @@ def numbers(folder: Path, document: RunDocument) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Measured:
-    """A recorded run and its numbers."""
+    """A recorded run and the means that the soak test checks."""
 
     document: RunDocument
     numbers: dict[str, float]
@@ -253,7 +253,7 @@ class Measured:
 
     @property
     def untrue(self) -> list[str]:
-        """List the facts about a run that a correct record cannot contain at this load, such as an invalid grade."""
+        """Return the contents of the record that must be wrong at this load, such as an invalid grade or drops."""
         calls, ledger = self.document.generator, self.document.ledger
         facts = {
             "calls not completed": self.document.load.calls - calls.calls_completed,
@@ -268,7 +268,7 @@ class Measured:
 
 
 def read_all(raw: Path, runs: Sequence[Run]) -> dict[Run, Measured]:
-    """Read the runs that have records."""
+    """Read the records of runs, and skip runs without a record."""
     measured = {}
     for run in runs:
         if record.is_recorded(raw, run):
@@ -278,13 +278,13 @@ def read_all(raw: Path, runs: Sequence[Run]) -> dict[Run, Measured]:
 
 
 def half_width(references: Sequence[Sequence[float]], runs: int, level: float) -> float:
-    """Return half the width of the prediction interval of one more run, on logarithms.
+    """Return half the width of the prediction interval for the logarithm of a number of one more run.
 
     Parameters
     ----------
     references
-        The numbers of the undisturbed runs per deployment. Each deployment has few runs, so one common spread is
-        estimated. Other work on the machine causes this spread.
+        The numbers of the undisturbed runs, per deployment. Each deployment has few runs, so the function estimates one
+        common spread. Other programs on the machine cause this spread.
     runs
         Number of undisturbed runs of the deployment.
     level
@@ -382,7 +382,7 @@ def show_faults(state: Soak, disturbed: dict[Run, Measured]) -> None:
 
 
 def prepare(folder: Path, seed: int, faults: str) -> Soak:
-    """Make the scratch project and the state of the soak."""
+    """Make the scratch project, and return the initial state of the soak test."""
     settings = checks.make_project(
         folder, timing=True, duration_s=DURATION_S, warmup_s=0.2, drain_s=1.0
     )
@@ -396,7 +396,7 @@ def prepare(folder: Path, seed: int, faults: str) -> Soak:
 
 
 def soak(minutes: float, seed: int, faults: str, folder: Path) -> bool:
-    """Run the soak, print its results, and return whether all checks hold."""
+    """Run the soak test, print the results, and return whether all checks hold."""
     state = prepare(folder, seed, faults)
     count = min(len(DEPLOYMENTS), max(1, round(minutes / MINUTES_A_DEPLOYMENT)))
     deployments = state.draw.sample(DEPLOYMENTS, count)
@@ -464,7 +464,7 @@ def main() -> None:
     print(f"seed {options.seed}", flush=True)
     folder = Path(tempfile.mkdtemp(prefix="sipsched-soak-"))
     held = False
-    # A soak that a signal stops also keeps its records and stops the testbed.
+    # Raise an exception on SIGTERM, so that a stopped soak test also keeps its records and stops the testbed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("soak: stopped by SIGTERM"))
     try:
         held = soak(options.minutes, options.seed, options.faults, folder)

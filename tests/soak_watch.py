@@ -5,12 +5,12 @@ watch is stopped for some seconds, and a program rotates the files of the record
 
 Checks at the end:
 
-- The watch ended normally and wrote its page. No BPF program and no probe is left.
+- The watch ended normally and wrote its page. No BPF program and no process of the probe remains.
 - The watch counted every restart. It counted the BYE of every call that SIPp completed, apart from calls in the second
   in which the probe looks for new workers, and apart from records that it reports as lost.
 - The memory of the watch stayed below a limit.
 
-If a check fails, the exit code is 1, and the last line names it. It needs root and SIPp.
+If a check fails, the exit code is 1, and the last line names the check. The test needs root and SIPp.
 """
 
 import argparse
@@ -37,7 +37,7 @@ from sipsched.records.watch import SECONDS_FILE, read_seconds, read_watch
 CPS = 100
 MOST_MEMORY_KB = 600_000
 BLIND_S = 2
-"""After a restart, the probe finds the new workers within this time."""
+"""Longest time in seconds from a restart of the proxy until the probe finds the new workers."""
 
 
 def restart(place: Place, number: signal.Signals) -> None:
@@ -71,7 +71,7 @@ def occupy(place: Place) -> None:
 def disturb(
     place: Place, watch: "subprocess.Popen[bytes]", record: Path, minutes: float, rng: random.Random
 ) -> tuple[Counter[str], int]:
-    """Disturb the watch at random. Return the numbers of disturbances, and the most memory of the watch in kB."""
+    """Disturb the watch at random. Return the number of disturbances by kind, and the watch's largest memory in kB."""
 
     def stop_the_watch() -> None:
         watch.send_signal(signal.SIGSTOP)

@@ -3,8 +3,8 @@
 `python stream_relay.py PLAN OUTPUT` reads a plan (JSON): `workers`, `rate` (messages per second), `size` (bytes per
 message), `chunks` (bytes per send of the client, in turn; empty: one message per send), `read` (bytes per read of a
 worker) and `cut` (connections that end within a message). A process accepts connections and passes them to the workers
-(SCM_RIGHTS). A worker returns each message unchanged. At the end of its input it writes the timestamps of the client,
-the workers and a packet socket, in ns of CLOCK_MONOTONIC.
+(SCM_RIGHTS). A worker returns each message unchanged. At the end of its input, the relay writes the timestamps of the
+client, the workers and a packet socket, in ns of CLOCK_MONOTONIC.
 """
 
 import ctypes
@@ -117,7 +117,7 @@ class Capture:
         self.to_monotonic = min(readings)[1]
 
     def segments(self) -> list[tuple[bool, bool, int, int, int, int]]:
-        """Return the segments with data: direction, departure or arrival, port, sequence, length, time (ns)."""
+        """Return the segments with data, as (direction, departure or arrival, port, sequence, length, time in ns)."""
         found = []
         for at in range(0, FRAMES * FRAME, FRAME):
             status, _, _, _, ip, seconds, ns = struct.unpack_from("IIIHHII", self.ring, at)
@@ -175,7 +175,7 @@ class Client(threading.Thread):
             while not waiting or len(waiting) < size:
                 number = next(self.numbers)
                 self.order.append(number)
-                # Take the time now, because the first byte is sent with the next chunk or later.
+                # Take the time before the send, because no byte of the message leaves earlier.
                 self.sent[number] = time.monotonic_ns()
                 waiting += request(number, plan["size"])
                 due += interval
@@ -190,19 +190,19 @@ class Client(threading.Thread):
 
 
 def break_off() -> None:
-    """Connect, and close within a message."""
+    """Connect to the relay, and close the connection in the middle of a message."""
     with socket.create_connection(("127.0.0.1", PORT)) as sock:
         sock.sendall(request(1, 500)[:300])
         time.sleep(0.1)
 
 
 def hand_over(listener: socket.socket, cut: int, channels: list[socket.socket]) -> None:
-    """Accept connections. Pass the cut connections to the first worker, and one other connection to each worker."""
+    """Accept connections. Pass connections that will be cut to the first worker, and one other to each worker."""
     Path("/proc/self/comm").write_text(NAME)
     for channel in (*itertools.repeat(channels[0], cut), *channels):
         with listener.accept()[0] as sock:
             socket.send_fds(channel, [b"x"], [sock.fileno()])
-    # End the worker, because no process can pass it another connection.
+    # Exit this process, because all connections are passed on.
     os._exit(0)
 
 

@@ -113,8 +113,8 @@ def six_per_call(
 ) -> npt.NDArray[Any]:
     """Sample the trace records of `calls` complete calls, in the order of emission (by t_sip_out).
 
-    Intervals are lognormal with wide tails (12.9 bytes of entropy per message at 8 workers), so their
-    file compresses like a measured trace.
+    Intervals are lognormal with wide tails (12.9 bytes of entropy per message at 8 workers), so a file of these
+    records compresses like a measured trace.
     """
     n = 6 * calls
     records = np.zeros(n, trace.RECORD)
@@ -149,7 +149,7 @@ def six_per_call(
 
 
 def refuse(records: npt.NDArray[Any], count: int, rng: np.random.Generator) -> npt.NDArray[Any]:
-    """Turn `count` messages into drops."""
+    """Return the records with `count` messages turned into drops."""
     records = records.copy()
     chosen = rng.choice(len(records), count, replace=False)
     for name in ("t_stack", "t_sockq", "t_sip_in", "t_sip_out", "t_dep", "tid", "off_cpu_ns"):
@@ -161,7 +161,7 @@ def refuse(records: npt.NDArray[Any], count: int, rng: np.random.Generator) -> n
 
 
 def scale_wait(records: npt.NDArray[Any], factor: float | npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Scale each message's wait in the queue, and shift its later timestamps by the difference."""
+    """Multiply each message's wait in the queue by `factor`, and shift the later timestamps by the difference."""
     records = records.copy()
     wait = (records["t_sockq"] - records["t_stack"]).astype(np.float64)
     shift = (factor * wait).astype(np.int64) - wait.astype(np.int64)
@@ -183,7 +183,7 @@ def step(setting: str, asked: int, place: str = "", unavailable: str = "") -> di
 
 
 def resend(records: npt.NDArray[Any], count: int, rng: np.random.Generator) -> npt.NDArray[Any]:
-    """Append `count` later copies of messages: retransmissions, 500 ms after the first."""
+    """Append `count` retransmissions: copies of messages, 500 ms after the original message."""
     again = records[rng.choice(len(records), count, replace=False)].copy()
     again["event"] = trace.Event.MESSAGE
     again["drop_reason"] = 0
@@ -205,7 +205,7 @@ def resend(records: npt.NDArray[Any], count: int, rng: np.random.Generator) -> n
 
 
 def without_bpf(records: npt.NDArray[Any], tail: int = 100) -> npt.NDArray[Any]:
-    """Reduce records to the records of the preload mode: three timestamps, and unused fields."""
+    """Reduce records to the content that a probe in preload mode records: three timestamps, other fields unused."""
     records = records.copy()
     for name in ("t_stack", "t_sockq", "t_dep", "off_cpu_ns", "flags"):
         records[name] = 0
@@ -234,7 +234,7 @@ def encode_bursts(bursts: Sequence[Burst], lost: int = 0) -> bytes:
 
 
 def compress(data: bytes) -> bytes:
-    """Compress as a stream of unknown length, as the zstd program does with a pipe."""
+    """Compress data as a stream of unknown length, as the program `zstd` compresses its standard input."""
     compressor = zstandard.ZstdCompressor(level=3).compressobj()
     return compressor.compress(data) + compressor.flush()
 
@@ -280,9 +280,9 @@ def mode_report(run: PlannedRun, **chosen: Any) -> SchedulerReport:
 class Recorded:
     """The content of a record that `write_record` writes.
 
-    `drops` messages are refused, and `resent` messages are sent again later. `records` replaces the
-    sampled trace records. `wait` scales every wait in the queue. `scheduler` and `crossover` are these
-    parts of run.json; `write_comparison` writes a complete crossover run. `bursts` and `bursts_lost` are
+    `drops` is the number of refused messages, and `resent` is the number of retransmissions. `records` replaces the
+    sampled trace records. `wait` is a factor for each wait in the queue. `scheduler` and `crossover` are the parts of
+    run.json with these names; `write_comparison` writes a complete crossover run. `bursts` and `bursts_lost` are
     the content of `bursts.json.zst`; without bursts, the record lacks this file.
     """
 
@@ -302,7 +302,7 @@ class Recorded:
     bursts_lost: int = 0
 
     def trace_of(self, run: PlannedRun) -> npt.NDArray[Any]:
-        """Return the trace records of a run. Modes have the same arrivals."""
+        """Return the trace records of a run. Runs that differ only in their mode have the same arrivals."""
         records = self.records
         if records is None:
             rng = np.random.default_rng([self.seed, run.threads, run.cps, run.rep])
@@ -313,7 +313,7 @@ class Recorded:
 
 
 def write_record(raw: Path, run: PlannedRun, **content: Any) -> Path:
-    """Write a complete run record and return its directory. `content` has attributes of `Recorded`."""
+    """Write a complete record of a run, and return its directory. `content` sets attributes of `Recorded`."""
     asked = Recorded(**content)
     records = asked.trace_of(run)
     n_drops = int((records["event"] == trace.Event.DROP).sum())
@@ -337,7 +337,7 @@ def write_record(raw: Path, run: PlannedRun, **content: Any) -> Path:
 
 
 def run_document(run: PlannedRun, asked: Recorded, n: int, n_drops: int) -> RunDocument:
-    """Return `run.json` of a run with this number of received messages and of refused messages."""
+    """Return the content of `run.json` for a run with `n` received messages and `n_drops` refused messages."""
     requests = {"INVITE": Sends(asked.calls, asked.resent)}
     return RunDocument(
         run=run,
@@ -389,7 +389,7 @@ def run_document(run: PlannedRun, asked: Recorded, n: int, n_drops: int) -> RunD
 
 
 def rewrite(directory: Path, changes: Mapping[str, Any] | None = None) -> None:
-    """Write `run.json` again for the present files of the record.
+    """Write `run.json` again after a test has changed files of the record.
 
     `changes` replaces the values of keys. The value `...` removes a key.
     """
@@ -450,9 +450,9 @@ def write_comparison(
 ) -> Path:
     """Write the record of a crossover run, and return its directory.
 
-    `waits` scales the waits in the queue and the CPU time per message, by mode. `steal_ticks` are stolen
-    per window. The switches to windows in `broken` failed. In windows of `dropped` one message is refused.
-    `steps` are the settings of a mode.
+    `waits` has, per mode, a factor for waits in the queue and for the CPU time per message. `steal_ticks` has the
+    stolen ticks per window. The switches to windows in `broken` failed. In each window in `dropped`, one message is
+    refused. `steps` has the settings of each mode.
     """
     rng = np.random.default_rng([seed, run.threads, run.cps, run.rep])
     design = draw(tuple(waits), total_s, 0.5, 0.05, seed)
@@ -539,7 +539,7 @@ def values_by_window(
     by_arm: Sequence[Mapping[str, float]],
     rng: np.random.Generator,
 ) -> dict[str, npt.NDArray[Any]]:
-    """Return the values of each window that do not depend on the washout."""
+    """Return the values per window that do not depend on the washout, by name."""
     squeeze = np.array([each.get("time_squeeze", 0.0) for each in by_arm])[arm]
     return {
         "block": np.array([window.block for window in design.windows], np.int32),
@@ -571,9 +571,10 @@ def windows(
 ) -> xr.Dataset:
     """Return the windows of a crossover run with known effects.
 
-    `effects` has, per mode (the reference first) and quantity, the natural logarithm of the ratio to the
-    reference; for `pdr` and `time_squeeze` it has the difference. `sham` has the same for the sham. Blocks vary by
-    `spread`. `later` is added in the second washout. `left_out` has a reason per window.
+    `effects` has, per mode (the reference first) and quantity, the natural logarithm of the ratio to the reference. For
+    `pdr` and `time_squeeze`, it has the difference from the reference. `sham` has the effects of the sham in the same
+    form. Blocks vary by `spread`. `later` is added to the values with the second length of the washout. `left_out` has,
+    per window, the reason why results exclude the window.
     """
     rng = np.random.default_rng([seed, run.cps, run.rep])
     modes = tuple(effects)
@@ -614,7 +615,7 @@ def windows(
 
 
 def counters(received: int, dropped: int) -> dict[str, Any]:
-    """Return the counters of all hosts, with these received and dropped messages of the SPS, and 0.05 s of steal."""
+    """Return the counters of all hosts, with the SPS's numbers of received and dropped messages, and 0.05 s stolen."""
 
     def snapshot(n: int, lost: int, steal: int) -> dict[str, str]:
         return {
@@ -636,7 +637,7 @@ def combined(
 ) -> xr.Dataset:
     """Return the summary of a study without records. `outcome` returns the values of a run, or None for a missing run.
 
-    A value of a variable that depends on the message type is used for all types.
+    If a variable depends on the message type, its value is the same for all types.
     """
     ds = study_summary.combine([], planned)
     ds.attrs |= {"fidelity": FIDELITY, "kind": "simulated", "kernels": "0.0.0-synthetic"}
@@ -770,8 +771,8 @@ def queue_summary(
 ) -> xr.Dataset:
     """Return the summary of a study in which the SPS is an M/M/c/K queue with one server per core.
 
-    `cpu_us` has the CPU time per message by (mode, cores, threads). 227 messages fit into the receive buffer.
-    With more threads than cores, T_sip is twice the CPU time. CPU times and drop rates vary by `spread` between runs.
+    `cpu_us` has the CPU time per message in µs by (mode, cores, threads). The receive buffer holds 227 messages. With
+    more threads than cores, T_sip is twice the CPU time. CPU times and drop rates vary by `spread` between runs.
     """
     rng = np.random.default_rng(1)
     names = {
@@ -803,12 +804,15 @@ def queue_summary(
 def repeated(
     loads: Sequence[int] = (500, 1000, 1500, 2000), n: int = 3, **more: Any
 ) -> list[PlannedRun]:
-    """Return runs at these loads with these repetitions."""
+    """Return planned runs, one per load and repetition."""
     return [Run(cps=cps, rep=rep, **more) for cps in loads for rep in range(1, n + 1)]
 
 
 def plausible(run: PlannedRun) -> dict[str, Any]:
-    """Return the options of a run: about 5 % drops from 2000 cps on, half in enhanced mode; the probe costs 10 %."""
+    """Return the content of a run's record: about 5 % drops from 2000 cps on, half as many in enhanced mode.
+
+    Without the probe, the CPU time per message is lower, so the probe seems to cost 10 %.
+    """
     if run.sut.endswith("-untraced"):
         return {"mode": 0, "cpu_ns_per_message": 70_000 + 100 * run.rep}
     quick = run.mode == "enhanced"
@@ -844,12 +848,12 @@ def write_campaign(folder: Path) -> list[Path]:
 
 
 def sealed(document: Mapping[str, Any]) -> str:
-    """Return the text of a record of one file, with its SHA-256."""
+    """Return the JSON text of a record that is a single file, including the SHA-256 of its content."""
     return seal(json.dumps(document))
 
 
 def crossing(point: Point, lower_cps: int, upper_cps: int) -> dict[str, Any]:
-    """Return a `crossing.json` with two trials."""
+    """Return the content of a `crossing.json`: a search with two trials, one on each side of the limit."""
     trials = [
         {"cps": 4000, "duration_s": 6.0, "received": 10_000, "refused": 10_000, "pdr": 0.5},
         {"cps": lower_cps, "duration_s": 6.0, "received": 5_000, "refused": 0, "pdr": 0.0},
@@ -866,7 +870,7 @@ def crossing(point: Point, lower_cps: int, upper_cps: int) -> dict[str, Any]:
 
 
 def capacity(estimate_cps: float | None, **more: Any) -> SystemCapacity:
-    """Return the capacity of a system with an interval of ± 10 %; None if no load was above the limit."""
+    """Return the capacity of a system with an interval of ± 10 %. An estimate of None means no load above the limit."""
     known = estimate_cps is not None
     made: dict[str, Any] = {
         "testbed": "synthetic",
@@ -895,7 +899,7 @@ def with_capacities(campaign: Campaign, searches: Iterable[SearchRecord] = ()) -
 
 
 def noise(**jitter: Any) -> dict[str, Any]:
-    """Return a `noise.json` with one CPU and two gaps."""
+    """Return the content of a `noise.json` with one CPU, on which other work interrupted the measurement twice."""
     entry = {
         "cpu": 1,
         "cpu_changes": 0,

@@ -1,4 +1,4 @@
-"""Checks after every fault: host and records are unchanged, and a plain run succeeds."""
+"""Checks after each fault that a test injects: host and records are unchanged, and a run without a fault succeeds."""
 
 import fcntl
 import glob
@@ -23,7 +23,7 @@ from sipsched.validity.rules import RULES, SHARED_MACHINE
 SETTLE_S = 30.0
 """Largest time from the end of a run's process until the host has restored its state.
 
-After a link was down, it takes seconds until TCP sends the end of the connection again.
+After a link was down, TCP needs some seconds until it repeats the end of the connection.
 """
 WIDER = 20
 SETTINGS = (
@@ -41,8 +41,8 @@ SETTINGS = (
 def make_project(folder: Path, *, timing: bool = False, **load: Any) -> Path:
     """Make a scratch project whose campaign is one short study, and return the path of its configuration.
 
-    Tests check counts and the end of a run, and other programs may keep the test's machine busy. So the limits of rules
-    on other programs are WIDER times as wide, unless `timing` asks for a campaign's limits.
+    Other programs may keep the test's machine busy, and most tests check only counts and the end of a run. The limits
+    of rules on other programs are therefore WIDER times as wide. With `timing`, the limits are a campaign's limits.
     """
     copy_project(folder)
 
@@ -51,8 +51,8 @@ def make_project(folder: Path, *, timing: bool = False, **load: Any) -> Path:
         document["only"] = ["load_sweep"]
         document["crossover"] |= {"mode_s": 3, "window_s": 0.5}
         if not timing:
-            # Give each rule its own mapping, because YAML writes a shared mapping as an alias, which configurations
-            # may not have.
+            # Create a new mapping per rule. YAML would write a shared mapping as an alias, which configurations may
+            # not contain.
             document["validity"] = {
                 rule: {
                     "suspect": WIDER * RULES[rule].suspect,
@@ -65,7 +65,7 @@ def make_project(folder: Path, *, timing: bool = False, **load: Any) -> Path:
 
 
 def with_real_limits(settings: Path, rules: Iterable[str]) -> Path:
-    """Write the configuration of a project again, with the default limits of some rules."""
+    """Write a copy of a project's configuration in which some rules have their default limits, and return its path."""
     document = yaml.safe_load(settings.read_text())
     for rule in rules:
         del document["validity"][rule]
@@ -75,9 +75,9 @@ def with_real_limits(settings: Path, rules: Iterable[str]) -> Path:
 
 
 def host_state() -> dict[str, Any]:
-    """Return the state of all things that sipsched makes or changes, on this machine and in the namespaces."""
+    """Return the state of everything that sipsched makes or changes, on this machine and in the hosts' namespaces."""
     state: dict[str, Any] = {
-        # Remove the ids of processes and BPF programs, because they always differ.
+        # Remove the ids of processes and BPF programs, because these ids differ after each run.
         "ours": sorted(re.sub(r"^\d+:? ", "", line) for line in leftovers() if " tag " not in line),
         "programs": sorted(re.findall(r" name (on_\w+)", "\n".join(leftovers()))),
         "state": sorted(
@@ -111,11 +111,11 @@ def said(*argv: str) -> list[str]:
 
 
 def read_all(patterns: Iterable[str]) -> dict[str, str]:
-    """Return the contents of all files that match."""
+    """Return the contents of all files that match one of the patterns, by path."""
     result = {}
     for pattern in patterns:
         for path in map(Path, glob.glob(pattern)):  # noqa: PTH207 (absolute patterns)
-            # Skip files that can only be written.
+            # Skip write-only files in /proc and /sys, which have no content.
             with suppress(OSError):
                 if path.is_file():
                     result[str(path)] = path.read_text().strip()
@@ -135,7 +135,7 @@ def lock_is_held() -> bool:
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any], place: str = "") -> list[str]:
-    """Return one line per difference of two states."""
+    """Return one line per difference between two states of the host."""
     result = []
     for name in before.keys() | after.keys():
         first, last = before.get(name), after.get(name)
@@ -148,7 +148,7 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any], place: str 
 
 
 def unlike(before: Mapping[str, Any], settle_s: float = SETTLE_S) -> list[str]:
-    """Wait until the host has its earlier state, and return the remaining differences."""
+    """Wait until the host has its earlier state again. Return the differences that remain after `settle_s` seconds."""
     deadline = time.monotonic() + settle_s
     while (result := differences(before, host_state())) and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -156,7 +156,7 @@ def unlike(before: Mapping[str, Any], settle_s: float = SETTLE_S) -> list[str]:
 
 
 def digests(raw: Path) -> dict[str, str]:
-    """Return the SHA-256 of every file of the records, except runs in progress."""
+    """Return the SHA-256 of each file in the records of all finished runs."""
     return {
         str(path.relative_to(raw)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in raw.rglob("*")
@@ -165,6 +165,6 @@ def digests(raw: Path) -> dict[str, str]:
 
 
 def changed(before: Mapping[str, str], raw: Path) -> list[str]:
-    """Return the files of the records that are missing or changed."""
+    """Return the files of records that are missing or changed since `before`."""
     after = digests(raw)
     return sorted(name for name, digest in before.items() if after.get(name) != digest)

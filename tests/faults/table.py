@@ -1,4 +1,4 @@
-"""The table of faults: the disturbance, its time, and the expected result of the run.
+"""The table of faults that tests inject into runs. It lists each disturbance, its time, and the run's expected result.
 
 A fault is a context manager. At the end of its block, the fault reverts its own change, such as a link that is down or
 a full disk. The fault restores nothing that sipsched changed, because the tests check that sipsched does so.
@@ -41,9 +41,9 @@ class Target:
     Attributes
     ----------
     pid
-        Process id of the measuring process or of its Snakemake; None before the run starts.
+        Process id of the process that performs the run, or of its Snakemake; None before the run starts.
     raw
-        The folder of its records, on its own file system.
+        The folder of the records, on its own file system.
     bed
         The testbed.
     """
@@ -70,7 +70,7 @@ class Case:
         A regular expression for the error of the run, or the rules of the verdict that the run breaks, or None if the
         run must survive.
     before
-        Whether the fault begins before the run. Otherwise it begins during the load.
+        Whether the fault begins before the run. If false, the fault begins during the load.
     through_snakemake
         Whether the run is a job of Snakemake.
     retransmissions
@@ -78,7 +78,7 @@ class Case:
     sut
         The SUT that the fault needs; None for any SUT.
     competes
-        Whether the rules on other programs have their default limits. Other cases have wider limits, for busy machines.
+        Whether rules on other programs have their default limits. If false, the limits are wider, for busy machines.
     mode
         The mode of the run, or the list of compared instances.
     """
@@ -114,7 +114,7 @@ def processes_of(role: str) -> dict[int, str]:
     )
     result = {}
     for pid in listing.stdout.split():
-        # A process may end during the loop.
+        # Skip processes that end during the loop.
         with suppress(OSError):
             result[int(pid)] = Path("/proc", pid, "cmdline").read_text().replace("\0", " ").strip()
     return result
@@ -134,7 +134,7 @@ def proxy_main() -> int:
 
 
 def proxy_worker() -> int:
-    """Return the process id of a worker that receives SIP. The proxy forks its receiving workers first."""
+    """Return the process id of a worker that receives SIP: the oldest child, because the proxy forks workers first."""
     return children(proxy_main())[0]
 
 
@@ -215,7 +215,7 @@ def hog(*prefix: str, loops: int = 1, pinned: bool = True, for_s: float = HOG_S)
             time.sleep(for_s)
         finally:
             for process in running:
-                # Leave the idle class, because on a busy CPU a process of this class would never reach its end.
+                # Give the loop a normal class again, because a process of the idle class never ends on a busy CPU.
                 os.sched_setscheduler(process.pid, os.SCHED_OTHER, os.sched_param(0))
                 os.sched_setaffinity(process.pid, range(os.cpu_count() or 1))
                 process.kill()
@@ -227,7 +227,7 @@ def hog(*prefix: str, loops: int = 1, pinned: bool = True, for_s: float = HOG_S)
 
 @contextmanager
 def move_workers(target: Target) -> Iterator[None]:
-    """Move the proxy's processes to the CPU of UAC and UAS, as taskset does."""
+    """Move the proxy's processes to the CPU of UAC and UAS, as a user might do with taskset."""
     for pid in proxy_all():
         os.sched_setaffinity(pid, target.bed.uac.cpus)
     yield
@@ -240,7 +240,7 @@ def uas() -> int:
 
 @contextmanager
 def kill_target(target: Target) -> Iterator[None]:
-    """Kill the measuring process or its Snakemake with SIGKILL."""
+    """Kill the process that performs the run, or its Snakemake, with SIGKILL."""
     assert target.pid is not None
     os.kill(target.pid, signal.SIGKILL)
     yield
@@ -331,7 +331,7 @@ def queueing(role: str, link: str, discipline: str) -> Fault:
 
 @contextmanager
 def lose_acks(target: Target) -> Iterator[None]:
-    """Lose every ACK of the UAC by sending it out on the UAS's link."""
+    """Lose every ACK of the UAC, by sending the ACKs out on the UAS's link."""
     in_host("sps", *["tc", "qdisc", "add", "dev", "uac0", "clsact"])
     try:
         match = "u32 match u32 0x41434b20 0xffffffff at 28"
@@ -369,7 +369,7 @@ def full_sps(target: Target) -> Iterator[None]:
     """Give the SPS a small disk for its files, and fill the disk under load."""
     folder = str(target.bed.workdir / "sps")
     daemon = (namespaces.STATE_ROOT / "local" / "sps.sshd.pid").read_text().strip()
-    # Mount inside the host's namespace, because each host has its own mounts.
+    # Mount inside the host's mount namespace, because a mount outside would be invisible to the host.
     inside = ["nsenter", f"--target={daemon}", "--mount"]
     size = "size=80m,mode=700"
     subprocess.run([*inside, "mount", "-t", "tmpfs", "-o", size, "none", folder], check=True)
@@ -388,7 +388,7 @@ def full_sps(target: Target) -> Iterator[None]:
 
 @contextmanager
 def step_clock(target: Target) -> Iterator[None]:
-    """Step the wall clock by a second, and step it back exactly at the end of the run."""
+    """Step the wall clock forward by a second, and step the clock back by the same time at the end of the run."""
     realtime, monotonic = time.CLOCK_REALTIME, time.CLOCK_MONOTONIC
 
     def step(seconds: float) -> None:
@@ -536,7 +536,7 @@ CASES = (
         before=True,
     ),
     Case("UAS link down in mid-run", link_down(*SPS_LINK), frozenset({"calls_failed_unexplained"})),
-    # The results of these faults depend on the messages in transit, and on how soon the kernel passes packets again.
+    # The results of these faults vary with the messages in transit, and with the time until packets flow again.
     Case(
         "UAS link flaps",
         link_down(*SPS_LINK, for_s=0.3),
@@ -599,7 +599,7 @@ CASES = (
     ),
 )
 INSTANCES = "default,default+threads=1"
-"""A run that compares two numbers of workers, with an instance of the proxy for each, and one for the sham."""
+"""The mode of a run that compares two numbers of workers. The run has three instances, including the sham."""
 OF_INSTANCES = (
     Case("a compared instance killed", kill(compared_instance), PROXY_ENDS, mode=INSTANCES),
     Case(

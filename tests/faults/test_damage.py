@@ -1,4 +1,4 @@
-"""Test that readers of a damaged record name the file and the reason, and change nothing."""
+"""Test that the error for a damaged record names the file and the reason, and that reading changes no file."""
 
 import re
 import shutil
@@ -20,7 +20,7 @@ RECORD = next((PROJECT_ROOT / "recorded" / "fit").rglob(record.TRACE_FILE)).pare
 
 @dataclass(frozen=True)
 class Damage:
-    """A damaged file of a record, and the error of its reader.
+    """A damaged file of a record, and the error that reading the file must cause.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ DAMAGES = (
 
 
 def read(folder: Path, scratch: Path) -> None:
-    """Read the messages and the summary as the workflow does, and the calls as the certificate does."""
+    """Read the messages and summarise the run as the workflow does, and read the calls as the certificate does."""
     messages = scratch / "messages.nc"
     write_messages(messages_from_record(folder), messages)
     run_summary.summarise_run(messages, folder)

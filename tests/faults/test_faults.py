@@ -1,4 +1,4 @@
-"""Test each fault of the table on a real run, followed by the same checks of host and records."""
+"""Test each fault of tests/faults/table.py on a real run, and check host and records after the run."""
 
 import re
 import shutil
@@ -29,7 +29,7 @@ CPS = 200
 RAW_MIB = 256
 LONGEST_S = 60
 AGAIN = 1000
-"""Number that is added to the repetition of a run after the fault, so that its record has a new path."""
+"""Number to add to the repetition of the run after the fault, so that the record of this run has a new path."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def project(testbed: Testbed, tmp_path_factory: pytest.TempPathFactory) -> Itera
         local.ensure_up(testbed)
         made = Project(settings, strict, raw, testbed, {})
         made.measure(run_of(1))
-        # Wait, because the host closes the last connection a moment later.
+        # Wait before the state is read, because the host closes the last connection a moment later.
         time.sleep(0.5)
         yield replace(made, state=checks.host_state())
     finally:
@@ -106,7 +106,7 @@ def start(case: Case, project: Project, run: Run, said: Path) -> "subprocess.Pop
                 retransmissions=case.retransmissions,
                 stderr=stderr,
             )
-        # Start Snakemake in its own process group, as a terminal does.
+        # Start Snakemake in its own process group as a terminal does, so that a fault can send SIGINT to the group.
         target = f"raw/{run.path}/run.json"
         return subprocess.Popen(
             [sys.executable, "-m", "snakemake", target],

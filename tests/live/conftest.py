@@ -25,7 +25,7 @@ def on_live_machine(live_machine: None) -> None:
 
 @pytest.fixture(scope="session")
 def campaign() -> config.Config:
-    """Return the default campaign with short runs and a short warm-up."""
+    """Return the configuration of the default campaign with short runs and a short warm-up."""
     whole = config.load_config()
     return dataclasses.replace(
         whole, load=dataclasses.replace(whole.load, duration_s=5.0, warmup_s=0.2)
@@ -59,10 +59,10 @@ def up(testbed: Testbed) -> Iterator[None]:
 
 @pytest.fixture
 def measure(campaign: config.Config, testbed: Testbed, tmp_path: Path) -> Measure:
-    """Measure a run into a folder of this test.
+    """Return a function that measures a run, with the record in a folder of this test.
 
-    The checks concern counts, and other programs may keep the test's machine busy. So the verdict's rules on timing
-    apply only to tests with `timing`.
+    Other programs may keep the test's machine busy, and most tests check only counts. The verdict's rules on timing
+    therefore apply only with `timing`.
     """
 
     # The function has twelve parameters, because each test sets only the few that it needs.

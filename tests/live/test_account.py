@@ -1,4 +1,4 @@
-"""Test sipaccount, which accounts for all CPU time, while programs with known behaviour run."""
+"""Test that sipaccount assigns CPU time correctly to programs with known behaviour."""
 
 import ctypes
 import dataclasses
@@ -73,7 +73,7 @@ def running(*argv: str, cpu: int = CPU) -> Iterator["subprocess.Popen[bytes]"]:
 
 @contextmanager
 def counting(program: Path, folder: Path, *options: str) -> Iterator[dict[str, Any]]:
-    """Run sipaccount during the block. After the block, the mapping contains the report."""
+    """Run sipaccount during the block. The yielded mapping contains its report after the block."""
     report, ready = folder / "report.json", folder / "ready"
     argv = [program, "--cpu", CPU, *options, "--report", report, "--ready", ready]
     result: dict[str, Any] = {}
@@ -111,10 +111,10 @@ def test_busy_loop_is_reported_with_class_and_name(
     by_pid = {competitor.pid: competitor for competitor in account.competitors}
     assert by_pid[process.pid].policy == policy
     assert by_pid[process.pid].comm == "sh"
-    # the kernel charges interrupts to the loop, but the account does not
+    # allow 10 %, because the kernel's own count for the loop includes interrupts, which the account excludes
     assert by_pid[process.pid].ns == pytest.approx(used, rel=0.1, abs=0.02e9)
     assert getattr(account.parts, part) >= by_pid[process.pid].ns * 0.99
-    # The samples exclude competitors of the idle class, because the proxy preempts them.
+    # The samples exclude competitors of the idle class, because such competitors do not delay the proxy.
     samples = result["samples"]
     sampled = samples["competed_ns"][-1] - samples["competed_ns"][0]
     lasted = samples["t_ns"][-1] - samples["t_ns"][0]
@@ -206,7 +206,7 @@ def sum_of_bursts(path: Path, pid: int) -> int:
 
 def test_bursts_of_a_busy_program_add_up_to_its_total(sipaccount: Path, tmp_path: Path) -> None:
     file = tmp_path / "bursts"
-    # SCHED_FIFO prevents other programs of this machine from cutting the bursts.
+    # Use SCHED_FIFO, so that other programs of this machine do not interrupt the bursts.
     with (
         running(sys.executable, "-c", WORKER) as worker,
         running("chrt", "--fifo", "50", sys.executable, "-c", IN_BURSTS) as process,

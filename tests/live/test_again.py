@@ -45,6 +45,6 @@ def test_disturbed_run_is_repeated_after_the_others(testbed: Testbed, tmp_path: 
     assert attempt.run == runs[0]
     told = [line.split(":")[0] for line in said if str(runs[0]) in line]
     assert told == [f"measuring {runs[0]}", "disturbed", "attempt 2 of 3"]
-    # Skip Snakemake's first line, which names its profile, and the lines on progress.
+    # Skip Snakemake's first line, which names its profile, and the lines about progress.
     rest = [line for line in said[1:] if not line.endswith(" steps done")]
     assert len(rest) == 5, "\n".join(said)

@@ -1,4 +1,4 @@
-"""Test that each message is recorded once, and that kernel and probe count the same drops."""
+"""Test that the probe records each message exactly once, and that kernel and probe count the same drops."""
 
 import json
 import shutil
@@ -75,7 +75,7 @@ def test_timestamps_are_complete_and_in_order(measure: Measure) -> None:
     parts = [ds[name] for name in ("k_stack", "k_sockq", "k_copy", "t_sip", "k_snd")]
     assert all(not part.isnull().any() for part in parts)
     assert (np.diff(ds.t_arr.values) >= 0).all()
-    # T_sip contains the time off the CPU. Allow a difference, because the probe reads the two clocks some ns apart.
+    # T_sip contains the time off the CPU. Allow 2 µs, because the probe reads both clocks one after the other.
     assert (ds.t_sip_off <= ds.t_sip + 2_000).all()
 
 
@@ -128,6 +128,6 @@ def test_exponential_hold_times(measure: Measure) -> None:
     record = measure(threads=4, cps=200, duration_s=4.0, hold_time_ms=50, hold_law="exponential")
     calls = read_calls(record / "uac.calls.zst")
     held_ms = (calls["t_bye"] - calls["t_ack"]).astype(float) / 1e6
-    # With 800 samples, the mean of an exponential law is within 3.5 / sqrt(n) of the true mean. Its CV is near 1.
+    # With 800 samples, the sample mean of an exponential law is within 3.5 / sqrt(n) of the true mean. The CV is 1.
     assert held_ms.mean() == pytest.approx(50, rel=0.13)
     assert held_ms.std() / held_ms.mean() == pytest.approx(1, abs=0.2)

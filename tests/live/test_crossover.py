@@ -130,7 +130,7 @@ for file in "$kamailio" /bin/sh /bin/mkdir "$modules"/*.so; do
     ldd "$file" | grep -o '/[^ ]*' || true
 done | sort -u | xargs cp --parents --dereference --target-directory "$root"
 """
-"""Shell script that copies Kamailio, its modules and their libraries into a root file system."""
+"""Shell script that copies Kamailio, its modules and all needed libraries into a root file system."""
 
 
 def test_a_proxy_of_another_root_file_system_is_compared(
@@ -177,7 +177,7 @@ def test_an_instance_that_ends_is_named(testbed: Testbed, tmp_path: Path) -> Non
 
 
 def test_modes_with_equal_settings_are_refused(measure: Measure) -> None:
-    # EEVDF has no latency period, so this override changes nothing.
+    # This override changes nothing, because the scheduler EEVDF has no latency period.
     with pytest.raises(StableError, match="would compare a mode with itself"):
         measure(mode="default,default+latency_ns=900000", cps=200)
 

@@ -1,4 +1,4 @@
-"""Test sipfactors on processes with known waits."""
+"""Test sipfactors, which counts waits for locks, on processes with known waits."""
 
 import json
 import signal
@@ -42,7 +42,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def count(program: Path, group: str, folder: Path) -> subprocess.Popen[str]:
-    """Start counting the waits of a process group."""
+    """Start sipfactors, which counts the waits of a process group."""
     files = ["--report", str(folder / "report"), "--ready", str(folder / "ready")]
     counting = subprocess.Popen(
         [program, "--group", group, *files], text=True, stderr=subprocess.PIPE
@@ -60,7 +60,10 @@ def finish(counting: subprocess.Popen[str], folder: Path) -> dict[str, Any]:
 
 
 def run_processes(group_counts: bool, program: Path, folder: Path) -> dict[str, Any]:
-    """Return the report on the known processes; the program counts their group or another group."""
+    """Run processes with known waits, and return the report of sipfactors.
+
+    If `group_counts`, sipfactors counts the group of these processes. If not, it counts another group.
+    """
     watched = subprocess.Popen(
         [sys.executable, "-c", PROCESSES],
         stdin=subprocess.PIPE,

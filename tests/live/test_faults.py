@@ -1,4 +1,4 @@
-"""Test that the verdict names faults of the generator; tests/faults has faults of the environment."""
+"""Test that the verdict names faults of the load generator. The tests in tests/faults are about other faults."""
 
 import dataclasses
 import json
@@ -57,7 +57,7 @@ def test_sut_that_needs_too_much_memory_is_refused_before_it_starts(
 def test_drops_at_the_uac_are_drops_of_the_generator(
     measure: Measure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The smallest buffer holds two datagrams. The UAC has priority on its CPU, so a larger buffer would never be full.
+    # Use the smallest buffer, which holds two datagrams. The UAC empties a larger buffer before the buffer is full.
     monkeypatch.setattr(generator, "SOCKET_BUFFER_BYTES", 1)
     with pytest.raises(TransientError, match="sockets of UAC and UAS refused"):
         measure(threads=4, cps=2000, duration_s=2.0)
@@ -75,7 +75,7 @@ while True:
 
 
 def test_busy_loop_beside_the_uac_makes_it_late(measure: Measure, tmp_path: Path) -> None:
-    # Give the loops a higher priority, because only then they take the CPU from the UAC.
+    # Give the loops a higher priority than the UAC's, because otherwise the loops would not delay the UAC.
     hogs = [subprocess.Popen(["taskset", "-c", "0", "chrt", "-f", "50", sys.executable, "-c", HOG])]
     try:
         time.sleep(0.2)

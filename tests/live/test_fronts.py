@@ -119,7 +119,7 @@ def test_killed_controller_leaves_nothing(testbed: Testbed, tmp_path: Path, sut:
         wait_for(lambda: bool(pids(LOAD)), 20)
         assert len(pids(INSTANCE)) >= 2
         worker.kill()
-    # The hosts stop their processes without the controller.
+    # The hosts stop their processes automatically after the controller was killed.
     wait_for(lambda: not pids(INSTANCE) and not any(map(pids, FRONTS.values())), 15)
     local.take_down()
     wait_for(lambda: leftovers() == [], 5)

@@ -17,7 +17,7 @@ from sipsched.testbed.session import open_hosts
 def test_shell_text_in_the_work_folder_runs_nothing(
     up: None, testbed: Testbed, measure: Measure, tmp_path: Path
 ) -> None:
-    # Set the folder directly, because the schema of testbed files refuses such a folder.
+    # Set the folder after loading the testbed file, because the file's schema refuses such a folder.
     folder = PurePosixPath(tmp_path, "it's $(touch pwned)`touch pwned`;touch pwned")
     bed = dataclasses.replace(testbed, workdir=folder, kind="ssh")
     provision.provision(bed, say=lambda line: None)

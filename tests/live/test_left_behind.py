@@ -22,7 +22,7 @@ SERVERS = r"^[^ ]*(kamailio|sipload|sipprobe) "
 
 @pytest.fixture(params=["control groups", "control groups without kill", "process groups"])
 def found_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Return the method that finds processes. Hiding the control groups emulates a host without control groups."""
+    """Return the method by which a host finds old processes, and hide control groups for the method without them."""
     if request.param == "process groups":
         monkeypatch.setattr(groups, "FIND", "true")
     if request.param == "control groups without kill":
@@ -89,7 +89,7 @@ def test_control_group_does_not_change_cpu_scheduling(up: None, testbed: Testbed
         controllers = hosts.sps.run(["cat", f"{process.group}/cgroup.controllers"]).stdout.split()
         inside = hosts.sps.run(["cat", f"{process.group}/cgroup.procs"]).stdout.split()
         own = Path(f"/proc/{inside[0]}/cgroup").read_text()
-        # With control groups of version 1, too, the process is in the group of its sshd.
+        # The process must be in the control group of its sshd, also with control groups of version 1.
         daemon = (local.STATE / "sps.sshd.pid").read_text().strip()
         cpu_of = [
             next(

@@ -92,7 +92,7 @@ def test_every_process_has_the_attributes_of_a_mode(
 
 
 def test_attribute_that_the_kernel_refuses_is_named(testbed: Testbed) -> None:
-    """The kernel replaces a slice below its minimum, which counts as a refusal."""
+    """Choose a slice below the kernel's minimum. The kernel uses the minimum instead, which counts as a refusal."""
     too_short = TaskAttributes(slice_ns=50_000)
     with open_hosts(testbed) as hosts:
         kernel = read_kernel(hosts.sps)

@@ -37,7 +37,7 @@ request_route {{
 
 @contextmanager
 def registrar(dispatcher: Path, folder: Path, instances: int) -> Iterator[None]:
-    """Run a registrar with two workers: one instance, or two instances on one port as in docs/partitioned.md."""
+    """Run a registrar, as one instance with two workers or as two instances on one port (docs/partitioned.md)."""
     (folder / "proxy.cfg").write_text(REGISTRAR.format(port=PORT, children=3 - instances))
     shared = {"SIPSHARD_PORT": str(PORT), "SIPSHARD_SOCKETS": "1"}
     preload = {"LD_PRELOAD": str(dispatcher / "libsipshard.so"), **shared}
@@ -77,7 +77,7 @@ def listening() -> int:
 
 
 def ask(method: str, call: int) -> int:
-    """Send a request of a new call about the user, and return the status of the answer."""
+    """Send a request about the user with the Call-ID of call number `call`, and return the status of the answer."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.settimeout(3)
         sock.bind(("127.0.0.1", 0))
@@ -98,7 +98,7 @@ def ask(method: str, call: int) -> int:
 
 
 def found_by(calls: range) -> list[bool]:
-    """Return, per call, whether the instance that gets the call knows the user."""
+    """Return, per call, whether the instance that receives the call knows the registered user."""
     answers = [ask("OPTIONS", call) for call in calls]
     assert set(answers) <= {200, 404}
     return [answer == 200 for answer in answers]

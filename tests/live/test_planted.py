@@ -1,4 +1,4 @@
-"""Test that files planted by another user are refused by name and never run."""
+"""Test that sipsched refuses files that another user has planted, names these files, and never runs them."""
 
 import dataclasses
 import os

@@ -1,4 +1,4 @@
-"""Test switching the probe's recording off and on under traffic with known messages."""
+"""Test that the probe switches its recording off and on correctly while known messages arrive."""
 
 import contextlib
 import multiprocessing
@@ -46,7 +46,7 @@ def watched(
     receive_buffer: int = 200_000,
     steered: bool = False,
 ) -> Iterator[Probed]:
-    """Record a relay with the probe. If `steered`, receive softirqs run on all CPUs."""
+    """Run a relay with known messages, and the probe. If `steered`, receive softirqs run on all CPUs."""
     traffic = ("4", str(rate), str(burst), str(receive_buffer), str(folder / "seen.json"))
     steer = ["sh", "-c", STEER, "sh"] if steered else []
     argv = ["--mount", *steer, sys.executable, relay.__file__, *traffic]
@@ -165,7 +165,7 @@ def test_arrivals_of_thousands_of_queued_messages_are_known(
 
 
 def syscall_ns() -> float:
-    """Return the shortest mean time of an empty system call over many rounds, in ns."""
+    """Measure the time of an empty system call in ns: the smallest of the means of many rounds."""
     rounds = []
     for _ in range(30):
         begin = time.perf_counter_ns()

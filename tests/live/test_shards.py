@@ -1,4 +1,4 @@
-"""Test sockets that share the proxy's port: all messages of a call reach one of them."""
+"""Test sockets that share the proxy's port: all messages of a call must reach the same socket."""
 
 import json
 import os
@@ -44,7 +44,7 @@ WITHOUT = (
 
 @contextmanager
 def receivers(dispatcher: Path, apart: int) -> Iterator[list[subprocess.Popen[str]]]:
-    """Start programs without SO_REUSEPORT that bind to ports with this distance."""
+    """Start programs that do not set SO_REUSEPORT, and that bind to ports `apart` numbers apart."""
     shared = {"SIPSHARD_PORT": str(PORT), "SIPSHARD_SOCKETS": str(SOCKETS)}
     environment = {**os.environ, **shared, "LD_PRELOAD": str(dispatcher / "libsipshard.so")}
     started = [

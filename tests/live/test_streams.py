@@ -19,7 +19,10 @@ from sipsched.testbed.inventory import Testbed
 
 LOAD_S = 3.0
 CLOCKS_NS = 2_000
-"""Largest error of converting the packet socket's CLOCK_REALTIME, by reading two clocks one after the other."""
+"""Largest error in ns of the conversion from the packet socket's CLOCK_REALTIME to CLOCK_MONOTONIC.
+
+The error arises because the conversion reads the two clocks one after the other.
+"""
 PLAN: dict[str, Any] = {
     "workers": 2,
     "rate": 400,
@@ -41,7 +44,10 @@ def relayed(testbed: Testbed, folder: Path, *options: str, **plan: Any) -> Itera
 
 
 def captured(seen: dict[str, Any], size: int, *, to_server: bool) -> dict[int, int]:
-    """Return, by CSeq, the time in ns at which a message's last byte reached or left the server (packet socket)."""
+    """Return the time in ns at which the packet socket saw the last byte of each message, by CSeq.
+
+    With `to_server`, these are the arrivals at the server. Without `to_server`, these are the departures.
+    """
     result = {}
     for port, client in seen["clients"].items():
         wanted = [to_server, not to_server, int(port)]
@@ -55,7 +61,7 @@ def captured(seen: dict[str, Any], size: int, *, to_server: bool) -> dict[int, i
 
 
 def check_bounds(records: npt.NDArray[Any], seen: dict[str, Any], size: int) -> None:
-    """Compare every record with clock readings around its system calls and with the captured packets."""
+    """Compare each record's timestamps with clock readings around the system calls, and with captured packets."""
     rows = {row["number"]: row for row in seen["rows"]}
     sent = {int(n): t for c in seen["clients"].values() for n, t in c["sent"].items()}
     returned = {int(n): t for c in seen["clients"].values() for n, t in c["returned"].items()}

@@ -148,14 +148,14 @@ class Switcher:
         assert self.process.stdout.readline() == "ready\n"
 
     def send(self, text: str = "INVITE sip:a", port: int = 5060, times: int = 1) -> tuple[int, int]:
-        """Send datagrams. Return the instants before and after, in ns."""
+        """Send datagrams. Return the times before the first and after the last datagram, in ns."""
         before = time.monotonic_ns()
         argv = [sys.executable, "-c", SEND, text, str(port), str(times)]
         subprocess.run([*self.namespace, *argv], check=True)
         return before, time.monotonic_ns()
 
     def end(self, code: int = 0, timeout_s: float = 20) -> dict[str, Any]:
-        """Wait for the end and return the log."""
+        """Wait until `switcher` ends, check its exit code, and return its log."""
         _, error = self.process.communicate(timeout=timeout_s)
         assert (self.process.returncode, error) == (code, "")
         assert not self.log_file.with_suffix(".json.partial").exists()
@@ -365,7 +365,7 @@ def test_errors_of_files_are_reported(start: Start, spawn: Spawn) -> None:
 
 
 def test_missing_privilege_is_an_error_of_its_windows_only(start: Start, spawn: Spawn) -> None:
-    # The tasks have the same privileges as the switcher.
+    # Start the tasks with the privileges of the switcher, because otherwise the switcher could not change them at all.
     tasks = [spawn(*WITHOUT_NICE, "sleep", "600").pid for _ in range(2)]
     plan = plan_text(MODES, [1, 2, 1], 100 * MS)
     switcher = start(plan, "--fifo", 20, *tasks, before=WITHOUT_NICE)
@@ -429,7 +429,7 @@ def test_signal_during_the_load(start: Start, spawn: Spawn) -> None:
 
 
 def cpu_ns(pid: int) -> int:
-    """Return the CPU time of all threads from /proc; a running thread's time ends at its last tick."""
+    """Return the CPU time of all threads in ns. For a running thread, /proc has the CPU time until the last tick."""
     files = Path(f"/proc/{pid}/task").glob("*/schedstat")
     return sum(int(file.read_text().split()[0]) for file in files)
 
@@ -456,12 +456,12 @@ def test_samples(start: Start, spawn: Spawn, namespace: list[str]) -> None:
     log = switcher.end()
     samples = log["samples"]
     for name, column in samples.items():
-        # idle is the sum of two rounded numbers.
+        # `idle_ticks` is the sum of two rounded numbers, so it may decrease by 2.
         rounded = 2 if name == "idle_ticks" else 0
         assert all(b >= a - rounded for a, b in itertools.pairwise(column)), name
         assert len(column) == len(samples["t_ns"])
     times = samples["t_ns"]
-    # The samples come every 50 ms for a quarter of a second. Each switch adds one sample.
+    # `switcher` samples every 50 ms for a quarter of a second, and once before each switch.
     assert 4 * 4 <= len(times) <= 4 * 6 + 3
     for made in log["windows"][1:]:
         before = max(t for t in times if t < made["began_ns"])
@@ -647,7 +647,7 @@ def test_check_tries_each_mode(programs: Path, namespace: list[str], tmp_path: P
 
 
 def test_speed(programs: Path, tmp_path: Path) -> None:
-    # Build without sanitizers, because they would lower the speed index.
+    # Build without sanitizers, because sanitizers would lower the speed index.
     switcher = build_native("scheduler", tmp_path, "switcher") / "switcher"
 
     def speed(*arguments: str) -> dict[str, float]:

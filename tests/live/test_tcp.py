@@ -25,7 +25,7 @@ for cut in (20, 60):
 
 @pytest.mark.parametrize(
     ("sut", "opened", "sent_by_sps"),
-    # The module tm adds a 100 response per INVITE.
+    # Kamailio's module tm sends an additional 100 response per INVITE.
     [
         ("kamailio-tcp", 8, 3500),
         ("kamailio-tcp-per-call", 500, 3500),
@@ -51,7 +51,7 @@ def test_every_message_is_counted_on_both_sides(
     assert probe["records"] == probe["received"] == 3000
     assert probe["sent"] == sent_by_sps
     assert probe["lost"] == probe["broken"] == probe["cut"] == 0
-    # The proxy passes a new connection to a worker, and passes it again to a worker that needs it for sending.
+    # The proxy passes each new connection to a worker, and also to another worker that has to send on the connection.
     assert probe["descriptors_received"] >= (500 if opened == 500 else 0)
     ds = messages_from_record(record)
     assert Counter(ds.message_type.to_numpy().tolist()) == dict.fromkeys(range(1, 7), 500)

@@ -66,7 +66,7 @@ def test_error_after_waiting_names_who_holds_the_testbed(
         pytest.raises(TransientError, match=r"in use by the first \(pid .*waited 1 s"),
     ):
         measure(bed=bed)
-    # On a testbed of kind ssh, only the host has a lock.
+    # On a testbed of kind ssh, the lock is on the host, because other controllers can use the same host.
     with (
         open_hosts(testbed, "the first"),
         pytest.raises(TransientError, match=r"host sps .*in use by the first .*waited 1 s"),
@@ -181,10 +181,10 @@ def test_more_cores_than_there_are(
 
 @pytest.fixture
 def small_disk(testbed: Testbed, tmp_path: Path) -> Callable[[str], Testbed]:
-    """Give the SPS a work folder on its own file system, of a size such as `4m`."""
+    """Return a function that gives the SPS a work folder on a small file system, with a size such as `4m`."""
 
     def make(size: str) -> Testbed:
-        # Each host has its own mounts, as its sshd runs in a mount namespace.
+        # Mount in the mount namespace of the host's sshd, because each host has its own mounts.
         mount = tmp_path / "small"
         mount.mkdir()
         native = testbed.workdir / "native"

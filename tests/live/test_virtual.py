@@ -38,7 +38,7 @@ def leftovers() -> list[str]:
 def test_run_is_valid_on_a_shared_machine_and_names_its_clock(
     bed: Testbed, measure: Measure
 ) -> None:
-    # The rules on timing apply, because other work of the machine cannot change virtual time.
+    # Use the rules on timing (`timing=True`), because other programs of the machine cannot change virtual time.
     folder = measure(
         bed=bed, mode="baseline", cores=2, threads=4, cps=100, duration_s=1.0, timing=True
     )
@@ -57,7 +57,7 @@ def test_run_is_valid_on_a_shared_machine_and_names_its_clock(
     for earlier, later in itertools.pairwise(STAMPS):
         assert (records[earlier] <= records[later]).all(), (earlier, later)
     assert not (records["flags"] != 0).any()
-    # A processor at 7000 MIPS needs less than 1 ms of its own time per message.
+    # An emulated processor with 7000 MIPS needs less than 1 ms of virtual time per message.
     service_ns = records["t_sip_out"] - records["t_sip_in"]
     assert 10_000 < service_ns.mean() < 1_000_000
 

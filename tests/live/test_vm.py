@@ -71,7 +71,7 @@ def test_agents_reach_each_other_only_through_the_proxy(hosts: Hosts) -> None:
 
 
 def test_run_has_six_timestamps_and_its_fidelity(guest: Testbed, measure: Measure) -> None:
-    # With two workers a 200 may overtake its 180, and the proxy would not forward the 180.
+    # Use one worker. With two workers, a 200 may overtake its 180, and the proxy would not forward the 180.
     folder = measure(bed=guest, threads=1, cps=20, duration_s=2.0)
     run = run_json(folder)
     assert run["generator"]["calls_completed"] == run["load"]["calls"] == 40
@@ -88,7 +88,7 @@ def test_run_has_six_timestamps_and_its_fidelity(guest: Testbed, measure: Measur
     for earlier, later in itertools.pairwise(stamps):
         assert (records[earlier] <= records[later]).all(), (earlier, later)
     assert not (records["flags"] != 0).any()
-    # the BPF verifier of this kernel accepts the programs of sipaccount and their ring buffer
+    # this kernel's BPF verifier must accept the programs of sipaccount and their ring buffer
     assert run["account"]["unavailable"] == ""
     bursts = read_bursts(folder)
     assert bursts is not None and bursts.lost == 0
@@ -114,7 +114,7 @@ def test_mode_of_the_papers_is_applied_and_restored(guest: Testbed, measure: Mea
 
 
 def test_drops_under_overload_are_counted_exactly(guest: Testbed, measure: Measure) -> None:
-    # Switch receive steering off, so that the kernel delivers lists of packets and may refuse any packet of a list.
+    # Switch receive steering off. The kernel then delivers packets in lists, and can refuse single packets of a list.
     with open_hosts(guest) as hosts:
         for link in vm.AGENT_LINKS.values():
             steering = f"/sys/class/net/{link.name}/queues/rx-0/rps_cpus"

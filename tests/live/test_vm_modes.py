@@ -42,7 +42,7 @@ def test_every_mode_at_the_papers_cores(guest: Testbed, cores: int) -> None:
         for name in ("default", "desktop", "baseline", "enhanced"):
             mode = find_mode(name, DECLARED)
             with tuned(sps, guest, mode, cores, threads=8) as state:
-                # A processor has four cores.
+                # Each processor of the guest has four cores.
                 processors = 1 if cores <= 4 else 2
                 assert state.layout.processors == processors, name
                 asked = mode.settings(Counts(cores, 8, processors))

@@ -1,4 +1,4 @@
-"""Test watching a real proxy under SIPp's calls, requests that it answers itself, and malformed datagrams."""
+"""Test `fab watch` on a real proxy with SIPp's calls, requests that the proxy answers, and malformed datagrams."""
 
 import contextlib
 import ctypes
@@ -54,7 +54,7 @@ class Place:
     Attributes
     ----------
     holder
-        The process that keeps the namespace.
+        The process id of the program that keeps the namespace open.
     """
 
     folder: Path
@@ -85,7 +85,7 @@ class Place:
     def socket(
         self, family: int = socket.AF_INET, kind: int = socket.SOCK_DGRAM
     ) -> Iterator[socket.socket]:
-        """Return a socket in the namespace, which a thread of its own has entered."""
+        """Yield a socket in the namespace. A separate thread enters the namespace and creates the socket."""
         made: list[socket.socket] = []
 
         def enter() -> None:
@@ -123,7 +123,7 @@ def request(method: str, call: str, user: str = USER) -> bytes:
 
 @pytest.fixture(scope="module")
 def probe(tmp_path_factory: pytest.TempPathFactory) -> PurePosixPath:
-    """Build the probe of this tree."""
+    """Build the probe from the sources in hardware/, and return its path."""
     folder = build_native("probe", tmp_path_factory.mktemp("native"), "sipprobe")
     return PurePosixPath(folder / "sipprobe")
 
@@ -154,14 +154,14 @@ def place(tmp_path: Path) -> Iterator[Place]:
 
 
 def loaded() -> set[int]:
-    """Return the identifiers of all loaded BPF programs, including the programs of other users' probes."""
+    """Return the identifiers of all loaded BPF programs, including programs of other probes on this machine."""
     argv = ["bpftool", "--json", "prog", "show"]
     shown = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
     return {each["id"] for each in json.loads(shown)}
 
 
 def held(probe: PurePosixPath) -> set[int]:
-    """Return the identifiers of the BPF programs of the running probes with this path."""
+    """Return the identifiers of the BPF programs that running probes with the path `probe` have loaded."""
     found = set()
     for pid in pids(f"^{probe} (watch|histograms)"):
         for info in Path(f"/proc/{pid}/fdinfo").iterdir():
@@ -172,7 +172,7 @@ def held(probe: PurePosixPath) -> set[int]:
 
 @dataclass
 class Watched:
-    """A watch that runs in a thread."""
+    """A `fab watch` that runs in a thread."""
 
     output: Path
     said: list[str]
@@ -212,7 +212,7 @@ def watching(
 
 
 def content(folder: Path) -> bytes:
-    """Return everything that a watch wrote, uncompressed."""
+    """Return the uncompressed bytes of all files that a watch wrote."""
     ds = open_messages(folder / "messages.nc")
     parts = [read_zstd(folder / "trace.bin.zst", "trace", ""), str(ds.attrs).encode()]
     for variable in ds.variables.values():
@@ -222,7 +222,7 @@ def content(folder: Path) -> bytes:
 
 
 def fnv1a(text: bytes) -> int:
-    """Return the FNV-1a hash, which has no key. The traces of runs contain this hash."""
+    """Return the FNV-1a hash, which traces of runs contain. A watch must not use this hash, because it has no key."""
     value = 0xCBF29CE484222325
     for byte in text:
         value = (value ^ byte) * 0x100000001B3 % 2**64
@@ -351,7 +351,7 @@ def test_histograms_count_every_message_and_no_trace_exists(
     # one kind of malformed datagram has the start line of a REGISTER
     assert sums.messages["REGISTER"] == 20 + 1
     assert sums.messages["not SIP"] >= 4
-    # the programs time only datagrams that arrive in a quarter of the time
+    # histograms contain only datagrams of about a quarter of the time, in which the probe records
     assert 0.1 * sums.received < sums.waiting.sum() < 0.4 * sums.received
     assert sums.unmatched < 0.01 * sums.received
     assert 0.5 * sums.waiting.sum() < sums.service.sum() <= sums.waiting.sum()
@@ -375,7 +375,7 @@ def test_every_datagram_of_10_000_per_second_is_counted(
         with place.socket() as sock:
             begin = time.monotonic()
             for i in range(per_s * seconds):
-                # do not read replies; the kernel drops them when the buffer of this socket is full
+                # read no replies, because the proxy's work is the same if this socket's full buffer drops the replies
                 sock.sendto(request("OPTIONS", f"many{i}"), (ADDRESS, 5060))
                 time.sleep(max(0.0, begin + i / per_s - time.monotonic()) if i % 100 == 0 else 0)
             took = time.monotonic() - begin
@@ -397,7 +397,7 @@ while True:
     message = own.recv(4096)
     own.sendto(message.replace(b"Call-ID: ", b"Call-ID: other-leg-"), ("127.66.77.88", 5070))
 """
-"""A program that sends each message on in another dialog."""
+"""A program that forwards each message in another dialog, as a back-to-back user agent does."""
 
 
 def test_message_of_a_b2bua_is_joined_to_the_message_with_another_call_id(
