@@ -1,4 +1,4 @@
-"""Seconds of a watched proxy, made for tests."""
+"""Helpers that make the counters of a watched proxy, per second, for tests."""
 
 from dataclasses import replace
 from typing import Any
@@ -37,7 +37,7 @@ QUIET = Second(
 
 
 def second(**changes: Any) -> Second:
-    """Return the counts of a second in which no message waits, with some changes."""
+    """Return the counters of a second in which no message waits long. `changes` replaces values."""
     return replace(QUIET, **changes)
 
 
@@ -47,7 +47,7 @@ def workers(*busy: float) -> tuple[CpuShare, ...]:
 
 
 def document(**changes: Any) -> WatchDocument:
-    """Return the document of a watch, with some changes."""
+    """Return the document that describes a watch. `changes` replaces values."""
     plain = WatchDocument(
         program="kamailio",
         transports="udp",

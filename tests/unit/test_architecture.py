@@ -19,14 +19,14 @@ TO_WORK_IN = {"explore.ipynb", "question.ipynb"}
 
 
 def test_packages_are_empty_at_import() -> None:
-    """Check all packages except the top package, which tests/unit/test_lab.py tests."""
+    """Check all packages except the top package, which has its own tests in tests/unit/test_lab.py."""
     packages = sorted(LIBRARY.glob("*/**/__init__.py"))
     assert len(packages) > 7
     assert [path for path in packages if path.read_text()] == []
 
 
 def test_the_start_of_the_workflow_does_not_import_matplotlib() -> None:
-    """Importing matplotlib would add half a second of CPU time to each start."""
+    """Check the imports, because matplotlib would add half a second of CPU time to each start."""
     code = "import sys, sipsched.pages.progress; print('matplotlib' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
@@ -49,7 +49,7 @@ def test_notebook_imports_only_the_module_of_its_name(path: Path) -> None:
 
 
 def test_no_module_names_a_rule_of_the_workflow() -> None:
-    """Check the names with an underscore. Names such as `all` are also ordinary words."""
+    """Check only names with an underscore, because names such as `all` are also ordinary words."""
     rules = "".join(path.read_text() for path in (PROJECT_ROOT / "workflow").rglob("*.smk"))
     names = set(re.findall(r"^ *(?:rule|checkpoint) (\w+_\w+):", rules, re.MULTILINE))
     assert len(names) > 15
@@ -59,7 +59,7 @@ def test_no_module_names_a_rule_of_the_workflow() -> None:
 
 
 def exists(name: str) -> bool:
-    """Report whether a dotted name is a module, a function, a class or a method."""
+    """Return whether a dotted name is a module, a function, a class or a method."""
     parts = name.split(".")
     for count in range(len(parts), 0, -1):
         try:

@@ -1,4 +1,4 @@
-"""Tests of the files for GitHub, Binder, pre-commit and development containers: their make targets exist."""
+"""Tests that the make targets in files for GitHub, Binder, pre-commit and development containers exist."""
 
 import json
 import re

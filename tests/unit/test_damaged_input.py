@@ -1,6 +1,6 @@
 """Tests that damaged input from hosts and users is accepted, or rejected by an error of one line.
 
-Hypothesis damages real input (recorded/raw, files of this project) for each parser, equally in every run.
+For each parser, Hypothesis damages real input (recorded/raw, files of this project). The damage is the same each time.
 """
 
 import json
@@ -134,7 +134,7 @@ def test_files_of_a_host(text: str) -> None:
     headings = [line for line in lines if line.startswith("==> ") and line.endswith(" <==\n")]
     sections = split_sections(text)
     assert set(sections) == {line[4:-5] for line in headings}
-    # Each section has only lines of the file below its heading. Lines before the first heading are dropped.
+    # Each section has the lines below its heading. The parser drops the lines before the first heading.
     kept = [line for content in sections.values() for line in content.splitlines(keepends=True)]
     before = lines.index(headings[0]) if headings else len(lines)
     assert sorted(kept) == sorted(line for line in lines[before:] if line not in headings)

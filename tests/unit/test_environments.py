@@ -23,7 +23,7 @@ def module_file(name: str) -> Path | None:
 
 
 def imported(code: str) -> Iterator[str]:
-    """Return the names of the modules that code imports, also inside functions."""
+    """Yield the names of the modules that code imports, including imports inside functions."""
     for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -34,7 +34,7 @@ def imported(code: str) -> Iterator[str]:
 
 
 def packages(codes: list[str]) -> set[str]:
-    """Return the packages that some code needs directly or through modules of sipsched."""
+    """Return the packages that the codes import, directly or through modules of sipsched."""
     seen: set[Path] = set()
     others: set[str] = set()
     while codes:

@@ -1,4 +1,4 @@
-"""Tests of files that appear completely or not at all."""
+"""Tests of writing files atomically: a file appears complete, or does not appear at all."""
 
 import numpy as np
 import pytest

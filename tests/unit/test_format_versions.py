@@ -21,7 +21,7 @@ IN_PYTHON = {
 }
 IN_C = {path: int(row[2]) for row in ROWS for path in re.findall(r"hardware/[\w/]+\.h", row[3])}
 NO_FILE = {"sipsched.testbed.guest_image.RECIPE_VERSION"}
-"""Versions that are no versions of files that users read."""
+"""Constants with VERSION in their names that are no versions of files for users."""
 
 
 def python_versions() -> dict[str, int]:

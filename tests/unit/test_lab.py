@@ -55,7 +55,7 @@ def test_own_runs_come_before_recorded_runs(project):
     assert sipsched.open("synthetic").one.cps == 700
     assert sipsched.open("synthetic", messages=True).one.cps == 800
     assert sipsched.open("synthetic", "recorded/fit").one.cps == 800
-    # the recorded campaign may keep the messages of some runs
+    # runs in recorded/fit come before runs in recorded/raw, even if the runs in recorded/raw have messages, too
     synthetic.write_record(project / "recorded" / "raw", synthetic.Run(cps=750))
     assert sipsched.open("synthetic", messages=True).one.cps == 800
     synthetic.write_record(project / "raw", synthetic.Run(cps=900))

@@ -1,4 +1,4 @@
-"""Test that the lock file satisfies pyproject.toml, and that environment.yml has the versions of the lock file."""
+"""Test that the locked versions satisfy pyproject.toml, and that environment.yml has the same versions."""
 
 import re
 import tomllib

@@ -102,7 +102,7 @@ def test_the_log_of_a_job_says_whether_another_attempt_may_help(tmp_path: Path) 
         assert may_pass(log)
         assert log.read_text().startswith("disturbed: the hypervisor took 4.0%")
         assert follows in log.read_text()
-    # for a job without further attempts, the log does not announce another attempt
+    # the log does not announce another attempt if the job has no further attempts
     with pytest.raises(SystemExit), one_line_errors(str(log)):
         raise TransientError("late")
     assert log.read_text() == "error: late\n"

@@ -1,4 +1,4 @@
-"""Tests of the mode that `fab tune` derives, and of the comparisons that test the mode."""
+"""Tests of the mode that `fab tune` derives from measurements, and of the comparisons that test this mode."""
 
 from types import SimpleNamespace
 
@@ -22,7 +22,7 @@ def test_the_papers_service_times_lead_close_to_the_papers_settings(
     derived = find_mode(derive(t_sip_us, 1, eevdf=False).mode, declared).settings(counts)
     papers = find_mode("enhanced", declared).settings(counts)
     granularity = derived.pop(Setting.MIN_GRANULARITY)
-    # the papers' value is at most one step of 50 µs lower
+    # the derived granularity is at most one step of 50 µs above the papers' value
     assert granularity == granularity_ns
     assert granularity - papers.pop(Setting.MIN_GRANULARITY) in (0, 50_000)
     assert derived == papers

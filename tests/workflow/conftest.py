@@ -1,4 +1,4 @@
-"""Fixtures: a real browser for pages and for JupyterLab, and a user who is not root."""
+"""Fixtures for tests of the workflow: a real browser for pages and for JupyterLab, and a user who is not root."""
 
 import functools
 import os
@@ -44,7 +44,7 @@ def browser(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def page_of(tmp_path_factory):
-    """Return the page of a notebook, made from synthetic data or without data. No figure is drawn yet."""
+    """Return a function that makes the page of a notebook from synthetic data or without data, and draws no figure."""
     folder = tmp_path_factory.mktemp("pages")
 
     @functools.cache
@@ -61,7 +61,7 @@ def nobody():
     if sys.platform != "linux" or os.geteuid() != 0:
         pytest.skip("needs root on Linux, to be somebody else")
     become = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
-    # start through a shell, because setpriv itself searches for the program with root's rights
+    # start Python through a shell, because setpriv would search for Python with root's rights
     runs = [*become, "sh", "-c", '"$1" -c "import json"', "sh", sys.executable]
     if subprocess.run(runs, capture_output=True).returncode:
         pytest.skip(f"{sys.executable} can be run by root alone")

@@ -1,4 +1,4 @@
-"""Tests of the analysis on a real Slurm of one node: jobs killed, node down, and a damaged record."""
+"""Tests of the analysis on a real Slurm cluster of one node: killed jobs, a node that is down, a damaged record."""
 
 import os
 import platform
@@ -20,7 +20,7 @@ from sipsched.plan.config import load_config
 from sipsched.testbed import provision, requirements
 
 CHECK_EVERY_S = 6
-"""Seconds until the plugin first asks for the state of its jobs.
+"""Seconds until Snakemake's Slurm plugin first asks for the state of its jobs.
 
 If no job has finished, the next interval is 10 s longer.
 """
@@ -111,7 +111,7 @@ def test_a_failed_cluster_job_is_reported_once_and_not_repeated(
 def test_cluster_jobs_compute_quantiles_of_all_messages(
     slurm: dict[str, str],
 ) -> None:
-    """The benchmark ends with an error if a quantile differs from the exact quantile by more than 1 %."""
+    """Run the benchmark, which fails if a quantile differs from the exact quantile by more than 1 %."""
     benchmark = PROJECT_ROOT / "benchmarks" / "messages_on_dask.py"
     done = subprocess.run(
         [sys.executable, benchmark, "--messages", "3000000", "--workers", "2", "--slurm"],
@@ -129,7 +129,7 @@ def test_cluster_jobs_compute_quantiles_of_all_messages(
 def test_a_killed_cluster_leaves_nothing_that_blocks_the_next(
     slurm: dict[str, str],
 ) -> None:
-    """Killing one process ends all processes of the cluster and their jobs. The next cluster starts empty."""
+    """Kill one process. All processes of the cluster and their jobs must end, and the next cluster must start empty."""
     ask(slurm, "sbatch", "--output=/dev/null", "--wrap=exec sleep 600.125")
     wait_for(lambda: bool(pids("^sleep 600.125")), 10)
     (keeper,) = pids(f"^unshare .*{cluster.KEEPER}")

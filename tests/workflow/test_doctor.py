@@ -1,4 +1,4 @@
-"""Tests of `fab doctor` and `fab modes`, on this machine and on a machine that lacks something."""
+"""Tests of `fab doctor` and `fab modes`, on this machine and on a machine without some requirements."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ root = pytest.mark.skipif(
 
 
 def fab(*arguments, before=()):
-    """Run a task. Return its exit code, and the state by subject from the lines under the machine's name."""
+    """Run a `fab` task. Return the exit code and the standard output, and fail on a traceback."""
     done = subprocess.run(
         [*before, FAB, *arguments],
         cwd=PROJECT_ROOT,

@@ -1,4 +1,4 @@
-"""Test that the words of each page, from synthetic data and without data, equal its file in tests/golden."""
+"""Test that the words of each page, from synthetic data and without data, equal the words in tests/golden."""
 
 import difflib
 from collections.abc import Iterator
@@ -13,14 +13,14 @@ from sipsched.paths import PROJECT_ROOT
 
 GOLDEN = PROJECT_ROOT / "tests" / "golden"
 ROWS = 10
-"""Number of rows of each table that a golden file contains. Other tests check the values."""
+"""Largest number of rows per table in a golden file. Other tests check the values."""
 COMMAND = ".venv/bin/pytest tests/workflow/test_golden.py --renew"
 
 
 def words(part: Any) -> Iterator[str]:
-    """List the computed lines of a page or of a part.
+    """Yield the computed lines of a page or of a part.
 
-    The text of the notebook, HTML from outside the project, and versions are not listed.
+    The lines exclude the text of the notebook, HTML from outside the project, and versions.
     """
     match part:
         case parts.Prose() | parts.Foreign() | parts.Words(css_class="versions"):
@@ -48,7 +48,7 @@ def words(part: Any) -> Iterator[str]:
 
 
 def many(several: Any) -> Iterator[str]:
-    """List the computed lines of parts one after the other."""
+    """Yield the computed lines of several parts, one part after the other."""
     for part in several:
         yield from words(part)
 
@@ -58,7 +58,7 @@ def test_the_words_of_a_page_are_those_of_its_golden_file(notebook, page_of, req
     lines = [*words(page_of(notebook))]
     if notebook in WITHOUT_DATA:
         lines += ["", "# Nothing measured", *words(page_of(notebook, parameters_of_nothing))]
-    # split at line ends, because the text of a cell may have several lines or be empty
+    # split again at line ends, because the text of a cell may have several lines or be empty
     lines = "\n".join([*lines, ""]).split("\n")
     result = [line for line, before in zip(lines, ["", *lines], strict=False) if line or before]
     golden = GOLDEN / f"{notebook}.txt"

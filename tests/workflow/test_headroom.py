@@ -1,4 +1,4 @@
-"""Test of `fab headroom` on the messages of a recorded run."""
+"""Test of `fab headroom`, which predicts the capacity, on the messages of a recorded run."""
 
 import subprocess
 import sys

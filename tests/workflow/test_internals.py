@@ -94,7 +94,7 @@ def test_each_question_has_its_answer(tmp_path: Path) -> None:
     assert "1 of 2 runs is missing" in said
     assert "only_measured=True" in said
 
-    # if a user forces jobs, the planner forces no further jobs
+    # if the user forces jobs (--forcerun), the planner must not force other jobs
     forced = snakemake(tmp_path, "--forcerun", "summarise")
     assert forced.returncode == 0, forced.stdout + forced.stderr
 
@@ -140,7 +140,7 @@ rule wait:
 
 
 def test_snakemake_looks_for_new_jobs_only_when_a_job_ends(tmp_path: Path) -> None:
-    """Snakemake runs on the proxy's CPU. Looking for jobs takes milliseconds, and messages wait meanwhile."""
+    """Count how often Snakemake looks for jobs. This takes milliseconds on the proxy's CPU, and delays messages."""
     (tmp_path / "Snakefile").write_text(MANY_JOBS)
     done = snakemake(tmp_path, "--scheduler", "campaign", "--verbose")
     assert done.returncode == 0, done.stderr

@@ -104,7 +104,7 @@ def wait(browser, condition):
 
 
 def shown(browser):
-    """Return the captions of the pictures under the controls, by their ids."""
+    """Return the captions of the pictures under the controls, by the id of the picture."""
     pictures = (
         "return [...document.querySelectorAll('.widget-html figure:has(svg)')].map("
         "f => [f.id, f.parentNode.textContent, f.querySelector('svg').clientWidth > 100])"
@@ -113,7 +113,7 @@ def shown(browser):
 
 
 def menus(browser, label):
-    """Return the menus of this name: of the left run and of the right run."""
+    """Return the two menus with a label: the menu of the left run, and the menu of the right run."""
     return [
         Select(box.find_element(By.TAG_NAME, "select"))
         for box in browser.find_elements(By.CSS_SELECTOR, ".widget-dropdown")
@@ -159,7 +159,7 @@ def test_runs_and_an_interval_are_chosen_down_to_single_messages(lab, browser):
     def begins():
         return float(re.findall(r"repetition 1, ([\d.]+) to", shown(browser)["figure-timeline"])[0])
 
-    # a step of the slider leads to the next whole millisecond
+    # one step of the slider moves the start of the interval to the next whole millisecond
     wait(browser, lambda: begins() > float(first))
     assert begins() - float(first) < 0.0021
     assert 1000 * begins() == pytest.approx(round(1000 * begins()), abs=0.01)

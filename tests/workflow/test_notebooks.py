@@ -23,7 +23,7 @@ def folder(tmp_path_factory):
 
 
 def execute(path, parameters):
-    """Run a notebook in its own folder, and return it."""
+    """Run a notebook in its own folder, and return the executed notebook."""
     notebook = parameterize_notebook(load_notebook_node(str(path)), parameters)
     client = nbclient.NotebookClient(
         notebook,
@@ -47,7 +47,7 @@ def test_a_notebook_runs_in_jupyterlab(path, folder):
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_the_defaults_of_a_notebook_name_no_folder_of_one_machine(path):
-    """Relative paths start at the project's root, wherever the project is and wherever the kernel started."""
+    """Check that default paths are relative. They start at the project's root, wherever the kernel started."""
     for name, parameter in papermill.inspect_notebook(str(path)).items():
         default = parameter["default"]
         assert not default.strip("\"'").startswith(("/", "~", "..")), (name, default)

@@ -38,7 +38,7 @@ SHORT = {
 
 def test_the_papers_studies_lead_to_their_pages_on_a_simulated_testbed(tmp_path: Path) -> None:
     copy_project(tmp_path)
-    # the other pages of several studies, and the predictions on this page, take minutes
+    # make only one page of several studies, without predictions, because the other pages take minutes
     page = {"notebook": "notebooks/capacity_model.ipynb", "files": ["config/published/points.csv"]}
     change_config(tmp_path, lambda document: document.update(documents={"capacity_model": page}))
     (tmp_path / "short.yaml").write_text(json.dumps(SHORT))

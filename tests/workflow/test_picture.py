@@ -1,4 +1,4 @@
-"""Test that a command reproduces the picture of README.md from the recorded runs, and computes its times."""
+"""Test that a command reproduces the picture in README.md, and the times in the picture, from the recorded runs."""
 
 import re
 import subprocess
@@ -11,7 +11,7 @@ from sipsched.paths import PROJECT_ROOT
 PICTURE = PROJECT_ROOT / "docs" / "picture.svg"
 NUMBER = re.compile(r"-?\d+\.\d+")
 NAMES = re.compile(r"\b[mp][0-9a-f]{10}\b")
-"""Names of markers and clip paths, which are hashes of their content."""
+"""Names of markers and clip paths in an SVG file. The names are hashes, which the comparison ignores."""
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def test_the_command_reproduces_the_picture(made):
     assert len(kept) < 200_000
     new, old = (NAMES.sub("name", text) for text in (made, kept))
     assert NUMBER.sub("0", new) == NUMBER.sub("0", old)
-    # another CPU may round the last digit of a coordinate differently
+    # allow 0.02, because another CPU may round the last digit of a coordinate differently
     result, expected = (list(map(float, NUMBER.findall(text))) for text in (new, old))
     assert result == pytest.approx(expected, abs=0.02)
 

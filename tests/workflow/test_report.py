@@ -25,13 +25,13 @@ AXE = resources.files("axe_playwright_python").joinpath("axe.min.js").read_text(
 SENTINELS = re.compile(
     r"\b(nan|NaN|inf|None(?! of))\b|[{}]|all 0 |(below|above) [−+]?9\s999|[−-]inf|0 of the 0"
 )
-"""Texts that unfilled templates leave, and texts of values that are not numbers."""
+"""Pattern for texts that a page must not contain: unfilled templates, and values that are not numbers."""
 PAGES = [name for name in NOTEBOOKS if name not in ("explore", "question")]
 """Notebooks whose pages the workflow makes."""
 
 
 def parts_of(page, kind):
-    """List the parts of a page that have this type, in the order of the page."""
+    """Return the parts of a page that have the type `kind`, in the order of the page."""
     return [part for part in page_text.parts(page) if isinstance(part, kind)]
 
 
@@ -74,7 +74,7 @@ def check_page(browser, page, path):
     for scheme in ("light", "dark"):
         assert findings(browser, scheme) == []
     widths = {}
-    # Test the width of paper, which does not scroll: A4 without its margins is 186 mm or 703 px wide.
+    # Include the width of paper, on which nothing can scroll: A4 without margins is 186 mm or 703 px wide.
     for width, media in ((390, ""), (768, ""), (1200, ""), (703, "print")):
         metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
         browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
@@ -87,7 +87,7 @@ def check_page(browser, page, path):
 
 
 def drawn(browser):
-    """List id, width, height and caption of each figure that the reader sees."""
+    """Return the id, width, height and caption of each figure that the reader sees."""
     return browser.execute_script(
         "return [...document.querySelectorAll('figure > svg')].filter(s => s.clientWidth).map(s => ["
         "s.parentNode.id, s.viewBox.baseVal.width, s.viewBox.baseVal.height, "
@@ -115,14 +115,14 @@ def check_skeleton(browser):
     expanded = [element.text for element in browser.find_elements("css selector", "main abbr")]
     assert len(expanded) == len(set(expanded)) and set(expanded) <= set(terms)
     main = browser.find_element("tag name", "main").text
-    # the braces in a list of runs join folders, as in a shell
+    # remove the lists of runs, because they contain braces, which otherwise mean an unfilled template
     for run in browser.find_elements("css selector", "details.runs li"):
         main = main.replace(run.text, "")
     assert not SENTINELS.search(main), SENTINELS.search(main)
 
 
 def findings(browser, scheme):
-    """List the serious findings of axe-core in a colour scheme."""
+    """Return the serious accessibility problems that axe-core finds on the page in a colour scheme."""
     features = [{"name": "prefers-color-scheme", "value": scheme}]
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
     browser.execute_script(AXE)
@@ -144,7 +144,7 @@ def test_a_page_works_in_a_browser(notebook, page_of, tmp_path, browser):
     path.write_text(html.document(page), encoding="utf-8")
     assert path.stat().st_size < 4_000_000
     widths = check_page(browser, page, path)
-    # figures for a phone have a separate layout
+    # on a phone, figures are not wider than on a wide screen, because they have a separate layout
     assert all(phone <= wide for phone, wide in zip(widths[390], widths[1200], strict=True))
     links = browser.find_elements("css selector", "a.download")
     tables = [table for table in parts_of(page, parts.Table) if table.rows]
@@ -174,7 +174,7 @@ def test_the_box_of_the_capacity_page_answers_for_the_readers_load(page_of, tmp_
 
 
 def sweep(folder, **options):
-    """Write a sweep of two loads with these options of its records."""
+    """Write a study of two loads. `options` has the content of its records."""
     planned = synthetic.repeated((500, 1000), 1)
     summary = synthetic.write_study(folder, planned, lambda run: options)
     runs = folder / "results" / "runs"
@@ -203,7 +203,7 @@ STATES = {
 
 def check_drawn(page):
     """Fail if the page has a placeholder that data should have replaced, or a figure without content."""
-    # the names of runs have braces, as in a shell
+    # exclude the names of runs, because they contain braces, which otherwise mean an unfilled template
     text = page_text.text(replace(page, sources=()))
     assert not SENTINELS.search(text), SENTINELS.search(text)
     for figure in parts_of(page, parts.Figure):
@@ -243,7 +243,7 @@ def test_the_check_notices_requests_errors_and_missing_figures(tmp_path, browser
 
 
 def test_a_page_in_a_frame_links_to_no_other_page(page_of, tmp_path, browser):
-    """A report of Snakemake shows a page in a frame, without the other pages beside it."""
+    """Open a page in a frame, as in a report of Snakemake, which does not contain the other pages."""
     to_pages = "a[href$='.html']"
     (tmp_path / "page.html").write_text(html.document(page_of("published")), encoding="utf-8")
     (tmp_path / "frame.html").write_text("<iframe src='page.html'></iframe>")

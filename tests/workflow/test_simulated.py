@@ -85,9 +85,9 @@ CAPACITIES = {
 def test_capacities_are_searched_in_every_cell_and_measured_at_the_loads_around_them(
     project: Path,
 ) -> None:
-    """The capacity of one cell exceeds the search's highest load.
+    """Search in all cells (combinations of mode, cores and threads), of which one exceeds the search's highest load.
 
-    The page reports this cell, and the other cells have their tables.
+    The page reports this cell, and has tables for the other cells.
     """
     (project / "simulated.yaml").write_text(yaml.safe_dump(CAPACITIES))
     page = "reports/capacities-simulated-cfs.html"
@@ -111,7 +111,7 @@ def test_capacities_are_searched_in_every_cell_and_measured_at_the_loads_around_
             "cps, as even the highest load of the search did not exceed the limit"
         )
         assert line in said
-    # every search except the first search began with a guess
+    # every search except the first search began with a guess of the capacity
     assert sum(each["guess_cps"] is None for each in result.values()) == 1
     loads = {
         result[mode, 1][end]
@@ -128,7 +128,7 @@ def test_capacities_are_searched_in_every_cell_and_measured_at_the_loads_around_
     }
     text = (project / page).read_text()
     assert "above 4500 cps, as even the highest load of the search" in text
-    # after the loss of one file, only this search is repeated, and measured runs stay
+    # if the file of one search is lost, Snakemake repeats only this search, and keeps the measured runs
     lost = raw / "enhanced" / "cores~1" / "threads~4" / "capacity~0.01~0.05.json"
     lost.unlink()
     said = simulate(project, "--cores", "1", "--", str(lost.relative_to(project)))
@@ -145,7 +145,7 @@ def test_capacities_are_searched_in_every_cell_and_measured_at_the_loads_around_
 def test_runs_are_added_to_wide_intervals_up_to_the_maximum(
     project: Path,
 ) -> None:
-    """Well below the capacity, three runs agree. Near the capacity, seven runs do not agree."""
+    """Measure two loads. Well below the capacity, three runs suffice. Near the capacity, even seven runs differ."""
     study = {
         "testbeds": ["simulated"],
         "only": ["precise"],
@@ -174,14 +174,14 @@ def test_runs_are_added_to_wide_intervals_up_to_the_maximum(
         for cps in study["studies"]["precise"]["cps"]
     }
     assert repetitions == {500: 3, 2400: 7}
-    # runs are added two at a time
+    # the study adds two runs at a time
     last = [line.split(":")[0] for line in said if line.startswith("measuring ")][-2:]
     assert {line.split(" rep=")[1] for line in last} == {"6 on simulated", "7 on simulated"}
     assert sorted(path.name for path in results.glob("look~*")) == ["look~3.json", "look~5.json"]
     text = (project / page).read_text()
     assert "1 of 2 systems reached" in text and "from 3 up to 7 runs per system" in text
     assert "no, although the largest number of 7 runs was made" in text
-    # after the loss of a look's file, the look is repeated on the existing runs
+    # if the file of an interim analysis (look) is lost, the look is repeated with the existing runs
     lost = results / "look~3.json"
     content = lost.read_bytes()
     lost.unlink()
@@ -191,7 +191,7 @@ def test_runs_are_added_to_wide_intervals_up_to_the_maximum(
 
 
 def test_a_fit_to_simulated_runs_predicts_other_numbers_of_threads(project: Path) -> None:
-    """The model replaces the machine in this test of the whole way from runs to the page of predictions."""
+    """Test all steps from runs to the page of predictions. A model replaces the measured machine."""
     study = {
         **STUDY,
         "load": {"duration_s": 1},

@@ -1,4 +1,4 @@
-"""Tests that the workflow meets the expectations of other Snakemake workflows: no plugins, use as a module."""
+"""Tests that the workflow behaves like a standard Snakemake workflow: it needs no plugins, and works as a module."""
 
 import html
 import os
@@ -19,7 +19,7 @@ from sipsched.paths import PROJECT_ROOT
 RUN = "simulated/kamailio-udp/default/cores~1/threads~2/cps~100/rep~1"
 SETTINGS = {"testbeds": ["simulated"], "only": ["load_sweep"], "load": {"duration_s": 0.5}}
 FILES = (f"results/runs/{RUN}/summary.nc.zst", "reports/published.html")
-"""Files of a run, and a page, which test the scripts of all kinds."""
+"""A file of a run, and a page. Making both files tests every kind of script."""
 
 
 def called(
@@ -37,7 +37,7 @@ def called(
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """Return a copy of the files that a clone has and that the workflow needs."""
+    """Return a folder with the files that the workflow needs from a clone of the repository."""
     folder = tmp_path / "clone"
     folder.mkdir()
     names = ("Snakefile", "config", "docs", "hardware", "workflow", "profiles", "notebooks", "src")
@@ -55,7 +55,8 @@ def plain_snakemake(tmp_path: Path) -> tuple[Path, ...]:
     venv.create(tmp_path / "plain", symlinks=True)
     python = tmp_path / "plain" / "bin" / "python"
     (packages,) = (tmp_path / "plain").glob("lib/python*/site-packages")
-    # Python ignores .pth files in a folder that a .pth file names. Such a .pth file installs sipsched.
+    # Add the installed packages by a .pth file. Python ignores .pth files in the folder that this file names. sipsched
+    # is installed by such a .pth file, so this environment lacks sipsched.
     (packages / "others.pth").write_text(sysconfig.get_path("purelib"))
     assert called(tmp_path, python, "-c", "import snakemake").returncode == 0
     assert called(tmp_path, python, "-c", "import sipsched").returncode == 1
@@ -83,7 +84,7 @@ def test_snakemake_without_the_plugins_makes_the_same_files(
 
 
 def test_another_workflow_uses_this_workflow_as_a_module(clone: Path, tmp_path: Path) -> None:
-    """Load the workflow by github() as snakedeploy does, where git replaces the address by the path of a repository."""
+    """Load the workflow by github() as snakedeploy does. git replaces the address by the path of a repository."""
     git = ("git", "-c", "user.name=a", "-c", "user.email=a@localhost")
     for command in (("init", "-q"), ("add", "."), ("commit", "-qm", "all"), ("tag", "v1.0.0")):
         assert called(clone, *git, *command).returncode == 0
@@ -136,7 +137,7 @@ def test_the_drawn_rules_are_the_rules_of_the_workflow() -> None:
     drawn_edges = re.findall(r"<title>(\d+)->(\d+)</title>", svg)
     assert len(rules) > 10
     assert sorted(drawn_rules.values()) == sorted(rules.values())
-    # The figure has no edge that follows from other edges.
+    # Compare reachable rules instead of edges, because the figure lacks edges that follow from other edges.
     assert reachable(drawn_rules, drawn_edges) == reachable(rules, edges)
 
 

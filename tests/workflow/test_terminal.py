@@ -26,7 +26,7 @@ NOISE_WORDS = (
     *("RuleException", "CalledProcessError", "Error in rule", "Trying to restart", "Traceback"),
     *("Cannot restore", "WorkflowError", "Exiting because", "Building DAG", "Select jobs"),
 )
-"""Texts of Snakemake on errors that the project reports itself."""
+"""Snakemake's texts about errors. They must not appear, because the project reports these errors in its own words."""
 MEASURE_RUN = """
 import json, sys, time
 from pathlib import Path
@@ -95,7 +95,7 @@ RUNS = [
     for threads in (2, 4)
     for rep in (1, 2)
 ]
-"""Records of all four runs, without the files that are computed from them."""
+"""Paths of the records of all four runs. As targets, they require only measurements."""
 
 
 def test_a_disturbed_run_is_tried_again_after_the_others(project: Path) -> None:
@@ -130,7 +130,7 @@ def test_a_run_that_is_always_disturbed_is_skipped_and_tried_again_next_time(
 
 
 def test_permanent_errors_are_not_tried_again(project: Path) -> None:
-    """Check a refused run, a mistake in the program, and a killed job: each error is reported with its remedy."""
+    """Check a refused run, a mistake in the program, and a killed job. Each error message names the remedy."""
     code, said, started = run(project, {"2/1": "refused", "4/1": "broken", "2/2": "killed"})
     assert code == 1
     assert started == ["2/1 1", "4/1 1", "2/2 1", "4/2 1"]
@@ -208,7 +208,7 @@ def test_an_error_that_prevents_the_start_is_reported_once(project: Path) -> Non
 
 @pytest.mark.parametrize("after_s", [0.0, 2.0])
 def test_an_interrupt_is_reported_in_one_line(project: Path, after_s: float) -> None:
-    """The interrupt arrives when a run starts, while its program may still load modules, or later during the run."""
+    """Interrupt a run at its start, while the program may still load modules, or later during the run."""
     (project / "fates.json").write_text(json.dumps({"2/1": "slow"}))
     command = [sys.executable, "-m", "snakemake", *RUNS]
     with subprocess.Popen(
@@ -293,7 +293,7 @@ def test_a_page_shows_the_progress_and_the_refused_runs(project: Path) -> None:
         during = page.read_text()
         os.killpg(child.pid, signal.SIGINT)
         child.stderr.read()
-    # the page was made when the first run started, and again at the end
+    # the workflow writes the page about progress when the first run starts, and again at the end
     assert "Measured now: kamailio-udp default cores=1 threads=2 cps=500 rep=1 on local" in during
     after = page.read_text()
     assert "No run is measured now." in after and "the same command continues" in after

@@ -1,6 +1,6 @@
 """Tests of several testbeds in one campaign: simultaneous measurements, and a failing testbed.
 
-No run is measured here, as in test_terminal. The tests check the start and the end of each run.
+As in test_terminal.py, another script replaces the measuring script. The tests check the start and end of each run.
 """
 
 import itertools
@@ -81,7 +81,7 @@ def test_testbeds_measure_simultaneously_and_a_failing_testbed_stops_no_other(
     for line in (project / "measured").read_text().splitlines():
         name, began, ended = line.split()
         spans.setdefault(name, []).append((float(began), float(ended)))
-    # failing runs are tried three times, and all other runs are still measured
+    # the workflow tries failing runs three times, and still measures all other runs
     assert {name: len(of_bed) for name, of_bed in spans.items()} == {
         **{"rack-a": 2, "rack-b": 6, "rack-c": 2, "local": 2}
     }
@@ -90,7 +90,7 @@ def test_testbeds_measure_simultaneously_and_a_failing_testbed_stops_no_other(
         assert not any(overlap(*pair) for pair in itertools.combinations(of_bed, 2))
     for name in ("rack-a", "rack-b", "rack-c"):
         assert not any(overlap(*pair) for pair in itertools.product(spans[name], spans["local"]))
-    # several testbeds measure at a time, although this machine has one core
+    # several testbeds measure at the same time, although Snakemake has only one core
     racks = itertools.product(spans["rack-a"], spans["rack-b"] + spans["rack-c"])
     assert any(overlap(*pair) for pair in racks)
     said = [line for line in done.stderr.splitlines() if line.startswith("disturbed: ")]
@@ -157,7 +157,7 @@ def test_twins_share_the_runs_and_one_takes_over_the_runs_of_a_lost_twin(
         )
         == 1
     )
-    # one testbed measures all runs of a pair, and keeps them when the other testbed is back
+    # without rack-b, rack-a measures all runs, and keeps these runs when rack-b is reachable again
     every = {("rack-a", mode, f"rep~{rep}") for mode in ("default", "batch") for rep in range(1, 5)}
     assert measured("--config", "aside=[rack-b]")[1] == every
     (project / "lost").write_text("0")

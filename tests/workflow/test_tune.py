@@ -1,4 +1,4 @@
-"""A test of `fab tune` on simulated testbeds: both schedulers lead to a setting and a page."""
+"""Test that `fab tune` recommends a setting and writes a page on simulated testbeds, with CFS and with EEVDF."""
 
 import json
 import re

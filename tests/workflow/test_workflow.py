@@ -25,17 +25,17 @@ STUDIES = sorted((PROJECT_ROOT / "config" / "studies").glob("*.yaml"))
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """Copy the tree without generated files and with one study; the library stays the installed library."""
+    """Copy the project without generated files and with only one study. The copy uses the installed library."""
     copy_project(tmp_path)
     change_config(tmp_path, lambda document: document.update(only=["load_sweep"]))
-    # use the same CPUs on every machine
+    # set the CPUs of the hosts, so that plans are the same on every machine
     bed = tmp_path / "hardware" / "testbeds" / "local.yaml"
     file = yaml.safe_load(bed.read_text())
     for host in file["hosts"].values():
         host |= {"cpus": [0], "helper_cpus": [0]}
     file["hosts"]["sps"]["cpus"] = [*range(1, 13), 0]
     bed.write_text(yaml.safe_dump(file))
-    # use loads that need no search
+    # set fixed loads, which need no capacity search
     change_study(tmp_path, cps=[1000, 2000])
     return tmp_path
 
@@ -113,7 +113,7 @@ def test_with_only_measured_no_measurement_is_planned(project: Path) -> None:
 
 
 def test_each_rule_reserves_its_share_of_the_machine() -> None:
-    """tests/unit/planner/test_planner.py tests that a measurement on this machine takes all shares."""
+    """Check the resources of all rules. The tests of the planner check that a measurement reserves all shares."""
     text = "\n".join(path.read_text() for path in (PROJECT_ROOT / "workflow/rules").glob("*.smk"))
     rules = re.split(r"^ *(?:rule|checkpoint) (?=\w+:$)", text, flags=re.MULTILINE)[1:]
     shares = {
@@ -214,7 +214,7 @@ def test_a_run_of_no_study_is_measured_if_its_file_is_requested(project: Path) -
 def test_a_study_file_plans_only_its_own_study(
     project: Path, path: Path, named: tuple[str, ...]
 ) -> None:
-    """The plan has only the points of the file's studies, whether or not config.yaml is named too."""
+    """Plan with a study file, with and without config.yaml. The plan has only the points of the file's studies."""
     file = yaml.safe_load(path.read_text())
     studies, testbeds = file["studies"], len(file.get("testbeds", ["local"]))
     cut, runs, searches = {}, set(), set()
@@ -275,7 +275,7 @@ def test_a_finished_campaign_starts_no_job(project: Path) -> None:
 
 
 def rules_looked_at(project: Path, *arguments: str) -> set[str]:
-    """Return the rules for which Snakemake makes a job, even if the job has nothing to do."""
+    """Return the rules for which Snakemake considers a job, even if the job has nothing to do."""
     done = snakemake(project, "--rulegraph", "dot", *arguments)
     assert done.returncode == 0, done.stderr
     return set(re.findall(r'label = "([a-z_]+)', done.stdout))
@@ -283,7 +283,7 @@ def rules_looked_at(project: Path, *arguments: str) -> set[str]:
 
 @pytest.fixture
 def joined(project: Path) -> Path:
-    """Make a project whose study of four runs is joined, and return the path of its summary there."""
+    """Make a project with the joined summary of a study of four runs, and return the path of the summary."""
     asked = {"cps": [500, 1000], "threads": [2], "repetitions": 2}
     change_study(project, **asked)
     for cps in (500, 1000):
@@ -379,7 +379,7 @@ def test_the_predictions_are_simulated_for_the_page_that_shows_them(project: Pat
     assert planned_jobs(project, *target) == {"render_document": 1, "total": 1}
     os.utime(project / "config" / "models" / "opensips-papers.yaml")
     assert planned_jobs(project, *target) == jobs
-    # for a campaign that measures nothing more, the recorded file is used
+    # a campaign that measures no more runs (only_measured) uses the recorded file
     recorded = project / "recorded" / "predicted" / "papers.csv"
     recorded.parent.mkdir(parents=True)
     recorded.touch()
@@ -437,7 +437,7 @@ def test_loads_around_a_crossing_are_planned_once_it_is_found(project: Path) -> 
     # the loads are half and four fifths of the load that the search found
     assert {run.cps for run in runs} == {950, 1520}
     assert jobs["measure_run"] == jobs["summarise_run"] == jobs["reduce_windows"] == len(runs)
-    # without a search or its record, the plan is empty, and the page says so
+    # without the record of a search, no run is planned, and the page states the reason
     path.unlink()
     assert "measure_run" not in planned_jobs(project, "--config", "only_measured=True")
 
@@ -454,7 +454,7 @@ def test_a_campaign_may_have_no_documents(project: Path) -> None:
 
 
 def cut_off(project: Path) -> None:
-    """Make the testbed unreachable by port 1 of this machine, on which no program listens."""
+    """Make the testbed unreachable: set its SSH port to port 1 of this machine, on which no program listens."""
     testbed = project / "hardware" / "testbeds" / "local.yaml"
     document = yaml.safe_load(testbed.read_text())
     document["kind"] = "ssh"
@@ -464,7 +464,7 @@ def cut_off(project: Path) -> None:
 
 
 def test_an_unreachable_host_stops_no_other_run_and_leaves_no_partial_file(project: Path) -> None:
-    """Two runs are lost, and the testbed is set aside."""
+    """Measure on an unreachable host. Two runs fail, and the workflow sets the testbed aside."""
     cut_off(project)
     change_study(project, cps=[100], threads=[2, 4])
     change_study(project, repetitions=1)
@@ -479,7 +479,7 @@ def test_an_unreachable_host_stops_no_other_run_and_leaves_no_partial_file(proje
         assert len([line for line in text.splitlines() if line.startswith(place)]) == 1
     assert text.count("local is set aside: its remaining 2 runs must wait; ") == 1
     assert "local is still unreachable: its remaining 2 runs must wait for the next" in text
-    # the measurement of idle CPUs fails at once
+    # only the measurement of idle CPUs announces another attempt
     assert text.count("attempt 2 of 3: host uac (root@127.0.0.1:1) is unreachable") == 1
     target = "raw/local/kamailio-udp/default/cores~1/threads~3/cps~100/rep~1/run.json"
     alone = snakemake(project, target)
@@ -496,7 +496,7 @@ def record_campaign(project: Path, folder: str, cps: int) -> None:
 
 
 def test_reports_of_a_recorded_campaign_need_no_testbed(project: Path) -> None:
-    """Test `make reports`, and the distinction between its records and the records of another folder."""
+    """Make reports as `make reports` does, and check that records and pages of other folders are kept apart."""
     asked = {"cps": [500, 1000], "threads": [2], "repetitions": 2}
     change_study(project, **asked)
     change_config(project, lambda d: d["documents"].pop("capacity_model"))
@@ -552,7 +552,7 @@ def test_reports_of_a_recorded_campaign_need_no_testbed(project: Path) -> None:
 
 
 def test_an_archive_is_the_same_from_any_folder(project: Path) -> None:
-    """An archive from either of two folders has the same bytes. It names neither folder, machine nor user."""
+    """Make an archive in two folders. Both have the same bytes, and contain no name of a folder, machine or user."""
     asked = {"cps": [500], "threads": [2], "repetitions": 2}
     change_study(project, **asked)
     change_config(project, lambda d: d.pop("documents"))

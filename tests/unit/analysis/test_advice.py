@@ -1,4 +1,4 @@
-"""Tests of the decision between modes, on windows with known effects."""
+"""Tests of the recommendation of a mode, on windows with known effects."""
 
 import json
 import math
@@ -44,7 +44,7 @@ def test_a_mode_that_lowers_the_sum_beats_the_reference_and_is_ranked_first() ->
     interval = ranking.best.effects["total_p99"].interval
     assert interval.low < -0.5 < interval.high
     assert interval.level == pytest.approx(1 - 0.05 / 4)
-    # a quantity that does not decide has no correction; as a part of the sum, K_rcv cannot be a cost
+    # K_rcv does not decide, so its interval has no correction; K_rcv cannot be a cost, as a part of the deciding sum
     assert ranking.best.effects["k_rcv_mean"].interval.level == 0.95
     assert ranking.best.costs == ()
 
@@ -112,7 +112,7 @@ def test_a_sham_without_effect_sets_no_floor() -> None:
 
 
 def test_comparisons_with_the_same_reference_share_a_ranking() -> None:
-    """A mode of two comparisons is judged over the runs of both."""
+    """A mode that occurs in two comparisons is judged by the runs of both comparisons."""
     first = {"default": {}, "batch": {"total_p99": 0.1}, "fifo": FIFO}
     second = {"default": {}, "rr": {}, "fifo": FIFO}
     decision = decided(
@@ -213,7 +213,7 @@ def test_a_mode_is_compared_with_both_windows_of_the_reference() -> None:
 
 
 def test_one_comparison_of_a_reference_with_itself_has_one_interval() -> None:
-    """The table of washouts and the ranking print the same numbers."""
+    """The table of washouts and the ranking of modes print the same interval for the same comparison."""
     effects = {"default": {}, "batch": {}, "fifo": FIFO}
     (ranking,) = decided(synthetic.windows(Run(mode=MODES), effects)).rankings
     assert ranking.tests > ranking.sham_tests
@@ -275,7 +275,7 @@ def test_cut_short_softirqs_are_compared_per_second() -> None:
 
 
 def test_the_reference_without_the_probe_is_no_candidate() -> None:
-    """Without times, the mode would win the ranking by its CPU time."""
+    """Exclude the mode without the probe: it has no times, and would win the ranking by its lower CPU time."""
     alone = Run(mode="default,default+recording=off")
     effects = {"default": {}, "default+recording=off": {"cpu_per_message": -0.1}}
     assert advice.loads_of([synthetic.windows(alone, effects)]) == ()

@@ -1,4 +1,4 @@
-"""Tests of the duration of a switch's influence, on known queues and transients."""
+"""Tests of how long a switch of the mode affects later messages, on known queues and transients."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def transient(decay_s, seed=0, noise=0.02, height=1.0):
 @pytest.mark.parametrize("height", [1.0, -0.8])
 def test_a_transient_is_cut_where_it_falls_below_the_noise(height):
     interval = settled_after(SINCE_S, transient(0.03, height=height), np.full(30, 0.02))
-    # noise of 0.02 hides a transient of 1 after 4 decay times, and hides the mean of its remainder sooner
+    # noise of 0.02 hides a transient of 1 after 4 decay times, and hides the mean of the remaining transient sooner
     assert 0.05 < interval.estimate < 0.2
     assert interval.low <= interval.estimate <= interval.high
     longer = settled_after(SINCE_S, transient(0.06, height=height), np.full(30, 0.02))

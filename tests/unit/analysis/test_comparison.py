@@ -1,4 +1,4 @@
-"""Tests of the comparison of baseline and enhanced, on data with known effects."""
+"""Tests of the comparison of baseline mode and enhanced mode, on data with known effects."""
 
 import pytest
 import synthetic

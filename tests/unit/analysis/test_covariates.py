@@ -1,4 +1,4 @@
-"""Tests of the adjustment of windows, with known disturbances."""
+"""Tests of the adjustment of windows for disturbances, with known disturbances."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ CALM = np.zeros(40, bool)
 
 
 def windows(seed=1, blocks=40, effect=0.2, noise=0.05):
-    """Return logarithms of windows of three arms with shared arrivals. The second arm is higher by `effect`."""
+    """Return logarithms of windows with shape (block, mode). The second mode is higher by `effect`."""
     rng = np.random.default_rng(seed)
     shared = rng.normal(0, 1, (blocks, 1))
     return shared + np.array([0, effect, 0]) + rng.normal(0, noise, (blocks, 3)), rng
@@ -106,6 +106,6 @@ def test_blocks_with_stolen_time_count_and_blocks_with_failed_switches_do_not():
     assert (result.weights[[0, 1, 4]] == 1).all()
     (load,) = advice.loads_of([disturbed])
     assert load.effect("fifo", "total_p99").blocks == (40,)
-    # pages write the level of undisturbed windows
+    # pages show the mean of undisturbed windows: two blocks are disturbed, and a switch to the mode may have failed
     failed = int(run["window_arm"][0] == 0)
     assert load.mean("default", "total_p99").n == 40 - 2 - failed

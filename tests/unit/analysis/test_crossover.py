@@ -1,4 +1,4 @@
-"""Tests of effects within runs, against scipy and known effects."""
+"""Tests of the effects of modes within crossover runs, against scipy and known effects."""
 
 import warnings
 
@@ -15,7 +15,7 @@ from sipsched.errors import StableError
 
 
 def table(differences, seed=0):
-    """Make windows with given log ratios per block, over arrivals that both arms share."""
+    """Make a table of windows in which two modes differ by the given log ratio per block."""
     arrivals = np.random.default_rng(seed).lognormal(5, 1, len(differences))
     return np.column_stack((arrivals, arrivals * np.exp(differences)))
 
@@ -89,7 +89,7 @@ def test_sampled_splits_agree_with_scipy():
 def test_few_blocks_bound_the_level_of_an_interval():
     values = normal(8)
     interval = blocks.mean_of_blocks([values])
-    # 8 blocks have 128 splits, so an interval at the level 99.58 % excludes no value
+    # 8 blocks have only 128 sign patterns, so an interval at the level 99.58 % has no finite bounds
     assert np.isfinite(interval.ends(0.99)).all()
     assert np.isinf(interval.ends(0.9958)).all()
     assert effect([table(values)], 0, 1, tests=12).interval.why == "too few for an interval"
@@ -279,13 +279,13 @@ def test_two_washouts_are_compared_block_by_block():
     differences = normal(60)
     short, long = table(differences), table(differences * 0.99 + 0.1)
     result = change([short], [long], 0, 1)
-    # the change is far smaller than the interval of either estimate
+    # the change between the washouts is far smaller than the interval of each estimate
     assert result.moved.interval.estimate == pytest.approx(0.1 - 0.01 * differences.mean())
     assert not result.moved.interval.low <= 0 <= result.moved.interval.high
     noise = np.random.default_rng(9).normal(0, 0.1, 60)
     moved = change([short], [table(differences + noise - noise.mean())], 0, 1).moved
     assert moved.interval.low <= 0 <= moved.interval.high
-    # a constant factor on both arms changes nothing, and rounding errors do not count as a change
+    # a constant factor on both modes changes no ratio, and rounding errors must not count as a change
     same = change([short], [short * 1.01], 0, 1)
     assert same.moved.interval.why == crossover.NO_SPREAD
 

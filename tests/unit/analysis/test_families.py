@@ -1,4 +1,4 @@
-"""Tests of the correction of families, on pairs with known tests."""
+"""Tests of the correction for several simultaneous tests (a family), on pairs of runs with known results."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def test_each_comparison_is_corrected_for_the_number_of_comparisons():
     assert lower.p_value == pytest.approx(3 * stats.ttest_rel(*np.log(PAIRS["lower"])).pvalue)
     assert lower.comparison.difference.level == family.level
     assert (lower.reference.estimate, lower.other.estimate) == pytest.approx((11.5, 6.45), rel=0.02)
-    # the difference is significant alone, but not within the family
+    # the difference is significant as a single test, but not as one of several tests
     assert compare_together({1: PAIRS["a little lower"]}).cells[1].stands_out
     assert [cell.stands_out for cell in family.cells.values()] == [True, False, False]
 

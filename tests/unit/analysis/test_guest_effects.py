@@ -1,4 +1,4 @@
-"""Test that predicted effects are compared with the measured effects of the same setting."""
+"""Test that a predicted effect in virtual time is compared with the measured effect of the same setting."""
 
 import math
 from pathlib import Path

@@ -37,7 +37,7 @@ def poisson(seed: int = 1, per_s: float = PER_S, seconds: float = SECONDS) -> Va
 
 
 def recording(arrivals: Values, services: Values, servers: int = 1) -> xr.Dataset:
-    """Serve messages in the order of their arrival, and return them as a dataset."""
+    """Serve messages in the order of their arrival, and return the dataset of a recording."""
     free, starts, chosen = np.zeros(servers), np.empty_like(arrivals), []
     for i, (arrival, service) in enumerate(zip(arrivals, services, strict=True)):
         server = int(np.argmin(free))
@@ -126,7 +126,7 @@ def test_bursts_reduce_the_load_that_can_be_added() -> None:
 def test_work_that_falls_with_the_load_has_a_slope() -> None:
     arrivals = poisson(seconds=20)
     rng = np.random.default_rng(3)
-    # The rate changes from second to second, and the work with it.
+    # The rate changes from second to second, and the service times change with the rate.
     stretch = np.repeat(rng.uniform(0.6, 1.4, 20), len(arrivals) // 20)
     arrivals = np.cumsum(np.diff(arrivals, prepend=0.0) * stretch)
     ds = recording(arrivals, SERVICE_NS * stretch**0.3)
@@ -136,7 +136,7 @@ def test_work_that_falls_with_the_load_has_a_slope() -> None:
 
 
 def test_a_cycle_contains_the_whole_work_of_preempted_messages() -> None:
-    """The second worker starts at 10, and interrupts the first worker until 15."""
+    """Let the second worker start at 10, and interrupt the first worker until 15."""
     queued = np.array([0.0, 1.0, 2.0, 3.0])
     received = np.array([0.0, 7.0, 10.0, 18.0])
     departed = np.array([7.0, 18.0, 15.0, 25.0])
@@ -148,7 +148,7 @@ def test_a_cycle_contains_the_whole_work_of_preempted_messages() -> None:
 
 
 def lacking(change: str) -> tuple[xr.Dataset, Server]:
-    """Return messages that cannot show the headroom."""
+    """Return messages and a server for which no headroom can be predicted, for the reason `change`."""
     if change == Lack.LOAD:
         arrivals = poisson(per_s=1_500, seconds=10)
         return recording(arrivals, constant(arrivals)), SERVER

@@ -52,7 +52,7 @@ def test_every_number_called_fitted_is_what_the_records_give(fitted: tuple[str, 
 
 
 def test_the_fit_recovers_the_parameters_of_simulated_runs(tmp_path: Path) -> None:
-    """The simulated model is known, so each fitted number must equal its own parameter."""
+    """Fit runs of a model with known parameters. Each fitted number must equal the model's parameter."""
     config = load_config()
     config = replace(config, load=replace(config.load, duration_s=2.0))
     bed = load_testbed("simulated")
@@ -67,11 +67,11 @@ def test_the_fit_recovers_the_parameters_of_simulated_runs(tmp_path: Path) -> No
         assert numbers[name] == model[name], name
     for name in ("loop_ns", "refill_ns"):
         assert numbers[name] == pytest.approx(model[name], rel=0.15, abs=600), name
-    # a long service meets more arrivals, but its length is not the cost of an arrival
+    # more messages arrive during a long service, which the fit must not mistake for a cost of arrivals
     for name in ("receive_ns", "interrupt_ns"):
         assert numbers[name] == pytest.approx(model[name], abs=1000), name
     assert numbers["wake_ns"] == pytest.approx(model["wake_ns"], abs=2000)
-    # the recorded machine leaves idle during K_stack, and the model during K_sockq
+    # compare the sum: the exit from idle is part of K_stack on the recorded machine, but of K_sockq in the model
     woken = ("wake_ns", "idle_exit_ns", "switch_ns")
     assert sum(numbers[name] for name in woken) == pytest.approx(
         sum(model[name] for name in woken), rel=0.1

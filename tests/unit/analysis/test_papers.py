@@ -12,8 +12,8 @@ from published_audit import audit
 from sipsched.analysis import papers
 from sipsched.errors import StableError
 
-# The numbers are loads × metrics: five numbers of threads (four on six cores) with two loads each. Table I of the
-# multi-core paper lacks a row, and the single-core paper does not count call set-up separately.
+# Number of cells per table: loads × metrics. A table has five numbers of threads (four on six cores) with two loads.
+# Table I of the multi-core paper lacks a row, and the single-core paper does not count call set-up separately.
 CELLS = {
     ("multicore", "I"): 10 * 7,
     ("multicore", "II"): 10 * 8,
@@ -242,11 +242,11 @@ def test_audit_finds_a_planted_error(folder, name, old, new, found):
 def test_a_difference_is_judged_by_the_printed_digits():
     checks = audit()
     pdr = checks[checks["rule"] == "PDR = RCV errors / total messages"]
-    # 0.00935 is printed with five decimals, and 3406 / 364293 = 0.0093496
+    # 3406 / 364293 = 0.0093496 agrees with the printed 0.00935, which has five decimals
     (row,) = pdr[pdr["printed"] == "0.00935"].to_dict("records")
     assert row["agrees"]
     assert row["difference"] == pytest.approx(0.00935 - 3406 / 364293)
-    # 4 % is printed, and 1 - 0.0096 / 0.0100 is exactly 4 %
+    # 1 - 0.0096 / 0.0100 is exactly the printed 4 %
     (row,) = checks[(checks["printed"] == "4") & checks["cell"].str.contains("%Lower")].to_dict(
         "records"
     )
@@ -257,7 +257,7 @@ def test_truncated_digits_are_listed_separately():
     checks = audit()
     cut = disagreements(checks, cut_off=True)
     assert len(cut) == (~checks["agrees"]).sum() - len(disagreements(checks))
-    # 3798 / 385030 = 0.009864, but 0.0098 is printed
+    # 3798 / 385030 = 0.009864, but the paper prints the truncated 0.0098
     assert ("multicore", "II", "8 threads, 3200 cps, PDR") in cut
 
 

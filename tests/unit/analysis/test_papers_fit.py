@@ -74,7 +74,7 @@ def test_numbers_and_values_are_inverse_functions():
 
 
 def test_the_fit_recovers_the_numbers_behind_the_points(half, predictor):
-    """The points come from the simulator, and a short search approaches their parameters."""
+    """Fit points that the simulator made. A short search must approach the simulator's parameters."""
     some = half.iloc[[1, 5, 11, 17]].reset_index(drop=True)
     short = replace(predictor, calls=800)
     truth = numbers([45e3, 8e3, 4e3, 0.05, 3e3, 2e8, 4e6, 90], MODEL)
@@ -116,7 +116,7 @@ def test_each_fitted_number_of_the_file_is_within_its_bounds(half, predictor):
 
 
 def test_with_other_service_times_the_loss_is_higher(half, predictor):
-    """Change the parameter on which every published number depends."""
+    """Change the service time, on which every published number depends. The loss of the fit must grow."""
     values = values_of(MODEL)
 
     def at(by):

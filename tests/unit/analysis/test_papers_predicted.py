@@ -47,7 +47,7 @@ def test_only_settings_that_differ_are_put_back():
     names = papers_predicted.settings_put_back()
     assert names[Setting.WAKEUP_GRANULARITY] == "enhanced+wakeup_granularity_ns=25000"
     assert names[Setting.MIGRATION_COST] == "enhanced+migration_cost_ns=5000000"
-    # exclude this setting, because both modes have 100 µs
+    # the minimal granularity must be absent, because both modes set it to 100 µs
     assert Setting.MIN_GRANULARITY not in names
 
 
@@ -126,8 +126,8 @@ def test_noise_is_indistinguishable_from_chance(compared):
     directions = [each.direction for each in effects]
     assert directions.count(Direction.NOT_TOLD) >= 36
     assert Direction.NONE not in directions
-    # Student's t with 7 degrees of freedom at 1 - 0.05 / 76 and at 0.8 is 6.1 in total. The scatter of a difference of
-    # two runs is 53 %, divided by the root of 8.
+    # The detectable effect is 6.1 standard errors: Student's t with 7 degrees of freedom at 1 - 0.05 / 76 plus at 0.8.
+    # The standard error is the scatter of a difference of two runs, 53 %, divided by the square root of 8.
     assert np.median([each.detectable for each in effects]) == pytest.approx(160, rel=0.3)
 
 
@@ -190,7 +190,7 @@ def test_an_undetected_effect_names_the_detectable_effect():
     runs.loc[here, "k_rcv_us"] = noise
     ablation = papers_predicted.ablation(runs, "k_rcv_us")
     assert not ablation.told
-    # t(15) is 2.13 + 0.87 standard errors of a difference
+    # the detectable effect is 2.13 + 0.87 standard errors of a difference (Student's t with 15 degrees of freedom)
     error = 40 * np.sqrt(2 / papers_predicted.ABLATION_REPETITIONS)
     assert ablation.detectable == pytest.approx(3.0 * error, rel=0.4)
 

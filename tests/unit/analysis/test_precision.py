@@ -23,7 +23,7 @@ PLANNED = [
 
 
 def value(run: Run) -> float:
-    """Return the value of a run. Runs of a point differ, but hardly in mode batch."""
+    """Return the value of a run. Repetitions differ in mode default, but hardly in mode batch."""
     spread = SPREAD[run.cps] if run.mode == "default" else 0.001
     return 50 * float(np.exp(spread * (-1) ** run.rep))
 
@@ -63,7 +63,7 @@ def test_the_page_names_reached_groups_and_the_level() -> None:
     )
     table = tables.repetitions(summary)
     assert table is not None
-    # the runs of default at 200 and 300 cps differ by more than the precision
+    # two systems miss the precision, because the runs of mode default at 200 and 300 cps differ too much
     assert "4 of 6 systems reached" in table.caption
     assert "from 3 up to 4 runs per system" in table.reading
     assert "at most 2 times. Each of these intervals has a level of 97.5 %" in table.reading

@@ -17,9 +17,9 @@ LEVELS = dict(zip(UNITS, (300.0, 210.0, 200.0, 400.0, 500.0, 0.4, 70.0), strict=
 
 
 def predicted(mode: str, effects: dict[str, float], replicates: int = 8) -> Predicted:
-    """Make a setting whose windows are a reference's windows times e to the effects.
+    """Make a predicted setting. Its windows are the reference's windows, multiplied by e to the effects.
 
-    `off_share` is added to the share off CPU.
+    `off_share` is added to the share of time off the CPU.
     """
     rng = np.random.default_rng(1)
     setting = PredictedSetting("kamailio-udp", mode, 1, 8, 1000, True)
@@ -45,7 +45,7 @@ def checked(measured: dict[str, float], said: dict[str, float]) -> Check:
 
 
 def of(found: Check, quantity: str) -> Contrast:
-    """Return the only contrast of a quantity."""
+    """Return the only comparison of prediction and measurement for a quantity."""
     (chosen,) = [contrast for contrast in found.contrasts if contrast.quantity == quantity]
     return chosen
 
@@ -75,7 +75,7 @@ def test_equal_modes_have_no_predicted_sign() -> None:
 
 
 def test_time_off_cpu_is_compared_in_points() -> None:
-    """T_sip of 200 µs with 60 µs of service is off CPU for 70 %. T_sip of 120 µs is off CPU for 50 %."""
+    """Compare 70 % with 50 % off the CPU: a service of 60 µs within a T_sip of 200 µs, and of 120 µs."""
     measured = {"t_sip_mean": math.log(0.6)}
     result = of(checked(measured, {"off_share": -0.2}), "off_share")
     assert result.measured.low < -20 < result.measured.high

@@ -1,4 +1,4 @@
-"""Tests of the table of runs."""
+"""Tests of the tables of all runs on a testbed, which are read from summaries of studies."""
 
 import numpy as np
 import synthetic

@@ -1,4 +1,4 @@
-"""Tests of the bounds of queueing theory against known values."""
+"""Tests of the theoretical mean time of a message under two scheduling disciplines, against known values."""
 
 import numpy as np
 import pytest

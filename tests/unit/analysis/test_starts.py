@@ -8,7 +8,7 @@ BLOCKS = 20
 
 
 def played(rng: np.random.Generator, effect: float, luck: float, noise: float = 0.1) -> np.ndarray:
-    """Return a run with two starts of each setting, whose instances differ by chance."""
+    """Return a run with two starts of the proxy per setting. Starts with equal settings differ by chance."""
     of_starts = luck * rng.standard_normal(4) + [0, 0, effect, effect]
     shared = rng.standard_normal((BLOCKS, 1))
     return np.exp(of_starts + shared + noise * rng.standard_normal((BLOCKS, 4)))

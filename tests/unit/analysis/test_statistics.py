@@ -111,7 +111,7 @@ def test_a_typical_run_of_few_runs_and_of_runs_with_0():
     t = stats.t.interval(0.95, 2, np.log(values).mean(), stats.sem(np.log(values)))
     assert (interval.low, interval.high) == pytest.approx(tuple(np.exp(t)))
     assert interval.method == "t of logs"
-    # the ranks of six runs do not reach this level
+    # six runs are too few for an interval by ranks at the level 99 %
     assert intervals.typical_interval([*values] * 2, 0.99).method == "t of logs"
     with_0 = intervals.typical_interval([0, 0, 0.3])
     assert (with_0.low, with_0.estimate) == (0, pytest.approx(0.1))
@@ -124,7 +124,7 @@ def test_a_typical_run_of_few_runs_and_of_runs_with_0():
 @pytest.mark.parametrize("n", [3, 5, 10])
 @pytest.mark.parametrize("noise", ["cv 0.3", "sigma 1", "outliers"])
 def test_a_typical_runs_interval_covers_the_median(noise, n):
-    """Student's t of the mean would cover 81 % (sigma 1) and 66 % (outliers) with five runs."""
+    """Require the nominal coverage. Student's t interval would cover 81 % (sigma 1) and 66 % (outliers)."""
     values = NOISES[noise](np.random.default_rng(n), (DRAWS, n))
     typical_intervals = intervals.typical_intervals(values)
     assert np.mean((typical_intervals.low <= 1) & (typical_intervals.high >= 1)) >= 0.93
@@ -151,7 +151,7 @@ def test_the_paired_difference_equals_scipy_without_incomplete_pairs():
     )
     of_logs = stats.ttest_rel(np.log(other[both]), np.log(reference[both]))
     assert pairs.compare(reference, other).p_value == pytest.approx(of_logs.pvalue)
-    # a run of 0 has no logarithm
+    # a value of 0 has no logarithm, so the test uses differences instead of log ratios
     reference[0] = 0
     test = stats.ttest_rel(other[both], reference[both])
     assert pairs.compare(reference, other).p_value == pytest.approx(test.pvalue)
@@ -295,7 +295,7 @@ def test_crossing_smooths_a_dip_over_the_limit():
 @pytest.mark.parametrize("reps", [crossing_load.MIN_CROSSING_RUNS, 5, 10])
 @pytest.mark.parametrize("noise", NOISES)
 def test_crossing_covers_where_a_typical_run_passes_the_limit(noise, reps):
-    """The knee is smooth, lies anywhere between the loads, and runs differ by factors."""
+    """Sample runs that differ by factors, around a smooth knee at a random position between the loads."""
     rng = np.random.default_rng(13)
     shifts = rng.uniform(-100, 100, DRAWS // 8)
     result = []

@@ -1,4 +1,4 @@
-"""Test totals, cost and causes of a watched proxy."""
+"""Test the totals, the probe's cost and the causes of delays that are computed from a watch of a proxy."""
 
 from dataclasses import replace
 
@@ -33,7 +33,7 @@ def test_totals_count_messages_only_in_recorded_seconds() -> None:
 
 
 def alternating(cost: float, noise: float, cycles: int, off: int = 1) -> list[Second]:
-    """Return cycles of one recorded second and further seconds; recording multiplies the CPU time by 1 + cost."""
+    """Return cycles of one second with recording and `off` seconds without. Recording costs the share `cost`."""
     rng = np.random.default_rng(7)
     seconds = []
     for _ in range(cycles):
@@ -104,14 +104,14 @@ def test_causes_of_busy_seconds() -> None:
     full = second(workers=workers(0.6, 0.7), cpu_busy=0.99, waiting=LONG, delayed_ns=400_000_000)
     assert the_cause(*[full] * 20) is Cause.NO_CPU_LEFT
     shared = replace(full, others=(CpuShare("backup", 0.8),))
-    # a program of lower priority uses the rest of the CPUs, and no worker waits for a CPU
+    # a program of lower priority is no cause, if it uses only the rest of the CPUs and no worker waits for a CPU
     assert the_cause(*[replace(shared, delayed_ns=10_000_000)] * 20) is None
     found, _ = findings([shared] * 20)
     assert found[0].cause is Cause.COMPETITOR
     assert found[0].program == "backup"
     asleep = second(workers=workers(0.1, 0.1), waiting=LONG, off_cpu_ns=18_000_000)
     assert the_cause(*[asleep] * 20) is Cause.SLEEPING_WORKERS
-    # long waits alone do not show a cause
+    # long waits without another sign have no known cause
     assert the_cause(*[second(waiting=LONG)] * 20) is None
 
 

@@ -61,7 +61,7 @@ def test_groups_are_disjoint_and_whole() -> None:
 def test_a_difference_is_rejected_and_chance_at_its_level() -> None:
     rng = np.random.default_rng(1)
     drawn = rng.lognormal(0, 0.2, (400, 10, 2))
-    # 400 samples at 5 %: between 2 and 9 % in 99 of 100 cases
+    # with a true rate of 5 %, the rate of 400 samples is between 2 and 9 % in 99 of 100 cases
     assert 0.02 < np.mean([sham.rejected(group) for group in drawn]) < 0.09
     assert sham.rejected(drawn[0] * [1, 2]) == 1
 

@@ -1,4 +1,4 @@
-"""Tests of the account of the SPS's CPU time: its parts, the competitors' names, and times of a frozen proxy."""
+"""Tests of the account of the SPS's CPU time: its parts, the names of competitors, and stops of the proxy."""
 
 from typing import Any
 
@@ -51,7 +51,7 @@ def report(*cpus: dict[str, int], **changes: Any) -> dict[str, Any]:
 
 
 def trace(*messages: tuple[int, int]) -> Trace:
-    """Return a trace of messages with the instants at which they were queued and received."""
+    """Return a trace of messages, each with the times at which it was queued and received."""
     records = np.zeros(len(messages), RECORD)
     records["t_stack"], records["t_sockq"] = np.array(messages).T
     return Trace(ProbeMode.EXACT, records)
@@ -67,7 +67,7 @@ def test_the_parts_add_up_and_name_the_competitor() -> None:
     assert sum(ns for name, ns in parts.items() if name != "total") == parts["total"] == 2 * SECOND
     assert (account.parts.workers, account.parts.proxy) == (200_000_000, 1_000_000)
     assert account.parts.stolen == 100_000_000
-    # stolen time is subtracted from the tasks on this CPU, so three quarters of their time remain
+    # three quarters of the tasks' time remain, because stolen time is subtracted from the tasks on this CPU
     assert account.parts.irq == pytest.approx(250_000_000, abs=2)
     assert account.parts.idle_class == pytest.approx(50_000_000, abs=2)
     assert account.parts.idle == pytest.approx(1_000_000_000, abs=4)
@@ -75,13 +75,13 @@ def test_the_parts_add_up_and_name_the_competitor() -> None:
     (competitor,) = account.competitors
     assert (competitor.comm, competitor.nice, competitor.pid) == ("sh", -20, 20)
     assert account.wait_by == competitor
-    # a trial of a search has no report of the probe, so its workers count with the other tasks
+    # without a report of the probe, as in a trial of a search, workers count as other tasks of the proxy
     without_probe = read_account(report(*two), None, None, "report")
     assert (without_probe.parts.workers, without_probe.parts.proxy) == (0, 201_000_000)
 
 
 def test_competitors_of_class_idle_follow_those_that_count() -> None:
-    """Competitors of class idle come last, so that the verdict blames only programs that the broken rule counts."""
+    """List competitors of class SCHED_IDLE last, because the verdict's rule on competitors does not count them."""
     tasks = [
         *(task("hog", 30 + number, "idle_class", 900 - number) for number in range(7)),
         task("sh", 20, "fair", 3),
@@ -99,7 +99,7 @@ def test_only_declared_competitors_do_not_break_a_run() -> None:
     content = report(cpu(1, own=160_000_000, fair=60_000_000), tasks=tasks)
     account = read_account(content, PROBE, None, "report", {40: "logger"})
     assert [task.pid for task in account.planned] == [40]
-    # A program of the same name that the run did not start breaks the rule, and the verdict names it.
+    # The verdict must name a program with the same name that the run did not start.
     assert [task.pid for task in account.competitors] == [41]
     number = account_numbers(AccountReport("", account, 0, 0), 1)["competitor_share"]
     assert number == pytest.approx(0.06)
@@ -124,7 +124,7 @@ def test_stolen_time_never_exceeds_the_time_of_tasks() -> None:
 @pytest.mark.parametrize(
     ("messages", "longest"),
     [
-        # the first message that is queued in the gap waits until its end
+        # the first message that arrives during the gap waits until the end of the gap
         ([(90, 91), (130, 210), (150, 220)], 70),
         # a message waits at the beginning of the gap
         ([(90, 210), (130, 220)], 100),

@@ -1,4 +1,4 @@
-"""Tests of the times at which the workflow tries an unreachable testbed again."""
+"""Tests of when the workflow tries a testbed again that was unreachable (set aside)."""
 
 from sipsched.measure.aside import AGAIN_S, Aside
 

@@ -1,4 +1,4 @@
-"""Tests of searches on model proxies with a known capacity."""
+"""Tests of capacity searches on model proxies with a known capacity."""
 
 import dataclasses
 import time
@@ -84,7 +84,7 @@ def test_a_range_on_one_side_of_the_limit_gives_one_bound(
 def test_a_search_out_of_time_keeps_the_bounds_by_its_trials(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Above its capacity, the model proxy drops everything, so the drop rate gives no hint of the capacity."""
+    """Search with a proxy that drops everything above its capacity, so its drop rate does not show how far above."""
     clock = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
 
@@ -104,9 +104,9 @@ def test_a_search_out_of_time_keeps_the_bounds_by_its_trials(
 
 
 def test_the_third_trial_decides_between_two() -> None:
-    """The first of three trials at a load is disturbed.
+    """Disturb the first trial at a load. Without further trials, this load would wrongly become an upper bound.
 
-    Without the other trials, this trial would make the load an upper bound.
+    Two of three trials at the same load agree, and determine the bound.
     """
     offer, asked = proxy_with_knee(2000), Counter()
 

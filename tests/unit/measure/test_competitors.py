@@ -1,4 +1,4 @@
-"""Tests of the competitors that a testbed declares: their start and end, and the program itself."""
+"""Tests of the competitors that a testbed declares: the start, the end, and the program that competes."""
 
 import shutil
 import subprocess
@@ -63,10 +63,10 @@ def test_competitors_run_for_the_load_only_and_their_tasks_are_known() -> None:
         assert sps.events == [
             ("scheduler", "competitor"),
             ("competitor-logger", [program, "logger", "3000", "20000"], (0, 1), 60),
-            # Without its own CPUs, a competitor may use all CPUs of the SPS.
+            # A competitor without declared CPUs may use all CPUs of the SPS.
             ("competitor-cron", [program, "cron", "1", "2"], (0, 1, 2, 3), 60),
         ]
-        # The program `timeout`, which supervises a competitor, is no competitor.
+        # The program `timeout`, which limits a competitor's time, does not count as a competitor.
         assert declared.tasks == {171: "logger", 151: "cron"}
     assert sps.events[3:] == ["stop competitor-cron", "stop competitor-logger"]
 
@@ -121,7 +121,7 @@ def test_the_program_has_its_name_and_sleeps_between_periods(program: Path) -> N
         used_ns = int(Path(f"/proc/{process.pid}/schedstat").read_text().split()[0])
         process.terminate()
         assert process.wait(timeout=30) == 0
-    # It works for 1 ms in the first period, which lasts 1 s, and needs some time to start.
+    # The competitor uses 1 ms of the first second, and some CPU time for its start.
     assert 1e6 <= used_ns < 1e8
 
 

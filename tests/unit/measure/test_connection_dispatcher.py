@@ -34,7 +34,7 @@ def sipdispatch(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def dispatching(
     program: Path, folder: Path, ports: list[int], files: int = 1024
 ) -> Iterator[tuple[int, Path]]:
-    """Run sipdispatch in front of some servers, with a limit of open files; its report exists after the block."""
+    """Run sipdispatch in front of servers. Yield the port and the path of the report, which exists after the block."""
     port, report, ready = free_port(), folder / "dispatch.json", folder / "dispatch.ready"
     instances = [word for one in ports for word in ("--instance", f"{LOOPBACK}:{one}")]
     argv = [str(program), "--listen", f"{LOOPBACK}:{port}", "--report", str(report)]
@@ -90,7 +90,7 @@ def test_each_call_is_whole_at_one_instance(
     assert (told["lost"], told["broken"], told["without_call_id"]) == (0, 0, 0)
     assert told["clients"] == (CALLS if connections == "per-call" else 1)
     of_each = [read(path) for _, path in servers]
-    # a server counts the ACK or BYE of another server's call as unexpected
+    # no server received the ACK or BYE of another server's call, which would count as unexpected
     for uas, handed in zip(of_each, told["to_instances"], strict=True):
         assert sums(uas, SENT_BY_UAC, "unexpected") == 0
         assert 3 * uas["calls"]["begun"] == 3 * uas["calls"]["ended"] == handed
@@ -122,7 +122,7 @@ def test_an_instance_that_ends_loses_only_its_own_calls(
         with suppress(TimeoutError):
             while True:
                 got += client.recv(65536)
-        # the server answers 481, since it knows none of the calls
+        # count the answers: the server answers each request with 481, because it knows none of the calls
         return got.count(b"481 ")
 
     with ExitStack() as stack:
@@ -144,7 +144,7 @@ def test_an_instance_that_ends_loses_only_its_own_calls(
     assert told["to_instances"] == [2 * first, 200 - 2 * first]
     assert first == second
     assert 30 < first < 70
-    # the ended instance loses all messages of the second round, and unsent messages of the first round
+    # the instance that ended loses all messages of the second round, and the unsent messages of the first round
     assert 100 - first <= told["lost"] <= 200 - 2 * first
     assert told["broken"] == 0
 
@@ -183,7 +183,7 @@ def test_clients_beyond_the_limit_of_files_are_refused_and_counted(
         got = accepted.recv(65536)
         for _ in range(29):
             clients.enter_context(connect(port))
-        # existing connections still work
+        # existing connections must still work
         first.sendall(BYE)
         while got.count(b"BYE") < 2:
             got += accepted.recv(65536)
@@ -202,7 +202,7 @@ def test_clients_beyond_the_limit_of_files_are_refused_and_counted(
         (BYE + BYE.replace(b"Content-Length: 0\r\n", b""), 1, 0, 1),
         (BYE.replace(b"Length: 0", b"Length: 70000"), 0, 0, 1),
         (BYE.replace(b"Length: 0", b"Length: 18446744073709551617"), 0, 0, 1),
-        # two lengths are malformed, even if they are equal (RFC 3261, 7.3.1)
+        # a message with two lengths is malformed, even if the lengths are equal (RFC 3261, 7.3.1)
         (BYE + BYE.replace(b"Length: 0", b"Length: 0\r\nl: 5"), 1, 0, 1),
         (BYE.replace(b"Length: 0", b"Length: 0\r\nContent-Length: 0"), 0, 0, 1),
         (b"X" * 70_000, 0, 0, 1),
@@ -314,7 +314,7 @@ def test_an_instance_that_does_not_read_stops_its_client(sipdispatch: Path, tmp_
         connect(port, 1) as client,
     ):
         sent = 0
-        # send until the buffers of the kernel and of sipdispatch are full, which hold some megabytes
+        # send some megabytes, until the buffers of the kernel and of sipdispatch are full
         with pytest.raises(TimeoutError):
             while sent < 1000:
                 client.sendall(message)

@@ -1,4 +1,4 @@
-"""Tests of the layout of CPUs, on outputs of lscpu."""
+"""Tests of the layout of CPUs, cores and processors that is read from the output of lscpu."""
 
 import pytest
 

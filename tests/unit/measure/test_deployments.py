@@ -39,7 +39,7 @@ def test_each_socket_is_a_queue_with_one_server(
 
 
 def test_a_front_end_is_one_more_queue(tmp_path: Path) -> None:
-    """Messages wait for the front end as in M/D/1; the workers' service time is 0."""
+    """Set the workers' service time to 0. Messages then wait for the front end as in the queue M/D/1."""
     load, front_ns = 0.8, 100_000
     changes = {
         **{**EACH, "cores": N + 1, "instances": N, "fronts": 1, "front_ns": front_ns},
@@ -95,7 +95,7 @@ def test_messages_and_time_add_up(
         assert report.refused >= refused_before
     elif not numbers["fronts"]:
         assert sum(report.selected) == report.arrived
-    # all messages of a call come to one socket
+    # all messages of a call must arrive at the same socket
     served = records[records["event"] == Event.MESSAGE]
     if numbers["choice"] == "call":
         sockets = (served["tid"] - 1000) % numbers["sockets"]
@@ -108,7 +108,7 @@ STREAMS: ModelNumbers = SERVER | {
     **{"calls": 6, "constant_arrivals": True, "service_law": "constant", "front_ns": 30_000},
     **{"cores": 3, "workers": 2, "sockets": 2},
 }
-"""Six messages with a service time of 100 µs each. Passing a connection takes 30 µs."""
+"""Parameters with six messages, a service time of 100 µs per message, and 30 µs for passing a connection."""
 
 
 @pytest.mark.parametrize(("connections", "passed"), [(2, 2), (0, 6)])
@@ -145,7 +145,7 @@ def test_a_connection_is_passed_to_the_worker_that_holds_fewest(
 def test_a_quiet_connection_goes_back_to_the_accepting_process(
     keep_us: int, passed: int, tmp_path: Path
 ) -> None:
-    """Messages arrive every 100 µs on two connections in turn, so each connection has a message every 200 µs."""
+    """Offer a message every 100 µs on two connections in turn, so each connection is quiet for 200 µs."""
     changes = {"rate_cps": 20_000.0, "connections": 2, "keep_ns": keep_us * 1000}
     report, records = trace({**STREAMS, **changes}, tmp_path)
     assert report.passed == passed
@@ -169,5 +169,5 @@ def test_flows_of_several_peers_are_received_on_several_cpus(tmp_path: Path) -> 
         )
         for peers in (1, 2, 8)
     ]
-    # each peer has a flow from the UAC and a flow from the UAS
+    # each peer has two flows, from the UAC and from the UAS, and one CPU receives each flow
     assert busy == [2, 4, 4]

@@ -1,4 +1,4 @@
-"""Tests of the judgement of machines, on the output of a real machine and on changes of this output."""
+"""Tests of `fab doctor`, which judges a machine, on the output of a real machine and on changes of this output."""
 
 import json
 import re
@@ -15,7 +15,7 @@ from sipsched.plan.config import load_config
 from sipsched.testbed.inventory import load_testbed
 
 SEEN = Path(__file__).parents[2] / "data" / "doctor" / "root-lockdown-integrity.txt"
-"""Output of a virtual machine with Linux 6.18, locked down to integrity, while both CPUs were busy."""
+"""Output of a virtual machine with Linux 6.18 in lockdown mode integrity, while both CPUs were busy."""
 TESTBEDS = PROJECT_ROOT / "hardware" / "testbeds"
 
 
@@ -31,7 +31,7 @@ def wanted():
 
 
 def examined(facts, wanted, **changed):
-    """Return the findings by subject, after changes of some facts; None removes a fact."""
+    """Change facts about the machine, and return the findings by subject. The value None removes a fact."""
     named = {name.replace("__", " "): value for name, value in changed.items()}
     values = {**facts.values, **named}
     left = {name: value for name, value in values.items() if value is not None}
@@ -46,7 +46,7 @@ def test_a_locked_down_virtual_machine_can_measure_with_restrictions(facts, want
     assert NO not in states.values()
     less = {"BPF", "lockdown", "scheduler", "debugfs", "quiet now"}
     assert {subject for subject, state in states.items() if state == LESS} == less
-    # the finding on each subject contains the value that determines its state
+    # the finding about each subject contains the value that determines its state
     for subject, value in {
         "system": "6.18.44-fc-v657, Debian GNU/Linux 12 (bookworm), a virtual machine",
         "BPF": "EPERM (kernel lockdown, LSM or missing capability)",
@@ -72,7 +72,7 @@ def test_a_refusal_of_real_time_priority_names_the_control_group(facts, wanted):
 
 
 def test_the_largest_competitors_are_named(facts, wanted):
-    """The report has the form that sipaccount prints."""
+    """Examine a report in the form that sipaccount prints."""
     numbers = {"policy": 0, "nice": 10, "bursts": 3, "longest_ns": 5, "cpu": 1}
     task = {"comm": "make", "pid": 7, "tgid": 7, "part": "fair", **numbers, "ns": 900_000_000}
     report = {"cpus": [], "tasks": [task], "wait": None, "gaps": [], "tasks_lost": 0, "runs": 0}
@@ -86,7 +86,7 @@ def test_the_largest_competitors_are_named(facts, wanted):
 
 
 def refused_files(facts):
-    """Return the changes that hide the scheduler's files."""
+    """Return changes of facts that hide the scheduler's files, as on a machine that refuses to open them."""
     return {key.replace(" ", "__"): None for key in facts.values if key.startswith("refused ")}
 
 

@@ -1,4 +1,4 @@
-"""Tests of the counts of the proxy's tasks, on the output of a host."""
+"""Tests of the counters of the proxy's tasks that are read from the output of a host."""
 
 import pytest
 

@@ -165,9 +165,9 @@ def test_datagrams_of_no_call_are_counted() -> None:
         ({"records": 97, "recursion_misses": 2}, False, 3, 2),
         ({"records": 97, "lost": 2, "recursion_misses": 2}, False, 3, 2),
         ({"records": 100, "lost": 5, "recursion_misses": 2}, False, 5, 2),
-        # a probe whose recording was off lacks records by design
+        # no record is missing if the probe's recording was off for a part of the run
         ({"records": 60, "lost": 1, "recursion_misses": 1}, True, 1, 1),
-        # a missing arrival is a missing timestamp and no missing record
+        # a missing arrival counts as a missing timestamp, not as a missing record
         ({"records": 100, "unmatched": 3, "recursion_misses": 1}, False, 0, 4),
         ({"mode": "stream", "records": 100, "unmatched": 3, "recursion_misses": 1}, False, 0, 4),
         ({"mode": "preload", "records": 97}, False, 0, None),
@@ -191,7 +191,7 @@ def test_a_probe_that_sees_no_arrival_makes_the_run_invalid() -> None:
 def over_tcp(
     failed: int, waiting: int, residual: int = 0, created: int = 2400, segments_again: int = 0
 ) -> Observed:
-    """Return a load over TCP in which calls failed; `waiting` of them still waited at the end."""
+    """Return the observation of a load over TCP in which calls failed, of which `waiting` still waited at the end."""
     result = observed(created=created, completed=created - failed)
     reached = Balance(14400, 14400 - residual, 0, 0, 0)
     return dataclasses.replace(
@@ -204,7 +204,7 @@ def over_tcp(
 def with_connections(
     load: Observed, lost: int = 0, lost_by_uas: int = 0, dispatched: DispatchReport | None = None
 ) -> Observed:
-    """Return a load over eight connections of the UAC and four of the proxy, some of which were lost."""
+    """Add connections to an observation: eight of the UAC and four of the proxy, some of which were lost."""
     client = Connections(8 + lost, lost, lost, 0, 0, 0)
     server = Connections(4 + lost_by_uas, 0, lost_by_uas, 0, 0, 0)
     front = FrontReport("sipdispatch", (0,), 1, dispatched) if dispatched else None
@@ -221,7 +221,7 @@ def with_connections(
     ("load", "grade", "rules"),
     [
         (over_tcp(0, 0), VALID, set()),
-        # in an overload, calls wait, and their messages are in buffers
+        # valid: in an overload, calls wait, and the missing messages are in buffers
         (over_tcp(1000, 1000, residual=7000), VALID, set()),
         (with_connections(over_tcp(1000, 1000, residual=7000)), VALID, set()),
         (over_tcp(1000, 1000, residual=7001), INVALID, {"ledger_residual"}),
@@ -232,9 +232,9 @@ def with_connections(
         (over_tcp(0, 0, residual=1), INVALID, {"ledger_residual"}),
         (over_tcp(0, 0, segments_again=1), SUSPECT, {"segments_again"}),
         (over_tcp(0, 0, segments_again=500), INVALID, {"segments_again"}),
-        # a lost connection breaks a rule even if all calls completed over another one
+        # a lost connection breaks a rule even if all calls completed over another connection
         (with_connections(over_tcp(0, 0), lost=1), INVALID, {"connections_lost"}),
-        # calls that wait are no explanation if a connection was lost
+        # if a connection was lost, waiting calls do not explain missing messages
         (
             with_connections(over_tcp(598, 598, residual=3), lost_by_uas=2),
             INVALID,
@@ -250,7 +250,7 @@ def test_a_load_over_tcp_is_graded(load: Observed, grade: str, rules: set[str]) 
     ("told", "grade", "rules"),
     [
         ({"clients": 16}, VALID, set()),
-        # instances opened four connections to answer clients that had disconnected
+        # valid: the instances opened four more connections to answer clients that had disconnected
         ({"clients": 20, "answering": 4}, VALID, set()),
         ({"clients": 20}, SUSPECT, {"foreign_connections"}),
         ({"clients": 616, "broken": 208}, INVALID, {"foreign_connections", "broken_streams"}),
@@ -271,7 +271,7 @@ def test_over_udp_connections_have_no_numbers() -> None:
 
 
 def spread(*workers: int) -> Trace:
-    """Return a trace of six messages per call, with the tid of each call's worker; a drop has none."""
+    """Return a trace with six messages per call. `workers` has the thread id of each call's worker."""
     records = np.zeros(6 * len(workers) + 1, RECORD)
     records["call_id_hash"][:-1] = np.repeat(np.arange(1, len(workers) + 1), 6)
     records["tid"][:-1] = np.repeat(workers, 6)
@@ -283,7 +283,7 @@ def test_a_proxy_that_sends_in_another_thread_is_refused() -> None:
     trace = spread(7, 8)
     trace.records["kind"][:-1] = MessageKind.INVITE
     trace.records["t_sip_in"][:-1] = 1
-    # without a completed call, the messages may have been lost
+    # no error without a completed call, because the messages can have been lost
     check_one_thread(trace, 0, "kamailio")
     check_one_thread(None, 2, "kamailio")
     with pytest.raises(StableError, match="udp_receiver_mode=0"):
@@ -334,7 +334,7 @@ def test_the_uas_tells_instances_apart_by_their_addresses(name: str) -> None:
     assert spread_numbers(None, even, sut, 2) == {"calls_split": 0, "share_excess": 0.0}
     result = spread_numbers(None, dataclasses.replace(SERVED, split=3), sut, 2)
     assert result == {"calls_split": 3, "share_excess": (200 - 4 * math.sqrt(1000)) / 1000}
-    # the counts by address lack an instance without a call
+    # the counts by address do not list an instance without a call
     alone = spread_numbers(None, dataclasses.replace(SERVED, calls=(1000,)), sut, 2)
     assert graded(alone) == (INVALID, {"share_excess"})
     none = spread_numbers(None, dataclasses.replace(SERVED, calls=()), sut, 2)

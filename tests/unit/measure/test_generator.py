@@ -1,4 +1,4 @@
-"""Tests of the files of sipload."""
+"""Tests of reading the files that sipload writes."""
 
 import re
 from pathlib import Path
@@ -67,7 +67,7 @@ def test_a_truncated_report_is_an_error() -> None:
 
 
 def test_a_real_report_is_read() -> None:
-    """Two of the report's 8000 calls have no 180, because the proxy received the 200 first and dropped the 180."""
+    """Read a report in which two of 8000 calls have no 180, because the proxy received the 200 first."""
     report = read_sipload_report(REPORT, "uac.json")
     assert report.calls_offered == report.calls_created == report.calls_completed == 8000
     assert (

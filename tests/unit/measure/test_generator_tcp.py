@@ -1,4 +1,4 @@
-"""Tests of `sipload` over TCP with AddressSanitizer, through a relay that cuts, divides and stops its streams."""
+"""Tests of `sipload` over TCP with AddressSanitizer, through a relay that cuts, divides and stops TCP streams."""
 
 import json
 import socket
@@ -104,7 +104,7 @@ def test_all_calls_complete_for_any_division_of_the_streams(
 
 def test_a_connection_that_is_cut_loses_only_its_own_calls(sipload: Path, tmp_path: Path) -> None:
     with server(sipload, tmp_path) as (port, uas_report):
-        # the cut lies in the first line of a message far from the first message
+        # the relay cuts the stream within the first line of a message, far after the first message
         way = Way(port, cut_after=20_003)
         uac = call(sipload, tmp_path, way.port, "2")
         way.close()
@@ -145,7 +145,7 @@ def test_messages_in_a_full_send_buffer_count_as_not_sent(sipload: Path, tmp_pat
     waited = sums(uac, SENT_BY_UAC, "not_sent")
     assert waited > 0
     assert sums(uac, SENT_BY_UAC, "sent", "not_sent") >= CALLS
-    # the rest is in the kernel's buffers
+    # the UAS has not received the messages that are still in the kernel's buffers
     assert sums(uas, SENT_BY_UAC, "received") < sums(uac, SENT_BY_UAC, "sent")
 
 

@@ -1,4 +1,4 @@
-"""Tests of the SPS's memory, and of the proxy's need."""
+"""Tests of the check that the SPS has enough memory for the proxy."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""Tests of the simulator's predictions: settings, repeatability, and capacities known from service times."""
+"""Tests of predictions by the simulator: settings, repeatability, and capacities that follow from service times."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -75,7 +75,7 @@ def run(mode: str, cps: int = 1000, sut: str = "kamailio-udp") -> Run:
 
 @pytest.fixture
 def config(monkeypatch: pytest.MonkeyPatch) -> Config:
-    """Return the default campaign with replicates of two seconds."""
+    """Return the configuration of the default campaign, with replicates that last two seconds."""
     monkeypatch.setattr(prediction, "SECONDS", 2.0)
     return load_config()
 
@@ -104,7 +104,7 @@ def test_predictions_are_repeatable_and_can_be_stored(config: Config, tmp_path: 
     first, second = (predict(FITTED, [run("default,fifo")], config) for _ in range(2))
     for one, other in zip(first.predicted, second.predicted, strict=True):
         assert np.array_equal(one.windows, other.windows)
-        # each replicate has arrivals of its own
+        # each replicate has different arrivals
         assert not np.array_equal(one.whole[0], one.whole[1])
     write_predictions(first, tmp_path / "settings.nc")
     read = open_predictions(tmp_path / "settings.nc")
@@ -138,7 +138,7 @@ def test_a_changed_capacity_is_outdated(config: Config, monkeypatch: pytest.Monk
 
 
 def test_the_recorded_predictions_are_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The predictions are checked with their own fit; `make reports` compares this fit with a new fit."""
+    """Compute the recorded predictions again with the recorded fit. `make reports` compares this fit with a new fit."""
     monkeypatch.chdir(PROJECT_ROOT)
     folder = Path("recorded", "predicted", "local")
     predictions, capacity = (
@@ -170,20 +170,20 @@ def test_without_a_fit_nothing_is_predicted(config: Config, tmp_path: Path) -> N
 def test_capacities_follow_from_the_service_times(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """With constant costs, 100 µs per message are 1667 cps per core, and receiving for 50 µs limits several cores."""
+    """Predict with constant costs: 100 µs per message allow 1667 cps per core, and receiving takes another 50 µs."""
     fitted = replace(FITTED, numbers=CONSTANT, draws=(CONSTANT,))
     monkeypatch.setattr(prediction, "CORES", (1, 4))
     found = predict_capacity(fitted, load_config())
     one, four = (found.best(cores) for cores in (1, 4))
     assert one is not None
     assert four is not None
-    # a core that also receives needs 150 µs per message; the receiving core limits four cores
+    # a single core also receives and needs 150 µs per message; with four cores, the receiving core is the limit
     assert one.cps == pytest.approx(1e9 / 6 / 150_000, rel=0.04)
     assert four.cps == pytest.approx(1e9 / 6 / 50_000, rel=0.04)
     assert four.receive_share > 0.95
     assert found.assumed is not None
     (two,) = found.assumed["two CPUs receive"]
-    # the four cores both serve and receive, and a call with a lost message sends no more messages
+    # all four cores serve and receive; allow 8 %, because a call with a lost message sends no more messages
     assert two.cps == pytest.approx(4 * 1e9 / 6 / 150_000, rel=0.08)
     write_capacity(found, tmp_path / "capacity.json")
     assert read_capacity(tmp_path / "capacity.json") == found
@@ -212,10 +212,10 @@ def test_capacities_of_deployments_follow_from_their_costs(monkeypatch: pytest.M
     }
     dispatch_ns = load_model("kamailio-qm").costs["dispatch_ns"]
     one, four = (1e9 / 6 / (150_000 + dispatch_ns) * cores for cores in (1, 4))
-    # buffers hold 2 % of a trial, and one of four sockets has more than its share
+    # allow differences: buffers hold 2 % of a trial's messages, and one of four sockets gets more than a quarter
     assert cps["udp", "partitioned", 1, 1] == pytest.approx(one, rel=0.07)
     assert 0.85 * four < cps["udp", "partitioned", 4, 4] < 1.07 * four
-    # one CPU receives, and is saturated
+    # the only receiving CPU is saturated
     assert cps["udp", "shared", 4, 1] == pytest.approx(1e9 / 6 / 50_000, rel=0.04)
     # one worker serves all messages of the UAS, which are three per call
     stream_ns = load_model("kamailio-qm").costs["stream_ns"]

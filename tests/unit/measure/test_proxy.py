@@ -1,4 +1,4 @@
-"""Tests of adapters of proxies: configuration, command line, counts of messages, and logs."""
+"""Tests of the adapters for proxy programs: configuration, command line, counts of messages, and logs."""
 
 import dataclasses
 import json
@@ -118,7 +118,7 @@ TM_STATS = """\
 
 
 def test_the_counts_of_kamailio_are_added_up() -> None:
-    # the proxy sends seven messages per six received messages, because tm sends the 100
+    # the proxy sends seven messages per six received messages, because Kamailio's module tm adds the 100
     assert parse_kamailio_counts(KAMCMD + TM_STATS, "x") == Tally(sent=7000, received=6000)
     stateless = KAMCMD.replace("fwd_replies = 0", "fwd_replies = 3000").replace(
         "fwd_requests = 1000", "fwd_requests = 3000"

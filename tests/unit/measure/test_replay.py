@@ -25,7 +25,7 @@ NUMBERS = {
 
 def test_each_message_is_served_in_turn_and_a_full_queue_refuses() -> None:
     server = Replay.on(1, 1, "6.18.44")
-    # All messages arrive before the worker wakes: five wait, and three find no room.
+    # All eight messages arrive before the worker wakes up. Five messages wait, and the queue refuses three.
     refused, times = server(np.zeros(8, np.int64), NUMBERS, True)
     assert refused == 3
     assert times.tolist() == [SERVICE_NS * (i + 1) for i in range(5)]

@@ -132,7 +132,7 @@ def lengths(seed: int, windows: int, blocks: int) -> list[tuple[int, int]]:
 
 
 def test_the_law_holds_over_a_replayed_schedule(sipload: Path) -> None:
-    """60 s in blocks of four windows, so a fourth of all calls are sampled and determine the deviations by chance."""
+    """Test 60 s in blocks of four windows. Only a quarter of all calls is sampled, and determines random deviations."""
     p_values, ratios, plain = [], [], []
     for seed in range(40):
         said, drawn = draw(sipload, lengths(seed, 4, 30), seed)
@@ -151,7 +151,7 @@ def test_the_law_holds_over_a_replayed_schedule(sipload: Path) -> None:
         ratios.append(certificate.variance_to_mean)
     assert 0.35 < np.mean(p_values) < 0.65
     assert np.mean(np.array(p_values) < 0.05) <= 0.15
-    # if all calls counted as sampled, good arrivals would be rejected
+    # if all calls counted as sampled, the test would reject correct arrivals too often
     assert np.mean(np.array(plain) < 0.05) > 0.3
     assert np.mean(ratios, axis=0) == pytest.approx([1, 1, 1, 1], abs=0.03)
 

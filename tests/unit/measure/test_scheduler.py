@@ -1,4 +1,4 @@
-"""Tests of the compilation of modes for kernels, on listings of the kernels' scheduler files."""
+"""Tests of the translation of modes into settings of a kernel, on listings of the kernels' scheduler files."""
 
 from typing import Any
 
@@ -49,7 +49,7 @@ LINUX_6_12 = """\
 /sys/kernel/debug/sched/migration_cost_ns:500000
 /sys/kernel/debug/sched/tunable_scaling:1
 """
-# the papers' kernels: 2.6.32 lacks the scaling and has another name for the migration cost; 3.2 has the scaling
+# the papers' kernels: 2.6.32 lacks tunable_scaling and has another name for the migration cost; 3.2 has tunable_scaling
 LINUX_2_6_32 = """\
 /proc/sys/kernel/sched_latency_ns:10000000
 /proc/sys/kernel/sched_migration_cost:500000
@@ -113,7 +113,7 @@ def test_debugfs_kernels_write_the_scaling_last_and_always() -> None:
         Setting.TUNABLE_SCALING, 0, DEBUGFS + "tunable_scaling", 0
     )
     assert compiled("default", on) == []
-    # before Linux 5.13, every write recomputes the ratio
+    # the scaling is not set last, because before Linux 5.13 every write recomputes the ratio
     assert compiled("baseline", kernel(LINUX_5_10), cores=1)[-1].setting is not (
         Setting.TUNABLE_SCALING
     )
@@ -164,7 +164,7 @@ def test_a_locked_kernel_sets_slices_of_single_tasks() -> None:
     assert "not scaled" in str(multi[Setting.TUNABLE_SCALING].unavailable)
     (shortest,) = compiled("default+min_granularity_ns=1", on)
     assert (shortest.asked, shortest.value) == (1, 100_000)
-    # without slices of tasks, such a kernel accepts no setting of enhanced mode
+    # a locked kernel whose tasks have no slices accepts no setting of enhanced mode
     steps_without = compiled("enhanced", kernel(LINUX_6_12, locked=True))
     assert all(step.unavailable for step in steps_without)
 
@@ -267,7 +267,7 @@ def test_modes_with_equal_settings_are_grouped() -> None:
         ("slice-1ms", "default+slice_ns=1000000"),
         ("batch", "default+policy=batch", "batch+slice_ns=2800000"),
     )
-    # without a readable file, a task shows the base slice
+    # if the kernel's file is not readable, a task's slice shows the base slice
     on = KERNELS["locked"]
     result = same_settings({name: compiled(name, on) for name in names}, on)
     assert set(result[0]) == {"default", *(names[i] for i in (2, 7, 8))}
@@ -276,7 +276,7 @@ def test_modes_with_equal_settings_are_grouped() -> None:
     slices = [name for name in DECLARED if name.startswith("slice-")]
     result = same_settings({name: compiled(name, on) for name in ("default", *slices)}, on)
     assert result == (("default", *slices),)
-    # a mode with the kernel's own values is like the default
+    # a mode that sets the kernel's own values equals the default mode
     same = "default+latency_ns=24000000+tunable_scaling=logarithmic"
     equal = same_settings({name: compiled(name, on) for name in ("default", same)}, on)
     assert equal == (("default", same),)

@@ -1,4 +1,4 @@
-"""Tests of runs on simulated testbeds: their records, and refusals."""
+"""Tests of runs on simulated testbeds: the records of runs, and the errors for runs that cannot be simulated."""
 
 import subprocess
 import sys
@@ -88,7 +88,7 @@ def test_the_record_of_a_simulated_run_is_summarised_like_others(
     summary = summarise_run(messages, record)
     assert summary.attrs["kind"] == "simulated"
     assert float(summary["pdr"]) == 0
-    # the CPU time in the record equals the utilisation by the service times
+    # the CPU time in the record lies near the utilisation that follows from the service times
     assert 0.3 < float(summary["proxy_cpu_ns"]) / 1e9 < 0.6
 
 
@@ -107,7 +107,7 @@ def test_a_full_disk_leaves_no_record_of_a_search(campaign: Config, small_disk: 
     crossing = read_crossing(path)
     assert crossing.ended_by == "width" and crossing.took_s is not None
     assert crossing.loads[0] >= 0.89 * crossing.loads[1]
-    # a core is saturated at 2250 cps by 6 messages of about 74 µs per call
+    # one core is saturated at 2250 cps, because a call has 6 messages of about 74 µs
     assert 1500 < crossing.loads[0] < crossing.loads[1] < 3500
 
 
@@ -190,7 +190,7 @@ FIFO = "default,default+policy=fifo"
 
 
 def crossed(config: Config, mode_s: float) -> Config:
-    """Return the campaign with a number of seconds per mode of a comparison."""
+    """Return the configuration with `mode_s` seconds per mode in runs that compare modes."""
     return replace(config, crossover=replace(config.crossover, mode_s=mode_s))
 
 
@@ -239,7 +239,7 @@ def test_equal_comparisons_have_equal_files(campaign: Config, tmp_path: Path) ->
 
 
 def test_a_sham_differs_by_chance_only(campaign: Config, tmp_path: Path) -> None:
-    """At 5 %, four or more of the shams of twelve runs would differ once in 450 times."""
+    """Allow three of twelve shams to differ. At 5 %, four or more would differ by chance once in 450 tests."""
     differ = {"k_rcv_mean": 0, "total_mean": 0}
     for rep in range(1, 13):
         folder = tmp_path / str(rep)
@@ -273,7 +273,7 @@ def test_effects_within_a_run_equal_effects_between_runs(
 def test_modes_that_change_no_service_take_the_same_cpu_time(
     campaign: Config, tmp_path: Path
 ) -> None:
-    """Without costs of switches and caches, the order does not change the service time of a message."""
+    """Simulate without costs of switches and caches. A mode then changes only the order, not the service times."""
     bed = load_testbed(EEVDF)
     assert bed.simulated is not None
     free = ("switches", "refills", "stalls")
@@ -347,7 +347,7 @@ def test_a_simulated_testbed_has_no_hosts() -> None:
 
 
 def named(config: Config, transport: str, deployment: str) -> str:
-    """Return the name of the SUT of a deployment; over TCP, with persistent connections."""
+    """Return the name of the SUT with a transport and a deployment, with persistent connections over TCP."""
     wanted = (
         sut.name
         for sut in config.suts.values()
@@ -435,7 +435,7 @@ print(*(path for path in opened if path.startswith(("/proc", "/sys/"))), sep="\\
 
 
 def test_a_simulated_run_needs_no_linux(tmp_path: Path) -> None:
-    """The test removes /proc and the calls of Linux, as on macOS."""
+    """Simulate without /proc and without Linux's system calls, as on macOS."""
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_LINUX, str(tmp_path)],
         capture_output=True,

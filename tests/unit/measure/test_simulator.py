@@ -1,4 +1,4 @@
-"""Tests of the simulator, against queueing theory and by invariants of every simulation."""
+"""Tests of the simulator: comparison with queueing theory, and properties that hold for every simulation."""
 
 import dataclasses
 import hashlib
@@ -91,7 +91,7 @@ def test_refusals_of_a_full_queue_follow_theory(
 def test_the_mean_sojourn_does_not_depend_on_the_order_of_service(
     rules: str, policy: str, tmp_path: Path
 ) -> None:
-    """With exponential service times, the mean number in the system is the same for every order (Kleinrock)."""
+    """Use exponential service times, with which the mean sojourn is equal for every order of service (Kleinrock)."""
     changes = {
         "workers": 8,
         "rate_cps": 0.8 * 1e9 / SERVICE_NS,
@@ -186,7 +186,7 @@ BEFORE = {
     "drawn hold times": "4849980e3a169debce3f7b3e625eb76a9f2c47557db10ba272e6a4313319656f",
     "compared": "9c6e19898043608b10df64b994367116a3aef4ff17836ccefc7ab333475ac6a7",
 }
-"""Compare the SHA-256 of all files of a simulation: report, trace, calls, report of the UAC, and log."""
+"""SHA-256 of all files of a simulation: report, trace, calls, report of the UAC, and log. A change would show here."""
 
 
 @pytest.mark.parametrize("variant", BEFORE)
@@ -245,7 +245,7 @@ def test_the_interval_of_samples_changes_nothing_else(tmp_path: Path) -> None:
 
 
 def test_repeated_calls_take_the_same_time(tmp_path: Path) -> None:
-    """Arrivals and service times are equal in all windows of a block, so their effects cancel in differences."""
+    """Repeat the calls of a block in each window: arrivals and service times must be equal in all windows."""
     numbers = {**CALLS, "retransmissions": False, "lock_share": 0.0, "stall_every_ns": 0}
     files = compared(tmp_path)
     simulate(numbers, tmp_path, files)
@@ -282,7 +282,7 @@ def test_a_wrong_plan_is_an_error(line: str, words: str, tmp_path: Path) -> None
 
 
 def test_the_service_time_of_a_message_does_not_depend_on_the_worker(tmp_path: Path) -> None:
-    """Modes are compared with equal service times as well as equal arrivals."""
+    """Compare two schedulers, which choose different workers. A message must have the same service time in both."""
     work = {}
     for rules in ("eevdf", "cfs"):
         numbers = {**CALLS, "rules": rules, "lock_share": 0.0, "stall_ns": 0, "receive_cpus": 0}
@@ -312,7 +312,7 @@ COSTS: ModelNumbers = SERVER | {
     "send_ns": 2_000,
     "loop_ns": 4_000,
 }
-"""Three messages 1 ms apart, served in 100 µs each by one CPU, with all further costs."""
+"""Parameters with three messages 1 ms apart, a service time of 100 µs on one CPU, and all other costs."""
 
 
 @pytest.mark.parametrize(("workers", "cold"), [(1, [True, False, False]), (2, [True] * 3)])
@@ -323,7 +323,7 @@ def test_the_costs_of_a_message_on_an_idle_cpu(
     assert set(records["t_stack"] - records["t_arr"]) == {11_000 + 7_000}
     # the wait is the sum of the wake-up by the softirq, the exit from idle, and the context switch
     assert set(records["t_sockq"] - records["t_stack"]) == {3_000 + 5_000 + 8_000}
-    # two workers alternate, so each finds a cold cache
+    # with two workers, the workers alternate, so each worker finds a cold cache
     served = [SERVICE_NS + 9_000 * each for each in cold]
     assert list(records["t_sip_out"] - records["t_sip_in"]) == served
     cpu = report.cpus[0]
@@ -336,10 +336,10 @@ def test_the_costs_of_a_message_on_an_idle_cpu(
 
 @pytest.mark.parametrize("accounting", [False, True])
 def test_an_interrupt_prolongs_a_service(accounting: bool, tmp_path: Path) -> None:
-    """Three messages arrive 50 µs apart. The second and the third arrive during the service of the first."""
+    """Offer three messages 50 µs apart. The second and the third arrive during the service of the first message."""
     numbers = {**COSTS, "rate_cps": 20_000.0, "irq_time_accounting": accounting}
     report, records = trace(numbers, tmp_path)
-    # two softirqs prolong the first service and wake no worker; the cache is warm for the others
+    # two softirqs prolong the first service and wake no worker; the cache is warm for the other two services
     assert list(records["t_sip_out"] - records["t_sip_in"]) == [
         SERVICE_NS + 9_000 + 2 * 7_000,
         SERVICE_NS,
@@ -350,7 +350,7 @@ def test_an_interrupt_prolongs_a_service(accounting: bool, tmp_path: Path) -> No
 
 
 def test_one_interrupt_receives_all_messages_that_arrived(tmp_path: Path) -> None:
-    """Three messages arrive 5 µs apart, and the interrupt follows after all three."""
+    """Offer three messages 5 µs apart. The interrupt comes after the third message, and receives all three."""
     _, records = trace({**COSTS, "rate_cps": 200_000.0}, tmp_path)
     first = records["t_arr"][0]
     # the interrupt takes 11 µs, then each message takes 7 µs, and the wake-up takes 3 µs

@@ -1,4 +1,4 @@
-"""Tests of the modes of a comparison that differ on a kernel."""
+"""Tests of the check that the modes of a comparison have different settings on a kernel."""
 
 from collections.abc import Sequence
 

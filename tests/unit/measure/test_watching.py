@@ -51,7 +51,7 @@ def test_counters_are_those_of_the_ports() -> None:
     assert counters.queued_bytes == 0x500
     assert counters.socket_drops == {77: 7}
     assert counters.backlog_drops == 3
-    # over both versions of IP; datagrams for a full buffer are drops and not errors
+    # counters add IPv4 and IPv6; datagrams for a full buffer count as drops, not as errors
     assert counters.datagrams == 1010
     assert counters.errors == 11 - 7 + 5 - 4
 

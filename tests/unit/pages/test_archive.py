@@ -1,4 +1,4 @@
-"""Tests of the published archive: its content, its validity, and its reproducibility."""
+"""Tests of the archive for publication: its content, its validity, and its reproducibility."""
 
 import hashlib
 import json
@@ -132,7 +132,7 @@ def validated(path, folder):
 
 CONTEXT = Path(rocrate.__file__).parent / "data" / "ro-crate.jsonld"
 PLACES = ("ComputationalWorkflow", "FormalParameter", "input", "output")
-"""Terms that RO-Crate 1.1 defines at another address than the version of the context that the package rocrate has.
+"""Terms for which RO-Crate 1.1 has another address than the JSON-LD context in the package rocrate.
 
 SEE https://bioschemas.org/ComputationalWorkflow and the context of RO-Crate 1.1.
 """
@@ -140,7 +140,7 @@ SEE https://bioschemas.org/ComputationalWorkflow and the context of RO-Crate 1.1
 
 @pytest.fixture(autouse=True)
 def contexts(monkeypatch):
-    """Give the validator the two JSON-LD contexts, because it would download them."""
+    """Give the validator local copies of two JSON-LD contexts, because the validator would download these files."""
     terms = json.loads(CONTEXT.read_text())["@context"]
     properties = {name: f"https://bioschemas.org/ComputationalWorkflow#{name}" for name in PLACES}
     classes = {name: f"https://bioschemas.org/{name}" for name in PLACES if name[0].isupper()}
@@ -160,7 +160,7 @@ def contexts(monkeypatch):
 
 
 def messages(folder):
-    """Return the problems that the validator of the profile reports."""
+    """Return the problems in the archive's metadata that the validator reports."""
     settings = services.ValidationSettings(
         rocrate_uri=str(folder),
         profile_identifier="workflow-run-crate",

@@ -142,7 +142,7 @@ def test_the_queue_predicts_its_own_capacity_on_one_core(one_core):
         assert service.predict("cores", general=True).estimate == pytest.approx(
             prediction.estimate, rel=0.01
         )
-        # The capacity is interpolated between loads 100 cps apart.
+        # Allow 2 %, because the capacity is interpolated between loads that are 100 cps apart.
         assert service.measured.interval.estimate == pytest.approx(cps, rel=0.02)
         if service.threads > 1:
             assert service.predict("threads", general=False).estimate > 1.5 * cps / 2
@@ -231,7 +231,7 @@ def test_studies_of_one_testbed_are_combined(points, tmp_path):
         ("third/local/summary.nc", 0, ()),
     ]
     assert [each.found for each in known.read] == [True, True, False]
-    # A load that both studies measured counts once.
+    # The runs of a load that occurs in both studies count only once.
     (default,) = system(known, "default").options
     assert default.interval.n == 5 * len(LOADS)
     assert [each.mode for each in known.own] == ["default", "baseline"]

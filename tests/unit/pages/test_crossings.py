@@ -1,4 +1,4 @@
-"""Tests of the remarks on a crossing."""
+"""Tests of the remarks on a crossing, the load at which the drop rate passes its limit."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Tests of the page of comparisons, on windows with known effects, without effects, and without windows."""
+"""Tests of the page that compares modes, on windows with known effects, without effects, and without windows."""
 
 import json
 import math
@@ -65,7 +65,7 @@ def made(
 
 
 def everything(loads: Any, found: Any) -> str:
-    """Make every part of the page, check that no value is unknown, and return the text of the parts."""
+    """Make all parts of the page, check that no part shows an unknown value, and return the text of the parts."""
     parts = [
         answer.title("crossover", loads),
         answer.answer(found),
@@ -95,7 +95,7 @@ def everything(loads: Any, found: Any) -> str:
 
 
 def recommended(found):
-    """Return the first sentences of the page."""
+    """Return the recommendations, which are the first sentences of the page."""
     return answer.answer(found).line
 
 
@@ -418,7 +418,7 @@ def test_rows_of_words_and_rows_of_loads_are_shown() -> None:
 def test_printed_numbers_are_shown_only_beside_the_same_comparison() -> None:
     run = Run(mode="baseline,enhanced", cps=1000)
     _, found = of(synthetic.windows(run, {"baseline": {}, "enhanced": FIFO}, steps=STEPS))
-    # these numbers are in Table III of the single-core paper, for 8 threads
+    # the page must name Table III of the single-core paper, which has numbers for 8 threads
     published = effects.printed(found[0])
     assert "Table III" in published
     assert "33.1 %" in published

@@ -7,7 +7,7 @@ from sipsched.pages.glossary import Marker, terms
 
 
 def marked(*texts):
-    """Mark texts of one page; return the names with an explanation, and the names that the page lists."""
+    """Mark the terms in the texts of one page. Return the terms with an explanation, and the terms in its glossary."""
     marker = Marker()
     html = Markup(" ").join(map(marker.words, texts))
     explained = [

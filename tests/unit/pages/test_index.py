@@ -55,7 +55,7 @@ def test_studies_of_a_testbed_are_combined_and_each_run_occurs_once(whole):
 
 
 def overview(*campaigns, compared=(), pages=()):
-    """Return the three tiles of the first testbed, and its figures."""
+    """Return the three tiles (short answers) for the first testbed on the overview, and the figures."""
     (first, *_) = tiles.overview(campaigns, 0.01, compared, pages).parts
     shown, *figures = first.parts
     return *shown.tiles, figures
@@ -116,7 +116,7 @@ def test_the_tiles_describe_the_system_of_the_most_trials_and_runs(whole):
 
 
 def test_a_search_that_disagrees_is_named_with_the_reason(whole):
-    """Three searches: one contains the estimate, one is from a slower machine, one has no difference in CPU time."""
+    """Check three searches: one agrees, one is from a slower machine, and one has no difference in CPU time."""
     held, slow, chance = (
         Searched(1500, 2000, "2026-11-22T21:26:00+00:00", None, 1.2),
         Searched(1400, 1600, "2026-11-22T21:26:00+00:00", None, 1.12),
@@ -203,7 +203,7 @@ def test_testbeds_are_shown_separately(tmp_path):
 
 
 def test_the_averages_of_a_whole_comparison_belong_to_no_mode(tmp_path):
-    """The runs of a comparison are planned, counted and graded, but their averages belong to no single mode."""
+    """Plan, count and grade runs that compare modes, but exclude their averages, which belong to no single mode."""
     mixed = synthetic.repeated(mode="default,batch")
     result = read(tmp_path, [*synthetic.repeated(), *mixed])
     assert len(result.counted) == 24

@@ -31,7 +31,7 @@ def test_figures_without_measurements_say_so(draw):
 
 LOADS = (1000, 1200, 1400, 2000)
 RATES = {
-    # a knee between close loads, a jump between close loads, a knee between distant loads, and no knee
+    # drop rates at four loads: knee between close loads, jump between close loads, knee between distant loads, no knee
     1: (0.0, 0.004, 0.03, 0.3),
     2: (0.0, 0.0, 0.25, 0.4),
     4: (0.0, 0.0, 0.0, 0.4),
@@ -98,7 +98,7 @@ def test_runs_that_are_too_short_for_their_busy_periods_are_named():
 
 
 def test_table_and_figure_agree_if_one_of_several_runs_drops_messages():
-    """Two runs have no drop and one run drops 8 %. The typical rate is neither 0 nor the mean of 2.7 %."""
+    """Make two runs without drops and one run that drops 8 %. The typical rate is neither 0 nor the mean of 2.7 %."""
     planned = [synthetic.Run(threads=8, cps=1000, rep=rep) for rep in (1, 2, 3)]
     ds = synthetic.combined(planned, lambda run: {"pdr": 0.08 if run.rep == 3 else 0.0})
     drawn = crossing_load.typical_drop_rates(

@@ -81,7 +81,7 @@ def test_the_page_names_who_ran_while_the_slowest_messages_waited(tmp_path):
     (table,) = (part for part in page.around(result).parts if isinstance(part, Table))
     assert table.rows[0][0] == "backup" and table.rows[0][-1] == "100.0 %"
     assert "backup (other program)" in text(page.around(result))
-    # a record without the file, as in recorded/, stays readable
+    # the page also works for records without the file of bursts, as in recorded/
     for path in (tmp_path / "raw").rglob(BURSTS_FILE):
         path.unlink()
     assert "unknown" in text(page.around(read(tmp_path)))

@@ -38,7 +38,7 @@ FIGURES = (
 
 
 def everything(case):
-    """Make every figure and table, and return their words."""
+    """Make all figures and tables of the page, and return the words in them."""
     family = case.family()
     shown = [make(case) for make in (*TABLES, *FIGURES)]
     shown += [settings.table(case), settings.words(case)]
@@ -67,7 +67,7 @@ def test_percent_lower_is_the_effect_of_the_mode():
 
 
 def drawn_by(monkeypatch, case, draw):
-    """Draw, and return the drawn points and bars: x, and the ends of the interval."""
+    """Call `draw`, and return the drawn points and the drawn error bars with the ends of each interval."""
     bars, points = [], []
 
     def errorbar(axis, x, y, xerr=None, **style):
@@ -87,7 +87,7 @@ def drawn_by(monkeypatch, case, draw):
 
 
 def test_intervals_are_drawn_as_in_the_text_and_all_runs_are_visible(monkeypatch):
-    """The largest of the five runs is a thousand times the smallest."""
+    """Draw five runs, of which the largest value is a thousand times the smallest value."""
 
     def wide(run):
         values = synthetic.two_modes(run)
@@ -106,7 +106,7 @@ def test_intervals_are_drawn_as_in_the_text_and_all_runs_are_visible(monkeypatch
 
 
 def test_estimates_without_bounds_are_drawn_differently(monkeypatch):
-    """Only one of five runs has drops, so the percentage has no bounds."""
+    """Draw runs of which only one in five has drops, so the percentage has no bounds."""
 
     def rarely(run):
         return synthetic.two_modes(run) | {"pdr": 0.05 * (run.rep == 1)}
@@ -165,7 +165,7 @@ def test_call_setup_drops_are_the_papers_share_of_rcv_errors():
 def test_the_papers_table_is_shown_beside_this_testbeds():
     case = case_of(plan())
     baseline, _ = measurements.tables(case).parts
-    # the measured rows come first: 8 threads, at the last load under the limit and at the first load above the limit
+    # measured numbers come first: 8 threads, at the last load under the limit and at the first load above the limit
     assert baseline.rows[0][0] == "8 threads"
     assert baseline.groups[1:] == (("last ≤\u00a01\u00a0%", 3), ("first >\u00a01\u00a0%", 3))
     rows = {row[1]: row[2:] for row in baseline.rows if row[0] == "8 threads"}
@@ -178,7 +178,7 @@ def test_the_papers_table_is_shown_beside_this_testbeds():
     typical = typical_interval(rates).estimate
     assert rows["PDR"][4].interval.estimate == pytest.approx(typical)
     assert rows["PDR"][5].interval.estimate == pytest.approx(100 * (typical / 0.018 - 1))
-    # counts are compared per call: 6 messages per call here, 447876 / 200000 in the paper
+    # the page compares counts per call: 6 messages per call here, 447876 / 200000 in the paper
     assert rows["Total messages"][3] == "447876"
     assert str(rows["Total messages"][4]) == "96\u202f000"
     assert rows["Total messages"][5].interval.estimate == pytest.approx(168, abs=0.5)
@@ -195,7 +195,7 @@ def test_crossing_loads_are_shown_beside_the_papers():
     assert here[3:5] == ("1\u202f900", "2\u202f000")
     crossing = case.side(EIGHT, "baseline").capacity.crossing.interval
     assert crossing.estimate == pytest.approx(1900, rel=0.01)
-    # the log of PDR is linear: a load log(1/0.6)/log(6)/10 = 2.9 % higher compensates a factor of 0.6 in drops
+    # PDR grows sixfold per 10 % of load, so a load log(1/0.6)/log(6)/10 = 2.9 % higher makes up for 0.6 times the drops
     more = case.more_load(EIGHT, "enhanced", 0.95)
     assert more.low < 2.9 < more.high + 1
     assert rows["1 core, 2 threads", "enhanced"][3] == "not planned"
@@ -300,7 +300,7 @@ def test_each_proxy_has_its_own_tables():
 
 
 def search(folder: Path, mode: str, probe_mode: str | None = None) -> Path:
-    """Write the record of a search, whose trials ran with a probe mode."""
+    """Write the record of a capacity search whose trials ran with the probe in `probe_mode`."""
     crossing = synthetic.crossing(Point("bed", "a", mode, 1, 8), 900, 1000)
     if probe_mode:
         crossing["trials"] = [{**each, "probe_mode": probe_mode} for each in crossing["trials"]]

@@ -1,4 +1,4 @@
-"""Tests of the text of numbers, for ordinary and for degenerate intervals."""
+"""Tests of numbers as text, for ordinary intervals and for intervals without bounds or width."""
 
 import numpy as np
 import pytest

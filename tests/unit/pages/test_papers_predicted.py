@@ -13,7 +13,7 @@ from sipsched.plan.simulated import load_model
 
 
 def said(runs):
-    """Return the text of every part of the page, by the names of its elements."""
+    """Return the text of each part of the page, by the name of the part."""
     points, compared = papers.load_points(), papers.load_comparison()
     table, grid = (
         papers_predicted.against_published(runs, points),

@@ -75,7 +75,7 @@ def test_empty_columns_and_rows_are_not_shown():
     assert "published" not in page.partition("<thead>")[2]
     assert '<th scope="colgroup" colspan="1">who</th>' in page
     assert page.count('<th scope="row"') == 2
-    # the file has all rows, including rows that the page does not show
+    # the CSV file has all rows, including rows that the page does not show
     assert len(csv_link(page)[1]) == 4
 
 

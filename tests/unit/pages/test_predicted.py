@@ -23,7 +23,7 @@ FITTED = Fitted(
 
 
 def contrast(measured: float, said: float, p_value: float = 0.001, **changes: object) -> Contrast:
-    """Make a contrast with intervals of ± 5."""
+    """Make a comparison of a measured and a predicted change, with intervals of ± 5."""
     return Contrast(
         REFERENCE,
         replace(REFERENCE, **{"mode": "fifo", **changes}),
@@ -35,7 +35,7 @@ def contrast(measured: float, said: float, p_value: float = 0.001, **changes: ob
 
 
 def found(*contrasts: Contrast, fitted: Fitted = FITTED) -> predicted.CheckedPredictions:
-    """Make the data of a page from contrasts."""
+    """Make the data of the page from comparisons of measured and predicted changes."""
     return predicted.CheckedPredictions(Check(Predictions(fitted, 6.0, ()), contrasts, ()))
 
 

@@ -1,4 +1,4 @@
-"""Tests of the words on progress: before the first run, after one run, and after all runs."""
+"""Tests of the page about a campaign's progress: before the first run, after one run, and after all runs."""
 
 from dataclasses import replace
 from datetime import UTC, datetime

@@ -94,12 +94,12 @@ def measured(
 
 
 def found(*arguments: Any, simulated: Sequence[Speedup] = (), **named: Any) -> scaling.ScalingData:
-    """Gather the data of the page."""
+    """Return the data of the page from campaigns, searches and simulated speed-ups."""
     return scaling.found_of(*measured(*arguments, **named), load_published(PUBLISHED), simulated)
 
 
 def everything(page: scaling.ScalingData) -> str:
-    """Make the whole page, and return its text."""
+    """Make all parts of the page, and return their text."""
     parts = (
         *(scaling.answer, scaling.heading, scaling.curves, scaling.capacities, scaling.sharing),
         *(scaling.stops, scaling.costs, scaling.herd, scaling.published),
@@ -156,7 +156,7 @@ def test_the_room_on_a_shared_cpu_follows_from_the_control_runs() -> None:
         speed_up.one.place.sut: speed_up
         for speed_up in speed_ups(carried(campaign, crossings), campaign)
     }
-    # the generators use 0.3 of a CPU per 1000 cps, so at 2400 cps the rest of two cores is left
+    # the generators use `BUSY` of a CPU per 1000 cps, so at 2400 cps the proxy has the rest of two CPUs
     assert gained["kamailio-udp"].room == pytest.approx(2 - BUSY * 2.4, rel=0.02)
     # the proxy never has more than the existing CPUs
     assert gained["kamailio-udp-partitioned"].room == pytest.approx(1.0)
@@ -191,7 +191,7 @@ def test_only_quantities_that_grow_with_the_cores_are_named() -> None:
 
 def test_a_remedy_is_shown_beside_the_finding() -> None:
     measured_rows = [row for row in scaling.published(found()).rows if "measured" in str(row[0])]
-    # no remedy was measured over TCP
+    # the table has only a row for UDP, because no remedy was measured over TCP
     assert [row[1:3] for row in measured_rows] == [("UDP", "2")]
 
 

@@ -59,7 +59,7 @@ def test_reasons_of_attempts_are_counted(whole):
 
 @pytest.fixture(scope="module")
 def stilled(tmp_path_factory):
-    """Make windows of a run whose probe costs a tenth of the CPU time per message."""
+    """Make windows of a run in which the probe increases the CPU time per message by a tenth."""
     folder = tmp_path_factory.mktemp("stilled")
     waits = {"default": 1.1, "default+recording=off": 1.0}
     run = synthetic.Run(mode=",".join(waits), cps=400)

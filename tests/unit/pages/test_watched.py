@@ -65,7 +65,7 @@ def test_every_cause_has_evidence_and_a_command_of_the_program() -> None:
         assert all(each.cause and "3 of 10 seconds" in each.evidence for each in written)
         assert any(setting in each.command for each in written)
     (burst,) = [each for each in written if "bursts" in each.cause]
-    # twice the largest queue, and a power of two that is at least 1 MiB
+    # the recommended buffer is twice the largest queue, rounded up to a power of two, and at least 1 MiB
     assert "net.core.rmem_max=1048576" in burst.command
     assert all(each.command for each in advice(found, "other"))
 

@@ -84,7 +84,7 @@ def test_the_repetitions_of_a_study_spread_over_the_campaign(document: dict[str,
     document["documents"] = {}
     runs = config.parse_config(document).runs()
     assert [run.cps for run in runs] == [100, 200, 300, 300, 100, 200, 100, 400, 400, 200]
-    # runs that are compared stay together
+    # runs that a study compares follow each other
     assert [run.mode for run in runs if run.cps >= 300] == ["default", "baseline"] * 2
 
 
@@ -99,7 +99,7 @@ def test_the_length_of_a_run_follows_from_its_number_of_calls(document: dict[str
     campaign = config.parse_config(document)
     seconds = [campaign.load_of(replace(run, cores=cores)).duration_s for cores in (1, 2, 4, 6, 8)]
     assert seconds == [10, 10, 10, 2, 2]
-    # a comparison lasts as long as its modes
+    # a run that compares two modes lasts three times as long as one mode, because the sham counts as a mode
     comparison = replace(run, mode="default,baseline")
     assert campaign.load_of(comparison).duration_s == 3 * campaign.crossover.mode_s
     document["load"]["calls"] = {"2": 0}
@@ -174,7 +174,7 @@ def test_a_study_file_is_valid_and_fits_the_example_of_a_testbed(
     campaign = config.parse_config(document)
     assert set(campaign.studies) == set(file["only"]) == set(file["studies"])
     beds = [load_testbed(name) for name in campaign.testbeds]
-    # the result of a search decides the values of the loads, not their number
+    # assume a result for each search, because the result changes the loads but not the number of runs
     result = dict.fromkeys(campaign.searches(), (2000, 2100))
     runs = campaign.runs(result)
     for bed in beds:
@@ -530,7 +530,7 @@ def test_the_tables_are_made_from_the_declarations() -> None:
 
 
 def keys_of(kind: Any) -> Iterator[tuple[Any, str]]:
-    """Return every key of a dataclass and of the dataclasses in it."""
+    """Yield each key of a dataclass and of all nested dataclasses, as (class, key)."""
     for key, hint in key_types(kind).items():
         yield kind, key
         for option in options(hint):

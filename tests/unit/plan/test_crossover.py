@@ -1,4 +1,4 @@
-"""Tests of the comparisons of modes and of their sampled windows."""
+"""Tests of runs that compare modes: the compared modes, and the random order of windows."""
 
 from collections import Counter
 from dataclasses import replace
@@ -155,7 +155,7 @@ def test_every_order_of_modes_and_sham_is_equally_likely() -> None:
         windows = draw(("a", "b"), 60, 0.5, 0.05, seed).windows
         for _, group in groupby(windows, lambda window: window.block):
             orders[tuple((window.mode, window.sham) for window in group)] += 1
-    # 4000 blocks are 667 per order, and 5 standard errors are 118
+    # 4000 blocks have 6 possible orders: 667 blocks per order, with 5 standard errors of 118
     assert len(orders) == 6
     assert all(549 < count < 785 for count in orders.values())
 
@@ -170,7 +170,7 @@ def test_nearer_to_the_knee_windows_are_longer() -> None:
     windows = [window_s for window_s, _, _ in result]
     assert windows == sorted(windows)
     assert windows[0] == 0.5
-    # the third value is E[S] / (1 - sqrt(0.95))^2
+    # the third value is the queue's relaxation time E[S] / (1 - sqrt(0.95))^2
     assert result[3][2] == pytest.approx(0.0936, rel=0.01)
     assert all(window_s >= 5 * washout_s for window_s, washout_s, _ in result)
 

@@ -1,4 +1,4 @@
-"""Tests of handwritten YAML files: they are read strictly, and each mistake has a one-line error."""
+"""Tests of reading handwritten YAML files: the reader is strict, and reports each mistake in one line."""
 
 import time
 from pathlib import Path
@@ -67,7 +67,7 @@ def test_keys_are_text(tmp_path: Path) -> None:
     ],
 )
 def test_unknown_values_are_refused(place: tuple[str, ...], value: Any, expected: str) -> None:
-    """Check a value from Snakemake's command line, which no strict reader has checked before."""
+    """Refuse a wrong value from Snakemake's command line, which the strict reader of YAML files does not see."""
     document = documents.read_yaml(PROJECT_ROOT / "config" / "config.yaml")
     inner = document
     for key in place[:-1]:

@@ -1,4 +1,4 @@
-"""Tests of the papers' modes at every point of both papers, and of the language of modes.yaml."""
+"""Tests of the papers' modes at all points of both papers, and of the formulas and overrides in modes.yaml."""
 
 import os
 import re
@@ -35,8 +35,8 @@ SINGLE_CORE = {
     ("enhanced", 16): (800_000, 400_000, 0),
     **{("desktop", threads): (10_000_000, 2_000_000, 2_000_000) for threads in THREADS},
 }
-# Krishnamurthy and Rouskas 2016, sections III and III-A: cores and threads, then latency, min granularity,
-# migration cost; wake-up granularity is 0 and the scaling is off. Its processors have four cores.
+# Krishnamurthy and Rouskas 2016, sections III and III-A: cores and threads, then latency, min granularity and
+# migration cost. The wake-up granularity is 0, and tunable_scaling is off. The paper's processors have four cores.
 MULTI_CORE_ENHANCED = {
     (2, 2): (1_600_000, 100_000, 0),
     (2, 4): (1_600_000, 100_000, 0),
@@ -147,7 +147,7 @@ def test_overrides_replace_and_add() -> None:
 def test_a_mode_can_name_another_instance(name: str, other: OtherInstance, words: str) -> None:
     mode = find_mode(name, load_modes())
     assert mode.other == other
-    # the instance changes no setting of the kernel
+    # keys of the instance, such as the number of threads, are no settings of the kernel
     assert not set(INSTANCE_KEYS) & {str(setting) for setting in mode.overrides}
     assert label(name, translated=False, missing=()) == words
 
@@ -224,7 +224,7 @@ def test_overrides_have_the_kernels_names_and_units() -> None:
     assert at("default+policy=batch", 1, 8) == TODAYS["batch"]
     assert at("default+slice_ns=100000", 1, 8) == TODAYS["slice-100us"]
     assert at("default+nice=-10", 1, 8) == TODAYS["nice-10"]
-    # a real-time policy without a priority has the lowest priority
+    # a real-time policy without a given priority has the lowest priority
     assert at("default+policy=rr", 1, 8) == TODAYS["rr"]
     assert at("fifo+priority=99", 1, 8) == TODAYS["fifo"] | {Setting.PRIORITY: 99}
     assert at("batch+nice=5+slice_ns=250000", 1, 8) == TODAYS["batch"] | {

@@ -40,7 +40,7 @@ def test_twins_measure_each_run_once_and_each_point_on_both(tmp_path: Path) -> N
     assert len(one) == len(two)
     points = {(run.mode, run.threads, run.cps) for run in one}
     assert points == {(run.mode, run.threads, run.cps) for run in two} and len(points) == 8
-    # one testbed measures both runs of a pair, one after the other
+    # the same testbed measures both runs of a pair, one after the other
     assert [run.mode for run in one[:2]] == ["default", "batch"]
     assert all(first.cps == second.cps for first, second in zip(one[::2], one[1::2], strict=True))
     assert study.runs("three") == STUDY.runs("three")
@@ -57,7 +57,7 @@ def test_only_incomplete_blocks_of_a_twin_move_to_the_other_twin(
     assert given.runs("one") == [first, second]
     assert len(given.runs("two")) == 22
     assert replace(third, testbed="two") in given.runs("two")
-    # blocks that the other twin measured meanwhile stay there after the first twin returns
+    # blocks that the second testbed measured meanwhile stay with this testbed after the first testbed returns
     block = [
         run
         for run in given.runs("two")

@@ -11,7 +11,7 @@ from sipsched.plan.simulated import MODELS, load_model, model_of
 
 
 def test_only_a_model_of_recorded_runs_is_replaced_by_a_campaigns_fit() -> None:
-    """Assumptions on the papers' machine do not hold for another machine that runs OpenSIPS."""
+    """Find no model for OpenSIPS, because assumptions on the papers' machine do not hold for another machine."""
     suts = load_config().suts
     result = model_of(suts["kamailio-udp"])
     assert result is not None

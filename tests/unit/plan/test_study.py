@@ -23,7 +23,7 @@ STUDY = Study(
 def test_loads_around_a_crossing() -> None:
     assert AROUND.loads(2200, 2390) == (2000, 2200, 2400)
     assert AROUND.loads(2390, 2400) == (2000, 2200, 2400)
-    # a load on each side of the crossing, as close as the step allows
+    # the loads include a load on each side of the crossing, as close as the step allows
     assert AROUND.loads(150, 170) == (150, 175, 200)
     assert AROUND.loads(420, 460) == (200, 400, 500, 600)
     assert AroundCrossing("baseline", 200, (1,)).loads(2200, 2390) == (2200, 2400)
@@ -61,7 +61,7 @@ def test_a_study_of_capacities_measures_each_mode_at_the_loads_of_all(
         document = synthetic.crossing(point, *loads)
         path.write_text(synthetic.sealed(document | {"goal": dataclasses.asdict(GOAL)}))
     crossings = read_crossings(tmp_path, points)
-    # a search whose range ended before the crossing has one load
+    # a search whose range ended before the crossing results in one load
     assert crossings == {first: (900, 915), second: (960, 960)}
     assert {(run.mode, run.cps) for run in study.runs("bed", crossings)} == {
         (mode, cps) for mode in study.modes for cps in (900, 915, 960)

@@ -18,7 +18,7 @@ FILES = ["config/config.yaml"]
 
 
 class Snakemake:
-    """A stand-in for Snakemake that records the planner's requests."""
+    """An object that replaces Snakemake and records the planner's requests."""
 
     def __init__(self, forces_jobs: bool = False) -> None:
         self.forces_jobs = forces_jobs
@@ -45,7 +45,7 @@ def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
 
 
 def find_crossing(plan: Plan, lower: int, upper: int) -> None:
-    """Write the record of the campaign's search."""
+    """Write the record of the campaign's search, which found a crossing between `lower` and `upper` cps."""
     (point,) = plan.searches
     path = plan.raw / point.crossing_path
     path.parent.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Tests of the bursts of programs and softirqs beside the proxy."""
+"""Tests of reading the bursts of other programs and of softirqs on the proxy's CPUs."""
 
 import json
 
@@ -12,7 +12,7 @@ from sipsched.records.verification import verify
 SH, RX = Program("sh", "fair"), Program("NET_RX", "softirq")
 PLANTED = [
     (1, 1_000, 51_000, "fair", "sh", 7),
-    # the softirq interrupts sh, and its line comes first, because it ends first
+    # the softirq interrupts sh; the softirq's line is before the line of sh, because the softirq ends first
     (1, 130_000, 155_000, "softirq", "NET_RX", 0),
     (1, 100_000, 200_000, "fair", "sh", 7),
     (1, 200_000, 220_000, "kernel", "kworker/1:1", 8),
@@ -44,7 +44,7 @@ def test_the_time_of_each_program_within_a_stretch(tmp_path):
     assert bursts.ran_ns(0, 10, 20) == {Program('a"b', "realtime"): 10}
     assert bursts.ran_ns(5, 0, 1_000_000) == {}
     assert bursts.lost == 0
-    # the pieces on a CPU do not overlap
+    # the intervals on a CPU do not overlap, because the reader splits interrupted bursts
     here = bursts.cpu == 1
     assert (bursts.start_ns[here][1:] >= bursts.end_ns[here][:-1]).all()
 

@@ -1,4 +1,4 @@
-"""Tests of finding, selecting and opening runs."""
+"""Tests of finding, selecting and opening the runs in a folder of records."""
 
 import netCDF4
 import numpy as np

@@ -1,4 +1,4 @@
-"""Tests of reading `crossing.json`, valid and invalid."""
+"""Tests of reading valid and invalid files `crossing.json`."""
 
 from pathlib import Path
 from typing import Any

@@ -76,7 +76,7 @@ def test_runs_that_follow_a_search_are_counted_before_its_end(
     monkeypatch.setattr(forecast, "read_crossings", read)
     (later,) = outlooks(campaign, tmp_path, Lanes())
     assert later.searches == () and later.behind_searches == 0
-    # the assumed crossing is near the actual one
+    # the forecast assumes a crossing that is near the actual crossing
     assert local.behind_searches == pytest.approx(len(later.left), abs=3)
     assert local.work_s > campaign.search.limit_s * len(local.searches)
 
@@ -85,7 +85,7 @@ def test_runs_that_follow_a_search_are_counted_before_its_end(
     ("lanes", "ends"),
     [
         (Lanes(), {"a": 10, "b": 20, "c": 40}),
-        # during a run on this machine, no other testbed measures
+        # during a run on testbed b, no other testbed measures
         (Lanes(alone=frozenset({"b"})), {"a": 10, "b": 30, "c": 70}),
         (Lanes(alone=frozenset({"a", "b"})), {"a": 10, "b": 30, "c": 70}),
         (Lanes(at_once={"c": 4}), {"a": 10, "b": 20, "c": 10}),

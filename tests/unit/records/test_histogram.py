@@ -1,4 +1,4 @@
-"""Tests of histograms that merge, and of quantiles from them."""
+"""Tests of merging histograms, and of computing quantiles from histograms."""
 
 import numpy as np
 import pytest

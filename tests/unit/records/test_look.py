@@ -1,4 +1,4 @@
-"""Tests of looks: interim analyses that decide how often the runs of each group are repeated."""
+"""Tests of the number of repetitions per group, which follows from existing interim analyses (looks)."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -52,7 +52,7 @@ def test_wide_groups_are_repeated_in_all_modes_the_widest_first(tmp_path: Path) 
     write(tmp_path, 3, LOW)
     repeats = look.read_repeats(tmp_path, STUDY, "bed")
     assert repeats == {LOW: 5, OTHER: 3}
-    # an earlier look was based on these runs, so its result does not change
+    # an earlier look still uses the same runs as before
     assert look.read_repeats(tmp_path, STUDY, "bed", until=3) == {OTHER: 3, LOW: 3}
 
 

@@ -1,4 +1,4 @@
-"""Tests of the missing records of a campaign, and of studies without an answer."""
+"""Tests of the list of a campaign's missing records, and of the list of studies without an answer."""
 
 from dataclasses import replace
 from pathlib import Path

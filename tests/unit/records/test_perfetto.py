@@ -1,4 +1,4 @@
-"""Tests of traces for Perfetto against the rules of the Trace Event Format, on recorded runs."""
+"""Tests that traces of recorded runs follow the Trace Event Format, which the viewer Perfetto reads."""
 
 import gzip
 import json
@@ -16,7 +16,7 @@ RECORDED = PROJECT_ROOT / "recorded/fit/local/kamailio-udp/default/cores~1/threa
 
 
 def traced(record, folder):
-    """Return the written trace of a record, and its messages."""
+    """Write the trace of a record for Perfetto, and return the trace and the record's messages."""
     write_messages(messages_from_record(record), folder / "messages.nc")
     ds = open_messages(folder / "messages.nc")
     write_trace(ds, folder / "run.json.gz")
@@ -34,7 +34,7 @@ def test_a_recorded_run(point, tmp_path):
     services = [event for event in by_phase["X"] if event["cat"] == "service"]
     assert 0.99 * ds.sizes["message"] < len(services) <= ds.sizes["message"]
     assert {event["tid"] for event in services} <= set(ds["worker"].attrs["thread_ids"].tolist())
-    # Perfetto only shows slices of a thread that are consecutive or nested
+    # the slices of a thread must be consecutive or nested, because Perfetto shows no other slices
     threads = defaultdict(list)
     for event in by_phase["X"]:
         threads[event["tid"]].append((event["ts"], event["ts"] + event["dur"]))

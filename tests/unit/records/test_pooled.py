@@ -1,4 +1,4 @@
-"""Tests of all messages of a study as one dataset."""
+"""Tests of opening the messages of all runs of a study as one dataset."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""Tests of the progress line of an invocation, and of the order in which runs start."""
+"""Tests of the line about progress in Snakemake's output, and of the order in which runs start."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -84,7 +84,7 @@ def test_the_pace_comes_from_existing_records(tmp_path: Path) -> None:
 
 
 class Job(SimpleNamespace):
-    """A job as the scheduler sees it; jobs compare by identity."""
+    """A job with the attributes that the scheduler reads. Jobs with equal attributes are different jobs."""
 
     __hash__ = object.__hash__
 
@@ -104,7 +104,7 @@ def job(order: int | None, priority: int = 100, attempt: int = 1) -> Job:
 
 
 def started(jobs: list[Job]) -> list[Job]:
-    """Return jobs in the order in which they start, one at a time."""
+    """Return jobs in the order in which the scheduler starts them, one at a time."""
     workflow = SimpleNamespace(
         globals={"PLAN": SimpleNamespace(aside=Aside())},
         scheduler=SimpleNamespace(running=[]),

@@ -1,4 +1,4 @@
-"""Tests that published parts of a record name no person and no machine."""
+"""Tests that the published parts of a record contain no name of a person or of a machine."""
 
 import json
 from dataclasses import asdict

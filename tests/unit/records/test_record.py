@@ -38,7 +38,7 @@ LEFT = {name: FileReport(6, hashlib.sha256(CONTENT).hexdigest()) for name in nee
 
 
 def leave(record: UnfinishedRecord) -> None:
-    """Write the files of a run, as they are before its run.json."""
+    """Write the files of a run that exist before the run's run.json."""
     for name in LEFT:
         record.write(name, CONTENT)
 
@@ -219,7 +219,7 @@ def test_every_recorded_run_json_is_read_and_written_alike() -> None:
 
 
 def kept(before: Any, after: Any) -> bool:
-    """Report whether a new document contains an old document, except for the SHA-256."""
+    """Return whether the new document contains all values of the old document, apart from the SHA-256."""
     if isinstance(before, dict) and isinstance(after, dict):
         return all(
             key == "sha256" or (key in after and kept(before[key], after[key])) for key in before

@@ -18,7 +18,7 @@ RUN = Run(mode="default,batch", cps=400)
 
 
 def computed(run: PlannedRun, raw: Path, results: Path) -> None:
-    """Make the files of a run's results."""
+    """Compute the result files of a run from its record, as the workflow does."""
     folder = results / run.path
     write_messages(messages_from_record(raw / run.path), folder / "messages.nc")
     summary_files.write(
@@ -55,7 +55,7 @@ def test_a_reduced_record_gives_the_same_numbers(campaign: Path) -> None:
             before["record"] = before["record"].copy(data=attrs["record"])
         xr.testing.assert_identical(before, after)
     there = {path.name for path in (campaign / "small" / RUN.path).iterdir()}
-    # the bursts name programs of other users
+    # the file of bursts is not copied, because it names programs of other users
     assert {"trace.bin.zst", "uac.calls.zst", BURSTS_FILE}.isdisjoint(there)
     assert {"run.json", "windows.json.zst", REDUCED_FILE} <= there
 

@@ -9,7 +9,7 @@ from sipsched.records.retransmissions import arrived, disagreement
 
 
 def records(*datagrams: tuple[int, int, int, int]) -> np.ndarray:
-    """Make a trace of (call, cseq, kind, event)."""
+    """Make a trace in which each datagram is described by (call, cseq, kind, event)."""
     result = np.zeros(len(datagrams), trace.RECORD)
     for row, (call, cseq, kind, event) in zip(result, datagrams, strict=True):
         row["call_id_hash"], row["cseq"], row["kind"], row["event"] = call, cseq, kind, event

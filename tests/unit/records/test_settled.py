@@ -1,4 +1,4 @@
-"""Tests of the list of runs in a study's summary, and of the changes that make the list out of date."""
+"""Tests of the list of runs in a study's summary, which expires when a record changes."""
 
 import json
 import os
@@ -14,7 +14,7 @@ RUNS = ("one", "two")
 
 @pytest.fixture
 def joined(tmp_path):
-    """Make a study's summary and the list of its runs."""
+    """Make the summary of a study, and the list of the runs in this summary."""
     for run in RUNS:
         for place, name in (
             ("raw", "run.json"),

@@ -194,7 +194,7 @@ def test_drops_by_type(tmp_path):
 
 
 def test_k_sockq_alone_averages_messages_that_find_the_sps_empty(tmp_path):
-    # two messages every ms, 20 us apart, and the first stays in the SPS for 100 us
+    # two messages arrive every ms, 20 us apart, and the first message stays in the SPS for 100 us
     records = synthetic.six_per_call(np.random.default_rng(4), 10, 1000)
     i = np.arange(60, dtype=np.uint64)
     records["t_arr"] = 10**12 + i // 2 * 1_000_000 + i % 2 * 20_000
@@ -226,7 +226,7 @@ def test_one_long_busy_period_lowers_the_effective_number(tmp_path):
     )
     records["t_dep"] = records["t_sip_out"] + 7_000
     ds, *_ = reduce(tmp_path, synthetic.Run(), records=records)
-    # the 30th message leaves 10.05 ms after its arrival, so the 31st to the 40th meet it in the SPS
+    # the 30th message stays in the SPS for 10.05 ms, so it is still there when the 31st to the 40th arrive
     assert int(ds["busy_periods"]) == 20 + 1 + 19
     assert float(ds["busy_longest_s"]) == pytest.approx(20.05e-3, rel=1e-3)
     lengths = np.array([50e-6] * 39 + [20.05e-3])
@@ -265,7 +265,7 @@ def test_every_variable_is_described(tmp_path):
 
 def test_the_summary_file_of_a_run_is_small_and_complete(tmp_path):
     ds, path, *_ = reduce(tmp_path, synthetic.Run(), calls=20_000)
-    # the description of the hosts comes from a real machine
+    # use the description of real hosts, because its size is part of the summary's size
     recorded = recorded_hosts()
     real = ds.assign_attrs(hosts=recorded)
     summary_files.write(real, path)

@@ -15,7 +15,7 @@ def write(tmp_path, data):
 
 
 def test_layout_is_that_of_trace_h():
-    # these are the sizes of the packed structures in hardware/common/trace.h
+    # sizes in bytes of the packed structures in hardware/common/trace.h
     assert trace.HEADER.itemsize == 24
     assert trace.RECORD.itemsize == 88
     assert trace.RECORD.fields["flags"][1] == 80

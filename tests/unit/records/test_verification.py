@@ -1,4 +1,4 @@
-"""Tests of `fab verify`."""
+"""Tests of `fab verify`, which checks that records are complete and unchanged."""
 
 import dataclasses
 import subprocess
@@ -20,7 +20,7 @@ RECORDED = PROJECT_ROOT / "recorded" / "fit"
 
 
 def write(raw: Path, rep: int, testbed: str = "synthetic") -> Path:
-    """Write a record."""
+    """Write the record of a run with repetition `rep`, and return its folder."""
     return synthetic.write_record(raw, synthetic.Run(testbed=testbed, rep=rep), calls=5)
 
 

@@ -1,4 +1,4 @@
-"""Test the record of a watched proxy."""
+"""Test the record that `fab watch` writes about a running proxy."""
 
 import json
 import re

@@ -23,7 +23,7 @@ RUN = Run(mode="default,batch", cps=400)
 
 
 def reduced(record: Path, folder: Path) -> xr.Dataset:
-    """Parse a record, reduce it to windows, write and read them."""
+    """Parse a record, reduce its messages to windows, write the windows, and read them again."""
     write_messages(messages_from_record(record), folder / "messages.nc")
     dataset = windows.windows_from_record(folder / "messages.nc", record)
     windows.write_windows(dataset, folder / "windows.nc")
@@ -42,7 +42,7 @@ def test_each_window_is_arranged_by_block_and_arm(quiet: xr.Dataset) -> None:
     assert not np.isnan(table).any()
     assert quiet["arm"].to_numpy().tolist() == ["default", "batch", "sham"]
     assert (quiet["left_out"] == windows.COUNTS).all()
-    # the wait is nearly all of K_rcv
+    # the ratios of K_rcv are about 2 and 1, as the ratios of the waits, because K_rcv consists nearly only of waiting
     assert 1.6 < np.median(table[:, 1] / table[:, 0]) < 2.1
     assert 0.9 < np.median(table[:, 2] / table[:, 0]) < 1.1
 
@@ -108,7 +108,7 @@ def test_a_failed_switch_invalidates_only_its_window(tmp_path: Path) -> None:
 def test_stolen_time_invalidates_all_windows_of_the_block(tmp_path: Path) -> None:
     record = write_comparison(tmp_path / "raw", RUN, WAITS, steal_ticks={7: 10, 12: 1})
     result = reduced(record, tmp_path)
-    # 0.1 s of about 0.5 s were stolen; one tick is below the limit
+    # 0.1 s of about 0.5 s were stolen in this window; in another window, one stolen tick is below the limit
     assert float(result["steal_share"][7]) == pytest.approx(0.2, rel=0.15)
     assert result["left_out"].to_numpy().nonzero()[0].tolist() == [6, 7, 8]
     assert int(result["left_out"][8]) == windows.STOLEN
@@ -119,7 +119,7 @@ def test_the_competitors_share_of_a_window_is_interpolated(tmp_path: Path) -> No
     recorded = read_windows(record)
     placed = window_time.spans(recorded)
     assert np.isnan(window_time.machine(recorded, placed).competitor_share).all()
-    # a competitor uses half of one window, and samples lie on both sides of its ends
+    # a competitor uses half of one window, with samples before and after each end of the window
     begin, end = int(placed.done[3]), int(placed.end[3])
     used = (end - begin) // 2
     samples = Competed((begin - 10**7, begin, end, end + 10**7), (5, 5, 5 + used, 5 + used))

@@ -104,7 +104,7 @@ def test_the_index_describes_each_debian_package(folder):
 
 
 def test_a_whole_bundle_passes_the_check(folder):
-    # The step `packages` does nothing here, because this machine has git, make and Python.
+    # Run the step `packages`, which installs nothing, because this machine has git, make and Python.
     done = start(folder, "packages")
     assert done.returncode == 0, done.stderr
     assert not (folder / "sipsched").exists()

@@ -1,4 +1,4 @@
-"""Tests of the scripts for hosts: folders of a single user, unchanged builds, and the lock."""
+"""Tests of the shell scripts for hosts: folders that only one user may write, unchanged builds, and the lock."""
 
 import os
 import subprocess
@@ -52,7 +52,7 @@ def link_inside(folder: Path) -> Path:
 
 
 def with_mode(mode: int, *names: str) -> Callable[[Path], Path]:
-    """Plant a file or folder with a mode that lets other users write it."""
+    """Return a function that plants a file or folder with permissions `mode`, which other users may write."""
 
     def plant(folder: Path) -> Path:
         path = folder.joinpath(*names)
@@ -68,7 +68,7 @@ def with_mode(mode: int, *names: str) -> Callable[[Path], Path]:
 
 
 def of_nobody(*names: str) -> Callable[[Path], Path]:
-    """Plant a file or folder that belongs to another user."""
+    """Return a function that plants a file or folder of another user (nobody)."""
 
     def plant(folder: Path) -> Path:
         path = with_mode(0o700, *names)(folder)

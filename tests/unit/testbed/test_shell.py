@@ -1,4 +1,4 @@
-"""Test that values are never part of shell text, at any call and in the commands for hosts."""
+"""Test that every shell script in the code is a constant text, to which values are passed only as arguments."""
 
 import ast
 import subprocess
@@ -29,7 +29,7 @@ CONNECTION, HOST, MACHINE, PROVISION = (
 
 
 def named(node: ast.expr, known: set[str]) -> bool:
-    """Report whether an expression names a literal of its module, or of the modules with scripts for hosts."""
+    """Return whether an expression names a constant text of its module or of the modules with scripts for hosts."""
     if isinstance(node, ast.Name):
         return node.id in known
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
@@ -56,7 +56,7 @@ def is_text(node: ast.expr) -> bool:
 
 
 def scripts(tree: ast.Module) -> Iterator[ast.expr]:
-    """Yield every expression that becomes shell text."""
+    """Yield each expression in a module that becomes shell text."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             name = getattr(node.func, "attr", getattr(node.func, "id", None))
@@ -75,7 +75,7 @@ def scripts(tree: ast.Module) -> Iterator[ast.expr]:
 def test_every_shell_text_is_a_literal(path: Path) -> None:
     tree = ast.parse(path.read_text())
     known = literals(tree)
-    # these functions pass on the literals of their callers
+    # in these modules, functions pass on scripts that are constant texts of their callers
     handed_on = {"script", "loop"} if path in (CONNECTION, HOST, MACHINE, PROVISION) else set()
     for script in scripts(tree):
         assert is_text(script) or named(script, known | handed_on), (

@@ -8,7 +8,7 @@ from sipsched.testbed.topology import ONE_CORE, Core, Division, divide, read_cor
 
 
 def fabricated(folder: Path, processors: int, cores: int, threads: int = 1) -> Path:
-    """Write the files in which Linux describes CPUs. Second hyper-threads have the numbers after all cores."""
+    """Write the files in which Linux describes CPUs. Second hyper-threads have higher numbers than all cores."""
     total = processors * cores
     for cpu in range(total * threads):
         core = cpu % total
@@ -26,7 +26,7 @@ def fabricated(folder: Path, processors: int, cores: int, threads: int = 1) -> P
     ("machine", "expected"),
     [
         ((1, 1), ONE_CORE),
-        # both CPUs of one core: still the division for two CPUs
+        # one core with two hyper-threads is divided like one core with one hyper-thread
         ((1, 1, 2), ONE_CORE),
         ((1, 2), Division(uac=(0,), uas=(0,), sps=(1, 0), helpers=(0,))),
         ((1, 2, 2), Division(uac=(0,), uas=(0,), sps=(1, 0), helpers=(2,))),

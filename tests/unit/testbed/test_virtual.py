@@ -26,7 +26,7 @@ def command() -> list[str]:
 
 
 def copied(folder: Path, **changes: Any) -> Testbed:
-    """Load a copy of the testbed's file with other keys of its guest."""
+    """Load a copy of the testbed's file in which some keys of the guest are changed."""
     document = yaml.safe_load((TESTBEDS / "virtual.yaml").read_text())
     document["virtual"] |= changes
     (folder / "virtual.yaml").write_text(yaml.safe_dump(document))
@@ -135,7 +135,7 @@ def test_a_limit_counts_the_guests_time() -> None:
     assert not patience.wait(never, 5.0)
     assert steps == pytest.approx([1, 1, 0.1, 0])
     assert Patience(lambda: 0.0).wait(lambda step_s: True, 5.0)
-    # A wait that cannot follow the clock has a real limit.
+    # A wait that cannot read the guest's clock has a limit in real time, which is longer than in the guest's time.
     assert (patience.real(20), Patience().real(20)) == (600, 20)
 
 

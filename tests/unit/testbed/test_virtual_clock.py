@@ -31,7 +31,7 @@ needs_qemu = pytest.mark.skipif(shutil.which(QEMU) is None, reason="QEMU is not 
 
 
 def load(settings: str, *, preload: bool = True) -> str:
-    """Let QEMU load the library for a machine without a program, and return the lines of its refusal."""
+    """Let QEMU load the clock's library with settings, and return the library's error, or an empty text."""
     library = virtual_clock.built() / virtual_clock.LIBRARY
     argv = [QEMU, "-plugin", f"{library}{settings}", "-machine", "none", "-display", "none"]
     done = subprocess.run(

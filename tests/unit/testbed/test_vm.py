@@ -68,7 +68,7 @@ def test_the_guest_steers_receive_work_to_the_cpus_of_the_sps() -> None:
 
 
 def bzimage(release: str, payload: bytes) -> bytes:
-    """Return the parts of a bzImage that are read: header, version and payload."""
+    """Return a minimal bzImage with the parts that the project reads: header, version and payload."""
     content = bytearray(3 * 512)
     content[0x1F1] = 2
     content[0x202:0x206] = b"HdrS"

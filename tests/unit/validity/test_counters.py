@@ -3,7 +3,7 @@ import pytest
 from sipsched.errors import StableError
 from sipsched.validity import counters
 
-# the following texts are copied from Linux 6.18
+# contents of files in /proc, copied from Linux 6.18
 SNMP = """\
 Ip: Forwarding DefaultTTL InReceives InHdrErrors InAddrErrors ForwDatagrams InUnknownProtos
 Ip: 2 64 28076 0 0 0 0

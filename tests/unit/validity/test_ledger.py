@@ -17,7 +17,7 @@ Inter-|   Receive                                                |  Transmit
 
 
 def host(after: tuple[int, ...], drops: tuple[int, int] = (0, 0)) -> dict[str, dict[str, str]]:
-    """Make counters that start at 10 and grow by `after`, in the order of NAMES."""
+    """Return the counters of a host, which start at 10 and grow by `after`, in the order of `NAMES`."""
 
     def snapshot(values: list[int], received: int, sent: int) -> dict[str, str]:
         snmp = f"Udp: {NAMES}\nUdp: {' '.join(map(str, values))}\n"
@@ -30,7 +30,7 @@ def host(after: tuple[int, ...], drops: tuple[int, int] = (0, 0)) -> dict[str, d
 
 
 def run(**changes: Any) -> dict[str, Any]:
-    """Make 1,000 calls through a stateful SPS: 6,000 messages in, 7,000 out (the SPS adds 100 Trying)."""
+    """Return the counters for 1,000 calls. A stateful SPS receives 6,000 messages and sends 7,000, with 100 Trying."""
     hosts = {
         "uac": host((4000, 0, 0, 3000, 0, 0, 0)),
         "sps": host((6000, 0, 0, 7000, 0, 0, 0)),
@@ -100,7 +100,7 @@ def test_cut_counters_are_one_clear_error() -> None:
 
 
 def with_tcp(retransmitted: int) -> dict[str, dict[str, str]]:
-    """Make a host that retransmitted this number of segments."""
+    """Return the counters of a host that sent `retransmitted` TCP segments again."""
     result = host((0,) * 7)
     for phase, count in (("before", 5), ("after", 5 + retransmitted)):
         result[phase]["/proc/net/snmp"] += f"Tcp: OutSegs RetransSegs\nTcp: 100 {count}\n"

@@ -10,7 +10,7 @@ from sipsched.records.speedups import Deployed
 def deployed(
     cores: int, cps: float, drawn: tuple[float, ...] = (), deployment: str = "shared"
 ) -> Deployed:
-    """Return a capacity with an uncertainty."""
+    """Return the simulated capacity of a deployment, with an uncertainty."""
     return Deployed(deployment, "udp", cores, 2 * cores, cores, "m", cps, drawn)
 
 
@@ -19,7 +19,7 @@ def test_each_sample_is_divided_by_its_own_single_core() -> None:
         [deployed(1, 2000, (1000.0, 2000.0, 4000.0)), deployed(4, 6000, (3000.0, 6000.0, 12000.0))]
     )
     assert (one.speedup, one.speedup_low, one.speedup_high) == (1, 1, 1)
-    # the capacities are uncertain, but their ratio is exact
+    # the capacities are uncertain, but the speed-up is exact, because each sample has a ratio of 3
     assert four.low < 3000
     assert four.high > 12_000
     assert (four.speedup, four.speedup_low, four.speedup_high) == pytest.approx((3, 3, 3))

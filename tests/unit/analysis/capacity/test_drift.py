@@ -1,4 +1,4 @@
-"""Tests of the model of a machine whose speed drifts."""
+"""Tests of the capacity estimate for a machine whose speed drifts."""
 
 import numpy as np
 import pytest
@@ -60,7 +60,7 @@ def test_trials_spread_over_a_day_narrow_the_interval() -> None:
 
 
 def test_the_cpu_time_per_message_explains_part_of_the_drift() -> None:
-    """If only trials with more CPU time per message drop messages, the remaining scatter is smaller."""
+    """If only trials with a high CPU time per message drop messages, CPU time explains most of the scatter."""
     cps, loss = [1600.0] * 12, [0.0001, 0.1] * 6
     blind = fit(observations(cps, loss), LIMIT)
     told = fit(observations(cps, loss, [90, 106] * 6), LIMIT)

@@ -1,4 +1,4 @@
-"""Tests of the initial load of a search for a capacity."""
+"""Tests of the load at which a capacity search begins."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def test_another_mode_of_the_cell_is_nearer_than_the_same_mode_elsewhere() -> No
 def test_one_known_number_of_cores_is_scaled_in_proportion_to_usable_cores() -> None:
     result = {place(2, 8): (2000, 2000)}
     assert guess_cps(place(4, 8), result) == pytest.approx(4000)
-    # two threads cannot use another core
+    # two threads cannot use more than two cores
     assert guess_cps(place(4, 2), result) == pytest.approx(2000)
 
 

@@ -1,4 +1,4 @@
-"""Tests of settings, on the papers' tables and on invented settings."""
+"""Tests of the comparison of settings by capacity, with the papers' tables and with invented settings."""
 
 import itertools
 
@@ -15,8 +15,8 @@ from sipsched.analysis.capacity.options import (
 from sipsched.analysis.run_table import campaigns_of
 from sipsched.records import study_summary
 
-# Krishnamurthy and Rouskas 2016, tables II, V and VIII (enhanced mode): cores, processors, threads,
-# last load at or under a PDR of 1 % and its PDR, first load above it and its PDR
+# Krishnamurthy and Rouskas 2016, tables II, V and VIII (enhanced mode). A row has cores, processors, threads, the last
+# load with a PDR of at most 1 %, the PDR at this load, the first load with a higher PDR, and the PDR at that load.
 PUBLISHED = [
     (2, 1, 2, 3800, 0.0084, 4000, 0.011),
     (2, 1, 4, 4400, 0.0086, 4600, 0.0118),

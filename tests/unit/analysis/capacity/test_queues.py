@@ -82,11 +82,11 @@ def test_the_queue_capacity_refuses_one_percent():
         assert queues.queue(6 * cps, 75, 2, 229, scv).blocking == pytest.approx(0.01)
     # Erlang's loss formula for one server is ρ / (1 + ρ)
     assert queues.queue_capacity_cps(75, 1, 1) == pytest.approx(1 / 99 / 75e-6 / 6)
-    # with unlimited places, the upper bound is the rate of the servers plus 1 %
+    # with unlimited places, the load may exceed the servers' rate by 1 %, because 1 % of messages may be lost
     endless = queues.queue_capacity_cps(75, 2, 1_000_000)
     assert endless == pytest.approx(2 / 75e-6 / 0.99 / 6, rel=1e-4)
 
 
 def test_places_follow_the_kernels_accounting_of_the_buffer():
-    # a buffer of 524288 bytes held 227 datagrams of the size of an INVITE, charged 2304 bytes each
+    # a buffer of 524288 bytes held 227 INVITEs, because the kernel charged 2304 bytes per INVITE
     assert queues.system_places(524_288, 2304, 2) == 227 + 2

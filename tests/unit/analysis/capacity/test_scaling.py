@@ -1,4 +1,4 @@
-"""Tests of laws of capacity by cores, against the papers' numbers and known parameters."""
+"""Tests of the laws that predict capacity from the number of cores, against the papers and known parameters."""
 
 import functools
 
@@ -12,7 +12,7 @@ PROCESSORS = {6: 2}
 
 
 def test_the_papers_model_reproduces_the_papers_numbers():
-    # section V of the paper has 4, 6 and 6 threads, and 1000 cps with one core and one thread
+    # section V of the paper states 4, 6 and 6 threads, and 1000 cps with one core and one thread
     assert [scaling.paper_threads(p, c) for p, c in ((1, 2), (1, 4), (2, 6))] == [4, 6, 6]
     assert scaling.paper_threads(1, 1) * scaling.PAPER_SINGLE_CORE_CPS == 1000
     with pytest.raises(StableError, match="found 2 processors and 1 cores"):

@@ -1,4 +1,4 @@
-"""Tests of shares of messages that take longer than a time, on runs with known times."""
+"""Tests of the CCDF, the share of messages that take longer than each time, on runs with known times."""
 
 import dataclasses
 import re

@@ -1,4 +1,4 @@
-"""Tests of the controls without a browser; tests/workflow/test_jupyterlab.py uses a browser."""
+"""Tests of the notebook's controls without a browser. The tests in tests/workflow/test_jupyterlab.py use a browser."""
 
 import pytest
 import synthetic
@@ -23,7 +23,7 @@ def runs(tmp_path_factory):
 
 
 class Box:
-    """The widgets, by the names that a user sees."""
+    """The controls of the notebook, by the labels that a user sees."""
 
     def __init__(self, box):
         choices, self.start, row, self._shown = box.children

@@ -1,4 +1,4 @@
-"""Tests of the heat map of messages by arrival and by time."""
+"""Tests of the heat map that counts messages by arrival and by duration."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Tests of the recorded work while a slow message waited."""
+"""Tests of the figure of what workers and other programs did while a slow message waited."""
 
 import numpy as np
 import pytest
@@ -64,7 +64,7 @@ def test_recorded_work_during_the_wait_is_drawn_and_described(one_behind_another
     (seen,) = figure.seen
     assert seen.startswith("The BYE waits 810 µs and is served in 50 µs.")
     assert "1 worker served 1 other message during the wait, and was off CPU for 400 µs" in seen
-    # the BYE's time in the stack and its copy are certain, but the INVITE's service was partly off CPU
+    # work is certain only during the 2 µs of the BYE's stack and copy, because the INVITE's worker was off CPU at times
     assert "During 2 µs (0 %) of the wait" in seen
     assert "During 808 µs (100 %), a worker held a message" in seen
     assert "nothing is recorded" not in seen
@@ -96,7 +96,7 @@ def test_who_ran_during_the_wait_is_drawn_and_named(tmp_path):
     for title in ("backup (other program): 250 µs", "NET_RX (softirq): 50 µs", "others on CPU 0"):
         assert title in figure.wide
     assert "others on CPU" not in lanes(placed(tmp_path / "without", two_messages())).wide
-    # the message at the front had to wait 3 µs, while the kernel thread ran
+    # message 0 waited while only the kernel thread ran
     (seen,) = lanes(messages, 0).seen
     assert "CPU 0 ran kworker/0:1 (kernel thread) for 5 µs." in seen
     assert "nothing is recorded" not in seen

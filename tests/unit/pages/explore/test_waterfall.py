@@ -1,4 +1,4 @@
-"""Tests of the parts of a usual and a slow message's time."""
+"""Tests of the figure that divides the time of a usual message and of a slow message into stages."""
 
 import numpy as np
 import pytest
