@@ -36,8 +36,8 @@ HOURS_S, MINUTES_S = 5 * 3600.0, 300.0
 class DriftingMachine:
     """A simulated machine whose speed drifts.
 
-    The attributes are standard deviations of the parts of the logarithm of the speed, and the exponent with which the
-    drop rate grows with the load.
+    `hours`, `minutes` and `trial` are the standard deviations of the three parts of the speed's logarithm. `steepness`
+    is the exponent with which the drop rate grows with the load.
     """
 
     hours: float

@@ -199,7 +199,7 @@ def means(record: Path, segments: Sequence[Segment]) -> npt.NDArray[np.float64]:
 
 
 def print_table(segments: Sequence[Segment], values: npt.NDArray[np.float64]) -> None:
-    """Print how much each behaviour changes the means, compared with the second of the same round without computing."""
+    """Print the change of the means by each behaviour, relative to the second in which the test program sleeps."""
     plans = np.array([segment.plan for segment in segments])
     rounds = np.array([segment.round for segment in segments])
     complete = [n for n in np.unique(rounds) if np.count_nonzero(rounds == n) == len(PLANS)]

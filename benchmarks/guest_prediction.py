@@ -1,9 +1,9 @@
 """Predict the results of the studies in virtual time with the simulator.
 
-These studies run in an emulated machine, the guest (docs/virtual-time.md). The simulator uses the guest's numbers:
-250 µs of CPU time per message, and the softirq on the first core. In some rows, a task also uses 3 ms in every 20 ms.
-None of these numbers was fitted to the effect of a mode. Each line of the CSV output shows the change of the mean K_rcv
-from the reference mode to the other mode, as the mean, the smallest and the largest value of six seeds.
+These studies run in an emulated machine, the guest (docs/virtual-time.md). The simulator uses the guest's numbers: 250
+µs of CPU time per message, and the softirq on the first core. In some rows, a task also uses 3 ms in every 20 ms. None
+of these numbers was fitted to the effect of a mode. Each line of the CSV output is a change of the mean K_rcv, from the
+reference mode to the other mode. It has the mean, the smallest and the largest change of six seeds.
 """
 
 import csv

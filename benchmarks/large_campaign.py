@@ -7,7 +7,8 @@ and after the file was deleted that lists the summary's runs. The benchmark also
 summaries and for the page on progress, and the bytes of a summary. All files are synthetic. A record is a `run.json`
 with a SHA-256 and without a measurement. Datasets are empty files with the right names. Each summary is the summary of
 one synthetic run under another name, with the description of recorded hosts. The goals for 36,000 runs on two cores are
-15 CPU s without work, 30 CPU s for one added run, 60 CPU s for joining, 8 kB per summary, and 2 GiB for the controller.
+15 CPU s without work, 30 CPU s for one added run, and 60 CPU s for joining. A summary should have at most 8 kB, and the
+controller should use at most 2 GiB.
 """
 
 import argparse

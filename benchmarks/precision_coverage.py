@@ -1,9 +1,9 @@
 """Count the runs that a study needs for narrow intervals, and test how many of its intervals contain the median.
 
 The benchmark prints the table of docs/methodology/precision.md. A study analyses its runs repeatedly, and stops when
-the interval is as narrow as its setting `precision` demands. Each interim analysis is a look. For several noises of
-runs and several precisions, the benchmark prints the mean number of runs, the share of samples that reached the
-precision, and the coverage of the final interval. The intervals of studies ("corrected") have the confidence level
+the interval is as narrow as its setting `precision` demands. Each interim analysis is a look. The benchmark prints the
+mean number of runs, the share of samples that reached the precision, and the coverage of the final interval, for
+several noises of runs and several precisions. The intervals of studies ("corrected") have the confidence level
 1 - 0.05 / looks. The benchmark compares them with intervals that have 95 % at each look ("uncorrected"). Corrected
 intervals contain the median in at least 95 % of samples, uncorrected intervals in fewer samples. The benchmark measures
 no real machine, and prints the same numbers each time. It takes two minutes of CPU time.

@@ -1,12 +1,12 @@
 """Measure the cost of the probe: the proxy's CPU time per message with and without recording.
 
-The load should be about half of the proxy's capacity. The run compares the modes default and default+recording=off:
-the probe attaches its hooks to the kernel in some windows, and detaches them in other windows. All windows of a block
-have the same calls. Each block also has a sham window. The CPU time is the sum of the CPU clocks of the proxy's
-processes, which includes the kernel's receive work in their context. The benchmark divides the CPU time by the
-datagrams that the SPS's sockets received. Over TCP, it divides by the segments with data that the SPS sent. The result
-is the mean over blocks with its 95 % interval, and the estimate of Hodges and Lehmann, on which a few disturbed windows
-have less influence. With `--of factors`, the probe always records. Instead of the probe, the windows then switch off
+The load should be about half of the proxy's capacity. The run compares the modes default and default+recording=off: the
+probe attaches its hooks to the kernel in some windows, and detaches them in other windows. All windows of a block have
+the same calls. Each block also has a sham window. The CPU time is the sum of the CPU clocks of the proxy's processes,
+which includes the kernel's receive work in their context. The benchmark divides the CPU time by the datagrams that the
+SPS's sockets received. Over TCP, it divides by the segments with data that the SPS sent. The result is the mean over
+blocks with its 95 % interval. The benchmark also prints the estimate of Hodges and Lehmann, which a few disturbed
+windows change less. With `--of factors`, the probe always records. Instead of the probe, the windows switch off
 sipfactors, the program that counts waits for locks. With `--of watch`, the run has no probe. Instead, `fab watch`
 watches the proxy, with its hooks attached in every second second. `--of histograms` uses `fab watch --histograms`.
 """

@@ -216,7 +216,7 @@ def equal_arms(run: xr.Dataset) -> list[int]:
 
 
 def variances(runs: Sequence[xr.Dataset], quantity: str) -> tuple[float, float]:
-    """Return two standard deviations of logarithms, from instances with equal settings: of starts, and of windows.
+    """Return the standard deviations of starts and of windows, as logarithms, from instances with equal settings.
 
     The mean of a start varies by the start itself and by the scatter of its windows. The standard deviation of starts
     excludes the scatter of windows.

@@ -10,9 +10,9 @@ Checks at the end:
 
 - The host is as before, no recorded file has changed, and a plain run succeeds.
 - No number is false. A fault is detected if its run was refused or is suspect. In every valid run, all calls
-  completed, and the ledger's residual and the drops are 0. In a disturbed valid run, the means of K_rcv, of the call
-  set-up time (minus the ring time) and of the proxy's CPU time per message lie in the prediction interval of the
-  undisturbed valid runs of its deployment.
+  completed, and the ledger's residual and the drops are 0. In a disturbed valid run, three means are checked: K_rcv,
+  the call set-up time (minus the ring time), and the proxy's CPU time per message. Each mean lies in the prediction
+  interval of the undisturbed valid runs of the same deployment.
 
 If a check fails, the exit code is 1, records and logs are kept, and the last line names their folder. The same seed
 samples the same deployments, faults and times.

@@ -6,8 +6,8 @@ watch is stopped for some seconds, and a program rotates the files of the record
 Checks at the end:
 
 - The watch ended normally and wrote its page. No BPF program and no process of the probe remains.
-- The watch counted every restart. It counted the BYE of every call that SIPp completed, apart from calls in the second
-  in which the probe looks for new workers, and apart from records that it reports as lost.
+- The watch counted every restart, and the BYE of every call that SIPp completed. Two kinds of calls may be missing:
+  calls in the seconds in which the probe looks for new workers, and records that the watch reports as lost.
 - The memory of the watch stayed below a limit.
 
 If a check fails, the exit code is 1, and the last line names the check. The test needs root and SIPp.

@@ -31,21 +31,18 @@ struct state {
 	uint64_t sleeper_vruntime;     /* vruntime of a task that wakes up, before its placement */
 	uint64_t latency_ns, min_granularity_ns, wakeup_granularity_ns, nr_latency, migration_cost_ns;
 	uint64_t since_ns;           /* time since the last run of the task that may migrate */
-	bool target_runs;            /* the CPU to which the task would migrate is not idle */
-	/*
-	 * wakee_flips of the waking and the woken task, and number of CPUs that
-	 * share a cache
-	 */
-	unsigned int flips[2], size;
+	bool target_runs;            /* whether a task runs on the CPU to which the task would migrate */
+	unsigned int flips[2], size; /* wake-up flips of waker and wakee, and number
+                                  of CPUs that share a cache */
 };
 
 struct decisions {
 	int pick;                /* the task that runs next */
 	int compare;             /* wakeup_preempt_entity() of the first two tasks */
 	uint64_t slice;          /* slice of the running task */
-	bool tick;               /* the timer tick preempts the running task */
-	bool preempts;           /* the woken task preempts the running task */
-	int next, last;          /* the preferred tasks after the wake-up */
+	bool tick;               /* whether a timer tick stops the running task */
+	bool preempts;           /* whether the woken task preempts the running task */
+	int next, last;          /* tasks that CFS prefers after the wake-up, or NONE */
 	uint64_t place;          /* vruntime of the task that wakes up, after its placement */
 	uint64_t min_vruntime;   /* min_vruntime after an update */
 	bool is_hot, wakes_many; /* results of task_hot() and wake_wide() */

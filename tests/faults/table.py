@@ -67,8 +67,8 @@ class Case:
     inject
         The fault.
     expected
-        A regular expression for the error of the run, or the rules of the verdict that the run breaks, or None if the
-        run must survive.
+        The rules of the verdict that the run breaks, or a regular expression for the error of the run. None means that
+        the run must succeed.
     before
         Whether the fault begins before the run. If false, the fault begins during the load.
     through_snakemake
