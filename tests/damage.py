@@ -83,7 +83,7 @@ def damaged_text(draw: st.DrawFn, whole: str) -> str:
 
 
 def _places(value: Any, place: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Return the path of each value in a document, as keys and indices. Of a list, only the first items count."""
+    """Return the path of each value in a document, as keys and indices. Include only the first items of a list."""
     inner = (
         value.items()
         if isinstance(value, dict)

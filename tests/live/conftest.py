@@ -34,7 +34,7 @@ def campaign() -> config.Config:
 
 @pytest.fixture(scope="session")
 def guest(live_machine: None) -> Iterator[Testbed]:
-    """Boot one guest for all tests. Build its image the first time."""
+    """Boot one guest (a virtual machine) for all tests, and build the guest's image the first time."""
     bed = load_testbed("vm")
     provision.prepare_machine(bed, say=lambda line: None)
     vm.bring_up(bed, say=lambda line: None)

@@ -216,7 +216,7 @@ def test_each_instance_has_its_own_receive_buffer(measure: Measure, tmp_path: Pa
     dataset = windows.windows_from_record(tmp_path / "messages.nc", record)
     windows.write_windows(dataset, tmp_path / "windows.nc")
     assert json.loads(dataset.attrs["receive_buffers"]) == [first, 131_072, 8_388_608]
-    # the kernel charges more than a message's length, because its allocator rounds sizes up
+    # the kernel charges more memory for a SIP message than the message's length, because it rounds allocations up
     assert 512 < dataset.attrs["truesize"] < 5000
     (load,) = read_loads([tmp_path / "windows.nc"])
     held = buffers_at(load)

@@ -78,7 +78,7 @@ def test_few_connections_give_uneven_shares_which_are_recorded(
     run = run_json(measure(sut="kamailio-tcp-listeners", threads=4, cps=200, duration_s=2.5))
     calls = run["proxy"]["calls_of_instances"]
     assert sum(calls) == run["generator"]["calls_completed"] == 500
-    # Calls use the 8 connections in turn. Each connection has one instance.
+    # Calls use the 8 connections in turn, and the front end sends all calls of a connection to the same instance.
     eighths = [round(8 * share / 500) for share in calls]
     assert sum(eighths) == 8
     assert all(

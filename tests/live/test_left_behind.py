@@ -110,7 +110,7 @@ def test_interrupt_stops_the_uac_within_a_second(testbed: Testbed, tmp_path: Pat
         interrupted = time.monotonic()
         wait_for(lambda: not pids(LOAD), 5)
         assert time.monotonic() - interrupted < 1
-        # A second interrupt must do no harm.
+        # Interrupt a second time, as an impatient user does. The hosts must still stop all processes.
         worker.send_signal(signal.SIGINT)
     assert pids(SERVERS) == []
     local.take_down()

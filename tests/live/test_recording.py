@@ -229,7 +229,7 @@ def test_unknown_command_is_an_error_and_changes_nothing(testbed: Testbed, tmp_p
         with run.connect() as client:
             client.sendall(b"of")
         with run.connect() as client:
-            # This client closes its connection before it gets an answer.
+            # Close this client's connection before the probe answers. The next client must still get answers.
             client.sendall(b"off\non\n" * 5)
         with run.connect() as client:
             client.sendall(b"off\non\noff\n")

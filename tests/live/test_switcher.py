@@ -308,7 +308,7 @@ def test_switcher_waits_for_the_answer_of_the_probe(
         switcher.send()
         log = switcher.end()
         answerer.join(10)
-    # The first mode is set before the load and again at its start.
+    # `switcher` sets the first mode twice: before the load, and at the start of the load.
     assert said == ["on\n", "on\n", "off\n", "off\n", "on\n", "off\n", "on\n"]
     took = [(made["done_ns"] - made["began_ns"]) / 1e9 for made in log["windows"]]
     assert took[2] >= delay_s

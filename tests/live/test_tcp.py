@@ -55,7 +55,7 @@ def test_every_message_is_counted_on_both_sides(
     assert probe["descriptors_received"] >= (500 if opened == 500 else 0)
     ds = messages_from_record(record)
     assert Counter(ds.message_type.to_numpy().tolist()) == dict.fromkeys(range(1, 7), 500)
-    # For some tasks, the kernel skips BPF programs (docs/methodology/tcp.md). A flag marks such a missing timestamp.
+    # The kernel sometimes skips the probe's BPF programs (docs/methodology/tcp.md). A flag marks the missing timestamp.
     flags = ds["flags"].to_numpy()
     assert np.count_nonzero(flags & FLAGS["arrival_not_found"]) == probe["unmatched"]
     unseen = dict.fromkeys(("k_stack", "k_sockq", "k_copy"), "arrival_not_found")

@@ -19,7 +19,7 @@ STAMPS = ("t_arr", "t_stack", "t_sockq", "t_sip_in", "t_sip_out", "t_dep")
 
 @pytest.fixture(scope="module")
 def bed(live_machine: None) -> Iterator[Testbed]:
-    """Boot one guest for all tests. Build its image the first time."""
+    """Boot one guest (an emulated machine) for all tests, and build the guest's image the first time."""
     virtual_bed = load_testbed("virtual")
     provision.prepare_machine(virtual_bed, say=lambda line: None)
     virtual.bring_up(virtual_bed, say=lambda line: None)

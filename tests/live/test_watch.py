@@ -229,9 +229,8 @@ def fnv1a(text: bytes) -> int:
     return value
 
 
-# This test has 80 lines, because all its checks read the record of one watch.
+# This test has 80 lines, because all kinds of traffic pass one watch, and all checks read the record of this watch.
 @pytest.mark.skipif(shutil.which("sipp") is None, reason="sipp is not installed")
-# The function is longer than others, because all traffic passes one watch, and each kind of traffic has its own checks.
 def test_real_traffic_is_joined_and_its_contents_are_nowhere(
     place: Place, probe: PurePosixPath
 ) -> None:
@@ -291,7 +290,7 @@ def test_real_traffic_is_joined_and_its_contents_are_nowhere(
     # one kind of malformed datagram has the start line of a REGISTER
     assert count["REGISTER"] == 2 * 20 + 10
     assert count["OPTIONS"] >= 20
-    # these messages came over TCP, on one connection per version of IP
+    # 20 messages over TCP with IPv4, and 20 messages over TCP with IPv6
     assert count["MESSAGE"] == 20 + 20
     assert count["not SIP"] >= 10 * 4
     answered = flags & ANSWERED != 0

@@ -51,7 +51,7 @@ def packages(codes: list[str]) -> set[str]:
 
 
 def scripts_of(environment: str) -> list[str]:
-    """Return the code that the jobs with an environment run: the scripts of their rules, and the notebooks of pages."""
+    """Return the code of all jobs that use an environment: the scripts of rules, and the notebooks of pages."""
     codes = []
     for rules in sorted((WORKFLOW / "rules").glob("*.smk")):
         for rule in re.split(r"^ *(?:rule|checkpoint) ", rules.read_text(), flags=re.MULTILINE)[1:]:

@@ -44,7 +44,7 @@ def test_a_mode_that_lowers_the_sum_beats_the_reference_and_is_ranked_first() ->
     interval = ranking.best.effects["total_p99"].interval
     assert interval.low < -0.5 < interval.high
     assert interval.level == pytest.approx(1 - 0.05 / 4)
-    # K_rcv does not decide, so its interval has no correction; K_rcv cannot be a cost, as a part of the deciding sum
+    # only the deciding quantity K_rcv + T_sip has a corrected level; as a part of this sum, K_rcv cannot be a cost
     assert ranking.best.effects["k_rcv_mean"].interval.level == 0.95
     assert ranking.best.costs == ()
 

@@ -75,7 +75,7 @@ def test_equal_modes_have_no_predicted_sign() -> None:
 
 
 def test_time_off_cpu_is_compared_in_points() -> None:
-    """Compare 70 % with 50 % off the CPU: a service of 60 µs within a T_sip of 200 µs, and of 120 µs."""
+    """Expect -20 points from 70 % to 50 % off the CPU: T_sip falls from 200 to 120 µs, with 60 µs of service."""
     measured = {"t_sip_mean": math.log(0.6)}
     result = of(checked(measured, {"off_share": -0.2}), "off_share")
     assert result.measured.low < -20 < result.measured.high

@@ -23,7 +23,7 @@ TRUE_CPS = 2200 - 150 * np.log(0.05 / 0.0098 - 1)
 NOISES = {
     "cv 0.3": lambda rng, shape: rng.lognormal(0, 0.3, shape),
     "sigma 1": lambda rng, shape: rng.lognormal(0, 1, shape),
-    # the median is 1, because 62.5 % of the four in five ordinary values are half of all values
+    # shift the logarithms so that the median is 1: half of all values are 62.5 % of the ordinary values (4 in 5)
     "outliers": lambda rng, shape: (
         rng.lognormal(-0.3 * stats.norm.ppf(0.625), 0.3, shape)
         * np.where(rng.random(shape) < 0.2, 5, 1)

@@ -117,7 +117,7 @@ def test_every_rule_has_a_number() -> None:
             INVALID,
             {"calls_failed_unexplained", "calls_not_started"},
         ),
-        # in an overload, drops explain the failed calls if they are at least as many
+        # in an overload, drops explain the failed calls if the drops are at least as many as the failed calls
         (observed(completed=1400, refused=3000), VALID, set()),
         (observed(completed=1400, refused=990), INVALID, {"calls_failed_unexplained"}),
         (observed(completed=2399), SUSPECT, {"calls_failed_unexplained"}),
@@ -204,7 +204,7 @@ def over_tcp(
 def with_connections(
     load: Observed, lost: int = 0, lost_by_uas: int = 0, dispatched: DispatchReport | None = None
 ) -> Observed:
-    """Add connections to an observation: eight of the UAC and four of the proxy, some of which were lost."""
+    """Add TCP connections to an observation: eight by the UAC and four by the proxy, of which some were lost."""
     client = Connections(8 + lost, lost, lost, 0, 0, 0)
     server = Connections(4 + lost_by_uas, 0, lost_by_uas, 0, 0, 0)
     front = FrontReport("sipdispatch", (0,), 1, dispatched) if dispatched else None

@@ -138,7 +138,7 @@ def test_messages_in_a_full_send_buffer_count_as_not_sent(sipload: Path, tmp_pat
     uas = json.loads(uas_report.read_text())
     told = uac["connections"]
     assert told["blocked"] >= 1
-    # the schedule lasts half a second, and the drain time is a second
+    # sending is blocked until the end: the schedule lasts half a second, and the drain time lasts one second
     assert 0.5e9 < told["blocked_ns"] < 2e9
     assert uac["calls"]["unfinished_at_end"] > 0
     assert uac["ended_by"] == "drain"

@@ -82,7 +82,7 @@ def states(seed: int, count: int) -> npt.NDArray[np.uint64]:
 
 
 def exponential_offsets(seed: int, count: int) -> npt.NDArray[np.int64]:
-    """Return offsets by the algorithm of schedule.h: splitmix64, a logarithm from basic operations, a running sum."""
+    """Return start times in ns by the algorithm of schedule.h: the sum of exponential gaps from splitmix64."""
     u = ((splitmix64(states(seed, count)) >> np.uint64(11)) + np.uint64(1)).astype("f8") * 2.0**-53
     m, e = np.frexp(u)
     small = m < 0.70710678118654752

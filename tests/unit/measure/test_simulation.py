@@ -401,7 +401,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-# import these libraries first, because they look for calls of Linux when they are loaded
+# import these libraries before Linux's calls are removed, because the libraries use these calls during their import
 import dask.array, numba, xarray
 
 for module, starts in ((os, ("sched_", "memfd_", "pidfd_", "eventfd", "posix_f")), (select, "epoll"),

@@ -213,7 +213,7 @@ def test_k_sockq_alone_averages_messages_that_find_the_sps_empty(tmp_path):
 
 
 def test_one_long_busy_period_lowers_the_effective_number(tmp_path):
-    # a message every ms stays in the SPS for 50 us, but the 20th to the 30th stay for 10 ms and keep it busy
+    # a message arrives every ms and stays for 50 us, but the 20th to the 30th stay for 10 ms and keep the SPS busy
     records = synthetic.six_per_call(np.random.default_rng(4), 10, 1000)
     i = np.arange(60, dtype=np.uint64)
     records["t_arr"] = 10**12 + i * 1_000_000
@@ -226,7 +226,7 @@ def test_one_long_busy_period_lowers_the_effective_number(tmp_path):
     )
     records["t_dep"] = records["t_sip_out"] + 7_000
     ds, *_ = reduce(tmp_path, synthetic.Run(), records=records)
-    # the 30th message stays in the SPS for 10.05 ms, so it is still there when the 31st to the 40th arrive
+    # the 30th message stays in the SPS for 10.05 ms, so the SPS is still busy when the 31st to the 40th arrive
     assert int(ds["busy_periods"]) == 20 + 1 + 19
     assert float(ds["busy_longest_s"]) == pytest.approx(20.05e-3, rel=1e-3)
     lengths = np.array([50e-6] * 39 + [20.05e-3])
@@ -265,7 +265,7 @@ def test_every_variable_is_described(tmp_path):
 
 def test_the_summary_file_of_a_run_is_small_and_complete(tmp_path):
     ds, path, *_ = reduce(tmp_path, synthetic.Run(), calls=20_000)
-    # use the description of real hosts, because its size is part of the summary's size
+    # use the description of real hosts, because this description takes a large part of a summary
     recorded = recorded_hosts()
     real = ds.assign_attrs(hosts=recorded)
     summary_files.write(real, path)

@@ -62,7 +62,7 @@ def test_queue_with_much_room_waits_as_allen_and_cunneen_say(scv):
 
 @pytest.mark.parametrize("scv", [0, 0.3, 4])
 def test_queue_without_waiting_places_is_erlangs_for_any_service(scv):
-    # compute Erlang's loss formula by its recursion
+    # compute Erlang's loss formula by a recursion over the number of servers
     loss = 1.0
     for servers in range(1, 6):
         loss = 3 * loss / (servers + 3 * loss)
