@@ -344,7 +344,7 @@ def effects(rng, n, coefficient):
 
 
 def moving(rng, n):
-    """Sample windows in which the effect of the mode changes from -0.3 to 0.3 during the run."""
+    """Sample windows in which the mode's effect on the log scale rises from -0.3 to 0.3 during the run."""
     windows = rng.normal(0, 0.3, (n, ARMS))
     windows[:, 1] += np.linspace(-0.3, 0.3, n)
     return windows

@@ -161,7 +161,7 @@ def instance_main() -> int:
 
 
 def compared_instance() -> int:
-    """Return the id of the main process of the second instance that a run compares."""
+    """Return the process id of the main process of the second of the instances that a run compares."""
     return pids("^[^ ]*kamailio .*/instance-1/proxy.cfg")[0]
 
 

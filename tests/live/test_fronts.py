@@ -1,4 +1,4 @@
-"""Test proxies of several one-worker instances, behind each kind of front end."""
+"""Test proxy servers that consist of several instances with one worker, behind each kind of front end."""
 
 import dataclasses
 import json

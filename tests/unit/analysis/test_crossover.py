@@ -364,7 +364,7 @@ def test_the_interval_covers_the_truth(draw, n):
     rng = np.random.default_rng(n)
     means = [blocks.mean_of_blocks([draw(rng, n)]) for _ in range(600)]
     covered = [low <= 0 <= high for low, high in (mean.ends() for mean in means)]
-    # 600 samples determine a share of 0.95 to ± 0.018
+    # with 600 samples, a share of 0.95 has an error of ± 0.018
     assert 0.92 < np.mean(covered) < 0.98
 
 

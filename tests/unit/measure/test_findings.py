@@ -225,7 +225,7 @@ def with_connections(
         (over_tcp(1000, 1000, residual=7000), VALID, set()),
         (with_connections(over_tcp(1000, 1000, residual=7000)), VALID, set()),
         (over_tcp(1000, 1000, residual=7001), INVALID, {"ledger_residual"}),
-        # calls were rejected, or their connection was lost
+        # invalid: calls were rejected, or the connection of calls was lost
         (over_tcp(1000, 0), INVALID, {"calls_failed_unexplained"}),
         # no call completes
         (over_tcp(2400, 2400), INVALID, {"calls_failed_unexplained"}),

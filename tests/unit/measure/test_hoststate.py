@@ -1,4 +1,4 @@
-"""Tests of the state of a host, on the outputs of its commands."""
+"""Tests of reading a host's state from the output of shell commands."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Test finding a running proxy in the text of /proc."""
+"""Test that a running proxy is found in the contents of /proc."""
 
 import subprocess
 
