@@ -12,8 +12,8 @@
 char LICENSE[] SEC("license") = "GPL";
 
 const volatile __s32 cfg_groups[ACCOUNT_GROUPS] = { 0 }; /* ids of the proxy's process groups */
-const volatile __s32 cfg_own[ACCOUNT_OWN] = { 0 };       /* processes whose descendants belong to sipsched */
-const volatile bool cfg_bursts = false;                  /* true: bursts are written into the ring buffer */
+const volatile __s32 cfg_own[ACCOUNT_OWN] = { 0 }; /* sipsched's processes; their descendants count, too */
+const volatile bool cfg_bursts = false;            /* true: bursts are written into the ring buffer */
 
 #define PF_KTHREAD     0x00200000
 #define TASK_STOPS     0x00008004 /* __TASK_STOPPED and TASK_FROZEN of the kernel */
@@ -27,8 +27,8 @@ const volatile bool cfg_bursts = false;                  /* true: bursts are wri
 
 /*
  * Before Linux 5.18, sched_switch has no argument for the state of the previous task. These kernels may also lack
- * atomic functions that return a value (5.12) and bpf_get_current_task_btf (5.11). The Makefile defines this
- * macro if the kernel's types show such a kernel.
+ * atomic functions that return a value (5.12) and bpf_get_current_task_btf (5.11). The Makefile defines
+ * BEFORE_LINUX_5_18 if the kernel's BTF types show the older tracepoint.
  */
 #ifdef BEFORE_LINUX_5_18
 #define READ(task, field) BPF_CORE_READ(task, field)
@@ -40,7 +40,7 @@ struct task_struct___before_5_14 {
 	long state;
 } __attribute__((preserve_access_index));
 #else
-/* volatile prevents the compiler from merging two loads into one load, which the BPF verifier would refuse */
+/* `volatile` stops the compiler from merging two loads into one load, which the BPF verifier would refuse. */
 #define READ(task, field) (*(volatile __typeof__((task)->field) *)&(task)->field)
 #endif
 
@@ -64,11 +64,11 @@ __s64 proxy_running; /* number of the proxy's tasks that are on a CPU */
 __u64 gap_since_ns;  /* time since which no task of the proxy has been on a CPU */
 __u64 tasks_lost;    /* number of tasks for which the table had no room */
 __u64 bursts_lost;   /* number of bursts for which the ring buffer had no room */
-bool ending;         /* true: `settle` ends the account; false: it begins the account */
+bool ending;         /* true: the program `settle` ends the account; false: `settle` begins the account */
 
 static const struct account_task no_task = { 0 };
 
-/* Return the key of a thread. It contains the start time, because the kernel reuses thread ids. */
+/* Return the key of a thread. The key contains the thread's start time, because the kernel reuses thread ids. */
 static __always_inline __u64 key_of(struct task_struct *task)
 {
 	__u64 pid = READ(task, pid);
@@ -99,10 +99,7 @@ static __always_inline bool is_proxy(struct task_struct *task)
 	return false;
 }
 
-/*
- * Return whether the task is in a control group below `sipsched-ROLE`, where sipsched starts its programs
- * (src/sipsched/testbed/groups.py).
- */
+/* Return whether sipsched started the task: its control group is below `sipsched-ROLE` (testbed/groups.py). */
 static __always_inline bool is_started_by_us(struct task_struct *task)
 {
 	struct cgroup_subsys_state *parent = BPF_CORE_READ(task, cgroups, dfl_cgrp, self.parent);
@@ -164,8 +161,8 @@ static __always_inline bool has_comm(const struct account_task *seen, struct tas
 }
 
 /*
- * Return a task's entry. Determine the task's owner again if the task has started another program or changed its
- * policy.
+ * Return a task's entry in the table. Determine the owner of the task's CPU time again if the task has started another
+ * program or changed its scheduling policy.
  */
 static __always_inline struct account_task *entry_of(struct task_struct *task)
 {
@@ -210,7 +207,7 @@ static __always_inline void charge(struct account_cpu *cpu, __u64 now)
 	}
 }
 
-/* Return the CPU time that competitors have used on a CPU, including a competitor that runs now. */
+/* Return the CPU time in ns that competitors have used on a CPU, including the burst of a competitor that runs now. */
 static __always_inline __u64 competed(__u32 number, __u64 now)
 {
 	struct account_cpu *cpu = cpu_state(number);
@@ -224,7 +221,7 @@ static __always_inline __u64 competed(__u32 number, __u64 now)
 	return cpu->competed;
 }
 
-/* Return the competitor with the longest burst on a CPU after `since`. The search covers only the latest bursts. */
+/* Return the key of the competitor with the longest stored burst on a CPU after `since`, or 0 without such a burst. */
 static __always_inline __u64 longest_competitor(struct account_cpu *cpu, __u64 since)
 {
 	__u64 longest = 0, key = 0;
@@ -267,14 +264,11 @@ static __always_inline void end_wait(struct account_task *entry, __u64 now)
 	worst_wait.by = longest_competitor(cpu, entry->waiting_ns);
 }
 
-/*
- * Count a task of the proxy that gets (1) or gives up (-1) a CPU. Return the number of running tasks before this
- * change.
- */
+/* Count a task of the proxy that gets (1) or gives up (-1) a CPU. Return the previous number of running proxy tasks. */
 static __always_inline __s64 count_running(__s64 change)
 {
 #ifdef BEFORE_LINUX_5_18
-	/* If two CPUs count at the same time, both may see the last value. Then the account misses a gap. */
+	/* If two CPUs count at the same time, both may read the same final number. The account then misses a gap. */
 	__sync_fetch_and_add(&proxy_running, change);
 	return proxy_running - change;
 #else
@@ -333,9 +327,9 @@ static __always_inline void proxy_ends(struct account_task *entry, __u32 cpu, __
 }
 
 /*
- * Correct the wait of a task that gives up a CPU without the kernel having reported that the task got this CPU. The
- * task cannot still be waiting since its wake-up. Without this correction, its wait would last until the next reported
- * switch, which may come seconds later for a process that rarely runs.
+ * Correct the wait of a task that leaves a CPU, although the kernel did not report that the task got this CPU. The
+ * task has run, so the wait since its wake-up has ended. Without this correction, the wait would seem to last until the
+ * next reported switch, which may come seconds later for a process that rarely runs.
  */
 static __always_inline void end_unseen(struct task_struct *task, __u32 cpu, __u64 now, __u32 state)
 {
@@ -350,8 +344,8 @@ static __always_inline void end_unseen(struct task_struct *task, __u32 cpu, __u6
 }
 
 /*
- * Write a burst into the ring buffer. BPF_RB_NO_WAKEUP is necessary, because a wakeup inside a context switch would
- * change the schedule. sipaccount reads the ring buffer periodically instead.
+ * Write a burst into the ring buffer. BPF_RB_NO_WAKEUP is necessary, because waking sipaccount during a context switch
+ * would change the schedule. sipaccount reads the ring buffer periodically instead.
  */
 static __always_inline void keep_burst(struct task_struct *task, __s32 pid, __u32 number, __u32 part,
 				       __u64 from, __u64 to)
@@ -378,9 +372,9 @@ static __always_inline void keep_burst(struct task_struct *task, __s32 pid, __u3
 }
 
 /*
- * Keep the burst of the task that ran until now, unless the CPU was idle or the task belongs to the proxy. On some
- * machines, the kernel does not report the switch away from certain tasks. If `cpu` describes such a task, the end of
- * its burst is unknown.
+ * Write the burst of the task that ran until now, unless the CPU was idle or the task belongs to the proxy. On some
+ * machines, the kernel does not report the switch away from certain tasks. `cpu` then still describes an earlier task. The
+ * end of this task's burst is unknown, so the burst is not written.
  */
 static __always_inline void keep_task(const struct account_cpu *cpu, __u32 number, struct task_struct *task,
 				      __u64 now)
@@ -389,7 +383,7 @@ static __always_inline void keep_task(const struct account_cpu *cpu, __u32 numbe
 		keep_burst(task, READ(task, pid), number, cpu->part, cpu->since_ns, now);
 }
 
-/* Account for the time and the burst of the task that ran until now. */
+/* Add the CPU time and the burst of the task that ran until now to the task's entry. */
 static __always_inline void end_burst(struct account_cpu *cpu, __u32 number, struct account_task *entry,
 				      struct task_struct *task, __u64 now)
 {
@@ -401,7 +395,7 @@ static __always_inline void end_burst(struct account_cpu *cpu, __u32 number, str
 	entry->bursts++;
 	if (length > entry->longest_ns) {
 		entry->longest_ns = length;
-		/* if the task became real-time during this burst, use the policy that it had at the burst's start */
+		/* Prefer a real-time policy at the end of the burst, otherwise use the policy at its start. */
 		entry->longest_policy = is_realtime(policy) ? policy : entry->policy;
 		entry->nice = READ(task, static_prio) - NICE_0_PRIO;
 		entry->cpu = number;
@@ -543,15 +537,15 @@ int BPF_PROG(on_softirq_end, unsigned int vector)
 		return 0;
 	charge(cpu, bpf_ktime_get_ns());
 	if (!cpu->softirqs)
-		return 0; /* ignore a softirq that began before the account */
+		return 0; /* this softirq began before the account, so its start is unknown */
 	if (!--cpu->softirqs)
 		keep_burst(NULL, vector, number, PART_softirq, cpu->softirq_ns, cpu->charged_ns);
 	return 0;
 }
 
 /*
- * sipaccount runs this program once per CPU at the beginning and at the end of the account. Without this program, the
- * account would miss a CPU that never switches tasks.
+ * Begin or end the account of this CPU. sipaccount runs this program once per CPU at the beginning and at the end of the
+ * account. Without this program, the account would miss a CPU that never switches tasks.
  */
 SEC("raw_tp")
 int settle(void *context)

@@ -8,27 +8,27 @@
 
 #define ACCOUNT_CPUS   256 /* largest number of CPUs, a power of two */
 #define ACCOUNT_GROUPS 4   /* process groups of the proxy and its front end */
-#define ACCOUNT_OWN    8   /* sshd processes of sipsched's connections; their descendants count too */
+#define ACCOUNT_OWN    8   /* sshd processes of sipsched's connections; their descendants count, too */
 #define ACCOUNT_TASKS  16384
 #define ACCOUNT_BURSTS 8  /* number of the latest bursts of competitors that are kept per CPU */
 #define ACCOUNT_GAPS   64 /* number of the longest gaps that are kept; in a gap, no task of the proxy runs */
 #define ACCOUNT_COMM   16
-/* Size of the ring buffer for kept bursts, a power of two. Each burst needs 48 bytes, so 87,381 bursts have room. */
+/* Size of the ring buffer for bursts, a power of two. A burst needs 48 bytes, so the buffer has room for 87,381. */
 #define ACCOUNT_RING_BYTES (4 * 1024 * 1024)
 
 #define ACCOUNT_GAP_NS   10000000 /* shorter gaps are discarded */
-#define ACCOUNT_BURST_NS 20000    /* a shorter burst is discarded, because it cannot explain a long wait */
+#define ACCOUNT_BURST_NS 20000    /* shorter bursts are discarded, because they cannot explain a long wait */
 
 /* The owners of CPU time, in the order of the report. Each ns belongs to exactly one owner. */
-#define ACCOUNT_PARTS(PART)                                                                        \
-	PART(idle)       /* no task ran */                                                         \
-	PART(proxy)      /* a task of the proxy or its front end ran */                            \
-	PART(own)        /* a program of sipsched ran: in one of its control groups, or its SSH */ \
-	PART(kernel)     /* a kernel thread ran, including ksoftirqd outside of softirqs */        \
-	PART(realtime)   /* another task ran with SCHED_FIFO, SCHED_RR or SCHED_DEADLINE */        \
-	PART(fair)       /* another task ran with SCHED_OTHER, SCHED_BATCH or SCHED_EXT */         \
-	PART(idle_class) /* another task ran with SCHED_IDLE */                                    \
-	PART(softirq)    /* a softirq ran, after an interrupt or in ksoftirqd */                   \
+#define ACCOUNT_PARTS(PART)                                                                         \
+	PART(idle)       /* no task ran */                                                          \
+	PART(proxy)      /* a task of the proxy or its front end ran */                             \
+	PART(own)        /* a program in sipsched's control groups or of its SSH connections ran */ \
+	PART(kernel)     /* a kernel thread ran, including ksoftirqd outside of softirqs */         \
+	PART(realtime)   /* another task ran with SCHED_FIFO, SCHED_RR or SCHED_DEADLINE */         \
+	PART(fair)       /* another task ran with SCHED_OTHER, SCHED_BATCH or SCHED_EXT */          \
+	PART(idle_class) /* another task ran with SCHED_IDLE */                                     \
+	PART(softirq)    /* a softirq ran, after an interrupt or in ksoftirqd */                    \
 	PART(irq) /* a device's interrupt handler ran; interrupts of timers and CPUs belong to the interrupted task */
 
 #define ACCOUNT_INDEX(name) PART_##name,
@@ -42,16 +42,16 @@ struct account_task {
 	__u64 ns;         /* CPU time without interrupts */
 	__u64 bursts;     /* number of times that the task got a CPU */
 	__u64 longest_ns; /* longest time that the task kept a CPU */
-	/* Time since which a task of the proxy has been runnable without a CPU. 0 for other tasks. */
+	/* Time at which a task of the proxy began to wait for a CPU. 0 if it is not waiting, and for other tasks. */
 	__u64 waiting_ns;
-	/* Time since which a task of the proxy has been stopped. 0 if it is not stopped. */
+	/* Time at which a signal or tracer stopped a task of the proxy. 0 if the task is not stopped. */
 	__u64 stopped_ns;
-	__u64 competed; /* CPU time that competitors had used on wait_cpu when the wait began */
+	__u64 competed; /* CPU time of competitors on wait_cpu until the wait began */
 	__u32 wait_cpu;
 	__s32 pid, tgid;
 	__u32 part;
 	__u32 policy; /* scheduling policy when the task last ran */
-	/* scheduling policy during the longest burst; a program may change its policy later */
+	/* scheduling policy during the longest burst, because a program may change its policy later */
 	__u32 longest_policy;
 	__s32 nice;
 	__u32 cpu;
@@ -63,7 +63,7 @@ struct account_burst {
 	__u64 from_ns, to_ns;
 };
 
-/* A burst of a task outside the proxy, or of a softirq, in the ring buffer. */
+/* A record of the ring buffer: a burst of a softirq, or of a task outside the proxy. */
 struct account_kept {
 	__u64 from_ns, to_ns;
 	char comm[ACCOUNT_COMM]; /* empty for a softirq */
@@ -77,7 +77,7 @@ struct account_cpu {
 	__u64 charged_ns;           /* `ns` includes the time until this instant */
 	__u64 ns[ACCOUNT_PART_COUNT];
 	__u64 competed; /* CPU time of competitors: the owners realtime, fair and idle_class */
-	/* the members until `part` describe the task that runs now */
+	/* The members from `key` to `part` describe the task that runs now. */
 	__u64 key, since_ns, net_ns;
 	__u32 part;
 	__u32 irqs, softirqs; /* nesting depth of interrupts and softirqs */
@@ -86,7 +86,7 @@ struct account_cpu {
 	struct account_burst bursts[ACCOUNT_BURSTS];
 };
 
-/* The longest disturbance by competitors: a task of the proxy waits for a CPU, and competitors use this CPU. */
+/* The wait of a proxy's task for a CPU in which competitors used this CPU for the longest time. */
 struct account_wait {
 	__u64 ns;
 	__u64 competed;

@@ -76,7 +76,7 @@ void try_hook(const struct options *options, const struct hook *hook, struct hoo
 	sipprobe__destroy(object);
 }
 
-/* Load and attach all hooks of a mode. Return NULL if the kernel refuses one of them. */
+/* Load and attach all hooks of a mode. Return NULL and set `error` if the kernel refuses a hook. */
 static struct sipprobe *load_mode(const struct options *options, enum mode_choice mode,
 				  const struct hook_state *states, int *error)
 {
@@ -99,7 +99,7 @@ static struct sipprobe *load_mode(const struct options *options, enum mode_choic
 	return NULL;
 }
 
-/* Load a mode. On failure, load each hook alone to find the hook that the kernel refuses. */
+/* Load a mode. On failure, load each hook alone to find the refused hook, and store the reason. */
 static struct sipprobe *load_or_explain(const struct options *options, enum mode_choice mode,
 					struct hook_state *states, char *reason, size_t size)
 {
@@ -120,7 +120,7 @@ static struct sipprobe *load_or_explain(const struct options *options, enum mode
 			continue;
 		try_hook(options, &hooks[i], &states[i]);
 		if (!states[i].available)
-			break; /* one reason is enough */
+			break; /* the reason names only the first refused hook */
 	}
 	if (mode_can_run(states, mode, reason, size))
 		snprintf(reason, size, "each hook loads alone, but the hooks do not load together: %s",

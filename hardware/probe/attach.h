@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Functions that load the BPF object of sipprobe.bpf.c and attach all its hooks, or only one. */
+/* Functions that load the BPF programs of sipprobe, and attach all hooks of a mode or a single hook. */
 #ifndef SIPSCHED_ATTACH_H
 #define SIPSCHED_ATTACH_H
 #include "hooks.h"
@@ -10,13 +10,13 @@
 struct probe {
 	struct sipprobe *object;
 	enum mode_choice mode;
-	char mode_reason[REASON_SIZE]; /* why the probe runs in tracepoint mode; empty in exact mode */
+	char mode_reason[REASON_SIZE]; /* why the probe does not run in exact mode; empty in exact mode */
 };
 
 /* Print libbpf's warnings and information if `verbose` is true, otherwise print nothing. */
 void set_libbpf_messages(bool verbose);
 
-/* Load and attach one hook, then detach it. Store the result in `state`. */
+/* Load, attach and detach one hook, and store in `state` whether the kernel supports the hook. */
 void try_hook(const struct options *options, const struct hook *hook, struct hook_state *state);
 
 /*
@@ -25,8 +25,8 @@ void try_hook(const struct options *options, const struct hook *hook, struct hoo
  */
 bool load_probe(const struct options *options, struct probe *probe);
 
-/* Detach every hook. The programs stay loaded and keep their data. */
+/* Detach every hook. The BPF programs stay loaded and keep their data for attach_probe(). */
 void detach_probe(struct probe *probe);
-/* Attach the hooks again. On failure, detach all hooks and return an errno value, otherwise return 0. */
+/* Attach all hooks again, and return 0. On failure, detach all hooks and return an errno value. */
 int attach_probe(struct probe *probe);
 #endif

@@ -9,13 +9,13 @@ struct cseq {
 	bool found;
 };
 
-/* Return whether the text starts with SIP's version, SIP/2.0, in any case (RFC 3261 7.1). */
+/* Return whether the text starts with `SIP/2.0 ` in upper or lower case, as a response does (RFC 3261 7.1). */
 static bool is_response(struct span text)
 {
 	return span_size(text) >= 8 && strncasecmp(text.at, "SIP/2.0 ", 8) == 0;
 }
 
-/* Return the three digits after the version, or an empty span if they are missing. */
+/* Return the three characters after `SIP/2.0 `, or an empty span if a fourth digit follows or they are missing. */
 static struct span status_code(struct span text)
 {
 	struct span code = { text.at, text.at };
@@ -136,7 +136,7 @@ static const char *const methods[] = { TRACE_METHODS };
 static const char *const statuses[] = { TRACE_STATUSES };
 _Static_assert(COUNT_OF(methods) + COUNT_OF(statuses) < TRACE_NOT_SIP, "five bits do not hold all names");
 
-/* Return 1 + the position of a request's method in the list of trace.h. The last entry stands for all other methods. */
+/* Return 1 + the index of a request's method in TRACE_METHODS. The last entry stands for all other methods. */
 static size_t method_number(struct span method)
 {
 	size_t i = 0;
@@ -147,8 +147,8 @@ static size_t method_number(struct span method)
 }
 
 /*
- * Return the number of a response's status code. If the list lacks the code, return the number of its class, such as
- * 4xx.
+ * Return the number of a response's status code, which continues the numbers of the methods. If TRACE_STATUSES lacks the
+ * code, return the number of its class, such as 4xx.
  */
 static size_t status_number(struct span code)
 {
@@ -161,7 +161,7 @@ static size_t status_number(struct span code)
 	return TRACE_NOT_SIP;
 }
 
-/* Return whether the start line of a request ends with the version of SIP. */
+/* Return whether the text starts with a request: its first line ends with `SIP/2.0`. */
 static bool is_request(struct span text)
 {
 	struct span line;
@@ -172,7 +172,7 @@ static bool is_request(struct span text)
 	       !strncasecmp(line.end - size, version, size);
 }
 
-/* Return the number of a message's method or status, according to the lists in trace.h. */
+/* Return the number of a message's method or status code in the lists of trace.h, or TRACE_NOT_SIP. */
 static size_t detail_of(struct span text)
 {
 	if (is_response(text)) {
@@ -185,7 +185,7 @@ static size_t detail_of(struct span text)
 	return is_request(text) ? method_number(first_word(text)) : TRACE_NOT_SIP;
 }
 
-/* Return the hash of a Call-ID. The hash is never 0, because 0 means that a message has no Call-ID. */
+/* Return the hash of a Call-ID. Replace a hash of 0 by 1, because 0 means that a message has no Call-ID. */
 static uint64_t call_hash(struct span value, const struct sip_key *key)
 {
 	uint64_t hash = key ? sip_keyed_hash(key, value.at, span_size(value)) : span_hash(value);
@@ -211,7 +211,7 @@ struct sip_class sip_classify(const char *text, size_t size, const struct sip_ke
 
 		name = span_trim(name);
 		value = span_trim(value);
-		/* use the first header if a header is repeated; "i" is the compact form of Call-ID (RFC 3261 7.3.3) */
+		/* Of repeated headers, use the first one. `i` is the short name of Call-ID (RFC 3261 7.3.3). */
 		if (!result.call_id_hash && span_size(value) &&
 		    (span_is_name(name, "Call-ID") || span_is_name(name, "i")))
 			result.call_id_hash = call_hash(value, key);

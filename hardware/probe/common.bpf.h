@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Definitions that the programs for datagrams (sipprobe.bpf.c) and for streams (stream.bpf.c) share. */
+/* Definitions that the BPF programs for UDP datagrams (sipprobe.bpf.c) and for TCP streams (stream.bpf.c) share. */
 #ifndef SIPSCHED_COMMON_BPF_H
 #define SIPSCHED_COMMON_BPF_H
 #include "vmlinux.h"
@@ -30,8 +30,8 @@ struct ring {
 	__sync_fetch_and_add(&counters[bpf_get_smp_processor_id() & (PROBE_CPUS - 1)].what, by)
 
 /*
- * Return a pointer as a number. The BPF verifier forbids arithmetic on a trusted pointer. This function therefore adds the
- * pointer to a number on the stack, because the verifier allows arithmetic on the sum.
+ * Return a pointer as a number. The BPF verifier forbids arithmetic on a trusted pointer, but not on a number. This
+ * function therefore adds the pointer to a 0 on the stack, and the verifier regards the sum as a number.
  */
 static __always_inline __u64 address_of(void *pointer)
 {
@@ -53,7 +53,7 @@ static __always_inline struct probe_worker *worker_of(__u32 tid)
 
 	if (!slot)
 		return NULL;
-	/* The BPF verifier of Linux 5.10 accepts a mask as a bound, but no comparison. */
+	/* Bound the index by a mask, because the BPF verifier of Linux 5.10 does not accept a comparison as a bound. */
 	worker = &workers[(slot - 1) & (PROBE_WORKERS - 1)];
 	return worker->tid == tid ? worker : NULL;
 }
@@ -99,7 +99,7 @@ static __always_inline bool is_send(long id)
 	return id == NR_SENDTO || id == NR_SENDMSG;
 }
 
-/* Return the user-space buffer of a system call. For a scattered buffer, return only its first piece. */
+/* Return the address and size of a system call's user-space buffer. For a scattered buffer, return its first piece. */
 static __always_inline struct iovec user_piece(struct pt_regs *regs, long id)
 {
 	struct user_msghdr header = {};
@@ -119,7 +119,7 @@ static __always_inline void *user_buffer(struct pt_regs *regs, long id)
 	return user_piece(regs, id).iov_base;
 }
 
-/* Return the socket of a descriptor of this task, or NULL if it is no readable socket. This takes 0.2 us. */
+/* Return the socket of this task's descriptor `fd`, or NULL if the socket cannot be read. This takes 0.2 us. */
 static __always_inline struct sock *socket_of(int fd)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();

@@ -9,7 +9,7 @@
 #include "control.h"
 #include "system.h"
 
-/* Return whether no process listens on this socket file, because the program that created it was killed. */
+/* Return whether this socket file is left over from a killed program: no process accepts connections to it. */
 static bool is_left_behind(const struct sockaddr_un *address)
 {
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -92,7 +92,7 @@ static void end_client(struct control_client *client)
 	client->fd = -1;
 }
 
-/* Send an answer. If the client does not read it, disconnect the client, because the program must not wait. */
+/* Send an answer. Return false if the client does not read answers: the program must not wait for the client. */
 static bool answer_client(struct control_client *client, const char *answer)
 {
 	char line[CONTROL_ANSWER + 1];
@@ -101,7 +101,7 @@ static bool answer_client(struct control_client *client, const char *answer)
 	return send(client->fd, line, (size_t)length, MSG_NOSIGNAL) == length;
 }
 
-/* Execute the command of each complete line. Return false if the program must disconnect the client. */
+/* Execute and answer the command of each complete line. Return false if the caller must disconnect the client. */
 static bool do_lines(struct control_client *client, control_action action, void *context)
 {
 	char answer[CONTROL_ANSWER];

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A unix socket for commands to a running program. A command is one line, and the program answers each command with one
- * line.
+ * A Unix socket for commands to a running program. Each command is one line, and the program answers with one line.
  *
  * A client may send several commands over one connection. The program executes one command at a time, even if several
  * clients send commands.
@@ -29,14 +28,14 @@ struct control {
 	struct control_client clients[CONTROL_CLIENTS];
 };
 
-/* A function that executes a command. `answer` has CONTROL_ANSWER bytes, and the answer needs no line end. */
+/* A function that executes a command and writes the answer, without a line end, to CONTROL_ANSWER bytes at `answer`. */
 typedef void (*control_action)(void *context, const char *command, char *answer);
 
-/* Listen at `path` for connections of root, unless `path` is NULL. On failure, print one line and return false. */
+/* Listen at `path` for connections from root. Do nothing if `path` is NULL. On failure, print one line, return false. */
 bool open_control(struct control *control, const char *path);
-/* Fill CONTROL_FDS entries for poll(). Unused entries have the descriptor -1. */
+/* Fill CONTROL_FDS entries of `fds` for poll(). Unused entries get the descriptor -1, which poll() ignores. */
 void list_control(const struct control *control, struct pollfd *fds);
-/* Execute the commands that have arrived. `fds` has the results of poll() for the entries of list_control(). */
+/* Execute the commands that have arrived. `fds` holds the results of poll() for the entries of list_control(). */
 void serve_control(struct control *control, const struct pollfd *fds, control_action action, void *context);
 /* Close the socket and remove its file. */
 void close_control(struct control *control);

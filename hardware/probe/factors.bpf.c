@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /*
- * These programs count how often and how long the processes of a proxy wait for each other. Taking a free lock causes no event, so
- * it has no cost. Every system call on the host becomes slightly slower, because the programs run at the entry of all
- * system calls.
+ * Counts how often and how long the processes of a proxy wait for each other. Taking a free lock causes no event, so
+ * these programs do not slow it down. They slow every system call of the host slightly, because they run at the entry
+ * and exit of all system calls.
  *
  * ASSUME it is enough to count the second and later waiters for a spinlock of the kernel. The first waiter spins on
- * the pending bit, before the tracepoint (kernel/locking/qspinlock.c). A host with two CPUs never has a second
- * waiter, except in a guest whose kernel uses the hypervisor's spinlocks.
+ * the pending bit and never reaches the tracepoint (kernel/locking/qspinlock.c). On a host with two CPUs, the count is
+ * therefore 0, except in a guest whose kernel uses the hypervisor's spinlocks.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
@@ -16,7 +16,7 @@
 
 char LICENSE[] SEC("license") = "GPL";
 
-/* Process groups of the proxy. counts[1] is for the tasks of these groups. */
+/* Ids of the process groups of the proxy and its front end. counts[1] counts the tasks of these groups. */
 const volatile __s32 cfg_groups[FACTORS_GROUPS] = { 0 };
 
 #define SPINS         1 /* LCB_F_SPIN of include/trace/events/lock.h */
@@ -37,9 +37,9 @@ const volatile __s32 cfg_groups[FACTORS_GROUPS] = { 0 };
 #define CALL_FUTEX   98
 #endif
 
-/* The counters per CPU. counts[1] has the tasks of the process groups, counts[0] all other tasks. */
+/* The counters per CPU. counts[1] counts the tasks of cfg_groups, counts[0] counts all other tasks. */
 struct factor_counts counts[2][FACTORS_CPUS];
-__u64 since_ns; /* waits that began before this time are not counted */
+__u64 since_ns; /* the programs ignore waits that began before this time */
 
 static __u64 spinning[FACTORS_CPUS];
 static __u64 locking[FACTORS_TASKS];
@@ -75,12 +75,12 @@ static __always_inline void add(enum factor what, __u64 since)
 
 	if (since < since_ns)
 		return;
-	/* use atomic operations, because an interrupt may run this program between two ordinary instructions */
+	/* Add atomically. Otherwise, an interrupt that runs this program during an addition could lose a count. */
 	__sync_fetch_and_add(&wait->count, 1);
 	__sync_fetch_and_add(&wait->ns, bpf_ktime_get_ns() - since);
 }
 
-/* Count the file descriptors that a message passes to another process in its first control message. */
+/* Count the file descriptors that a sendmsg() passes to another process in its first control message. */
 static __always_inline void count_descriptors(const struct user_msghdr *message)
 {
 	struct cmsghdr *data = NULL, first;

@@ -14,8 +14,8 @@
 #define FACTORS_WAITS(WAIT)                                                                  \
 	WAIT(kernel_spin)  /* wait for a lock of the kernel by spinning */                   \
 	WAIT(kernel_sleep) /* wait for a lock of the kernel asleep (mutex, rwsem, percpu) */ \
-	WAIT(futex)        /* wait for a lock of the program by FUTEX_WAIT or a variant */   \
-	WAIT(sched_yield)  /* wait for a lock of the program by sched_yield(), after spinning */
+	WAIT(futex)        /* wait for a lock of the proxy by FUTEX_WAIT or a variant */     \
+	WAIT(sched_yield)  /* wait for a lock of the proxy by sched_yield(), after spinning */
 
 #define FACTORS_INDEX(name) FACTOR_##name,
 
@@ -28,7 +28,7 @@ struct wait {
 	__u64 ns;
 };
 
-/* The counters of one CPU. User space adds the counters of all CPUs. */
+/* The counters of one CPU. User space adds up the counters of all CPUs. */
 struct factor_counts {
 	struct wait wait[FACTORS];
 	__u64 descriptors; /* descriptors sent to another process (SCM_RIGHTS) */

@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/*
- * The fingerprint of a datagram: a hash of its payload. A program saw the datagram arrive, and recognises it by this
- * hash when a worker receives it.
- */
+/* A hash of a datagram's payload, by which the probe recognises the datagram when a worker receives it. */
 #ifndef SIPSCHED_FINGERPRINT_BPF_H
 #define SIPSCHED_FINGERPRINT_BPF_H
 
 #define FINGERPRINT_WORDS (PROBE_FINGERPRINT_BYTES / 8)
 
-/*
- * Compute four independent hashes and combine them. The CPU computes them in parallel, in half the time of one hash.
- */
+/* Return a hash of the payload. Four independent hashes run in parallel on the CPU, in half the time of one hash. */
 static __always_inline __u64 fingerprint_of(const __u64 *words, __u32 length)
 {
 	__u64 a = 0x9E3779B97F4A7C15ULL ^ length;

@@ -10,7 +10,7 @@
 #include <linux/types.h>
 #endif
 
-/* The probe recognises a datagram at the worker by this many payload bytes. The number is a multiple of 32. */
+/* The fingerprint, by which the probe recognises a datagram at the worker, covers this many payload bytes (32 N). */
 #define PROBE_FINGERPRINT_BYTES 256
 #define PROBE_SNIPPET_MAX       1024
 #define PROBE_SNIPPET_DEFAULT   768
@@ -22,11 +22,11 @@
 #define PROBE_PIECE             4096 /* largest number of bytes of a stream in one record of the ring */
 #define PROBE_PIECES            16 /* largest number of records per system call; together they hold 64 KiB */
 
-/* The values are equal to enum trace_event and enum trace_flag (trace.h), as records.c asserts. */
+/* The values must be equal to enum trace_event and enum trace_flag (trace.h); records.c asserts this at build time. */
 enum probe_event {
 	PROBE_EVENT_MESSAGE = 0,
 	PROBE_EVENT_DROP = 1,
-	/* streams.c makes trace records from the following events */
+	/* The following events are for TCP. streams.c combines them into trace records. */
 	PROBE_EVENT_ARRIVED = 2,  /* the driver passes a segment to the kernel */
 	PROBE_EVENT_QUEUED = 3,   /* the connection accepts the segment */
 	PROBE_EVENT_DEPARTED = 4, /* the kernel passes a segment to the driver */
@@ -54,7 +54,7 @@ struct probe_send {
 	char head[PROBE_HEAD_BYTES];
 };
 
-/* A message that a worker is serving. The ring has only the first `snippet` bytes of its payload. */
+/* A message that a worker is serving. Its record in the ring ends after the first `snippet` bytes of the payload. */
 struct probe_message {
 	__u32 event;
 	__u32 tid;
@@ -95,7 +95,7 @@ struct probe_connection {
 	__u16 remote_port;
 };
 
-/* Bytes of a stream that passed one hook. Events that open or close a connection have no bytes. */
+/* A TCP segment that passed a hook, or the opening or closing of a connection, which has no bytes. */
 struct probe_segment {
 	__u32 event;
 	__u32 seq; /* sequence number of the first byte */
@@ -106,13 +106,13 @@ struct probe_segment {
 	__u32 padding;
 };
 
-/* Some of the bytes that one system call of a worker read or wrote. */
+/* A piece of the bytes that one system call of a worker read or wrote. */
 struct probe_call {
 	__u32 event;
 	__u32 tid;
 	__u64 t;          /* end of a read, or beginning of a write */
 	__u64 t_taken;    /* for a read, the time at which its last bytes left the socket's queue */
-	__u64 cost_ns;    /* duration of the probe's own work in this worker between its last read and t */
+	__u64 cost_ns;    /* the probe's own work in this worker from its last read until t */
 	__u64 off_cpu_ns; /* for a write, time that the worker was off the CPU since its last read */
 	__u32 switches;
 	__u32 slot;
@@ -122,30 +122,30 @@ struct probe_call {
 	struct probe_connection connection;
 };
 
-/* A system call with its bytes. In the ring, the record ends after `length` bytes of data. */
+/* A piece of a system call with its bytes. The record in the ring ends after `length` bytes of data. */
 struct probe_transfer {
 	struct probe_call call;
 	char data[PROBE_PIECE];
 };
 
 /*
- * The counters of a run, in the order of the report. BPF programs count the entries BPF(name). User space computes the
- * entries USER(name) for the report.
+ * The counters of a run, in the order of the report. The BPF programs count each entry BPF(name). User space computes
+ * each entry USER(name) when it writes the report.
  */
-#define PROBE_COUNTERS(BPF, USER)                                                                         \
-	BPF(arrived)         /* datagrams to the port, counted at the earliest hook */                    \
-	BPF(queued)          /* datagrams that the kernel put into the socket's queue */                  \
-	BPF(received)        /* datagrams that a worker received */                                       \
-	BPF(sent)            /* datagrams that a worker sent while it served a message */                 \
-	BPF(refused)         /* datagrams that the socket refused */                                      \
-	USER(refused_unseen) /* datagrams that arrived, but are neither in `received` nor in `refused` */ \
-	BPF(lost_ring)       /* records that were lost because the ring was full */                       \
-	USER(lost_write)     /* records that could not be written to the trace */                         \
-	BPF(unmatched)       /* received datagrams whose arrival is unknown */                            \
-	BPF(evicted)         /* arrivals that the probe overwrote before a worker received them */        \
+#define PROBE_COUNTERS(BPF, USER)                                                                    \
+	BPF(arrived)         /* datagrams to the port, counted at the earliest hook */               \
+	BPF(queued)          /* datagrams that the kernel put into the socket's queue */             \
+	BPF(received)        /* datagrams that a worker received */                                  \
+	BPF(sent)            /* datagrams that a worker sent while it served a message */            \
+	BPF(refused)         /* datagrams that the socket refused */                                 \
+	USER(refused_unseen) /* arrived datagrams that are neither in `received` nor in `refused` */ \
+	BPF(lost_ring)       /* records that were lost because the ring was full */                  \
+	USER(lost_write)     /* records that could not be written to the trace */                    \
+	BPF(unmatched)       /* received datagrams whose arrival is unknown */                       \
+	BPF(evicted)         /* arrivals that the probe overwrote before a worker received them */   \
 	BPF(duplicates)      /* datagrams that arrived while an identical datagram waited */
 
-/* Counters for TCP connections that one process passes to another over a unix socket (SCM_RIGHTS). */
+/* Counters for TCP connections that a process of the proxy passes to another process over a Unix socket (SCM_RIGHTS). */
 #define PROBE_DESCRIPTOR_COUNTERS(BPF)                                                     \
 	BPF(descriptors_sent)     /* number of descriptors that a process sent */          \
 	BPF(descriptors_received) /* number of descriptors that a process received */      \
@@ -161,11 +161,11 @@ enum {
 		PROBE_DESCRIPTOR_COUNTERS(PROBE_COUNTER_ONE)
 };
 
-/* The counters of one CPU. User space adds the counters of all CPUs. */
+/* The counters of one CPU. User space adds up the counters of all CPUs. */
 struct probe_counters {
 	PROBE_COUNTERS(PROBE_COUNTER_FIELD, PROBE_NO_COUNTER)
 	PROBE_DESCRIPTOR_COUNTERS(PROBE_COUNTER_FIELD)
-	__u64 padding[16 - PROBE_N_COUNTERS]; /* fills two cache lines; no two CPUs share a line */
+	__u64 padding[16 - PROBE_N_COUNTERS]; /* to fill two cache lines, so that no two CPUs share a line */
 };
 
 #define PROBE_SEGMENTS 4 /* number of stored periods of a worker on a CPU; a power of two */
@@ -173,10 +173,10 @@ struct probe_counters {
 struct probe_worker {
 	__u32 tid;
 	__u32 in_service;
-	__u32 service; /* serial number of the message, to assign a late departure to the correct message */
+	__u32 service; /* serial number of the message, which assigns a late departure to the correct message */
 	__u32 sending; /* 1 + index in `send` of the datagram that has not departed; 0: all have departed */
 	__s32 fd;      /* socket of the last message; -1 before the first message */
-	__u32 taken;   /* exact mode: this receive call took a datagram from the queue */
+	__u32 taken;   /* exact mode: the current receive call has taken a datagram from the queue */
 	__u64 t_recv_enter;
 	__u64 t_taken;
 	__u64 t_switched_out;
@@ -185,20 +185,18 @@ struct probe_worker {
 	__u32 segment;
 	__u64 on[PROBE_SEGMENTS];
 	__u64 off[PROBE_SEGMENTS]; /* 0: the worker is still on the CPU */
-	/* exact mode: the arrival of the taken datagram */
+	/* In exact mode, the next three members describe the datagram that the receive call took from the queue. */
 	__u64 taken_t_arr;
 	__u64 taken_t_stack;
 	__u32 taken_rmem;
 	/*
-	 * For TCP: the sequence number after the last read, and the connection of this read. `taken` is set after a read.
+	 * For TCP, the TCP sequence number after the worker's last read, and the connection of this read. Both are valid
+	 * while `taken` is 1.
 	 */
 	__u32 position;
 	struct probe_connection connection;
 	__u64 cost_ns; /* duration of the probe's own work since t_sip_in */
-	/*
-	 * 1: the worker may still receive datagrams from before the recording, because it has received no newer
-	 * datagram
-	 */
+	/* 1: the worker has received no datagram of this recording yet, so it may still receive older datagrams */
 	__u32 behind;
 	struct probe_message message;
 };

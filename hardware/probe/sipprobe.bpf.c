@@ -2,7 +2,7 @@
 /*
  * These programs take six timestamps of each SIP datagram. The kernel and the proxy need no change.
  *
- * t_arr      netif_rx, napi_gro_receive_entry, netif_receive_skb_entry, netif_receive_skb: the earliest event counts
+ * t_arr      netif_rx, napi_gro_receive_entry, netif_receive_skb_entry, netif_receive_skb: the earliest of these events
  * t_stack    exact mode: fentry __udp_enqueue_schedule_skb; tracepoint mode: sk_data_ready, at the tail of the queue
  * t_sockq    exact mode: fexit __skb_recv_udp; tracepoint mode: a lower bound from sched_switch
  * t_sip_in   sys_exit of recvfrom, recvmsg
@@ -13,8 +13,8 @@
  * to the worker, exact mode uses the same address, and tracepoint mode uses a fingerprint of the payload. From
  * receive to send, they use the thread. From the send on, they use the address of the sent skb.
  *
- * The state is in arrays in .bss instead of hash maps. An access then takes only a few ns, and user space reads the
- * arrays as memory.
+ * The programs keep their state in arrays in .bss instead of hash maps. An access then takes only a few ns, and user
+ * space reads the arrays as ordinary memory.
  */
 #include "common.bpf.h"
 #include "fingerprint.bpf.h"
@@ -22,42 +22,36 @@
 char LICENSE[] SEC("license") = "GPL";
 
 const volatile __u16 cfg_port = 5060;
-const volatile __u16 cfg_ports = 1; /* UDP: number of consecutive ports from cfg_port */
+const volatile __u16 cfg_ports = 1; /* number of consecutive UDP ports to trace, from cfg_port on */
 const volatile __u32 cfg_netns = 0;
 const volatile __u32 cfg_snippet = PROBE_SNIPPET_DEFAULT;
 const volatile bool cfg_exact = false;
-const volatile bool cfg_ipv6 = false; /* true: datagrams over IPv6 are traced, too */
+const volatile bool cfg_ipv6 = false; /* true: the probe also traces datagrams over IPv6 */
 
 #define PROTOCOL_UDP 17
-#define STALE_NS     10000000000LL /* the probe may overwrite an entry that is older than this */
-/*
- * ASSUME no datagram waits longer in a queue. A datagram that a worker receives later than this after the start of
- * recording arrived while recording was on. If its arrival is unknown, the probe missed the arrival.
- */
+#define STALE_NS     10000000000LL /* after this time, the probe may overwrite an entry of an old arrival */
+/* No datagram waits longer than this in a queue. For an older entry, the probe missed the end of the wait. */
 #define BEHIND_NS      1000000000LL
-#define UNDERWAY_NS    100000000LL /* ASSUME no packet takes longer from driver to socket queue */
-#define WAYS           8 /* entries per set; with 5000 queued datagrams, one in 3 million finds its set full */
+#define UNDERWAY_NS    100000000LL /* ASSUME no packet takes longer from the driver to the socket's queue */
+#define WAYS           8 /* entries per hash set; with 5000 queued datagrams, one in 3 million finds its set full */
 #define DRIVER_STALE   250 /* longest time from the driver to the protocol layer, in jiffies: 0.25 to 2.5 s */
 #define PACKET_SETS    8192
 #define PAYLOAD_SETS   8192
 #define DEPARTURES     1024
 #define QUEUE_WALK_MAX 16
 
-/* A datagram that the driver has passed on, and that is not in the socket's queue (exact mode: at the worker) yet. */
+/* A datagram between the driver and the socket's queue. In exact mode, the entry exists until a worker takes it. */
 struct packet {
 	__u64 skb; /* address of the skb; 0: this entry is free */
 	__u64 t_arr;
 	__u64 t_stack;
 	__u32 rmem;
-	__u32 payload_index; /* 1 + index in `payloads`; 0: the packet has no entry there */
-	__u32 seen;          /* 1: the protocol layer has seen the packet */
-	__u32 jiffies;       /* time of t_arr in jiffies, which are faster to read than the clock */
+	__u32 payload_index; /* 1 + index in `payloads`; 0: `payloads` has no entry for the packet */
+	__u32 seen;          /* 1: the packet has reached the protocol layer (netif_receive_skb) */
+	__u32 jiffies; /* arrival time in jiffies, because reading jiffies is faster than reading the clock */
 };
 
-/*
- * A datagram that waits for a worker in tracepoint mode. When a worker reads the datagram, the entry has its arrival
- * time.
- */
+/* A waiting datagram in tracepoint mode. When a worker reads the datagram, this entry provides its arrival time. */
 struct payload {
 	__u64 fingerprint;
 	__u64 t_arr;
@@ -91,9 +85,9 @@ struct probe_worker workers[PROBE_WORKERS];
 /* The index is the low bits of a thread id. The value is 1 + the thread's index in `workers`. */
 __u16 slot_of_tid[PROBE_TID_SLOTS];
 __u32 recording; /* 1: the hooks record arrivals */
-__u64 since_ns;  /* arrivals before this time are unknown, because recording was off */
+__u64 since_ns;  /* the probe does not know earlier arrivals, because recording was off */
 
-/* these arrays are static, so that the skeleton for user space excludes them */
+/* These arrays are static, so the generated skeleton for user space excludes them. */
 static struct payload payloads[PAYLOAD_SETS * WAYS];
 static struct departure departures[DEPARTURES];
 /* The last datagram that each CPU passed to the protocol layer or, in exact mode, to a socket of the port. */
@@ -129,7 +123,7 @@ static __always_inline bool may_be_ours(struct sk_buff *skb)
 	return is_from_network(skb) || (is_ipv6(skb) && skb->dev->nd_net.net->ns.inum == cfg_netns);
 }
 
-/* Return whether a packet belongs to the port, and read its headers. For IPv6, read only the UDP header. */
+/* Read the packet's headers, and return whether it is sent to a traced port. For IPv6, store only the UDP header. */
 static __always_inline bool packet_is_ours(struct sk_buff *skb, struct packet_headers *headers)
 {
 	struct packet_headers_ipv6 long_headers;
@@ -138,13 +132,13 @@ static __always_inline bool packet_is_ours(struct sk_buff *skb, struct packet_he
 		if (bpf_probe_read_kernel(&long_headers, sizeof(long_headers), skb->data))
 			return false;
 		headers->udp = long_headers.udp;
-		/* ASSUME SIP datagrams have no IPv6 extension headers */
+		/* ASSUME SIP datagrams have no IPv6 extension headers, so the UDP header follows directly */
 		return long_headers.ip.nexthdr == PROTOCOL_UDP &&
 		       port_is_ours(bpf_ntohs(long_headers.udp.dest));
 	}
 	if (bpf_probe_read_kernel(headers, sizeof(*headers), skb->data))
 		return false;
-	/* ASSUME SIP datagrams have no IP options and are not fragmented */
+	/* ASSUME SIP datagrams have no IP options and are not fragmented, so the UDP header is at a fixed offset */
 	return headers->ip.protocol == PROTOCOL_UDP && headers->ip.ihl == 5 &&
 	       port_is_ours(bpf_ntohs(headers->udp.dest));
 }
@@ -156,8 +150,8 @@ static __always_inline bool socket_is_ours(struct sock *sk)
 }
 
 /*
- * Return whether the descriptor is a socket of the port. This takes about 0.3 us, but is needed only if the descriptor
- * differs from the descriptor of the worker's last message.
+ * Return whether the descriptor is a socket of a traced port. The check takes about 0.3 us. It is needed only if the
+ * descriptor differs from the descriptor of the worker's last message.
  */
 static __noinline bool descriptor_is_ours(int fd)
 {
@@ -174,13 +168,13 @@ static __always_inline bool descriptor_is_of(const struct probe_worker *worker, 
 
 /* ---- arrivals at the driver ---- */
 
-/* Return a signed difference of times. It can be negative, because the clock of another CPU may be slightly ahead. */
+/* Return the time since `then`. It is signed, because the clock of another CPU may be slightly ahead of this clock. */
 static __always_inline __s64 age(__u64 now, __u64 then)
 {
 	return now - then;
 }
 
-/* Return the time before which entries are invalid, because they are too old or precede the recording. */
+/* Return the oldest valid arrival time. Entries with earlier arrivals are too old or precede the recording. */
 static __always_inline __s64 stale_before(__u64 now)
 {
 	__s64 before = now - STALE_NS;
@@ -189,10 +183,9 @@ static __always_inline __s64 stale_before(__u64 now)
 }
 
 /*
- * Return whether a datagram with an unknown arrival may have arrived while recording was off. The socket's queue is
- * in order, so this is possible only until the worker has received a datagram that arrived after recording began. It
- * stays possible for a moment longer, because packets from several CPUs may overtake each other on their way to the
- * queue.
+ * Return whether a datagram without a known arrival may have arrived while recording was off. Because the socket's queue
+ * is in order, this is possible until the worker has received the first datagram of the recording. Afterwards it is
+ * possible for UNDERWAY_NS only, because packets from several CPUs may overtake each other on the way to the queue.
  */
 static __always_inline bool may_be_older(__u64 now, bool behind)
 {
@@ -220,8 +213,8 @@ static __always_inline struct packet *find_packet(__u64 skb)
 }
 
 /*
- * Return the priority of an entry for replacement. The entry with the smallest priority is replaced. Its low bits are
- * the entry's index. The BPF verifier has fewer states to check for one number than for several variables.
+ * Return a sort key for replacement: the entry with the smallest key is replaced. The low bits of the key are the entry's
+ * index in its set. One number for both facts leaves the BPF verifier fewer combinations to check than two variables.
  */
 static __always_inline __u64 choice(__u64 t_arr, __u32 place)
 {
@@ -229,9 +222,9 @@ static __always_inline __u64 choice(__u64 t_arr, __u32 place)
 }
 
 /*
- * Return the place of the entry for this skb in its set. If an entry with the same address exists, return its place,
- * because the kernel reuses buffers. The function is global, so that the BPF verifier checks it once instead of once
- * per caller.
+ * Return the index in the hash set for the entry of this skb. An entry with the same address is reused, because the
+ * kernel has reused the buffer for a new packet. The function is global, so the BPF verifier checks the function once
+ * instead of once per caller.
  */
 __noinline __u32 place_of_packet(__u64 skb, __u64 now)
 {
@@ -255,7 +248,7 @@ __noinline __u32 place_of_packet(__u64 skb, __u64 now)
 	return best & (WAYS - 1);
 }
 
-/* Enter a new packet into `packets`. Return NULL only if the set does not exist, which the verifier cannot exclude. */
+/* Add a new packet to `packets`. The NULL result cannot occur, but the BPF verifier requires this check of the lookup. */
 static __always_inline struct packet *new_packet(__u64 skb, __u64 now)
 {
 	__u32 place = place_of_packet(skb, now) & (WAYS - 1);
@@ -275,7 +268,7 @@ static __always_inline struct packet *new_packet(__u64 skb, __u64 now)
 	return packet;
 }
 
-/* Enter a datagram into `payloads` by its fingerprint. Return 1 + its index. */
+/* Add a datagram with this payload fingerprint to `payloads`. Return 1 + the index of the new entry. */
 __noinline __u32 enter_payload(__u64 fingerprint, __u64 t_arr)
 {
 	__u32 base = (fingerprint & (PAYLOAD_SETS - 1)) * WAYS;
@@ -298,8 +291,8 @@ __noinline __u32 enter_payload(__u64 fingerprint, __u64 t_arr)
 	if (flags)
 		COUNT(duplicates);
 	/*
-	 * replace the oldest entry; its datagram was most probably refused without an event, because younger datagrams
-	 * still wait
+	 * If the set is full, replace the oldest entry. The kernel most probably refused its datagram without an event,
+	 * because younger datagrams still wait.
 	 */
 	if (best >= WAYS)
 		COUNT(evicted);
@@ -316,7 +309,7 @@ __noinline __u32 enter_payload(__u64 fingerprint, __u64 t_arr)
 	return index + 1;
 }
 
-/* Enter a datagram by its fingerprint. Return 1 + its index, or 0 if its payload cannot be read. */
+/* Compute a datagram's fingerprint and add the datagram to `payloads`. Return 1 + the index, or 0 if unreadable. */
 static __always_inline __u32 new_payload(struct sk_buff *skb, struct packet_headers *headers, __u64 t_arr)
 {
 	__u64 words[FINGERPRINT_WORDS] = {};
@@ -326,7 +319,8 @@ static __always_inline __u32 new_payload(struct sk_buff *skb, struct packet_head
 	__u32 ahead = is_ipv6(skb) ? sizeof(struct packet_headers_ipv6) : sizeof(*headers);
 
 	/*
-	 * ASSUME the driver put the first 256 payload bytes into the linear part; if not, the datagram stays unmatched
+	 * ASSUME the driver put the first 256 payload bytes into the linear part of the skb. Otherwise, the datagram has no
+	 * fingerprint, and the report counts it as unmatched.
 	 */
 	if (linear < ahead + size)
 		return 0;
@@ -353,10 +347,10 @@ static __always_inline void enter_packet(struct sk_buff *skb, struct packet_head
 }
 
 /*
- * Store all known facts about an arrival at the earliest hook, because a kernel may skip later programs for some
- * packets (docs/methodology/timestamps.md). With receive steering to another CPU, the kernel skips the programs of
- * netif_receive_skb and sk_data_ready for up to 2 packets in 1,000, and recursion_misses stays 0. It has run the
- * program of netif_rx before.
+ * Store the arrival with all known facts at the earliest hook, because later hooks may miss the packet: a kernel may skip
+ * BPF programs for some packets (docs/methodology/timestamps.md). With receive steering to another CPU, the kernel skips
+ * the programs of netif_receive_skb and sk_data_ready for up to 2 packets in 1,000, and recursion_misses stays 0. The
+ * program of netif_rx has already run for these packets.
  */
 static __always_inline int on_driver(struct sk_buff *skb)
 {
@@ -397,7 +391,7 @@ int BPF_PROG(on_netif_receive, struct sk_buff *skb)
 		return 0;
 	address = address_of(skb);
 	packet = find_packet(address);
-	/* the driver's hook may already have recognised this packet */
+	/* Parse the headers only if no hook of the driver has already stored this packet. */
 	if (!packet || packet->seen || (__u32)bpf_jiffies64() - packet->jiffies > DRIVER_STALE) {
 		if (!packet_is_ours(skb, &headers))
 			return 0;
@@ -407,8 +401,8 @@ int BPF_PROG(on_netif_receive, struct sk_buff *skb)
 	if (packet)
 		packet->seen = 1;
 	/*
-	 * in exact mode, on_enqueue sets last_skb later; this hook is too early, because all packets of a list pass it
-	 * before the first one is queued
+	 * In exact mode, on_enqueue sets last_skb later. This hook would be too early: when the kernel receives packets as
+	 * a list, all packets of the list pass this hook before the first packet is queued.
 	 */
 	if (!cfg_exact)
 		last_skb[bpf_get_smp_processor_id() & (PROBE_CPUS - 1)] = address;
@@ -417,7 +411,7 @@ int BPF_PROG(on_netif_receive, struct sk_buff *skb)
 
 /* ---- the socket queue ---- */
 
-/* Record that the datagram is in the queue. Return false if it is unknown or already has this timestamp. */
+/* Record the time t_stack at which the datagram is in the queue. Return false if it is unknown or already has t_stack. */
 static __always_inline bool stamp_queued(__u64 skb, struct sock *sk, __u64 now)
 {
 	struct packet *packet = find_packet(skb);
@@ -439,13 +433,13 @@ static __always_inline bool stamp_queued(__u64 skb, struct sock *sk, __u64 now)
 			payload->t_stack = now;
 		}
 	}
-	packet->skb = 0; /* free the entry, because the worker will find the datagram by its payload */
+	packet->skb = 0; /* free the entry, because the receive call finds the datagram by its payload */
 	return true;
 }
 
 /*
- * Visit the queue from its tail to the first datagram with a timestamp. The kernel calls sk_data_ready only once per
- * batch of datagrams (list receive, and since Linux 6.18 also the producers' queue).
+ * Visit the queue from its tail to the first datagram that already has t_stack. The walk is necessary, because the kernel
+ * may call sk_data_ready once for several datagrams (list receive, and since Linux 6.18 also the producers' queue).
  */
 SEC("tp_btf/sk_data_ready")
 int BPF_PROG(on_data_ready, struct sock *sk)
@@ -466,7 +460,7 @@ int BPF_PROG(on_data_ready, struct sock *sk)
 		stamped = true;
 		skb = skb->prev;
 	}
-	/* if no datagram got a timestamp, a reader on another CPU has already taken it from the queue */
+	/* If the queue has no new datagram, a reader on another CPU has already taken the datagram. */
 	if (!stamped)
 		stamp_queued(last_skb[bpf_get_smp_processor_id() & (PROBE_CPUS - 1)], sk, now);
 	return 0;
@@ -510,7 +504,7 @@ static __always_inline int on_taken(struct sock *sk, struct sk_buff *skb)
 	return 0;
 }
 
-/* This program is for Linux 5.19 and later, where the function has no argument `noblock`. */
+/* Linux 5.19 removed the argument `noblock` of __skb_recv_udp. This variant is for 5.19 and later. */
 SEC("fexit/__skb_recv_udp")
 int BPF_PROG(on_dequeue, struct sock *sk, unsigned int flags, int *off, int *err, struct sk_buff *skb)
 {
@@ -538,16 +532,14 @@ static __always_inline __u64 forget_packet(__u64 skb)
 		if (payload->t_arr == packet->t_arr)
 			payload->used = 0;
 	}
-	/*
-	 * exact mode counted the datagram as queued before the kernel checked the queue's limit, so undo this count
-	 */
+	/* In exact mode, on_enqueue counted this datagram before the kernel refused it, so correct the counter. */
 	if (packet->t_stack)
 		COUNT_BY(queued, -1);
 	packet->skb = 0;
 	return packet->t_arr;
 }
 
-/* Copy the start of the refused datagram. Find it by the transport header, because skb->data may be unset here. */
+/* Copy the start of the refused datagram. Find it by the transport header, because skb->data is not reliable here. */
 static __always_inline void copy_refused(struct probe_drop *drop, __u64 address)
 {
 	struct sk_buff *skb = (struct sk_buff *)address;
@@ -598,7 +590,7 @@ static __always_inline struct probe_drop *new_drop(int rc, struct sock *sk, __u6
 	return drop;
 }
 
-/* This program is for Linux before 6.10, where the tracepoint has no argument `skb`. */
+/* Before Linux 6.10, the tracepoint has no argument `skb`. This variant takes the address from last_skb. */
 SEC("tp_btf/udp_fail_queue_rcv_skb")
 int BPF_PROG(on_refused_no_skb, int rc, struct sock *sk)
 {
@@ -611,7 +603,7 @@ int BPF_PROG(on_refused_no_skb, int rc, struct sock *sk)
 	drop = new_drop(rc, sk, address);
 	if (!drop)
 		return 0;
-	/* the refused datagram is the datagram that on_enqueue saw last on this CPU */
+	/* In exact mode, last_skb is the refused datagram, because on_enqueue has just stored it on this CPU. */
 	if (cfg_exact)
 		copy_refused(drop, address);
 	bpf_ringbuf_submit(drop, BPF_RB_NO_WAKEUP);
@@ -635,7 +627,7 @@ int BPF_PROG(on_refused, int rc, struct sock *sk, struct sk_buff *skb)
 
 /* ---- system calls ---- */
 
-/* End the service of a message when its worker asks for the next one. Send no wake-up, because user space polls. */
+/* Write the record of a message when its worker asks for the next message. No wake-up is needed: user space polls. */
 static __always_inline void end_service(struct probe_worker *worker)
 {
 	struct probe_message *message = &worker->message;
@@ -652,14 +644,14 @@ static __always_inline void end_service(struct probe_worker *worker)
 static __always_inline void enter_receive(struct probe_worker *worker, struct pt_regs *regs, __u64 now)
 {
 	if (worker->in_service) {
-		/* a read from another socket, such as a DNS answer, belongs to the service of the message */
+		/* A read from another socket, such as a DNS answer, does not end the service of the current message. */
 		if (!descriptor_is_of(worker, ARG_FD(regs)))
 			return;
 		end_service(worker);
 	}
 	worker->t_recv_enter = now;
 	worker->taken = 0;
-	worker->sending = 0; /* forget a failed send, because it has no packet */
+	worker->sending = 0; /* a failed send produces no packet, so expect no departure */
 }
 
 static __always_inline void enter_send(struct probe_worker *worker, struct pt_regs *regs, long id, __u64 now)
@@ -668,7 +660,7 @@ static __always_inline void enter_send(struct probe_worker *worker, struct pt_re
 	struct probe_send *send;
 	__u32 index;
 
-	/* ignore sends to other sockets, such as the log and the resolver */
+	/* Ignore sends to other sockets, such as the sockets of the log and the resolver. */
 	if (!worker->in_service || !descriptor_is_of(worker, ARG_FD(regs)))
 		return;
 	COUNT(sent);
@@ -708,14 +700,11 @@ int BPF_PROG(on_sys_enter, struct pt_regs *regs, long id)
 	return 0;
 }
 
-/*
- * Return the first time at or after t when the reader was on a CPU. The reader cannot have taken the datagram
- * earlier.
- */
+/* Return the first time at or after t when the worker was on a CPU. Earlier, it cannot have taken the datagram. */
 static __always_inline __u64 running_since(const struct probe_worker *worker, __u64 t)
 {
 	for (__u32 i = 1; i <= PROBE_SEGMENTS; i++) {
-		/* Begin with the oldest stored period on a CPU. */
+		/* Visit the stored periods on a CPU, beginning with the oldest period. */
 		__u32 segment = (worker->segment + i) & (PROBE_SEGMENTS - 1);
 		__u64 on = worker->on[segment];
 		__u64 off = worker->off[segment];
@@ -726,7 +715,7 @@ static __always_inline __u64 running_since(const struct probe_worker *worker, __
 	return t;
 }
 
-/* Return 1 + the index of the oldest datagram with this fingerprint, or 0 if it is unknown. */
+/* Return 1 + the index of the oldest waiting datagram with this fingerprint, or 0 if no such datagram exists. */
 __noinline __u32 find_payload(__u64 fingerprint)
 {
 	__u32 base = (fingerprint & (PAYLOAD_SETS - 1)) * WAYS;
@@ -746,7 +735,7 @@ __noinline __u32 find_payload(__u64 fingerprint)
 	return found;
 }
 
-/* Find the arrival of the message by the fingerprint of its payload. */
+/* Copy the arrival times into the message, found by its payload's fingerprint. Return false if none is found. */
 static __always_inline bool match_payload(struct probe_message *message)
 {
 	__u32 found = find_payload(fingerprint_of((__u64 *)message->payload, message->length));
@@ -759,7 +748,7 @@ static __always_inline bool match_payload(struct probe_message *message)
 	message->rmem = payload->rmem;
 	message->flags = payload->flags;
 	payload->used = 0;
-	/* the timestamp is missing or too late if a reader on another CPU took the datagram first */
+	/* t_stack is missing or too late if this worker took the datagram before the hook on another CPU ran. */
 	if (!message->t_stack || message->t_stack > message->t_sip_in) {
 		message->flags |= PROBE_FLAG_NO_STACK;
 		message->t_stack = message->t_arr;
@@ -810,8 +799,8 @@ static __always_inline void exit_receive(struct probe_worker *worker, struct pt_
 	int fd = ARG_FD(regs);
 
 	/*
-	 * ignore a read from another socket during the service; in exact mode, an earlier hook has set `taken` for the
-	 * port's socket
+	 * Ignore a read from another socket. During a service, enter_receive has ended the service unless the read is from
+	 * another socket. In exact mode, on_taken has set `taken` if the read is from a socket of the port.
 	 */
 	if (worker->in_service || (cfg_exact && !worker->taken))
 		return;
@@ -881,7 +870,7 @@ int BPF_PROG(on_device_queue, struct sk_buff *skb)
 
 	if (!worker || !worker->sending)
 		return 0;
-	/* an interrupt may send its own packet here, so check that the socket belongs to the worker */
+	/* An interrupt may send another packet in the worker's context, so check that the socket belongs to the port. */
 	if (!sk || !socket_is_ours(sk))
 		return 0;
 	address = address_of(skb);
@@ -910,7 +899,7 @@ int BPF_PROG(on_start_xmit, struct sk_buff *skb)
 	if (!slot)
 		return 0;
 	worker = &workers[(slot - 1) & (PROBE_WORKERS - 1)];
-	/* ignore a packet that a queueing discipline delayed until the worker serves the next message */
+	/* Ignore a departure if a queueing discipline delayed the packet until the worker served the next message. */
 	if (worker->service != departure->service)
 		return 0;
 	send = &worker->message.send[departure->index & (PROBE_SENDS - 1)];

@@ -2,21 +2,22 @@
 /*
  * These programs take the timestamps of SIP over TCP, from which streams.c makes records. The kernel and the proxy need no change.
  *
- * t_arr      netif_rx, napi_gro_receive_entry, netif_receive_skb_entry, netif_receive_skb: the earliest event counts
+ * t_arr      netif_rx, napi_gro_receive_entry, netif_receive_skb_entry, netif_receive_skb: the earliest of these events
  * t_stack    tcp_probe: the connection accepts the segment, or, while a process locks the socket, at the unlock
  * t_sockq    tcp_rcv_space_adjust: a read has copied bytes from the queue
  * t_sip_in   sys_exit of the read
  * t_sip_out  sys_enter of the write
  * t_dep      net_dev_start_xmit
  *
- * Each hook sends the sequence numbers of its bytes to user space. Reads and writes also send the bytes. User space
- * combines these events, because a message may span several segments and reads, or share them with other messages.
+ * Each hook sends the TCP sequence numbers of its bytes to user space. The hooks of reads and writes also send the bytes.
+ * User space combines these events, because a message may span several segments and reads, and a segment or read may
+ * hold several messages.
  */
 #include "common.bpf.h"
 
 const volatile __u16 cfg_peer_port = 5060;
 
-extern const volatile bool cfg_ipv6; /* whether connections over IPv6 are traced, too */
+extern const volatile bool cfg_ipv6; /* true: the probe also traces connections over IPv6 */
 
 #define PROTOCOL_TCP  6
 #define FAMILY_IPV4   2
@@ -40,16 +41,14 @@ struct headers_ipv6 {
 
 /* The parts of a segment's headers that the probe needs. */
 struct stream_headers {
-	__u32 source; /* addresses as in struct probe_connection */
+	__u32 source; /* addresses in network byte order, as in struct probe_connection; IPv6 addresses are hashed */
 	__u32 destination;
-	__u32 ahead; /* bytes of the IP header */
-	__u32 total; /* bytes of the packet, or 0 if the packet is too long for the field */
+	__u32 ahead; /* number of bytes of the IP header */
+	__u32 total; /* number of bytes of the packet, or 0 if the packet is too long for the header's length field */
 	struct tcphdr tcp;
 };
 
-/*
- * A segment that a hook of the driver has reported, so that the hook of the protocol layer does not report it again.
- */
+/* A segment that the driver has handed up, and that the protocol layer has not received yet. */
 struct handed_up {
 	__u64 skb;
 	__u32 seq;
@@ -69,7 +68,7 @@ static __always_inline void emit_segment(struct probe_segment *segment)
 		COUNT(lost_ring);
 }
 
-/* Return an address of IPv6 as a number of 32 bits. Two connections with equal ports hardly ever have equal numbers. */
+/* Return a 32-bit hash of an IPv6 address. Two connections with equal ports hardly ever have equal hashes. */
 static __always_inline __u32 folded(const struct in6_addr *address)
 {
 	const __u32 *words = address->in6_u.u6_addr32;
@@ -80,14 +79,14 @@ static __always_inline __u32 folded(const struct in6_addr *address)
 	return number * 0x9E3779B1 ^ words[3];
 }
 
-/* Read the headers of a packet. Return false if it has no TCP segment. */
+/* Read the headers of a packet. Return false if the packet holds no TCP segment. */
 static __always_inline bool read_headers(struct sk_buff *skb, const void *at, struct stream_headers *headers)
 {
 	struct headers_ipv4 four;
 	struct headers_ipv6 six;
 
 	if (skb->protocol == bpf_htons(ETHERTYPE_IPV4)) {
-		/* ASSUME packets with SIP have no IP options and are not fragmented */
+		/* ASSUME packets with SIP have no IP options and are not fragmented: the TCP header has a fixed offset */
 		if (bpf_probe_read_kernel(&four, sizeof(four), at) || four.ip.protocol != PROTOCOL_TCP ||
 		    four.ip.ihl != 5)
 			return false;
@@ -98,7 +97,7 @@ static __always_inline bool read_headers(struct sk_buff *skb, const void *at, st
 		headers->tcp = four.tcp;
 		return true;
 	}
-	/* ASSUME packets with SIP have no IPv6 extension headers */
+	/* ASSUME packets with SIP have no IPv6 extension headers, so the TCP header follows directly */
 	if (bpf_probe_read_kernel(&six, sizeof(six), at) || six.ip.nexthdr != PROTOCOL_TCP)
 		return false;
 	headers->source = folded(&six.ip.saddr);
@@ -117,7 +116,7 @@ static __always_inline bool may_be_ours(struct sk_buff *skb)
 					skb->dev->nd_net.net->ns.inum == cfg_netns);
 }
 
-/* Return the number of data bytes. `room` is the number of bytes from the IP header on. */
+/* Return a segment's number of data bytes. `room` is the packet's size in bytes, beginning with the IP header. */
 static __always_inline __u32 segment_bytes(const struct stream_headers *headers, __u32 room)
 {
 	__u32 ahead = headers->ahead + headers->tcp.doff * 4;
@@ -143,7 +142,7 @@ static __always_inline int on_stream_driver(struct sk_buff *skb, bool protocol_l
 	address = address_of(skb);
 	before = &handed_up[(address >> 6 ^ address >> 18) & (HANDED_UP - 1)];
 	if (protocol_layer) {
-		/* ignore the segment, because the driver's hook has already reported it */
+		/* Ignore the segment, because a hook of the driver has already reported its earlier arrival. */
 		if (before->skb == address && before->seq == segment.seq) {
 			before->skb = 0;
 			return 0;
@@ -179,7 +178,7 @@ int BPF_PROG(on_stream_receive_entry, struct sk_buff *skb)
 	return on_stream_driver(skb, false);
 }
 
-/* The kernel calls this hook for every received packet, whatever the driver. */
+/* The kernel calls this hook for every received packet, independent of the network driver. */
 SEC("tp_btf/netif_receive_skb")
 int BPF_PROG(on_stream_receive, struct sk_buff *skb)
 {
@@ -187,8 +186,8 @@ int BPF_PROG(on_stream_receive, struct sk_buff *skb)
 }
 
 /*
- * Replace the addresses of a connection over IPv6. A socket for both versions of IP keeps its addresses of IPv4 if the peer
- * uses IPv4. Return false if connections over IPv6 are not traced.
+ * Store the hashed IPv6 addresses in `connection`. If the peer of an IPv6 socket uses IPv4, keep the IPv4 addresses that
+ * `connection` already has. Return false if the probe does not trace connections over IPv6.
  */
 static __always_inline bool store_ipv6(struct sock *sk, struct probe_connection *connection)
 {
@@ -205,7 +204,7 @@ static __always_inline bool store_ipv6(struct sock *sk, struct probe_connection 
 	return true;
 }
 
-/* Read the addresses and ports of a connection. Return false if the connection does not belong to the port. */
+/* Read the addresses and ports of a connection. Return false if the probe does not trace the connection. */
 static __always_inline bool identify(struct sock *sk, __u16 local_port, struct probe_connection *connection)
 {
 	connection->local_port = local_port;
@@ -276,7 +275,7 @@ int BPF_PROG(on_stream_state, struct sock *sk, int before, int now)
 
 	if ((now != ESTABLISHED && now != CLOSED) || sk->sk_protocol != PROTOCOL_TCP)
 		return 0;
-	/* read the port from inet_sport, because a closed socket has no skc_num */
+	/* Read the local port from inet_sport, because the kernel has already cleared skc_num of a closed socket. */
 	if (!identify(sk, bpf_ntohs(BPF_CORE_READ((struct inet_sock *)sk, inet_sport)), &segment.connection))
 		return 0;
 	segment.t = bpf_ktime_get_ns();
@@ -296,10 +295,7 @@ static __always_inline bool is_write(long id)
 	return id == NR_WRITE || id == NR_WRITEV || is_send(id);
 }
 
-/*
- * Record the time of the copy. This program runs in the reader's context and under the socket's lock, so copied_seq
- * belongs to this read.
- */
+/* Record when a read has copied its bytes. The program runs in the reader's context, while it holds the socket lock. */
 SEC("tp_btf/tcp_rcv_space_adjust")
 int BPF_PROG(on_stream_taken, struct sock *sk)
 {
@@ -342,7 +338,7 @@ static __always_inline void emit_transfer(struct probe_transfer *transfer, struc
 	struct iovec piece = user_piece(regs, id);
 	__u32 size;
 
-	/* ASSUME a worker uses one buffer per call; bytes in other buffers appear as a gap in the stream */
+	/* ASSUME a worker uses one buffer per system call. The bytes of further buffers are a gap in the stream. */
 	if (length > piece.iov_len)
 		length = piece.iov_len;
 	for (int i = 0; i < PROBE_PIECES && length; i++) {
@@ -393,7 +389,7 @@ static __always_inline void exit_read(struct probe_worker *worker, struct pt_reg
 	worker->cost_ns = bpf_ktime_get_ns() - now;
 }
 
-/* Report a write to user space. Return false if its data did not go to a connection of the port. */
+/* Report a write to user space. Return false if the probe does not trace the connection of the write. */
 static __always_inline bool exit_write(struct probe_worker *worker, struct pt_regs *regs, long id,
 				       long length, __u64 entered, __u64 now)
 {
@@ -416,14 +412,14 @@ static __always_inline bool exit_write(struct probe_worker *worker, struct pt_re
 		return false;
 	transfer = new_transfer(worker, PROBE_EVENT_WRITTEN, entered);
 	transfer->call.connection = connection;
-	/* ASSUME only one worker writes to a connection at a time, because messages of several workers would mix */
+	/* ASSUME only one worker writes to a connection at a time. Otherwise, the workers would mix their messages. */
 	emit_transfer(transfer, regs, id, BPF_CORE_READ((struct tcp_sock *)sk, write_seq) - (__u32)length,
 		      length);
 	worker->cost_ns += bpf_ktime_get_ns() - now;
 	return true;
 }
 
-/* Return whether a call on a unix socket passed a descriptor. */
+/* Return whether a system call on a Unix socket passed a file descriptor. */
 static __always_inline bool passes_descriptor(struct pt_regs *regs)
 {
 	struct user_msghdr header = {};
@@ -449,7 +445,7 @@ int BPF_PROG(on_stream_return, struct pt_regs *regs, long result)
 	worker = worker_of(bpf_get_current_pid_tgid());
 	if (!worker)
 		return 0;
-	/* `entered` is 0 if the system call began before this program was attached. */
+	/* `entered` is 0 if the system call began before the probe was attached. */
 	entered = worker->t_recv_enter;
 	worker->t_recv_enter = 0;
 	if (result <= 0)
