@@ -12,7 +12,7 @@
 #include "histograms.skel.h"
 #include "system.h"
 
-/* The sum over all CPUs. */
+/* The sums of the kernel's counts over all CPUs. */
 struct sums {
 	uint64_t waiting[HISTOGRAM_BINS];
 	uint64_t service[HISTOGRAM_BINS];
@@ -30,16 +30,11 @@ struct count {
 	uint32_t received_before[HISTOGRAM_TASKS];
 };
 
-/*
- * Names of requests, in the order of enum histogram_name. "ACK " and "BYE " end with a blank, because the BPF program
- * compares four characters.
- */
+/* Names of requests, in the order of enum histogram_name. `ACK ` and `BYE ` have a blank: the kernel compares 4 bytes. */
 #define NAME(name) name,
 static const char *const requests[] = { HISTOGRAM_METHODS(NAME) "other request", "not SIP" };
 
-/*
- * Add the counts of all CPUs. The largest queue is the maximum over the CPUs. Return false if the map cannot be read.
- */
+/* Store the sums over all CPUs in `sums`. Return false if the map cannot be read. */
 static bool add_up(struct count *count, struct sums *sums)
 {
 	int map = bpf_map__fd(count->object->maps.counts);
@@ -65,14 +60,14 @@ static bool add_up(struct count *count, struct sums *sums)
 	return true;
 }
 
-/* Print the bins that grew, as pairs of the middle of the bin in ns and the count. */
+/* Print a pair for each bin whose count grew: the middle of the bin in ns, and the increase of the count. */
 static void print_bins(const char *name, const uint64_t *before, const uint64_t *now)
 {
 	const char *comma = "";
 
 	printf("\"%s\": [", name);
 	for (size_t i = 0; i < HISTOGRAM_BINS; i++) {
-		/* subtract modulo 2^32, because the 32-bit counts of a CPU may overflow */
+		/* The 32-bit counts of a CPU may overflow, so subtract modulo 2^32. */
 		uint32_t grown = (uint32_t)(now[i] - before[i]);
 		size_t power = i / HISTOGRAM_PARTS ? i / HISTOGRAM_PARTS - 1 : 0;
 		uint64_t low =
@@ -125,7 +120,7 @@ static void print_tasks(struct count *count)
 		count->received_before[i] = received;
 		if (received == before)
 			continue;
-		/* if another task took over this entry of the table, the new task's count began at 0 */
+		/* A smaller count means that another task has taken this entry, and its count began at 0. */
 		printf("%s\"%u\": %u", comma, tasks[i].tid, received > before ? received - before : received);
 		comma = ", ";
 	}
@@ -178,22 +173,19 @@ static bool load(struct count *count, const struct options *options)
 			strerror(error));
 		return false;
 	}
-	/*
-	 * the kernel pads the value of each CPU to a multiple of 8 bytes; the struct needs no padding, so an array of
-	 * structs fits
-	 */
+	/* The kernel rounds each CPU's value up to 8 bytes. sizeof() is a multiple of 8, so the sizes are equal. */
 	count->of_cpus = keep(calloc((size_t)count->cpus, sizeof(*count->of_cpus)));
 	return true;
 }
 
-/* Forget the messages in service, because the programs do not see sends while the hooks are detached. */
+/* Forget the messages in service. Their sends are unknown while the hooks are detached. */
 static void forget(struct histograms_bpf *object)
 {
 	for (size_t i = 0; i < HISTOGRAM_TASKS; i++)
 		object->bss->tasks[i].t_received = 0;
 }
 
-/* Execute one command. Return false if the program cannot continue. */
+/* Execute a command of one character (count.h). Return false if the program cannot continue. */
 static bool execute(struct count *count, char command)
 {
 	if (command == '0') {

@@ -4,9 +4,9 @@
 #include "options.h"
 
 /*
- * Count times per message in histograms in the kernel, without a record per message. On stdin, `0` detaches the hooks, `1`
- * attaches them, and a line end asks for the counts since the last line end, which are one line of JSON on stdout. The end
- * of the input ends the program. Return the exit code.
+ * Count the times of messages in histograms in the kernel, without a record per message. On stdin, `0` detaches the hooks,
+ * and `1` attaches them. At a line end, print one line of JSON with the counts since the last line end. At the end of the
+ * input, return the exit code.
  */
 int run_histograms(const struct options *options);
 #endif

@@ -5,9 +5,9 @@
  * waiting    from netif_receive_skb to sock_recv_length, at the end of the worker's receive call
  * service    from sock_recv_length to the last net_dev_queue of the same task before its next message
  *
- * No hook is on the path of system calls, because such a hook slows all system calls of all tasks. All messages are
- * counted by method or status. To save time, only datagrams that arrive in a quarter of the time are timed: in 2 of 8
- * jiffies. A timed datagram is found again by a fingerprint of its payload.
+ * No hook is on the path of system calls, because such a hook would slow all system calls of all tasks. The programs count
+ * every message by method or status. To save CPU time, they measure the times of a quarter of the messages only: datagrams
+ * that arrive in 2 of 8 jiffies. They recognise such a datagram at the worker by a fingerprint of its payload.
  */
 #include "common.bpf.h"
 #include "fingerprint.bpf.h"
@@ -21,11 +21,11 @@ const volatile __u32 cfg_netns = 0;
 
 #define MSG_PEEK     2
 #define PROTOCOL_UDP 17
-#define STALE_NS     10000000000ULL /* no datagram waits longer in a queue */
+#define STALE_NS     10000000000ULL /* no datagram waits longer than this in a queue */
 #define ARRIVALS     16384          /* a power of two */
-#define HEAD_BYTES   12 /* the start of a message that has its method or status, such as "SIP/2.0 200 " */
+#define HEAD_BYTES   12 /* these first bytes of a message hold its method or status, such as "SIP/2.0 200 " */
 
-/* A timed datagram between netif_receive_skb and the worker. */
+/* A datagram with a measured arrival time, between netif_receive_skb and the worker. */
 struct arrival {
 	__u64 fingerprint;
 	__u64 t; /* 0: this entry is free */
@@ -34,8 +34,8 @@ struct arrival {
 struct histogram_task tasks[HISTOGRAM_TASKS];
 static struct arrival arrivals[ARRIVALS];
 /*
- * Number of timed datagrams that no worker has received. While it is 0, a received message needs no fingerprint. Dropped
- * datagrams are counted until a worker finds the queue empty.
+ * Number of datagrams with a measured arrival time that no worker has received. While the number is 0, a received message
+ * needs no fingerprint, which saves time. It includes dropped datagrams until a worker finds the queue empty.
  */
 static __s64 underway;
 
@@ -96,14 +96,14 @@ static __always_inline void count_time(__u32 *bins, __u64 t)
 {
 	__u32 bin = bin_of(t);
 
-	barrier_var(bin); /* The BPF verifier must see that the compared value is the index. */
+	barrier_var(bin); /* This lets the BPF verifier see that the checked value is the index. */
 	if (bin < HISTOGRAM_BINS)
 		bins[bin]++;
 }
 
 /* ---- methods and status codes ---- */
 
-/* Four letters as one number, as the CPU loads them */
+/* Four letters as one number, in the byte order in which the CPU loads them from memory. */
 #define LETTERS(text) \
 	((__u32)(text)[0] | (__u32)(text)[1] << 8 | (__u32)(text)[2] << 16 | (__u32)(text)[3] << 24)
 
@@ -138,7 +138,7 @@ static __always_inline __u32 name_of(const char *head)
 
 /* ---- arrival ---- */
 
-/* Return the number of bytes before the payload, and the payload's length, or 0 if the packet is for another port. */
+/* Return the number of bytes before the payload, or 0 if the packet is for another port. Store the payload's length. */
 static __always_inline __u32 payload_of(struct sk_buff *skb, __u32 *length)
 {
 	struct headers_ipv4 headers;
@@ -147,7 +147,7 @@ static __always_inline __u32 payload_of(struct sk_buff *skb, __u32 *length)
 	if (skb->dev->nd_net.net->ns.inum != cfg_netns)
 		return 0;
 	if (skb->protocol == bpf_htons(ETHERTYPE_IPV4)) {
-		/* ASSUME SIP datagrams have no IP options and are not fragmented */
+		/* ASSUME SIP datagrams have no IP options and are not fragmented: the UDP header has a fixed offset */
 		if (bpf_probe_read_kernel(&headers, sizeof(headers), skb->data) ||
 		    headers.ip.protocol != PROTOCOL_UDP || headers.ip.ihl != 5 ||
 		    !port_is_ours(bpf_ntohs(headers.udp.dest)))
@@ -171,7 +171,7 @@ static __always_inline struct arrival *arrival_of(__u64 fingerprint)
 	return &arrivals[fingerprint & (ARRIVALS - 1)];
 }
 
-/* Return the number of bytes of a message that its fingerprint covers. For a short message, set `words` to 0. */
+/* Return how many bytes of a message its fingerprint covers. For a short message, first clear `words`. */
 static __always_inline __u32 fingerprint_bytes(__u64 *words, __u32 length)
 {
 	if (length >= PROBE_FINGERPRINT_BYTES)
@@ -198,7 +198,7 @@ int BPF_PROG(on_arrival, struct sk_buff *skb)
 	if (!here)
 		return 0;
 	size = fingerprint_bytes(here->arrived, length);
-	/* ASSUME the driver put the first 256 payload bytes into the linear part; if not, the datagram is not timed */
+	/* ASSUME the skb's linear part has the first 256 payload bytes. Otherwise, measure no times of the datagram. */
 	if (skb->len - skb->data_len < ahead + size)
 		return 0;
 	if (bpf_probe_read_kernel(here->arrived, size, skb->data + ahead))
@@ -206,8 +206,7 @@ int BPF_PROG(on_arrival, struct sk_buff *skb)
 	fingerprint = fingerprint_of(here->arrived, length);
 	arrival = arrival_of(fingerprint);
 	if (arrival->t)
-		/* no worker received the datagram that this entry had, for example because the buffer was full */
-		here->unmatched++;
+		here->unmatched++; /* no worker received the earlier datagram: the kernel may have dropped it */
 	__sync_fetch_and_add(&underway, 1);
 	arrival->fingerprint = fingerprint;
 	arrival->t = bpf_ktime_get_ns();
@@ -216,7 +215,7 @@ int BPF_PROG(on_arrival, struct sk_buff *skb)
 
 /* ---- receive ---- */
 
-/* Count the service of the task's last message, which ends because the task received another message. */
+/* Count the service time of the task's last message. The service has ended, because the task received another message. */
 static __always_inline void end_service(struct histograms *here, struct histogram_task *task)
 {
 	if (!task->t_received || !task->t_sent)
@@ -225,7 +224,7 @@ static __always_inline void end_service(struct histograms *here, struct histogra
 	here->service_ns += task->t_sent - task->t_received;
 }
 
-/* Count the waiting time of a message, if its arrival was timed. Return the present time, or 0 if it was not timed. */
+/* Count the waiting time of a message and return the present time. Return 0 if the arrival time was not measured. */
 static __always_inline __u64 end_waiting(struct histograms *here, const void *buffer, __u32 length, bool last)
 {
 	__u32 size = fingerprint_bytes(here->received, length);
@@ -245,7 +244,7 @@ static __always_inline __u64 end_waiting(struct histograms *here, const void *bu
 		arrival->t = 0;
 		__sync_fetch_and_add(&underway, -1);
 	}
-	/* With an empty queue, all other timed datagrams were dropped. */
+	/* The queue is empty, so the kernel has dropped all other datagrams of `underway`. */
 	if (last)
 		underway = 0;
 	return now;
@@ -279,7 +278,7 @@ int BPF_PROG(on_receive, struct sock *sk, int length, int flags)
 	if (task->tid == tid) {
 		end_service(here, task);
 		task->received++;
-	} else { /* ASSUME no two workers have the same low 12 bits; otherwise, one service is not counted */
+	} else { /* ASSUME the ids of workers differ in the low 12 bits; otherwise, services are missing */
 		task->tid = tid;
 		task->received = 1;
 	}
@@ -300,7 +299,7 @@ int BPF_PROG(on_send, struct sk_buff *skb)
 	if (!task->t_received || task->tid != tid)
 		return 0;
 	sk = skb->sk;
-	/* an interrupt may send its own packet here, so check that the socket belongs to the proxy */
+	/* An interrupt may send another packet in the task's context, so check that the socket belongs to the proxy. */
 	if (sk && socket_is_ours(sk))
 		task->t_sent = bpf_ktime_get_ns();
 	return 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The data that histograms.bpf.c and histograms.c share. */
+/* The data that the BPF programs of histograms.bpf.c and the user-space code in count.c share. */
 #ifndef SIPSCHED_HISTOGRAMS_H
 #define SIPSCHED_HISTOGRAMS_H
 #ifndef __VMLINUX_H__
@@ -17,9 +17,7 @@
 #define HISTOGRAM_POWERS 35
 #define HISTOGRAM_BINS   ((HISTOGRAM_POWERS - HISTOGRAM_BITS + 1) * HISTOGRAM_PARTS)
 
-/*
- * The BPF program knows a method by its first four letters. In this order, their counts follow the 1000 status codes.
- */
+/* The first four letters identify a method. In `names`, the methods follow the 1000 status codes, in this order. */
 /* clang-format off */
 #define HISTOGRAM_METHODS(METHOD) \
 	METHOD("INVITE") METHOD("ACK ") METHOD("BYE ") METHOD("CANCEL") METHOD("OPTIONS") METHOD("REGISTER") \
@@ -37,28 +35,28 @@ enum histogram_name {
 };
 
 #define HISTOGRAM_UNTIMED \
-	6 /* only datagrams that arrive in a jiffy without these bits are timed: 2 of 8 jiffies */
+	6 /* times are measured only for arrivals in a jiffy without these bits: in 2 of 8 jiffies */
 
-#define HISTOGRAM_TASKS 4096 /* a power of two; tasks are found by the low bits of their ids */
+#define HISTOGRAM_TASKS 4096 /* a power of two; the index of a task is the low bits of its id */
 
 /* A task that receives messages. */
 struct histogram_task {
 	__u32 tid;
 	__u32 received;
-	__u64 t_received; /* time at which the task received its last message; 0: this message is not timed */
-	__u64 t_sent;     /* time of the task's last send since t_received; 0: no send */
+	__u64 t_received; /* when the task received its last message; 0: its times are not measured */
+	__u64 t_sent;     /* when the task last sent a datagram since t_received; 0: it sent none */
 };
 
-/* The counts of one CPU. */
+/* The histograms and counts of one CPU. */
 struct histograms {
 	__u32 waiting[HISTOGRAM_BINS]; /* from the entry into the socket's queue to the exit from it */
 	__u32 service
 		[HISTOGRAM_BINS]; /* from the exit to the last datagram that the task sent before its next message */
 	__u32 names[HISTOGRAM_NAMES]; /* messages by status code, then by method */
 	__u32 largest_queue_bytes;
-	__u32 unmatched; /* timed datagrams that no worker received */
+	__u32 unmatched; /* datagrams with a measured arrival time that no worker received */
 	__u64 service_ns;
-	/* The start of a message, for its fingerprint. An arrival may interrupt the receive call of a worker. */
+	/* Buffers for fingerprints. They are separate, because an arrival may interrupt the receive call of a worker. */
 	__u64 arrived[PROBE_FINGERPRINT_BYTES / 8];
 	__u64 received[PROBE_FINGERPRINT_BYTES / 8];
 };

@@ -105,7 +105,7 @@ void explain_refusal(const struct hook *hook, struct hook_state *state, const ch
 			 strerror(error));
 }
 
-/* Try to attach an empty program to a function. Return 0, or the kernel's error. */
+/* Try to load an empty program for the hook's function. Return 0, or the kernel's errno value. */
 static int function_refused(const struct btf *btf, const struct hook *hook)
 {
 	const struct bpf_insn nothing[] = { { .code = BPF_ALU64 | BPF_MOV | BPF_K },
@@ -130,7 +130,7 @@ static int target_arguments(const struct btf *btf, const struct hook *hook)
 	int id;
 
 	if (hook->type == HOOK_TRACEPOINT) {
-		/* do not count the type's first argument, because it is not an argument of the tracepoint */
+		/* The type's first argument is the program's context, not an argument of the tracepoint, so exclude it. */
 		snprintf(name, sizeof(name), "btf_trace_%s", hook->target);
 		id = btf__find_by_name_kind(btf, name, BTF_KIND_TYPEDEF);
 		if (id < 0)
@@ -145,8 +145,8 @@ static int target_arguments(const struct btf *btf, const struct hook *hook)
 }
 
 /*
- * Choose the hook's program for this kernel. Store the reason if BTF or the target is missing, or if the kernel
- * refuses an empty program. Trying an empty program takes 0.2 ms, whereas loading a whole mode takes 0.1 s.
+ * Choose the hook's program for this kernel. If the target is missing in BTF, or if the kernel refuses an empty program,
+ * store the reason instead. The empty program is tried first, because loading it takes 0.2 ms and a whole mode 0.1 s.
  */
 static void choose_program(const struct btf *btf, const struct hook *hook, struct hook_state *state)
 {
@@ -167,8 +167,8 @@ static void choose_program(const struct btf *btf, const struct hook *hook, struc
 		state->program = hook->other_program;
 	else
 		snprintf(state->reason, sizeof(state->reason),
-			 "%s %s has %d arguments here, which this probe does not know", kind, hook->target,
-			 arguments);
+			 "%s %s has %d arguments here, but this probe supports no such kernel", kind,
+			 hook->target, arguments);
 }
 
 /* Return whether the kernel allows this process to load and attach BPF programs. */
@@ -197,7 +197,7 @@ bool choose_programs(struct hook_state *states, char *reason, size_t size)
 			 "not root: loading BPF programs needs root, or CAP_BPF and CAP_PERFMON");
 	else if (namespace_of("/proc/self/ns/pid") != INITIAL_PID_NS)
 		snprintf(reason, size,
-			 "not in the initial PID namespace: thread ids differ from those of the kernel");
+			 "not in the initial PID namespace: thread ids differ from the kernel's thread ids");
 	else if (access(BTF_PATH, R_OK))
 		snprintf(reason, size, "no kernel BTF: %s: %s (CONFIG_DEBUG_INFO_BTF)", BTF_PATH,
 			 strerror(errno));

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include "options.h"
 
-#define REASON_SIZE 256 /* bytes for the reason why a hook cannot be attached */
+#define REASON_SIZE 256 /* size in bytes of the reason why a hook cannot be attached */
 #define BTF_PATH    "/sys/kernel/btf/vmlinux"
 #define N_HOOKS     23
 
@@ -16,7 +16,7 @@ enum hook_type {
 	HOOK_FEXIT
 };
 
-/* The modes that use a hook, and whether these modes work without the hook. BOTH means both modes for datagrams. */
+/* The modes that use a hook. BOTH means exact and tracepoint mode. OPTIONAL: the modes also work without the hook. */
 enum hook_use {
 	USE_BOTH,
 	USE_BOTH_OPTIONAL,
@@ -27,7 +27,7 @@ enum hook_use {
 	USE_EVERY
 };
 
-/* A hook and its programs. On older kernels, the target may have other arguments, so the hook needs another program. */
+/* A hook and its programs. Some kernels have another number of arguments, for which the hook needs `other_program`. */
 struct hook {
 	enum hook_type type;
 	const char *target;
@@ -42,9 +42,9 @@ struct hook {
 
 extern const struct hook hooks[N_HOOKS];
 
-/* The result of the check whether this kernel supports a hook, and the program to use. */
+/* Whether this kernel supports a hook, and the BPF program to attach. */
 struct hook_state {
-	const char *program; /* the chosen program; NULL: the hook is not attached */
+	const char *program; /* the program for this kernel; NULL: no program fits this kernel */
 	bool available;
 	char reason[REASON_SIZE];
 };
@@ -53,11 +53,11 @@ const char *hook_type_name(enum hook_type type);
 bool hook_in_mode(const struct hook *hook, enum mode_choice mode);
 bool hook_is_optional(const struct hook *hook);
 
-/* Store the reason why a hook is unavailable: the failed step, and the kernel's error. */
+/* Store in `state` why a hook is unavailable: the failed step, and the kernel's errno value. */
 void explain_refusal(const struct hook *hook, struct hook_state *state, const char *step, int error);
 
 /*
- * Choose the program of each hook for this kernel. If no program can be loaded at all, store the reason and return
+ * Choose the program of each hook for this kernel. If this process can load no program at all, store the reason and return
  * false. Here and below, `states` has N_HOOKS elements.
  */
 bool choose_programs(struct hook_state *states, char *reason, size_t size);

@@ -33,7 +33,7 @@ static void print_whole(const char *line, const char *prefix)
 
 static void print_number_rows(const char *line, const char *prefix)
 {
-	/* the first row of a table in /proc/net has the names of the columns */
+	/* Skip the first row of a table in /proc/net, which holds the names of the columns. */
 	if (strchr(line, ':') && !strstr(line, "local_address"))
 		printf("%s%s", prefix, line);
 }
@@ -64,7 +64,7 @@ static void print_udp6(const char *line, const char *prefix)
 		printf("%s%s", prefix, line + 4);
 }
 
-/* Pass each line of a file to `print`. A file that cannot be read has no lines, because its process may have ended. */
+/* Pass each line of a file to `print`. Ignore a file that cannot be read, because its process may have ended. */
 static void print_file(const char *path, print_line print, const char *prefix)
 {
 	FILE *file = fopen(path, "re");
@@ -77,7 +77,7 @@ static void print_file(const char *path, print_line print, const char *prefix)
 	fclose(file);
 }
 
-/* Read a file of /proc that has one line. Return false if the file cannot be read. */
+/* Read the first line of a file in /proc. Return false if the file cannot be read. */
 static bool read_small(char *content, size_t size, const char *folder, const char *name)
 {
 	char path[PATH_MAX];
@@ -125,7 +125,7 @@ static void look_at_processes(struct processes *processes)
 	printf("\n");
 }
 
-/* Print, per task, the time on a CPU and the time that the task was runnable without a CPU. */
+/* Print for each task of a process its time on a CPU and its time waiting for a CPU. */
 static void print_tasks(long pid)
 {
 	char folder[64], task[128], times[LINE];
@@ -212,7 +212,7 @@ int print_counters(int count, char **arguments)
 			print_network(processes.pids[0], (unsigned long)port);
 		printf("end\n");
 		if (fflush(stdout))
-			return EXIT_BAD; /* the reader has gone */
+			return EXIT_BAD; /* the reader of the output has closed the pipe */
 	}
 	return EXIT_GOOD;
 }

@@ -87,7 +87,7 @@ static bool parse_ring_bytes(const char *text, unsigned long *bytes)
 	return true;
 }
 
-/* This function is longer than 60 lines, because it has one case per option. */
+/* This function may be longer than 60 lines, because it has one simple case per option. */
 bool parse_options(int argc, char **argv, struct options *options)
 {
 	static const struct option names[] = {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The values of sipprobe's command line after their check. sipprobe.c describes the options. */
+/* The checked values of sipprobe's command line. The comment at the start of sipprobe.c describes the options. */
 #ifndef SIPSCHED_OPTIONS_H
 #define SIPSCHED_OPTIONS_H
 #include <stdbool.h>
@@ -21,12 +21,12 @@ struct options {
 	const char *control; /* path of the socket for commands; NULL: no socket */
 	enum mode_choice mode;
 	unsigned long port;
-	unsigned long ports;     /* UDP: number of consecutive ports from `port` */
+	unsigned long ports;     /* UDP: number of consecutive ports to trace, from `port` on */
 	unsigned long peer_port; /* TCP: the remote port to which the proxy connects */
 	unsigned long ring_bytes;
 	unsigned long snippet_bytes;
-	const char *netns;    /* file of the proxy's network namespace; NULL: the namespace of this process */
-	unsigned long one_in; /* `watch`: the trace contains one call in this many calls */
+	const char *netns;    /* file of the proxy's network namespace; NULL: use this process's namespace */
+	unsigned long one_in; /* `watch`: the trace contains one of this many calls */
 	bool watch;           /* the command is `watch` */
 	bool verbose;
 };

@@ -10,10 +10,10 @@
  * (SO_RXQ_OVFL) at the last received datagram. It excludes later drops. All processes that share a socket read the
  * same counter, so a reader of several traces uses the largest number.
  *
- * The library maps the file into memory and lets it grow in steps, so that a killed worker loses no record. The file
- * of a killed worker ends in zeros. The library sees recvfrom, recvmsg, sendto and sendmsg. It does not see recvmmsg,
- * sendmmsg, io_uring, or system calls without libc. in_cost_ns is the time of the library's own work: 0.3 to 1.3 us
- * at the median.
+ * The library maps the file into memory, so that a killed worker loses no record. The file grows in steps, so the file of
+ * a killed worker ends in zeros. The library intercepts recvfrom, recvmsg, sendto and sendmsg. It cannot intercept
+ * recvmmsg, sendmmsg, io_uring, or system calls without libc. in_cost_ns is the time of the library's own work: 0.3 to
+ * 1.3 us at the median.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -36,7 +36,7 @@
 #include "../common/trace.h"
 
 #define EXPORT        __attribute__((visibility("default")))
-#define DESCRIPTORS   4096        /* the library ignores descriptors from this number on */
+#define DESCRIPTORS   4096        /* the library ignores descriptors of this number and above */
 #define MAP_BYTES     (8UL << 30) /* reserves only address space, not memory; enough for 87 million records */
 #define GROW_BYTES    (1UL << 20)
 #define SNIPPET_BYTES 2048
@@ -75,12 +75,12 @@ static void resolve(void)
 }
 
 /*
- * Call the real function of libc. Look the function up first if start() has not run yet, because constructors of other
- * libraries may call it earlier.
+ * The real function of libc. At the first use, resolve() looks up all functions. The constructor start() would be too late,
+ * because constructors of other libraries may call these functions earlier.
  */
 #define REAL(call) (*(real.call ? real.call : (resolve(), real.call)))
 
-static const char *directory; /* directory of the traces; NULL: nothing is recorded */
+static const char *directory; /* directory of the traces; NULL: the library records nothing */
 static unsigned int port;
 static _Atomic unsigned char descriptors[DESCRIPTORS];
 
@@ -107,7 +107,7 @@ static void complain(const char *what)
 		directory, strerror(errno));
 }
 
-/* Allocate disk blocks now. Otherwise, on a full disk, a write to a hole in the file would kill the proxy by SIGBUS. */
+/* Allocate disk blocks now. Otherwise, on a full disk, writing to the mapping would kill the proxy by SIGBUS. */
 static bool grow_file(size_t bytes)
 {
 	int error = posix_fallocate(trace_fd, (off_t)bytes, GROW_BYTES);
@@ -153,7 +153,7 @@ static struct trace_record *record_at(size_t index)
 	return (struct trace_record *)(header + 1) + index;
 }
 
-/* Make room for a record. Return false after an error. Only the first error is reported. */
+/* Make room for a record in the file. Return false after an error, and report only the first error. */
 static bool make_room(size_t index)
 {
 	bool good = true;
@@ -190,7 +190,7 @@ static struct trace_record *new_record(void)
 	return record_at(index);
 }
 
-/* Forget the parent's trace. A child process opens its own file at its first message. */
+/* Close the parent's trace in a child process. The child opens its own file at its first message. */
 static void forget_trace(void)
 {
 	if (header)
@@ -229,8 +229,8 @@ static bool is_udp_on_port(int fd)
 }
 
 /*
- * Return whether a descriptor is a socket of the port. At the first call for a socket, request timestamps and drop
- * counts from the kernel.
+ * Return whether a descriptor is a UDP socket of the port. At the first call for such a socket, request timestamps and
+ * drop counts from the kernel.
  */
 static bool is_ours(int fd)
 {
@@ -282,7 +282,7 @@ static uint64_t read_control(struct msghdr *message, uint32_t *drops)
 static void record_received(struct msghdr *control, const char *text, size_t snippet, size_t length)
 {
 	uint64_t t_sip_in = clock_ns();
-	/* The arrival time is on CLOCK_REALTIME. This difference, modulo 2^64, converts it to CLOCK_MONOTONIC. */
+	/* The offset from CLOCK_REALTIME to CLOCK_MONOTONIC, modulo 2^64, because SO_TIMESTAMPNS uses CLOCK_REALTIME. */
 	uint64_t to_monotonic = t_sip_in - read_clock(CLOCK_REALTIME);
 	uint32_t drops = 0;
 	uint64_t arrival = read_control(control, &drops);
@@ -321,7 +321,7 @@ static void record_sent(const char *text, size_t size)
 	t_sip_out = clock_ns();
 	if (record->n_send < UINT8_MAX)
 		record->n_send++;
-	/* the first sent datagram with the same start line is the forwarded message */
+	/* The first sent datagram with the same method or status code is the forwarded message. */
 	if (record->t_sip_out || !sip_same_start(service.text, service.size, text, size))
 		return;
 	record->t_sip_out = t_sip_out;
@@ -347,7 +347,7 @@ __attribute__((constructor)) static void start(void)
 	pthread_atfork(NULL, NULL, forget_trace);
 }
 
-/* Remove the zeros at the end of the trace when the process exits. */
+/* When the process exits, cut off the zeros at the end of the trace. */
 __attribute__((destructor)) static void stop(void)
 {
 	size_t bytes;
@@ -357,11 +357,11 @@ __attribute__((destructor)) static void stop(void)
 	bytes = sizeof(*header) + atomic_load(&n_records) * sizeof(struct trace_record);
 	directory = NULL;
 	if (ftruncate(trace_fd, (off_t)bytes))
-		/* Ignore the error, because a trace that ends in zeros is valid. */
+		/* Ignore this error, because a trace that ends in zeros is valid. */
 		return;
 }
 
-/* Prepare the socket at bind(), so that even the first datagram has a timestamp. */
+/* Request timestamps at bind(), so that even the first datagram has an arrival time. */
 EXPORT int bind(int fd, const struct sockaddr *address, socklen_t size)
 {
 	int result = REAL(bind)(fd, address, size);
@@ -405,7 +405,7 @@ EXPORT ssize_t recvfrom(int fd, void *buffer, size_t size, int flags, struct soc
 	return length;
 }
 
-/* Replace this function too, because glibc's headers call it instead of recvfrom under _FORTIFY_SOURCE. */
+/* Programs that were compiled with _FORTIFY_SOURCE call this function of glibc instead of recvfrom(). */
 EXPORT ssize_t __recvfrom_chk(int fd, void *buffer, size_t size, size_t buffer_size, int flags,
 			      struct sockaddr *address, socklen_t *address_size)
 {
@@ -414,7 +414,7 @@ EXPORT ssize_t __recvfrom_chk(int fd, void *buffer, size_t size, size_t buffer_s
 	return recvfrom(fd, buffer, size, flags, address, address_size);
 }
 
-/* Remove the control messages that only this library requested, and pass the others to the caller. */
+/* Copy the control messages to the caller, except for the messages that only this library requested. */
 static void pass_control(struct msghdr *from, struct msghdr *to, void *control, size_t room)
 {
 	size_t used = 0;

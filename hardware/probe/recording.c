@@ -14,8 +14,8 @@ uint64_t count_unaccounted(const struct probe_counters *counted)
 }
 
 /*
- * Return the number of datagrams that arrived since recording began and were neither received nor refused. For TCP,
- * return the number of connections with such data.
+ * Return the number of datagrams that arrived since recording began, and that are neither received nor refused yet. For
+ * TCP, return the number of connections with unread data.
  */
 static uint64_t count_underway(const struct recording *recording)
 {
@@ -25,7 +25,7 @@ static uint64_t count_underway(const struct recording *recording)
 	return count_unaccounted(&counted) + count_unread(recording->streams);
 }
 
-/* Return the number of messages that workers have received and not yet sent on. */
+/* Return the number of messages that workers have received, but not sent on yet. */
 static uint64_t count_in_service(const struct recording *recording)
 {
 	return count_serving(recording->workers) + count_waiting(recording->streams);
@@ -40,7 +40,7 @@ void begin_recording(struct recording *recording)
 	state->since_ns = clock_ns();
 	recording->streams->since_ns = state->since_ns;
 	recording->streams->until_ns = 0;
-	__sync_synchronize(); /* after this barrier, the hooks record only newer arrivals */
+	__sync_synchronize(); /* the hooks must see since_ns before `recording` is 1 */
 	state->recording = 1;
 }
 
@@ -65,7 +65,7 @@ void switch_off(struct recording *recording)
 	recording->on = false;
 	recording->probe->object->bss->recording = 0;
 	while (clock_ns() - begin < FINISH_NS) {
-		/* wait before the first check, because another CPU may be recording an arrival now */
+		/* Wait before the first check, because a hook on another CPU may still be recording an arrival. */
 		pause_ns(LOOK_NS);
 		ring_buffer__consume(recording->ring);
 		if (!count_underway(recording) && !count_in_service(recording))
@@ -74,8 +74,8 @@ void switch_off(struct recording *recording)
 	recording->streams->until_ns = clock_ns();
 	detach_probe(recording->probe);
 	/*
-	 * let the programs discard all stored arrivals, which are incomplete now; the programs also discard arrivals
-	 * until all hooks are attached again
+	 * The detached hooks miss events, so the stored arrivals are now incomplete. This value makes the programs discard
+	 * all arrivals until begin_recording() sets the time again.
 	 */
 	recording->probe->object->bss->since_ns = UINT64_MAX;
 	ring_buffer__consume(recording->ring);

@@ -18,27 +18,27 @@ struct recording {
 	bool on;
 	struct probe_counters at_on; /* counters at the last switch-on */
 	uint64_t t_off_ns;           /* time of the last switch-off */
-	/* the following counters are set to zero at the start and at each SIGUSR1 */
+	/* recording_afresh() sets the following counters to 0 at the start and at each SIGUSR1. */
 	uint64_t switches_off;
 	uint64_t off_ns; /* total time during which the hooks were detached */
-	/* Datagrams that no worker had received at a switch-off. For TCP, connections with unread data. */
+	/* Datagrams that no worker had received at a switch-off. For TCP, this counts connections with unread data. */
 	uint64_t cut_arrivals;
-	uint64_t cut_services;   /* messages in service at a switch-off; the trace lacks them */
+	uint64_t cut_services;   /* messages in service at a switch-off, which the trace lacks */
 	uint64_t slowest_off_ns; /* duration of the slowest switch-off */
 	uint64_t slowest_on_ns;
 };
 
-/* Return the number of arrivals that were neither received nor refused. */
+/* Return the number of arrived datagrams that are neither counted as received nor as refused. */
 uint64_t count_unaccounted(const struct probe_counters *counted);
 
 /* Begin to record arrivals. All hooks must be attached. */
 void begin_recording(struct recording *recording);
 /* Reset the counters and start counting at t_ns. */
 void recording_afresh(struct recording *recording, uint64_t t_ns);
-/* Wait at most 50 ms for messages in the queue and in service, and detach every hook. */
+/* Stop recording. Wait at most 50 ms until workers have served all queued messages, and detach every hook. */
 void switch_off(struct recording *recording);
-/* Attach the hooks again. On failure, recording stays off and the function returns an errno value, otherwise 0. */
+/* Attach the hooks again, start recording and return 0. On failure, recording stays off: return an errno value. */
 int switch_on(struct recording *recording);
-/* End the counting at t_ns. */
+/* If recording is off at the end of a run, count the time off until t_ns, and forget messages in service. */
 void end_recording(struct recording *recording, uint64_t t_ns);
 #endif

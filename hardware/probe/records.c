@@ -21,7 +21,7 @@ static uint32_t saturate_u32(uint64_t value)
 	return value > UINT32_MAX ? UINT32_MAX : (uint32_t)value;
 }
 
-/* Return the first sent datagram that forwards the received message, or NULL if no datagram does. */
+/* Return the first sent datagram with the same method or status as the received message, or NULL without such a one. */
 static const struct probe_send *forwarded(const struct probe_message *message)
 {
 	uint32_t kept = message->n_send < PROBE_SENDS ? message->n_send : PROBE_SENDS;
@@ -54,7 +54,7 @@ static void classify_record(struct records *records, struct trace_record *record
 
 void keep_record(struct records *records, const struct trace_record *record)
 {
-	/* the hash of a message without a Call-ID is 0, so the trace has all such messages */
+	/* A message without a Call-ID has the hash 0, so this rule writes all such messages to the trace. */
 	if (records->one_in > 1 && record->event == TRACE_EVENT_MESSAGE &&
 	    record->call_id_hash % records->one_in != 0)
 		records->left_out++;
@@ -65,7 +65,7 @@ void keep_record(struct records *records, const struct trace_record *record)
 void record_message(struct records *records, const struct probe_message *message)
 {
 	const struct probe_send *same = forwarded(message);
-	/* use the first sent message if no message was forwarded: a proxy answers REGISTER itself, for example */
+	/* For `watch`, use the first sent message if none was forwarded. For example, a proxy itself answers REGISTER. */
 	const struct probe_send *send = same || !records->key || !message->n_send ? same : &message->send[0];
 	struct trace_record record = {
 		.t_arr = message->t_arr,

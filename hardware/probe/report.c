@@ -58,10 +58,10 @@ static void print_attached(FILE *file, const struct sipprobe *object)
 }
 
 /*
- * Write the counters of the BPF programs and of user space for datagrams.
+ * Write the counters for datagrams, from the BPF programs and from user space.
  *
- * refused_unseen counts refusals for which the kernel did not run the BPF program (sipprobe.bpf.c, on_driver). The number
- * is correct only if the queue is empty, as at the end of a run.
+ * refused_unseen counts refused datagrams for which the kernel skipped the BPF program (sipprobe.bpf.c, on_driver). The
+ * number is correct only if the socket's queue is empty, as at the end of a run.
  */
 static void print_counters(FILE *file, const struct probe_counters *counted, uint64_t cut_arrivals,
 			   uint64_t lost_write)
@@ -76,7 +76,7 @@ static void print_counters(FILE *file, const struct probe_counters *counted, uin
 #undef PRINT_USER
 }
 
-/* Write the counters for streams. */
+/* Write the counters for SIP messages over TCP. */
 static void print_stream_counters(FILE *file, const struct probe_counters *counted,
 				  const struct stream_counts *streams)
 {
@@ -113,7 +113,7 @@ static void print_report(FILE *file, const struct report *report)
 	}
 	print_count(file, "unclassified", records->unclassified);
 	print_count(file, "recursion_misses", report->recursion_misses);
-	/* for UDP, streams->counts.broken is 0, so this sum is correct for UDP and TCP */
+	/* streams->counts.broken is always 0 for UDP */
 	print_count(file, "lost", counted->lost_ring + trace->lost + report->streams->counts.broken);
 	print_threads(file, report);
 	print_recording(file, report->recording);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The report of a run is one JSON object. probe.h lists its counters. */
+/* A function that writes the report of a run, which is one JSON object. probe.h describes the report's counters. */
 #ifndef SIPSCHED_REPORT_H
 #define SIPSCHED_REPORT_H
 #include <stdbool.h>
@@ -10,7 +10,7 @@
 #include "streams.h"
 #include "workers.h"
 
-#define REPORT_VERSION 2 /* the version of the report, and of the output of `check` */
+#define REPORT_VERSION 2 /* the version of the format of reports and of the output of `check` */
 
 /* The results from the start of a run, or from the last SIGUSR1, to its end. */
 struct report {
@@ -21,7 +21,7 @@ struct report {
 	const struct streams *streams;
 	struct probe_counters counted;
 	uint64_t recursion_misses;
-	/* CPU time of the process when the counters began (CLOCK_PROCESS_CPUTIME_ID). */
+	/* CPU time of this process when the counters were reset (CLOCK_PROCESS_CPUTIME_ID), in ns. */
 	uint64_t cpu_at_fresh_ns;
 };
 

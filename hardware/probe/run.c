@@ -20,9 +20,9 @@
 #include "system.h"
 #include "workers.h"
 
-#define POLL_MS 20 /* time between two reads of the ring; the ring has room for the events of a longer time */
+#define POLL_MS 20 /* time between two reads of the ring, which has room for the events of a longer time */
 #define SCAN_NS 1000000000ULL
-/* Within this time, workers read all datagrams that were queued before all hooks were attached. */
+/* ASSUME within this time, workers read all datagrams that were queued before all hooks were attached. */
 #define START_SETTLE_NS   100000000L
 #define SERVICE_SETTLE_NS 20000000L /* within this time, workers forward every message they have received */
 #define DETACH_SETTLE_NS  10000000L /* BPF programs that run during detaching end within this time */
@@ -62,9 +62,9 @@ static bool announce(const struct run *run, const char *word, uint64_t t_ns)
 }
 
 /*
- * Start counting now. The probe recognises older records in the ring and older messages in service by their
- * timestamps, and excludes them. Therefore neither the proxy nor the probe has to stop. With traffic, a counter may
- * differ from the records by one or two messages.
+ * Start counting now. The ring and the workers may still have older messages. The probe excludes these messages by their
+ * timestamps, so neither the proxy nor the probe has to stop. With traffic, a counter may differ from the number of
+ * records by one or two messages.
  */
 static bool start_afresh(struct run *run)
 {
@@ -82,8 +82,9 @@ static bool start_afresh(struct run *run)
 }
 
 /*
- * End the run. The hooks are not detached all at once. Records and counters therefore exclude messages that a worker
- * received after t_end_ns. The probe waits until messages that were received earlier are sent on.
+ * End the run. Detaching the hooks takes time, and the last hooks would still record messages of which others are gone.
+ * Records and counters therefore exclude messages that a worker received after t_end_ns. Before detaching, the function
+ * waits until the workers have sent on the messages that they received earlier.
  */
 static void end_run(struct run *run)
 {
@@ -118,7 +119,7 @@ static void on_command(void *context, const char *command, char *answer)
 	}
 }
 
-/* Execute the commands of `watch` that wait on stdin. Return false at the end of the input. */
+/* Execute the commands that `watch` has received on stdin. Return false at the end of the input. */
 static bool read_switches(struct run *run)
 {
 	char commands[16];
@@ -135,7 +136,7 @@ static bool read_switches(struct run *run)
 	return size > 0 || (size < 0 && errno == EINTR);
 }
 
-/* Wait for a signal, a command, or the next time to read the ring. Return the signal, or 0 without a signal. */
+/* Wait for a signal, a command, or the next time to read the ring. Return the signal's number, or 0 without a signal. */
 static uint32_t wait_for_work(struct run *run)
 {
 	struct pollfd fds[2 + CONTROL_FDS] = { { .fd = run->signals, .events = POLLIN },
@@ -144,7 +145,7 @@ static uint32_t wait_for_work(struct run *run)
 	struct signalfd_siginfo signal = { 0 };
 
 	list_control(&run->control, fds + 2);
-	/* while recording is off, no events come; wait without a limit, so that the probe uses no CPU time */
+	/* While recording is off, the ring gets no events. Wait without a limit, so that the probe uses no CPU time. */
 	if (poll(fds, 2 + CONTROL_FDS, run->recording.on ? POLL_MS : -1) <= 0)
 		return 0;
 	serve_control(&run->control, fds + 2, on_command, run);
@@ -155,7 +156,7 @@ static uint32_t wait_for_work(struct run *run)
 	return signal.ssi_signo;
 }
 
-/* For `watch`, write one line with the counters so far to stderr. */
+/* For `watch`, write the counters since the start to stderr, as one line of JSON. */
 static void report_second(const struct run *run)
 {
 	const struct probe_counters now = sum_counters(run->probe.object);
@@ -198,7 +199,7 @@ static bool collect(struct run *run)
 			flush_trace(&run->records.trace);
 			report_second(run);
 			if (run->options->watch && run->records.trace.failed)
-				return false; /* end the run, because the reader of the trace has closed the pipe */
+				return false; /* the reader of the trace has closed the pipe */
 		}
 	}
 }
@@ -236,7 +237,7 @@ static bool report_run(const struct run *run)
 	return write_report(run->options->report, &report);
 }
 
-/* Trace a run, from attaching the first hook to writing the last record. Return false if an error ends the run. */
+/* Record from now until a signal ends the run, and write the last records. Return false if an error ends the run. */
 static bool trace_until_stopped(struct run *run)
 {
 	bool good;
@@ -252,7 +253,7 @@ static bool trace_until_stopped(struct run *run)
 int run_probe(const struct options *options)
 {
 	static struct sip_key
-		key; /* the key is never written, so that nobody can test whether a guessed Call-ID is in the trace */
+		key; /* never written anywhere, so nobody can test whether a guessed Call-ID is in the trace */
 	static struct run run;
 	sigset_t signals = block_signals();
 	bool streaming;

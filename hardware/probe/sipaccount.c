@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * sipaccount assigns all time of some CPUs to the tasks and interrupts that used it. It reports which programs kept a proxy from running.
+ * sipaccount reports which tasks and interrupts used the time of some CPUs, and which of them kept a proxy from running.
  *
  * USAGE
  *   sipaccount --cpu N [--cpu N ...] [--group PGID ...] [--own PID ...] [--sample MS] [--bursts FILE]
@@ -52,8 +52,8 @@
 #define MOST_REPORTED 20 /* largest number of reported tasks that do not belong to the proxy */
 #define STEAL_FIELD   8 /* position of the steal time in a line of /proc/stat; the CPU's name has position 1 */
 #define LINE_BYTES    512
-#define SAMPLES_MORE  1024 /* number of entries by which an array grows at a time */
-#define DRAIN_MS      100  /* time between two reads of the ring buffer without --sample */
+#define SAMPLES_MORE  1024 /* number of entries by which an array of samples grows */
+#define DRAIN_MS      100  /* time between two reads of the ring buffer, unless --sample sets the time */
 
 #define SOFTIRQS        (sizeof(softirq_names) / sizeof(*softirq_names))
 #define PART_NAME(name) #name,
@@ -79,14 +79,14 @@ struct samples {
 	size_t count, room;
 };
 
-/* The file of bursts, and the ring buffer from which they come. Both are NULL without --bursts. */
+/* The file of bursts, and the ring buffer from which sipaccount reads the bursts. Both are NULL without --bursts. */
 struct burst_file {
 	FILE *file;
 	struct ring_buffer *ring;
 	unsigned long long count;
 };
 
-/* Read the stolen time of each CPU in ticks. */
+/* Read how many ticks the hypervisor has taken from each CPU (stolen time). */
 static void read_stolen(unsigned long long *ticks)
 {
 	FILE *file = fopen("/proc/stat", "re");
@@ -108,7 +108,7 @@ static void read_stolen(unsigned long long *ticks)
 		fclose(file);
 }
 
-/* Return the CPU time that realtime and fair competitors have used on all CPUs, including competitors that run now. */
+/* Return the CPU time in ns of realtime and fair competitors on all CPUs, including competitors that run now. */
 static __u64 competed_ns(const struct settings *settings, const struct account_bpf *object, __u64 now)
 {
 	__u64 sum = 0;
@@ -166,7 +166,7 @@ static int write_burst(void *context, void *data, size_t size)
 	return 0;
 }
 
-/* Open the file of bursts and the ring buffer. Return 0, or an error number. */
+/* Open the file of bursts and the ring buffer, unless --bursts is missing. Return 0, or an errno value. */
 static int open_bursts(const struct settings *settings, const struct account_bpf *object,
 		       struct burst_file *bursts)
 {
@@ -186,7 +186,7 @@ static void drain_bursts(struct burst_file *bursts)
 		ring_buffer__consume(bursts->ring);
 }
 
-/* Complete the file of bursts. Return 0, or an error number. */
+/* Write the last bursts and close the file of bursts. Return 0, or an errno value. */
 static int close_bursts(const struct account_bpf *object, struct burst_file *bursts)
 {
 	bool failed;
@@ -200,7 +200,7 @@ static int close_bursts(const struct account_bpf *object, struct burst_file *bur
 	return fclose(bursts->file) || failed ? EIO : 0;
 }
 
-/* Wait for a signal. Take samples and write bursts while waiting. */
+/* Wait for a signal. Meanwhile, take samples and write bursts. Return 0, or an errno value. */
 static int wait_and_sample(const struct settings *settings, const struct account_bpf *object,
 			   const sigset_t *signals, struct samples *samples, struct burst_file *bursts)
 {
@@ -220,7 +220,7 @@ static int wait_and_sample(const struct settings *settings, const struct account
 	return 0;
 }
 
-/* Run the BPF program `settle` on each CPU. */
+/* Run the BPF program `settle` on each CPU, which begins or ends the account. Return 0, or an errno value. */
 static int settle_all(const struct settings *settings, struct account_bpf *object)
 {
 	for (__u32 cpu = 0; cpu < ACCOUNT_CPUS; cpu++) {
@@ -242,7 +242,7 @@ static int by_time(const void *left, const void *right)
 	return a->task.ns < b->task.ns ? 1 : a->task.ns > b->task.ns ? -1 : 0;
 }
 
-/* Return all tasks that ran, with the longest time first. Return NULL if memory runs out. */
+/* Return all tasks that ran, sorted by CPU time from most to least. Return NULL if memory runs out. */
 static struct seen *read_tasks(const struct account_bpf *object, size_t *count)
 {
 	int tasks = bpf_map__fd(object->maps.tasks);
@@ -302,7 +302,7 @@ static void write_tasks(FILE *file, const struct seen *seen, size_t count)
 	fprintf(file, "], ");
 }
 
-/* Count the waits, the stops and the gap that have not ended yet. */
+/* Include waits and stops that have not ended yet in the longest wait and the longest stop. */
 static void count_unfinished(struct account_bpf *object, const struct seen *seen, size_t count, __u64 now)
 {
 	struct account_wait *worst = &object->bss->worst_wait;
@@ -418,7 +418,7 @@ static bool write_report(const struct settings *settings, struct account_bpf *ob
 	return false;
 }
 
-/* Count until a signal comes, and write the report. */
+/* Account for CPU time until a signal arrives, and write the report. Return false on failure. */
 static bool count(const struct settings *settings, struct account_bpf *object, const sigset_t *signals)
 {
 	unsigned long long stolen[ACCOUNT_CPUS] = { 0 }, before[ACCOUNT_CPUS] = { 0 };
@@ -515,7 +515,7 @@ int main(int argc, char **argv)
 		object->rodata->cfg_own[i] = settings.own[i];
 	object->rodata->cfg_bursts = settings.bursts != NULL;
 	bpf_program__set_autoattach(object->progs.settle, false);
-	/* without --bursts, the ring buffer is unused and has the smallest size, a page */
+	/* Without --bursts, nothing uses the ring buffer, so give it the smallest size: a page. */
 	if (!settings.bursts)
 		bpf_map__set_max_entries(object->maps.kept, (__u32)sysconf(_SC_PAGESIZE));
 	error = -account_bpf__load(object);

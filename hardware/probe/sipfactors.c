@@ -109,7 +109,7 @@ static void on_command(void *context, const char *command, char *answer)
 		snprintf(answer, CONTROL_ANSWER, "error: cannot attach: %s", strerror(error));
 }
 
-/* Execute commands until a signal comes. */
+/* Execute the commands of clients until a signal arrives. */
 static void run_commands(struct control *control, int signals, struct factors_bpf *object)
 {
 	struct pollfd fds[1 + CONTROL_FDS] = { { .fd = signals, .events = POLLIN } };

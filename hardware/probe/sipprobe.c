@@ -63,13 +63,13 @@
  *   not use. Exact mode was not measured.
  *
  * WHAT IT DOES NOT SEE
- *   sipprobe does not see TLS, IP options, fragments, recvmmsg, sendmmsg, io_uring and MSG_PEEK. `run` does not see IPv6.
- *   A message has no send time if the proxy passes the message to another thread. The trace lacks messages that a new
- *   thread receives before the probe finds the thread. In tracepoint mode, a datagram is unmatched if the driver left
- *   its first 256 bytes in page fragments, or if eight identical datagrams already wait. Before Linux 6.10, a drop in a
- *   list of datagrams has the arrival time of the list's last datagram, or no arrival time. A datagram through a bridge
- *   of the same namespace counts twice in `arrived`. A message whose Call-ID or CSeq is beyond --snippet-bytes counts
- *   as `unclassified`.
+ *   sipprobe does not see TLS, packets with IP options, and fragments. `run` does not see IPv6. sipprobe does not see the
+ *   calls recvmmsg, sendmmsg, io_uring and MSG_PEEK. It does not support proxies that pass a message to another thread, and
+ *   it misses messages that a new thread receives before the probe finds the thread. In tracepoint
+ *   mode, a datagram is unmatched if the driver left its first 256 bytes in page fragments, or if eight identical datagrams
+ *   already wait. Before Linux 6.10, a drop in a list of datagrams has the arrival time of the list's last datagram, or no
+ *   arrival time. A datagram through a bridge of the same namespace counts twice in `arrived`. A message whose Call-ID or
+ *   CSeq is beyond --snippet-bytes counts as `unclassified`.
  *
  * KERNELS
  *   sipprobe runs on Linux 5.10 and later with BTF. Tracepoint mode needs sk_data_ready (6.3), and 6.10 for the Call-ID of a

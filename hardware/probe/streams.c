@@ -5,13 +5,10 @@
 #include "classify.h"
 #include "streams.h"
 
-/* A message that no worker has forwarded within this time counts as not forwarded. */
+/* ASSUME a worker that has not forwarded a message within this time will never forward the message. */
 #define HOLD_NS   4000000000ULL
-#define CLOSED_NS 2000000000ULL /* a worker reads the rest of a closed connection within this time */
-/*
- * ASSUME no data waits longer than this in a queue. Data that a worker reads later than this after the start of
- * recording arrived while recording was on. If their arrival is unknown, the probe missed the arrival.
- */
+#define CLOSED_NS 2000000000ULL /* ASSUME a worker reads the rest of a closed connection within this time */
+/* ASSUME no data waits longer than this in a queue. For older arrivals, the probe has missed the read. */
 #define BEHIND_NS 1000000000ULL
 /* ASSUME a segment takes at most this time from the driver to its reader if later segments have already arrived. */
 #define UNDERWAY_NS 100000000ULL
@@ -19,7 +16,7 @@
 #define ROOM        1024
 #define MARKS_MAX   65536
 
-/* The bytes of one segment that passed one hook. */
+/* A segment that passed a hook: its sequence numbers and its time. */
 struct mark {
 	uint32_t seq;
 	uint32_t end;
@@ -27,7 +24,7 @@ struct mark {
 	uint32_t rmem;
 };
 
-/* The segments that passed one hook, in the order in which they passed. */
+/* The segments of a connection that passed one hook, in the order of their times. */
 struct marks {
 	struct mark *at;
 	size_t first;
@@ -42,14 +39,14 @@ struct flow {
 	char *text;
 	size_t size;
 	size_t room;
-	struct probe_call began; /* the system call that moved the first byte of `text` */
+	struct probe_call began; /* the system call that read or wrote the first byte of `text` */
 };
 
 struct stream {
 	struct stream *next;
 	struct probe_connection connection;
-	uint64_t t_closed; /* time of the end; 0: the connection is open */
-	bool timed;        /* true: the probe has seen an arrival, so it also sees all later arrivals */
+	uint64_t t_closed; /* time at which the connection closed; 0: it is open */
+	bool timed;        /* true: the probe knows an arrival, so it knows all later arrivals */
 	struct flow in;
 	struct flow out;
 	struct marks arrived;
@@ -61,7 +58,7 @@ struct stream {
 struct waiting {
 	struct trace_record record;
 	uint64_t key;
-	uint64_t older; /* 1 + position of the next older message in the bucket; 0: no older message */
+	uint64_t older; /* 1 + position of the next older message in the hash bucket; 0: none */
 	uint64_t service;
 	uint32_t slot;
 	bool sent;
@@ -79,7 +76,7 @@ static uint32_t saturate_u32(uint64_t value)
 	return value > UINT32_MAX ? UINT32_MAX : (uint32_t)value;
 }
 
-/* Compare sequence numbers, which wrap at 2^32. */
+/* Return whether sequence number a is before b. Sequence numbers wrap at 2^32. */
 static bool is_before(uint32_t a, uint32_t b)
 {
 	return (int32_t)(a - b) < 0;
@@ -97,7 +94,7 @@ static void *must(void *memory)
 static void add_mark(struct marks *marks, const struct probe_segment *segment)
 {
 	if (marks->n == MARKS_MAX) {
-		/* forget the oldest segment, because no worker reads the data of this connection */
+		/* Forget the oldest segment. So many segments mean that no worker reads the data of this connection. */
 		marks->first++;
 		marks->n--;
 	}
@@ -119,7 +116,7 @@ static void add_mark(struct marks *marks, const struct probe_segment *segment)
 	marks->n++;
 }
 
-/* Return the segment with which a byte first passed the hook, or NULL if the probe did not see the byte. */
+/* Return the first segment in which the byte `seq` passed the hook, or NULL if the hook did not see the byte. */
 static const struct mark *find_mark(const struct marks *marks, uint32_t seq)
 {
 	for (size_t i = marks->first; i < marks->first + marks->n; i++) {
@@ -175,7 +172,7 @@ static void clear_stream(struct stream *stream)
 	*stream = (struct stream){ .next = stream->next, .connection = stream->connection };
 }
 
-/* End a closed connection. An incomplete message stays incomplete. */
+/* End a closed connection. If it ended in the middle of a received message, count this in `cut`. */
 static void end_stream(struct streams *streams, struct stream *stream)
 {
 	if (stream->in.synced && stream->in.size)
@@ -183,7 +180,7 @@ static void end_stream(struct streams *streams, struct stream *stream)
 	clear_stream(stream);
 }
 
-/* Free connections that were closed before `before_ns`. If `open` is true, also free open connections. */
+/* Free the state of connections that closed before `before_ns`. If `open` is true, also free open connections. */
 static void sweep_streams(struct streams *streams, uint64_t before_ns, bool open)
 {
 	for (size_t bucket = 0; bucket < STREAM_BUCKETS; bucket++) {
@@ -252,7 +249,7 @@ static uint64_t key_of(const struct sip_class *class)
 	return (key ^ key >> 31) * 0xBF58476D1CE4E5B9ULL >> 8;
 }
 
-/* Return the oldest received message with this class that no worker has sent on, or NULL. */
+/* Return the oldest received message with this kind, Call-ID and CSeq that no worker has sent on, or NULL. */
 static struct waiting *find_waiting(const struct streams *streams, const struct sip_class *class)
 {
 	uint64_t key = key_of(class);
@@ -300,7 +297,7 @@ static bool is_done(const struct streams *streams, const struct waiting *waiting
 {
 	if (streams->now_ns > waiting->record.t_sip_in + HOLD_NS)
 		return true;
-	/* the worker may send more datagrams for this message until it reads again */
+	/* Keep the message until the worker reads again, because the worker may still send messages for it. */
 	return has_left(waiting) &&
 	       streams->services[waiting->slot % PROBE_WORKERS].number != waiting->service;
 }
@@ -326,7 +323,7 @@ static void set_receive_times(struct trace_record *record, const struct probe_ca
 	}
 }
 
-/* Store that the worker's current read has completed this message. The worker now serves the message. */
+/* Add the message at `tail` to the messages that the worker's current read has completed and the worker now serves. */
 static void enter_service(struct streams *streams, struct service *service)
 {
 	if (service->first < service->last) {
@@ -339,7 +336,7 @@ static void enter_service(struct streams *streams, struct service *service)
 	service->last = streams->tail + 1;
 }
 
-/* Add a completely read message to the waiting messages. `last` is the sequence number of its last byte. */
+/* Add a completely read message to the waiting messages. `last` is the sequence number of the message's last byte. */
 static void receive(struct streams *streams, struct stream *stream, const struct probe_call *read,
 		    const char *text, size_t size, uint32_t last)
 {
@@ -349,10 +346,7 @@ static void receive(struct streams *streams, struct stream *stream, const struct
 	struct waiting *waiting;
 	struct sip_class class;
 
-	/*
-	 * ignore a message that arrived before recording began or during the switch-off, because its arrival is
-	 * unknown
-	 */
+	/* Ignore a message that may have arrived before recording began, or while recording was being switched off. */
 	if (!arrived && (read->t < streams->since_ns + (stream->timed ? UNDERWAY_NS : BEHIND_NS) ||
 			 (streams->until_ns && read->t >= streams->until_ns)))
 		return;
@@ -391,7 +385,7 @@ static void receive(struct streams *streams, struct stream *stream, const struct
 
 /* ---- sent messages ---- */
 
-/* Return whether the worker wrote a message while it served the received message `waiting`. */
+/* Return whether the write happened while the same worker served the received message `waiting`. */
 static bool serves(const struct streams *streams, const struct waiting *waiting,
 		   const struct probe_call *write)
 {
@@ -435,7 +429,7 @@ static void forward(struct streams *streams, struct stream *stream, const struct
 		waiting->record.switches = saturate_u16(began->switches);
 		waiting->record.in_cost_ns = saturate_u16(began->cost_ns);
 	} else {
-		/* the worker that forwarded the message is not the worker that read it */
+		/* Another worker forwarded the message than the worker that read it. */
 		waiting->record.flags |= TRACE_FLAG_LEFT;
 	}
 	if (departed)
@@ -449,7 +443,7 @@ static void forward(struct streams *streams, struct stream *stream, const struct
 typedef void message_action(struct streams *streams, struct stream *stream, const struct probe_call *call,
 			    const char *text, size_t size, uint32_t last);
 
-/* Return whether a text can begin a message: with a method in capitals, or a version (RFC 3261 7.1, 7.2). */
+/* Return whether a text may be the start of a message: a method in capitals, or `SIP/` (RFC 3261 7.1, 7.2). */
 static bool begins_message(const char *text, size_t size)
 {
 	size_t first = 0, at;
@@ -470,7 +464,7 @@ static void lose_track(struct streams *streams, struct flow *flow)
 	flow->synced = false;
 }
 
-/* Append the bytes of a call to `text`. Return false if no message can be cut from `text` now. */
+/* Append the bytes of a system call to `text`. Return false if the call adds no bytes of a message. */
 static bool extend(struct streams *streams, struct flow *flow, const struct probe_transfer *transfer)
 {
 	const char *data = transfer->data;
@@ -478,7 +472,7 @@ static bool extend(struct streams *streams, struct flow *flow, const struct prob
 	size_t size = transfer->call.length;
 
 	if (flow->synced && is_before(seq, flow->next)) {
-		/* the worker read these bytes twice, as with MSG_PEEK */
+		/* Skip bytes that the worker has read before, as with MSG_PEEK. */
 		if (flow->next - seq >= size)
 			return false;
 		data += flow->next - seq;
@@ -486,7 +480,7 @@ static bool extend(struct streams *streams, struct flow *flow, const struct prob
 		seq = flow->next;
 	}
 	if (flow->synced && seq != flow->next)
-		/* search for the next message again, because bytes before this piece are missing */
+		/* The bytes before this piece are missing, so search for the start of the next message. */
 		lose_track(streams, flow);
 	if (!flow->synced && !begins_message(data, size)) {
 		streams->counts.skipped_bytes += size;
@@ -558,7 +552,7 @@ static void on_written(struct streams *streams, const struct probe_transfer *tra
 	drop_marks(&stream->departed, stream->out.next - (uint32_t)stream->out.size);
 }
 
-/* Process the departure of a segment. */
+/* Store the departure of a segment. Set t_dep of each sent message whose last byte is in the segment. */
 static void on_departed(struct streams *streams, const struct probe_segment *segment)
 {
 	struct stream *stream = find_stream(streams, &segment->connection, true);
@@ -581,10 +575,7 @@ int on_stream_event(void *context, void *data, size_t size)
 	struct streams *streams = context;
 	const struct probe_segment *segment = data;
 	const uint32_t *event = data;
-	/*
-	 * the member t has the same offset in struct probe_segment and struct probe_call, so this reads the time of
-	 * any event
-	 */
+	/* This is valid for all events: probe_segment and probe_call have the member t at the same offset. */
 	uint64_t t = segment->t;
 	struct stream *stream;
 
@@ -607,7 +598,7 @@ int on_stream_event(void *context, void *data, size_t size)
 		break;
 	case PROBE_EVENT_OPENED:
 		stream = find_stream(streams, &segment->connection, false);
-		/* replace the state of an earlier, closed connection with the same addresses and ports */
+		/* Clear the state of an earlier, closed connection with the same addresses and ports. */
 		if (stream && stream->t_closed)
 			end_stream(streams, stream);
 		break;

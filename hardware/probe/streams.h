@@ -3,10 +3,9 @@
  * Functions that find SIP messages in TCP streams. The input is the segments, reads and writes from stream.bpf.c. The
  * output is records of messages.
  *
- * The functions cut the bytes that workers read and write into messages, by Content-Length (frame.h). The position of
- * a message's last byte determines the segment in which the message arrived, the read by which a worker received it,
- * and the segment in which it departed. A written message with the same kind, Call-ID and CSeq is the forwarded
- * message.
+ * The functions cut the bytes that workers read and write into messages by Content-Length (frame.h). The position of a
+ * message's last byte determines three events: the segment in which the message arrived, the read by which a worker received
+ * it, and the segment in which it departed. A written message with the same kind, Call-ID and CSeq is the forwarded message.
  */
 #ifndef SIPSCHED_STREAMS_H
 #define SIPSCHED_STREAMS_H
@@ -22,7 +21,7 @@
 struct stream_counts {
 	uint64_t received;      /* messages that a worker read completely */
 	uint64_t sent;          /* messages that a worker wrote completely */
-	uint64_t unmatched;     /* messages that a worker read, but whose arrival is unknown */
+	uint64_t unmatched;     /* messages that a worker read, but that have no known arrival */
 	uint64_t broken;        /* how often the probe could not find the next message in a stream */
 	uint64_t skipped_bytes; /* bytes that belong to no message */
 	uint64_t cut;           /* connections that ended in the middle of a message */
@@ -32,7 +31,7 @@ struct stream_counts {
 struct service {
 	uint64_t t;      /* end of the worker's last read */
 	uint64_t number; /* number of this read */
-	/* Position, among the waiting messages, of the first message that the read completed. */
+	/* Position among the waiting messages of the first message that the last read completed. */
 	uint64_t first;
 	uint64_t last; /* position after the last message that the read completed */
 };
@@ -42,19 +41,19 @@ struct stream;
 
 struct streams {
 	struct records *records; /* the destination of finished records */
-	uint64_t since_ns;       /* arrivals before this time are unknown */
-	uint64_t until_ns;       /* arrivals after this time are unknown; 0: recording is on */
+	uint64_t since_ns;       /* the probe does not know arrivals before this time */
+	uint64_t until_ns;       /* the probe does not know arrivals after this time; 0: recording is on */
 	uint64_t now_ns;         /* time of the last event */
 	uint64_t t_sweep_ns;
 	struct stream_counts counts;
 	struct service services[PROBE_WORKERS];
 	struct stream *streams[STREAM_BUCKETS];
-	/* a ring of messages that may still be forwarded or may still depart, in the order of their reads */
+	/* A ring of messages that a worker may still forward or that may still depart, in the order of their reads. */
 	struct waiting *waiting;
 	size_t room; /* size of the ring, a power of two */
 	uint64_t head;
 	uint64_t tail;
-	/* 1 + position of the newest message per key, or 0 without a message. The array has `room` entries. */
+	/* Per hash of kind, Call-ID and CSeq: 1 + position of the newest message, or 0. The array has `room` entries. */
 	uint64_t *newest;
 };
 
@@ -62,15 +61,12 @@ struct streams {
 int on_stream_event(void *context, void *data, size_t size);
 /* Reset the counters. */
 void streams_afresh(struct streams *streams);
-/* Write the records of finished messages, and of messages that waited too long. */
+/* Write the records of the oldest messages that are complete or have waited too long for their forwarding. */
 void settle_streams(struct streams *streams);
-/*
- * count_waiting() returns the number of messages that have not departed. count_unread() returns the number of
- * connections with unread bytes.
- */
+/* Return the number of messages that have not departed, and the number of connections with unread bytes. */
 uint64_t count_waiting(const struct streams *streams);
 uint64_t count_unread(const struct streams *streams);
-/* Write the records of departed messages, and forget all other messages. */
+/* Write the records of departed messages. Forget all other messages and all unread bytes. */
 void forget_streams(struct streams *streams);
 /* Write the records of all waiting messages. Call this after the last event. */
 void end_streams(struct streams *streams);

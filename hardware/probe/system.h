@@ -9,16 +9,16 @@
 
 #define INITIAL_PID_NS 0xEFFFFFFCU /* PROC_PID_INIT_INO of include/linux/proc_ns.h */
 
-/* Sleep for `ns`, which must be below one second. */
+/* Sleep for `ns` nanoseconds, which must be less than one second. */
 void pause_ns(long ns);
 /* Read the first line of a file without its line end. Return false on failure. */
 bool read_line(const char *path, char *line, size_t size);
-/* Return the inode number of a namespace file, or 0 if it cannot be read. */
+/* Return the inode number of a namespace's file, which identifies the namespace. Return 0 if it cannot be read. */
 uint32_t namespace_of(const char *path);
 uint32_t own_network_namespace(void);
 /*
- * Return whether this process is in the initial PID namespace. If not, print one line, because process groups have other
- * ids than in the kernel.
+ * Return whether this process is in the initial PID namespace. If not, print one line. In another namespace, process groups
+ * have other ids than in the kernel, so the BPF programs could not find the proxy.
  */
 bool is_in_initial_pid_namespace(void);
 #endif

@@ -21,7 +21,7 @@ static struct sip_class classify_copy(const char *text, size_t size)
 	if (!copy)
 		abort();
 	memcpy(copy, text, size);
-	/* pass an empty text at an address that must not be read, so that the sanitizer reports a read */
+	/* Pass an empty text behind its heap block, so that the sanitizer reports any read. */
 	class = sip_classify(size ? copy : copy + 1, size, NULL);
 	free(copy);
 	return class;
@@ -58,7 +58,7 @@ static void test_kind(const char *start_line, const char *cseq, uint8_t kind, ui
 	}
 }
 
-/* Check the method or status that sip_classify() returns if a key is used. */
+/* Check the method or status code that sip_classify() returns if a key is used. */
 static void test_detail(const char *start_line, const char *name)
 {
 	static const char *const names[] = { TRACE_METHODS, TRACE_STATUSES };
@@ -166,7 +166,7 @@ static void test_what_is_not_there(void)
 	CHECK(!class.call_id_hash && !class.complete);
 }
 
-/* Cut the text at every length. Each returned value must be correct or missing. */
+/* Classify the text cut off at every length. Each returned value must be correct or missing. */
 static void test_truncation(void)
 {
 	static const char text[] = "SIP/2.0 200 OK\r\n" VIA "Call-ID: " CALL_ID "\r\nCSeq: 314 INVITE\r\n"

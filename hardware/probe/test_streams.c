@@ -64,7 +64,7 @@ static void segment(uint32_t event, unsigned peer, uint32_t seq, size_t length, 
 	on_stream_event(&streams, &made, sizeof(made));
 }
 
-/* Send bytes as stream.bpf.c does: in pieces, from memory of their exact size. */
+/* Send bytes in pieces, as stream.bpf.c does. Each piece has exactly its size, so the sanitizer reports a read past it. */
 static void transfer(uint32_t event, unsigned slot, unsigned peer, uint32_t seq, const char *text,
 		     size_t size, uint64_t t)
 {
@@ -188,7 +188,7 @@ static void test_sizes(void)
 	size_t huge;
 
 	begin();
-	/* the sequence numbers wrap within the message */
+	/* The sequence numbers wrap at 2^32 within the message. */
 	arrive(UINT32_MAX - 999, 8000, 100);
 	arrive(UINT32_MAX - 999 + 8000, large - 8000, 101);
 	/* the network delivers the same segment twice */
@@ -225,7 +225,7 @@ static void test_lost_events(void)
 		size_t from = at[number - 1], size = at[number] - from;
 		uint64_t t = 1000000000ULL * number;
 
-		/* the probe misses the arrival of the fourth message, which arrives long after the recording began */
+		/* The probe misses the arrival of the fourth message, long after the recording began. */
 		if (number != 4)
 			arrive((uint32_t)from, size, t);
 		/* the probe misses the end of the second message */
@@ -270,7 +270,7 @@ static void test_sends_that_wait(void)
 	begin();
 	arrive(0, size, 100);
 	read_at(0, text, size, 110);
-	/* the send buffer accepts half of the message, another process writes the rest, and the message departs */
+	/* The send buffer accepts half of the message, another process writes the rest, and the message departs. */
 	transfer(PROBE_EVENT_WRITTEN, WORKER, UAS, 0, text, 50, 120);
 	transfer(PROBE_EVENT_WRITTEN, WORKER + 1, UAS, 50, text + 50, size - 50, 130);
 	segment(PROBE_EVENT_DEPARTED, UAS, 0, 60, 140);
@@ -297,7 +297,7 @@ static void test_recording_and_bytes_that_are_no_message(void)
 	/* read the end of an earlier message, and a whole message */
 	read_at(0, text + 30, size - 30, 110);
 	read_at((uint32_t)size - 30, text, size, 115);
-	/* read bytes such as a port scanner sends */
+	/* read bytes that are no SIP message, such as a port scanner sends */
 	transfer(PROBE_EVENT_READ, WORKER, UAS, 0, "\x16\x03\x01", 3, 116);
 	/* read a message with MSG_PEEK, and then read it again */
 	size = message(text, 2, 100);
@@ -349,7 +349,7 @@ static void test_random(unsigned seed, unsigned loss)
 			taken += piece;
 			break;
 		default:
-			/* a worker sends a message on only after it has read the whole message */
+			/* A worker forwards a message only after it has read the whole message. */
 			while (whole < n && end_of[whole + 1] <= taken)
 				whole++;
 			if (piece > end_of[whole] - written)

@@ -25,7 +25,7 @@ static bool write_all(int fd, const void *data, size_t size)
 	return true;
 }
 
-/* Report the first error and continue, because the counters are still useful without the trace. */
+/* Report only the first error. The run continues, because its counters are useful even without the trace. */
 static void trace_failed(struct trace_file *trace, const char *what)
 {
 	if (!trace->failed)
@@ -67,7 +67,7 @@ void flush_trace(struct trace_file *trace)
 	} else {
 		trace_failed(trace, "write");
 		trace->lost += trace->waiting;
-		/* remove a record of which only a part was written */
+		/* Remove a partly written record, so that the next record begins at a multiple of the record size. */
 		if (!trace->is_pipe && (ftruncate(trace->fd, end) || lseek(trace->fd, end, SEEK_SET) < 0))
 			trace_failed(trace, "truncate");
 	}

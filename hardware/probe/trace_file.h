@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The trace file of a run. The program writes records in batches, and reports only the first failed write. */
+/* Functions that write the trace file of a run: in batches of records, with a report of only the first failed write. */
 #ifndef SIPSCHED_TRACE_FILE_H
 #define SIPSCHED_TRACE_FILE_H
 #include <stdbool.h>
@@ -14,15 +14,15 @@ struct trace_file {
 	uint64_t messages; /* number of written records */
 	uint64_t drops;
 	uint64_t lost;  /* number of records that could not be written */
-	bool is_pipe;   /* the trace is a pipe, so a partly written record cannot be removed */
+	bool is_pipe;   /* the trace goes to a pipe, so a partly written record cannot be removed */
 	bool failed;    /* the program has reported a failed write */
 	size_t waiting; /* number of records in `batch` */
 	struct trace_record batch[WRITE_BATCH];
 };
 
 /*
- * These two functions open and start a trace. If the path is NULL, the trace goes to stdout and can be started only
- * once. On failure, they print one line and return false.
+ * Open a trace for writing. If the path is NULL, the trace goes to stdout, and start_trace() may be called only once. On
+ * failure, open_trace() and start_trace() print one line and return false.
  */
 bool open_trace(struct trace_file *trace, const char *path);
 /* Empty the trace except for its header, and set the counters to 0. */

@@ -17,7 +17,7 @@ static bool thread_exists(uint32_t tid)
 	return access(path, F_OK) == 0;
 }
 
-/* Return a free slot, or the slot of a thread that has ended. Return PROBE_WORKERS if all slots are in use. */
+/* Return the index of a free slot, or of the slot of an ended thread. Return PROBE_WORKERS if all slots are in use. */
 static size_t free_slot(const struct workers *workers)
 {
 	if (workers->n_threads < PROBE_WORKERS)
@@ -29,7 +29,7 @@ static size_t free_slot(const struct workers *workers)
 	return PROBE_WORKERS;
 }
 
-/* Write the record of a thread's last message, if the thread has not asked for another message. */
+/* Write the record of the message that a thread still serves. The BPF program writes it only at the next receive call. */
 static void record_pending(struct workers *workers, size_t slot)
 {
 	struct probe_worker *worker = &workers->object->bss->workers[slot];
@@ -39,7 +39,7 @@ static void record_pending(struct workers *workers, size_t slot)
 	worker->in_service = 0;
 }
 
-/* Clear a worker's state. Keep its id and the number of its message, because late departures refer to both. */
+/* Clear a worker's state. Keep its id, and increase its message number, so that late departures match no new message. */
 static void forget_worker(struct probe_worker *worker, size_t slot)
 {
 	uint32_t tid = worker->tid;
@@ -50,12 +50,12 @@ static void forget_worker(struct probe_worker *worker, size_t slot)
 	worker->service = service + 1;
 	worker->fd = -1;
 	worker->message.slot = (__u32)slot;
-	/* assume that the thread has been on a CPU all the time, so that t_sockq stays a lower bound */
+	/* Assume that the thread has always been on a CPU. Otherwise, t_sockq might not be a lower bound. */
 	worker->on[0] = 1;
 	worker->behind = 1;
 }
 
-/* Start to trace a thread. Return false if it cannot be traced. */
+/* Start to trace a thread, unless the probe already traces it. Return false if no slot is free for the thread. */
 static bool trace_thread(struct workers *workers, uint32_t tid)
 {
 	__u16 *place = &workers->object->bss->slot_of_tid[tid % PROBE_TID_SLOTS];
@@ -66,7 +66,7 @@ static bool trace_thread(struct workers *workers, uint32_t tid)
 	if (*place && workers->threads[*place - 1].tid == tid)
 		return true;
 	if (*place && thread_exists(workers->threads[*place - 1].tid))
-		/* another thread whose id has the same low 16 bits already uses the slot */
+		/* An existing thread whose id has the same low 16 bits already uses this entry. */
 		return false;
 	slot = *place ? *place - 1U : free_slot(workers);
 	if (slot == PROBE_WORKERS)
@@ -85,7 +85,7 @@ static bool trace_thread(struct workers *workers, uint32_t tid)
 	worker->tid = tid;
 	thread->tid = tid;
 	snprintf(thread->comm, sizeof(thread->comm), "%s", workers->comm);
-	/* Make the slot visible to the BPF programs only after its content is complete. */
+	/* Complete the slot before the next line makes it visible to the BPF programs. */
 	__sync_synchronize();
 	*place = (__u16)(slot + 1);
 	return true;

@@ -16,24 +16,24 @@ struct thread {
 };
 
 struct workers {
-	const char *comm;   /* name of the proxy's processes, whose threads are traced */
-	uint32_t namespace; /* inode number of their network namespace */
+	const char *comm;   /* name of the proxy's processes; the probe traces their threads */
+	uint32_t namespace; /* inode number of the proxy's network namespace */
 	struct sipprobe *object;
-	struct records *records; /* the last message of an ended thread is written to these records */
+	struct records *records; /* destination of the last message of an ended thread */
 	struct thread threads[PROBE_WORKERS];
 	size_t n_threads;
-	uint64_t untraced; /* largest number of threads that could not be traced at the same time */
+	uint64_t untraced; /* largest number of untraced threads in one scan */
 };
 
-/* Search the network namespace for threads of the proxy, and start to trace new threads. */
+/* Search /proc for the proxy's threads in the network namespace, and start to trace new threads. */
 void scan_workers(struct workers *workers);
 /* Return the number of workers that are serving a message. */
 uint64_t count_serving(const struct workers *workers);
 /*
- * Clear the state of every worker. No hook may be attached. A worker's first message may then be older than the
- * recording.
+ * Clear the state of every worker while no hook is attached. Afterwards, the first message of a worker may be older than
+ * the recording.
  */
 void forget_services(struct workers *workers);
-/* Write the records of the messages that were in service when the programs were detached. */
+/* Write the records of messages that were still in service when the hooks were detached. */
 void record_last_messages(struct workers *workers);
 #endif
