@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Checks for unit tests. CHECK prints and counts a failed condition, and the test continues. */
+/* A macro for unit tests: CHECK prints and counts a false condition, and lets the test continue. */
 #ifndef SIPSCHED_CHECK_H
 #define SIPSCHED_CHECK_H
 #include <stdio.h>

@@ -6,7 +6,7 @@
 #define FNV_PRIME 16777619U
 #define NO_LENGTH SIZE_MAX
 
-/* Return true if the line is a header with this name, and reduce `line` to the header's value. */
+/* If the line is a header with this name, reduce `line` to the header's value and return true. */
 static bool take_name(struct span *line, const char *name, size_t size)
 {
 	const char *at = line->at + size;
@@ -24,7 +24,7 @@ static bool take_name(struct span *line, const char *name, size_t size)
 #define is_header(line, name, compact) \
 	(take_name(line, name, sizeof(name) - 1) || take_name(line, compact, sizeof(compact) - 1))
 
-/* Read Content-Length. Return false if the value is not a number or exceeds FRAME_MAX. */
+/* Parse the value of Content-Length. Return false if the value is not a number or exceeds FRAME_MAX. */
 static bool read_length(struct span value, size_t *length)
 {
 	const char *first;
@@ -49,7 +49,7 @@ static uint32_t hash_value(struct span value)
 	return hash ^ hash >> 16;
 }
 
-/* Read one header line. Return false if its Content-Length is invalid, because the message's end is then unknown. */
+/* Parse one header line. Return false for an invalid or second Content-Length, which makes the stream unreadable. */
 static bool read_header(struct span line, struct frame *frame, size_t *body)
 {
 	char first = (char)(*line.at | 0x20);

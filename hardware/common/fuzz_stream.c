@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * A fuzz target for hostile byte streams. The parser must find the same messages, whether it reads a stream in one piece or
- * in several. The target copies each piece to a heap block of the same size, so the sanitizer reports a read past its end.
+ * A fuzz target for malformed byte streams. The parser must find the same messages, whether it reads a stream in one piece
+ * or in several pieces. The target copies each piece to a heap block of the same size, so the sanitizer reports a read past
+ * the end of the piece.
  */
 #include <stdlib.h>
 #include "span.h"
@@ -15,7 +16,7 @@ static void must(bool condition)
 		abort();
 }
 
-/* The number of messages in a stream, and one hash over the sizes, texts and Call-IDs of all messages. */
+/* The number of messages that the parser found, and one hash over the sizes, texts and Call-IDs of all messages. */
 struct result {
 	uint64_t messages;
 	uint64_t hash;
@@ -32,7 +33,7 @@ static void on_message(void *context, const char *text, const struct frame *fram
 	result->hash = result->hash * 31 + (frame->has_call_id ? frame->hash : 1);
 }
 
-/* Read a stream in pieces of `least` to `least` + 3 bytes, until it ends or a message is broken. */
+/* Parse a stream in pieces of `least` to `least` + 3 bytes, until the stream ends or a message is malformed. */
 static struct result read_in_pieces(const uint8_t *bytes, size_t size, size_t least)
 {
 	struct stream stream = { 0 };

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Files that appear only when they are complete: a file is called PATH.partial until the program has written all of it.
- * PATH must be a regular file or not exist, because a rename would replace a device such as /dev/null.
+ * Functions that write a file so that it appears only when it is complete: the file is called PATH.partial until the
+ * program has written everything. PATH must be a regular file or not exist, because a rename would replace a device such as
+ * /dev/null.
  */
 #ifndef SIPSCHED_PARTIAL_H
 #define SIPSCHED_PARTIAL_H

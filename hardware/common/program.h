@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Functions with which a program reports errors, announces that it is ready, and notices SIGINT and SIGTERM. */
+/* Functions with which a program reports errors, announces that it is ready, and handles SIGINT and SIGTERM. */
 #ifndef SIPSCHED_PROGRAM_H
 #define SIPSCHED_PROGRAM_H
 #include <signal.h>
@@ -14,14 +14,14 @@ enum exit_code {
 
 /* Print one line on stderr: the program's name and the message. */
 void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* Print "PROGRAM: what: why" on stderr, and return EXIT_BAD for main(). */
+/* Print "PROGRAM: what: why" on stderr, and return EXIT_BAD, so that main() can return this value. */
 int fail(const char *what, const char *why);
-/* Return `memory`, or stop the program if `memory` is NULL because an allocation failed. */
+/* Return `memory`. If it is NULL because an allocation failed, print one line and exit with EXIT_BAD. */
 void *keep(void *memory);
 /* Create an empty file to announce that the program is ready. On failure, print one line and return false. */
 bool write_ready(const char *path);
 
-/* Becomes 1 when SIGINT or SIGTERM arrives after catch_signals(). */
+/* 1 if SIGINT or SIGTERM has arrived since catch_signals(). */
 extern volatile sig_atomic_t stop_asked;
 /* Let SIGINT and SIGTERM set `stop_asked`. */
 void catch_signals(void);

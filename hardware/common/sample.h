@@ -9,25 +9,25 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* The version of a log with samples (../scheduler/log.h). */
+/* The version of the format of logs with samples (../scheduler/log.h). */
 #define LOG_VERSION 1
 /*
- * The time from a sample to the next mode switch. Reading the counters takes a fraction of this time
- * (benchmarks/switching.py), so the sample is complete before the switch.
+ * The time from the last sample of a window to the next mode switch. It is several times the time that reading the
+ * counters takes (benchmarks/switching.py), so the sample does not delay the switch.
  */
 #define SAMPLE_LEAD_NS 1000000
 
 /* One reading of counters. The counters never decrease. */
 struct sample {
-	uint64_t t_ns; /* the time just before the CPU clocks are read */
+	uint64_t t_ns; /* time just before the program reads the CPU clocks */
 	uint64_t cpu_ns;
-	/* Datagrams that the SPS received: InDatagrams of UDP in its network namespace. For TCP, TCPOrigDataSent. */
+	/* Datagrams that the proxy received: InDatagrams of UDP in its network namespace. For TCP, TCPOrigDataSent. */
 	uint64_t datagrams;
 	uint64_t refused; /* datagrams that the full socket refused: RcvbufErrors of UDP */
 	uint64_t steal_ticks, idle_ticks, softirq_ticks; /* sums over the CPUs; idle includes iowait */
 	uint64_t time_squeeze; /* sum over the CPUs of the column time_squeeze of /proc/net/softnet_stat */
 };
 
-/* Write samples as a JSON object that has one array per counter. */
+/* Write samples as a JSON object with one array per counter. */
 void samples_write(FILE *file, const struct sample *samples, size_t n);
 #endif

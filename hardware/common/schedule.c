@@ -11,7 +11,7 @@ _Static_assert(sizeof(struct schedule_header) == 48, "the header is 48 bytes");
 _Static_assert(sizeof(struct scheduled_call) == 20, "a call is 20 bytes");
 
 #define SPLITMIX64_STEP 0x9e3779b97f4a7c15ULL
-#define LENGTH_MAX_NS   1000000000000000000ULL /* largest total length of all windows: 31 years */
+#define LENGTH_MAX_NS   1000000000000000000ULL /* largest total length of all windows in ns: 31 years */
 
 uint64_t splitmix64(uint64_t *state)
 {
@@ -127,7 +127,7 @@ const char *schedule_draw(struct schedule *schedule, enum schedule_law law, doub
 	return wrong;
 }
 
-/* A schedule to which add_window() appends the calls of one window after another. */
+/* A schedule of blocks, to which add_window() appends the calls of one window after another. */
 struct blocks {
 	struct schedule *schedule;
 	uint64_t room;
@@ -188,9 +188,7 @@ static const char *add_window(struct blocks *blocks, uint64_t block, uint64_t le
 			return wrong;
 		count++;
 	}
-	/*
-	 * windows of a block start with the same calls, so only a window longer than the earlier ones adds new calls
-	 */
+	/* All windows of a block have the same first calls, so only a longer window adds distinct calls. */
 	if (count > blocks->most) {
 		header->distinct += count - blocks->most;
 		blocks->most = count;
@@ -199,7 +197,7 @@ static const char *add_window(struct blocks *blocks, uint64_t block, uint64_t le
 	return NULL;
 }
 
-/* Read a whole number without a sign, and move `text` to the first character after its digits. */
+/* Parse an integer without a sign, and move `text` to the first character after the digits. */
 static bool read_number(const char **text, uint64_t *value)
 {
 	char *end;

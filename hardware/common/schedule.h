@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A schedule: the start times of calls. The same seed produces the same schedule on every machine.
+ * A schedule lists the start times of calls. The same seed produces the same schedule on every machine.
  *
  * The file has a header and then one struct scheduled_call per call, in order of the start times. Numbers are little-endian
  * without padding. Raise SCHEDULE_VERSION when a field or the sampling changes.
@@ -45,7 +45,7 @@
 enum schedule_law {
 	SCHEDULE_EXPONENTIAL = 1,
 	SCHEDULE_CONSTANT = 2,
-	SCHEDULE_GIVEN = 3, /* start times were not sampled; sipsched.measure.replay writes such schedules */
+	SCHEDULE_GIVEN = 3, /* start times from a recording; sipsched.measure.replay writes such schedules */
 };
 
 struct schedule_header {
@@ -53,14 +53,14 @@ struct schedule_header {
 	uint32_t version;  /* always SCHEDULE_VERSION */
 	uint32_t law;      /* one of enum schedule_law */
 	uint64_t count;    /* number of calls after this header */
-	uint64_t distinct; /* number of distinct calls; windows of the same block repeat calls */
+	uint64_t distinct; /* number of distinct calls, because windows of the same block repeat calls */
 	uint64_t seed;
 	double rate_cps; /* calls per second; 0 if the start times were not sampled */
 } __attribute__((packed));
 
 struct scheduled_call {
-	uint64_t offset_ns; /* start time of the call, counted from t0 */
-	uint64_t random;    /* state of splitmix64 for the random times of the call */
+	uint64_t offset_ns; /* start time of the call in ns after t0, the start of the schedule */
+	uint64_t random;    /* state of the generator splitmix64, for the random times of the call */
 	uint32_t
 		instance; /* number of the SIP server that receives the call, less than SCHEDULE_INSTANCES_MAX */
 } __attribute__((packed));
@@ -76,10 +76,10 @@ uint64_t splitmix64(uint64_t *state);
 /* Sample from the exponential distribution with mean 1. */
 double draw_exponential(uint64_t *state);
 
-/* The functions below return NULL on success, and a static error text on failure. */
+/* The following functions with a result return NULL on success, and a static error text on failure. */
 const char *schedule_draw(struct schedule *schedule, enum schedule_law law, double rate_cps, uint64_t count,
 			  uint64_t seed);
-/* Sample a schedule for the blocks that a text file lists. The function skips empty lines and comments with #. */
+/* Sample a schedule for the windows that the text file `path` lists. Skip empty lines and comments with #. */
 const char *schedule_draw_blocks(struct schedule *schedule, enum schedule_law law, double rate_cps,
 				 const char *path, uint64_t seed);
 const char *schedule_read(struct schedule *schedule, const char *path);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A span is a part of a SIP message (RFC 3261, section 7), read without copying. No function reads a byte outside its span.
+ * A span is a part of a SIP message (RFC 3261, section 7), which functions read without a copy. No function reads a byte
+ * outside its span.
  */
 #ifndef SIPSCHED_SPAN_H
 #define SIPSCHED_SPAN_H
@@ -32,7 +33,7 @@ static inline bool span_is(struct span s, const char *word)
 	return span_size(s) == strlen(word) && memcmp(s.at, word, span_size(s)) == 0;
 }
 
-/* Compare a header name with `name`. RFC 3261 7.3.1 requires that case is ignored. */
+/* Return whether a header has this name. Ignore upper and lower case, as RFC 3261 7.3.1 requires. */
 static inline bool span_is_name(struct span s, const char *name)
 {
 	return span_size(s) == strlen(name) && strncasecmp(s.at, name, span_size(s)) == 0;
@@ -62,7 +63,7 @@ static inline struct span span_trim(struct span s)
 	return s;
 }
 
-/* Return the 64-bit FNV-1a hash. Call records and traces contain this hash of the Call-ID. */
+/* Return the 64-bit FNV-1a hash of a span. Call records and traces contain this hash of the Call-ID. */
 static inline uint64_t span_hash(struct span s)
 {
 	uint64_t hash = 0xcbf29ce484222325ULL;
@@ -73,9 +74,9 @@ static inline uint64_t span_hash(struct span s)
 }
 
 /*
- * Remove the next header line, with its continuation lines (RFC 3261 7.3.1), from the front of `text`. `line` excludes the
+ * Move the next header line, with its continuation lines (RFC 3261 7.3.1), from the front of `text` to `line`, without the
  * line end. The first byte after a newline decides whether the next line is a continuation. A line is therefore incomplete
- * if the text ends with its newline.
+ * if the text ends with the line's newline.
  */
 static inline enum span_line span_next_line(struct span *text, struct span *line)
 {

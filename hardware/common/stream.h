@@ -12,7 +12,7 @@
 #define STREAM_READ  (1 << 16) /* largest number of bytes that one read returns */
 #define STREAM_BYTES (FRAME_MAX + STREAM_READ)
 
-/* The bytes of an incomplete message, kept until its other bytes arrive. */
+/* The bytes of an incomplete message, which wait for the other bytes of the message. */
 struct stream {
 	char *rest;
 	size_t size;
@@ -23,8 +23,8 @@ typedef void stream_message(void *context, const char *text, const struct frame 
 /* Copy the kept bytes to the front of a buffer of STREAM_BYTES, and return their number. */
 size_t stream_resume(struct stream *stream, char *buffer);
 /*
- * Call `message` for each whole message, and set `used` to the total size of these messages. Return false if the stream
- * cannot be cut into messages.
+ * Call `message` for each whole message, and set `used` to the number of bytes before the first incomplete message. Return
+ * false if a message is malformed, because the rest of the stream cannot be cut into messages.
  */
 bool stream_cut(const char *text, size_t size, stream_message *message, void *context, size_t *used);
 /* Keep the bytes of an incomplete message. Return false if memory runs out. */

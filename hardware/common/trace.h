@@ -4,7 +4,7 @@
  *
  * The file has one header and then records of equal size, in the order in which the probe wrote them. Numbers are
  * little-endian without padding. Times are CLOCK_MONOTONIC in ns, and 0 means that the time is unknown.
- * A trace of mode PRELOAD may end in zeros. Its records end before the first record with t_sip_in = 0.
+ * A trace of mode PRELOAD may end in zeros. Its last record is the record before the first t_sip_in = 0.
  * Raise TRACE_VERSION here and in src/sipsched/records/trace.py when a field changes.
  */
 #ifndef SIPSCHED_TRACE_H
@@ -38,8 +38,8 @@ enum trace_kind {
 };
 
 /*
- * The method or status of a message of kind OTHER, which only `sipprobe watch` finds. It is in bits 3 to 7 of `kind`.
- * The value is 1 + the position in this list, or 0 if the probe did not determine the method or status.
+ * The methods and status codes that `sipprobe watch` writes to bits 3 to 7 of `kind`, for messages of kind OTHER. The value
+ * is 1 + the position in these two lists, or 0 if the probe did not determine the method or status.
  * src/sipsched/records/watch.py has the same list.
  */
 #define TRACE_METHODS                                                                                \
@@ -53,17 +53,17 @@ enum trace_kind {
 
 enum trace_flag {
 	TRACE_FLAG_SOCKQ_BOUND = 1 << 0, /* t_sockq is a lower bound */
-	/* Identical datagrams were queued together. The probe assumes that the worker received the oldest. */
+	/* Identical datagrams were in the queue. The probe assumes that the worker received the oldest datagram. */
 	TRACE_FLAG_DUPLICATE = 1 << 1,
 	TRACE_FLAG_NO_STACK = 1 << 2, /* the probe missed the queueing and set t_stack to t_arr */
 	TRACE_FLAG_NO_SEND = 1 << 3,  /* the worker sent no message of the same kind: t_sip_out = t_dep = 0 */
 	TRACE_FLAG_NO_DEP = 1 << 4,   /* the probe missed the transfer to the driver: t_dep = 0 */
-	/* The worker sent more datagrams for this message than the probe can store. */
+	/* The worker sent more datagrams for this message than the probe can store (PROBE_SENDS). */
 	TRACE_FLAG_MORE_SENDS = 1 << 5,
 	/* The probe found no arrival of this message: t_arr = t_stack = t_sockq = 0. */
 	TRACE_FLAG_UNMATCHED = 1 << 6,
-	/* bits 7 and 8 are not free, because src/sipsched/records/messages.py uses them for its own flags */
-	/* TCP: the worker's last read of this message also completed other messages. */
+	/* src/sipsched/records/messages.py uses the bits 7 and 8 for flags of its own. */
+	/* TCP: the read that completed this message also completed other messages. */
 	TRACE_FLAG_SHARED_READ = 1 << 9,
 	TRACE_FLAG_SPLIT = 1 << 10, /* TCP: the worker needed several reads for this message */
 	TRACE_FLAG_LEFT = 1 << 11,  /* TCP: another process forwarded the message, so off_cpu_ns is 0 */
@@ -78,18 +78,18 @@ struct trace_header {
 	uint32_t version;     /* always TRACE_VERSION */
 	uint32_t record_size; /* always sizeof(struct trace_record) */
 	uint32_t mode;        /* one of enum trace_mode */
-	/* For mode PRELOAD, the kernel's number of drops at the socket (SO_RXQ_OVFL). 0 for other modes. */
+	/* In mode PRELOAD, the kernel's number of drops at the socket (SO_RXQ_OVFL). 0 in other modes. */
 	uint32_t reserved;
 } __attribute__((packed));
 
 struct trace_record {
-	uint64_t t_arr;   /* the network driver passes the packet to the kernel */
-	uint64_t t_stack; /* the kernel queues the message at the socket; for a drop, the socket refuses it */
-	uint64_t t_sockq; /* the kernel takes the message from the socket's queue */
+	uint64_t t_arr;     /* the network driver passes the packet to the kernel */
+	uint64_t t_stack;   /* the kernel puts the message into the socket's queue; for a drop, refuses it */
+	uint64_t t_sockq;   /* the kernel takes the message from the socket's queue */
 	uint64_t t_sip_in;  /* the worker's recv returns; 0 for a drop */
 	uint64_t t_sip_out; /* the worker calls send for a message of the same kind */
 	uint64_t t_dep;     /* the kernel passes the sent message to the network driver */
-	/* 64-bit FNV-1a hash of the Call-ID; 0 without a Call-ID. `sipprobe watch` uses SipHash with a random key. */
+	/* 64-bit FNV-1a hash of the Call-ID, or 0 without a Call-ID. `sipprobe watch` writes SipHash with a random key. */
 	uint64_t call_id_hash;
 	uint32_t
 		cseq; /* sequence number in the CSeq header; `sipprobe watch` writes a keyed hash of the number */
