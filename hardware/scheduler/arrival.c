@@ -16,14 +16,14 @@
 
 int arrival_open(uint16_t port, uint16_t last_port, bool tcp)
 {
-	/* find the end of the TCP header: the upper half of byte 12 is its length in words of four bytes */
+	/* Load the header's length to find its end. For TCP, the upper half of byte 12 is the length in 4-byte words. */
 	struct sock_filter length = tcp ? (struct sock_filter)BPF_STMT(BPF_LD | BPF_B | BPF_IND, 12)
 					: (struct sock_filter)BPF_STMT(BPF_LD | BPF_IMM, UDP_HEADER << 2);
-	/* offsets count from the IPv4 header; the last two instructions accept and reject the packet */
+	/* All offsets count from the start of the IPv4 header. The last two instructions accept and reject the packet. */
 	struct sock_filter filter[] = {
 		BPF_STMT(BPF_LD | BPF_B | BPF_ABS, 9),
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, tcp ? IPPROTO_TCP : IPPROTO_UDP, 0, 14),
-		/* Reject later fragments, because only the first fragment has the port. */
+		/* Reject all fragments but the first, because only the first fragment has the port. */
 		BPF_STMT(BPF_LD | BPF_H | BPF_ABS, 6),
 		BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, 0x1fff, 12, 0),
 		BPF_STMT(BPF_LDX | BPF_B | BPF_MSH, 0),
@@ -41,9 +41,9 @@ int arrival_open(uint16_t port, uint16_t last_port, bool tcp)
 		BPF_STMT(BPF_RET | BPF_K, 0),
 	};
 	struct sock_fprog program = { sizeof(filter) / sizeof(*filter), filter };
-	/* bind to one protocol, because such a socket gets only received packets and no sent ones */
+	/* Bind to the protocol IPv4: a socket with one protocol gets no packets that this host itself sends. */
 	struct sockaddr_ll any = { .sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_IP) };
-	/* open the socket without a protocol, so that it gets no packet before the filter is attached */
+	/* Open the socket without a protocol, so that it gets no packets before the filter is attached. */
 	int fd = socket(AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC, 0), yes = 1, error;
 
 	if (fd < 0)
@@ -77,6 +77,6 @@ uint64_t arrival_read(int socket)
 		return now;
 	memcpy(&stamp, CMSG_DATA(control), sizeof(stamp));
 	ago = real - ((uint64_t)stamp.tv_sec * NS_PER_S + (uint64_t)stamp.tv_nsec);
-	/* ignore the timestamp if somebody set CLOCK_REALTIME between the two readings */
+	/* A long difference means that CLOCK_REALTIME was set after the timestamp, so ignore the timestamp. */
 	return ago < NS_PER_S ? now - ago : now;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Functions that detect the first INVITE to a UDP or TCP port of this host. A packet socket receives the INVITE, so the
- * proxy's own socket is not affected.
+ * Functions that detect the first INVITE to a UDP or TCP port of this host. A packet socket receives a copy of the INVITE,
+ * so the proxy receives the INVITE as usual.
  *
  * ASSUME IPv4 without VLAN tags, because the generator sends such packets.
  */
@@ -15,6 +15,6 @@
  * the INVITE must be at the start of a segment. Return -1 and set errno on failure.
  */
 int arrival_open(uint16_t port, uint16_t last_port, bool tcp);
-/* Return the time at which the kernel received the packet, on CLOCK_MONOTONIC in ns. */
+/* Return the time in ns (CLOCK_MONOTONIC) at which the kernel received the INVITE. */
 uint64_t arrival_read(int socket);
 #endif

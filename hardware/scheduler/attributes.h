@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The scheduling attributes of a task, as sched_setattr(2) and sched_getattr(2) use them. */
+/* The scheduling attributes of a task (struct sched_attr), and the system calls sched_setattr(2), sched_getattr(2). */
 #ifndef SIPSCHED_ATTRIBUTES_H
 #define SIPSCHED_ATTRIBUTES_H
 #include <sched.h>
@@ -16,7 +16,7 @@ struct attributes {
 	uint64_t flags;
 	int32_t nice;
 	uint32_t priority; /* 1 to 99 for SCHED_FIFO and SCHED_RR */
-	/* The slice in ns for SCHED_OTHER and SCHED_BATCH, since Linux 6.12. */
+	/* Since Linux 6.12, the slice in ns for SCHED_OTHER and SCHED_BATCH. */
 	uint64_t runtime;
 	uint64_t deadline;
 	uint64_t period;
@@ -25,8 +25,8 @@ struct attributes {
 };
 
 /*
- * attributes_get() and attributes_set() return 0 on success. On failure, they return -1 and set errno. PID 0 is the
- * caller.
+ * attributes_get() and attributes_set() return 0 on success. On failure, they return -1 and set errno. PID 0 means the
+ * calling task.
  */
 static inline int attributes_get(pid_t pid, struct attributes *actual)
 {
@@ -37,7 +37,7 @@ static inline int attributes_set(pid_t pid, const struct attributes *wanted)
 {
 	return (int)syscall(SYS_sched_setattr, pid, wanted, 0);
 }
-/* Return the name of a policy in plans and on the command line, or "unknown". */
+/* Return the name that plans and command lines use for a policy, or "unknown". */
 static inline const char *policy_name(uint32_t policy)
 {
 	return policy == SCHED_OTHER   ? "other"

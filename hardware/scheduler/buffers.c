@@ -26,12 +26,12 @@
 #include "../common/program.h"
 #include "../common/sockets.h"
 
-/* A port, the wanted size of its socket's buffer, and the size that the kernel reports (0 if no socket exists). */
+/* A port, the wanted buffer size of its socket in bytes, and the size that the kernel reports (0: no socket found). */
 struct buffer {
 	unsigned port;
 	int wanted;
 	int effective;
-	int refused; /* errno of setsockopt() */
+	int refused; /* errno value with which the kernel refused the size */
 };
 
 struct buffers {
@@ -63,7 +63,7 @@ static bool parse(char *text, struct buffer *buffer)
 	if (!separator)
 		return false;
 	*separator = 0;
-	/* the kernel stores twice the size in an int, so the size is at most INT_MAX / 2 */
+	/* The kernel stores twice the size in an int. A size above INT_MAX / 2 would overflow. */
 	if (!parse_whole(text, 1, 65535, &port) || !parse_whole(separator + 1, 1, INT_MAX / 2, &bytes))
 		return false;
 	*buffer = (struct buffer){ .port = (unsigned)port, .wanted = (int)bytes };

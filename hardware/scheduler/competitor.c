@@ -19,7 +19,7 @@
 
 #define NAME_MAX_LENGTH 15
 #define LONGEST_US      10000000
-#define LOOPS_PER_LOOK  200 /* number of loops between two readings of the clock; they take less than 1 us */
+#define LOOPS_PER_LOOK  200 /* number of loops between two clock readings; 200 loops take less than 1 us */
 
 static void compute(uint64_t busy_ns)
 {
@@ -47,9 +47,9 @@ int main(int argc, char **argv)
 	if (argc != 4 || !*argv[1] || strlen(argv[1]) > NAME_MAX_LENGTH ||
 	    !parse_whole(argv[3], 1, LONGEST_US, &period_us) ||
 	    !parse_whole(argv[2], 1, period_us, &busy_us)) {
-		complain("usage: competitor NAME BUSY_US PERIOD_US; NAME has at most %d characters, BUSY_US "
-			 "is at most "
-			 "PERIOD_US, and PERIOD_US is at most %d",
+		complain("usage: competitor NAME BUSY_US PERIOD_US; NAME has 1 to %d characters, BUSY_US "
+			 "is 1 to "
+			 "PERIOD_US, and PERIOD_US is 1 to %d",
 			 NAME_MAX_LENGTH, LONGEST_US);
 		return EXIT_USAGE;
 	}

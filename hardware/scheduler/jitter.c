@@ -58,14 +58,15 @@ int main(int argc, char **argv)
 	int cpu = sched_getcpu();
 
 	if (!end || *end || !(seconds > 0 && seconds <= LONGEST_S)) {
-		fprintf(stderr, "jitter: usage: jitter SECONDS, above 0 and up to %d\n", LONGEST_S);
+		fprintf(stderr, "jitter: usage: jitter SECONDS; SECONDS is above 0 and at most %d\n",
+			LONGEST_S);
 		return 1;
 	}
 	if (!gaps) {
 		fprintf(stderr, "jitter: %s\n", strerror(errno));
 		return 1;
 	}
-	/* write to all pages now, because a page fault in the loop would look like a gap */
+	/* Write to all pages now. Otherwise, a page fault in the loop would look like a gap. */
 	memset(gaps, 1, MOST_GAPS * sizeof(*gaps));
 	start = last = clock_ns();
 	stop = start + (uint64_t)(seconds * (double)NS_PER_S);

@@ -3,19 +3,20 @@
  * The log of `switcher run` is one JSON object. Times are CLOCK_MONOTONIC in ns.
  *
  *   version        LOG_VERSION
- *   t0_ns          start of the schedule; null if no INVITE came
- *   tasks          number of tasks
+ *   t0_ns          start of the schedule; null if no INVITE arrived
+ *   tasks          number of the proxy's tasks
  *   scheduler      policy of switcher: "fifo", or "other" if fifo was not requested or the kernel refused it
  *   ended          what ended the run: "plan" or "signal"
  *   ticks_per_s    unit of the ticks in samples
  *   windows        one entry per switch, in the order of the plan
- *     asked_ns       t0 + start. The program sets the first mode twice: before the load, and again when t0 is known. The
- *                    log has the second switch. Without t0, the log has the first switch, and asked_ns is its start.
+ *     asked_ns       planned time of the switch: t0 plus the window's start. switcher sets the first mode twice: before the
+ *                    load, and again when t0 is known. The log has only the second switch. If t0 stays unknown, the log has
+ *                    the first switch, and asked_ns equals began_ns.
  *     began_ns       time before the first system call of the switch
  *     done_ns        time after all settings were made and the probe has answered (if the mode switches the probe), and
  *                    before the settings are read back
- *     errors         number of failed system calls; a probe that did not answer `ok` counts as one
- *     unlike         number of tasks and files whose value differs from the mode's value when it is read back
+ *     errors         number of failed system calls; a missing answer `ok` of the probe counts as a failed call
+ *     unlike         number of tasks and files that, read back, differ from the mode's settings
  *     error          text of the first failure or difference, or ""
  *   samples        columns of equal length (sample.h)
  */

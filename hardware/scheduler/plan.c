@@ -23,7 +23,7 @@ struct reader {
 	const char *path;
 	unsigned line;
 	bool has_first, has_sample, has_end;
-	size_t room; /* number of windows for which the array has room */
+	size_t room; /* number of windows for which the array `windows` has room */
 	unsigned n_words;
 	char *words[WORDS];
 };
@@ -101,7 +101,7 @@ static bool read_task(struct reader *reader, struct plan_mode *mode)
 	if (!find_policy(word(reader, 3), &policy))
 		return wrong(reader, "a policy, other, batch, fifo or rr", word(reader, 3));
 	real_time = policy == SCHED_FIFO || policy == SCHED_RR;
-	/* refuse an attribute that the policy does not use: the kernel would ignore it, so the plan must be wrong */
+	/* Refuse an attribute that the policy does not use. The kernel would ignore the attribute without an error. */
 	if (!is_word(reader, 4, "nice") ||
 	    !read_number(reader, 5, real_time ? 0 : -20, real_time ? 0 : 19, "a nice value", &nice) ||
 	    !is_word(reader, 6, "priority") ||
@@ -206,7 +206,7 @@ static bool read_window(struct reader *reader)
 	return true;
 }
 
-/* Read a line that contains one time and that may occur only once in a plan. */
+/* Parse a line that has one time in ns, and that may occur only once in a plan. */
 static bool read_once(struct reader *reader, bool *seen, uint64_t least, uint64_t *value)
 {
 	if (*seen)
@@ -243,7 +243,7 @@ static bool read_line(struct reader *reader, char *line)
 	return wrong(reader, "mode, first, sample, window or end", reader->words[0]);
 }
 
-/* Check the rules that involve several lines of the plan. */
+/* Check the rules that apply to several lines of the plan together. */
 static bool check_whole(struct reader *reader)
 {
 	const struct plan *plan = reader->plan;

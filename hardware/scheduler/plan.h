@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A plan lists modes, and the windows during which they are in force. The plan is a text with one item per line. A # at the
- * start of a word begins a comment.
+ * A plan lists scheduler modes, and the windows of time in which each mode is active. The plan is a text file with one item
+ * per line. A # at the start of a word begins a comment.
  *
  *   mode 0 task other nice 0 priority 0 slice 0     POLICY other|batch|fifo|rr; slice in ns, 0: the kernel's base slice
  *   mode 0 file /sys/kernel/debug/sched/base_slice_ns 3000000     any number of files, written in this order
@@ -12,8 +12,8 @@
  *   window 500000000 1
  *   end 60000000000         ns after t0
  *
- * If a mode does not name a setting, the setting has its value from the start of the program. For the probe, this value is
- * `on`. So every mode determines all settings, and switching back to a mode restores all of them.
+ * If a mode does not name a setting, the mode uses the setting's value from the start of the program. For the probe, this
+ * value is `on`. Every mode therefore determines all settings, and switching back to a mode restores all settings.
  */
 #ifndef SIPSCHED_PLAN_H
 #define SIPSCHED_PLAN_H
@@ -27,7 +27,7 @@
 
 struct plan_write {
 	unsigned file; /* index of the file in `files` of the plan */
-	char *value;   /* the value to write, with single spaces between its words */
+	char *value;   /* the text to write, with single spaces between words */
 };
 
 struct plan_mode {
@@ -36,13 +36,13 @@ struct plan_mode {
 	bool probe_off;
 	struct attributes task;
 	unsigned n_writes;
-	struct plan_write writes[FILES_MAX]; /* the files that the mode writes, in this order */
+	struct plan_write writes[FILES_MAX]; /* the writes of the mode, in the order of the plan */
 };
 
 struct plan_window {
 	uint64_t start_ns;
 	unsigned mode;
-	unsigned line; /* line number in the plan file */
+	unsigned line; /* number of the window's line in the plan file */
 };
 
 struct plan {
@@ -56,7 +56,7 @@ struct plan {
 	struct plan_window *windows;
 };
 
-/* Read a plan. If it is wrong, print file, line, the expected word and the found word, and return false. */
+/* Read a plan. If the plan is wrong, print the file, the line, the expected and the found word, and return false. */
 bool plan_read(struct plan *plan, const char *path);
 void plan_free(struct plan *plan);
 #endif

@@ -8,7 +8,7 @@
 #include "../common/clock.h"
 #include "probe_control.h"
 
-#define WAIT_NS (200 * NS_PER_MS) /* the probe answers within 20 ms, or later if it has to wait for a CPU */
+#define WAIT_NS (200 * NS_PER_MS) /* the probe answers within 20 ms, unless it has to wait for a CPU */
 
 int probe_connect(const char *path)
 {
@@ -32,7 +32,7 @@ int probe_send(int probe, bool on)
 	const char *line = on ? "on\n" : "off\n";
 	char late[PROBE_ANSWER_MAX];
 
-	/* discard late answers to earlier commands */
+	/* Discard late answers to earlier commands, so that they are not mistaken for the answer to this command. */
 	while (recv(probe, late, sizeof(late), MSG_DONTWAIT) > 0)
 		;
 	return send(probe, line, strlen(line), MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? errno : 0;

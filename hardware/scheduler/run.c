@@ -23,7 +23,7 @@ struct runner {
 	int signals, timer, arrival;
 };
 
-/* Wait until `fd` is readable, and return true. Return false if a signal came first. */
+/* Wait until `fd` is readable, and return true. Return false if a signal arrived first. */
 static bool wait_readable(const struct runner *runner, int fd)
 {
 	struct pollfd waiting[] = { { .fd = runner->signals, .events = POLLIN },
@@ -34,13 +34,13 @@ static bool wait_readable(const struct runner *runner, int fd)
 	return !waiting[0].revents;
 }
 
-/* Wait until `instant_ns`, and return true. Return false if a signal came first. */
+/* Wait until the time `instant_ns`, and return true. Return false if a signal arrived first. */
 static bool wait_until(const struct runner *runner, uint64_t instant_ns)
 {
 	struct itimerspec wanted = { .it_value = { (time_t)(instant_ns / NS_PER_S),
 						   (long)(instant_ns % NS_PER_S) } };
 
-	/* timerfd_settime() discards earlier expirations that nobody has read */
+	/* timerfd_settime() also clears an earlier expiration, so `timer` becomes readable only at the new time. */
 	timerfd_settime(runner->timer, TFD_TIMER_ABSTIME, &wanted, NULL);
 	return wait_readable(runner, runner->timer);
 }
@@ -52,7 +52,8 @@ static void make_window(struct runner *runner, size_t window)
 }
 
 /*
- * Take samples until `instant_ns`. The last sample is right before `instant_ns`. Return false if a signal came first.
+ * Take samples until the time `instant_ns`. Take the last sample SAMPLE_LEAD_NS earlier. Return false if a signal arrived
+ * first.
  */
 static bool sample_until(struct runner *runner, uint64_t instant_ns, uint64_t *next_ns)
 {
@@ -71,7 +72,7 @@ static bool sample_until(struct runner *runner, uint64_t instant_ns, uint64_t *n
 	return wait_until(runner, instant_ns);
 }
 
-/* Perform the plan. Return false if a signal ended it. */
+/* Wait for the first INVITE, and make all switches of the plan. Return false if a signal ended the plan early. */
 static bool play(struct runner *runner)
 {
 	const struct plan *plan = runner->plan;
@@ -86,11 +87,11 @@ static bool play(struct runner *runner)
 	runner->log.t0_ns = t0;
 	runner->log.has_t0 = true;
 	sampler_take(&runner->sampler);
-	/* switch to the first mode again, so that every window begins with a switch */
+	/* Switch to the first mode again, so that the first window also begins with a switch. */
 	make_window(runner, 0);
 	/*
-	 * close the socket, because the kernel reads the clock for every packet while the socket is open; close() takes
-	 * 10 ms, in which the kernel waits for RCU
+	 * Close the socket. While the socket is open, the kernel reads the clock for every packet, which costs CPU time.
+	 * close() takes 10 ms, because the kernel waits for RCU.
 	 */
 	close(runner->arrival);
 	runner->arrival = -1;
@@ -109,7 +110,7 @@ static void prepare_process(struct runner *runner, int fifo)
 {
 	struct sched_param parameters = { .sched_priority = fifo };
 
-	/* ignore errors, because locked memory and SCHED_FIFO are optional */
+	/* Ignore errors, because the program also works without locked memory and SCHED_FIFO. */
 	(void)!mlockall(MCL_CURRENT | MCL_FUTURE);
 	runner->log.fifo = fifo && !sched_setscheduler(0, SCHED_FIFO, &parameters);
 }
@@ -124,7 +125,7 @@ static enum exit_code play_and_write(struct runner *runner, const struct run_opt
 	return partial_close(file, options->log) ? EXIT_GOOD : fail(options->log, strerror(errno));
 }
 
-/* Open everything that a run needs. Return NULL, or the name of the part that failed; errno has the reason. */
+/* Open all files and sockets of a run. Return NULL, or the name of the failed part, with the reason in errno. */
 static const char *open_runner(struct runner *runner, const struct run_options *options,
 			       const sigset_t *signals)
 {
@@ -181,7 +182,7 @@ enum exit_code run(const struct run_options *options)
 {
 	struct plan plan;
 	enum exit_code code;
-	/* block the signals, so that the program writes the log when a signal ends the plan */
+	/* Block SIGINT and SIGTERM. Otherwise, a signal would end the program before it has written the log. */
 	sigset_t signals = block_signals();
 
 	if (!plan_read(&plan, options->plan))

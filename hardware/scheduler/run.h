@@ -9,8 +9,8 @@ struct run_options {
 	const char *plan;
 	const char *log;
 	const char *probe_control; /* path of the probe's socket; NULL: no probe */
-	int fifo;                  /* priority for SCHED_FIFO; 0: keep the normal policy */
-	uint16_t port, last_port;  /* the ports of the proxy's instances */
+	int fifo;                  /* priority of switcher for SCHED_FIFO; 0: keep its policy */
+	uint16_t port, last_port;  /* first and last port of the proxy */
 	bool tcp;
 	struct cpu_set cpus;
 	unsigned n_tasks;

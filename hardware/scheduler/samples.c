@@ -14,12 +14,12 @@
 #define STAT           "/proc/stat"
 #define SOFTNET        "/proc/self/net/softnet_stat"
 #define SQUEEZE_COLUMN 2
-/* The column with the CPU number. Old kernels lack this column. The row number is then used as the CPU number. */
+/* The column with the CPU number. Old kernels lack this column, so the row number then serves as the CPU number. */
 #define CPU_COLUMN 12
-/* The id of a process's CPU clock, as MAKE_PROCESS_CPUCLOCK() computes it (include/linux/posix-timers_types.h). */
+/* The id of a process's CPU clock, as in MAKE_PROCESS_CPUCLOCK() of include/linux/posix-timers_types.h. */
 #define PROCESS_CLOCK(p) ((clockid_t)(~(unsigned)(p) << 3 | 2))
 
-/* Return the process of a task, or 0 if the task has ended. */
+/* Return the process id of a task (thread), or 0 if the task has ended. */
 static pid_t process_of(pid_t task)
 {
 	char path[64], line[256];
@@ -66,7 +66,7 @@ static uint64_t cpu_time_ns(struct sampler *sampler)
 	return sum;
 }
 
-/* Return the text of a file, up to the size of the buffer. */
+/* Read a file from its start into the buffer, up to the buffer's size. Return the buffer. */
 static const char *read_text(struct sampler *sampler, int fd)
 {
 	size_t used = 0;
@@ -87,7 +87,7 @@ static const char *next_line(const char *line)
 	return end ? end + 1 : line + strlen(line);
 }
 
-/* Return the line with the names of the protocol's counters. The next line has their values. */
+/* Return the line with the names of the protocol's counters. The next line has the values of the counters. */
 static const char *counter_names(const struct sampler *sampler, const char *text)
 {
 	while (*text && strncmp(text, sampler->protocol, strlen(sampler->protocol)))
@@ -109,7 +109,7 @@ static unsigned find_column(const char *names, const char *name)
 	return 0;
 }
 
-/* Return a column of a line as a number. The first column is 0. */
+/* Return the number in a column of a line. The first column has the index 0. */
 static uint64_t number_at(const char *line, unsigned column, int base)
 {
 	for (line += strspn(line, " "); column && *line && *line != '\n'; column--) {
@@ -137,7 +137,7 @@ static bool is_held(const struct sampler *sampler, uint64_t cpu)
 
 static void read_stat(struct sampler *sampler, struct sample *sample)
 {
-	/* Skip the first line, which has the sums over all CPUs. */
+	/* Skip the first line, which has the sums over all CPUs of the host. */
 	const char *line = next_line(read_text(sampler, sampler->stat));
 
 	for (; !strncmp(line, "cpu", 3); line = next_line(line)) {
@@ -190,7 +190,7 @@ const char *sampler_open(struct sampler *sampler, const pid_t *tasks, unsigned n
 	*sampler = (struct sampler){ .cpus = *cpus, .room = room };
 	sampler->buffer = keep(malloc(BUFFER_SIZE));
 	sampler->samples = keep(calloc(room + 1, sizeof(*sampler->samples)));
-	/* write to all pages now, because a page fault during the run would delay a switch */
+	/* Write to all pages now. Otherwise, a page fault during the run would delay a switch. */
 	memset(sampler->samples, 1, (room + 1) * sizeof(*sampler->samples));
 	find_processes(sampler, tasks, n_tasks);
 	sampler->protocol = tcp ? "TcpExt: " : "Udp: ";

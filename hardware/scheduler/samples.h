@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A sample contains the counters of the proxy and its CPUs at one time.
+ * Functions that sample the counters of the proxy and its CPUs.
  *
- * The CPU time is the sum over the processes of the tasks. It includes tasks that run at the time of the sample,
- * because it comes from the processes' CPU clocks. A process cannot read the clock of a single thread of another
- * process (kernel/time/posix-cpu-timers.c: pid_for_clock()). For a process that has ended, the last value stays.
+ * The CPU time is the sum over the proxy's processes. The time of tasks that run at the time of the sample is included,
+ * because the sum comes from the processes' CPU clocks. A process cannot read the clock of a single thread of another
+ * process (kernel/time/posix-cpu-timers.c: pid_for_clock()). For an ended process, the sum includes the last value.
  *
  * Over TCP, the kernel does not count messages. The samples then contain TCPOrigDataSent instead of datagrams: the
  * number of segments with data, or with the end of a stream, that are sent for the first time. This number is one per
@@ -35,7 +35,7 @@ struct sampler {
 	struct cpu_set cpus;
 	size_t n_processes;
 	struct process_clock *processes;
-	const char *protocol; /* the first word of the protocol's lines in /proc/net/snmp */
+	const char *protocol; /* the first word of the protocol's lines in /proc/net/snmp or netstat */
 	int counters, stat, softnet;
 	unsigned datagrams_column, refused_column;
 	char *buffer;
@@ -43,7 +43,7 @@ struct sampler {
 	struct sample *samples;
 };
 
-/* Open the files and clocks. Return NULL, or the file of /proc that could not be read. */
+/* Open the files and clocks for at most `room` samples. Return NULL, or the file of /proc that could not be read. */
 const char *sampler_open(struct sampler *sampler, const pid_t *tasks, unsigned n_tasks,
 			 const struct cpu_set *cpus, bool tcp, size_t room);
 void sampler_take(struct sampler *sampler);

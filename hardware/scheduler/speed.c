@@ -2,9 +2,10 @@
 /*
  * The speed index: the number of fixed work steps per microsecond of CPU time.
  *
- * A step reads the next element of a ring in random order through 64 KiB, and mixes it into a number by shifts and
- * multiplications. Each operation waits for the operation before it. Never change the steps, because a change of the steps
- * changes the index. The index does not depend on larger memory, other cores, or vector units.
+ * A step reads the next element of a ring that visits 64 KiB of memory in random order, and mixes the element into a number
+ * by shifts and a multiplication. Each operation depends on the result of the previous operation. Never change the steps,
+ * because old and new indexes would no longer be comparable. The index does not depend on memory outside the caches, other
+ * cores, or vector units.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -17,10 +18,10 @@
 #define ROUND 65536 /* number of steps between two readings of the clock */
 
 static uint32_t ring[RING];
-/* The result goes here, so that the compiler does not remove the computation. */
+/* The program stores the result here, so that the compiler does not remove the computation. */
 static volatile uint64_t sink;
 
-/* Link all elements into one random cycle (Sattolo's algorithm), so that the CPU cannot predict the next address. */
+/* Link all elements into one random cycle (Sattolo's algorithm), so that the work visits every element. */
 static void make_ring(void)
 {
 	uint64_t state = 1;
@@ -56,7 +57,7 @@ static void stay_here(void)
 
 	CPU_ZERO(&here);
 	CPU_SET(sched_getcpu(), &here);
-	/* ignore a failure, after which the kernel may move the program to another CPU during the measurement */
+	/* Ignore a failure. The kernel may then move the program to another CPU during the measurement. */
 	sched_setaffinity(0, sizeof(here), &here);
 }
 
@@ -67,7 +68,7 @@ enum exit_code speed(double seconds)
 
 	stay_here();
 	make_ring();
-	/* Fill the caches before the measurement. */
+	/* Run the work once to fill the caches before the measurement. */
 	work(&at, &mixed);
 	cpu = read_clock(CLOCK_PROCESS_CPUTIME_ID);
 	wall = clock_ns();

@@ -3,6 +3,6 @@
 #define SIPSCHED_SPEED_H
 #include "../common/program.h"
 
-/* Measure the speed index for this many seconds of CPU time, and print the index. */
+/* Measure the speed index (speed.c) for this many seconds of CPU time, and print it as JSON. Return the exit code. */
 enum exit_code speed(double seconds);
 #endif

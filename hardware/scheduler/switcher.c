@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * switcher switches the scheduler mode of a serving proxy at the times of a plan.
+ * switcher changes the scheduler mode of a running proxy at the times of a plan.
  *
  * USAGE
  *   switcher run --plan FILE --log FILE [--fifo N] [--port 5060] [--ports 1] [--tcp] [--probe-control SOCKET] [--cpus 0,2-3] PID...
@@ -13,21 +13,21 @@
  *   switcher speed [--seconds 0.05]
  *                            prints the speed index of this CPU: {"work":..,"cpu_ns":..,"wall_ns":..,"index":..}
  *
- *   The exit code is 0 on success, 1 with one line on stderr for an error, and 2 with one line for wrong usage or a wrong plan.
+ *   The exit code is 0 on success, 1 for an error, and 2 for wrong usage or a wrong plan. An error prints one line on stderr.
  *
  * HOW IT WORKS
  *   plan.h describes the plan, and log.h describes the log. The program sets the mode of the first window and prints "ready".
  *   The time at which the kernel receives the first INVITE at the port is t0 + `first`. The program then sets the first mode
  *   again, so that the first window begins with a switch as every other window does. All later windows count from t0.
  *   At the start of a window (an absolute timer on CLOCK_MONOTONIC), the program makes all settings. If the mode switches the
- *   probe, the program waits for the probe's answer. Then it takes the time, and reads the settings back (sched_getattr(2),
- *   read(2)). The program logs failed system calls and different values, and continues. It writes the log at its end. A task
- *   with slice 0 must read back the same value as a child of switcher with slice 0. Before Linux 6.12, the kernel ignores
- *   slices without an error. Slices then read back as 0, which the log shows. The settings of the last window stay in force
- *   at the end.
+ *   probe, the program waits for the probe's answer. Then the program stores the time, and reads the settings back
+ *   (sched_getattr(2), read(2)). The program logs failed system calls and wrong values, and continues. It writes the log at
+ *   its end. A task with slice 0 must have the same value as a child of switcher with slice 0. Before Linux 6.12, the kernel
+ *   ignores slices without an error. Slices then read back as 0, which the log shows. At the end, the settings of the last
+ *   window remain.
  *
  * OVERHEAD
- *   A switch requeues every task whose settings change, and every task that gets slice 0 again. A sample reads the CPU clock
+ *   In a switch, the kernel requeues every task with changed settings, and every task that gets slice 0 again. A sample reads the CPU clock
  *   of each process and three files of /proc. The program takes samples 1 ms before each switch and once per period.
  *   benchmarks/switching.py measures the cost of switches and samples. Until the first INVITE, the kernel reads the clock
  *   for every packet.

@@ -15,7 +15,7 @@
 #include "probe_control.h"
 #include "switches.h"
 
-#define NO_PROBE    (-4096) /* no probe is switched; this value differs from all negative errno values */
+#define NO_PROBE    (-4096) /* differs from all negative errno values, which are above -4096 */
 #define CONTENT_MAX 4096
 
 static bool is_fair(const struct attributes *task)
@@ -58,8 +58,8 @@ void end_sleeper(pid_t sleeper)
 }
 
 /*
- * Return the slice that a task with slice 0 reads back now. This is the base slice, or 0 on a kernel without slices per
- * task.
+ * Return the slice in ns that sched_getattr(2) now reports for a task with slice 0. This is the kernel's base slice, or 0
+ * on a kernel without slices per task.
  */
 static uint64_t base_slice(const struct switches *switches)
 {
@@ -86,7 +86,7 @@ static void squeeze(char *text)
 	*to = '\0';
 }
 
-/* Read a file. Open it each time, because a descriptor of debugfs cannot seek and returns the value only once. */
+/* Read a file. Open the file for each read, because a debugfs descriptor cannot seek and returns its value only once. */
 static bool read_content(const char *path, char content[CONTENT_MAX])
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -102,7 +102,7 @@ static bool read_content(const char *path, char content[CONTENT_MAX])
 	return true;
 }
 
-/* Write at the start of the file, which sysctls require and debugfs ignores. Return 0 or an errno value. */
+/* Write at the offset 0, because sysctls require this offset. debugfs ignores it. Return 0 or an errno value. */
 static int write_content(int fd, const char *content)
 {
 	size_t size = strlen(content);
@@ -126,7 +126,7 @@ static void open_file(struct target_file *file, const char *path)
 		file->original = keep(strdup(content));
 }
 
-/* Add the original value of each file that the mode does not name, so that every mode sets all files. */
+/* Let a mode write the original value to each file that the mode does not name, so that every mode sets all files. */
 static void complete_mode(struct switches *switches, struct plan_mode *mode)
 {
 	unsigned named = mode->n_writes;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A switch sets all tasks, all files and the probe to the settings of a mode, and reads the settings back.
+ * Functions that set all tasks, all files and the probe to the settings of a mode, and read the settings back.
  *
- * All attributes are computed and all files are opened before the first switch. A switch is one system call per file,
- * then one for the probe, and then one per task. Files come first, because slice 0 takes the base slice that is in
- * force at that time.
+ * To keep switches short, the program computes all attributes and opens all files before the first switch. A switch is one
+ * system call per file, then one for the probe, and then one per task. Files come first, because a task with slice 0 gets
+ * the base slice of that time, and a file may change the base slice.
  */
 #ifndef SIPSCHED_SWITCHES_H
 #define SIPSCHED_SWITCHES_H
@@ -16,11 +16,11 @@
 /* The result of one switch to a mode. */
 struct outcome {
 	uint64_t began_ns;
-	/* Time at which all settings are made and the probe has answered, before the settings are read back. */
+	/* Time after all settings were made and the probe has answered, before the settings are read back. */
 	uint64_t done_ns;
-	unsigned errors;       /* number of failed system calls */
-	unsigned unlike;       /* number of tasks and files whose value, read back, differs from the mode's */
-	char error[ERROR_MAX]; /* text that describes the first error or the first different value */
+	unsigned errors; /* number of failed system calls */
+	unsigned unlike; /* number of tasks and files that, read back, differ from the mode's settings */
+	char error[ERROR_MAX]; /* text about the first failed call or the first wrong value */
 };
 
 struct target_file {
@@ -31,25 +31,25 @@ struct target_file {
 
 struct switches {
 	const struct plan *plan;
-	/* The plan's modes; settings that a mode does not name have their original values. */
+	/* The plan's modes, completed by the original values of files that a mode does not name. */
 	struct plan_mode modes[MODES_MAX];
 	struct target_file files[FILES_MAX];
 	int probe; /* socket of the probe, -errno, or NO_PROBE */
 	unsigned n_tasks;
 	const pid_t *tasks;
 	struct attributes *wanted; /* attributes for each mode and task */
-	int *set_errors; /* result of setting each task in the current switch: 0 or an errno value */
-	pid_t model;     /* a sleeping child process with slice 0, from which the base slice is read */
+	int *set_errors;           /* per task, the result of the current switch: 0 or an errno value */
+	pid_t model;               /* a sleeping child process with slice 0, which shows the base slice */
 };
 
 /*
- * Prepare all switches. `probe_control` is the path of a socket, or NULL. A target that fails to open fails in each
- * switch.
+ * Prepare all switches. `probe_control` is the path of the probe's socket, or NULL. If a file or the socket cannot be
+ * opened, each switch logs an error.
  */
 void switches_open(struct switches *switches, const struct plan *plan, const pid_t *tasks, unsigned n_tasks,
 		   const char *probe_control);
 void switches_make(struct switches *switches, unsigned mode, struct outcome *outcome);
-/* Write the original value to each file. */
+/* Write to each file the value that it had when switches_open() was called. */
 void switches_restore_files(struct switches *switches);
 void switches_close(struct switches *switches);
 

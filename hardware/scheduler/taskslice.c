@@ -32,7 +32,7 @@
 #include "../common/program.h"
 #include "attributes.h"
 
-#define WORDS 4 /* number of words in ATTRIBUTES */
+#define WORDS 4 /* number of words of ATTRIBUTES */
 
 static int report_error(const char *what)
 {
@@ -40,7 +40,7 @@ static int report_error(const char *what)
 	return EXIT_BAD;
 }
 
-/* Parse four words as attributes. Return NULL, or a text that describes the error. */
+/* Parse four words as attributes. Return NULL, or a text that describes the wrong word. */
 static const char *parse(char *const words[WORDS], struct attributes *wanted)
 {
 	long long nice, priority, slice_ns;
