@@ -34,7 +34,7 @@ struct calls_header {
 } __attribute__((packed));
 
 struct call_record {
-	uint64_t t_intended; /* scheduled start: t0 + the schedule's offset */
+	uint64_t t_intended; /* planned start: t0 + the call's offset in the schedule */
 	/* Time of the first send of INVITE. If each call has its own TCP connection, the time of connect(). */
 	uint64_t t_invite;
 	uint64_t t_first_response; /* first answer to INVITE, often with code 100 */

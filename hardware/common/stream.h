@@ -20,7 +20,7 @@ struct stream {
 
 typedef void stream_message(void *context, const char *text, const struct frame *frame);
 
-/* Copy the kept bytes to the front of a buffer of STREAM_BYTES, and return their number. */
+/* Copy the kept bytes to the front of a buffer of STREAM_BYTES, and return the number of kept bytes. */
 size_t stream_resume(struct stream *stream, char *buffer);
 /*
  * Call `message` for each whole message, and set `used` to the number of bytes before the first incomplete message. Return

@@ -84,19 +84,19 @@ struct trace_header {
 
 struct trace_record {
 	uint64_t t_arr;     /* the network driver passes the packet to the kernel */
-	uint64_t t_stack;   /* the kernel puts the message into the socket's queue; for a drop, refuses it */
+	uint64_t t_stack;   /* the kernel puts the message into the socket's queue, or drops the message */
 	uint64_t t_sockq;   /* the kernel takes the message from the socket's queue */
 	uint64_t t_sip_in;  /* the worker's recv returns; 0 for a drop */
 	uint64_t t_sip_out; /* the worker calls send for a message of the same kind */
 	uint64_t t_dep;     /* the kernel passes the sent message to the network driver */
-	/* 64-bit FNV-1a hash of the Call-ID, or 0 without a Call-ID. `sipprobe watch` writes SipHash with a random key. */
+	/* 64-bit FNV-1a hash of the Call-ID, or 0 without a Call-ID. `sipprobe watch` writes a keyed SipHash. */
 	uint64_t call_id_hash;
 	uint32_t
 		cseq; /* sequence number in the CSeq header; `sipprobe watch` writes a keyed hash of the number */
 	uint32_t tid; /* thread id of the worker; 0 for a drop */
 	/* Time that the worker was off the CPU between t_sip_in and t_sip_out. Longer times are stored as UINT32_MAX. */
 	uint32_t off_cpu_ns;
-	uint32_t rmem; /* the socket's sk_rmem_alloc in bytes at t_stack */
+	uint32_t rmem; /* sk_rmem_alloc at t_stack: bytes charged to the socket's receive buffer */
 	/* Duration of the probe's own work right after t_sip_in. T_sip excludes this duration. */
 	uint16_t in_cost_ns;
 	/* Duration of the probe's own work right after t_sip_out. K_snd excludes this duration. */

@@ -44,7 +44,7 @@ struct account_task {
 	__u64 longest_ns; /* longest time that the task kept a CPU */
 	/* Time at which a task of the proxy began to wait for a CPU. 0 if it is not waiting, and for other tasks. */
 	__u64 waiting_ns;
-	/* Time at which a signal or tracer stopped a task of the proxy. 0 if the task is not stopped. */
+	/* Time at which a signal, the freezer or a tracer stopped a task of the proxy. 0 if the task is not stopped. */
 	__u64 stopped_ns;
 	__u64 competed; /* CPU time of competitors on wait_cpu until the wait began */
 	__u32 wait_cpu;

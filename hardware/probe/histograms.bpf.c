@@ -22,7 +22,7 @@ const volatile __u32 cfg_netns = 0;
 #define MSG_PEEK     2
 #define PROTOCOL_UDP 17
 #define STALE_NS     10000000000ULL /* no datagram waits longer than this in a queue */
-#define ARRIVALS     16384          /* a power of two */
+#define ARRIVALS     16384          /* a power of two; the index is the low bits of the fingerprint */
 #define HEAD_BYTES   12 /* these first bytes of a message hold its method or status, such as "SIP/2.0 200 " */
 
 /* A datagram with a measured arrival time, between netif_receive_skb and the worker. */

@@ -49,9 +49,9 @@ struct histogram_task {
 
 /* The histograms and counts of one CPU. */
 struct histograms {
-	__u32 waiting[HISTOGRAM_BINS]; /* from the entry into the socket's queue to the exit from it */
+	__u32 waiting[HISTOGRAM_BINS]; /* from netif_receive_skb to the end of the receive call */
 	__u32 service
-		[HISTOGRAM_BINS]; /* from the exit to the last datagram that the task sent before its next message */
+		[HISTOGRAM_BINS]; /* from the end of the receive call to the last send before the next message */
 	__u32 names[HISTOGRAM_NAMES]; /* messages by status code, then by method */
 	__u32 largest_queue_bytes;
 	__u32 unmatched; /* datagrams with a measured arrival time that no worker received */

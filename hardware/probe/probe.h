@@ -10,7 +10,7 @@
 #include <linux/types.h>
 #endif
 
-/* The fingerprint, by which the probe recognises a datagram at the worker, covers this many payload bytes (32 N). */
+/* The probe recognises a datagram by a fingerprint of its first payload bytes. This number is a multiple of 32. */
 #define PROBE_FINGERPRINT_BYTES 256
 #define PROBE_SNIPPET_MAX       1024
 #define PROBE_SNIPPET_DEFAULT   768
@@ -101,7 +101,7 @@ struct probe_segment {
 	__u32 seq; /* sequence number of the first byte */
 	__u64 t;
 	__u32 length;
-	__u32 rmem; /* the socket's sk_rmem_alloc when the segment was queued */
+	__u32 rmem; /* bytes charged to the socket's receive buffer (sk_rmem_alloc) after queueing */
 	struct probe_connection connection;
 	__u32 padding;
 };

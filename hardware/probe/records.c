@@ -21,7 +21,7 @@ static uint32_t saturate_u32(uint64_t value)
 	return value > UINT32_MAX ? UINT32_MAX : (uint32_t)value;
 }
 
-/* Return the first sent datagram with the same method or status as the received message, or NULL without such a one. */
+/* Return the first sent datagram with the same method or status as the received message, or NULL. */
 static const struct probe_send *forwarded(const struct probe_message *message)
 {
 	uint32_t kept = message->n_send < PROBE_SENDS ? message->n_send : PROBE_SENDS;

@@ -9,11 +9,11 @@
  * WHAT IT DOES
  *   sipaccount attaches the programs of account.bpf.c, starts counting, and creates the file of --ready. At SIGTERM or
  *   SIGINT, it writes a report, one JSON object:
- *     cpus      per CPU: the ns of each owner (account.h), which add up to `total_ns`, and `stolen_ns`: the time that the
- *               hypervisor took, in ticks of /proc/stat. The owners' times include the stolen time, because the clock
- *               continues while the hypervisor runs something else
+ *     cpus      per CPU: the ns of each owner (account.h), their sum `total_ns`, and `stolen_ns`, the time that the hypervisor
+ *               took from the CPU (a multiple of the tick of /proc/stat). The owners' times include the stolen time, because
+ *               the clock continues while the hypervisor runs something else
  *     tasks     the tasks of the proxy (process groups --group), and the other tasks that ran longest
- *     wait      the wait of a runnable task of the proxy in which competitors used its CPU longest, or null
+ *     wait      the wait of a proxy's task for its CPU in which competitors used this CPU for the longest time, or null
  *     gaps      the longest times in which no task of the proxy ran or was runnable, `[from, to]` (CLOCK_MONOTONIC)
  *     stopped   the longest time that a task of the proxy was stopped, and the number of stops by a tracer
  *     samples   with --sample, one entry every MS milliseconds: `t_ns` (CLOCK_MONOTONIC) and `competed_ns`, the time that
@@ -26,7 +26,8 @@
  *               `owner` is a name of account.h. A softirq has its kernel name and the pid 0. A burst of a task includes the
  *               interrupts and softirqs during the burst
  *     lost      the number of bursts for which the ring buffer had no room
- *   Descendants of --own and tasks in sipsched's control groups count as sipsched's programs. sipaccount pins nothing.
+ *   Descendants of --own and tasks in sipsched's control groups count as sipsched's programs. sipaccount pins no BPF object, so
+ *   the kernel removes the BPF programs when sipaccount ends.
  *   The exit code is 0 on success, 1 with one line on stderr for an error, and 2 for wrong usage.
  *
  * sipaccount needs root, or CAP_BPF and CAP_PERFMON. It also needs the initial PID namespace, BTF (CONFIG_DEBUG_INFO_BTF),

@@ -12,8 +12,8 @@
  *     proxy, others     for tasks of the process groups, and for all other tasks: the number and total ns of each kind of
  *                       wait, and the number of descriptors
  *     runs, run_ns      number and total time of the BPF programs' runs, if the kernel counts them (kernel.bpf_stats_enabled)
- *   SOCKET accepts commands, one per line, and answers each command with a line. `off` detaches the programs, and `on`
- *   attaches them again. sipfactors pins nothing.
+ *   SOCKET accepts commands, one per line, and answers each command with a line. `off` detaches the BPF programs, and `on`
+ *   attaches them again. sipfactors pins no BPF object, so the kernel removes the BPF programs when sipfactors ends.
  *   The exit code is 0 on success, 1 with one line on stderr for an error, and 2 for wrong usage.
  *
  * sipfactors needs root, or CAP_BPF and CAP_PERFMON. It also needs the initial PID namespace, BTF (CONFIG_DEBUG_INFO_BTF),

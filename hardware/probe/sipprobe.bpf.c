@@ -40,7 +40,7 @@ const volatile bool cfg_ipv6 = false; /* true: the probe also traces datagrams o
 #define DEPARTURES     1024
 #define QUEUE_WALK_MAX 16
 
-/* A datagram between the driver and the socket's queue. In exact mode, the entry exists until a worker takes it. */
+/* A datagram between the driver and the socket's queue. In exact mode, the entry stays until a worker receives it. */
 struct packet {
 	__u64 skb; /* address of the skb; 0: this entry is free */
 	__u64 t_arr;
@@ -168,7 +168,7 @@ static __always_inline bool descriptor_is_of(const struct probe_worker *worker, 
 
 /* ---- arrivals at the driver ---- */
 
-/* Return the time since `then`. It is signed, because the clock of another CPU may be slightly ahead of this clock. */
+/* Return the time since `then` in ns. The result may be negative, because the clocks of CPUs may differ slightly. */
 static __always_inline __s64 age(__u64 now, __u64 then)
 {
 	return now - then;
@@ -379,7 +379,7 @@ int BPF_PROG(on_netif_receive_entry, struct sk_buff *skb)
 	return on_driver(skb);
 }
 
-/* The kernel calls this hook exactly once for every received packet, whatever the driver. */
+/* The kernel calls this hook exactly once for every received packet, independent of the network driver. */
 SEC("tp_btf/netif_receive_skb")
 int BPF_PROG(on_netif_receive, struct sk_buff *skb)
 {
@@ -411,7 +411,7 @@ int BPF_PROG(on_netif_receive, struct sk_buff *skb)
 
 /* ---- the socket queue ---- */
 
-/* Record the time t_stack at which the datagram is in the queue. Return false if it is unknown or already has t_stack. */
+/* Set t_stack of a queued datagram. Return false if the datagram is unknown or already has t_stack. */
 static __always_inline bool stamp_queued(__u64 skb, struct sock *sk, __u64 now)
 {
 	struct packet *packet = find_packet(skb);
@@ -700,7 +700,7 @@ int BPF_PROG(on_sys_enter, struct pt_regs *regs, long id)
 	return 0;
 }
 
-/* Return the first time at or after t when the worker was on a CPU. Earlier, it cannot have taken the datagram. */
+/* Return the first time from t on when the worker was on a CPU, because a worker off the CPU takes no datagram. */
 static __always_inline __u64 running_since(const struct probe_worker *worker, __u64 t)
 {
 	for (__u32 i = 1; i <= PROBE_SEGMENTS; i++) {
@@ -735,7 +735,7 @@ __noinline __u32 find_payload(__u64 fingerprint)
 	return found;
 }
 
-/* Copy the arrival times into the message, found by its payload's fingerprint. Return false if none is found. */
+/* Find the message's arrival by the payload's fingerprint, and copy its times. Return false if no arrival matches. */
 static __always_inline bool match_payload(struct probe_message *message)
 {
 	__u32 found = find_payload(fingerprint_of((__u64 *)message->payload, message->length));

@@ -14,15 +14,15 @@
  *
  * WHAT IT SHOWS
  *   The trace has one record per datagram that a worker received on the UDP port, and one per datagram that the full socket
- *   queue refused (trace.h). `run` traces the threads of all processes called NAME in its own network namespace. It looks
- *   for new threads once a second, and at SIGUSR1.
+ *   queue refused (trace.h). `run` traces the threads of all processes called NAME in its own network namespace. sipprobe
+ *   searches for new threads once a second, and at SIGUSR1.
  *   Mode `stream` is for SIP over TCP. Its trace has one record per message that a worker read completely, on a connection
  *   to the port, or on a connection from this host to --peer-port of another host.
  *   --ready FILE gets a line `ready <ns>` when all hooks are attached. It gets a line `fresh <ns>` after SIGUSR1, which
  *   discards the measurements so far. At SIGTERM or SIGINT, sipprobe empties the ring, writes the report and exits.
  *   --control SOCKET is a unix socket, which sipprobe removes at its end. It accepts the lines `off` and `on`, and answers
- *   each line with `ok`, or with a line that begins with `error:`. `off` waits at most 50 ms until messages that have arrived
- *   are served, and then detaches every hook, so that system calls take their fast path again. `on` attaches the hooks again.
+ *   each line with `ok`, or with a line that begins with `error:`. `off` waits at most 50 ms until the workers have served all
+ *   queued messages. Then it detaches every hook, so that system calls take their fast path again. `on` attaches the hooks again.
  *   The trace and all counters exclude messages that arrive while recording is off, and messages in service at `on`. The
  *   report has the number of switches, the time off, and the number of messages that were incomplete at an `off`: arrivals
  *   that no worker had received, and services that had not ended. `off` takes 2 to 5 ms and `on` 2 to 16 ms, because the
@@ -30,11 +30,11 @@
  *   `watch` is for a proxy in production, and writes no file. The trace goes to stdout. Once a second, and at the end, stderr
  *   gets one line with counters as JSON. On stdin, `0` switches recording off, `1` switches it on, and the end of the input
  *   ends the program. --netns FILE, such as /proc/PID/ns/net, chooses the proxy's network namespace. `watch` also traces
- *   datagrams over IPv6, and the first message that the worker sends if it sends no message of the same kind. The trace
- *   contains no number or text of a message: Call-ID and CSeq are hashed with a random key that is never written, and `kind`
- *   has the method or status. With --one-in N, the trace has the messages of one call in N.
- *   `histograms` also is for a proxy in production. It counts the times of datagrams in the kernel, and writes no record per
- *   message. It attaches three hooks, none of them to system calls (count.h, histograms.bpf.c).
+ *   datagrams over IPv6. If a worker forwards no message of the same kind, `watch` uses the first message that the worker
+ *   sends. The trace contains no number or text of a message: Call-ID and CSeq are hashed with a random key that is never
+ *   written, and `kind` has the method or status. With --one-in N, the trace has the messages of one of N calls.
+ *   `histograms` is also for a proxy in production. It counts the times of datagrams in the kernel, without a record per
+ *   message. To keep system calls fast, it attaches no hook to system calls, and only three hooks (count.h, histograms.bpf.c).
  *   `counters` prints the counters of /proc about the processes NAME in the network namespace with the inode NETNS, and about
  *   their host, each time it reads a line. It attaches nothing (host.h).
  *   `check` loads and attaches each hook for a moment, and prints which hooks this kernel supports.
@@ -45,14 +45,14 @@
  *   K_sockq = t_sockq - t_stack         K_copy = t_sip_in - t_sockq
  *   T_sip = t_sip_out - t_sip_in - in_cost_ns
  *   K_snd = t_dep - t_sip_out - out_cost_ns
- *   in_cost_ns and out_cost_ns are the times of the probe's own work at the start of the interval.
+ *   in_cost_ns and out_cost_ns are the durations of the probe's own work at the start of each interval.
  *   Mode `exact` measures all six timestamps with fentry and fexit. Mode `tracepoint` is for kernels that refuse fentry and
  *   fexit. It provides a lower bound of t_sockq. `auto` chooses the better mode that loads, and the report names this mode.
  *   Mode `stream` measures all six timestamps of bytes (docs/methodology/tcp.md). It also counts descriptors that the proxy's
  *   processes pass to each other, and the time of the system calls that pass them.
- *   The trace is incomplete if `lost` or `threads_untraced` of the report is not 0. Statistics of a kind are incomplete if
- *   `unclassified` is not 0. `unmatched` counts records without an arrival. A skip in `recursion_misses` may have cost a
- *   timestamp or a record, so sipsched compares `records` with the kernel's counters.
+ *   The trace is incomplete if `lost` or `threads_untraced` of the report is not 0. If `unclassified` is not 0, the statistics
+ *   of some kind of message are incomplete. `unmatched` counts records without an arrival time. Each skipped BPF program in
+ *   `recursion_misses` may have cost a timestamp or a record, so sipsched compares `records` with the kernel's counters.
  *
  * OVERHEAD
  *   Tracepoint mode costs 0.7 to 1.3 us of the proxy's CPU time per message, which is +3 to +6 % (stateful Kamailio,
@@ -79,8 +79,8 @@
  *   options.c                  the command line
  *   check.c                    `check`
  *   run.c                      `run`, from the first hook to the report
- *   hooks.c, attach.c          hooks of this kernel; loading and attaching them
- *   control.c, recording.c     the socket for commands; recording off and on
+ *   hooks.c, attach.c          the hooks that this kernel supports; loading and attaching hooks
+ *   control.c, recording.c     the socket for commands; switching the recording off and on
  *   workers.c                  the proxy's threads
  *   records.c, trace_file.c    from the ring to the trace
  *   counters.c, report.c       counters and the report

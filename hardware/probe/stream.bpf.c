@@ -295,7 +295,7 @@ static __always_inline bool is_write(long id)
 	return id == NR_WRITE || id == NR_WRITEV || is_send(id);
 }
 
-/* Record when a read has copied its bytes. The program runs in the reader's context, while it holds the socket lock. */
+/* Record the time at which a read has copied its bytes. The reader holds the socket's lock while this program runs. */
 SEC("tp_btf/tcp_rcv_space_adjust")
 int BPF_PROG(on_stream_taken, struct sock *sk)
 {

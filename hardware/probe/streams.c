@@ -10,7 +10,7 @@
 #define CLOSED_NS 2000000000ULL /* ASSUME a worker reads the rest of a closed connection within this time */
 /* ASSUME no data waits longer than this in a queue. For older arrivals, the probe has missed the read. */
 #define BEHIND_NS 1000000000ULL
-/* ASSUME a segment takes at most this time from the driver to its reader if later segments have already arrived. */
+/* ASSUME a segment takes at most this time from the driver to its reader, once the probe knows earlier arrivals. */
 #define UNDERWAY_NS 100000000ULL
 #define SWEEP_NS    1000000000ULL
 #define ROOM        1024
@@ -429,7 +429,7 @@ static void forward(struct streams *streams, struct stream *stream, const struct
 		waiting->record.switches = saturate_u16(began->switches);
 		waiting->record.in_cost_ns = saturate_u16(began->cost_ns);
 	} else {
-		/* Another worker forwarded the message than the worker that read it. */
+		/* The worker that forwarded the message is not the worker that read the message. */
 		waiting->record.flags |= TRACE_FLAG_LEFT;
 	}
 	if (departed)

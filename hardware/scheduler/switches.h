@@ -26,7 +26,7 @@ struct outcome {
 struct target_file {
 	const char *path;
 	int fd;         /* descriptor of the open file, or -errno */
-	char *original; /* content at the start; NULL if the file is not readable */
+	char *original; /* content when the program started; NULL if it could not be read */
 };
 
 struct switches {
