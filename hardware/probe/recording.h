@@ -14,10 +14,10 @@ struct recording {
 	struct probe *probe;
 	struct workers *workers;
 	struct ring_buffer *ring;
-	struct streams *streams; /* empty for UDP */
+	struct streams *streams; /* state of the TCP connections; unused for UDP */
 	bool on;
-	struct probe_counters at_on; /* counters at the last switch-on */
-	uint64_t t_off_ns;           /* time of the last switch-off */
+	struct probe_counters at_on; /* counters when recording was last switched on */
+	uint64_t t_off_ns;           /* time when recording was last switched off */
 	/* recording_afresh() sets the following counters to 0 at the start and at each SIGUSR1. */
 	uint64_t switches_off;
 	uint64_t off_ns; /* total time during which the hooks were detached */

@@ -309,7 +309,7 @@ __noinline __u32 enter_payload(__u64 fingerprint, __u64 t_arr)
 	return index + 1;
 }
 
-/* Compute a datagram's fingerprint and add the datagram to `payloads`. Return 1 + the index, or 0 if unreadable. */
+/* Add a datagram to `payloads` by the payload's fingerprint. Return 1 + the index, or 0 if the payload is unreadable. */
 static __always_inline __u32 new_payload(struct sk_buff *skb, struct packet_headers *headers, __u64 t_arr)
 {
 	__u64 words[FINGERPRINT_WORDS] = {};

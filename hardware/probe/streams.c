@@ -575,7 +575,7 @@ int on_stream_event(void *context, void *data, size_t size)
 	struct streams *streams = context;
 	const struct probe_segment *segment = data;
 	const uint32_t *event = data;
-	/* This is valid for all events: probe_segment and probe_call have the member t at the same offset. */
+	/* Read t for every kind of event: probe_segment and probe_call have the member t at the same offset. */
 	uint64_t t = segment->t;
 	struct stream *stream;
 

@@ -27,10 +27,10 @@
  *   window remain.
  *
  * OVERHEAD
- *   In a switch, the kernel requeues every task with changed settings, and every task that gets slice 0 again. A sample reads the CPU clock
- *   of each process and three files of /proc. The program takes samples 1 ms before each switch and once per period.
- *   benchmarks/switching.py measures the cost of switches and samples. Until the first INVITE, the kernel reads the clock
- *   for every packet.
+ *   In a switch, the kernel requeues every task with changed settings, and every task that gets slice 0 again. A sample reads
+ *   the CPU clock of each process and three files of /proc. The program takes samples 1 ms before each switch and once per
+ *   period. benchmarks/switching.py measures the cost of switches and samples. Until the first INVITE, the kernel reads the
+ *   clock for every packet.
  *
  * SEE kernel/sched/syscalls.c: sched_setattr(), __setscheduler_params(); net/packet/af_packet.c
  */
