@@ -98,3 +98,13 @@ def test_the_walk_of_one_run_names_functions_and_rules() -> None:
     rules = set(re.findall(r"[Tt]he rule `(\w+)`", text))
     files = "\n".join(path.read_text() for path in (PROJECT_ROOT / "workflow/rules").glob("*.smk"))
     assert rules and rules <= set(re.findall(r"^(?:rule|checkpoint) (\w+):", files, re.MULTILINE))
+
+
+def test_the_repository_contains_no_compiled_program() -> None:
+    """A compiled program in the repository would keep make from building the program of the host."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=PROJECT_ROOT, capture_output=True, text=True, check=True
+    )
+    paths = [PROJECT_ROOT / name for name in listed.stdout.split("\0") if name]
+    assert len(paths) > 1000
+    assert [path for path in paths if path.is_file() and path.read_bytes()[:4] == b"\x7fELF"] == []
