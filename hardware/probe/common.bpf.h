@@ -13,7 +13,7 @@
 #define ETHERTYPE_IPV6 0x86DD
 
 extern const volatile __u16 cfg_port;
-extern const volatile __u32 cfg_netns; /* inode number of the network namespace */
+extern const volatile __u32 cfg_netns; /* inode number of the proxy's network namespace */
 
 extern struct probe_counters counters[PROBE_CPUS];
 extern struct probe_worker workers[PROBE_WORKERS];

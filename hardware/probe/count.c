@@ -19,7 +19,6 @@ struct sums {
 	uint64_t names[HISTOGRAM_NAMES];
 	uint64_t unmatched;
 	uint64_t service_ns;
-	uint32_t largest_queue_bytes;
 };
 
 struct count {
@@ -54,8 +53,6 @@ static bool add_up(struct count *count, struct sums *sums)
 			sums->names[i] += of_cpu->names[i];
 		sums->unmatched += of_cpu->unmatched;
 		sums->service_ns += of_cpu->service_ns;
-		if (of_cpu->largest_queue_bytes > sums->largest_queue_bytes)
-			sums->largest_queue_bytes = of_cpu->largest_queue_bytes;
 	}
 	return true;
 }
@@ -141,7 +138,8 @@ static bool print_counts(struct count *count)
 	printf("\"unmatched\": %" PRIu64 ", \"service_ns\": %" PRIu64 ", \"largest_queue_bytes\": %" PRIu32
 	       "}\n",
 	       now.unmatched - count->before.unmatched, now.service_ns - count->before.service_ns,
-	       now.largest_queue_bytes);
+	       count->object->bss->largest_queue_bytes);
+	count->object->bss->largest_queue_bytes = 0;
 	count->before = now;
 	return fflush(stdout) == 0;
 }

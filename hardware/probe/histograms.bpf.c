@@ -32,6 +32,7 @@ struct arrival {
 };
 
 struct histogram_task tasks[HISTOGRAM_TASKS];
+__u32 largest_queue_bytes; /* since the last output line; count.c resets this value */
 static struct arrival arrivals[ARRIVALS];
 /*
  * Number of datagrams with a measured arrival time that no worker has received. While the number is 0, a received message
@@ -273,8 +274,8 @@ int BPF_PROG(on_receive, struct sock *sk, int length, int flags)
 	if (name < HISTOGRAM_NAMES)
 		here->names[name]++;
 	rmem = sk->sk_backlog.rmem_alloc.counter;
-	if (rmem > here->largest_queue_bytes)
-		here->largest_queue_bytes = rmem;
+	if (rmem > largest_queue_bytes)
+		largest_queue_bytes = rmem;
 	if (task->tid == tid) {
 		end_service(here, task);
 		task->received++;

@@ -53,8 +53,7 @@ struct histograms {
 	__u32 service
 		[HISTOGRAM_BINS]; /* from the end of the receive call to the last send before the next message */
 	__u32 names[HISTOGRAM_NAMES]; /* messages by status code, then by method */
-	__u32 largest_queue_bytes;
-	__u32 unmatched; /* datagrams with a measured arrival time that no worker received */
+	__u32 unmatched;              /* datagrams with a measured arrival time that no worker received */
 	__u64 service_ns;
 	/* Buffers for fingerprints. They are separate, because an arrival may interrupt the receive call of a worker. */
 	__u64 arrived[PROBE_FINGERPRINT_BYTES / 8];

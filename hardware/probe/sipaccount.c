@@ -30,8 +30,8 @@
  *   the kernel removes the BPF programs when sipaccount ends.
  *   The exit code is 0 on success, 1 with one line on stderr for an error, and 2 for wrong usage.
  *
- * sipaccount needs root, or CAP_BPF and CAP_PERFMON. It also needs the initial PID namespace, BTF (CONFIG_DEBUG_INFO_BTF),
- * and Linux 5.18.
+ * sipaccount needs root, or CAP_BPF and CAP_PERFMON. It also needs the initial PID namespace and BTF
+ * (CONFIG_DEBUG_INFO_BTF).
  */
 #include <errno.h>
 #include <getopt.h>
@@ -522,7 +522,7 @@ int main(int argc, char **argv)
 	error = -account_bpf__load(object);
 	error = error ? error : -account_bpf__attach(object);
 	if (error)
-		complain("cannot load and attach the programs: %s (Linux 5.18, BTF and CAP_BPF)",
+		complain("cannot load and attach the programs: %s (this needs BTF and CAP_BPF)",
 			 strerror(error));
 	good = !error && count(&settings, object, &signals);
 	account_bpf__destroy(object);

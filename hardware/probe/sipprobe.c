@@ -6,7 +6,7 @@
  *   sipprobe check [--port N]
  *   sipprobe run --port N --comm NAME --output TRACE --report JSON --ready FILE
  *                [--control SOCKET] [--mode auto|exact|tracepoint|stream] [--peer-port N]
- *                [--ring-bytes N] [--snippet-bytes N] [--verbose]
+ *                [--ports N] [--ring-bytes N] [--snippet-bytes N] [--verbose]
  *   sipprobe watch --port N --comm NAME [--netns FILE] [--one-in N]
  *                [--mode auto|exact|tracepoint|stream] [--peer-port N] [--ports N] [--ring-bytes N]
  *   sipprobe histograms --port N [--ports N] [--netns FILE]

@@ -380,7 +380,10 @@ def test_every_datagram_of_10_000_per_second_is_counted(
             took = time.monotonic() - begin
         seen = running.seconds()
         wait_for(lambda: running.seconds() >= seen + 3, 10)
-    sums = total(read_seconds(running.output))
+    recorded = read_seconds(running.output)
+    assert max(second.largest_queue_bytes for second in recorded) > 0
+    assert recorded[-1].largest_queue_bytes == 0
+    sums = total(recorded)
     dropped = sums.drops["socket buffer full"]
     assert took < 1.5 * seconds, "this machine cannot send 10,000 datagrams per second"
     assert sums.messages["OPTIONS"] + dropped == per_s * seconds
