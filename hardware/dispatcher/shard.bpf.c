@@ -20,7 +20,7 @@
 #define STEP         64
 #define HASH_STEP    16
 #define VALUE_MAX    256 /* the hash covers at most this many bytes of a Call-ID */
-#define SPARE        16  /* extra bytes behind the head, so that comparisons stay within the buffer */
+#define SPARE        16  /* extra bytes after the head, so that comparisons stay within the buffer */
 #define NEWLINES     0x0a0a0a0a0a0a0a0aULL
 #define LOW_BITS     0x0101010101010101ULL
 #define HIGH_BITS    0x8080808080808080ULL
@@ -128,7 +128,7 @@ static long hash_step(__u32 index, void *context)
 	struct search *search = context;
 	__u64 first = (__u64)search->value + index * HASH_STEP;
 
-	/* the BPF verifier accepts the access only after an explicit comparison with the bound */
+	/* without this explicit comparison with the bound, the BPF verifier rejects the access below */
 	asm volatile("" : "+r"(first));
 	if (first >= HEAD_BYTES + VALUE_MAX - HASH_STEP)
 		return 1;
@@ -153,7 +153,7 @@ static __always_inline bool load_head(struct sk_reuseport_md *message, struct se
 	size -= UDP_HEADER;
 	if (size > HEAD_BYTES)
 		size = HEAD_BYTES;
-	/* the BPF verifier accepts the access only after an explicit comparison with the bound */
+	/* without this explicit comparison with the bound, the BPF verifier rejects the access below */
 	asm volatile("" : "+r"(size));
 	if (size < 1 || size > HEAD_BYTES ||
 	    bpf_skb_load_bytes(message, UDP_HEADER, search->head->bytes, size))

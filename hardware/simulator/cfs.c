@@ -24,10 +24,7 @@ static bool is_before(const struct worker *a, const struct worker *b)
 	return a->vruntime != b->vruntime ? a->vruntime < b->vruntime : a->order < b->order;
 }
 
-/*
- * Return the queued worker with the smallest vruntime, except for `without` (kernel: __pick_first_entity() in
- * fair.c).
- */
+/* Return the queued worker with the smallest vruntime, except for the worker `without` (NULL: exclude no worker). */
 static struct worker *leftmost(const struct fair_rq *rq, const struct worker *without)
 {
 	struct worker *best = NULL;
@@ -38,7 +35,7 @@ static struct worker *leftmost(const struct fair_rq *rq, const struct worker *wi
 	return best;
 }
 
-/* Raise min_vruntime to the smallest vruntime of all runnable workers (kernel: update_min_vruntime() in fair.c). */
+/* Raise the queue's min_vruntime to the smallest vruntime. It never falls (update_min_vruntime() in fair.c). */
 static void update_min_vruntime(struct cpu *cpu)
 {
 	struct fair_rq *rq = &cpu->fair;
@@ -64,7 +61,7 @@ static void update_curr(struct sim *sim, struct cpu *cpu)
 		update_min_vruntime(cpu);
 }
 
-/* Return the worker's share of the period by its weight (kernel: sched_slice() and __sched_period() in fair.c). */
+/* Return the time in ns that a worker may run in each period (the kernel's sched_slice(), __sched_period()). */
 static uint64_t slice_of(const struct sim *sim, const struct cpu *cpu, const struct worker *w)
 {
 	const struct model *m = &sim->model;
@@ -89,8 +86,8 @@ static void clear_buddies(struct fair_rq *rq, const struct worker *w)
 }
 
 /*
- * Return -1 if curr's vruntime is not larger, 1 if w's lead is large enough to replace curr, and otherwise 0 (kernel:
- * wakeup_preempt_entity() in fair.c).
+ * Compare two workers, as the kernel's wakeup_preempt_entity() in fair.c does. Return 1 if w should replace curr, 0 if
+ * their vruntimes differ too little for a preemption, and -1 if the vruntime of curr is not larger.
  */
 static int compare(const struct sim *sim, const struct worker *curr, const struct worker *w)
 {
@@ -101,7 +98,7 @@ static int compare(const struct sim *sim, const struct worker *curr, const struc
 	return difference > fair_delta((int64_t)sim->model.wakeup_granularity_ns, w);
 }
 
-/* Limit a sleeper's lead to half a latency period (kernel: place_entity() in fair.c with GENTLE_FAIR_SLEEPERS). */
+/* Limit the credit for sleep to half of the latency (the kernel's place_entity() with GENTLE_FAIR_SLEEPERS). */
 static void place(struct sim *sim, struct cpu *cpu, struct worker *w)
 {
 	int64_t floor = cpu->fair.min_vruntime - (int64_t)(sim->model.latency_ns / 2);
@@ -110,7 +107,7 @@ static void place(struct sim *sim, struct cpu *cpu, struct worker *w)
 		w->vruntime = floor;
 }
 
-/* Add a worker to the queue of a CPU (kernel: enqueue_entity() in fair.c). */
+/* Queue a worker. A vruntime relative to another queue becomes absolute again (enqueue_entity() in fair.c). */
 static void enqueue(struct sim *sim, struct cpu *cpu, struct worker *w, bool wakeup)
 {
 	update_curr(sim, cpu);
@@ -148,7 +145,7 @@ static void put(struct sim *sim, struct cpu *cpu, struct worker *w)
 	fair_add(&cpu->fair, w, sim->order++);
 }
 
-/* Return the next worker: the leftmost, or a buddy that is not much later (kernel: pick_next_entity() in fair.c). */
+/* Choose the worker with the smallest vruntime, unless a buddy is nearly as small (pick_next_entity() in fair.c). */
 static struct worker *pick(struct sim *sim, struct cpu *cpu)
 {
 	struct fair_rq *rq = &cpu->fair;
@@ -184,10 +181,7 @@ static void set_next(struct sim *sim, struct cpu *cpu, struct worker *w)
 	fair_remove(&cpu->fair, w);
 }
 
-/*
- * Let a woken worker preempt the running worker if its lead is large enough (kernel: check_preempt_wakeup() in
- * fair.c).
- */
+/* Decide whether a woken worker preempts the running worker (the kernel's check_preempt_wakeup() in fair.c). */
 static void wakeup_preempt(struct sim *sim, struct cpu *cpu, struct worker *w)
 {
 	struct worker *curr = cpu->curr;
@@ -208,7 +202,7 @@ static void wakeup_preempt(struct sim *sim, struct cpu *cpu, struct worker *w)
 		cpu->fair.last = curr;
 }
 
-/* At a tick, preempt a worker that has used its slice (kernel: entity_tick() and check_preempt_tick() in fair.c). */
+/* Preempt the running worker at a tick if it has used its slice (entity_tick(), check_preempt_tick() in fair.c). */
 static void tick(struct sim *sim, struct cpu *cpu)
 {
 	struct worker *curr = cpu->curr;
@@ -230,7 +224,7 @@ static void tick(struct sim *sim, struct cpu *cpu)
 		sched_resched(sim, cpu);
 }
 
-/* Let the next pick skip the running worker (kernel: yield_task_fair() in fair.c). */
+/* Let another worker run next, if one is nearly as entitled (the kernel's yield_task_fair() in fair.c). */
 static void yield(struct sim *sim, struct cpu *cpu)
 {
 	clear_buddies(&cpu->fair, cpu->curr);
@@ -244,14 +238,14 @@ static void set_weight(struct worker *w, uint32_t weight)
 	w->weight = weight;
 }
 
-/* Make vruntime absolute when a worker enters the class CFS (kernel: attach_task_cfs_rq() in fair.c). */
+/* Make the vruntime of a worker that joins this class absolute (the kernel's attach_task_cfs_rq() in fair.c). */
 static void join(struct sim *sim, struct cpu *cpu, struct worker *w)
 {
 	(void)sim;
 	w->vruntime += cpu->fair.min_vruntime;
 }
 
-/* Make vruntime relative when a worker leaves the class CFS (kernel: detach_task_cfs_rq() in fair.c). */
+/* Make the vruntime of a worker that leaves this class relative (the kernel's detach_task_cfs_rq() in fair.c). */
 static void leave(struct sim *sim, struct cpu *cpu, struct worker *w)
 {
 	place(sim, cpu, w);

@@ -31,10 +31,7 @@ static bool is_charged(const struct sim *sim, const struct cpu *cpu)
 	return cpu->receiving == SPENT_RECEIVE && !sim->model.irq_time_accounting;
 }
 
-/*
- * Return the time of the CPU without softirqs and stalls that are charged to no task (kernel: update_rq_clock_task()
- * in kernel/sched/core.c, with paravirtual steal).
- */
+/* Return the CPU's time without uncharged softirqs and stalls (the kernel's update_rq_clock_task() with steal time). */
 uint64_t cpu_task_clock(const struct sim *sim, const struct cpu *cpu)
 {
 	bool to_come = cpu->receive_until > sim->now && !is_charged(sim, cpu);
@@ -133,15 +130,15 @@ void cpu_packet(struct sim *sim, struct timer message)
 		return;
 	}
 	/*
-	 * Choose the receiving CPU by flow, as the kernel's get_rps_cpu() in net/core/dev.c does. The datagrams of
-	 * each address of the UAC are one flow, and the datagrams of the UAS are another.
+	 * Choose the CPU for the datagram by its flow, as the kernel's get_rps_cpu() in net/core/dev.c does. Each address of
+	 * the UAC and each address of the UAS sends one flow.
 	 */
 	flow = 2 * (message.call % sim->model.peers) + from_uas;
 	cpu = &sim->cpus[flow % sim->model.receive_cpus];
 	message.at = sim->now + sim->model.interrupt_ns;
 	/*
-	 * A datagram needs no interrupt if it arrives while a softirq polls (kernel: enqueue_to_backlog() in
-	 * net/core/dev.c).
+	 * A datagram that arrives while a softirq polls needs no interrupt, because the softirq finds it in the backlog
+	 * (the kernel's enqueue_to_backlog() in net/core/dev.c).
 	 */
 	if (cpu->backlog.length || message.at == sim->now)
 		interrupt(sim, cpu, message);

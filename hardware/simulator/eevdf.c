@@ -13,7 +13,7 @@ static struct worker *running(const struct cpu *cpu)
 	return w && !is_rt(w) && w->on_rq ? w : NULL;
 }
 
-/* Return the weighted average vruntime, rounded down (kernel: avg_vruntime() in fair.c). */
+/* Return the weighted average of the virtual runtimes, rounded down, as the kernel's avg_vruntime() in fair.c does. */
 int64_t eevdf_average(const struct cpu *cpu)
 {
 	const struct fair_rq *rq = &cpu->fair;
@@ -31,7 +31,7 @@ int64_t eevdf_average(const struct cpu *cpu)
 	return rq->zero + sum / load;
 }
 
-/* Return whether a worker's vruntime is at most the average (kernel: vruntime_eligible() in fair.c). */
+/* Return whether a worker's vruntime is at most the average, as the kernel's vruntime_eligible() in fair.c does. */
 static bool is_eligible(const struct cpu *cpu, const struct worker *w)
 {
 	const struct fair_rq *rq = &cpu->fair;
@@ -45,7 +45,7 @@ static bool is_eligible(const struct cpu *cpu, const struct worker *w)
 	return sum >= (w->vruntime - rq->zero) * load;
 }
 
-/* Store how far a worker's vruntime is behind the average, within limits (kernel: update_entity_lag() in fair.c). */
+/* Store the worker's lag: the average vruntime minus its own vruntime, limited as in update_entity_lag() in fair.c. */
 static void update_lag(const struct sim *sim, const struct cpu *cpu, struct worker *w)
 {
 	int64_t longest =
@@ -56,7 +56,7 @@ static void update_lag(const struct sim *sim, const struct cpu *cpu, struct work
 	w->vlag = lag > limit ? limit : lag < -limit ? -limit : lag;
 }
 
-/* Return the shortest slice of `curr` and all queued workers (kernel: cfs_rq_min_slice() in fair.c). */
+/* Return the shortest slice of all queued workers and `curr`, as the kernel's cfs_rq_min_slice() in fair.c does. */
 static int64_t shortest_slice(const struct cpu *cpu, const struct worker *curr)
 {
 	int64_t shortest = curr ? curr->slice : INT64_MAX;
@@ -67,10 +67,7 @@ static int64_t shortest_slice(const struct cpu *cpu, const struct worker *curr)
 	return shortest;
 }
 
-/*
- * Protect a worker that starts to run: no other worker preempts it until its vruntime reaches `vprot` (kernel:
- * set_protect_slice() in fair.c).
- */
+/* Protect a worker that starts to run from preemption for a while, as the kernel's set_protect_slice() in fair.c does. */
 static void protect(const struct sim *sim, const struct cpu *cpu, struct worker *w)
 {
 	int64_t slice =
@@ -86,10 +83,7 @@ static bool is_protected(const struct worker *w)
 	return w->vprot > w->vruntime;
 }
 
-/*
- * Return the eligible worker with the earliest deadline, or a protected running worker (kernel: __pick_eevdf() in
- * fair.c).
- */
+/* Return the eligible worker with the earliest deadline, as the kernel's __pick_eevdf() in fair.c does. */
 static struct worker *pick_eevdf(const struct cpu *cpu, bool with_protection)
 {
 	const struct fair_rq *rq = &cpu->fair;
@@ -113,10 +107,7 @@ static struct worker *pick_eevdf(const struct cpu *cpu, bool with_protection)
 	return !best || (curr && curr->deadline < best->deadline) ? curr : best;
 }
 
-/*
- * Account for the running worker's time. At its deadline, set a new one (kernel: update_curr() and update_deadline()
- * in fair.c).
- */
+/* Charge the running worker, and renew a deadline that has passed (the kernel's update_curr(), update_deadline()). */
 static void update_curr(struct sim *sim, struct cpu *cpu)
 {
 	struct worker *w = cpu->curr;
@@ -135,8 +126,8 @@ static void update_curr(struct sim *sim, struct cpu *cpu)
 }
 
 /*
- * Set vruntime and deadline of a worker that enters the queue (kernel: place_entity() in fair.c). No worker starts
- * during a run, so PLACE_DEADLINE_INITIAL is not needed.
+ * Set the vruntime and deadline of a worker that joins the queue, as the kernel's place_entity() in fair.c does. No worker
+ * starts during a run, so PLACE_DEADLINE_INITIAL is not needed.
  */
 static void place(const struct sim *sim, const struct cpu *cpu, struct worker *w)
 {
@@ -166,10 +157,7 @@ static void enqueue(struct sim *sim, struct cpu *cpu, struct worker *w, bool wak
 	w->on_rq = true;
 }
 
-/*
- * Remove a worker from the queue, and store its lag (kernel: dequeue_entity() in fair.c, after the code for
- * DELAY_DEQUEUE).
- */
+/* Remove a worker from the queue, as the kernel's dequeue_entity() in fair.c does after its code for DELAY_DEQUEUE. */
 static void leave(struct sim *sim, struct cpu *cpu, struct worker *w, bool sleep)
 {
 	update_lag(sim, cpu, w);
@@ -190,8 +178,8 @@ static void end_delay(struct cpu *cpu, struct worker *w)
 }
 
 /*
- * Remove a sleeping worker that stayed in the queue until its lag was gone (kernel: dequeue_entity() and
- * finish_delayed_dequeue_entity() in fair.c, with DELAY_ZERO).
+ * Remove a sleeping worker that stayed queued because of its negative lag. As in finish_delayed_dequeue_entity() with
+ * DELAY_ZERO, a lag that is positive by now becomes 0, so that the worker gains nothing by its sleep.
  */
 static void finish_delay(struct sim *sim, struct cpu *cpu, struct worker *w)
 {
@@ -217,7 +205,7 @@ static bool dequeue(struct sim *sim, struct cpu *cpu, struct worker *w, bool sle
 	return true;
 }
 
-/* Wake a sleeping worker that is still in the queue (kernel: requeue_delayed_entity() in fair.c with DELAY_ZERO). */
+/* Let a worker run again that slept but stayed queued (the kernel's requeue_delayed_entity() with DELAY_ZERO). */
 static void requeue_delayed(struct sim *sim, struct cpu *cpu, struct worker *w)
 {
 	update_lag(sim, cpu, w);
@@ -236,10 +224,7 @@ static void put(struct sim *sim, struct cpu *cpu, struct worker *w)
 	fair_add(&cpu->fair, w, sim->order++);
 }
 
-/*
- * Return the next worker. If the picked worker sleeps, remove it from the queue and pick again (kernel:
- * pick_task_fair() and pick_next_entity() in fair.c).
- */
+/* Choose the next worker, and remove sleeping workers from the queue (pick_task_fair(), pick_next_entity() in fair.c). */
 static struct worker *pick(struct sim *sim, struct cpu *cpu)
 {
 	if (running(cpu))
@@ -254,14 +239,14 @@ static struct worker *pick(struct sim *sim, struct cpu *cpu)
 	return NULL;
 }
 
-/* Take the next worker out of the queue, and protect it from preemption (kernel: set_next_entity() in fair.c). */
+/* Take the chosen worker out of the queue, because it runs now (the kernel's set_next_entity() in fair.c). */
 static void set_next(struct sim *sim, struct cpu *cpu, struct worker *w)
 {
 	fair_remove(&cpu->fair, w);
 	protect(sim, cpu, w);
 }
 
-/* Decide whether a woken worker preempts the running worker (kernel: check_preempt_wakeup_fair() in fair.c). */
+/* Decide whether a woken worker preempts the running worker (the kernel's check_preempt_wakeup_fair() in fair.c). */
 static void wakeup_preempt(struct sim *sim, struct cpu *cpu, struct worker *w)
 {
 	struct worker *curr = cpu->curr;
@@ -288,7 +273,7 @@ static void wakeup_preempt(struct sim *sim, struct cpu *cpu, struct worker *w)
 	}
 }
 
-/* Let an eligible running worker give up the rest of its slice (kernel: yield_task_fair() in fair.c). */
+/* Let the running worker give up the rest of its slice (the kernel's yield_task_fair() in fair.c). */
 static void yield(struct sim *sim, struct cpu *cpu)
 {
 	struct worker *w = cpu->curr;
@@ -300,7 +285,7 @@ static void yield(struct sim *sim, struct cpu *cpu)
 	}
 }
 
-/* Scale lag and relative deadline to a new weight (kernel: reweight_entity() in fair.c). */
+/* Change a worker's weight, and scale its lag and deadline to match (the kernel's reweight_entity() in fair.c). */
 static void set_weight(struct worker *w, uint32_t weight)
 {
 	w->vlag = w->vlag * (int64_t)w->weight / (int64_t)weight;

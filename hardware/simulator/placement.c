@@ -23,7 +23,7 @@ static bool is_idle(const struct cpu *cpu)
 	return !cpu->curr && !sched_running(cpu);
 }
 
-/* Return whether a CPU is idle or runs only SCHED_IDLE (kernel: available_idle_cpu() and sched_idle_cpu()). */
+/* Return whether a woken worker can run at once: the CPU is idle or runs only SCHED_IDLE tasks (sched_idle_cpu()). */
 static bool is_available(const struct cpu *cpu)
 {
 	if (is_idle(cpu))
@@ -77,10 +77,7 @@ static uint32_t decay(uint32_t flips, uint64_t *at, uint64_t now)
 	return flips >> 1;
 }
 
-/*
- * Count how often a waker changes the task that it wakes, and return the count. The waker is the task that the
- * softirq interrupts (kernel: record_wakee() in fair.c).
- */
+/* Count how often the waker wakes another task than before (record_wakee()). The waker is the interrupted task. */
 static uint32_t waker_flips(struct sim *sim, struct cpu *waker, const struct worker *w)
 {
 	uint32_t *flips = &waker->flips, *last = &waker->last_wakee;
@@ -99,10 +96,7 @@ static uint32_t waker_flips(struct sim *sim, struct cpu *waker, const struct wor
 	return *flips;
 }
 
-/*
- * Return whether the waker wakes so many different tasks that its CPU is no good place for them (kernel: wake_wide()
- * in fair.c).
- */
+/* Return whether waker and wakee have more partners than a processor has cores (the kernel's wake_wide()). */
 static bool wakes_many(const struct sim *sim, uint32_t waker, uint32_t wakee)
 {
 	uint32_t master = waker > wakee ? waker : wakee, slave = waker > wakee ? wakee : waker;
@@ -111,8 +105,8 @@ static bool wakes_many(const struct sim *sim, uint32_t waker, uint32_t wakee)
 }
 
 /*
- * Choose between the waker's CPU and the worker's last CPU. The network stack wakes with WF_SYNC (kernel:
- * wake_affine(), wake_affine_idle() and wake_affine_weight() in fair.c).
+ * Choose between the waker's CPU and the worker's previous CPU, as the kernel's wake_affine() in fair.c does. Wake-ups by
+ * the network stack are synchronous (WF_SYNC).
  */
 static struct cpu *affine(struct sim *sim, const struct worker *w, struct cpu *here, struct cpu *prev)
 {
@@ -131,10 +125,7 @@ static struct cpu *affine(struct sim *sim, const struct worker *w, struct cpu *h
 	return (load_here + w->weight) * 100 < load_prev * (100 + 17 / 2) ? here : prev;
 }
 
-/*
- * Return an available CPU that shares the cache of `target`, or `target` (kernel: select_idle_sibling() and
- * select_idle_cpu() in fair.c).
- */
+/* Return an idle CPU that shares a cache with `target`, otherwise `target` (the kernel's select_idle_sibling()). */
 static struct cpu *idle_sibling(struct sim *sim, const struct worker *w, struct cpu *prev, struct cpu *target)
 {
 	uint32_t first, size = siblings(sim, target, &first);
@@ -152,9 +143,7 @@ static struct cpu *idle_sibling(struct sim *sim, const struct worker *w, struct 
 	return target;
 }
 
-/*
- * Return a CPU without a real-time worker, if one exists (kernel: select_task_rq_rt() and find_lowest_rq() in rt.c).
- */
+/* Choose a CPU without real-time workers for a woken real-time worker (select_task_rq_rt(), find_lowest_rq() in rt.c). */
 static struct cpu *select_rt(struct sim *sim, const struct worker *w, struct cpu *waker)
 {
 	struct cpu *prev = cpu_of(sim, w), *found = NULL;
@@ -192,10 +181,7 @@ struct cpu *placement_select(struct sim *sim, struct worker *w, struct cpu *wake
 	}
 	if (target != prev) {
 		migrate(sim, w, target);
-		/*
-		 * make vruntime relative, because each CPU has its own min_vruntime (kernel: migrate_task_rq_fair()
-		 * in fair.c of Linux 5.10); EEVDF keeps the lag instead
-		 */
+		/* make the vruntime relative, because each CPU has its own vruntime (migrate_task_rq_fair() in Linux 5.10) */
 		if (sim->model.rules == RULES_CFS && !is_rt(w)) {
 			w->vruntime -= prev->fair.min_vruntime;
 			w->migrated = true;
@@ -225,10 +211,7 @@ static uint64_t largest_cost(const struct sim *sim, const struct cpu *cpu)
 	return cost;
 }
 
-/*
- * Add the idle time that has just ended to the CPU's average idle time (kernel: ttwu_do_activate() and update_avg()
- * in core.c).
- */
+/* Update the CPU's average idle time when it stops being idle (ttwu_do_activate(), update_avg() in core.c). */
 void placement_idle_ended(struct sim *sim, struct cpu *cpu)
 {
 	uint64_t most;
@@ -244,7 +227,7 @@ void placement_idle_ended(struct sim *sim, struct cpu *cpu)
 	cpu->idle_stamp = NEVER;
 }
 
-/* Return whether a worker's data are probably still in the cache of its CPU (kernel: task_hot() in fair.c). */
+/* Return whether a worker ran so recently that a CPU's cache still holds its data (the kernel's task_hot()). */
 static bool is_hot(const struct sim *sim, const struct cpu *from, const struct cpu *to,
 		   const struct worker *w)
 {
@@ -255,10 +238,7 @@ static bool is_hot(const struct sim *sim, const struct cpu *from, const struct c
 	return (int64_t)(cpu_task_clock(sim, from) - w->exec_start) < (int64_t)sim->model.migration_cost_ns;
 }
 
-/*
- * Move one waiting worker from a CPU to another CPU (kernel: load_balance(), can_migrate_task(), detach_task() and
- * attach_task() in fair.c).
- */
+/* Move one queued worker between two CPUs, as load_balance() in fair.c does. Return false if no worker may move. */
 static bool take_from(struct sim *sim, struct cpu *to, struct cpu *from)
 {
 	const struct fair_class *fair = fair_of(sim);
@@ -269,7 +249,7 @@ static bool take_from(struct sim *sim, struct cpu *to, struct cpu *from)
 
 		if (w->delayed || !may_run(w, to) || (best && best->order < w->order))
 			continue;
-		/* take a cache-hot worker only after more failures than the kernel's cache_nice_tries, which is 1 */
+		/* leave a worker with a warm cache until balancing has failed twice (the kernel's cache_nice_tries is 1) */
 		if (to->balance_failed <= 1 && is_hot(sim, from, to, w))
 			continue;
 		best = w;
@@ -283,10 +263,7 @@ static bool take_from(struct sim *sim, struct cpu *to, struct cpu *from)
 	return true;
 }
 
-/*
- * Return the CPU with the most runnable workers, which count as its load (kernel: find_busiest_group() and
- * find_busiest_queue() in fair.c).
- */
+/* Return the CPU with the most runnable workers, or NULL if all have fewer than `at_least` (find_busiest_queue()). */
 static struct cpu *busiest(struct sim *sim, const struct cpu *to, uint32_t first, uint32_t n,
 			   uint32_t at_least)
 {
@@ -302,7 +279,7 @@ static struct cpu *busiest(struct sim *sim, const struct cpu *to, uint32_t first
 	return found;
 }
 
-/* Take a waiting real-time worker from another CPU (kernel: pull_rt_task() in rt.c). */
+/* Move a waiting real-time worker to this CPU, as pull_rt_task() in rt.c does. Return whether a worker moved. */
 static bool take_rt(struct sim *sim, struct cpu *to)
 {
 	for (uint32_t i = 0; i < sim->model.cores; i++) {
@@ -370,17 +347,14 @@ static void balance(struct sim *sim, struct cpu *cpu)
 		cpu->balance_failed++;
 		return;
 	}
-	/* check for preemption, as the kernel's attach_task() in fair.c does */
+	/* the moved worker may preempt the running worker, as in the kernel's attach_task() in fair.c */
 	if (!cpu->curr)
 		sched_resched(sim, cpu);
 	else if (!is_rt(cpu->curr))
 		fair_of(sim)->wakeup_preempt(sim, cpu, cpu->fair.queue[cpu->fair.length - 1]);
 }
 
-/*
- * Balance the load at regular times, also for idle CPUs (kernel: rebalance_domains() and nohz_balancer_kick() in
- * fair.c).
- */
+/* Balance work between CPUs at a tick (the kernel's rebalance_domains(), and nohz_balancer_kick() for idle CPUs). */
 void placement_tick(struct sim *sim, struct cpu *cpu)
 {
 	uint64_t interval = (uint64_t)sim->model.cores * MS_NS;

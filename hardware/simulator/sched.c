@@ -26,7 +26,7 @@ const struct fair_class *fair_of(const struct sim *sim)
 
 uint32_t sched_running(const struct cpu *cpu)
 {
-	/* add the running worker only for the fair class, because a running real-time worker is still in its queue */
+	/* a running real-time worker stays in its queue, so adding it here would count it twice */
 	bool fair_runs = cpu->curr && !is_rt(cpu->curr) && cpu->curr->on_rq;
 
 	return cpu->fair.length + fair_runs + cpu->rt.length;
@@ -104,7 +104,7 @@ static void refill(const struct model *m, struct worker *w)
 		w->cold_ns = m->refill_ns;
 }
 
-/* Let a CPU run the next worker, and charge the cost of the switch (kernel: context_switch() in core.c). */
+/* Let `next` run (NULL: the CPU becomes idle), and charge the cost of the switch (context_switch() in core.c). */
 static void switch_to(struct sim *sim, struct cpu *cpu, struct worker *next)
 {
 	const struct model *m = &sim->model;
@@ -186,7 +186,7 @@ void sched_check(struct sim *sim, struct cpu *cpu)
 		schedule(sim, cpu);
 }
 
-/* Decide whether a woken worker preempts the running worker (kernel: wakeup_preempt() in core.c). */
+/* Decide whether a woken worker preempts the running worker. A real-time worker preempts every fair worker. */
 static void wakeup_preempt(struct sim *sim, struct cpu *cpu, struct worker *w)
 {
 	if (!cpu->curr) {
@@ -208,7 +208,7 @@ void sched_wake(struct sim *sim, struct worker *w, struct cpu *waker)
 	sim->counts.wakeups++;
 	w->wakeups++;
 	if (w->on_rq) {
-		/* the worker sleeps, but never left its queue (kernel: ttwu_runnable() in core.c) */
+		/* the worker slept but never left its queue, so no CPU has to be chosen (the kernel's ttwu_runnable()) */
 		fair_of(sim)->requeue_delayed(sim, cpu, w);
 	} else {
 		cpu = placement_select(sim, w, waker);
@@ -262,8 +262,8 @@ static void restore(struct sim *sim, struct cpu *cpu, struct worker *w)
 }
 
 /*
- * Reschedule if a change of class or weight requires it (kernel: check_class_changed(), switched_to_rt(),
- * switched_to_fair() and prio_changed_fair() in core.c, rt.c and fair.c).
+ * Reschedule if a change of policy or weight lets another worker run, as check_class_changed() in core.c does with
+ * switched_to_rt(), switched_to_fair() and prio_changed_fair().
  */
 static void check_change(struct sim *sim, struct cpu *cpu, struct worker *w, bool was_rt, uint32_t weight)
 {
@@ -325,7 +325,7 @@ void sched_yield_curr(struct sim *sim, struct cpu *cpu)
 	struct worker *w = cpu->curr;
 
 	if (is_rt(w)) {
-		/* move the worker to the end of its list (kernel: requeue_task_rt() in rt.c) */
+		/* move the worker to the end of its queue, as the kernel's requeue_task_rt() in rt.c does */
 		rt_dequeue(cpu, w);
 		rt_enqueue(cpu, w, false);
 	} else if (sched_running(cpu) > 1) {
@@ -334,10 +334,10 @@ void sched_yield_curr(struct sim *sim, struct cpu *cpu)
 	schedule(sim, cpu);
 }
 
-/* The kernel's RR_TIMESLICE in include/linux/sched/rt.h. */
+/* Time after which a SCHED_RR worker lets the next worker run (the kernel's RR_TIMESLICE, 100 ms). */
 #define RR_TIMESLICE_NS 100000000
 
-/* At a tick, end the time slice of an RR worker that has used it (kernel: task_tick_rt() in rt.c). */
+/* Move a SCHED_RR worker to the end of its queue when its time is used up (the kernel's task_tick_rt() in rt.c). */
 static void rt_tick(struct sim *sim, struct cpu *cpu)
 {
 	struct worker *w = cpu->curr;

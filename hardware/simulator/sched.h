@@ -9,15 +9,15 @@
 #include "sim.h"
 
 /*
- * Wake a worker (kernel: try_to_wake_up() in core.c). `waker` is the CPU whose softirq wakes the worker, or NULL if
- * no CPU of the SPS wakes the worker.
+ * Wake a worker and choose its CPU, as the kernel's try_to_wake_up() in core.c does. `waker` is the CPU whose softirq wakes
+ * the worker, or NULL if no CPU of the SPS does.
  */
 void sched_wake(struct sim *sim, struct worker *w, struct cpu *waker);
-/* Put the running worker to sleep, and choose the next worker (kernel: __schedule() in core.c). */
+/* Let the running worker sleep, and choose the next worker of the CPU (the kernel's __schedule() in core.c). */
 void sched_sleep(struct sim *sim, struct cpu *cpu);
 /*
- * Set policy, nice value and slice of a worker to the values of sim->model (kernel: __sched_setscheduler() in
- * syscalls.c).
+ * Set a worker's policy, nice value and slice to the values of sim->model, as the kernel's __sched_setscheduler() in
+ * syscalls.c does.
  */
 void sched_set(struct sim *sim, struct worker *w);
 void sched_yield_curr(struct sim *sim, struct cpu *cpu);
@@ -25,13 +25,13 @@ void sched_tick(struct sim *sim, struct cpu *cpu);
 void sched_resched(struct sim *sim, struct cpu *cpu);
 /* Reschedule if a reschedule was requested and no softirq runs. */
 void sched_check(struct sim *sim, struct cpu *cpu);
-uint32_t sched_running(const struct cpu *cpu); /* nr_running of the kernel */
+uint32_t sched_running(const struct cpu *cpu); /* number of runnable workers, the kernel's nr_running */
 /* Return a worker's CPU time until now, as the kernel's sum_exec_runtime. */
 uint64_t sched_charged(const struct sim *sim, const struct worker *w);
 uint32_t sched_weight(int nice);
 bool is_rt(const struct worker *w);
 
-/* Return the vruntime that corresponds to CPU time of a worker (kernel: calc_delta_fair() in fair.c). */
+/* Convert CPU time to virtual time: time / weight, and unchanged at nice 0 (the kernel's calc_delta_fair()). */
 static inline int64_t fair_delta(int64_t delta, const struct worker *w)
 {
 	return w->weight == NICE_0_WEIGHT ? delta : delta * NICE_0_WEIGHT / (int64_t)w->weight;

@@ -85,7 +85,7 @@ struct worker {
 	enum phase phase;
 	uint64_t left_ns; /* CPU time that is left in the phase */
 	uint64_t before_ns, held_ns, after_ns;
-	/* Additional time for the next service, because another worker used the CPU's caches. */
+	/* The next service takes this much longer, because another worker has displaced this worker's cache lines. */
 	uint64_t cold_ns;
 	uint64_t off_since;
 	struct socket *socket;
@@ -128,7 +128,7 @@ struct cpu {
 	uint64_t irq_ns; /* time that is charged to no task, including the whole current entry */
 	uint64_t next_tick;
 	uint64_t next_stall;
-	/* Datagrams whose interrupt has not come yet. Another datagram may cause the interrupt before the time `at`. */
+	/* Datagrams that wait for their interrupt at the time `at`. An interrupt of another datagram may handle them earlier. */
 	struct fifo raised;
 	struct fifo backlog; /* softirqs and stalls in order; the first one runs now, until its time `at` */
 	struct fair_rq fair;

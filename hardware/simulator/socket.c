@@ -44,9 +44,8 @@ void sockets_free(struct sim *sim)
 }
 
 /*
- * Return whether the socket refuses a message (kernel: __udp_enqueue_schedule_skb() in net/ipv4/udp.c). Since Linux
- * 6.15, the queue must stay within its limit. Before Linux 6.15, the socket refused a datagram only if the queue
- * already exceeded the limit.
+ * Return whether the socket refuses a datagram, as the kernel's __udp_enqueue_schedule_skb() does. Since Linux 6.15, the queue must stay within
+ * its limit. Before Linux 6.15, the socket refused a datagram only if the queue already exceeded the limit.
  */
 static bool is_full(const struct sim *sim, const struct socket *s, uint64_t size)
 {

@@ -76,7 +76,7 @@ static void ring_main(void)
 {
 	uint64_t one = 1;
 
-	/* use the system call, because this library replaces write() */
+	/* use the system call, because this library replaces write() and would call itself */
 	syscall(SYS_write, loop.descriptor, &one, sizeof(one));
 }
 
