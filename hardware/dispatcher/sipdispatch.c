@@ -51,7 +51,7 @@
 #include "../common/stream.h"
 
 #define INSTANCES_MAX 250
-/* At this number of unsent bytes, sipdispatch stops reading from the senders. */
+/* If a receiver has this number of unsent bytes, sipdispatch stops reading from the senders, to bound its memory. */
 #define OUT_BYTES_MAX (1UL << 20)
 #define EVENTS        64
 #define TOUCHED_MAX   1024

@@ -12,10 +12,7 @@
 #include "link.h"
 
 #define BATCH 16
-/*
- * Size of a buffer for one datagram. The extra bytes put the buffers of a batch into different sets of the CPU cache,
- * so that the buffers do not evict each other.
- */
+/* Size of a buffer for one datagram. The extra bytes put a batch's buffers into different sets of the CPU's cache. */
 #define DATAGRAM_BYTES (65536 + 4096 + 64)
 #define EVENTS         64
 #define OUT_BYTES_MAX  (16UL << 20) /* a connection with more unsent bytes is regarded as stuck */
@@ -383,10 +380,7 @@ bool link_connect(struct link *link, const struct sockaddr_in *local, const stru
 	if (fd >= 0) {
 		set_buffers(fd, link->buffer_bytes);
 		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-		/*
-		 * let connect() choose the port instead of bind(), because connect() can share a port between remote
-		 * addresses
-		 */
+		/* let connect() choose the local port: unlike bind(), it can use a port for several remote addresses */
 		setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof(on));
 	}
 	if (fd >= 0 &&
@@ -619,7 +613,7 @@ static bool wait_for_events(struct link *link, uint64_t wait_ns, struct epoll_ev
 
 	*count = epoll_pwait2(link->epoll, events, EVENTS, &timeout, NULL);
 	if (*count < 0 && errno == ENOSYS) {
-		/* Linux 5.10 lacks epoll_pwait2, and epoll_wait has a resolution of only 1 ms */
+		/* Linux 5.10 lacks epoll_pwait2, and epoll_wait resolves only 1 ms, so ppoll waits for the epoll set */
 		struct pollfd poll = { .fd = link->epoll, .events = POLLIN };
 
 		*count = ppoll(&poll, 1, &timeout, NULL) > 0 ? epoll_wait(link->epoll, events, EVENTS, 0) : 0;

@@ -92,7 +92,7 @@ static uint64_t next_tick(const struct wheel *wheel)
 {
 	uint64_t slot = wheel->tick & SLOT_MASK;
 
-	/* slot 0 begins a new round of level 0, in which timers of the upper levels may be due */
+	/* a new round of level 0 begins now, so timers of the upper levels may have to move down */
 	if (!slot)
 		return wheel->tick;
 	for (uint64_t word = slot / 64; word < WHEEL_SLOTS / 64; word++) {

@@ -44,7 +44,7 @@ void competitors_init(struct sim *sim, uint64_t *state)
 			w->policy = w->weight == IDLE_WEIGHT ? POLICY_IDLE : POLICY_OTHER;
 			w->cpu = w->first_cpu = m->competitor_first_cpu[i];
 			w->cpus = m->competitor_cpus[i];
-			/* begin at a random time of the first period, because the calls begin at 0 */
+			/* begin at a random time of the first period, so that the periods do not all begin when the calls begin */
 			w->begin_ns = m->competitor_period_ns[i] ? turn % m->competitor_period_ns[i] : 0;
 		} else if (m->logger_ns && !sim->logger) {
 			sim->logger = w;

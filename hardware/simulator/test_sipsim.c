@@ -129,12 +129,9 @@ static void test_eevdf_preempt_short(void)
 	const double slices[] = { 10, 1 };
 	struct model m = plain(RULES_EEVDF, 1, 2);
 
-	/*
-	 * At 1.5 ms, B gets the virtual deadline 2.5, which is before A's deadline 10. B's slice is shorter, so B
-	 * preempts A.
-	 */
+	/* At 1.5 ms, B gets the virtual deadline 2.5. A has the deadline 10 and the longer slice, so B preempts A. */
 	EXPECT("preempt short", &m, slices, script, "0:A 1.5:B 2.5:A 6:-");
-	/* A's protection lasts until its deadline, and A ends before its deadline. */
+	/* Without this feature, A is protected until its deadline 10. A ends earlier, so B waits until A ends. */
 	m.preempt_short = false;
 	EXPECT("no preempt short", &m, slices, script, "0:A 5:B 6:-");
 	/* A worker of SCHED_BATCH does not preempt another worker, so A keeps its protection. */
@@ -179,7 +176,7 @@ static void test_eevdf_delayed_dequeue(void)
 	 */
 	m.delay_dequeue = false;
 	EXPECT("lag kept", &m, NULL, script, "0:A 2:B 5:A 6:B 11:-");
-	/* A starts at the virtual time 0.5. At 4 ms, A comes before B, whose virtual runtime is 2. */
+	/* Without its old lag, A starts again at v = 0.5. At 4 ms, A runs first, because B has v = 2. */
 	m.place_lag = false;
 	EXPECT("lag forgotten", &m, NULL, script, "0:A 2:B 4:A 5:B 11:-");
 }
@@ -192,12 +189,12 @@ static void test_cfs_slices(void)
 	/* A latency of 6 ms gives each of two workers 3 ms. The first tick after 3 ms is at 4 ms. */
 	m.workers = 2;
 	EXPECT("latency", &m, NULL, BOTH, "0:A 4:B 8:A 10:B 12:-");
-	/* Three workers are more than nr_latency, so the period is 3 times 2 ms. At the tick of 3 ms, the worker's 2 ms are over. */
+	/* Three workers exceed nr_latency, so each worker gets 2 ms. The first tick after these 2 ms is at 3 ms. */
 	m.workers = 3;
 	m.nr_latency = 2;
 	m.min_granularity_ns = 2 * MS;
 	EXPECT("min granularity", &m, NULL, three, "0:A 3:B 6:C 9:A 10:B 11:C 12:-");
-	/* The papers' slices are shorter than a tick of 4 ms, so a worker always runs until the tick. */
+	/* The slices of the papers are shorter than a tick of 4 ms. Only a tick ends a slice, so a worker runs until the tick. */
 	m.workers = 2;
 	m.tick_ns = 4 * MS;
 	m.nr_latency = 8;
@@ -304,7 +301,7 @@ static void test_switches_eevdf(void)
 	 * both have v = 2, so the waiting A runs its last ms, and then B its last four.
 	 */
 	expect_switch("from FIFO", &other, &m, 3, BOTH, LENGTH(BOTH), "0:A 5:B 7:A 8:B 12:-");
-	/* B's current request ends at its deadline 2, as without the change. Later requests last 4 ms. */
+	/* The change to 4 ms keeps the current deadline 2 of B. Only the slices that begin later last 4 ms. */
 	other = m;
 	other.slice_ns = 4 * MS;
 	expect_switch("longer slices", &m, &other, 1, BOTH, LENGTH(BOTH), "0:A 2:B 4:A 8:B 12:-");
@@ -329,7 +326,7 @@ static void test_switches_cfs(void)
 	other = m;
 	other.policy = POLICY_RR;
 	expect_switch("CFS to RR", &m, &other, 3, script, LENGTH(script), "0:A 20:B 21:-");
-	/* B's virtual runtime is again set half a latency below A's, so B preempts A. */
+	/* The switch back to CFS places B half a latency below the vruntime of A, so B preempts A. */
 	expect_switch("CFS from RR", &other, &m, 3, script, LENGTH(script), "0:A 5.5:B 6.5:A 21:-");
 }
 

@@ -160,7 +160,7 @@ static void end_quantum(void)
 	statistics->virtual_ns = (uint64_t)quantum_start;
 	statistics->quanta++;
 	await_main();
-	/* the next quantum ends at the next timer, but has at least an eighth of its full length */
+	/* end the next quantum at the main loop's next timer, so that the timer is not late, but after an eighth at least */
 	length = full_length;
 	until = loop.deadline - quantum_start;
 	if (loop.deadline != FOREVER && until < settings.quantum_ns)

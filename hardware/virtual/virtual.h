@@ -19,11 +19,11 @@
 
 #define MAX_CPUS 64
 #define FOREVER  INT64_MAX
-/* The library counts sixteenths of instructions, because a kernel instruction may count as a fraction of one. */
+/* The library counts sixteenths of instructions, because a kernel instruction may count as a fraction of a user one. */
 #define PARTS 16
 /* Only these functions are visible outside the library. QEMU calls each of them by its name. */
 #define EXPORT __attribute__((visibility("default")))
-/* The patched code of QEMU saves no vector registers before it reads the clock. */
+/* Functions that patched code of QEMU calls must not use vector registers, because the patch does not save them. */
 #define NO_VECTORS __attribute__((target("general-regs-only")))
 
 struct settings {
