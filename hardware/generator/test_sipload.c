@@ -265,7 +265,7 @@ static void test_histogram(void)
 
 static void test_schedule(void)
 {
-	/* these numbers were computed by numpy with the operations that schedule.h lists */
+	/* numpy computed these numbers independently, with the operations that schedule.h lists */
 	static const uint64_t expected[] = { 284085, 430746, 445459, 851020, 1256687 };
 	struct schedule a, b;
 	uint64_t state;
@@ -275,7 +275,7 @@ static void test_schedule(void)
 	for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++)
 		CHECK(a.calls[i].offset_ns == expected[i]);
 	CHECK(a.calls[99999].offset_ns == 49821846259ULL && a.header.distinct == 100000);
-	/* the random numbers of the calls come from a generator that starts with the seed's complement */
+	/* the random numbers of the calls come from a second generator, whose seed is the bitwise complement of the first */
 	state = ~1ULL;
 	for (uint64_t i = 0; i < 1000; i++) {
 		uint64_t own = a.calls[i].random;

@@ -244,17 +244,17 @@ const char *model_parse(struct model *model, const char *text, char *error, size
 		if (!seen[i])
 			return complain(error, size, "missing", ENTRIES[i].name);
 	if (model->receive_cpus > model->cores)
-		return complain(error, size, "more than cores", "receive_cpus");
+		return complain(error, size, "larger than the number of cores", "receive_cpus");
 	if (model->sockets > model->workers)
-		return complain(error, size, "more than workers", "sockets");
+		return complain(error, size, "larger than the number of workers", "sockets");
 	if (model->sockets % model->instances)
-		return complain(error, size, "expected to divide sockets", "instances");
+		return complain(error, size, "does not divide the number of sockets", "instances");
 	if (model->choice == CHOICE_HOLDER && (model->sockets != model->workers || model->fronts != 1))
 		return complain(error, size, "expected one socket per worker and one front",
 				"choice = holder");
 	for (uint32_t i = 0; i < model->competitors; i++)
 		if (model->competitor_first_cpu[i] + model->competitor_cpus[i] > model->cores)
-			return complain(error, size, "beyond the last of the cores", "competitor_cpus");
+			return complain(error, size, "includes a CPU above the last", "competitor_cpus");
 	return NULL;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * A model of kernel/sched/rt.c. All workers have one priority, so one list is enough. The running worker is its head.
+ * The queue of real-time workers (kernel/sched/rt.c). All workers have one priority, so one list is enough. The running
+ * worker stays at the head of the list.
  */
 #include "sched.h"
 

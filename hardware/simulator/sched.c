@@ -136,7 +136,7 @@ static void switch_to(struct sim *sim, struct cpu *cpu, struct worker *next)
 	} else {
 		if (!is_rt(next))
 			fair_of(sim)->set_next(sim, cpu, next);
-		/* the kernel does not charge the switch to a worker that follows the idle task */
+		/* the worker pays for the switch, but not for the time in which the CPU leaves its idle state */
 		next->charged_from = next->exec_start = cpu_task_clock(sim, cpu) + cost;
 		cost += m->switch_ns;
 		cpu->resume_at += cost;
@@ -220,7 +220,7 @@ void sched_wake(struct sim *sim, struct worker *w, struct cpu *waker)
 			fair_of(sim)->enqueue(sim, cpu, w, true);
 	}
 	wakeup_preempt(sim, cpu, w);
-	/* skip the waker's own CPU, which reschedules at the end of its softirq */
+	/* the waker's own CPU is inside a softirq, and reschedules at the end of the softirq */
 	if (cpu != waker)
 		sched_check(sim, cpu);
 }

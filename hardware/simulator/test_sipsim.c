@@ -147,7 +147,7 @@ static void test_eevdf_parity(void)
 	struct model m = plain(RULES_EEVDF, 1, 2);
 
 	m.preempt_short = false;
-	/* A was alone when it was picked. It stays protected until its deadline 10, although B's slice is 1 ms. */
+	/* A was alone when it was picked, so the short slice of B (1 ms) does not end the protection of A at its deadline 10. */
 	EXPECT("protection of the first pick", &m, slices, script, "0:A 4:B 6:-");
 	m.preempt_short = true;
 	/*
@@ -322,7 +322,7 @@ static void test_switches_cfs(void)
 	expect_switch("wake-up granularity from 3 ms on", &m, &other, 3, script, LENGTH(script),
 		      "0:A 6:B 7:A 21:-");
 	expect_switch("CFS sham", &m, &m, 3, script, LENGTH(script), "0:A 5.5:B 6.5:A 21:-");
-	/* Under RR, A runs and is first in the list, and B is enqueued behind A. */
+	/* Under RR, A keeps running because its time slice is 100 ms. B is enqueued behind A and waits until A ends. */
 	other = m;
 	other.policy = POLICY_RR;
 	expect_switch("CFS to RR", &m, &other, 3, script, LENGTH(script), "0:A 20:B 21:-");
@@ -379,7 +379,7 @@ static void test_long_run(enum rules rules, const char *what)
 	sim_free(&sim);
 }
 
-/* Record the largest lag, which has a bound: the longest request plus one tick (Stoica and Abdel-Wahab 1995). */
+/* Record the largest lag. EEVDF bounds the lag by the longest request plus one tick (Stoica and Abdel-Wahab 1995). */
 static void watch_lag(struct sim *sim, const struct cpu *cpu, const struct worker *next)
 {
 	int64_t *largest = sim->observer;
@@ -431,7 +431,7 @@ static void test_lag(void)
 	sim_free(&sim);
 }
 
-/* Switch workers between all modes in all states. Check that the times add up and that every worker does its work. */
+/* Switch modes while workers run, wait or sleep. Check that the times add up and that every worker does its work. */
 static void test_many_switches(enum rules rules, uint32_t cores, const char *what)
 {
 	enum {
@@ -510,7 +510,7 @@ static void test_newly_idle_looks_at_other_processors(void)
 	EXPECT("migration cost", &m, NULL, script, "0:A/0 0.2:B/1 0.3:-/1 1.3:B/1 1.4:-/1 3:C/0 4:-/0");
 }
 
-/* Check that a change of policy without a change of priority keeps min_vruntime and so the waiting worker's place. */
+/* Check that a worker keeps its position in the queue when its policy changes but its priority does not. */
 static void test_a_change_to_batch_costs_no_place(void)
 {
 	struct model m = plain(RULES_CFS, 1, 2);
