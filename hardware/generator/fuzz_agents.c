@@ -115,7 +115,7 @@ static void begin(void)
 	const struct timing timing = { 5 * NS_PER_MS, 40 * NS_PER_MS, 50 * NS_PER_MS, true, false };
 	const struct span name = { host, host + strlen(host) };
 	const struct peer peer = { .connection = NO_CONNECTION };
-	/* use the Call-IDs and tags of test_sipload --corpus, so that messages of the corpus belong to these calls */
+	/* use the Call-IDs and tags of test_sipload --corpus, so that the first inputs belong to calls of this client */
 	struct uac_setup uac = { .timing = timing,
 				 .host = name,
 				 .port = 5060,

@@ -15,7 +15,7 @@
 /* Size of a buffer for one datagram. The extra bytes put a batch's buffers into different sets of the CPU's cache. */
 #define DATAGRAM_BYTES (65536 + 4096 + 64)
 #define EVENTS         64
-#define OUT_BYTES_MAX  (16UL << 20) /* a connection with more unsent bytes is regarded as stuck */
+#define OUT_BYTES_MAX  (16UL << 20) /* a message counts as not sent if it would exceed this limit */
 #define LISTENER       UINT32_MAX
 #define BACKLOG        4096
 

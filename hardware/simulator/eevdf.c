@@ -162,7 +162,7 @@ static void leave(struct sim *sim, struct cpu *cpu, struct worker *w, bool sleep
 {
 	update_lag(sim, cpu, w);
 	if (!sleep) {
-		/* keep the deadline relative to the virtual runtime (the kernel's PLACE_REL_DEADLINE) */
+		/* keep the distance to the deadline, because place() sets a new vruntime (PLACE_REL_DEADLINE) */
 		w->deadline -= w->vruntime;
 		w->relative_deadline = true;
 	}

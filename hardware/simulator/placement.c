@@ -36,7 +36,7 @@ static bool is_available(const struct cpu *cpu)
 	return true;
 }
 
-/* Return whether a worker may run on a CPU, as cpus_ptr in the kernel decides. */
+/* Return whether the CPU affinity of a worker includes a CPU (the kernel's cpus_ptr). */
 static bool may_run(const struct worker *w, const struct cpu *cpu)
 {
 	return cpu->id >= w->first_cpu && cpu->id - w->first_cpu < w->cpus;

@@ -94,7 +94,7 @@ const char *sim_init(struct sim *sim, const struct model *given)
 	sim->end = sim->schedule.calls[model->calls - 1].offset_ns + model->link_ns + model->drain_ns;
 	sim->service_seed = splitmix64(&state);
 	for (int kind = 0; kind < KINDS; kind++) {
-		/* the variance of the logarithm of a lognormal random number with mean 1 */
+		/* the variance of the logarithm of a lognormal random number with mean 1 and variance service_scv */
 		double variance = log(1.0 + model->service_scv[kind]);
 
 		sim->service_sigma[kind] = sqrt(variance);

@@ -68,7 +68,7 @@ struct worker {
 	int64_t slice;
 	uint64_t exec_start;                /* time of the last update, on the task clock of its CPU */
 	uint64_t exec_sum, exec_sum_before; /* CPU time now, and when the worker was last picked; for CFS */
-	/* Sequence number of the enqueueing. Workers with equal keys run in this order. */
+	/* Sequence number of the moment of queueing. Workers with equal vruntime or deadline run in this order. */
 	uint64_t order;
 	uint64_t rt_left_ns;
 	uint32_t id;
@@ -120,7 +120,7 @@ struct rt_rq {
 struct cpu {
 	struct worker *curr;
 	const struct worker *warm; /* the worker that ran last on this CPU */
-	/* `curr` continues its work at this time, after overhead. Its work is accounted up to this time. */
+	/* `curr` continues its work at this time, after switches and softirqs. Its earlier work is already accounted. */
 	uint64_t resume_at;
 	uint64_t receive_until; /* end of the current receive softirq or stall */
 	enum spent receiving;   /* the current entry is a softirq (SPENT_RECEIVE) or a stall (SPENT_STALL) */
@@ -139,14 +139,14 @@ struct cpu {
 	/* members for newidle_balance() */
 	uint64_t idle_stamp, average_idle, last_balance;
 	uint32_t balance_failed;
-	/* the idle task's values for wake_wide() */
+	/* values of the idle task for wake_wide(): on an idle CPU, a softirq interrupts the idle task */
 	uint64_t flips_at;
 	uint32_t flips, last_wakee;
 };
 
 struct socket {
 	struct fifo queue; /* waiting messages; `at` is the time of queueing */
-	uint64_t charged;  /* the kernel's sk_rmem_alloc */
+	uint64_t charged;  /* bytes charged to the buffer (the kernel's sk_rmem_alloc) */
 	uint64_t deficit;  /* memory of read messages that the socket has not released yet */
 	uint32_t reader;   /* number of messages that were moved to the reader's part of the queue */
 	struct worker **waiters;

@@ -100,7 +100,7 @@ static uint32_t enqueue(struct sim *sim, struct socket *s, struct cpu *cpu, stru
 	return woken;
 }
 
-/* Return the number of the UAC's connection that a call uses. */
+/* Return the number of the UAC's connection that carries the messages of a call. */
 static uint32_t connection_of(const struct sim *sim, uint32_t call)
 {
 	return sim->model.connections ? call % sim->model.connections : call;

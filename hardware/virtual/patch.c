@@ -10,7 +10,7 @@
 #include "virtual.h"
 
 #define MIB 1048576UL
-/* A jump reaches 2 GiB, and QEMU has less than 64 MiB of code. */
+/* Distances from QEMU's code for the new page. QEMU has less than 64 MiB of code, and a jump reaches 2 GiB. */
 #define NEAREST  (64 * MIB)
 #define FARTHEST (1024 * MIB)
 #define STEP     (16 * MIB)

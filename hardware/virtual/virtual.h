@@ -79,7 +79,7 @@ extern __thread bool is_main;
 void start_clock(void);
 /* Return the virtual time in ns. It is never earlier than a time that any thread has read before. */
 NO_VECTORS int64_t now_ns(void);
-/* Return whether a vCPU has run. Before that, the real functions of libc are used. */
+/* Return whether a vCPU has run. Until then, QEMU uses the real functions of libc. */
 bool clock_runs(void);
 /* Wait until all running vCPUs are at the end of the quantum. The calling vCPU has no instructions left. */
 void finish_quantum(struct cpu *cpu);
