@@ -12,8 +12,8 @@ from sipsched.words import listed, number
 HOW = (
     "The logarithm of PDR is interpolated between the two loads around the limit. The interval also includes the "
     f"result of a linear interpolation of PDR. No number is estimated if these two loads are more than "
-    f"{100 * (WIDEST_BRACKET - 1):.0f} % apart, or if a PDR there is more than {STEEPEST} times the limit or less "
-    f"than a {STEEPEST}th of the limit"
+    f"{100 * (WIDEST_BRACKET - 1):.0f} % apart, or if PDR at one of them is more than {STEEPEST} times the limit or "
+    f"less than a {STEEPEST}th of the limit"
 )
 
 
@@ -46,7 +46,7 @@ def doubt(crossing: CrossingLoad, limit: float) -> str:
         where = "above" if np.isinf(above) else "below"
         end = crossing.highest_cps if np.isinf(above) else crossing.lowest_cps
         return (
-            f"The loads do not bracket the crossing: none has a typical PDR {side} {share}. "
+            f"The crossing lies outside the measured loads: no load has a typical PDR {side} {share}. "
             f"Measure a load {where} {number(end)} cps."
         )
     if crossing.interval.resolved:
@@ -55,9 +55,7 @@ def doubt(crossing: CrossingLoad, limit: float) -> str:
     told = f"typical PDR is {low} at {number(below)} and {high} at {number(above)} cps"
     if not crossing.narrow:
         apart = f"{100 * (above / below - 1):.0f} %"
-        return (
-            f"The loads around the crossing are {apart} apart ({told}). Measure one between them."
-        )
+        return f"The loads around the crossing are {apart} apart ({told}). Measure a load between them."
     return f"PDR jumps at the crossing ({told}). Measure loads between them."
 
 
@@ -80,8 +78,8 @@ def probe_modes(searches: Iterable[tuple[str, Sequence[str]]]) -> list[str]:
     if len(systems) > 1:
         named = [f"{mode} ({listed([*dict.fromkeys(of)])})" for mode, of in systems.items()]
         lines.append(
-            f"Warning: the compared searches ran with different probe modes: {'; '.join(named)}. Each probe mode takes "
-            "another CPU time per message, so a difference of capacity can come from the probe."
+            f"Warning: the compared searches ran with different probe modes: {'; '.join(named)}. The CPU time per "
+            "message depends on the probe mode, so the probe can cause a difference of capacity."
         )
     elif systems:
         lines.append(f"Probe mode of the searches: {next(iter(systems))}.")

@@ -11,7 +11,7 @@ CASES = [
         [1000, 2000],
         [0.0, 0.41],
         "The loads around the crossing are 100 % apart (typical PDR is at most 0.01 % at 1\u202f000 and 41 % at "
-        "2\u202f000 cps). Measure one between them.",
+        "2\u202f000 cps). Measure a load between them.",
     ),
     (
         [1000, 1200],
@@ -23,13 +23,13 @@ CASES = [
     (
         [1000, 1200],
         [0.001, 0.002],
-        "The loads do not bracket the crossing: none has a typical PDR above 1 %. Measure a load above "
+        "The crossing lies outside the measured loads: no load has a typical PDR above 1 %. Measure a load above "
         "1\u202f200 cps.",
     ),
     (
         [1000, 1200],
         [0.1, 0.2],
-        "The loads do not bracket the crossing: none has a typical PDR at or under 1 %. Measure a load "
+        "The crossing lies outside the measured loads: no load has a typical PDR at or under 1 %. Measure a load "
         "below 1\u202f000 cps.",
     ),
     ([1000, 1200], [np.nan, np.nan], ""),

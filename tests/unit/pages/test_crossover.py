@@ -127,7 +127,9 @@ def test_a_recommendation_names_load_evidence_risk_and_how_to_undo_it() -> None:
     assert OF_POLICIES[Policy.FIFO].undo in text
     (cost, *_) = answer.consequences(found).lines
     assert "CPU per message −2" in cost
-    assert cost.index("CPU per message") < cost.index("Within chance") < cost.index("PDR 0")
+    assert (
+        cost.index("CPU per message") < cost.index("No effect beyond chance") < cost.index("PDR 0")
+    )
 
 
 def test_loads_with_the_same_recommendation_share_a_sentence() -> None:
@@ -191,7 +193,10 @@ def test_a_sham_that_differs_is_named_and_smaller_effects_do_not_count() -> None
     line = answer.consequences(found).lines[-1]
     assert re.search(r"by \+3\d\u00a0% .* beyond 4\d\u00a0% counts", line)
     (figure,) = effects.figures(found).parts
-    assert "The A/A differs by more than chance: K_rcv + T_sip p99 +3" in figure.seen[0]
+    assert (
+        "The A/A comparison shows a difference beyond chance: K_rcv + T_sip p99 +3"
+        in figure.seen[0]
+    )
 
 
 def test_without_runs_the_page_says_so() -> None:
@@ -214,7 +219,9 @@ def test_one_block_gives_no_recommendation() -> None:
     run = made("default,fifo", {"fifo": FIFO})
     one = run["left_out"].where(run["block"] == 3, SWITCH)
     loads, found = of(run.assign(left_out=one))
-    assert "1 block with windows of both modes, and an interval needs two" in recommended(found)
+    assert "1 block with valid windows of both modes, and an interval needs two" in recommended(
+        found
+    )
     assert "too few for an interval" in everything(loads, found)
 
 
@@ -270,7 +277,7 @@ def test_the_comparison_of_the_reference_with_itself_is_the_first_row() -> None:
     _, found = of(made("default,batch,fifo", {"batch": {}, "fifo": FIFO}))
     (figure,) = effects.figures(found).parts
     assert effects.ordered_modes(found[0]) == ["fifo", "batch"]
-    assert "The A/A is within chance" in figure.seen[0]
+    assert "The A/A comparison shows no difference beyond chance" in figure.seen[0]
     # the figure has one point with a title for each of three rows and two quantities
     assert figure.wide.count("<title>") == 6
     rows = effects.tables(found).parts[0].rows
@@ -283,11 +290,8 @@ def test_an_estimate_that_depends_on_the_washout_is_reported() -> None:
     _, found = of(made("default,fifo", {"fifo": {"total_p99": -0.2}}, later={"total_p99": -0.5}))
     words, folded = evidence.washouts(found).parts
     (table,) = folded.parts
-    assert "1 of 4 estimates moves by more than the interval" in words.lines[0]
-    assert (
-        words.lines[1]
-        == "1\u202f000 cps: fifo, K_rcv + T_sip p99: moves by more than the interval."
-    )
+    assert "1 of 4 estimates moves out of the 95 % interval" in words.lines[0]
+    assert words.lines[1] == "1\u202f000 cps: fifo, K_rcv + T_sip p99: moves out of its interval."
     moved = next(row for row in table.rows if row[1:3] == ("K_rcv + T_sip p99", "fifo"))
     assert moved[5].interval.estimate == pytest.approx(-39, abs=1)
     still = next(row for row in table.rows if row[1:3] == ("K_rcv + T_sip mean", "fifo"))
@@ -315,7 +319,7 @@ def test_the_response_and_the_bounds_of_one_core() -> None:
     rising = run["aligned_total"] * (1 + 2 * (run["since_switch"] - 0.2))
     moved, _ = of(run.assign(aligned_total=rising))
     (seen,) = windows.response(moved).seen
-    assert re.search(r"still changes under .*: its first quarter is −\d\d\u00a0% off", seen)
+    assert re.search(r"still changes in .*mean in the last half by −\d\d\u00a0% \(", seen)
     (table,) = bounds.page(found).parts
     service = loads[0].mean("default", "cpu_per_message").estimate
     # 1000 cps are 6000 messages per second

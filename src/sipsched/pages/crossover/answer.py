@@ -128,7 +128,7 @@ def advised(advice: Advice) -> str:
 
 
 def _kind(ranking: Ranking) -> tuple[str, str]:
-    """Return the kind of the recommendation for a load, and the recommended mode or the reason for none."""
+    """Return the kind of the recommendation for a load, and the recommended mode or the reason why there is none."""
     if ranking.best:
         return "set", ranking.best.mode
     if ranking.trades:
@@ -145,7 +145,9 @@ def _sentences(kind: tuple[str, str], rankings: Sequence[Ranking]) -> str:
     if name == "unknown":
         return f"No recommendation for {where}: {detail}."
     if name == "alike":
-        return f"Change nothing at {where}: every mode is within ±\u00a05\u00a0% of {reference}."
+        return (
+            f"Change nothing at {where}: every mode differs from {reference} by at most 5\u00a0%."
+        )
     if name == "none":
         return f"Change nothing at {where}: {_none_better(rankings, reference)}"
     chosen = [_chosen(ranking) for ranking in rankings]
@@ -190,7 +192,7 @@ def _at(name: str, loads: Sequence[str], of: int) -> str:
 
 
 def _chosen(ranking: Ranking) -> Candidate | None:
-    """Return the recommended mode for a load. If none is recommended, return the best of the modes that have a cost."""
+    """Return the recommended mode for a load. If no mode is recommended, return the best mode that has a cost."""
     return ranking.best or next(iter(ranking.trades), None)
 
 
@@ -218,7 +220,11 @@ def _amount(chosen: Sequence[Candidate | None]) -> str:
 def _caution(chosen: Sequence[Candidate | None]) -> str:
     """Warn the reader if the intervals describe only the measured runs."""
     effects = [candidate.effects[DECIDING[0]] for candidate in chosen if candidate]
-    return " Another run may differ." if any(effect.conditional for effect in effects) else ""
+    return (
+        " Another run may have another result."
+        if any(effect.conditional for effect in effects)
+        else ""
+    )
 
 
 def _none_better(rankings: Sequence[Ranking], reference: str) -> str:
@@ -229,7 +235,7 @@ def _none_better(rankings: Sequence[Ranking], reference: str) -> str:
         for candidate in ranking.candidates
         if candidate.verdict is ModeEffect.WORSE
     )
-    text = f"no mode is better than {reference} by more than chance"
+    text = f"no mode is better than {reference} by more than chance explains"
     if worse:
         text += f", and {listed(list(worse))} {_are(worse)} worse"
     falls = [fall for ranking in rankings if not np.isnan(fall := ranking.detectable())]
@@ -262,7 +268,7 @@ def _why_unknown(ranking: Ranking) -> str:
         return f"none of {plural(len(left_out), 'window')} is valid: {reasons}"
     blocks = max(sum(candidate.effects[DECIDING[0]].blocks) for candidate in ranking.candidates)
     if blocks < 2:
-        return f"{plural(blocks, 'block')} with windows of both modes, and an interval needs two"
+        return f"the runs have {plural(blocks, 'block')} with valid windows of both modes, and an interval needs two"
     return ranking.candidates[0].effects[DECIDING[0]].interval.why
 
 
@@ -323,10 +329,10 @@ def _consequences(advice: Advice) -> Iterator[str]:
         for name in DECIDING:
             if floor := ranking.floors[name]:
                 yield (
-                    f"Do not trust small effects at {loads_name([ranking.load])}: in the A/A, "
+                    f"Do not trust small effects at {loads_name([ranking.load])}: in the A/A comparison, "
                     f"{reference_name(ranking.load)} differs from itself in {IN_WORDS[name]} by "
-                    f"{effect_words(ranking.sham[name], name)}. Only an effect beyond {to_percent(floor):.0f}\u00a0% "
-                    "counts there."
+                    f"{effect_words(ranking.sham[name], name)}. At this load, only an effect larger than "
+                    f"{to_percent(floor):.0f}\u00a0% counts."
                 )
 
 
@@ -344,8 +350,8 @@ def _costs(advice: Advice) -> Iterator[str]:
                 words = f"{TITLES[name]} {effect_words(effect, name)}"
                 (beyond if differs else within).append(words)
         where = f"{ranking.load.label(chosen.mode)} at {loads_name([ranking.load])}"
-        text = f"Other effects of {where}: {'; '.join(beyond) or 'none beyond chance'}."
-        yield f"{text} Within chance: {'; '.join(within)}." if within else text
+        text = f"Other effects of {where}: {'; '.join(beyond) or 'none is larger than chance explains'}."
+        yield f"{text} No effect beyond chance: {'; '.join(within)}." if within else text
 
 
 def starts(comparisons: Sequence[Advice]) -> Words:
@@ -355,7 +361,7 @@ def starts(comparisons: Sequence[Advice]) -> Words:
     for load in loads:
         again = [mode for mode in load.modes if first_start(mode) != mode]
         lines += [
-            f"{loads_name([load])}: a further start of {load.label(first_start(mode))} changes {IN_WORDS[name]} by "
+            f"{loads_name([load])}: starting {load.label(first_start(mode))} once more changes {IN_WORDS[name]} by "
             f"{effect_words(load.start_effect(mode, name), name)}."
             for mode in again
             for name in DECIDING
@@ -366,8 +372,9 @@ def starts(comparisons: Sequence[Advice]) -> Words:
             for name in (*DECIDING, "cpu_per_message"):
                 effect = load.effect_of_all_starts(mode, name)
                 lines.append(
-                    f"{loads_name([load])}: over all {effect.n} starts, {load.label(mode)} changes {IN_WORDS[name]} "
-                    f"by {with_unit(percent(effect), '%', '+')}. This interval includes the differences between starts."
+                    f"{loads_name([load])}: on average over {effect.n} starts, {load.label(mode)} changes "
+                    f"{IN_WORDS[name]} by {with_unit(percent(effect), '%', '+')}. This interval includes the "
+                    "differences between starts."
                 )
     return Words(tuple(lines))
 
@@ -387,8 +394,8 @@ def _reservations(advice: Advice, named: bool) -> Iterator[str]:
         if any(effect.interval.known and effect.conditional for effect in effects):
             runs = plural(max(effect.runs for effect in effects), "run")
             text = (
-                f"{runs}: the intervals describe only these runs. {RUNS_AS_SAMPLE} or more runs would describe all "
-                "such runs"
+                f"with {runs}, the intervals describe only the measured runs. With {RUNS_AS_SAMPLE} or more runs, they "
+                "would also describe further runs"
             )
             loads_by_text.setdefault(text, []).append(ranking.load)
         for doubt, text in DOUBTS.items():
@@ -431,13 +438,13 @@ def rule(comparisons: Sequence[Advice]) -> Folded:
             "the CPU time per message or the mean by more than chance explains.",
             "Modes are ranked by the 99th percentile. If several modes are better, the mode that is better at "
             f"most loads is recommended. The intervals of the 99th percentile and the mean{together}. Every other "
-            "interval has 95\u00a0%.",
+            "interval has 95\u00a0% for itself.",
             "A window is a part of the load during which one mode is active. A block contains one window of each "
             "mode, in random order. All windows of a block have the same calls. The first part of each window is the "
             "washout, which is excluded from the results.",
             f"{AA}: each block has a second window of the reference at a random position. Each mode is compared with "
             f"the average of both windows of the reference. If the two windows differ by more than chance explains, "
-            f"only an effect larger than this difference counts.",
+            f"only an effect that is larger than this difference counts.",
         )
     )
     return Folded("When a mode is recommended", (words,))

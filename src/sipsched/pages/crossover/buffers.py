@@ -11,7 +11,7 @@ from sipsched.words import binary_size, grouped, listed
 
 
 def page(comparisons: Sequence[Advice]) -> Several:
-    """Show the buffers that the runs of each proxy compare; nothing for runs that compare no buffers."""
+    """Show the receive buffers that the runs of each proxy compare. The part is empty if no run compares buffers."""
     parts = [(advice, _parts(advice)) for advice in comparisons]
     return by_proxy(
         [Several(figures, place_name(advice.place)) for advice, figures in parts if figures]
@@ -36,10 +36,10 @@ def _parts(advice: Advice) -> tuple[Part, ...]:
 
 
 def _answer(load: ComparedLoad, buffer: BufferAtLoad) -> str:
-    """Answer the question of an operator for one buffer at one load."""
+    """State the burst that one buffer holds at one load, and the longest wait in this buffer."""
     return (
-        f"At {loads_name([load])}, a buffer of {binary_size(buffer.receive_buffer_bytes // 2)} loses nothing in a "
-        f"message burst of {_ms(buffer.burst_ms)} and lets the slowest message wait {_ms(buffer.wait_ms)}."
+        f"At {loads_name([load])}, a buffer of {binary_size(buffer.receive_buffer_bytes // 2)} holds a message burst "
+        f"of {_ms(buffer.burst_ms)} without a drop. The last message of this burst waits {_ms(buffer.wait_ms)}."
     )
 
 
@@ -63,11 +63,11 @@ def _table(
         caption="The message burst that each receive buffer holds, and the measured drops and times.",
         reading="The kernel charges each message with its truesize, here "
         f"{listed(list(truesizes))} bytes on average. The number of messages is the effective SO_RCVBUF divided by "
-        "the truesize. A message burst is the messages of this time at this load, which arrive at once or while no "
-        "worker runs. The empty buffer holds the burst without a drop. The slowest message waits until the workers "
-        "have processed the whole burst, at the measured CPU time per message. The measured values are means over "
-        "the windows of each buffer. If all message bursts of a load fit into every buffer, the buffers do not "
-        "differ.",
+        "the truesize. A message burst arrives at once, or while no worker runs. Its length is the time in which the "
+        "load has so many messages. The table shows the longest burst that fits into the empty buffer. The slowest "
+        "message waits until the workers have processed the whole burst, at the measured CPU time per message. The "
+        "measured values are means over the windows of each buffer. If every burst of a load fits into every buffer, "
+        "the buffers have equal results.",
     )
 
 

@@ -47,7 +47,10 @@ FARTHEST = math.log(20)
 """The logarithm of the largest drawn ratio. Larger ratios and their intervals are cut off at this value."""
 COMPARED = ("baseline", "enhanced")
 """The modes that the papers compare."""
-WORDS = {ModeEffect.ALIKE: "within ±\u00a05\u00a0%", ModeEffect.UNSURE: "within chance"}
+WORDS = {
+    ModeEffect.ALIKE: "differs by at most 5\u00a0%",
+    ModeEffect.UNSURE: "chance explains the difference",
+}
 
 
 def figures(comparisons: Sequence[Advice]) -> Several:
@@ -82,9 +85,9 @@ def _figure(advice: Advice) -> Figure:
         ),
         caption=f"The effect of each mode on K_rcv + T_sip, compared with {reference}.",
         reading="Modes left of 0 are faster than the reference. A marker is filled if the effect differs from 0 by "
-        "more than chance explains. The bar is the confidence interval. With a probability of 95 %, every bar "
-        "of the figure contains its true value. The first row and the grey band show the reference compared "
-        "with itself (A/A). The axis is logarithmic.",
+        "more than chance explains. The bar is the confidence interval. With a probability of 95 %, all bars "
+        "of the figure contain their true values at the same time. The first row and the grey band show the reference "
+        "compared with itself (A/A). The axis is logarithmic.",
         seen=tuple(seen),
         provenance=provenance(ranking.load for ranking in rankings),
     )
@@ -133,7 +136,7 @@ def ordered_modes(advice: Advice) -> list[str]:
 
 
 def _effects(ranking: Ranking, quantity: str) -> dict[str, Effect]:
-    """Return the effect of each mode on a quantity, including the comparison of the reference with itself (A/A)."""
+    """Return the effect of each mode on a quantity. The comparison of the reference with itself (A/A) is included."""
     effects = {candidate.mode: candidate.effects[quantity] for candidate in ranking.candidates}
     with_sham = {AA: ranking.sham[quantity]} | effects
     return {
@@ -221,9 +224,9 @@ def _percent_axis(axis: Axes, low: float, high: float, apart: float = 0.0) -> No
 def _words(ranking: Ranking) -> str:
     """Name the modes that differ from the reference at a load, and report whether the reference differs from itself."""
     sham = ranking.sham[DECIDING[0]]
-    text = "cannot be judged" if not sham.interval.known else "is within chance"
+    text = "cannot be judged" if not sham.interval.known else "shows no difference beyond chance"
     if ranking.floors[DECIDING[0]]:
-        text = "differs by more than chance"
+        text = "shows a difference beyond chance"
     differ = [
         f"{ranking.load.label(candidate.mode)} "
         f"{effect_words(candidate.effects[candidate.decided_by], candidate.decided_by)}, "
@@ -231,15 +234,15 @@ def _words(ranking: Ranking) -> str:
         for candidate in ranking.candidates
         if candidate.decided_by
     ]
-    modes = "; ".join(differ) or "no mode differs by more than chance"
+    modes = "; ".join(differ) or "no mode differs from the reference by more than chance explains"
     return (
-        f"{loads_name([ranking.load])}: {modes}. The A/A {text}: {TITLES[DECIDING[0]]} "
+        f"{loads_name([ranking.load])}: {modes}. The A/A comparison {text}: {TITLES[DECIDING[0]]} "
         f"{effect_words(sham, DECIDING[0])}."
     )
 
 
 def verdict_words(candidate: Candidate) -> str:
-    """Write whether a mode is better or worse than the reference, and name the quantities that decide this."""
+    """Describe whether a mode is better or worse than the reference, and name the quantities that decide this."""
     if candidate.verdict is ModeEffect.TRADE:
         return f"better, but {' and '.join(TITLES[name] for name in candidate.costs)} higher"
     if candidate.decided_by == DECIDING[1]:
@@ -259,9 +262,9 @@ def printed(advice: Advice) -> str:
     points = 100 * (row["pdr_enhanced"] - row["pdr_baseline"])
     return (
         f"{PAPERS[row['study']]}, Table {row['table']}, {plural(system.cores, 'core')}, "
-        f"{plural(system.threads, 'thread')}, {number(row['cps'])} cps, on another machine and kernel: K_rcv of "
-        f"enhanced mode {number(row['k_rcv_lower_pct'])} % lower than of baseline, PDR {number(abs(points))} points "
-        f"{'lower' if points < 0 else 'higher'}."
+        f"{plural(system.threads, 'thread')}, {number(row['cps'])} cps, on another machine and kernel: K_rcv was "
+        f"{number(row['k_rcv_lower_pct'])} % lower in enhanced mode than in baseline mode, and PDR was "
+        f"{number(abs(points))} points {'lower' if points < 0 else 'higher'}."
     )
 
 

@@ -1,4 +1,4 @@
-"""The evidence for a recommendation: every estimate with its interval, and a comparison of two washout lengths."""
+"""The evidence for a recommendation: every estimate with its interval, and the effects for two washout lengths."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -127,7 +127,8 @@ def washouts(comparisons: Sequence[Advice]) -> Several:
         places=2,
         rows=tuple(rows),
         none="nothing was compared",
-        caption="The effect on K_rcv + T_sip with the normal washout, and with a washout of twice this length.",
+        caption="The effect on K_rcv + T_sip with the normal washout and with twice the washout, and the difference of "
+        "the two effects.",
         provenance=provenance(ranking.load for _, ranking in _named(comparisons)),
         shown=MOST_SHOWN,
     )
@@ -139,10 +140,10 @@ def _summary(estimates: int, moved: int) -> str:
     if not estimates:
         return "The washouts cannot be compared, because nothing was measured."
     if not moved:
-        return f"With twice the washout, none of {plural(estimates, 'estimate')} moves by more than its interval."
+        return f"With twice the washout, none of {plural(estimates, 'estimate')} leaves its 95 % interval."
     return (
         f"With twice the washout, {moved} of {plural(estimates, 'estimate')} {'moves' if moved == 1 else 'move'} "
-        "by more than the interval. For these estimates, the washout is too short to exclude the influence of the "
+        "out of the 95 % interval. For these estimates, the washout is too short to exclude the influence of the "
         "previous window."
     )
 
@@ -167,7 +168,7 @@ def _beyond(change: Change) -> bool:
 
 def _verdict(change: Change) -> str:
     if _beyond(change):
-        return "moves by more than the interval"
+        return "moves out of its interval"
     if not change.first.interval.known:
         return "not known"
-    return "moves, within the interval" if change.moved.p_value <= SIGNIFICANT else "does not move"
+    return "moves inside its interval" if change.moved.p_value <= SIGNIFICANT else "does not move"

@@ -30,7 +30,7 @@ class InForce:
     files
         Values by path.
     refused
-        Reasons by setting, for settings without a place on this kernel.
+        The reason for each setting that this kernel does not have.
     """
 
     tasks: Mapping[Setting, int]
@@ -159,7 +159,7 @@ def advised(comparisons: Sequence[Advice]) -> Words:
             if settings.empty and restart:
                 continue
             if settings.empty:
-                lines[f"Setting {label}: the record names no setting; see config/modes.yaml."] = (
+                lines[f"To set {label}: the record names no setting, so see config/modes.yaml."] = (
                     None
                 )
                 continue
@@ -212,7 +212,7 @@ def _sets(applied: InForce) -> Iterator[str]:
     if not applied.empty or not applied.refused:
         yield what(applied)
     for name, why in applied.refused.items():
-        yield f"without {name}: {why}"
+        yield f"{name} is not set: {why}"
 
 
 def left_out(loads: Sequence[ComparedLoad]) -> Words:

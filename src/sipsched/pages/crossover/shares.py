@@ -60,8 +60,8 @@ def _figure(advice: Advice) -> Figure:
         caption="The share of messages whose K_rcv + T_sip exceeds the time on the x axis, for each mode.",
         reading="A line further left means shorter times. The points of a line are the median, the 90th and the 99th "
         "percentile. The points of the reference mode are means over its windows. The points of another mode "
-        "are computed: each is the reference's point multiplied by the mode's measured effect. This removes "
-        "differences of the machine's speed between runs. Both axes are logarithmic."
+        "are computed: a point is the reference's point multiplied by the mode's measured effect. This product "
+        "is free of differences in the machine's speed between runs. Both axes are logarithmic."
         + (
             f" The figure shows the {MOST - 1} modes with the best ranks over all loads. The tables also contain the "
             f"other {more}."

@@ -30,7 +30,7 @@ REASONS = {
 }
 """Reasons for an invalid window, as column headings."""
 ERRORS_MOST = 3.0
-"""Largest change of the message time after the washout, in standard errors, that chance explains.
+"""Largest change of the message time after the washout that chance explains, in standard errors.
 
 The limit applies to the mode with the largest change, out of about ten modes.
 """
@@ -87,19 +87,20 @@ def _settles(name: str, load: ComparedLoad, alignment: Aligned) -> str:
     if math.isnan(errors):
         return f"{name}: the windows are too short to show whether the message time settles after {washout}."
     if abs(errors) <= ERRORS_MOST:
-        return f"{name}: after {washout}, the message time is constant in every mode, except for chance."
+        return f"{name}: after {washout}, the message time is constant in every mode, except for random variation."
     since = settled_after(alignment.since_s, *alignment.by_arm[arm])
     until = since.why
     if since.known:
-        until = f"flat from {with_unit(since.map(lambda seconds: 1000 * seconds), 'ms')} on"
+        until = f"it settles after {with_unit(since.map(lambda seconds: 1000 * seconds), 'ms')}"
     return (
-        f"{name}: after {washout}, the message time still changes under {AA if arm == SHAM else load.label(arm)}: its "
-        f"first quarter is {_signed(100 * share, 0)}\u00a0% off its last half ({until})."
+        f"{name}: after {washout}, the message time still changes in {AA if arm == SHAM else load.label(arm)}. Its "
+        f"mean in the first quarter differs from its mean in the last half by {_signed(100 * share, 0)}\u00a0% "
+        f"({until})."
     )
 
 
 def _moves(alignment: Aligned, mean: Values, error: Values) -> tuple[float, float]:
-    """Return how much the first quarter after the washout exceeds the last half: as a share, and in standard errors."""
+    """Return the excess of the first quarter's mean over the last half's mean: as a share, and in standard errors."""
     after = alignment.since_s >= alignment.washout_s
     mean, error = mean[after], error[after]
     bins = len(mean)
@@ -122,22 +123,23 @@ def design(loads: Iterable[ComparedLoad]) -> Words:
     """Describe the design of the runs: windows, blocks and washout."""
     runs = [run for load in loads for run in load.runs]
     if not runs:
-        return Words(("Crossover; nothing was measured.",))
+        return Words(("A crossover study, but nothing was measured.",))
     lengths = sorted({round(float(run.attrs["window_s"]), 2) for run in runs})
     span = f"{lengths[0]:g}" + (f" to {lengths[-1]:g}" if lengths[1:] else "")
     blocks = plural(sum(int(run["block"].max()) + 1 for run in runs), "block")
     again = {bool(run.attrs["retransmissions"]) for run in runs}
     sent = {1: "on" if again == {True} else "off", 2: "on in some runs"}[len(again)]
     lines = [
-        f"Crossover with windows of {span} s: {blocks} in {plural(len(runs), 'run')}, retransmissions {sent}."
+        f"A run switches between the modes in windows of {span} s. The study has {blocks} in "
+        f"{plural(len(runs), 'run')}, with SIP retransmissions {sent}."
     ]
     if all(math.isnan(float(run.attrs["utilisation"])) for run in runs):
         lines.append("The configuration sets the lengths of windows and washouts.")
     else:
         lines.append(
             f"The washout is {1000 * CALL_TAIL_S:.0f} ms, in which the calls of the previous window end, plus "
-            f"{RELAXATIONS} times the relaxation time of M/M/1 at the load of the warm-up. A window is "
-            f"{WINDOW_WASHOUTS} washouts, and at least {WINDOW_MIN_S:g} s."
+            f"{RELAXATIONS} times the relaxation time of the queue M/M/1 at the load of the warm-up. A window is "
+            f"{WINDOW_WASHOUTS} times as long as its washout, and at least {WINDOW_MIN_S:g} s."
         )
     return Words(tuple(lines))
 
@@ -157,8 +159,8 @@ def machine(loads: Sequence[ComparedLoad]) -> Words:
         longest = max(record.switch_max_us for record in switchings if record.switch_max_us >= 0)
         lines.append(
             f"A switch of all {max(record.tasks for record in switchings)} processes of the proxy took "
-            f"{number(float(np.median(medians)))} µs (median) and {number(longest)} µs at most; {failed} of "
-            f"{total} failed."
+            f"{number(float(np.median(medians)))} µs (median) and {number(longest)} µs at most. {failed} of "
+            f"{total} switches failed."
         )
     stolen = sum(record.left_out.get(STOLEN, 0) for record in switchings)
     invalid = sum(sum(record.left_out.values()) for record in switchings) - stolen
@@ -177,7 +179,7 @@ def machine(loads: Sequence[ComparedLoad]) -> Words:
         lines.append(
             f"In {len(moved)} of {plural(len(switchings), 'run')} the speed of the machine changed by more than "
             f"{100 * SPEED_MOVED:.0f}\u00a0% from before to after the run. The windows of a block are close "
-            "together in time, so their comparison is fair. Do not compare results at different loads."
+            "together in time, so they are comparable. Results at different loads are not comparable."
         )
     return Words(tuple(lines))
 
@@ -229,7 +231,7 @@ def table(loads: Sequence[ComparedLoad]) -> Folded:
 def _row(
     load: ComparedLoad, run: xr.Dataset, record: Switching, reasons: Sequence[int]
 ) -> list[str]:
-    """Return the cells of a run, from its name on."""
+    """Return the cells of a run without the first cell, which names the load."""
     several = len({run.attrs["mode"] for run in load.runs}) > 1
     moved = record.speed_after / record.speed_before - 1
     return [
