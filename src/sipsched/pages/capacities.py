@@ -17,11 +17,11 @@ from sipsched.records.system_capacity import Searched, SystemCapacity
 from sipsched.words import listed, number, plural
 
 HOW = (
-    "The capacity is one estimate from all trials of searches and all runs of a system. Its interval allows for the "
-    "drift of the machine's speed from minute to minute (docs/methodology/capacity.md)"
+    "The capacity of a system is estimated from all its search trials and all its runs together. The interval allows "
+    "for the drift of the machine's speed from minute to minute (docs/methodology/capacity.md)"
 )
 CLEARLY = 0.05
-"""Smallest relative change of the machine's speed that explains why a search found another capacity."""
+"""Smallest relative change of the machine's speed that can explain why a search found a different capacity."""
 Values = npt.NDArray[np.float64]
 
 
@@ -60,8 +60,8 @@ def carries(capacity: SystemCapacity) -> str:
     if capacity.estimate_cps is not None:
         return f"handles {with_unit(interval_of(capacity), unit)} before it drops {share}"
     if capacity.dropped:
-        return f"drops more than {share} at every load offered, from {number(capacity.lowest_cps)} {unit} on"
-    return f"handles at least {number(capacity.highest_cps)} {unit}: no load offered made it drop {share}"
+        return f"drops more than {share} at every offered load, even at {number(capacity.lowest_cps)} {unit}"
+    return f"handles at least {number(capacity.highest_cps)} {unit}: no offered load made it drop {share}"
 
 
 def doubt(capacity: SystemCapacity) -> str:
@@ -109,8 +109,10 @@ def _reason(search: Searched, estimate_cps: float) -> str:
             "in the runs, so the machine was "
             f"{'slower' if below else 'faster'}"
         )
-    measured = "" if slower is None else ", and the CPU time per message does not explain it"
-    return f"a bracket rests on a few trials of one minute{measured}"
+    measured = (
+        "" if slower is None else ", and the CPU time per message does not explain the difference"
+    )
+    return f"the search's range rests on a few trials of one minute{measured}"
 
 
 def doubts_near(
@@ -121,7 +123,7 @@ def doubts_near(
     Parameters
     ----------
     counted
-        Names the given runs in the sentence, such as "of this study", because a study has only some runs of a campaign.
+        Words that name the given runs, such as "of this study", because a study has only some runs of a campaign.
     capacity
         The capacity. It depends on the loads within its interval, and on the nearest load below and above the interval.
     """
@@ -132,7 +134,7 @@ def doubts_near(
     busy = ("busy_periods_effective", "busy_longest_share", "pdr")
     counts = {
         "suspect": int((near["grade"] == "suspect").sum()),
-        "too short for the busy periods of their load": int(
+        "too short to contain many busy periods": int(
             too_short(*(near[name].to_numpy(float) for name in busy)).sum()
         ),
     }

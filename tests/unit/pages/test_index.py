@@ -129,7 +129,7 @@ def test_a_search_that_disagrees_is_named_with_the_reason(whole):
     assert not told[0]
     assert "between 1\u202f400 and 1\u202f600 cps" in told[1]
     assert "12 % more CPU time than in the runs, so the machine was slower" in told[1]
-    assert "a bracket rests on a few trials of one minute" in told[2]
+    assert "the search's range rests on a few trials of one minute" in told[2]
 
 
 def test_a_capacity_beyond_all_loads_is_a_bound(whole):
@@ -140,7 +140,7 @@ def test_a_capacity_beyond_all_loads_is_a_bound(whole):
     load, time, *_ = overview(above)
     assert (load.value, load.grade) == ("at least 1\u202f800 calls per second", "A bound only")
     assert "Measure a load above 1\u202f800 cps." in load.meaning
-    assert "of the highest load offered" in time.meaning
+    assert "of the highest offered load" in time.meaning
     load, time, *_ = overview(below)
     assert (load.value, load.grade) == ("less than 600 calls per second", "A bound only")
     assert (time.value, time.grade) == ("Not measured", "No evidence")

@@ -133,7 +133,7 @@ def test_modes_without_effect_are_indistinguishable_from_chance():
     case = case_of(plan(), alike)
     lines = percent_lower.verdict(case, case.family()).lines
     assert len(lines) == 2
-    assert all(line.endswith("within chance.") for line in lines)
+    assert all(line.endswith("chance explains this difference.") for line in lines)
 
 
 def test_the_papers_percentage_stands_beside_the_paired_percentage():

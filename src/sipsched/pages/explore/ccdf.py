@@ -60,9 +60,9 @@ def ccdf(runs: Sequence[Messages], by: Sequence[str] | None = None) -> Figure:
         identity="figure-ccdf",
         draw=panels([""], PANELS, draw, "time (µs)", shared=("", "all"), beside=False),
         caption="The share of received messages that take longer than the time on the x axis.",
-        reading="A lower line means that fewer messages take long. A line is the mean of the runs. Its band reaches "
-        "from the lowest to the highest run. Datagrams that the socket refused have no time, so the lines "
-        "exclude them.",
+        reading="A lower line means that fewer messages take longer than a given time. A line is the mean "
+        "of the runs. The band around the line reaches from the lowest to the highest run. Datagrams "
+        "that the socket refused have no time, so the lines exclude them.",
         seen=tuple(_words(name, members) for name, members in groups.items()),
         provenance=provenance(runs),
     )
@@ -116,11 +116,11 @@ def _words(name: str, runs: Sequence[Messages]) -> str:
     if slow:
         low, high = number(min(slow)), number(max(slow))
         text += "one message in a hundred takes longer than " + (
-            f"{low} µs" if low == high else f"{low} to {high} µs, by run"
+            f"{low} µs" if low == high else f"{low} to {high} µs, depending on the run"
         )
     else:
         text += "no message has both times"
-    return f"{text}; {grouped(received + refused)} reached the proxy, {grouped(refused)} of them were refused."
+    return f"{text}; of {grouped(received + refused)} messages that reached the proxy, {grouped(refused)} were refused."
 
 
 def _known(values: Values) -> bool:

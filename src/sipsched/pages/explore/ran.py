@@ -102,7 +102,7 @@ def who_ran(runs: Iterable[Messages], provenance: str = "") -> Table | Words:
         header=("name", "kind", "messages", "time during the waits", "share of the waits"),
         rows=tuple(_rows(sums, counts, whole, slow)),
         none="No message of these runs has both K_rcv and T_sip.",
-        caption=f"Programs that ran while the slowest 1 % of messages waited (longest K_rcv), "
+        caption=f"Programs that ran while the slowest 1 % of messages (longest K_rcv) waited, for "
         f"{plural(slow, 'message')}."
         + (
             f" {plural(lost, 'burst')} are missing, because the ring buffer was full."

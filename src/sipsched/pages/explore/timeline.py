@@ -68,7 +68,7 @@ class Messages:
     start_ns
         The first arrival, on the clock of the SPS (CLOCK_MONOTONIC).
     record
-        Folder of the record; None if it is not known. Then `bursts` is None.
+        Folder of the record; None if unknown. `bursts` is then None, too.
     """
 
     run: Run
@@ -192,7 +192,7 @@ def place_in_time(ds: xr.Dataset, run: Run, record: Path | None = None) -> Messa
     whole_way = bool(len(known)) and not bool(known.any())
     if whole_way:
         queued, taken = t_arr, t_arr + wait
-        # A flagged row contains t_sip_in in the place of an unknown t_arr, so its wait would be 0.
+        # A flagged row contains t_sip_in instead of an unknown t_arr, so the wait of this message would be 0.
         known = ~np.isnan(taken) & ((ds["flags"].to_numpy() & FLAGS["arrival_not_found"]) == 0)
     return Messages(
         run=run,
@@ -355,6 +355,6 @@ def _words(messages: Messages, start_s: float, end_s: float) -> str:
             f", median K_rcv {number(float(middle))} µs, 99th percentile "
             f"{number(float(slow))} µs, longest {number(float(wait.max()))} µs"
         )
-    return f"{text}; at most {waiting.max()} waiting; {len(drops)} dropped" + (
+    return f"{text}; at most {waiting.max()} messages waiting; {len(drops)} dropped" + (
         f", the first at {drops[0]:.3f} s." if len(drops) else "."
     )

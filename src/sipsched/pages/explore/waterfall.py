@@ -16,7 +16,7 @@ from sipsched.words import grouped, number
 
 Values = npt.NDArray[np.float64]
 PERCENTILES = {"a usual message": (49.0, 51.0), "a slow one": (98.5, 99.5)}
-"""The usual and the slow messages of a type. Each range of percentiles of the total time selects its messages."""
+"""The usual and the slow messages of a type, selected by a range of percentiles of the total time."""
 FEWEST = 100
 """The smallest number of messages of a type for which a percentile is computed."""
 STAGES = {
@@ -24,7 +24,7 @@ STAGES = {
     "K_sockq": "in the socket's queue",
     "K_copy": "on the copy to the worker",
     "T_sip on CPU": "in service on a CPU",
-    "T_sip off CPU": "with a worker that holds it and is off its CPU",
+    "T_sip off CPU": "with a worker that holds the message and is off its CPU",
     "K_snd": "in the kernel's send path",
 }
 """The stages of a message in order. Each has a name for the legend, and words that complete "the time is spent ..."."""
@@ -146,6 +146,6 @@ def _words(title: str, rows: Sequence[Way]) -> str:
     most = int(np.argmax(longest.stages_us))
     kind = title.removesuffix(" one").removesuffix(" message").capitalize()
     return (
-        f"{kind} {longest.kind} takes {number(total)} µs, the longest of the types; "
-        f"{100 * longest.stages_us[most] / total:.0f} % of it is spent {list(STAGES.values())[most]}."
+        f"{kind} {longest.kind} takes {number(total)} µs, which is the longest time of all types. "
+        f"{100 * longest.stages_us[most] / total:.0f} % of this time is spent {list(STAGES.values())[most]}."
     )

@@ -95,7 +95,7 @@ def when(campaign: Campaign) -> str:
 
 
 def other_pages(outlines: Iterable[str] | None) -> list[Outline]:
-    """Read the outlines of all pages except the overview. None: the outlines in the folder of the computed files."""
+    """Read the outlines of all pages except the overview. None reads all outlines in the results folder."""
     files = (
         paths.locate("results/pages").glob("*.json") if outlines is None else map(Path, outlines)
     )
@@ -133,7 +133,7 @@ def coverage(campaigns: Sequence[Campaign]) -> Table:
 def details(
     campaign: Campaign, limit: float = PDR_LIMIT, costs: Sequence[ProbeCost] = ()
 ) -> Definitions:
-    """Describe the papers' modes, the valid runs, and the cost of measuring, which the tiles of a testbed omit.
+    """Describe the papers' modes, the valid runs and the cost of measuring. The tiles of a testbed omit these facts.
 
     Parameters
     ----------
@@ -181,8 +181,8 @@ def modes(campaign: Campaign, limit: float) -> str:
     points = drop.comparison.difference.map(lambda share: 100 * share)
     labels = [_label(chosen, mode) for mode in (CHANGED, REFERENCE)]
     return (
-        f"{sut}, {plural(at[1], 'core')}, {plural(at[2], 'thread')}, at {grouped(at[3])} cps, the load nearest to the "
-        f"capacity of {REFERENCE} mode: {labels[0]} instead of {labels[1]} changes the mean wait K_rcv by "
+        f"{sut}, {plural(at[1], 'core')}, {plural(at[2], 'thread')}, at {grouped(at[3])} cps (the load nearest to the "
+        f"capacity of {REFERENCE} mode): {labels[0]} instead of {labels[1]} changes the mean wait K_rcv by "
         f"{in_words(percent, '%', '+')}, which {_judged(wait)}. It changes the packet drop rate by "
         f"{in_words(points, 'percentage points', '+')}, which {_judged(drop)}. Of {plural(len(common), 'point')}, "
         f"K_rcv differs significantly at {standing['k_rcv']} and the drop rate at {standing['pdr']} (paired t test "
@@ -199,7 +199,7 @@ def _translations(runs: pd.DataFrame) -> list[str]:
 
 
 def _judged(cell: ComparedCell) -> str:
-    return "is more than chance" if cell.stands_out else "is indistinguishable from chance"
+    return "is more than chance explains" if cell.stands_out else "is indistinguishable from chance"
 
 
 def counting(campaign: Campaign) -> str:
@@ -209,7 +209,7 @@ def counting(campaign: Campaign) -> str:
     others = ", ".join(f"{status.get(word, 0)} {word}" for word in STATUSES[1:])
     text = (
         f"{status.get(MEASURED, 0)} of {plural(len(campaign.runs), 'planned run')} are valid, "
-        f"{grades.get('suspect', 0)} of them suspect; {others}."
+        f"{grades.get('suspect', 0)} of them suspect. The other planned runs: {others}."
     )
     if not campaign.attempts:
         return f"{text} No attempt was repeated."
@@ -233,14 +233,14 @@ def probing(campaign: Campaign, costs: Sequence[ProbeCost] = ()) -> str:
         if reason != PROBE_OFF
     ]
     missing += [BOUND] * ("tracepoint" in set(campaign.traced["probe_mode"]))
-    return f"{cost} Not measured: {', '.join(missing) or 'nothing'}."
+    return f"{cost} The probe missed {', '.join(missing) or 'nothing'}."
 
 
 def _cost_words(cost: ProbeCost) -> str:
     added, sham = (effect_words(effect, "cpu_per_message") for effect in (cost.effect, cost.sham))
     return (
         f"{cost.sut}, {cost.mode} mode at {cost.cps} cps: the probe changes the proxy's CPU time per message by "
-        f"{added}, compared within runs. For comparison, the same mode compared with itself differs by {sham}."
+        f"{added}, compared within runs. For comparison, two windows of the same mode differ by {sham}."
     )
 
 

@@ -201,7 +201,7 @@ def _load_tile(
         grade=graded(interval.n, _half_width(interval), doubts) if known else "A bound only",
         trust=_trust(
             campaign,
-            f"{evidence(system)}; the 95\u00a0% interval in brackets is ±{100 * _half_width(interval):.0f}\u00a0%."
+            f"{evidence(system)}. The 95\u00a0% interval in brackets is ±{100 * _half_width(interval):.0f}\u00a0%."
             if known
             else f"{evidence(system)}.",
             *doubts,
@@ -303,7 +303,7 @@ def _time_tile(
             HALF, f"The probe recorded no message times of {system.sut} in {system.mode} mode."
         )
     if system.estimate_cps is None and system.dropped:
-        return _unknown(HALF, f"Every load offered drops more than {100 * system.limit:g}\u00a0%.")
+        return _unknown(HALF, f"Every offered load drops more than {100 * system.limit:g}\u00a0%.")
     here = _nearest(times, 0.5 * _whole(system))
     rows = _rows(campaign, system)
     waits = rows.loc[rows["cps"] == here.cps, "k_rcv_p99"].dropna().to_numpy(float)
@@ -311,13 +311,13 @@ def _time_tile(
     spread_words = (
         f"Between runs, the 99th percentile of the wait K_rcv varies by ±{number(100 * spread)}\u00a0%."
         if np.isfinite(spread)
-        else "Another run may differ."
+        else "Another run may have another result."
     )
     return Tile(
         question=TIME.format(_share(here.cps, system, "the")),
         value=f"{in_us(here.quantile_us(0.99))} or longer",
-        meaning=f"{system_name(system)}. At {grouped(here.cps)} calls per second, the measured load nearest to half of "
-        f"{_whole_words(system, 'the')}. The time runs from the network card until the proxy sends the message on "
+        meaning=f"{system_name(system)}, at {grouped(here.cps)} calls per second, the measured load nearest to half of "
+        f"{_whole_words(system, 'the')}. The time runs from the network driver until the proxy sends the message on "
         "(K_rcv + T_sip).",
         grade=graded(here.runs, spread),
         trust=_trust(
@@ -342,7 +342,7 @@ def _whole_words(capacity: SystemCapacity, article: str) -> str:
     """Name the load that counts as 100 %. `article` is the word before "capacity", such as "its" or "the"."""
     interval = interval_of(capacity)
     if not interval.known:
-        return "the highest load offered"
+        return "the highest offered load"
     return f"{article} capacity" if interval.resolved else f"the lower end of {article} capacity"
 
 
@@ -408,7 +408,7 @@ def _setting_tile(
         return Tile(
             SETTING,
             "No answer yet",
-            f"{of_what} Too few windows of the compared settings are valid, so no interval can be computed.",
+            f"{of_what} Too few windows of the compared settings are valid to compute an interval.",
             NO_EVIDENCE,
         )
     reference = reference_name(judged[0].load)
@@ -483,7 +483,7 @@ def _of_load(ranking: Ranking) -> str:
     if ranking.trades:
         return f"{at} {ranking.load.label(ranking.trades[0].mode)} is faster, but has a cost"
     if ranking.alike:
-        return f"{at} within ±\u00a05\u00a0% with every setting"
+        return f"{at} a change of at most 5\u00a0% with every setting"
     fall = ranking.detectable()
     missed = (
         "" if np.isnan(fall) else f" (a decrease of less than {fall_words(fall)} could be missed)"
@@ -502,11 +502,13 @@ def _comparison_doubts(
         filter(
             None,
             (
-                "Another run may differ." if any(effect.conditional for effect in effects) else "",
+                "Another run may have another result."
+                if any(effect.conditional for effect in effects)
+                else "",
                 f"At {listed(loads)}, {reference_name(shown[0][0].load)} differs from itself (A/A comparison)."
                 if loads
                 else "",
-                f"At {plural(flagged, 'load')}, the differences between blocks are distributed unevenly."
+                f"At {plural(flagged, 'load')}, the data give a reason to doubt the interval."
                 if flagged
                 else "",
             ),
@@ -610,8 +612,8 @@ def _highest(curve: Curve, system: SystemCapacity) -> str:
         return ""
     where = "inside" if highest <= system.high_cps else "above"
     return (
-        f"The highest load, {grouped(highest)} cps, lies {where} the interval of the capacity, and the worst run there "
-        f"drops {number(float(np.nanmax(curve.runs[-1])))} %."
+        f"The highest load, {grouped(highest)} cps, lies {where} the interval of the capacity. At this load, the worst "
+        f"run drops {number(float(np.nanmax(curve.runs[-1])))} %."
     )
 
 

@@ -65,7 +65,7 @@ def figure(case: Case) -> Figure:
             beside=False,
         ),
         caption=f"Load at which PDR exceeds {case.share}, for each mode and number of server threads.",
-        reading='A filled point ("here") is this testbed\'s result with its 95 % interval. It is interpolated '
+        reading='A filled point ("here") is this testbed\'s result with its 95 % interval. The result is interpolated '
         "between the measured loads. A bar without a point shows the range that contains the load. A triangle "
         "means that the load lies outside the measured loads. Two open points joined by a line are the "
         "papers' loads just below and just above the limit. The papers used other hardware and another "
@@ -145,8 +145,8 @@ def table(case: Case) -> Table:
         caption=f"Loads at which PDR exceeds {case.share}.",
         reading=f"{HOW}. The 95 % intervals are from a parametric bootstrap, and n counts the runs at all loads. "
         f"Published crossings are computed from two printed PDRs and have no interval. The intervals of the "
-        f"increase in load have a level of {100 * level:.3g} % each, so that all hold simultaneously at 95 "
-        f"%.{PUBLISHED_MODES}",
+        f"increase in load have a level of {100 * level:.3g} % each, so that all of them hold simultaneously at "
+        f"95 %.{PUBLISHED_MODES}",
         provenance=_provenance(case),
     )
 

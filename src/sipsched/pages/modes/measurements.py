@@ -92,8 +92,8 @@ def _table(case: Case, system: SutOnCores, mode: str) -> Table:
         f"intervals. Differences of counts are computed from counts per call, because "
         f"{_calls(case, system, mode)}. Call setup counts only the first sending of a message. RCV errors and "
         "total messages include retransmissions. As in the papers, call-setup drops are RCV errors times call-setup "
-        f"messages, divided by total messages.{recovered} The papers mostly count fewer than six messages per call, as "
-        f"the page of published numbers shows. {SERVICE}",
+        f"messages, divided by total messages.{recovered} The papers mostly count fewer than six messages per call "
+        f"(see the page of published numbers). {SERVICE}",
         provenance=with_papers(case.summary, *([study] if len(printed) else [])),
     )
 

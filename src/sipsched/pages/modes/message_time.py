@@ -85,7 +85,7 @@ def _part_words(case: Case, place: Place, cps: int) -> str:
     for name in ("k_sockq", "t_sip_off", "service"):
         means = {side.label: side.mean(name, cps) for side in case.sides(place)}
         texts = [
-            f"{in_words(mean, 'µs')} under {label}"
+            f"{in_words(mean, 'µs')} in mode {label}"
             for label, mean in means.items()
             if not np.isnan(mean.estimate)
         ]
@@ -109,7 +109,7 @@ def _draw_parts(axis: Axes, sides: Sequence[Side], cps: int) -> None:
             ends = None
             if trusted(mean):
                 drawn += [end for end in (mean.low, mean.high) if end > 0]
-                # 0 has no place on a logarithmic axis, so an interval that reaches 0 ends at the edge of the axis
+                # A logarithmic axis has no 0, so an interval that reaches 0 ends at the edge of the axis.
                 ends = [[x - mean.low], [mean.high - x]]
             line, *_ = axis.errorbar([x], [y], xerr=ends, **large(side.mode), label=side.label)
             titled(line, [f"{part}, {side.label}: {in_words(mean, 'µs')}"])
@@ -145,7 +145,7 @@ def parts_table(case: Case, family: Comparisons) -> Table:
             )
             for asked, cell in family.cells.items()
         ),
-        none=f"no load at which both {first} and {second} have valid runs",
+        none=f"no load has valid runs of both {first} and {second}",
         caption="Mean times that a message spends in each part of the SPS, at the compared load.",
         reading=f"{SERVICE} {corrected(family)}",
         provenance=provenance(case.summary),
@@ -173,7 +173,7 @@ def types_table(case: Case, family: Comparisons) -> Table:
         header=("", "load", "message", "pairs", *pair * 2, first, second),
         places=2,
         rows=tuple(rows),
-        none=f"no load at which both {first} and {second} have valid runs",
+        none=f"no load has valid runs of both {first} and {second}",
         caption="K_rcv, T_sip and refused datagrams of each message type at the compared load.",
         reading=f'The column "refused" shows the share of a type\'s datagrams that the full socket queue refused. All '
         f"rows exclude retransmissions. Call setup consists of {', '.join(SETUP)}. {corrected(family)}",

@@ -40,8 +40,8 @@ DRAWN_FROM_PERCENT = -150
 """Left end of the axis in percent. Larger increases are drawn at this edge."""
 OF_MEANS = "%Lower of means"
 OF_MEANS_READING = (
-    "Lower by (%) is the typical decrease of a pair of runs. %Lower of means is 1 - e/b, as in the papers. Here, e and "
-    "b are the means over runs."
+    'The column "lower by (%)" shows the typical decrease of a pair of runs. The column "%Lower of means" shows '
+    "1 - e/b, as in the papers, where b and e are the means over runs of the first and of the second mode."
 )
 TITLES = {"pdr": "PDR", "k_rcv": "K_rcv"}
 UNITS = {"pdr": ("PDR", "%", 100.0), "k_rcv": ("K_rcv", "µs", 1.0)}
@@ -62,7 +62,7 @@ def answer(case: Case, family: Comparisons) -> Answer:
             told.append(f"{title} {_less_or_more(cells)}")
     if not told:
         return Answer(
-            f"There is no answer yet: at no load do both {first} and {second} have valid runs."
+            f"There is no answer yet, because no load has valid runs of both {first} and {second}."
             f"{translated(translations(case.summary))}"
         )
     same = [case.same_settings(place) for place in case.places()]
@@ -83,7 +83,7 @@ def _less_or_more(cells: Sequence[ComparedCell]) -> str:
         why = "no difference is larger than chance explains" if tested else "too few runs exist"
         return f"neither less nor more ({of} compared: {why})"
     parts = [f"{word} at {count}" for word, count in (("less", less), ("more", more)) if count]
-    return f"{listed(parts)} of {of} compared, by more than chance"
+    return f"{listed(parts)} of {of} (counting significant differences)"
 
 
 def figure(case: Case, family: Comparisons) -> Figure:
@@ -122,8 +122,9 @@ def figure(case: Case, family: Comparisons) -> Figure:
         ),
         caption=f"Decrease of PDR and K_rcv from {first} to {second} in percent, at {_loads(case, among)}.",
         reading=f"A large point is this testbed's result with its interval. A small point is this testbed's result if "
-        f"too few runs exist for an interval. An open point is a published result. It is from the paper's own "
-        f"load and has no interval. The axis is cut off at {number(DRAWN_FROM_PERCENT)} %. {corrected(family)}",
+        f"too few runs exist for an interval. An open point is a published result at the paper's own load, "
+        f"without an interval. The axis is cut off at {number(DRAWN_FROM_PERCENT)} %. A place is a proxy with its "
+        f"numbers of cores and threads. {corrected(family)}",
         seen=tuple(_seen(case, family)) or (NOTHING,),
         provenance=with_papers(case.summary, *studies),
     )
@@ -169,7 +170,7 @@ def _counted(case: Case, percents: Sequence[Interval]) -> str:
     of = f"{case.label(case.other)} is lower at {fewer} of {plural(len(percents), 'place')}"
     judged = [interval for interval in percents if interval.known]
     if not judged:
-        return f"{of}; too few runs exist to distinguish any of them from chance"
+        return f"{of}; too few runs exist to distinguish these differences from chance"
     sure = [interval for interval in judged if interval.low > 0 or interval.high < 0]
     if not sure:
         return f"{of}, but nowhere by more than chance explains"
@@ -213,10 +214,14 @@ def verdict(case: Case, family: Comparisons) -> Words:
         cps = case.compared_load(place)
         if cps is None:
             lines.append(
-                f"{case.name(place)}: no load at which runs of both {first} and {second} count."
+                f"{case.name(place)}: no load has valid runs of both {first} and {second}."
             )
             continue
-        same = " Both modes have the same settings there." if case.same_settings(place) else ""
+        same = (
+            " Both modes have the same settings on these cores and threads."
+            if case.same_settings(place)
+            else ""
+        )
         for name, title in TITLES.items():
             cell = family.cells.get(ComparedQuantity(place, cps, name))
             if cell is not None:
@@ -238,7 +243,7 @@ def _said(cell: ComparedCell, title: str, second: str, first: str) -> str:
     pairs = plural(cell.comparison.difference.n, "pair")
     if np.isnan(cell.p_value):
         return f"{text}, in {pairs} of runs. These are too few to distinguish the difference from chance."
-    verdict = "more than chance" if cell.stands_out else "within chance"
+    verdict = "more than chance explains" if cell.stands_out else "chance explains this difference"
     return f"{text}, in {pairs} of runs, {p_text(cell.p_value)}: {verdict}."
 
 
@@ -366,8 +371,8 @@ def both_loads(case: Case, family: Comparisons) -> Table:
         header=("", "", "load", "pairs", first, second, "difference", "lower by (%)", OF_MEANS),
         places=2,
         rows=tuple(rows),
-        none=f"no load at which runs of both {first} and {second} count",
-        caption=f"{second} against {first} at every load next to the crossing of either mode.",
+        none=f"no load has valid runs of both {first} and {second}",
+        caption=f"The values with {second} and with {first}, at every load next to the crossing of either mode.",
         reading=f"Each difference is {second} minus {first}, over pairs of runs with the same arrivals. "
         f"{OF_MEANS_READING} {corrected(family)}",
         provenance=provenance(case.summary),

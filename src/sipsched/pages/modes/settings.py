@@ -32,8 +32,8 @@ def table(case: Case) -> Table:
         header=("mode", "setting", "asked", "here", "where"),
         rows=tuple(sorted(rows)),
         none="no record contains the applied settings of a mode",
-        caption="The settings of each mode on this kernel, in ns: the applied value and the file or call that sets "
-        "it, or the reason why the kernel has no such setting. Scheduler: "
+        caption='The settings of each mode on this kernel, in ns. The column "here" shows the applied value and the '
+        "file or call that sets it, or the reason why the kernel has no such setting. The scheduler of the kernel: "
         f"{', '.join(_schedulers(case.summary)) or 'not recorded'}.",
         provenance=provenance(case.summary),
     )
@@ -76,8 +76,8 @@ def words(case: Case) -> Words:
     for mode in (case.reference, case.other):
         if case.translated(mode):
             lines.append(
-                f"{case.label(mode)}: the kernel's scheduler is not the papers'. Settings without an equivalent are "
-                f"omitted, so numbers of this mode here do not describe the papers' {mode} mode."
+                f"{case.label(mode)}: this kernel has another scheduler than the papers' kernels. Settings without an "
+                f"equivalent are omitted, so results of this mode do not describe the papers' {mode} mode."
             )
     known = {place: case.same_settings(place) for place in case.places()}
     for place, same in known.items():
@@ -92,7 +92,7 @@ def words(case: Case) -> Words:
     unknown = [case.name(place) for place, same in known.items() if same is None]
     if unknown:
         lines.append(
-            f"It is unknown whether their settings differ, because runs are missing: {'; '.join(unknown)}."
+            f"Missing runs make it unknown whether the settings of both modes differ: {'; '.join(unknown)}."
         )
     for sut, buffers in case.buffers.items():
         lines += [f"{sut}: {line}" for line in buffers_differ(buffers, case.label)]

@@ -21,8 +21,8 @@ NOT_SEEN = "not measured by the probe"
 PUBLISHED_MODES = " Published numbers describe the papers' own modes of the same name, on CFS."
 SERVICE = (
     "E[x] is the overall service time of the single-core paper (section III): E[x] = K_stack + K_sockq^s + K_copy + "
-    "T_sip + K_snd. K_sockq^s is the time to wake the worker and to dequeue the message. The probe has no timestamp "
-    "for it, so its value is the mean K_sockq of the messages that arrived at an empty SPS."
+    "T_sip + K_snd. K_sockq^s is the time to wake the worker and to dequeue the message. The probe cannot measure "
+    "K_sockq^s, so the page uses the mean K_sockq of the messages that arrived at an empty SPS."
 )
 
 

@@ -31,7 +31,8 @@ def test_repetitions_are_one_group_and_other_groups_are_named_by_their_differenc
         "enhanced, 2 runs",
     ]
     assert all(
-        "3\u202f600 reached the proxy, 20 of them were refused" in line for line in figure.seen
+        "of 3\u202f600 messages that reached the proxy, 20 were refused" in line
+        for line in figure.seen
     )
     assert synthetic.FIDELITY in figure.provenance
     assert "nan" not in figure.wide
@@ -44,7 +45,7 @@ def test_the_99th_percentile_is_computed_per_run(tmp_path):
     runs = [read(tmp_path, synthetic.Run(rep=rep), wait=wait) for rep, wait in ((1, 1.0), (2, 9.0))]
     slow = [np.nanpercentile(run.wait_us + run.service_us, 99) for run in runs]
     (line,) = ccdf(runs).seen
-    low, high = re.search(r"longer than (.+) to (.+) µs, by run", line).groups()
+    low, high = re.search(r"longer than (.+) to (.+) µs, depending on the run", line).groups()
     assert [float(text.replace("\u202f", "")) for text in (low, high)] == pytest.approx(
         slow, rel=0.01
     )
@@ -57,7 +58,8 @@ def test_runs_without_messages_and_with_drops_alone_can_be_drawn(tmp_path):
     nothing = read(tmp_path, synthetic.Run(cps=500), mode=0)
     figure = ccdf([only_drops, nothing])
     assert (
-        "no message has both times; 30 reached the proxy, 30 of them were refused" in figure.seen[0]
+        "no message has both times; of 30 messages that reached the proxy, 30 were refused"
+        in figure.seen[0]
     )
     assert "0 reached the proxy" in figure.seen[1]
 

@@ -37,7 +37,7 @@ def test_the_longest_stage_is_named(tmp_path):
         records[stamp] += 1_000_000
     records["off_cpu_ns"] += 1_000_000
     figure = waterfall([read(tmp_path, records=records)])
-    assert "is spent with a worker that holds it and is off its CPU." in figure.seen[0]
+    assert "is spent with a worker that holds the message and is off its CPU." in figure.seen[0]
     assert figure.seen[0].startswith("A usual ")
     assert figure.seen[1].startswith("A slow ")
     # each stage has one bar per type in each of the two panels, and one bar in the legend
