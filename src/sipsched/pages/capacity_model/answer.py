@@ -58,7 +58,9 @@ def answer(found_systems: Sequence[SizedSystem]) -> Answer:
         if option.cores == NAMED_CORES and not option.known
     ]
     if predicted:
-        lines.append(f"Not measured, {plural(NAMED_CORES, 'core')}: {listed(predicted)}.")
+        lines.append(
+            f"Predictions for {plural(NAMED_CORES, 'core')}, not measured: {listed(predicted)}."
+        )
     return Answer(" ".join(lines))
 
 
@@ -68,7 +70,7 @@ def _handles(option: Option) -> str:
         return f"{verb} {with_unit(option.capacity, 'calls per second')}"
     if option.interval.estimate > 0:
         return f"{verb} at least {number(option.interval.estimate)} calls per second"
-    return f"{verb} less than every load offered"
+    return f"{verb} less than every offered load"
 
 
 def box(found_systems: Sequence[SizedSystem], cps: float) -> LoadBox:
@@ -154,7 +156,7 @@ def _table(system: SizedSystem, place: int) -> Table:
         none="nothing is known",
         caption=f"The number of cores that {system.system.name} needs for a load.",
         reading="A number of cores is enough if the lower end of the capacity's 95 % interval is at least as large as "
-        'the load. The column Used shows the load as a percentage of the estimated capacity. The words "at '
+        'the load. The column "used (%)" shows the load as a percentage of the estimated capacity. The words "at '
         'most" mean that only a lower bound of the capacity is known.',
         provenance=system.system.provenance,
     )
@@ -185,7 +187,7 @@ def _of_measurement(first: SizedSystem, evidence: CapacityEvidence) -> Iterator[
         yield "Measured: no capacity."
         return
     counts = listed([str(count) for count in cores])
-    yield f"Measured: on {counts} core{'s' if cores != [1] else ''} of this testbed."
+    yield f"Measured: the capacity on {counts} core{'s' if cores != [1] else ''} of this testbed."
     shared = [
         count
         for count in cores
@@ -193,8 +195,8 @@ def _of_measurement(first: SizedSystem, evidence: CapacityEvidence) -> Iterator[
     ]
     if shared:
         yield (
-            f"With {plural(min(shared), 'core')} the proxy shares a CPU with the load generators, which run first "
-            "there. A proxy that has its CPUs for itself handles more load, so the measured capacity is an "
+            f"With {plural(min(shared), 'core')} the proxy shares a CPU with the load generators, which have priority "
+            "there. A proxy without generators on its CPUs handles more load, so the measured capacity is an "
             "underestimate."
         )
         if len(cores) > 1:
@@ -222,8 +224,8 @@ def _of_simulation(first: SizedSystem, prediction: CapacityPrediction) -> Iterat
         yield f"Simulated: nothing, because {why}."
         return
     yield (
-        f"Simulated: a model of the proxy, fitted to {plural(len(prediction.fitted.runs), 'run')} on one core. In the "
-        "model each core serves the proxy alone, and workers never wait for a lock."
+        f"Simulated: the answers of a model of the proxy, fitted to {plural(len(prediction.fitted.runs), 'run')} on "
+        "one core. In the model, each core serves only the proxy, and workers never wait for a lock."
     )
     by_cores = {option.cores: option for option in options}
     for known in first.known.options:

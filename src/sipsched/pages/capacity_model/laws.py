@@ -102,7 +102,7 @@ def _known_words(options: Sequence[Option]) -> str:
             if option.settled
             else f"at least {number(option.interval.estimate)}\u00a0cps"
             if option.interval.estimate > 0
-            else "less than every load offered"
+            else "less than every offered load"
         ]
     ]
     return "; ".join(words) or "no capacity is known"
@@ -138,8 +138,8 @@ def fitted(evidence: CapacityEvidence) -> Folded:
         ),
         rows=tuple(rows),
         none="nothing to fit",
-        caption="Scaling laws that give the capacity from the number of cores, fitted to the best setting on each "
-        "number of cores.",
+        caption="Scaling laws, which are formulas for the capacity from the number of cores. The laws are fitted to "
+        "the best setting on each number of cores.",
         reading="The Universal Scalability Law is C(N) = λ N / (1 + σ (N − 1) + κ N (N − 1)), where N is the number "
         "of cores. C is largest at N*. In Amdahl's law, κ is 0. The papers' rule is C(p,c) = T(p,c) × C(1,1). "
         "A law has 95 % intervals if the number of points exceeds the number of parameters by two or more. "
@@ -192,8 +192,8 @@ def simulated(prediction: CapacityPrediction, simulated_rows: Sequence[Simulated
         caption="Simulated capacity for each number of cores, with the best number of threads.",
         reading="The capacity is the load at which the drop rate reaches the limit, or at which receive softirqs "
         'saturate a CPU. The column "receive softirqs" shows their share of the time of the busiest '
-        'receiving CPU at this load. The column "busy" shows the busy share of all CPUs. The columns of '
-        "other assumptions show the capacity under these assumptions. The simulation has "
+        'receiving CPU at this load. The column "busy" shows the busy share of all CPUs. The column "otherwise" '
+        "shows the capacity under other assumptions. The simulation has "
         f"{plural(prediction.cores_per_processor, 'core')} per processor, one socket, no waiting for locks, and agents "
         "and links without limits.",
         provenance=f"{NOT_MEASURED}: {fitted_to.sut}, mode {DEFAULT}, fitted to "

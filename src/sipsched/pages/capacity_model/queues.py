@@ -1,4 +1,4 @@
-"""Capacities that queueing theory predicts for a finite buffer, compared with the measured capacities."""
+"""Capacities that queueing theory predicts for a finite buffer, beside the measured capacities."""
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -55,10 +55,10 @@ def measured(evidence: CapacityEvidence) -> Table:
         rows=tuple(rows),
         none="no service time was measured",
         caption="Capacity that queueing theory predicts from measured service times, beside the measured capacity.",
-        reading="The queue has finite room, and messages arrive as a Poisson process. Its servers are either the "
-        "cores or the threads. If the servers are the cores, a service takes the CPU time of a message: T_sip "
-        "on CPU + K_stack + K_copy + K_snd. If the servers are the threads, a service takes T_sip, which "
-        "includes waiting for a CPU. Service times are from the highest load whose drop rate is at most the "
+        reading="The queue holds a limited number of messages, which arrive as a Poisson process. The servers of the "
+        "queue are either the cores or the threads. If the servers are the cores, a service takes the CPU time of a "
+        "message: T_sip on CPU + K_stack + K_copy + K_snd. If the servers are the threads, a service takes T_sip, "
+        "which includes waiting for a CPU. Service times are from the highest load whose drop rate is at most the "
         "limit. The 95 % intervals reflect the differences between the mean service times of the runs.",
         provenance=evidence.own_provenance,
     )
@@ -77,8 +77,8 @@ def measured_words(evidence: CapacityEvidence) -> Words:
         if errors:
             span = f"{percent(min(errors))} to {percent(max(errors))}"
             lines.append(
-                f"M/M/c/K with {name}: off by {span if len(errors) > 1 else percent(errors[0])}, "
-                f"median {percent(float(np.median(errors)))}, over {len(errors)} settings."
+                f"The prediction of M/M/c/K with {name} is off by {span if len(errors) > 1 else percent(errors[0])} "
+                f"(median {percent(float(np.median(errors)))}, over {len(errors)} settings)."
             )
     if not evidence.services:
         lines.append(
@@ -129,9 +129,9 @@ def curves(evidence: CapacityEvidence) -> Figure:
         or measured_words(evidence).lines,
         reading="Each point is the typical run at a load, with its 95 % interval. The lines are calculated for queues "
         "whose servers are the cores. In these queues, a service takes the CPU time of a message, measured at "
-        "the highest load whose drop rate is at most the limit. The queue M/G/c has unlimited room, so its "
-        "line ends at full load. The axis of the drop rate is linear below 0.01 % and logarithmic above. Only "
-        "the measured wait includes the time to wake the worker. The queues ignore retransmissions.",
+        "the highest load whose drop rate is at most the limit. The queue M/G/c has unlimited room, so the "
+        "line of this queue ends at full load. The axis of the drop rate is linear below 0.01 % and logarithmic "
+        "above. Only the measured wait includes the time to wake the worker. The queues ignore retransmissions.",
         provenance=evidence.own_provenance,
     )
 
@@ -201,11 +201,11 @@ def _queue_words(service: MeasuredService, limit: float) -> str:
     if not service.measured.settled and measured.estimate:
         known = f"at least {known}"
     if np.isnan(interval.estimate):
-        return f"{service.name}: measured {known}; nothing predicted: {interval.why}."
-    text = f"{service.name}: measured {known}; M/M/c/K {in_words(interval, 'cps')}"
+        return f"{service.name}: measured {known}; M/M/c/K predicts nothing: {interval.why}."
+    text = f"{service.name}: measured {known}; M/M/c/K predicts {in_words(interval, 'cps')}"
     if not service.measured.settled:
         return f"{text}: {_beside_bound(interval, service.measured)}."
-    inside = "no interval to judge it by"
+    inside = "no interval exists to judge this error"
     if interval.known and measured.known:
         apart = interval.low > measured.high or interval.high < measured.low
         inside = f"the intervals {'do not overlap' if apart else 'overlap'}"

@@ -42,7 +42,7 @@ def _capacity_cell(option: Option) -> Cell:
     """Write a capacity. If no load exceeded the limit, write its bound in words."""
     if option.basis == MEASURED and not option.settled:
         bound = option.interval.estimate
-        return f"at least {number(bound)}" if bound else "below every load offered"
+        return f"at least {number(bound)}" if bound else "below every offered load"
     return told(option.interval, "cps")
 
 
@@ -68,7 +68,7 @@ def settings(evidence: CapacityEvidence) -> Table:
         caption=f"The capacity of every setting at {share} of dropped messages.",
         reading=f"The last load is the highest measured load whose drop rate is at most {share}. The crossing is the "
         f"capacity with its 95 % interval. For measurements, n is the number of trials and runs. For the "
-        f'papers, n is the number of experiments behind a column. "Best" marks the best number of threads '
-        f"for a number of cores. {HOW}.",
+        f'papers, n is the number of experiments behind a column. "Best" marks the number of threads with the '
+        f"largest capacity on this number of cores. {HOW}.",
         provenance=evidence.provenance,
     )

@@ -1,4 +1,4 @@
-"""The paper's answer, its findings, and the advice of the two papers on this kernel."""
+"""The answer and the findings of the paper, and the advice of the two earlier papers on this kernel."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -44,7 +44,7 @@ SEVERAL_CORES = Counts(cores=4, threads=8, processors=1)
 
 
 def answer(material: Material) -> Answer:
-    """Say what the papers' settings are worth, and which changes are better."""
+    """Report whether the papers' settings help on this kernel, and which other changes are better."""
     return Answer(f"{_worth(material)} {_replacing(material)}{origin(material)}")
 
 
@@ -116,7 +116,7 @@ def findings(material: Material) -> Definitions:
     capacity = (
         f"{system_name(system)} {carries(system)} ({evidence(system)})."
         if system
-        else "Not measured: no system was offered two loads."
+        else "Not measured: no system was measured at two loads."
     )
     moved = " ".join(_moved(material.rankings(PAPERS_MODES)))
     return Definitions(
@@ -167,7 +167,7 @@ def _cores(rows: pd.DataFrame) -> str:
 
 
 def settings(material: Material) -> Table:
-    """List the papers' settings, with their place on the measured kernel."""
+    """List the papers' settings, with the file or call that sets each on the measured kernel."""
     advice = next(iter(material.advice(PAPERS_MODES)), None)
     load = advice.rankings[0].load if advice and advice.rankings else None
     one = Counts(1, load.place.threads if load else SEVERAL_CORES.threads, 1)
@@ -197,9 +197,9 @@ def settings(material: Material) -> Table:
         header=("setting (ns)", *MODES * 2, "on the measured kernel, 1 core"),
         rows=tuple(rows),
         none="no setting is declared",
-        caption="The papers' settings for CFS, and what the measured kernel made of them.",
-        reading="The values are from config/modes.yaml, which names their source. A setting without a number is left "
-        "as the kernel has it.",
+        caption="The papers' settings for CFS, and their equivalents on the measured kernel.",
+        reading="The values are from config/modes.yaml, which names their source. A setting without a number keeps "
+        "the kernel's value.",
     )
 
 
@@ -211,7 +211,7 @@ def _asked(setting: Setting, values: dict[Setting, int]) -> str:
 
 
 def place_here(setting: Setting, steps: dict[str, list[dict[str, object]]]) -> str:
-    """Describe what the kernel made of a setting: the applied values and their place, or the reason for its absence."""
+    """Describe how the kernel applied a setting: the values and the file or call that set them, or why none exists."""
     mine = [step for of_mode in steps.values() for step in of_mode if step["setting"] == setting]
     missing = dict.fromkeys(str(step["unavailable"]) for step in mine if step["unavailable"])
     if missing:
@@ -240,7 +240,7 @@ def _percentiles(rankings: Iterable[Ranking]) -> Iterator[str]:
             detected = (
                 ""
                 if math.isnan(fall)
-                else f" A fall by {fall_words(fall)} would have been detected in four of five cases."
+                else f" The test detects a decrease by {fall_words(fall)} in four of five cases."
             )
             yield (
                 f"At {at(ranking.load)}, {ranking.load.label(candidate.mode)} changes the 99th percentile of K_rcv + "
@@ -265,7 +265,7 @@ def _moved(rankings: Iterable[Ranking]) -> Iterator[str]:
                 ]
                 yield (
                     f"At {at(ranking.load)}, {ranking.load.label(candidate.mode)} changes {listed(words)}, which is "
-                    "more than chance."
+                    "more than chance explains."
                 )
 
 

@@ -62,8 +62,8 @@ def _threats(material: Material) -> Iterator[tuple[str, str]]:
         suspect = int((runs["grade"] == "suspect").sum())
         yield (
             "Suspect runs",
-            f"{suspect} of {plural(len(runs), 'valid run')} exceed a limit of the verdict rules by a little. These "
-            "runs count.",
+            f"{suspect} of {plural(len(runs), 'valid run')} exceed a limit of the verdict rules by a little. The "
+            "results include these runs.",
         )
     yield "Few runs per comparison", _few(material)
     yield "The reference differs from itself", _aa(material)
@@ -102,8 +102,8 @@ def _few(material: Material) -> str:
     doubted = sum(bool(effect.doubts) for effect in effects)
     return (
         f"A comparison has {runs}. {conditional} of {plural(len(effects), 'interval')} of the 99th percentile describe "
-        f"only the measured runs, so another run may differ. The blocks of {doubted} scatter unevenly or depend on "
-        "each other. More runs, hours apart, would describe the machine."
+        f"only the measured runs, so another run may have another result. For {doubted} of the intervals, the blocks "
+        "contradict an assumption of the interval. More runs, hours apart, would describe the machine."
     )
 
 
@@ -116,8 +116,8 @@ def _aa(material: Material) -> str:
     outside = [r for r in known if r.floors[DECIDING[0]]]
     widest = max(known, key=lambda r: _width(r.sham[DECIDING[0]].interval))
     return (
-        f"{len(outside)} of {plural(len(known), 'A/A interval')} of the 99th percentile exclude 0. The widest is "
-        f"{effect_words(widest.sham[DECIDING[0]], DECIDING[0])}, at {short_load(widest.load)}."
+        f"{len(outside)} of {plural(len(known), 'A/A interval')} of the 99th percentile exclude 0. The widest interval "
+        f"is {effect_words(widest.sham[DECIDING[0]], DECIDING[0])}, at {short_load(widest.load)}."
     )
 
 
@@ -148,7 +148,7 @@ def _open_questions(material: Material) -> Iterator[str]:
     ]
     if falls:
         yield (
-            f"Small effects of the papers' settings: a fall of the 99th percentile by less than "
+            f"Small effects of the papers' settings: a decrease of the 99th percentile by less than "
             f"{fall_words(min(falls))} can be missed at the best load, and by less than {fall_words(max(falls))} at "
             "the worst load."
         )
@@ -166,8 +166,8 @@ def _open_questions(material: Material) -> Iterator[str]:
     if campaign is not None and campaign.capacities:
         modes = listed([*dict.fromkeys(capacity.mode for capacity in campaign.capacities)])
         yield (
-            f"Other capacities: the capacity was estimated in {modes} mode only. It is open how far the better changes "
-            "raise the capacity."
+            f"Other capacities: the capacity was estimated in {modes} mode only. It is unknown how much the better "
+            "changes raise the capacity."
         )
     if any(load.translations for load in loads):
         yield (

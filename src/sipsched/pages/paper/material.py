@@ -24,7 +24,7 @@ PROBE = "probe_cost"
 REPLACING = (SETTINGS, WORKERS, VERSIONS)
 """The studies that look for a replacement of the papers' settings."""
 QUANTITIES = ("k_rcv_mean", "t_sip_mean", "cpu_per_message")
-"""Quantities of the paper beside the quantities that decide."""
+"""Quantities that the paper shows in addition to the quantities that decide a recommendation."""
 SWEEP = "load_sweep"
 PREDICTED = (SWEEP, "threads", PAPERS_MODES, SETTINGS)
 """The studies that the simulator predicts."""

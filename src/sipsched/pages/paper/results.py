@@ -137,7 +137,7 @@ def _of_system(runs: pd.DataFrame, system: SystemCapacity) -> pd.DataFrame:
 
 
 def cause(material: Material) -> Words:
-    """Say where the time of a slow message goes, and which part of the time the better changes shorten."""
+    """Report the stage that takes most of a slow message's time, and the part that the better changes shorten."""
     lines = [messages.answer(material.traced).line, *_off_cpu(material), *_shortened(material)]
     lines[-1] += origin(material)
     return Words(tuple(lines), PARAGRAPH)
@@ -161,7 +161,7 @@ def _off_cpu(material: Material) -> Iterator[str]:
         for cps in loads
     ]
     yield (
-        f"In the load sweep of {system_name(system)}, the worker is off its CPU for a part of the mean T_sip: "
+        f"In the load sweep of {system_name(system)}, the worker is off its CPU for this share of the mean T_sip: "
         f"{' and '.join(said)}."
     )
 
@@ -173,7 +173,7 @@ def _shortened(material: Material) -> Iterator[str]:
         service, wait = (_lower(better, name) for name in ("t_sip_mean", "k_rcv_mean"))
         yield (
             f"The table of effects has {plural(len(better), 'better change')}, counted per load. The mean of T_sip is "
-            f"lower by more than chance in {service}, and the mean of the wait K_rcv in {wait}."
+            f"significantly lower for {service} of them, and the mean of the wait K_rcv for {wait} of them."
         )
 
 
@@ -225,7 +225,7 @@ def simulator(material: Material) -> Several:
     ]
     names = dict.fromkeys(predicted.setting_name(contrast) for contrast in wrong)
     signs = (
-        f" The predictions with the wrong sign belong to this setting: {'; '.join(names)}; n = {len(wrong)}."
+        f" {len(wrong)} predictions with the wrong sign belong to these settings: {'; '.join(names)}."
         if wrong
         else ""
     )

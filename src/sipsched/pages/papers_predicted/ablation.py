@@ -113,7 +113,7 @@ def figure(ablations: Sequence[Ablation], runs: pd.DataFrame) -> Figure:
 
 
 def table(ablations: Sequence[Ablation], runs: pd.DataFrame) -> Table:
-    """List the contributions that the figure shows, one row per mechanism or setting."""
+    """List the contributions that the figure shows, with one row per mechanism or setting."""
     rows: list[tuple[Cell, ...]] = []
     for ablation in ablations:
         name, metric = f"{NAMES[ablation.metric]} ({_unit(ablation.metric)})", ablation.metric

@@ -21,7 +21,7 @@ from sipsched.pages.plots import wrapped
 from sipsched.words import number, plural
 
 LEAST = -100.0
-"""Left end of an axis of percent lower. A value that is more than twice as high as the reference is cut off."""
+"""Left end of the axis of the decrease in percent. An increase to more than twice the reference is cut off."""
 
 
 def figure(effects: Sequence[PublishedEffect], runs: pd.DataFrame) -> Figure:
@@ -101,7 +101,7 @@ def table(effects: Sequence[PublishedEffect], runs: pd.DataFrame) -> Table:
         "correction over all rows). An effect has the opposite sign if the value is higher by more than chance "
         'explains. The column "detectable" shows the smallest difference that the simulation detects in four of five '
         "cases. An effect is without any difference if both runs of each pair are equal to the last digit. This "
-        "happens if at most as many threads as cores exist, because the scheduler then has no choice.",
+        "happens if the threads do not outnumber the cores, because the scheduler then has no choice.",
         provenance=provenance(runs),
     )
 
@@ -135,7 +135,7 @@ def costs(found_costs: Sequence[MigrationCost], runs: pd.DataFrame) -> Table:
         none="nothing was simulated",
         caption="Simulation of figure 2 of the multi-core paper: enhanced mode with several migration costs.",
         reading="The last column compares the metric at the published best cost with the metric at this cost. It shows "
-        "the decrease in percent, and whether the decrease is more than chance.",
+        "the decrease in percent, and whether the decrease is larger than chance explains.",
         provenance=provenance(runs),
     )
 

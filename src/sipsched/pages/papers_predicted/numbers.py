@@ -80,7 +80,8 @@ def _error_words(metric: str, found_errors: Sequence[Error]) -> str:
         return f"{NAMES[metric]}: no published number was predicted."
     parts = [
         f"{factor(error.simulator)} for {GROUPS[error.group]} "
-        f"({'fitted, ' if error.group is PaperGroup.FITTED else ''}same threads: {factor(error.same_threads)})"
+        f"({'fitted, ' if error.group is PaperGroup.FITTED else ''}the prediction from the same number of threads: "
+        f"{factor(error.same_threads)})"
         for error in these
     ]
     return f"The predictions of {NAMES[metric]} are wrong by a factor of {'; '.join(parts)}."
@@ -121,7 +122,7 @@ def errors(found_errors: Sequence[Error], runs: pd.DataFrame) -> Table:
 
 
 def numbers(table: pd.DataFrame, runs: pd.DataFrame) -> Table:
-    """List each number; the page shows the first rows."""
+    """List each published number with its predictions. The page shows the first rows."""
     rows = []
     for row in table.itertuples():
         scale, off = scaled(row.metric), 100 * (row.predicted / row.published - 1)
@@ -149,7 +150,7 @@ def numbers(table: pd.DataFrame, runs: pd.DataFrame) -> Table:
 
 
 def capacities(table: pd.DataFrame, runs: pd.DataFrame) -> Table:
-    """List the load at the limit for each cell of the grid."""
+    """List the largest load without too many drops, for each number of cores and threads of the grid."""
     rows = []
     for (cores, threads), cell in table.groupby(["cores", "threads"]):
         by_mode = cell.set_index("mode")

@@ -1,4 +1,4 @@
-"""Names of the predictions, and their origin."""
+"""Names of the predicted quantities, settings and effects, and sentences about the origin of the numbers."""
 
 import math
 from collections import Counter
@@ -27,7 +27,7 @@ GROUPS = dict(
 
 
 def provenance(runs: pd.DataFrame) -> str:
-    """Describe the origin of a figure's numbers: simulated."""
+    """Return the label of a figure's numbers, which says that they are simulated."""
     return PREDICTED if len(runs) else f"{PREDICTED}: no run"
 
 
