@@ -27,12 +27,12 @@ LACKS: Mapping[Lack, str] = {
     Lack.MESSAGES: f"The recording has fewer than {grouped(LEAST_MESSAGES)} messages. Record for longer.",
     Lack.BREAKS: "The recording has a break: no message arrived for more than a second, and for more than 100 times "
     "the mean time between messages. Record without breaks. For fab watch, omit --cpu.",
-    Lack.TIMES: "The times of too many messages are unknown: K_rcv of more than 1 %, or T_sip of more than half. "
+    Lack.TIMES: "K_rcv is unknown for more than 1 % of the messages, or T_sip for more than half of them. "
     "Use the probe with eBPF.",
     Lack.LOAD: f"The messages need less than {LEAST_BUSY:.0%} of the CPU time. ".replace("%", " %")
     + "At such a low load, the cost of a message at a high load cannot be measured. Record when the load is higher.",
-    Lack.CYCLES: f"The proxy was busy without a break fewer than {LEAST_CYCLES} times. Record for longer, or when the "
-    "load is higher.",
+    Lack.CYCLES: f"The recording has fewer than {LEAST_CYCLES} busy periods of the proxy. Record for longer, or when "
+    "the load is higher.",
     Lack.CORES: (
         f"All CPUs were busy while messages waited fewer than {LEAST_CYCLES} times. The recording therefore cannot "
         f"show how the proxy scales over its CPUs. Record for longer, or when the load is higher."
@@ -45,16 +45,16 @@ def sentences(headroom: Headroom) -> tuple[str, ...]:
     """Return at most eight sentences with the prediction, or with the reason why none is possible."""
     server = headroom.server
     today = (
-        f"Today: {plural(headroom.messages, 'message')} in {number(headroom.seconds)} s, "
-        f"{number(headroom.per_s)} per second, {100 * headroom.dropped:.2g} % dropped. Assumed: "
-        f"{plural(server.cores, 'CPU')}, {plural(server.workers, 'worker')}, a receive buffer of "
+        f"Today: {plural(headroom.messages, 'message')} in {number(headroom.seconds)} s, which is "
+        f"{number(headroom.per_s)} per second. {100 * headroom.dropped:.2g} % of them were dropped. The prediction "
+        f"assumes {plural(server.cores, 'CPU')}, {plural(server.workers, 'worker')} and a receive buffer of "
         f"{grouped(server.receive_buffer_bytes)} bytes."
     )
     if headroom.lack or not (headroom.growth and headroom.work_us and headroom.slope):
         return today, f"The headroom is unknown. {LACKS[headroom.lack]}"
     work = (
         f"A message needs {with_unit(headroom.work_us, 'µs')} of CPU time, so the messages need "
-        f"{100 * headroom.busy:.0f} % of the CPU time. Twice the load changes this time by "
+        f"{100 * headroom.busy:.0f} % of the CPU time. Doubling the load changes the CPU time of a message by "
         f"{with_unit(headroom.slope.map(lambda slope: 100 * (2**slope - 1)), '%', '+')}."
     )
     return (
@@ -72,9 +72,7 @@ def _growth(headroom: Headroom, growth: Interval) -> str:
     """State the load at which 1 % of messages would be dropped."""
     per_s = growth.map(lambda factor: factor * headroom.per_s)
     if growth.estimate <= 1:
-        text = (
-            f"The proxy is saturated: {LIMIT} is dropped at {with_unit(growth)} times today's load"
-        )
+        text = f"The proxy is saturated: {LIMIT} of the messages is dropped at {with_unit(growth)} times today's load"
     else:
         text = f"{LIMIT} of the messages would be dropped at {with_unit(growth)} times today's load"
     text += f", which is {with_unit(per_s)} messages per second."

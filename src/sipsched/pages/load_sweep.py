@@ -61,7 +61,7 @@ __all__ = (
     "service_time",
 )
 Estimate = Callable[[Values], Estimates]
-"""The function from runs, shape (load, run), to estimates, shape (load,)."""
+"""A function that converts runs, shape (load, run), to estimates, shape (load,)."""
 Line = tuple[Facet, int]
 """One line of a figure: a configuration and a number of threads."""
 Capacities = Sequence[SystemCapacity]
@@ -151,7 +151,7 @@ def pdr(summary: xr.Dataset, limit: float = PDR_LIMIT, capacities: Capacities = 
         f"PDR is the kernel counter RcvbufErrors divided by the number of messages that reached the SPS. The dashed "
         f"line is the limit of {100 * limit:g} %. A tick on the dashed line is a capacity, and the band around the "
         f"tick is the capacity's interval. {HOW}. At a hollow point, at least one run is too short. The scale is "
-        f"linear below {100 * limit / RATE_RANGE:g} % and logarithmic above. The figure begins at the highest load "
+        f"linear below {100 * limit / RATE_RANGE:g} % and logarithmic above. The x axis begins at the highest load "
         f"without drops.",
         words,
     )
@@ -228,9 +228,7 @@ def receive_parts(summary: xr.Dataset) -> Figure:
             return ""
         last = max(_first_and_last(curves["K_sockq"]))
         parts = [f"{title} {in_words(curve.of.at(last), 'µs')}" for title, curve in curves.items()]
-        return (
-            f"Parts of mean K_rcv at {grouped(curves['K_sockq'].x[last])} cps: {'; '.join(parts)}."
-        )
+        return f"The mean K_rcv at {grouped(curves['K_sockq'].x[last])} cps has these parts: {'; '.join(parts)}."
 
     tracepoints = "tracepoint" in set(summary["probe_mode"].to_numpy().ravel().tolist())
     return _figure(
@@ -292,7 +290,7 @@ def load(summary: xr.Dataset) -> Figure:
     )
     both = np.isfinite(kernel.to_numpy()) & np.isfinite(probe.to_numpy())
     agree = int((kernel.to_numpy() == probe.to_numpy())[both].sum())
-    line = f"Kernel and probe count the same drops in {agree} of {int(both.sum())} runs."
+    line = f"The kernel and the probe count the same number of drops in {agree} of {int(both.sum())} runs."
     return dataclasses.replace(figure, seen=(*figure.seen, line))
 
 
@@ -479,13 +477,13 @@ def _figure(
     seen = [f"{_name(line)}: {text}" for line in _lines(summary) if (text := words(line))]
     if not seen and _lines(summary):
         seen = [
-            "The probe of these runs does not measure this quantity. A table below lists the missing columns."
+            "The probe of these runs does not measure this quantity. A table below lists all missing columns."
         ]
     return Figure(
         identity=identity,
         draw=draw,
         caption=f"{caption} {_replicates(summary)}",
-        reading=f"Each small point is a run. The line joins the typical runs. {reading}",
+        reading=f"Each small point is a run. The line joins the typical run of each load. {reading}",
         seen=tuple(seen) or ("There is nothing to show yet, because no run is valid.",),
         provenance=provenance(summary),
     )

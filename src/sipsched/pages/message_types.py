@@ -29,7 +29,7 @@ GRID_US = np.geomspace(0.1, 1e7, 641)
 Shares = Mapping[str, Mapping[str, Values]]
 """Per type and quantity, the share of messages at or below each time of `GRID_US`, shape (run, time)."""
 LoadPoint = tuple[int, int]
-"""A load in cps and a number of threads."""
+"""A load in cps, and a number of threads."""
 
 
 def distributions(

@@ -27,7 +27,7 @@ from sipsched.words import grouped, listed, number, plural
 SHOWN_SHARE = 0.8
 """The page shows the load that is nearest to this share of the capacity."""
 NEAR = 0.1
-"""If the shown load is farther than this from `SHOWN_SHARE`, the page says so."""
+"""If the share of the shown load differs from `SHOWN_SHARE` by more than this, the page says so."""
 SHORT_S = 2.0
 """Runs of less than this many seconds are called short, because they may contain no disturbance."""
 MOST_REPETITIONS = 3
@@ -172,7 +172,7 @@ def answer(shown_runs: ShownRuns) -> Answer:
     ]
     if max(run.length_s for run in runs) < SHORT_S:
         sentences.append(
-            "Runs this short miss rare disturbances, so longer runs on other pages may show longer times."
+            "Such short runs miss rare disturbances, so longer runs on other pages may show longer times."
         )
     way = slow_way(runs)
     if way is not None:
@@ -197,7 +197,9 @@ def _share_words(shown_runs: ShownRuns) -> str:
     if abs(share - SHOWN_SHARE) <= NEAR:
         return f" ({text})"
     side = "below" if share < SHOWN_SHARE else "above"
-    points = f"{100 * abs(share - SHOWN_SHARE):.0f} points {side} {100 * SHOWN_SHARE:.0f} %"
+    points = (
+        f"{100 * abs(share - SHOWN_SHARE):.0f} percentage points {side} {100 * SHOWN_SHARE:.0f} %"
+    )
     return f" ({text}; this is {points}, but no recorded load is nearer)"
 
 
@@ -237,8 +239,8 @@ def by_load(shown_runs: ShownRuns) -> Table:
         rows=tuple(rows),
         none=NOTHING,
         caption="Times of messages at each load, over all runs at the load.",
-        reading="A slow message is a message whose time is near the 99th percentile. The last columns are the parts "
-        "of a slow message's time.",
+        reading="A slow message is a message whose time is near the 99th percentile. The last three columns show the "
+        "shares of a slow message's time.",
         provenance=_provenance(shown_runs),
     )
 
@@ -273,9 +275,9 @@ def account_words(account: Account | None) -> str:
     shares = [f"{PARTS[name]} {100 * times[name] / parts.total:.2g} %" for name in used]
     text = f"The CPU time of the whole run, according to the kernel's context switches: {listed(shares)}."
     if account.competitors:
-        text += f" The other program with the most CPU time: {account.competitors[0]}."
+        text += f" Of the other programs, {account.competitors[0]} used the most CPU time."
     if account.planned:
-        text += f" Programs that the testbed's file declares as competitors: {listed([*map(str, account.planned)])}."
+        text += f" The testbed's file declares these programs as competitors: {listed([*map(str, account.planned)])}."
     return text
 
 

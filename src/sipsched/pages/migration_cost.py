@@ -79,7 +79,7 @@ class CostPoint:
 
 
 class Asked(NamedTuple):
-    """A comparison with the default cost: a mode, a quantity, a system and a load."""
+    """The key of a comparison with the default cost: a system and a load, a mode, and a quantity."""
 
     spot: Spot
     mode: str
@@ -230,7 +230,7 @@ def answer(cost_study: CostStudy) -> Answer:
     default = f"the default, {_cost(cost_study.default_ns)}"
     if not judged:
         return Answer(
-            f"There is no answer yet, because too few runs with {default} and with other costs have the same arrivals."
+            f"There is no answer yet, because too few runs with {default}, and with other costs have the same arrivals."
         )
     told = [
         f"{_cost(_cost_at(cost_study, asked))} drops {'fewer' if better else 'more'} messages at "
@@ -241,7 +241,7 @@ def answer(cost_study: CostStudy) -> Answer:
     ]
     if not told:
         return Answer(
-            f"With no migration cost does the proxy drop significantly fewer or more messages than with {default} "
+            f"No migration cost changes the number of dropped messages significantly, compared with {default} "
             f"({plural(len(judged), 'comparison')})."
         )
     return Answer(f"Compared with {default}, {listed(told)}.")
@@ -350,16 +350,18 @@ def _best(
     if len(means) == 1:
         return f"{text}. No other cost was measured."
     if cost == cost_study.default_ns:
-        return f"{text}: at the default."
+        return f"{text}. This is the default cost."
     against = cost_study.against.cells.get(Asked(point.spot, point.mode, name))
     if against is None:
         return f"{text}. The default, {_cost(cost_study.default_ns)}, was not measured."
     lower = against.comparison.percent_lower
-    text += f"; lower than at {_cost(cost_study.default_ns)} by {with_unit(lower, '%')}"
+    text += f". It is lower than at {_cost(cost_study.default_ns)} by {with_unit(lower, '%')}"
     if np.isnan(against.p_value):
         return f"{text}."
     return f"{text}; {p_text(against.p_value)}: " + (
-        "more than chance." if against.stands_out else "indistinguishable from the default."
+        "more than chance explains."
+        if against.stands_out
+        else "indistinguishable from the default."
     )
 
 
@@ -374,7 +376,7 @@ def _obstacles(cost_study: CostStudy) -> Iterator[str]:
         if len(places) == len(cost_study.points):
             yield f"Nothing is drawn: {why}."
         else:
-            yield f"Not drawn, {why}: {'; '.join(places)}."
+            yield f"These costs are not drawn ({why}): {'; '.join(places)}."
     if any(spot.place.cores == 1 for spot in cost_study.spots):
         yield "With one core, workers cannot migrate, so the migration cost has no effect."
 
@@ -440,7 +442,7 @@ def _others(cost_study: CostStudy) -> str:
         bases |= {
             label(name, settings["translated"], _missing(settings)) for settings in known
         } or {name}
-    return f"all else as in {' or '.join(sorted(bases))}"
+    return f"all other settings as in {' or '.join(sorted(bases))}"
 
 
 def _missing(settings: Mapping[str, Any]) -> list[str]:

@@ -6,7 +6,7 @@ from sipsched.words import plural
 
 
 def no_answer(unanswered: Unanswered) -> str:
-    """Describe a study without an answer, and its first missing measurement. Any repetition of it would suffice."""
+    """Describe a study without an answer, and its first missing measurement. Any repetition would suffice."""
     lacks = unanswered.lacks
     if isinstance(lacks, Point):
         named = f"the crossing of {lacks}"

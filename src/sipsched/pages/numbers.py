@@ -7,7 +7,7 @@ from sipsched.analysis.intervals import FEWEST, Interval
 from sipsched.words import number
 
 LARGEST_TOLD = 9999
-"""Largest percentage that a page prints. The interval of a ratio that rests on two pairs may reach 1e30."""
+"""Largest percentage that a page prints. The interval of a ratio from only two pairs of runs may reach 1e30."""
 MILLI_FROM = 1000
 """A page writes a time in milliseconds if the time has at least this many microseconds."""
 NO_ENTRY = "–"
@@ -55,7 +55,7 @@ class Number:
 
 
 def told(interval: Interval, unit: str = "", n: int | None = None, plus: str = "") -> Number:
-    """Make a number for a table cell. The parameters are the attributes of `Number`."""
+    """Make a `Number` for a table cell. The parameters are the attributes of `Number`."""
     return Number(interval, unit, plus, n)
 
 
@@ -77,7 +77,7 @@ def with_unit(interval: Interval, unit: str = "", plus: str = "") -> str:
         return f"{_bounds(low, high, 'between {} and {}')}{after}"
     if not estimate:
         beyond = f"over {LARGEST_TOLD // 100 + 1} times as much"
-        return beyond if unit == "%" else "beyond what was measured"
+        return beyond if unit == "%" else "beyond the measured range"
     if interval.known and not trusted(interval):
         return f"{_alone(interval.estimate, unit, plus)}{after}{_seen(interval, unit, plus)}"
     shown = f"{estimate}{after}"

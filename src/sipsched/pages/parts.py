@@ -1,6 +1,6 @@
 """The parts of a page as plain data: figures, tables, sentences and sections.
 
-A part holds words and data and no HTML. `sipsched.pages.html` turns parts into HTML, with one template for all.
+A part holds words and data, but no HTML. `sipsched.pages.html` turns parts into HTML, with one template for all.
 """
 
 import csv
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 FORMULA_BEGINS = ("=", "+", "-", "@", "\t", "\r")
 """If a cell begins with one of these characters, a spreadsheet runs the cell as a formula."""
 NUMBER = re.compile(r"<?[+-]?[0-9][0-9.,]*(e[+-]?[0-9]+)?( ?%)?")
-"""Pattern of a number. A number may begin with such a character, but it is not a formula."""
+"""Pattern of a number. A number may begin with a character of `FORMULA_BEGINS`, but is not a formula."""
 
 
 class Part:
@@ -208,7 +208,7 @@ class Table(Part):
 
 
 def sort_key(cell: Cell) -> str:
-    """Return the number by which a cell is sorted on the page. None for words."""
+    """Return the number by which the page sorts a cell, as text. Return an empty text for words."""
     if isinstance(cell, Number):
         return _written(cell.interval.estimate)
     return _plain(cell).removeprefix("<") if _is_number(cell) else ""
@@ -533,7 +533,7 @@ def _figures(several: Iterable[Part]) -> Iterator[Figure]:
 
 
 def translated(names: Sequence[str]) -> str:
-    """Write a sentence that names the modes which this kernel can only approximate.
+    """Write a sentence that names the papers' modes which this kernel can only approximate.
 
     Return an empty text without names.
     """

@@ -40,7 +40,7 @@ TICK_IN = 0.45
 
 @dataclass(frozen=True)
 class Look:
-    """The colour and the marker of a series."""
+    """The colour and the marker of a series in a figure."""
 
     color: str
     marker: str
@@ -88,7 +88,7 @@ class Curve:
     x_names
         Names of the points. If empty, the points are named by their x values.
     shift
-        A horizontal shift of the curve, which prevents that intervals of several curves overlap.
+        A horizontal shift of the curve, so that the intervals of several curves do not overlap.
     hollow
         The points that are drawn hollow, shape (point,). None means no point.
     """
@@ -169,7 +169,7 @@ def draw_line(
 
 
 def categories(axis: Axes, names: Sequence[object]) -> None:
-    """Give an x axis a name at each whole number, starting from 0."""
+    """Label an x axis with a name at each whole number, starting from 0."""
     axis.set_xticks(range(len(names)), list(map(str, names)))
     axis.set_xlim(-0.5, len(names) - 0.5)
 

@@ -120,8 +120,8 @@ def fitted_to(predictions: CheckedPredictions) -> Words:
         return Words((f"No model was fitted: {fitted.why}.",) if fitted.why else ())
     return Words(
         (
-            f"The model was fitted to {plural(len(fitted.runs), 'run')} of the default mode "
-            f"({grouped(fitted.messages)} messages) and to nothing else.",
+            f"The model was fitted only to {plural(len(fitted.runs), 'run')} of the default mode "
+            f"({grouped(fitted.messages)} messages).",
         )
     )
 
@@ -134,7 +134,7 @@ def conditions(predictions: CheckedPredictions) -> Words:
 def heading(predictions: CheckedPredictions) -> Heading:
     """Describe the origin of the numbers."""
     return Heading(
-        fidelity=f"{MODEL}, beside what was measured.",
+        fidelity=f"{MODEL}, beside the measurements.",
         testbed=f"{predictions.provenance}",
         description=predictions.description,
     )
@@ -152,7 +152,7 @@ def by_kind(predictions: CheckedPredictions) -> Table:
             (
                 *(TITLES[name], str(len(group)), str(sum(contrast.inside for contrast in group))),
                 *(str(sum(contrast.overlaps for contrast in group)), str(len(told))),
-                str(sum(contrast.sign_right for contrast in told)) if told else "none to be",
+                str(sum(contrast.sign_right for contrast in told)) if told else "none to check",
                 f"{number(float(np.median(errors)))} {_unit(name)}",
             )
         )
@@ -195,7 +195,7 @@ def figure(predictions: CheckedPredictions) -> Figure | Words:
         ),
         caption="Predicted against measured effects of modes and of numbers of threads, with one panel per quantity.",
         seen=tuple(
-            f"{TITLES[name]}: {sum(contrast.inside for contrast in group)} of {len(group)} inside."
+            f"{TITLES[name]}: {sum(contrast.inside for contrast in group)} of {len(group)} predictions lie inside."
             for name, group in groups.items()
         ),
         reading="Bars are 95 % intervals. On the diagonal line, the prediction equals the "
@@ -255,7 +255,9 @@ def misses(predictions: CheckedPredictions) -> Words:
     lines += [_sentence(contrast) for contrast in outside[:MISSES_TOLD]]
     more = len(outside) - MISSES_TOLD
     if more > 0:
-        lines.append(f"{plural(more, 'more prediction')} outside: in the table below.")
+        lines.append(
+            f"The table below lists {plural(more, 'more prediction')} outside the measured interval."
+        )
     return Words(tuple(lines) or ("No prediction lies outside the measured interval.",))
 
 
@@ -268,8 +270,8 @@ def _distance(contrast: Contrast) -> float:
 def _sentence(contrast: Contrast) -> str:
     unit = _unit(contrast.quantity)
     return (
-        f"{setting_name(contrast)}: {TITLES[contrast.quantity]} predicted {_text(contrast.predicted)} {unit}, "
-        f"measured {_text(contrast.measured)} {unit}."
+        f"{setting_name(contrast)}: the predicted change of {TITLES[contrast.quantity]} is {_text(contrast.predicted)} "
+        f"{unit}, and the measured change is {_text(contrast.measured)} {unit}."
     )
 
 
@@ -405,8 +407,8 @@ def fit(predictions: CheckedPredictions) -> Table:
         none=fitted.why or "no model was fitted",
         caption="The numbers of the model that were fitted to runs in the default mode, in ns and bytes.",
         reading=f"The scv is the variance divided by the square of the mean. All other numbers are in config/models/"
-        f"{fitted.model or '*'}.yaml, each with its source. docs/simulator/numbers.md describes which intervals show "
-        "which number.",
+        f"{fitted.model or '*'}.yaml, each with its source. docs/simulator/numbers.md describes how the fit determines "
+        "each number.",
         provenance=MODEL,
     )
 

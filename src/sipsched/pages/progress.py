@@ -19,7 +19,7 @@ from sipsched.words import number, plural
 
 TITLE = "Progress of the measurements"
 EVERY_S = 120.0
-"""Seconds between two pages during measurements."""
+"""Seconds between two versions of the page during measurements."""
 NEXT_RUNS = 5
 """Number of upcoming runs that the page lists for each testbed."""
 
@@ -80,7 +80,7 @@ def _parts(
     else:
         said = ["No run is measured now."]
     if not all(outlook.is_done for outlook in outlooks):
-        said.append("After an interruption, the same command continues.")
+        said.append("After an interruption, the same command continues the measurements.")
     following = [
         (outlook.testbed, str(run))
         for outlook in outlooks
@@ -98,7 +98,7 @@ def _parts(
             identity="table-next",
             header=("testbed", "run"),
             rows=tuple(following),
-            caption="The next runs, in this order. Invalid attempts are repeated after all other runs.",
+            caption="The next runs, in their order. Invalid attempts are repeated after all other runs.",
             none="No run with a known load is left.",
         ),
         Table(

@@ -34,7 +34,7 @@ from sipsched.pages.plots import categories, draw_line, limit_line, look, mode_l
 from sipsched.words import grouped, number, plural
 
 DODGE = {"baseline": -0.14, "enhanced": 0.14}
-"""Horizontal shift of each mode's points, as a share of the distance between two numbers of threads."""
+"""Horizontal shift of each mode's points in the figure, as a share of the distance between two numbers of threads."""
 QUANTITIES = (("pdr", 100, "PDR (%)"), ("k_rcv_us", 1, "K_rcv (µs)"))
 """The quantities that the figure shows. Each has a column of the table, a factor and a label."""
 
@@ -239,8 +239,8 @@ def _crossing_words(capacities: pd.DataFrame, system: tuple[str, int]) -> str:
     both = last.dropna()
     higher = int((both["enhanced"] > both["baseline"]).sum())
     return (
-        f"{_system(study, cores)}, last loads at or under the limit by threads: "
-        f"{'; '.join(parts)}. Higher under enhanced for {higher} of {len(both)} numbers of threads."
+        f"{_system(study, cores)}, the last loads at or under the limit, over all numbers of threads: "
+        f"{'; '.join(parts)}. Enhanced mode has the higher load for {higher} of {len(both)} numbers of threads."
     )
 
 
@@ -313,14 +313,14 @@ def _capacity_words(capacities: pd.DataFrame, mode: str) -> str:
         rows = capacities[(capacities["study"] == study) & (capacities["cores"] == cores)]
         rows = rows[rows["mode"] == mode].dropna(subset="last_cps")
         if rows.empty:
-            parts.append(f"{plural(cores, 'core')} nothing at or under the limit")
+            parts.append(f"{plural(cores, 'core')}, no load at or under the limit")
             continue
         most = rows[rows["last_cps"] == rows["last_cps"].max()]
         counts = " or ".join(map(str, most["threads"]))
         parts.append(
-            f"{plural(cores, 'core')} {most['last_cps'].iloc[0]} cps with {counts} threads"
+            f"{plural(cores, 'core')}, {most['last_cps'].iloc[0]} cps with {counts} threads"
         )
-    return f"Most under {mode}: {'; '.join(parts)}."
+    return f"The largest capacity in {mode} mode: {'; '.join(parts)}."
 
 
 def capacity_model(
@@ -370,7 +370,7 @@ def audit_summary(checks: pd.DataFrame) -> Table:
         none="nothing was checked",
         caption="Checks of the printed numbers, by rule.",
         reading="Two numbers count as equal if they differ by at most half a unit of the last printed digit. The "
-        'column "cut off" counts numbers that agree only if the paper truncated the number instead of '
+        'column "last digit cut off" counts numbers that agree only if the paper truncated the number instead of '
         "rounding it.",
     )
 
@@ -418,8 +418,8 @@ def messages_per_call(points: pd.DataFrame) -> Words:
         share = rows["value"].astype(float) / CALLS[str(study)]
         lines.append(
             f"{PAPERS[str(study)]}: total messages are {share.min():.1f} to {share.max():.1f} times the "
-            f"{grouped(CALLS[str(study)])} calls that each experiment started, in {len(share)} columns; a "
-            f"call has {MESSAGES_PER_CALL}. The paper does not say which messages it counts."
+            f"{grouped(CALLS[str(study)])} calls that each experiment started, in {len(share)} columns. A "
+            f"call has {MESSAGES_PER_CALL} messages. The paper does not say which messages it counts."
         )
     return Words(tuple(lines))
 

@@ -187,7 +187,7 @@ def _choices(
 def _best(scaling: ScalingData, among: Sequence[MeasuredSetting]) -> str:
     best = max(among, key=lambda setting: setting.capacity.estimate)
     plain = next((setting for setting in among if setting.place.deployment == SHARED), None)
-    reason = "" if len(among) > 1 else " No other deployment was measured there."
+    reason = "" if len(among) > 1 else " No other deployment was measured on this number of cores."
     if plain is not None and best is not plain:
         if _apart(best.capacity, plain.capacity):
             reason = f" {plain.place.sut} handles {_cps(plain.capacity)}."
@@ -205,7 +205,7 @@ def _room(gained: SpeedUp) -> str:
     """State how many CPUs the generators left to the proxy. Return an empty text if the proxy has all CPUs."""
     if not np.isfinite(gained.room) or gained.room >= gained.cores:
         return ""
-    return f"; the load generators left it {_about(gained.room)} of {plural(gained.cores, 'CPU')}"
+    return f"; the load generators left {_about(gained.room)} of {plural(gained.cores, 'CPU')} to the proxy"
 
 
 def _apart(one: Interval, other: Interval) -> bool:
@@ -457,7 +457,7 @@ def _herd_words(proxy: Herd) -> str:
         f"{_about(last)} with {most}"
     )
     if last > 1.5:
-        return f"{text}: a message wakes more workers than it needs."
+        return f"{text}: a message wakes more workers than necessary."
     return f"{text}: a message wakes one worker or none."
 
 
@@ -490,8 +490,8 @@ def published(scaling: ScalingData) -> Table:
         rows=tuple(rows),
         none="no speed-up is known",
         caption=f"Speed-ups before and after remedies: published in {REPORT}, and measured here.",
-        reading="The report used other hardware, another proxy and more cores. Therefore, only two questions can be "
-        "compared: whether a remedy helps, and whether it helps more over UDP or over TCP.",
+        reading="The report used other hardware, another proxy and more cores. Therefore, the comparison answers only "
+        "two questions: whether a remedy helps, and whether it helps more over UDP or over TCP.",
         provenance="The published rows were not measured here.",
     )
 
@@ -622,7 +622,7 @@ def sharing(scaling: ScalingData) -> Words:
             ("The proxy shared no CPU with the generators on any measured number of cores.",)
         )
     lines = [
-        f"With {plural(most, 'core')} the proxy shares a CPU with the generators, which run first there (SCHED_FIFO)."
+        f"With {plural(most, 'core')} the proxy shares a CPU with the generators, which have priority (SCHED_FIFO)."
     ]
     for speed_up in scaling.speed_ups:
         sut, control = speed_up.one.place.sut, speed_up.one.cost

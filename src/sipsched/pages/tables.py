@@ -51,15 +51,15 @@ RANGES = (
     f"With fewer than {FEWEST} runs, a cell shows the range of the runs instead of an interval."
 )
 PROBE_MODES = {
-    "exact": "fentry and fexit: all six timestamps are measured.",
-    "tracepoint": "Tracepoints only: t_sockq is a lower bound. The true K_sockq may be about 1 µs larger than shown, "
-    "and the true K_copy correspondingly smaller. K_rcv is exact.",
-    "stream": "SIP over TCP, tracepoints only: all six timestamps are measured. A message gets the timestamps of the "
-    "TCP segment and of the read that contain its last byte.",
-    "preload": "No eBPF: only t_arr, t_sip_in, t_sip_out and the drop counter are measured. t_sockq and the parts of "
-    "K_rcv are unknown.",
-    "off": "No probe: only counters are measured.",
-    "simulated": "No probe: a model computed the timestamps, and nothing was measured.",
+    "exact": "The probe uses fentry and fexit, and measures all six timestamps.",
+    "tracepoint": "The probe uses only tracepoints, so t_sockq is a lower bound. The true K_sockq may be about 1 µs "
+    "larger than shown, and the true K_copy correspondingly smaller. K_rcv is exact.",
+    "stream": "SIP uses TCP. The probe uses only tracepoints, and measures all six timestamps. A message gets the "
+    "timestamps of the TCP segment and of the read that contain its last byte.",
+    "preload": "The probe works without eBPF, and measures only t_arr, t_sip_in, t_sip_out and the drop counter. "
+    "t_sockq and the parts of K_rcv are unknown.",
+    "off": "No probe runs, so only counters are measured.",
+    "simulated": "No probe runs. A model computed the timestamps, and nothing was measured.",
 }
 POINT_HEADER = ("SUT", "mode", "cores", "threads", "cps")
 LONG_FACTS = ("files", "lscpu")
@@ -148,8 +148,8 @@ def drops(summary: xr.Dataset, limit: float = PDR_LIMIT) -> Table:
         none="no run was measured",
         caption="Drops at every measured point, for the typical run with its 95 % interval.",
         reading=f"{RANGES} A lost call failed or was set up late. A busy period is a time during which the SPS always "
-        f"holds at least one message. Three columns describe busy periods: their effective number in the run "
-        f"with the fewest, the longest one as a share of its run, and the number of runs that are too short. A "
+        f'holds at least one message. The column "fewest busy periods" shows the smallest effective number of busy '
+        f'periods in a run. The column "longest" shows the longest busy period as a share of its run. A '
         f"run with a PDR of at most "
         f"{100 * FULL_PDR:g} % is too short if it has fewer than {LEAST_PERIODS} effective busy periods, or if one "
         f"busy period takes more than {100 * LONGEST_SHARE:g} % of the run.",
@@ -322,7 +322,7 @@ def attempts(summary: xr.Dataset) -> Table:
         header=("run", "why it is invalid"),
         rows=tuple(rows),
         none="none, because every attempt was valid",
-        caption=f"Invalid attempts ({len(rows)}). Their files are kept beside the record.",
+        caption=f"Invalid attempts ({len(rows)}). Their files are stored beside the record of the run.",
         provenance=provenance(summary),
         shown=MAX_RUNS_LISTED,
     )
@@ -361,7 +361,7 @@ def coverage(summary: xr.Dataset) -> Words:
                 f"Probe mode {mode} in {plural(count, 'run')}. {PROBE_MODES.get(mode, '')}"
             )
     for reason in json.loads(summary.attrs["probe_mode_reasons"]):
-        lines.append(f"Why this probe mode: {reason}")
+        lines.append(f"Reason for this probe mode: {reason}")
     lost = float(np.nansum(summary["lost_records"].to_numpy()))
     lines.append(f"Records that the probe lost, over all runs: {lost:.0f}.")
     return Words(tuple(lines))
@@ -461,8 +461,8 @@ def competitors_of(shares: Mapping[str, Values]) -> str:
     return (
         f"Share of the SPS's CPU time that other programs used in a run: "
         f"median {100 * np.median(of_others):.1f} %, "
-        f"at most {100 * of_others.max():.1f} %; programs of class SCHED_IDLE, which yield immediately, used at most "
-        f"another {100 * idle_class.max():.1f} %; n = {of_others.size}."
+        f"at most {100 * of_others.max():.1f} %, n = {of_others.size}. Programs of class SCHED_IDLE, which yield "
+        f"immediately, used at most another {100 * idle_class.max():.1f} %."
     )
 
 
@@ -498,8 +498,8 @@ def buffers_differ(buffers: Buffers, name: Callable[..., str] = "{}, {}".format)
         for size in buffers.sizes
     )
     return [
-        f"Receive buffers differ. {told}. PDR and capacity depend on the size, so runs with different sizes are not "
-        "comparable."
+        f"The receive buffers differ. {told}. PDR and capacity depend on the size, so runs with different sizes are "
+        "not comparable."
     ]
 
 
@@ -556,7 +556,7 @@ def repetitions(data: xr.Dataset) -> Table | None:
         f"from {precision.at_least} up to {plural(precision.at_most, 'run')} per system. The interval was "
         f"computed after several numbers of runs, at most {plural(looks, 'time')}. Each of these intervals has "
         f"a level of {100 * level_of_a_look(precision):.3g} %, so that the final interval has at least 95 %. "
-        f"Other intervals on this page ignore that the number of runs depended on the results.",
+        f"The other intervals on this page do not account for the choice of the number of runs by the results.",
         provenance=provenance(data),
     )
 

@@ -275,8 +275,8 @@ def draw_noise(found_noise: Noise, campaign: Campaign) -> Figure:
     return Figure(
         identity="figure-noise",
         draw=panels([""], [""], draw_panel, "length of a gap (µs)", beside=False),
-        caption="Interruptions of an idle CPU of the SPS, seen as gaps by a program that reads the clock: the rate of "
-        "gaps longer than a given time.",
+        caption="How often an idle CPU of the SPS is interrupted for longer than a given time. A program that reads "
+        "the clock without a pause sees an interruption as a gap.",
         reading="Both scales are logarithmic. The noise was measured once, so no number has an interval. "
         f"Measured {found_noise.started_at}, kernel {found_noise.kernel}.",
         seen=tuple(map(_noise_words, found_noise.cpus)),
@@ -329,13 +329,13 @@ def cost_of_the_probe(campaign: Campaign, windows: Sequence[Path]) -> Table:
         none="not measured: no run compares a mode with itself and recording=off",
         caption="CPU time of the proxy per message, with and without the probe. Both are measured in the same runs, "
         "in alternating windows.",
-        reading="Intervals are 95 % confidence intervals. The sham compares windows between which nothing was changed.",
+        reading="Intervals are 95 % confidence intervals. The sham compares windows with the same probe setting.",
         provenance=campaign.provenance,
     )
 
 
 def certificates(campaign: Campaign) -> Table:
-    """Show how well the arrivals of the valid runs followed their schedule, for each SUT and load."""
+    """Show how closely the arrivals of the valid runs followed their schedule, for each SUT and load."""
     rows = []
     for (sut, cps), runs in campaign.counted.groupby(["sut", "cps"], sort=True):
         grades = runs["grade"].value_counts()

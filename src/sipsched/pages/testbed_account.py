@@ -38,7 +38,7 @@ def cpu_account(campaign: Campaign) -> Figure | Words:
         caption="Shares of the SPS's CPU time that programs used during the load, with one bar per run.",
         seen=seen,
         reading=f"Runs are sorted by load, from {grouped(known['cps'].min())} to {grouped(known['cps'].max())} cps, "
-        "and within a load by the share of other programs. The parts add up to 1. Empty space is idle time. "
+        "and at the same load by the share of other programs. The parts add up to 1. Empty space is idle time. "
         f"{len(known)} of {plural(len(counted), 'run')} have an account of CPU time.",
         provenance=campaign.provenance,
     )

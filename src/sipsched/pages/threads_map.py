@@ -48,7 +48,7 @@ def heat_maps(summary: xr.Dataset) -> Several:
         caption="Packet drop rate and 99th percentile of K_rcv, for each number of threads and load.",
         seen=seen,
         reading="Each cell shows the median of its runs. The colour scale is logarithmic, and darker cells have "
-        "smaller values. A cell without colour has no valid run or no drops.",
+        "smaller values. A cell without colour has no drops or no valid run.",
         provenance=provenance(summary),
     )
     return Several((figure,))

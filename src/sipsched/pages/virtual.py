@@ -212,7 +212,7 @@ def heading(loads: Sequence[ComparedLoad]) -> Heading:
     kernels = {load.place.testbed: load.runs[0].attrs["kernel"] for load in loads}
     return Heading(
         fidelity=fidelity(loads) or "Nothing was measured here",
-        testbed="The simulator's predictions are no measurements. They were written down before the runs.",
+        testbed="The simulator's predictions are not measurements. They were recorded before the runs.",
         description=" ".join(f"{name}: kernel {kernel}." for name, kernel in kernels.items()),
     )
 

@@ -157,7 +157,7 @@ def metrics(seconds: Sequence[Second], sums: Totals) -> str:
     add(
         "worker_busy_ratio",
         "gauge",
-        "CPU time per worker.",
+        "Share of the time that a worker used a CPU.",
         labelled("worker", {name: last.share(s) for name, s in last.busy_s.items()}),
     )
     if seconds:
@@ -332,7 +332,7 @@ def _summary(document: WatchDocument, sums: Totals, cost: Interval) -> Iterator[
         "second."
     )
     if document.one_in > 1:
-        yield f"Numbers of messages are estimates from one call in {document.one_in}."
+        yield f"The numbers of messages are estimates, because the probe recorded one call in {document.one_in}."
     if document.probe_mode == HISTOGRAMS:
         yield (
             "The kernel counted times in histograms. The watch therefore has no single messages, and cannot say "
@@ -372,10 +372,10 @@ def _times_table(document: WatchDocument, sums: Totals) -> Table:
         header=("time", "messages", *(f"{key} (µs)" for key in PERCENTILES)),
         rows=tuple(rows),
         caption=(
-            "Percentiles of the times of the messages that arrived in a quarter of the time; each is within 2 % of the "
-            "exact value."
+            "Percentiles of the times of the messages that arrived in a quarter of the time. Each percentile is within "
+            "2 % of the exact value."
             if document.probe_mode == HISTOGRAMS
-            else "Percentiles of the times of all recorded messages; each is within 1 % of the exact value."
+            else "Percentiles of the times of all recorded messages. Each percentile is within 1 % of the exact value."
         ),
         none="No message with a time was recorded.",
     )

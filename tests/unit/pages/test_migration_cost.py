@@ -78,13 +78,15 @@ def test_the_mode_of_a_cost_is_identified_by_its_effective_settings():
         study = migration_cost.study(synthetic.combined(plan(), run_of))
         return migration_cost.curves(study).caption
 
-    assert "all else as in enhanced (EEVDF translation), for each number of cores" in told(
-        True, unavailable="no"
+    assert (
+        "all other settings as in enhanced (EEVDF translation), for each number of cores"
+        in told(True, unavailable="no")
     )
-    assert "all else as in enhanced (without latency_ns), for each number of cores" in told(
-        False, unavailable="no"
+    assert (
+        "all other settings as in enhanced (without latency_ns), for each number of cores"
+        in told(False, unavailable="no")
     )
-    assert "all else as in enhanced, for each number of cores" in told(False)
+    assert "all other settings as in enhanced, for each number of cores" in told(False)
 
 
 def test_noise_is_not_reported_as_a_best_cost():
@@ -96,7 +98,8 @@ def test_noise_is_not_reported_as_a_best_cost():
     said = [line for line in lines if "PDR is lowest" in line]
     assert len(said) == 3
     assert all(
-        "indistinguishable from the default" in line or "at the default" in line for line in said
+        "indistinguishable from the default" in line or "is the default cost" in line
+        for line in said
     )
 
 
@@ -133,7 +136,7 @@ def test_a_partly_measured_study_and_an_empty_study_are_shown():
 
     study = migration_cost.study(synthetic.combined(plan(), half))
     text = " ".join(migration_cost.best(study).lines)
-    assert "Not drawn, not measured: 5 missing: " in text
+    assert "These costs are not drawn (not measured: 5 missing): " in text
     assert "The default, 500\u00a0µs, was not measured" in text
     assert "default not measured" in migration_cost.costs(study)._repr_html_()
     nothing = migration_cost.study(synthetic.combined(plan(), lambda run: None))

@@ -267,7 +267,7 @@ def test_the_thundering_herd_is_drawn_if_the_number_of_workers_varies() -> None:
     ]
     first, second = scaling.herd(page).seen
     assert "one worker or none" in first
-    assert "more workers than it needs" in second
+    assert "more workers than necessary" in second
 
 
 def test_simulated_numbers_are_labelled() -> None:

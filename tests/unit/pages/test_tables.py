@@ -45,5 +45,5 @@ def test_conditions_name_the_runs_whose_buffers_differ(other):
     else:
         assert buffers == "Effective SO_RCVBUF: 425984, 524288 bytes."
         assert rest[0].startswith(
-            "Receive buffers differ. 425984 bytes: kamailio-udp, baseline; 524288 bytes: kamailio-udp, enhanced."
+            "The receive buffers differ. 425984 bytes: kamailio-udp, baseline; 524288 bytes: kamailio-udp, enhanced."
         )
