@@ -132,7 +132,7 @@ def pdr(summary: xr.Dataset, limit: float = PDR_LIMIT, capacities: Capacities = 
         known = _capacity(summary, line, limit, capacities)
         sentences = []
         if known is not None:
-            capacity = f"The capacity is {capacity_words(known)}, by {evidence(known)}."
+            capacity = f"The capacity is {capacity_words(known)}, from {evidence(known)}."
             sentences += [capacity, doubt(known), *disagreements(known)]
         above = np.flatnonzero(curve.of.estimate > 100 * limit)
         if len(above):
@@ -173,7 +173,7 @@ def receive_time(summary: xr.Dataset) -> Figure:
             f"{name} {_first_to_last(_curve(summary, line, of, 'µs'))}"
             for name, of in values.items()
         ]
-        return f"K_rcv: {'; '.join(parts)}."
+        return f"K_rcv at the lowest and the highest load: {'; '.join(parts)}."
 
     return _figure(
         summary,
@@ -192,7 +192,7 @@ def service_time(summary: xr.Dataset) -> Figure:
     share = 100 * summary["t_sip_off_mean"].sel(message_type=ALL) / mean
 
     def words(line: Line) -> str:
-        text = f"T_sip: mean {_first_to_last(_curve(summary, line, mean, 'µs'))}"
+        text = f"T_sip at the lowest and the highest load: mean {_first_to_last(_curve(summary, line, mean, 'µs'))}"
         off = _curve(summary, line, share, "%")
         if (off.of.n > 0).any():
             text += f"; share of T_sip off CPU {_first_to_last(off)}"
@@ -498,8 +498,8 @@ def _replicates(summary: xr.Dataset) -> str:
     low, high = int(counts.min()), int(counts.max())
     runs = f"n = {low}" if low == high else f"n = {low} to {high}"
     bars = (
-        f"error bars are 95 % intervals, drawn for {FEWEST} or more runs"
+        f"Error bars are 95 % intervals, drawn for {FEWEST} or more runs"
         if high >= FEWEST
-        else "too few runs for an interval"
+        else "These are too few runs for an interval"
     )
-    return f"{runs} runs per point; {bars}."
+    return f"{runs} runs per point. {bars}."

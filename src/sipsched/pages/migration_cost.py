@@ -233,7 +233,7 @@ def answer(cost_study: CostStudy) -> Answer:
             f"There is no answer yet, because too few runs with {default}, and with other costs have the same arrivals."
         )
     told = [
-        f"{_cost(_cost_at(cost_study, asked))} drops {'fewer' if better else 'more'} messages at "
+        f"a cost of {_cost(_cost_at(cost_study, asked))} drops {'fewer' if better else 'more'} messages at "
         f"{cost_study.name(asked.spot)}"
         for better in (True, False)
         for asked, cell in judged.items()
@@ -346,7 +346,7 @@ def _best(
     if len(winners) > 1:
         which = ", ".join(map(_cost, winners))
         return f"{title} is the same, {_unit(mean, name)}, at {which}."
-    text = f"{title} is lowest at {_cost(cost)}, {_unit(mean, name)}"
+    text = f"{title} is lowest at a cost of {_cost(cost)}, {_unit(mean, name)}"
     if len(means) == 1:
         return f"{text}. No other cost was measured."
     if cost == cost_study.default_ns:

@@ -120,8 +120,8 @@ def fitted_to(predictions: CheckedPredictions) -> Words:
         return Words((f"No model was fitted: {fitted.why}.",) if fitted.why else ())
     return Words(
         (
-            f"The model was fitted only to {plural(len(fitted.runs), 'run')} of the default mode "
-            f"({grouped(fitted.messages)} messages).",
+            f"The model was fitted to {plural(len(fitted.runs), 'run')} of the default mode "
+            f"({grouped(fitted.messages)} messages), and to no other runs.",
         )
     )
 

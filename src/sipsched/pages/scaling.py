@@ -551,9 +551,10 @@ def simulated_answer(scaling: ScalingData) -> Words:
                 continue
             best = max(known, key=lambda row: row.capacity_cps)
             lines.append(
-                f"Simulated, over {name}, {'each core receives' if receiving else 'one CPU receives'}: on "
-                f"{plural(most, 'core')} {best.deployment} handles the most, {number(best.capacity_cps)} cps, "
-                f"{number(best.speedup)} times its capacity on one core ({best.model})."
+                f"Simulated over {name}, if {'each core receives' if receiving else 'one CPU receives'}: on "
+                f"{plural(most, 'core')}, the deployment {best.deployment} handles the most, "
+                f"{number(best.capacity_cps)} cps. This is {number(best.speedup)} times its capacity on one core "
+                f"({best.model})."
             )
     return Words(tuple(lines or ["Nothing was simulated."]))
 

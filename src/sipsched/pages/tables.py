@@ -441,8 +441,8 @@ def conditions_of(
     ]
     if steal.size:
         lines.append(
-            f"Time stolen from the SPS's CPUs in a run: median {np.median(steal):.2f} s, "
-            f"at most {steal.max():.2f} s, n = {steal.size}."
+            f"The hypervisor stole {np.median(steal):.2f} s of the SPS's CPU time in a run (median), and at most "
+            f"{steal.max():.2f} s, n = {steal.size}."
         )
     return Words((*lines, competitors_of(shares)))
 
@@ -457,11 +457,10 @@ def competitors_of(shares: Mapping[str, Values]) -> str:
     """
     of_others, idle_class = (shares[name][~np.isnan(shares[name])] for name in CPU_SHARES)
     if not of_others.size:
-        return "Share of the SPS's CPU time that other programs used: not recorded."
+        return "The share of the SPS's CPU time that other programs used was not recorded."
     return (
-        f"Share of the SPS's CPU time that other programs used in a run: "
-        f"median {100 * np.median(of_others):.1f} %, "
-        f"at most {100 * of_others.max():.1f} %, n = {of_others.size}. Programs of class SCHED_IDLE, which yield "
+        f"Other programs used {100 * np.median(of_others):.1f} % of the SPS's CPU time in a run (median), and at most "
+        f"{100 * of_others.max():.1f} %, n = {of_others.size}. Programs of class SCHED_IDLE, which yield "
         f"immediately, used at most another {100 * idle_class.max():.1f} %."
     )
 

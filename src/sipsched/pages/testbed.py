@@ -65,7 +65,7 @@ def answer(campaign: Campaign, noise_file: Path, windows: Sequence[Path]) -> Ans
     status = campaign.runs["status"].value_counts()
     suspect = int((campaign.counted["grade"] == "suspect").sum())
     said = [
-        f"{status.get(MEASURED, 0)} of {plural(len(campaign.runs), 'planned run')} are valid, {suspect} of them suspect"
+        f"{status.get(MEASURED, 0)} of {plural(len(campaign.runs), 'planned run')} are valid ({suspect} are suspect)"
     ]
     cpu_noises = read_noise(noise_file).cpus if noise_file.is_file() else ()
     if cpu_noises:
@@ -292,9 +292,9 @@ def _noise_words(cpu: CpuNoise) -> str:
     unlisted = f" ({cpu.gaps_unlisted} more not listed)" if cpu.gaps_unlisted else ""
     return (
         f"{start} {number(cpu.gaps_us.size / cpu.duration_s)} gaps per second are longer than "
-        f"{cpu.threshold_ns / 1000:g} µs{unlisted}, together {100 * cpu.lost_share:.2g} % of the time. The median "
-        f"gap is {number(float(middle))} µs long, the 99th percentile {number(float(slow))} µs, the longest gap "
-        f"{number(float(cpu.gaps_us.max()))} µs. The hypervisor stole {cpu.steal_s:.2f} s."
+        f"{cpu.threshold_ns / 1000:g} µs{unlisted}. Together, they take {100 * cpu.lost_share:.2g} % of the time. The "
+        f"median gap is {number(float(middle))} µs long, the 99th percentile is {number(float(slow))} µs, and the "
+        f"longest gap is {number(float(cpu.gaps_us.max()))} µs. The hypervisor stole {cpu.steal_s:.2f} s."
     )
 
 

@@ -191,7 +191,7 @@ def test_a_sham_that_differs_is_named_and_smaller_effects_do_not_count() -> None
     _, found = of(made("default,fifo", {"fifo": {"total_p99": -0.1}}, sham={"total_p99": 0.3}))
     assert recommended(found).startswith("Change nothing")
     line = answer.consequences(found).lines[-1]
-    assert re.search(r"by \+3\d\u00a0% .* beyond 4\d\u00a0% counts", line)
+    assert re.search(r"by \+3\d\u00a0% .* larger than 4\d\u00a0% counts", line)
     (figure,) = effects.figures(found).parts
     assert (
         "The A/A comparison shows a difference beyond chance: K_rcv + T_sip p99 +3"
@@ -340,7 +340,8 @@ def test_switches_windows_and_speed_are_counted() -> None:
     )
     lines = windows.machine(loads).lines
     assert re.match(
-        r"A switch of all 11 processes of the proxy took 1\d\d µs .* 1 of 120 failed\.", lines[0]
+        r"A switch of all 11 processes of the proxy took 1\d\d µs .* 1 of 120 switches failed\.",
+        lines[0],
     )
     assert lines[1] == "1 of 120 windows are invalid."
     assert "changed by more than 5\u00a0%" in lines[2]

@@ -69,7 +69,7 @@ def test_the_drop_rate_is_shown_beside_the_capacity():
     figure = load_sweep.pdr(ds, capacities=capacities)
     for capacity, line in zip(capacities, figure.seen, strict=True):
         assert f"{capacity.threads} thread" in line
-        assert f"The capacity is {capacity_words(capacity)}, by 0 trials and 12 runs." in line
+        assert f"The capacity is {capacity_words(capacity)}, from 0 trials and 12 runs." in line
     between = ((1200, 1400), (1200, 1400), (1400, 2000))
     for capacity, (low, high) in zip(capacities[:3], between, strict=True):
         assert low < capacity.estimate_cps < high

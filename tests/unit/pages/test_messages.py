@@ -43,7 +43,7 @@ def test_the_load_nearest_to_eighty_percent_of_capacity_is_shown(tmp_path):
     assert "SHA-256" in text(page.versions(result))
     # the load of 2000 cps is half of the capacity of 4000 cps
     far = page.answer(read(tmp_path, synthetic.capacity(4000.0, **system))).line
-    assert "30 points below 80 %, but no recorded load is nearer" in far
+    assert "30 percentage points below 80 %, but no recorded load is nearer" in far
 
 
 def test_without_a_capacity_the_load_in_the_middle_is_shown(tmp_path):

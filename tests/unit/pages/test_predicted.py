@@ -86,9 +86,11 @@ def test_failed_predictions_are_ordered_by_wrong_sign_and_distance() -> None:
     page = found(contrast(10, 30), contrast(20, -30), contrast(0, 90), contrast(1, 2))
     lines = predicted.misses(page).lines
     assert len(lines) == 3
-    assert lines[0].startswith("Wrong sign: fifo at 1\u202f600 cps: T_sip mean predicted −30 (")
-    assert "predicted +90" in lines[1]
-    assert "predicted +30" in lines[2]
+    assert lines[0].startswith(
+        "Wrong sign: fifo at 1\u202f600 cps: the predicted change of T_sip mean is −30 ("
+    )
+    assert "is +90" in lines[1]
+    assert "is +30" in lines[2]
 
 
 def test_predictions_of_zero_lie_inside_and_are_not_discussed() -> None:

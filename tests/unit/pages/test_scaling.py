@@ -283,7 +283,7 @@ def test_simulated_numbers_are_labelled() -> None:
     page = found(simulated=rows)
     lines = scaling.simulated_answer(page).lines
     assert len(lines) == 2
-    assert all(line.startswith("Simulated, over UDP") and "partitioned" in line for line in lines)
+    assert all(line.startswith("Simulated over UDP") and "partitioned" in line for line in lines)
     table = scaling.simulated(page)
     assert table.rows == (
         ("UDP", "shared", "a model", "1", "1.41", "2"),

@@ -95,7 +95,7 @@ def _draw_predicted(axis: Axes, options: Sequence[Option], name: str, i: int) ->
 
 def _known_words(options: Sequence[Option]) -> str:
     words = [
-        f"{plural(option.cores, 'core')} {capacity}, {plural(option.threads, 'thread')}"
+        f"{capacity} on {plural(option.cores, 'core')} with {plural(option.threads, 'thread')}"
         for option in options
         for capacity in [
             in_words(option.capacity, "cps")

@@ -242,8 +242,8 @@ def _none_better(rankings: Sequence[Ranking], reference: str) -> str:
     if not falls:
         return f"{text}."
     return (
-        f"{text}. In every mode, a decrease of the 99th percentile by {fall_words(max(falls))} or more would have "
-        f"been detected."
+        f"{text}. In every mode, the test would have detected a decrease of the 99th percentile by "
+        f"{fall_words(max(falls))} or more."
     )
 
 

@@ -225,7 +225,7 @@ def probing(campaign: Campaign, costs: Sequence[ProbeCost] = ()) -> str:
     """State how much CPU time the probe costs the proxy, and which timestamps the probe could not take."""
     cost = (
         " ".join(map(_cost_words, costs))
-        or f"{NOT_MEASURED}: no run stops the probe in some of its windows."
+        or f"{NOT_MEASURED}: no run has windows in which the probe is stopped."
     )
     missing = [
         f"{column} ({reason})"

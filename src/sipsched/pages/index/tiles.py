@@ -201,9 +201,10 @@ def _load_tile(
         grade=graded(interval.n, _half_width(interval), doubts) if known else "A bound only",
         trust=_trust(
             campaign,
-            f"{evidence(system)}. The 95\u00a0% interval in brackets is ±{100 * _half_width(interval):.0f}\u00a0%."
+            f"The capacity is estimated from {evidence(system)}. The 95\u00a0% interval in brackets is "
+            f"±{100 * _half_width(interval):.0f}\u00a0%."
             if known
-            else f"{evidence(system)}.",
+            else f"The bound comes from {evidence(system)}.",
             *doubts,
             _calls(campaign),
         ),
@@ -316,13 +317,14 @@ def _time_tile(
     return Tile(
         question=TIME.format(_share(here.cps, system, "the")),
         value=f"{in_us(here.quantile_us(0.99))} or longer",
-        meaning=f"{system_name(system)}, at {grouped(here.cps)} calls per second, the measured load nearest to half of "
+        meaning=f"{system_name(system)}. At {grouped(here.cps)} calls per second, the measured load nearest to half of "
         f"{_whole_words(system, 'the')}. The time runs from the network driver until the proxy sends the message on "
         "(K_rcv + T_sip).",
         grade=graded(here.runs, spread),
         trust=_trust(
             campaign,
-            f"{plural(here.runs, 'run')} with {grouped(here.counts.sum())} messages. {spread_words}",
+            f"The time comes from {plural(here.runs, 'run')} with {grouped(here.counts.sum())} messages. "
+            f"{spread_words}",
         ),
         link=_page(campaign, pages, lambda ds: _loads_measured(ds, system)),
         link_text="Times at every load",
@@ -437,7 +439,8 @@ def _setting_tile(
         grade=graded(runs, width / 100, doubts),
         trust=_trust(
             campaign,
-            f"{plural(runs, 'run')} per comparison, {plural(blocks, 'block')} over {plural(len(judged), 'load')}.",
+            f"The evidence is {plural(runs, 'run')} per comparison, with {plural(blocks, 'block')} at "
+            f"{plural(len(judged), 'load')}.",
             *doubts,
         ),
         link=_page(campaign, pages, lambda ds: _runs_that_compare(ds, advice)),
@@ -648,7 +651,7 @@ def _ccdf(campaign: Campaign, system: SystemCapacity, times: Sequence[LoadTimes]
         f"for each load.",
         seen=tuple(
             f"At {grouped(load_times.cps)} cps ({_share(load_times.cps, system)}), 1 in 100 messages takes "
-            f"{in_us(load_times.quantile_us(0.99))} or longer; {plural(load_times.runs, 'run')}."
+            f"{in_us(load_times.quantile_us(0.99))} or longer, over {plural(load_times.runs, 'run')}."
             for load_times in curves
         ),
         reading="A point marks the 99th percentile. Both axes are logarithmic. Each line combines all runs at a load. "

@@ -107,4 +107,4 @@ def _words(case: Case, place: Place) -> str:
             parts.append(f"{side.label} {' and '.join(ends)}")
     if not parts:
         return f"{case.name(place)}: there is nothing to show yet, because no run is valid."
-    return f"{case.name(place)}, mean K_rcv: {'; '.join(parts)}."
+    return f"{case.name(place)}, mean K_rcv at the lowest and the highest load: {'; '.join(parts)}."
