@@ -1,4 +1,4 @@
-"""Sentences and cells that show the load at which the drop rate crosses its limit, and the searches for it."""
+"""Sentences and cells that show the load at which the drop rate crosses its limit, and the searches for this load."""
 
 from collections.abc import Iterable, Sequence
 

@@ -17,7 +17,7 @@ from sipsched.pages.parts import Section, Words
 from sipsched.words import grouped, number, plural
 
 WIDE = 0.5
-"""Largest relative half-width of an interval without a warning that the recording hardly determines the number."""
+"""The page warns of a badly determined number if the relative half-width of its interval is larger than this value."""
 LIMIT = f"{PDR_LIMIT:.0%}".replace("%", " %")
 LACKS: Mapping[Lack, str] = {
     Lack.SAMPLED: (

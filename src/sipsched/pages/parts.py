@@ -339,7 +339,7 @@ class Several(Part):
 
 @dataclass(frozen=True)
 class Folded(Part):
-    """Hidden parts, which the reader opens by a click on their summary."""
+    """Hidden parts of a page. The reader opens the parts by a click on their summary."""
 
     summary: str
     parts: Sequence[Part]
@@ -518,7 +518,7 @@ class Page:
 
     @property
     def figures(self) -> list[Figure]:
-        """List the figures of the page, in its sections, folds and tiles."""
+        """List the figures of the page, including the figures in sections, in folded parts and in tiles."""
         return list(_figures(self.parts))
 
 

@@ -47,12 +47,12 @@ def by_proxy(groups: Sequence[Several]) -> Several:
 
 
 def identity(*parts: object) -> str:
-    """Make the id of an element."""
+    """Make the HTML id of an element from the given parts."""
     return re.sub(r"[^a-z0-9]+", "-", "-".join(map(str, parts)).lower()).strip("-")
 
 
 def place_name(system: ReferenceSystem) -> str:
-    """Name a system."""
+    """Return the name of a system: its SUT, its cores and its threads."""
     return f"{system.sut}, {plural(system.cores, 'core')}, {plural(system.threads, 'thread')}"
 
 

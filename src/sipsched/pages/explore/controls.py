@@ -59,7 +59,7 @@ class RunChoice:
 
     @property
     def run(self) -> Run | None:
-        """The selected run."""
+        """The selected run. None if the user selected no run."""
         return next((run for run in self._runs if self._fits(run, self.menus)), None)
 
     def tell(self, action: Callable[[], None]) -> None:

@@ -68,5 +68,5 @@ def relative_to(value: float) -> Callable[[float], float]:
 
 
 def identity(*parts: object) -> str:
-    """Make the id of an element."""
+    """Make the HTML id of an element from the given parts."""
     return re.sub(r"[^A-Za-z0-9]+", "-", "-".join(map(str, parts)))
