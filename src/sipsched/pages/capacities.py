@@ -158,7 +158,7 @@ def first_shown(loads: Values, rates: Values, capacities: Sequence[SystemCapacit
     rates
         Typical drop rates, shape (line, load).
     capacities
-        Capacity of each line, if it was estimated.
+        Capacity of each line of the figure. None if the capacity was not estimated.
 
     Returns
     -------
@@ -206,7 +206,8 @@ def share_words(
     Parameters
     ----------
     planned_cps
-        The capacity that a search found before the runs. The loads were planned as shares of it. None for fixed loads.
+        The capacity that a search found before the runs. The loads were planned as shares of this capacity. None
+        for fixed loads.
 
     Returns
     -------

@@ -31,13 +31,13 @@ def crossing_words(crossing: CrossingLoad, unit: str = "cps") -> str:
 
 
 def crossing_cell(crossing: CrossingLoad) -> Number | str:
-    """Write the crossing load for a table cell. If it lies outside the measured loads, write the nearest load."""
+    """Write the crossing for a table cell. If the crossing lies outside the measured loads, write the nearest load."""
     interval = crossing.interval
     return crossing_words(crossing, "") if np.isinf(interval.estimate) else told(interval, "cps")
 
 
 def doubt(crossing: CrossingLoad, limit: float) -> str:
-    """Explain why a crossing has no number, and name the load to measure. Return an empty text if it has a number."""
+    """Explain why a crossing has no number, and name the load to measure. Return an empty text for a number."""
     share, (below, above) = f"{100 * limit:g} %", crossing.bracket_cps
     if np.isnan(below):
         return ""

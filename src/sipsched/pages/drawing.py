@@ -79,7 +79,7 @@ class Layout:
         Returns
         -------
         canvas, grid
-            The figure and its panels, shape (rows, columns) also if they are stacked.
+            The figure and its panels. The grid has the shape (rows, columns), even if the panels are stacked.
         """
         down, across = (rows * columns, 1) if self.stacked else (rows, columns)
         size = (self.width_in, above_in + height_in * down)

@@ -104,7 +104,7 @@ def _foreign(forms: Mapping[str, Any]) -> Part:
 
 
 def _run(shell: InteractiveShell, source: str) -> tuple[list[Part], BaseException | None]:
-    """Run a cell. Return the page parts that it showed, the text that it printed, and the error that it raised.
+    """Run a cell. Return the page parts and the text that the cell showed, and the error that the cell raised.
 
     Raises
     ------

@@ -386,7 +386,9 @@ def _short_words(summary: xr.Dataset, line: Line) -> str:
         f"{number(busy.longest_s)} s, {number(100 * busy.longest_share)} % of the run"
         for cps, busy in _too_short(summary, line).items()
     ]
-    return f"Runs too short to contain many busy periods: {'; '.join(by_load)}." if by_load else ""
+    return (
+        f"Some runs are too short for many busy periods: {'; '.join(by_load)}." if by_load else ""
+    )
 
 
 def _draw_lines(

@@ -207,7 +207,7 @@ def _time_at(shares: Values, share: float) -> float:
 def _choose_point(
     summary: xr.Dataset, facet: Facet, cps: int | None, threads: int | None
 ) -> LoadPoint | None:
-    """Choose the load and the number of threads to draw. None if they were not measured."""
+    """Choose the load and the number of threads to draw. None if no valid run has this load and these threads."""
     sut, mode, cores = facet
     measured = (summary["status"].sel(sut=sut, mode=mode, cores=cores) == MEASURED).any("rep")
     loads = measured["cps"].to_numpy()[measured.any("threads").to_numpy()].tolist()

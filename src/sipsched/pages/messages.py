@@ -124,7 +124,7 @@ def read(
 def _with_messages(runs: Catalogue) -> Catalogue:
     """Select the runs in the default mode that recorded messages.
 
-    If several settings have such runs, use the setting with the most.
+    If several settings have such runs, use the setting with the most runs.
     """
     groups: dict[tuple[object, ...], list[Run]] = {}
     for run in runs.runs:

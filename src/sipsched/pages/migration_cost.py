@@ -184,7 +184,7 @@ def _planned(summary: xr.Dataset) -> Iterator[tuple[Spot, str]]:
 
 
 def _why_not_in_force(summary: xr.Dataset, place: Place, mode: str, cost: int) -> str:
-    """Explain why the migration cost of a mode was not in force during its runs. Return an empty text if it was."""
+    """Explain why the migration cost of a mode was not in force. Return an empty text if the cost was in force."""
     recorded = settings_of(summary, place, mode)
     if not recorded:
         return "the record does not say whether the cost was in force"

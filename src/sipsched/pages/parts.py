@@ -26,7 +26,7 @@ NUMBER = re.compile(r"<?[+-]?[0-9][0-9.,]*(e[+-]?[0-9]+)?( ?%)?")
 
 
 class Part:
-    """A part of a page. JupyterLab and the page show it in the same way."""
+    """A part of a page. JupyterLab and the page show a part in the same way."""
 
     @property
     def kind(self) -> str:
@@ -42,7 +42,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Figure(Part):
-    """A figure with its words.
+    """A figure with its caption and its sentences.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ EMPTY = frozenset(("", NO_ENTRY))
 
 @dataclass(frozen=True)
 class Table(Part):
-    """A table with its words.
+    """A table with its caption and its explanation.
 
     Empty columns and rows are not shown. Consecutive rows with equal values in the first `places` columns share a
     heading.
@@ -190,8 +190,8 @@ class Table(Part):
     def to_csv(self) -> str:
         """Write the table as CSV (RFC 4180), with one header line, plain spaces and ASCII minus signs.
 
-        A number with an interval has columns for estimate, low, high, n and unit. If a test was made, it also has a
-        column for p.
+        A number with an interval has columns for estimate, low, high, n and unit. If a test was made, the
+        number also has a column for p.
         """
         spans = [text for text, span in self.groups for _ in range(span)]
         spans += [""] * (len(self.header) - len(spans))

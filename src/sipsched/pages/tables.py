@@ -253,8 +253,8 @@ def arrivals(summary: xr.Dataset) -> Table:
         ),
         rows=_rows_per_point(summary, columns),
         none="no run was measured",
-        caption="Arrival certificates, which check that calls arrived on schedule: the worst value of the runs of "
-        "each point.",
+        caption="Arrival certificates, which check that calls arrived on schedule. Each value is the worst value over "
+        "the runs of a point.",
         provenance=provenance(summary),
     )
 
@@ -279,8 +279,8 @@ def accounts(summary: xr.Dataset) -> Table:
         places=4,
         rows=_rows_per_point(summary, columns),
         none="no run was measured",
-        caption="Drop ledgers, which account for every sent message: the largest value of the runs of each point.",
-        reading="Retransmissions that reached the SPS include the requests that its full socket refused.",
+        caption="Drop ledgers, which account for every sent message. Each value is the largest over the runs of a point.",
+        reading="The retransmissions at the SPS include the requests that the full socket of the SPS refused.",
         provenance=provenance(summary),
     )
 

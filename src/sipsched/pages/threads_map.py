@@ -121,7 +121,7 @@ def _draw(
 
 
 def _words(panel: Panel) -> str:
-    """Name the highest load without drops, and the numbers of threads that handle it without drops."""
+    """Name the highest load without drops, and the numbers of threads that handle this load."""
     name = facet_name(panel.facet)
     clean = np.where(panel.pdr > 0, -1.0, np.array(panel.cps, float))
     clean = np.where(np.isnan(panel.pdr), -1.0, clean)

@@ -61,7 +61,7 @@ def title(study: str, loads: Sequence[ComparedLoad], given: str = "") -> Title:
     Parameters
     ----------
     given
-        The question; if empty, it is made from the study and its modes.
+        The question. If empty, the question is made from the study and the modes of the study.
     """
     if given:
         return Title(given)
@@ -380,7 +380,7 @@ def starts(comparisons: Sequence[Advice]) -> Words:
 
 
 def reservations(comparisons: Sequence[Advice]) -> Words:
-    """List the properties of the data that may make an interval too narrow or limit it to these runs."""
+    """List the properties of the data that make an interval too narrow, or valid only for the measured runs."""
     lines = [line for advice in comparisons for line in _reservations(advice, len(comparisons) > 1)]
     none = "The data give no reason to doubt the intervals of the 99th percentile of K_rcv + T_sip."
     return Words(tuple(lines) or (none if comparisons else NOTHING,))

@@ -177,7 +177,7 @@ def controls(runs: Catalogue) -> Any:
     Raises
     ------
     StableError
-        No run has its single messages recorded.
+        No run has recorded single messages.
     """
     import ipywidgets
 
