@@ -279,7 +279,8 @@ def accounts(summary: xr.Dataset) -> Table:
         places=4,
         rows=_rows_per_point(summary, columns),
         none="no run was measured",
-        caption="Drop ledgers, which account for every sent message. Each value is the largest over the runs of a point.",
+        caption="Drop ledgers, which account for every sent message. Each value is the largest over the runs of "
+        "a point.",
         reading="The retransmissions at the SPS include the requests that the full socket of the SPS refused.",
         provenance=provenance(summary),
     )
