@@ -34,7 +34,7 @@ LACKS: Mapping[Lack, str] = {
     Lack.CYCLES: f"The recording has fewer than {LEAST_CYCLES} busy periods of the proxy. Record for longer, or when "
     "the load is higher.",
     Lack.CORES: (
-        f"All CPUs were busy while messages waited fewer than {LEAST_CYCLES} times. The recording therefore cannot "
+        f"Fewer than {LEAST_CYCLES} times, all CPUs were busy while messages waited. The recording therefore cannot "
         f"show how the proxy scales over its CPUs. Record for longer, or when the load is higher."
     ),
 }

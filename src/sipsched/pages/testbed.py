@@ -278,7 +278,7 @@ def draw_noise(found_noise: Noise, campaign: Campaign) -> Figure:
         caption="How often an idle CPU of the SPS is interrupted for longer than a given time. A program that reads "
         "the clock without a pause sees an interruption as a gap.",
         reading="Both scales are logarithmic. The noise was measured once, so no number has an interval. "
-        f"Measured {found_noise.started_at}, kernel {found_noise.kernel}.",
+        f"The measurement started at {found_noise.started_at}, with kernel {found_noise.kernel}.",
         seen=tuple(map(_noise_words, found_noise.cpus)),
         provenance=campaign.provenance,
     )

@@ -328,11 +328,11 @@ def _summary(document: WatchDocument, sums: Totals, cost: Interval) -> Iterator[
         f"{number(sums.recorded_s)} s of this time."
     )
     yield (
-        f"It received {number(sums.per_s(sums.received))} messages and {number(sums.per_s(sums.calls))} calls per "
-        "second."
+        f"The proxy received {number(sums.per_s(sums.received))} messages and {number(sums.per_s(sums.calls))} calls "
+        "per second."
     )
     if document.one_in > 1:
-        yield f"The numbers of messages are estimates, because the probe recorded one call in {document.one_in}."
+        yield f"The numbers of messages are estimates, because the probe recorded only one call in {document.one_in}."
     if document.probe_mode == HISTOGRAMS:
         yield (
             "The kernel counted times in histograms. The watch therefore has no single messages, and cannot say "
@@ -345,7 +345,7 @@ def _summary(document: WatchDocument, sums: Totals, cost: Interval) -> Iterator[
     if document.not_written:
         yield (
             f"{plural(document.not_written, 'record')} of single messages could not be written. The other numbers "
-            "include their messages."
+            "include the messages of these records."
         )
     if cost.known:
         yield cost_line(cost)

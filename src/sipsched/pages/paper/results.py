@@ -33,9 +33,9 @@ INSIDE = ("total_p99", "k_rcv_mean", "t_sip_mean", "cpu_per_message")
 
 
 MARKS = (
-    "Left of 0 is faster. The marker is filled if chance alone cannot explain the difference from 0. The bar is the "
-    "confidence interval. The first row and the grey band compare the reference with itself (A/A). The axis is "
-    "logarithmic."
+    "Modes left of 0 are faster than the reference. The marker is filled if chance alone cannot explain the "
+    "difference from 0. The bar is the confidence interval. The first row and the grey band compare the reference with "
+    "itself (A/A). The axis is logarithmic."
 )
 
 
@@ -122,7 +122,8 @@ def capacity(material: Material) -> Several:
         return Several((figure,))
     runs = _of_system(material.campaign.single, system)
     lines = (
-        f"{system_name(system)} {carries(system)}; n = {system.trials + system.runs}, which are {evidence(system)}.",
+        f"{system_name(system)} {carries(system)}. This estimate uses {evidence(system)} "
+        f"(n = {system.trials + system.runs}).",
         *disagreements(system),
         *doubts_near(runs, system),
     )
