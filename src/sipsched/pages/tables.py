@@ -364,7 +364,7 @@ def coverage(summary: xr.Dataset) -> Words:
     for reason in json.loads(summary.attrs["probe_mode_reasons"]):
         lines.append(f"Reason for this probe mode: {reason}")
     lost = float(np.nansum(summary["lost_records"].to_numpy()))
-    lines.append(f"Records that the probe lost, over all runs: {lost:.0f}.")
+    lines.append(f"The probe lost {lost:.0f} records over all runs.")
     return Words(tuple(lines))
 
 
@@ -554,9 +554,9 @@ def repetitions(data: xr.Dataset) -> Table | None:
         caption=f"Precision of {precision.of}. {reached} of {len(precisions)} systems reached the required precision.",
         reading=f"Runs were repeated until the half-width of the interval was at most {100 * precision.relative:g} %, "
         f"from {precision.at_least} up to {plural(precision.at_most, 'run')} per system. The interval was "
-        f"computed after several numbers of runs, at most {plural(looks, 'time')}. Each of these intervals has "
+        f"computed at most {plural(looks, 'time')}, after several numbers of runs. Each of these intervals has "
         f"a level of {100 * level_of_a_look(precision):.3g} %, so that the final interval has at least 95 %. "
-        f"The other intervals on this page do not account for the choice of the number of runs by the results.",
+        f"The other intervals on this page ignore that the results determined the number of runs.",
         provenance=provenance(data),
     )
 

@@ -68,7 +68,7 @@ def test_the_tiles_of_a_campaign_answer_with_evidence_and_a_page(whole):
     assert load.meaning.startswith("kamailio-udp, default mode, 1 core, 8 threads")
     assert synthetic.FIDELITY.rstrip(".") in load.trust and "0 trials and 10 runs" in load.trust
     assert time.value.endswith(("µs or longer", "ms or longer"))
-    assert "At 1\u202f000 calls per second" in time.meaning
+    assert "The load is 1\u202f000 calls per second" in time.meaning
     assert f"at {100_000 / best.estimate_cps:.0f}\u00a0% of the capacity?" in time.question
     assert "3 runs with" in time.trust
     assert load.link == time.link == "load_sweep-synthetic.html"

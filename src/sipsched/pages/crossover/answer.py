@@ -394,8 +394,8 @@ def _reservations(advice: Advice, named: bool) -> Iterator[str]:
         if any(effect.interval.known and effect.conditional for effect in effects):
             runs = plural(max(effect.runs for effect in effects), "run")
             text = (
-                f"with {runs}, the intervals describe only the measured runs. With {RUNS_AS_SAMPLE} or more runs, they "
-                "would also describe further runs"
+                f"with {runs}, the intervals describe only the measured runs. With {RUNS_AS_SAMPLE} or more runs, the "
+                "intervals would also describe further runs"
             )
             loads_by_text.setdefault(text, []).append(ranking.load)
         for doubt, text in DOUBTS.items():

@@ -112,7 +112,7 @@ def how(applied: InForce, sut: str) -> str:
     if Setting.SLICE in applied.tasks:
         ways.append(
             "sched_setattr(2) with sched_runtime = the slice in ns, on each of the proxy's processes (Linux 6.12 and "
-            "later, without privileges); taskslice of this project does it, and systemd has no key for it"
+            "later, without privileges); the program taskslice does this, and systemd has no key for a slice"
         )
     ways += [
         f"write {value} to {path} as root after each start" for path, value in applied.files.items()

@@ -80,16 +80,16 @@ def explain(messages: Messages, index: int) -> str:
     stretch = (arrived, taken)
     match longest:
         case "k_stack":
-            text = f"It needed {time} from the driver to the socket's queue."
+            text = f"The message needed {time} from the driver to the socket's queue."
             stretch = (arrived, arrived + parts["k_stack"])
         case "k_copy":
-            text = f"Its worker needed {time} to copy it from the socket's queue."
+            text = f"The worker needed {time} to copy the message from the socket's queue."
             stretch = (taken - parts["k_copy"], taken)
         case "off":
-            text = f"Its worker was off CPU for {time} while it served the message."
+            text = f"The worker was off CPU for {time} while it served the message."
             stretch = (taken, float(messages.sent_us[index]))
         case "on":
-            return f"Its worker used {time} of CPU time for it."
+            return f"The worker used {time} of CPU time for the message."
         case _:
-            text = f"It waited {time} for a worker. {others_served(messages, index)}"
+            text = f"The message waited {time} for a worker. {others_served(messages, index)}"
     return f"{text} {ran_words(messages, index, *stretch)}".rstrip()
