@@ -318,8 +318,8 @@ def _time_tile(
         question=TIME.format(_share(here.cps, system, "the")),
         value=f"{in_us(here.quantile_us(0.99))} or longer",
         meaning=f"{system_name(system)}. The load is {grouped(here.cps)} calls per second, the measured load that is "
-        f"nearest to half of {_whole_words(system, 'the')}. The time runs from the network driver until the proxy sends the message on "
-        "(K_rcv + T_sip).",
+        f"nearest to half of {_whole_words(system, 'the')}. The time runs from the network driver until the "
+        "proxy sends the message on (K_rcv + T_sip).",
         grade=graded(here.runs, spread),
         trust=_trust(
             campaign,
