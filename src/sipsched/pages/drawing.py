@@ -67,7 +67,7 @@ class Layout:
         above_in: float = 0.7,
         shared: tuple[str, str] = ("", ""),
     ) -> tuple[Canvas, npt.NDArray[Any]]:
-        """Make panels.
+        """Make the empty panels of a figure.
 
         Parameters
         ----------

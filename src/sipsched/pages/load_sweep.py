@@ -340,7 +340,7 @@ def _curve(
 
 
 def _first_and_last(curve: Curve) -> list[int]:
-    """Return the indices of the first and the last load of a curve that have a run."""
+    """Return the indices of the lowest and the highest load of a curve at which runs exist."""
     some = np.flatnonzero(curve.of.n > 0)
     return list(dict.fromkeys([int(i) for i in (*some[:1], *some[-1:])]))
 

@@ -83,7 +83,7 @@ def loads_name(loads: Sequence[ComparedLoad]) -> str:
 
 
 def planned(loads: Sequence[ComparedLoad]) -> str:
-    """Describe a system's loads as shares of its capacities. Return an empty text if no capacity is known."""
+    """Describe a system's loads as shares of its planned and estimated capacity. Empty if no capacity is known."""
     first = loads[0]
     if first.capacity is None:
         return ""
