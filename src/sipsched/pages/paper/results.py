@@ -226,7 +226,7 @@ def simulator(material: Material) -> Several:
     ]
     names = dict.fromkeys(predicted.setting_name(contrast) for contrast in wrong)
     signs = (
-        f" {len(wrong)} predictions with the wrong sign belong to these settings: {'; '.join(names)}."
+        f" Predictions with the wrong sign (n = {len(wrong)}) exist for: {'; '.join(names)}."
         if wrong
         else ""
     )
