@@ -310,7 +310,8 @@ def contrasts(predictions: CheckedPredictions) -> Table:
         identity="table-predicted",
         places=3,
         header=(
-            *("where", "what", "beside", "quantity", "predicted", "measured", "in", "verdict"),
+            *("proxy", "setting", "compared with", "quantity"),
+            *("predicted", "measured", "unit", "verdict"),
         ),
         rows=tuple(rows),
         none=predictions.why_not or "nothing to compare",

@@ -403,7 +403,7 @@ def audit_disagreements(checks: pd.DataFrame) -> Table:
     ]
     return Table(
         identity="table-disagreements",
-        header=("where", "cell", "printed", "expected", "difference", "rule", "remark"),
+        header=("paper and table", "cell", "printed", "expected", "difference", "rule", "remark"),
         rows=tuple(rows),
         none="none: every check holds",
         caption="Every check that fails. The numbers are shown as printed.",

@@ -291,10 +291,11 @@ def _noise_words(cpu: CpuNoise) -> str:
     middle, slow = np.percentile(cpu.gaps_us, (50, 99))
     unlisted = f" ({cpu.gaps_unlisted} more not listed)" if cpu.gaps_unlisted else ""
     return (
-        f"{start} {number(cpu.gaps_us.size / cpu.duration_s)} gaps per second are longer than "
-        f"{cpu.threshold_ns / 1000:g} µs{unlisted}. Together, they take {100 * cpu.lost_share:.2g} % of the time. The "
-        f"median gap is {number(float(middle))} µs long, the 99th percentile is {number(float(slow))} µs, and the "
-        f"longest gap is {number(float(cpu.gaps_us.max()))} µs. The hypervisor stole {cpu.steal_s:.2f} s."
+        f"{start} the number of gaps longer than {cpu.threshold_ns / 1000:g} µs is "
+        f"{number(cpu.gaps_us.size / cpu.duration_s)} per second{unlisted}. Together, the gaps take "
+        f"{100 * cpu.lost_share:.2g} % of the time. The median gap is {number(float(middle))} µs long, the 99th "
+        f"percentile is {number(float(slow))} µs, and the longest gap is {number(float(cpu.gaps_us.max()))} µs. The "
+        f"hypervisor stole {cpu.steal_s:.2f} s."
     )
 
 

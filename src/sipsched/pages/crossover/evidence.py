@@ -49,7 +49,7 @@ def estimates(comparisons: Sequence[Advice]) -> Folded:
         identity="table-estimates",
         places=2,
         header=(
-            *("load", "quantity", "mode", "effect", "in", "robust", "p", "blocks", "runs"),
+            *("load", "quantity", "mode", "effect", "unit", "robust", "p", "blocks", "runs"),
             *("lag\u00a01", "widened", "would have been detected"),
         ),
         rows=tuple(rows),

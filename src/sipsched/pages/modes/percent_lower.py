@@ -264,7 +264,7 @@ def _table(case: Case, family: Comparisons, system: SutOnCores) -> Table:
         identity=identity("table-comparison", sut, cores),
         groups=(("", 3), ("PDR", 4), ("K_rcv", 4)),
         places=1,
-        header=("", "whose", "load (cps)", *(first, second, "lower by (%)", OF_MEANS) * 2),
+        header=("threads", "source", "load (cps)", *(first, second, "lower by (%)", OF_MEANS) * 2),
         rows=tuple(row for place in among for row in _rows(case, family, place)),
         none="nothing was planned",
         caption=f"{beside}: {sut}, {plural(cores, 'core')}, {first} against {second}.",

@@ -29,11 +29,11 @@ def table(case: Case) -> Table:
     rows = [(*key, _merged(at)) for key, at in sizes.items()]
     return Table(
         identity="table-settings",
-        header=("mode", "setting", "asked", "here", "where"),
+        header=("mode", "setting", "requested", "on this kernel", "cores and threads"),
         rows=tuple(sorted(rows)),
         none="no record contains the applied settings of a mode",
-        caption='The settings of each mode on this kernel, in ns. The column "here" shows the applied value and the '
-        "file or call that sets it, or the reason why the kernel has no such setting. The scheduler of the kernel: "
+        caption='The settings of each mode on this kernel, in ns. The column "on this kernel" shows the applied value '
+        "and the file or call that sets it, or the reason why the kernel has no such setting. The kernel's scheduler: "
         f"{', '.join(_schedulers(case.summary)) or 'not recorded'}.",
         provenance=provenance(case.summary),
     )

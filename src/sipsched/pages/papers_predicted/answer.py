@@ -152,13 +152,13 @@ def free_numbers(model: Model, points: int) -> Table:
     ]
     return Table(
         identity="table-free",
-        header=("meaning", "name", "fitted", "from", "to"),
+        header=("meaning", "name", "fitted", "lower bound", "upper bound"),
         rows=tuple(rows),
         none="nothing was fitted",
         caption=f"The {len(rows)} numbers of the model that were fitted to {points} published numbers.",
         reading=f"Times are in ns. The published numbers are {len(METRICS)} numbers from each of "
         f"{points // len(METRICS)} "
-        'columns of the papers\' tables. The columns "from" and "to" limit the search for the fitted number. All other '
+        "columns of the papers' tables. The bounds limit the search for the fitted number. All other "
         "numbers of the model are assumptions. config/models/opensips-papers.yaml lists each assumption with its "
         "source.",
         provenance=f"{PREDICTED}: numbers of a model.",
