@@ -166,7 +166,7 @@ def test_without_a_better_mode_the_page_recommends_no_change_and_names_the_detec
 
 def test_modes_that_are_equal_everywhere_are_within_five_percent() -> None:
     loads, found = of(made("default,fifo", {"fifo": {}}, spread=0))
-    assert "±\u00a05\u00a0%" in recommended(found)
+    assert "at most 5\u00a0%" in recommended(found)
     everything(loads, found)
 
 
