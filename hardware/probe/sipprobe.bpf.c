@@ -90,7 +90,10 @@ __u64 since_ns;  /* the probe does not know earlier arrivals, because recording 
 /* These arrays are static, so the generated skeleton for user space excludes them. */
 static struct payload payloads[PAYLOAD_SETS * WAYS];
 static struct departure departures[DEPARTURES];
-/* The last datagram that each CPU passed to the protocol layer or, in exact mode, to a socket of the port. */
+/*
+ * Per CPU, the datagram that the kernel last passed to the protocol layer. In the probe's mode `exact`, it is the datagram
+ * that the kernel last passed to the proxy's socket.
+ */
 static __u64 last_skb[PROBE_CPUS];
 
 struct ring ring SEC(".maps");

@@ -248,7 +248,10 @@ static void save(struct sim *sim, struct cpu *cpu, struct worker *w, bool same_p
 
 static void restore(struct sim *sim, struct cpu *cpu, struct worker *w)
 {
-	/* ASSUME all workers are changed before the next worker is chosen, so the running worker stays first */
+	/*
+	 * ASSUME no worker is chosen before restore() has put back every worker, so the running worker may be the first of
+	 * its queue
+	 */
 	if (is_rt(w))
 		rt_enqueue(cpu, w, cpu->curr == w);
 	else

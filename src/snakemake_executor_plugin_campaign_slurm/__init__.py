@@ -87,7 +87,7 @@ class Executor(slurm.Executor):  # type: ignore[misc]
         )
 
     def shutdown(self) -> None:
-        """End both executors after the last job."""
+        """After the last job, end the executor for Slurm and the executor for this machine."""
         self._here.shutdown()
         super().shutdown()
 

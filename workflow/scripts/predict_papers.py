@@ -42,7 +42,7 @@ def simulate_grid(predictor: GridPredictor, recorded: pd.DataFrame) -> pd.DataFr
 
 with scripting.one_line_errors(snakemake.log[0]):
     bed = load_testbed("simulated-papers", paths.provided(paths.TESTBEDS))
-    # Read config/config.yaml instead of this campaign's configuration, because the model was fitted with its load.
+    # The model was fitted with the load of config/config.yaml, so read this file, not the campaign's configuration.
     predictor = GridPredictor(load_config(), bed, "opensips-udp", papers_predicted.CALLS)
     table = None
     for path in map(Path, snakemake.input.recorded):

@@ -116,7 +116,7 @@ def load_predictions(path: Path) -> pd.DataFrame:
 
 
 def repeated(runs: pd.DataFrame, recorded: pd.DataFrame) -> tuple[int, int]:
-    """Count the simulated runs near the limit that equal recorded runs, and count all simulated runs near the limit."""
+    """Count the simulated runs near the drop limit, and how many of them have the same means as a recorded run."""
     near, before = (
         table[table["part"] == NEAR_LIMIT].set_index([*CASE, "calls"])[MEANS].sort_index()
         for table in (runs, recorded)

@@ -171,7 +171,7 @@ class Campaign:
 
     @property
     def traced(self) -> pd.DataFrame:
-        """The rows of the valid runs of a single mode whose messages a probe recorded."""
+        """The rows of the valid runs that use only one mode, and in which a probe recorded the messages."""
         single = self.single
         return single[single["probe_mode"] != "off"]
 

@@ -234,7 +234,7 @@ class ShownCause:
 
 
 def findings(seconds: Sequence[Second]) -> tuple[list[ShownCause], str]:
-    """Return the causes of waiting and drops that the seconds show, or the reason why no cause can be determined."""
+    """Return the causes of waiting and drops in a watch, or the reason why its seconds reveal no cause."""
     usable = [second for second in seconds if second.recording and second.workers]
     received = sum(second.received for second in usable)
     if len(usable) < FEWEST_SECONDS or received < FEWEST_MESSAGES:

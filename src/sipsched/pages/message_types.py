@@ -98,7 +98,7 @@ Medians = Callable[[Facet, str], dict[str, Interval]]
 
 
 def _seen(facets_by_name: Mapping[str, Facet], medians: Medians) -> tuple[str, ...]:
-    """Write the medians of each configuration."""
+    """Return one sentence per configuration with the median times of its messages."""
     words = {
         name: _words({time: medians(facet, time) for time in TIMES})
         for name, facet in facets_by_name.items()

@@ -514,7 +514,7 @@ def _text(value: Any) -> str:
 
 
 def versions(*data: Path) -> Several:
-    """List the versions of the programs that made the page. The hashes of its data are folded."""
+    """List the versions of the programs that made the page. Readers can unfold the hashes of its data files."""
     packages = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
     programs = f"sipsched {code_version()}; Python {platform.python_version()}, {packages}."
     hashes = (

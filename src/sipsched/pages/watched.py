@@ -446,7 +446,7 @@ def _names_table(sums: Totals) -> Table:
 
 
 def _joined(messages: xr.Dataset | None) -> Iterator[Table]:
-    """Count the rows of messages.nc by the events (arrival, receive, send) that the probe matched to a message."""
+    """Count the messages for which the probe recorded the arrival, the receive call, the send call, or all of them."""
     if messages is None or not messages.sizes["message"]:
         return
     flags = messages["flags"].to_numpy()

@@ -54,7 +54,7 @@ class Point:
         return names | {"search": self.goal.name if self.goal else CROSSING}
 
     def run(self, cps: int, rep: int) -> "Run":
-        """Return the run at this point with a given load and repetition number."""
+        """Return the run with the parameters of this object, at a given load and with a given repetition number."""
         return Run(self.testbed, self.sut, self.mode, self.cores, self.threads, cps, rep)
 
     def __str__(self) -> str:

@@ -34,7 +34,7 @@ CONSOLE_TAIL = 3
 KERNEL_OPTIONS = (
     *("console=ttyS0", "quiet"),
     # Mitigations of CPU vulnerabilities are off, because the kernels of the papers had no mitigations.
-    # The parameter panic=-1 makes the guest reboot after a kernel panic, which stops QEMU.
+    # The parameter panic=-1 makes the guest reboot after a kernel panic. QEMU runs with -no-reboot, so it then stops.
     *("mitigations=off", "panic=-1"),
 )
 NETWORK_SCRIPT = (

@@ -1,4 +1,4 @@
-"""Functions that write loads, modes and effects for the page of a comparison."""
+"""Functions that put loads, modes and effects into words for the page of a comparison."""
 
 import math
 import re
@@ -101,7 +101,7 @@ def short_load(load: ComparedLoad) -> str:
 
 
 def reference_name(load: ComparedLoad) -> str:
-    """Return the name of the reference mode in a sentence."""
+    """Return the name of the reference mode for use within a sentence."""
     reference = load.place.reference
     kept = reference == DEFAULT and load.one_instance
     return "the kernel's default" if kept else load.label(reference)

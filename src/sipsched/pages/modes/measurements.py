@@ -99,7 +99,7 @@ def _table(case: Case, system: SutOnCores, mode: str) -> Table:
 
 
 def _column(side: Side, first: bool) -> list[Triple]:
-    """Make rows for the load, the runs and every quantity, at the last load under the limit or the first load above."""
+    """Make the table rows of one column: the last load that meets the drop limit, or the first load that exceeds it."""
     printed_cps, cps = side.printed_loads[first], side.loads_around[first]
     printed = side.printed_values(printed_cps)
     load = _load(side, first, cps)

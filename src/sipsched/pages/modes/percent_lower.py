@@ -37,7 +37,7 @@ from sipsched.pages.plots import not_measured, panels
 from sipsched.words import grouped, listed, number, plural
 
 DRAWN_FROM_PERCENT = -150
-"""Left end of the axis in percent. Larger increases are drawn at this edge."""
+"""Left end of the axis, in percent lower. An increase by more than 150 % is drawn at this end."""
 OF_MEANS = "%Lower of means"
 OF_MEANS_READING = (
     'The column "lower by (%)" shows the typical decrease of a pair of runs. The column "%Lower of means" shows '

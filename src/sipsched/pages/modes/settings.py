@@ -54,7 +54,7 @@ def _value(setting: Setting, value: object) -> str:
 
 
 def _merged(sizes: Iterable[Size]) -> str:
-    """Join systems with the same number of cores, such as "1 core, 2, 4 threads"."""
+    """List the numbers of cores and threads, joined by the number of cores, such as "1 core, 2, 4 threads"."""
     by_cores: dict[int, list[str]] = {}
     for cores, threads in sizes:
         by_cores.setdefault(cores, []).append(str(threads))

@@ -111,7 +111,7 @@ def operating(material: Material) -> Words:
 
 
 def capacity(material: Material) -> Several:
-    """Draw the drop rate against the load, with the capacity and its interval, and name the doubts."""
+    """Draw the drop rate against the load with the capacity, and state why the capacity may be inaccurate."""
     if material.sweep is None or material.campaign is None:
         return Several(
             (Words(("Not measured: no valid run of the load sweep exists.",), PARAGRAPH),)
@@ -194,7 +194,7 @@ def _lower(candidates: Sequence[Candidate], quantity: str) -> int:
 
 
 def explanation(material: Material) -> Words:
-    """Explain the slow messages, if most better changes shorten the service and not the wait."""
+    """State the cause of slow messages, if most improvements shorten the service time but not the waiting time."""
     better = _better(material)
     service, wait = (_lower(better, name) for name in ("t_sip_mean", "k_rcv_mean"))
     if 2 * service <= len(better) or 2 * wait >= len(better):
