@@ -1,4 +1,4 @@
-"""The answer to "How many cores does a load need?", with an input box for the reader's load, tables and reasons."""
+"""The page's answer to "How many cores does a load (calls per second) need?", with an input box, tables and reasons."""
 
 from collections.abc import Iterator, Sequence
 
@@ -26,20 +26,20 @@ from sipsched.records.prediction import CapacityPrediction
 from sipsched.words import grouped, listed, number, plural
 
 LOADS = (500, 1000, 1500, 2000, 3000, 4000, 5000, 6000, 8000, 10_000)
-"""The loads of the tables, in calls per second."""
+"""The loads in the rows of the tables, in calls per second."""
 NAMED_CORES = 4
-"""The number of cores for which the answer names the extrapolated and the simulated capacity."""
+"""The number of cores for which the answer contains the extrapolated and the simulated capacity."""
 
 
 def systems(
     evidence: CapacityEvidence, prediction: CapacityPrediction, rows: Sequence[Simulated]
 ) -> tuple[SizedSystem, ...]:
-    """Return the answers of all systems. The page's main system comes first."""
+    """Return the measured, extrapolated and simulated capacities of each proxy. The page's main proxy comes first."""
     return sized(evidence, rows, prediction.fitted.sut)
 
 
 def answer(found_systems: Sequence[SizedSystem]) -> Answer:
-    """Report the first system's measured capacity on each number of cores, and both predictions for more cores."""
+    """Return sentences with the main proxy's measured capacity per number of cores, and two predictions for 4 cores."""
     if not found_systems:
         return Answer("There is no answer: no capacity of any proxy is known.")
     first = found_systems[0]
@@ -74,7 +74,7 @@ def _handles(option: Option) -> str:
 
 
 def box(found_systems: Sequence[SizedSystem], cps: float) -> LoadBox:
-    """Make the input box in which a reader enters a load."""
+    """Make the page's input box for a load in calls per second. The page then shows the number of cores per proxy."""
     return LoadBox(
         identity="load-box",
         first=cps,
@@ -107,7 +107,7 @@ def _answers(sizing: Sizing) -> LoadAnswers:
 
 
 def _beyond(sizing: Sizing) -> str:
-    """Describe the answer for a load that exceeds the capacity of every setting."""
+    """Return the answer, as text, for a load above the capacity on every known number of cores."""
     if not sizing.options:
         return f"not {sizing.basis}"
     last = sizing.options[-1]
@@ -119,7 +119,7 @@ def _beyond(sizing: Sizing) -> str:
 
 
 def _beyond_cell(sizing: Sizing) -> str:
-    """Write a short answer for a load that exceeds the capacity of every setting."""
+    """Return the answer, as text for a table cell, for a load above the capacity on every known number of cores."""
     if not sizing.options:
         return f"not {sizing.basis}"
     last = sizing.options[-1]
@@ -129,7 +129,7 @@ def _beyond_cell(sizing: Sizing) -> str:
 
 
 def tables(found_systems: Sequence[SizedSystem]) -> Several:
-    """List the number of cores that each load needs. All tables except the first system's table are folded."""
+    """Return a table per proxy with the number of cores that each load needs. Only the first table is not collapsed."""
     shown: list[Part] = [_table(system, i) for i, system in enumerate(found_systems)]
     others = [Folded("The tables of all other systems", shown[1:])] if shown[1:] else []
     return Several([*shown[:1], *others])
@@ -165,7 +165,7 @@ def _table(system: SizedSystem, place: int) -> Table:
 def reasons(
     found_systems: Sequence[SizedSystem], evidence: CapacityEvidence, prediction: CapacityPrediction
 ) -> Words:
-    """Explain why the measured, extrapolated and simulated answers for the first system differ."""
+    """Return sentences on why the measured, extrapolated and simulated capacities of the main proxy differ."""
     if not found_systems:
         return Words(("No capacity of any proxy is known, so no answers can differ.",))
     first = found_systems[0]

@@ -1,4 +1,4 @@
-"""The capacity against the number of cores: measured, extrapolated by scaling laws, and simulated."""
+"""A figure and tables of the capacity by number of cores: measured, extrapolated by scaling laws, and simulated."""
 
 from collections.abc import Sequence
 
@@ -22,11 +22,11 @@ from sipsched.words import grouped, number, plural
 DRAWN_CORES = (1, 2, 4, 8, 16)
 NOT_MEASURED = "Predicted by simulation, not measured"
 WIDENING = ("migrations cost nothing", "migrations cost thrice as much")
-"""Alternative assumptions of the simulation. Its intervals include the results under these assumptions."""
+"""Alternative assumptions of the simulation. Confidence intervals of simulated capacities include their results."""
 
 
 def by_cores(systems: Sequence[SizedSystem], evidence: CapacityEvidence) -> Figure:
-    """Draw the capacity of the first system and of the papers' server against the number of cores."""
+    """Draw the capacity against the number of cores, for the page's main proxy and for the papers' server."""
     shown = [*systems[:1], *(system for system in systems[1:] if system.system.published)]
 
     def draw(axis: Axes, _: int, column: int) -> None:
@@ -109,7 +109,7 @@ def _known_words(options: Sequence[Option]) -> str:
 
 
 def fitted(evidence: CapacityEvidence) -> Folded:
-    """Make the folded table of the scaling laws, with their parameters, errors and predictions for eight cores."""
+    """Make the collapsed table of scaling laws: their parameters, errors and predicted capacities for eight cores."""
     rows: list[tuple[Cell, ...]] = []
     for system in evidence.systems:
         chosen = choose(system.models)
@@ -152,7 +152,7 @@ def fitted(evidence: CapacityEvidence) -> Folded:
 
 
 def _parameters(model: CapacityModel) -> str:
-    """Write the parameters of a law. If intervals are missing, write the reason once."""
+    """Return the parameters of a scaling law as text, with confidence intervals or the reason for missing intervals."""
     values = [value for _, _, value in model.parameters]
     if any(value.known for value in values):
         return "; ".join(f"{name} = {in_words(v, unit)}" for name, unit, v in model.parameters)
@@ -168,7 +168,7 @@ def _parameter(value: float) -> str:
 
 
 def simulated(prediction: CapacityPrediction, simulated_rows: Sequence[Simulated]) -> Table:
-    """List the simulated capacity, the best number of threads and the limiting resource for each number of cores."""
+    """Return a table per number of cores: simulated capacity, best number of threads, limiting resource."""
     rows: list[tuple[Cell, ...]] = []
     for row in simulated_rows:
         tried = "; ".join(f"{capacity.threads}: {grouped(capacity.cps)}" for capacity in row.tried)

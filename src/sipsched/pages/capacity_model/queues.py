@@ -30,7 +30,7 @@ SERVERS = {"cores": "cores, CPU time", "threads": "threads, T_sip"}
 
 
 def measured(evidence: CapacityEvidence) -> Table:
-    """Compare the measured capacities with the predictions of queueing theory from the measured service times."""
+    """Return a table of measured capacities, beside the capacities that queueing theory predicts from service times."""
     rows: list[tuple[Cell, ...]] = []
     for system in evidence.services:
         for by, service in (("cores", system.cpu_us), ("threads", system.t_sip_us)):
@@ -65,7 +65,7 @@ def measured(evidence: CapacityEvidence) -> Table:
 
 
 def measured_words(evidence: CapacityEvidence) -> Words:
-    """Report the prediction error of both models: cores as servers, and threads as servers."""
+    """Return sentences with the prediction error of the queue M/M/c/K, with cores and with threads as servers."""
     lines: list[str] = []
     for by, name in SERVERS.items():
         errors = [
@@ -179,7 +179,7 @@ def _draw_queue(
 
 
 def _solve(system: MeasuredService, name: str, cps: float) -> tuple[float, float]:
-    """Return drop rate and wait in µs; NaN where the queue has no solution."""
+    """Return the drop rate and the wait (µs) that a queue predicts at a load; NaN where the queue has no solution."""
     service, servers = system.cpu_us.estimate, system.servers("cores")
     scv = 1.0 if name == "M/M/c/K" else system.cpu_scv
     if np.isnan(service) or np.isnan(scv) or np.isnan(system.room):
@@ -213,7 +213,7 @@ def _queue_words(service: MeasuredService, limit: float) -> str:
 
 
 def _beside_bound(interval: Interval, measured: Option) -> str:
-    """Report whether a prediction agrees with a measurement that only bounds the capacity."""
+    """Return as text whether a predicted capacity is above or below a measured lower bound of the capacity."""
     bound = measured.interval.estimate
     if not bound:
         return "every measured load is above the capacity, so no comparison is possible"
@@ -225,12 +225,12 @@ def _beside_bound(interval: Interval, measured: Option) -> str:
 
 
 def percent(value: float) -> str:
-    """Write a difference in percent with its sign. Differences below 10 % have one decimal."""
+    """Return a difference in percent as text with its sign. Differences below 10 % have one decimal."""
     return f"{value:+.{int(abs(value) < 10)}f}\u00a0%".replace("-", "−")
 
 
 def off_by(model: Interval, option: Option) -> str:
-    """Write the error of a model. Return an empty cell if the prediction or the measurement is unknown."""
+    """Return a prediction's error in percent as text; empty if the predicted or the measured capacity is unknown."""
     measured = option.capacity.estimate
     if not option.settled or not np.isfinite(model.estimate) or not measured > 0:
         return ""

@@ -1,4 +1,4 @@
-"""The evidence behind the capacity page: the summaries that it reads, and every known capacity."""
+"""The evidence behind the capacity page: the files with results of runs, and a table of every known capacity."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from sipsched.words import grouped, number, plural
 
 
 def heading(evidence: CapacityEvidence) -> Heading:
-    """State which numbers were measured here and which were published by the papers."""
+    """Return the page's heading, which states which capacities were measured here and which the papers published."""
     return Heading(
         fidelity=evidence.fidelity or "Nothing was measured here",
         testbed=" ".join(campaign.description for campaign in evidence.campaigns),
@@ -22,7 +22,7 @@ def heading(evidence: CapacityEvidence) -> Heading:
 
 
 def read(evidence: CapacityEvidence) -> Words:
-    """List the study summaries that the page was computed from."""
+    """Return a sentence per study summary (the file with a study's runs) from which the page was computed."""
     lines = [_source_words(source) for source in evidence.read]
     return Words(
         (*(lines or ["No summary of a study was given."]), *buffers_differ(evidence.buffers))
@@ -39,7 +39,7 @@ def _source_words(source: ReadSummary) -> str:
 
 
 def _capacity_cell(option: Option) -> Cell:
-    """Write a capacity. If no load exceeded the limit, write its bound in words."""
+    """Return the table cell of a capacity. If measurements only bound the capacity, the cell contains the bound."""
     if option.basis == MEASURED and not option.settled:
         bound = option.interval.estimate
         return f"at least {number(bound)}" if bound else "below every offered load"
@@ -47,7 +47,7 @@ def _capacity_cell(option: Option) -> Cell:
 
 
 def settings(evidence: CapacityEvidence) -> Table:
-    """List the capacity of every published and measured setting."""
+    """Return a table with the capacity of every published and measured setting (proxy, mode, cores and threads)."""
     rows: list[tuple[Cell, ...]] = []
     for system in evidence.systems:
         for option in sorted(system.options, key=lambda option: (option.cores, option.threads)):

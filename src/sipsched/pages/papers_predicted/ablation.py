@@ -1,4 +1,4 @@
-"""The causes of the difference between the modes: the effect of each mechanism and each setting."""
+"""The causes of the difference between the papers' two modes: the effect of each mechanism and each setting."""
 
 from collections.abc import Sequence
 
@@ -34,7 +34,7 @@ MEANING = {
 
 
 def whole_words(ablation: Ablation) -> str:
-    """Describe the whole difference between the modes.
+    """Return sentences with the simulated difference between the papers' two modes and the parts of this difference.
 
     If the difference is not significant, name the detectable difference.
     """
@@ -77,7 +77,7 @@ def _name(part: Contribution) -> str:
 
 
 def figure(ablations: Sequence[Ablation], runs: pd.DataFrame) -> Figure:
-    """Draw the contribution of each mechanism and each setting, with intervals."""
+    """Draw how much each mechanism and each setting contributes to the difference between the papers' two modes."""
 
     def draw(axis: Axes, i: int, first: bool) -> None:
         metric = ablations[i].metric
@@ -113,7 +113,7 @@ def figure(ablations: Sequence[Ablation], runs: pd.DataFrame) -> Figure:
 
 
 def table(ablations: Sequence[Ablation], runs: pd.DataFrame) -> Table:
-    """List the contributions that the figure shows, with one row per mechanism or setting."""
+    """Return a table of contributions to the difference between the papers' modes, a row per mechanism or setting."""
     rows: list[tuple[Cell, ...]] = []
     for ablation in ablations:
         name, metric = f"{NAMES[ablation.metric]} ({_unit(ablation.metric)})", ablation.metric

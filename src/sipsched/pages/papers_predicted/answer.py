@@ -1,4 +1,4 @@
-"""The sentences of the page of predictions for the papers' testbed."""
+"""The sentences of the page that predicts the papers' published numbers with a simulation."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ from sipsched.words import grouped, number, plural
 
 
 def heading(model: Model, runs: pd.DataFrame) -> Heading:
-    """Name the model that predicts all numbers of the page."""
+    """Return the page's heading, which describes the simulation model behind all numbers of the page."""
     return Heading(
         fidelity=f"{PREDICTED}. The model describes {model.description.rstrip('.')}. "
         f"It was fitted to {model.fitted_to}.",
@@ -45,7 +45,7 @@ def heading(model: Model, runs: pd.DataFrame) -> Heading:
 
 
 def answer(effects: Sequence[PublishedEffect]) -> Answer:
-    """Answer whether the simulation reproduces the published effects."""
+    """Return the page's answer as text: whether the simulation reproduces the published effects of enhanced mode."""
     return Answer(_directions(effects))
 
 
@@ -54,7 +54,7 @@ def words(
     costs: Sequence[MigrationCost],
     ablations: Sequence[Ablation],
 ) -> Words:
-    """Report the errors, the best cost of migration, and the causes of the effects, in one sentence each."""
+    """Return sentences on the prediction errors, the best migration cost, and the causes of the effects."""
     return Words(
         (
             _reach(errors),
@@ -120,7 +120,7 @@ def _would_have_been_seen(least: Sequence[float]) -> str:
 
 
 def origin(path: Path, recorded: Path) -> Words:
-    """Report which runs were simulated on this machine, and whether they equal the recorded runs."""
+    """Return a sentence on which runs were simulated here, and whether their numbers equal the recorded numbers."""
     return Words((_origin(path, recorded),))
 
 
@@ -145,7 +145,7 @@ def _origin(path: Path, recorded: Path) -> str:
 
 
 def free_numbers(model: Model, points: int) -> Table:
-    """List the fitted numbers and the bounds of the search."""
+    """Return a table of the fitted numbers of the simulation model, with the bounds of the search for each number."""
     rows = [
         (free.meaning, free.name, number(value), number(free.low), number(free.high))
         for free, value in zip(FREE, values_of(model.numbers), strict=True)

@@ -21,11 +21,11 @@ from sipsched.pages.plots import wrapped
 from sipsched.words import number, plural
 
 LEAST = -100.0
-"""Left end of the axis of the decrease in percent. An increase to more than twice the reference is cut off."""
+"""Left end of the figure's axis of decreases, in percent. Values that more than double are drawn at this end."""
 
 
 def figure(effects: Sequence[PublishedEffect], runs: pd.DataFrame) -> Figure:
-    """Draw the decrease under enhanced mode in percent, predicted and published."""
+    """Draw by how many percent each quantity is lower in enhanced mode than in baseline mode."""
 
     def draw(axis: Axes, i: int, first: bool) -> None:
         these = [effect for effect in effects if effect.metric == EFFECTS[i]]
@@ -76,7 +76,7 @@ def _seen(effects: Sequence[PublishedEffect], metric: str) -> str:
 
 
 def table(effects: Sequence[PublishedEffect], runs: pd.DataFrame) -> Table:
-    """List the effects of the figure."""
+    """Return a table of the effects of enhanced mode, published and predicted, with a row per load and quantity."""
     rows = [
         (
             f"{place(effect.cores, effect.threads, effect.cps)} (Table {effect.table})",
@@ -107,7 +107,7 @@ def table(effects: Sequence[PublishedEffect], runs: pd.DataFrame) -> Table:
 
 
 def costs(found_costs: Sequence[MigrationCost], runs: pd.DataFrame) -> Table:
-    """List the migration costs of figure 2. The paper prints the best cost but no values."""
+    """Return a table of the migration costs in figure 2 of the paper, which prints the best cost but no values."""
     rows = []
     for migration in found_costs:
         for cost, value in migration.values.items():

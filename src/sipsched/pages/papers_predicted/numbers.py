@@ -27,7 +27,7 @@ from sipsched.words import grouped, number, plural
 def figure(
     table: pd.DataFrame, capacities: pd.DataFrame, found_errors: Sequence[Error], runs: pd.DataFrame
 ) -> Figure:
-    """Draw each predicted number against the published number."""
+    """Draw each predicted number against the published number, with one panel per quantity, such as the drop rate."""
     both = pd.concat([table, capacities]).dropna(subset=["published", "predicted"])
 
     def draw(axis: Axes, i: int, _: bool) -> None:
@@ -88,7 +88,7 @@ def _error_words(metric: str, found_errors: Sequence[Error]) -> str:
 
 
 def errors(found_errors: Sequence[Error], runs: pd.DataFrame) -> Table:
-    """List the errors of the simulator, and of predictions without a simulator."""
+    """Return a table of prediction errors: of the simulator, and of simple predictions without a simulator."""
     rows = [
         (
             *(NAMES[error.metric], str(error.group), str(error.n), factor(error.simulator)),
@@ -122,7 +122,7 @@ def errors(found_errors: Sequence[Error], runs: pd.DataFrame) -> Table:
 
 
 def numbers(table: pd.DataFrame, runs: pd.DataFrame) -> Table:
-    """List each published number with its predictions. The page shows the first rows."""
+    """Return a table of the papers' published numbers beside the predictions. The page shows only the first 12 rows."""
     rows = []
     for row in table.itertuples():
         scale, off = scaled(row.metric), 100 * (row.predicted / row.published - 1)
@@ -150,7 +150,7 @@ def numbers(table: pd.DataFrame, runs: pd.DataFrame) -> Table:
 
 
 def capacities(table: pd.DataFrame, runs: pd.DataFrame) -> Table:
-    """List the largest load without too many drops, for each number of cores and threads of the grid."""
+    """Return a table of the largest loads with at most 1 % of messages dropped, by number of cores and threads."""
     rows = []
     for (cores, threads), cell in table.groupby(["cores", "threads"]):
         by_mode = cell.set_index("mode")

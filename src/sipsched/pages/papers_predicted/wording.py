@@ -23,16 +23,16 @@ GROUPS = dict(
         strict=True,
     )
 )
-"""Short names of the groups, for a figure."""
+"""Short names of the groups of published numbers, for figures and sentences."""
 
 
 def provenance(runs: pd.DataFrame) -> str:
-    """Return the label of a figure's numbers, which says that they are simulated."""
+    """Return the label that marks the numbers of a figure or table as simulated."""
     return PREDICTED if len(runs) else f"{PREDICTED}: no run"
 
 
 def simulated(runs: pd.DataFrame) -> str:
-    """Describe the simulated runs and the published numbers beside them."""
+    """Return sentences on the number of simulated runs, and on the sources of the published numbers."""
     calls = " or ".join(grouped(run) for run in sorted(set(runs["calls"])))
     amount = f"{grouped(len(runs))} runs of {calls} calls" if len(runs) else "no run"
     return (
@@ -42,27 +42,27 @@ def simulated(runs: pd.DataFrame) -> str:
 
 
 def place(cores: int, threads: int, cps: int) -> str:
-    """Name a setting and its load."""
+    """Return cores, threads and load as text, such as "1 core, 4 threads, 900 cps"."""
     return f"{plural(cores, 'core')}, {plural(threads, 'thread')}, {cps} cps"
 
 
 def scaled(metric: str) -> float:
-    """Return the factor that converts a value to the page's unit."""
+    """Return the factor that converts a value to the unit on the page, such as 100 from a share to percent."""
     return SCALES.get(metric, 1.0)
 
 
 def in_unit(interval: Interval, metric: str) -> Interval:
-    """Convert a number and the ends of its interval to the page's unit."""
+    """Return an estimate and its confidence interval, converted to the unit on the page."""
     return interval.map(lambda value: value * scaled(metric))
 
 
 def factor(log: float) -> str:
-    """Write a root mean square of log ratios as a factor."""
+    """Return a prediction error as text, such as "1.25". The root mean square of log ratios becomes a factor."""
     return f"{math.exp(log):.2f}"
 
 
 def counted(directions: Iterable[Direction]) -> str:
-    """Count the effects by direction, such as "25 are reproduced and 1 has the opposite sign"."""
+    """Return the number of effects per direction as text: "25 are reproduced and 1 has the opposite sign"."""
     counts = Counter(directions)
     verbs = {Direction.OPPOSITE: ("has", "have"), Direction.NONE: ("has", "have")}
     return listed(
@@ -76,5 +76,5 @@ def counted(directions: Iterable[Direction]) -> str:
 
 
 def compared() -> str:
-    """Name the two modes that a difference compares, in the order of the subtraction."""
+    """Return the names of the two compared modes as text: "baseline minus enhanced"."""
     return f"{MODES[0]} minus {MODES[1]}"
