@@ -1,4 +1,4 @@
-"""The answer of a page on comparisons: the recommendation, its evidence and its cost."""
+"""The answer of a page that compares scheduler modes: the recommended mode, its evidence and its cost."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
@@ -41,7 +41,7 @@ from sipsched.records.windows import LEFT_OUT
 from sipsched.words import grouped, listed, plural
 
 ADVICE = "advice"
-"""The study that asks an operator's question."""
+"""Name of the study (a set of runs) that asks which scheduler settings an operator should use."""
 COSTS = ("k_rcv_mean", "t_sip_mean", "cpu_per_message", "pdr", SQUEEZED)
 MOST_NAMED = 4
 QUESTIONS: Mapping[str, str] = MappingProxyType(
@@ -51,12 +51,12 @@ QUESTIONS: Mapping[str, str] = MappingProxyType(
         "receive_buffer_bytes": "How large should the receive buffer of {} be?",
     }
 )
-"""The title of the page, per key of `OtherInstance`, if the instances of a study differ only in this key."""
+"""Titles of pages on studies whose proxies differ in one setting only, by the setting's key in `OtherInstance`."""
 NOTHING = "No recommendation: no valid run compares modes. The command snakemake measures the missing runs."
 
 
 def title(study: str, loads: Sequence[ComparedLoad], given: str = "") -> Title:
-    """Return the question of a study, which is the title of its page.
+    """Return the title of the page of a study (a set of runs). The title is the question that the study answers.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def title(study: str, loads: Sequence[ComparedLoad], given: str = "") -> Title:
 
 
 def _title_of_instances(loads: Sequence[ComparedLoad]) -> Title:
-    """Return the question of a study that compares proxies with different settings."""
+    """Return the page title of a study that compares instances of the proxy, for example with other worker counts."""
     suts = listed(list(dict.fromkeys(load.place.sut for load in loads)))
     names = [split_name(mode) for load in loads for mode in load.modes]
     differ = {
@@ -97,7 +97,7 @@ def _title_of_instances(loads: Sequence[ComparedLoad]) -> Title:
 
 
 def answer(comparisons: Sequence[Advice]) -> Answer:
-    """Recommend a setting for each proxy."""
+    """Return the page's answer: sentences with the recommended scheduler mode for each proxy."""
     lines = [
         advised_for(advice) if len(comparisons) > 1 else advised(advice) for advice in comparisons
     ]
@@ -107,13 +107,13 @@ def answer(comparisons: Sequence[Advice]) -> Answer:
 
 
 def advised_for(advice: Advice) -> str:
-    """Write the recommendation for one system, starting with the system's name."""
+    """Return the recommended modes for a proxy as text that starts with the name of the proxy."""
     text = advised(advice)
     return f"{place_name(advice.place)}: {text[0].lower()}{text[1:]}"
 
 
 def advised(advice: Advice) -> str:
-    """Write the recommended settings. Loads with the same recommendation share one sentence."""
+    """Return the recommended modes for a proxy as text. Loads with the same recommendation share one sentence."""
     if not advice.rankings:
         return NOTHING
     groups: dict[tuple[str, str], list[Ranking]] = {}
@@ -128,7 +128,7 @@ def advised(advice: Advice) -> str:
 
 
 def _kind(ranking: Ranking) -> tuple[str, str]:
-    """Return the kind of the recommendation for a load, and the recommended mode or the reason why there is none."""
+    """Return the kind of advice at a load, such as "set", and the advised mode or the reason why none is known."""
     if ranking.best:
         return "set", ranking.best.mode
     if ranking.trades:
@@ -187,17 +187,17 @@ def _sentences(kind: tuple[str, str], rankings: Sequence[Ranking]) -> str:
 
 
 def _at(name: str, loads: Sequence[str], of: int) -> str:
-    """Name a mode, and its loads in cps if the mode is not better at all loads."""
+    """Return the name of a mode as text, with the loads in cps if the mode is better at fewer than `of` loads."""
     return name if len(loads) == of else f"{name} at {listed(loads)} cps"
 
 
 def _chosen(ranking: Ranking) -> Candidate | None:
-    """Return the recommended mode for a load. If no mode is recommended, return the best mode that has a cost."""
+    """Return the recommended mode at a load. If no mode is recommended, return the best mode that has a cost."""
     return ranking.best or next(iter(ranking.trades), None)
 
 
 def _sizes(quantity: str, chosen: Sequence[Candidate | None], *, costs: bool = False) -> list[str]:
-    """Write how the chosen modes change a quantity, at the loads where the quantity decides, or rises as a cost."""
+    """Return the sizes of a quantity's changes as texts: decreases that decided the choice or, if `costs`, rises."""
     return [
         size_words(candidate.effects[quantity], quantity)
         for candidate in chosen
@@ -207,7 +207,7 @@ def _sizes(quantity: str, chosen: Sequence[Candidate | None], *, costs: bool = F
 
 
 def _amount(chosen: Sequence[Candidate | None]) -> str:
-    """Report the numbers of blocks and runs behind the recommendation for each load."""
+    """Return the evidence as text: the smallest number of blocks (one window of each mode) and of runs per load."""
     effects = [candidate.effects[DECIDING[0]] for candidate in chosen if candidate]
     runs, blocks = (
         min(effect.runs for effect in effects),
@@ -218,7 +218,7 @@ def _amount(chosen: Sequence[Candidate | None]) -> str:
 
 
 def _caution(chosen: Sequence[Candidate | None]) -> str:
-    """Warn the reader if the intervals describe only the measured runs."""
+    """Return a warning as text if the confidence intervals describe only the measured runs; otherwise an empty text."""
     effects = [candidate.effects[DECIDING[0]] for candidate in chosen if candidate]
     return (
         " Another run may have another result."
@@ -228,7 +228,7 @@ def _caution(chosen: Sequence[Candidate | None]) -> str:
 
 
 def _none_better(rankings: Sequence[Ranking], reference: str) -> str:
-    """Report that no mode is better than the reference, and state the smallest detectable effect."""
+    """Return a sentence that no mode is better than the reference mode, with the smallest detectable decrease."""
     worse = dict.fromkeys(
         ranking.load.label(candidate.mode)
         for ranking in rankings
@@ -252,7 +252,7 @@ def _are(names: Sequence[str] | dict[str, None]) -> str:
 
 
 def _why_unknown(ranking: Ranking) -> str:
-    """Return the reason why a load has no recommendation."""
+    """Return as text the reason why no mode can be recommended at a load."""
     load = ranking.load
     if not load.modes:
         refused = listed(list(load.unavailable))
@@ -273,7 +273,7 @@ def _why_unknown(ranking: Ranking) -> str:
 
 
 def recommendations(comparisons: Sequence[Advice]) -> Table:
-    """Show the recommendation for each load with its evidence: effects, A/A, runs and blocks."""
+    """Return a table of recommended modes per load, with effects and the A/A check (reference mode against itself)."""
     loads = [ranking.load for advice in comparisons for ranking in advice.rankings]
     rows = tuple(
         (load_among(ranking.load, loads), *_evidence(ranking))
@@ -317,7 +317,7 @@ def _evidence(ranking: Ranking) -> tuple[Cell, ...]:
 
 
 def consequences(comparisons: Sequence[Advice]) -> Words:
-    """Describe the costs of the recommended modes, and warn of loads at which the A/A comparison shows a difference."""
+    """Return sentences on the costs of the recommended modes, and on loads where the reference differs from itself."""
     return Words(tuple(line for advice in comparisons for line in _consequences(advice)))
 
 
@@ -355,7 +355,7 @@ def _costs(advice: Advice) -> Iterator[str]:
 
 
 def starts(comparisons: Sequence[Advice]) -> Words:
-    """Compare instances of the proxy that were started separately with equal settings."""
+    """Return sentences on the effect of another start of the proxy with equal settings."""
     loads = [ranking.load for advice in comparisons for ranking in advice.rankings]
     lines = []
     for load in loads:
@@ -380,7 +380,7 @@ def starts(comparisons: Sequence[Advice]) -> Words:
 
 
 def reservations(comparisons: Sequence[Advice]) -> Words:
-    """List the properties of the data that make an interval too narrow, or valid only for the measured runs."""
+    """Return sentences on reasons to doubt the confidence intervals, such as correlation or too few runs."""
     lines = [line for advice in comparisons for line in _reservations(advice, len(comparisons) > 1)]
     none = "The data give no reason to doubt the intervals of the 99th percentile of K_rcv + T_sip."
     return Words(tuple(lines) or (none if comparisons else NOTHING,))
@@ -421,7 +421,7 @@ DOUBTS = {
 
 
 def rule(comparisons: Sequence[Advice]) -> Folded:
-    """State the conditions under which a mode is recommended, and the number of comparisons."""
+    """Make the collapsed section that explains when a mode is recommended, with the number of comparisons."""
     tests = [
         f"{place_name(advice.place)}: {plural(advice.tests, 'comparison')}"
         for advice in comparisons

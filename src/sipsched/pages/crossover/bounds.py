@@ -1,4 +1,4 @@
-"""The measured mean of K_rcv + T_sip, compared with two bounds of queueing theory for one core."""
+"""The measured mean time of a message (K_rcv + T_sip), compared with two bounds of queueing theory for one core."""
 
 import math
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from sipsched.words import number
 
 
 def page(comparisons: Sequence[Advice]) -> Several:
-    """List, for each proxy on one core, the measured mean time and its theoretical bounds."""
+    """Return a table per proxy on one core: the measured mean message time and two bounds from queueing theory."""
     if not comparisons:
         return Several((Words(("There are no bounds, because nothing was measured.",)),))
     return by_proxy([Several((_part(advice),), place_name(advice.place)) for advice in comparisons])

@@ -1,4 +1,4 @@
-"""The compared receive buffers: the message burst that each holds, the slowest message's wait, and the drops."""
+"""Comparison of socket receive buffers: the message burst that a buffer holds, the longest wait, and the drops."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from sipsched.words import binary_size, grouped, listed
 
 
 def page(comparisons: Sequence[Advice]) -> Several:
-    """Show the receive buffers that the runs of each proxy compare. The part is empty if no run compares buffers."""
+    """Return sentences and a table per proxy that compare receive buffers. Empty if no run compares buffers."""
     parts = [(advice, _parts(advice)) for advice in comparisons]
     return by_proxy(
         [Several(figures, place_name(advice.place)) for advice, figures in parts if figures]
@@ -36,7 +36,7 @@ def _parts(advice: Advice) -> tuple[Part, ...]:
 
 
 def _answer(load: ComparedLoad, buffer: BufferAtLoad) -> str:
-    """State the burst that one buffer holds at one load, and the longest wait in this buffer."""
+    """Return a sentence: the longest message burst that a buffer holds at a load, and the last message's wait."""
     return (
         f"At {loads_name([load])}, a buffer of {binary_size(buffer.receive_buffer_bytes // 2)} holds a message burst "
         f"of {_ms(buffer.burst_ms)} without a drop. The last message of this burst waits {_ms(buffer.wait_ms)}."

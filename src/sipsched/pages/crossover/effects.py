@@ -1,4 +1,4 @@
-"""The effect of every mode: figures of the two quantities that decide a recommendation, and tables of all others."""
+"""The effects of scheduler modes: figures of the two deciding quantities, and tables of all quantities."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -42,11 +42,11 @@ RANKED = (
     *("t_sip_mean", "t_sip_p99", "cpu_per_message", "pdr"),
 )
 TICKS = (-90, -75, -50, -20, 0, 25, 100, 300, 900)
-"""Ticks of the axis, in percent of change against the reference."""
+"""Ticks of the axis of effects, as changes in percent from the reference mode."""
 FARTHEST = math.log(20)
-"""The logarithm of the largest drawn ratio. Larger ratios and their intervals are cut off at this value."""
+"""The logarithm of the largest drawn ratio of a mode to the reference mode. Larger ratios are cut off here."""
 COMPARED = ("baseline", "enhanced")
-"""The modes that the papers compare."""
+"""The two scheduler modes that the papers compare: the reference mode first, then the papers' proposal."""
 WORDS = {
     ModeEffect.ALIKE: "differs by at most 5\u00a0%",
     ModeEffect.UNSURE: "chance explains the difference",
@@ -54,7 +54,7 @@ WORDS = {
 
 
 def figures(comparisons: Sequence[Advice]) -> Several:
-    """Draw the effect of each mode on K_rcv + T_sip. Each proxy has its own figure."""
+    """Draw the effect of each scheduler mode on the message time (K_rcv + T_sip), with one figure per proxy."""
     return by_proxy(
         [Several((_figure(advice),), place_name(advice.place)) for advice in comparisons]
     )
@@ -94,7 +94,7 @@ def _figure(advice: Advice) -> Figure:
 
 
 def by_load(advice: Advice, identity: str) -> Figure:
-    """Draw the effect of each mode on the 99th percentile of K_rcv + T_sip, with the panels of all loads in a row.
+    """Draw each mode's effect on the 99th percentile of the message time (K_rcv + T_sip), with one panel per load.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def by_load(advice: Advice, identity: str) -> Figure:
 
 
 def ordered_modes(advice: Advice) -> list[str]:
-    """Order the modes by their mean rank over the loads."""
+    """Return the names of the modes, ordered by their mean rank over all loads. The best mode comes first."""
     ranks: dict[str, list[int]] = {}
     for ranking in advice.rankings:
         for rank, candidate in enumerate(ranking.candidates):
@@ -136,7 +136,7 @@ def ordered_modes(advice: Advice) -> list[str]:
 
 
 def _effects(ranking: Ranking, quantity: str) -> dict[str, Effect]:
-    """Return the effect of each mode on a quantity. The comparison of the reference with itself (A/A) is included."""
+    """Return the effect on a quantity by mode, including the comparison of the reference mode with itself (A/A)."""
     effects = {candidate.mode: candidate.effects[quantity] for candidate in ranking.candidates}
     with_sham = {AA: ranking.sham[quantity]} | effects
     return {
@@ -147,7 +147,7 @@ def _effects(ranking: Ranking, quantity: str) -> dict[str, Effect]:
 
 
 def _ends(effect: Effect) -> tuple[float, float, float]:
-    """Return the estimate and the ends of its interval, clipped to the drawn range."""
+    """Return an effect's estimate and both ends of the confidence interval, clipped to the drawn range."""
     interval = effect.interval
     ends = (interval.low, interval.high) if interval.known else (interval.estimate,) * 2
     middle, low, high = np.clip((interval.estimate, *ends), -FARTHEST, FARTHEST).tolist()
@@ -155,7 +155,7 @@ def _ends(effect: Effect) -> tuple[float, float, float]:
 
 
 def _reach(rankings: Sequence[Ranking], quantity: str) -> tuple[float, float]:
-    """Return the limits of a quantity's axis. The limits are equal for all loads."""
+    """Return the lowest and the highest value on the axis of a quantity. The panels of all loads share the axis."""
     ends = [
         _ends(effect) for ranking in rankings for effect in _effects(ranking, quantity).values()
     ]
@@ -188,7 +188,7 @@ def _draw_effects(axis: Axes, ranking: Ranking, names: Sequence[str], quantity: 
 
 
 def spread_ticks(low: float, high: float, apart: float) -> list[int]:
-    """Choose the ticks of an axis of log ratios, in percent. The tick at 0 comes first.
+    """Return the ticks, in percent, for an axis of logarithmic ratios. The tick at 0 comes first.
 
     Parameters
     ----------
@@ -207,7 +207,7 @@ def spread_ticks(low: float, high: float, apart: float) -> list[int]:
 
 
 def _percent_axis(axis: Axes, low: float, high: float, apart: float = 0.0) -> None:
-    """Label an axis of logarithmic ratios with percentages. `apart` is as in `spread_ticks`."""
+    """Label an axis of log ratios with percentages. `apart` is the smallest distance of ticks, as in `spread_ticks`."""
     margin = 0.06 * (high - low)
     axis.set_xlim(low - margin, high + margin)
     inside = spread_ticks(low - margin, high + margin, apart)
@@ -222,7 +222,7 @@ def _percent_axis(axis: Axes, low: float, high: float, apart: float = 0.0) -> No
 
 
 def _words(ranking: Ranking) -> str:
-    """Name the modes that differ from the reference at a load, and report whether the reference differs from itself."""
+    """Return as text which modes differ from the reference at a load, and whether the reference differs from itself."""
     sham = ranking.sham[DECIDING[0]]
     text = "cannot be judged" if not sham.interval.known else "shows no difference beyond chance"
     if ranking.floors[DECIDING[0]]:
@@ -242,7 +242,7 @@ def _words(ranking: Ranking) -> str:
 
 
 def verdict_words(candidate: Candidate) -> str:
-    """Describe whether a mode is better or worse than the reference, and name the quantities that decide this."""
+    """Return as text whether a mode is better or worse than the reference mode, and by which quantity."""
     if candidate.verdict is ModeEffect.TRADE:
         return f"better, but {' and '.join(TITLES[name] for name in candidate.costs)} higher"
     if candidate.decided_by == DECIDING[1]:
@@ -251,7 +251,7 @@ def verdict_words(candidate: Candidate) -> str:
 
 
 def printed(advice: Advice) -> str:
-    """Quote the papers' result for the same comparison. Return an empty text if the papers have no such comparison."""
+    """Return the papers' published result for the same cores, threads and modes as text; empty if none is published."""
     system, (reference, other) = advice.place, COMPARED
     played = {mode for ranking in advice.rankings for mode in ranking.load.modes}
     rows = load_comparison()
@@ -269,7 +269,7 @@ def printed(advice: Advice) -> str:
 
 
 def tables(comparisons: Sequence[Advice]) -> Several:
-    """List the modes of each proxy per load, ordered by the 99th percentile, with all quantities."""
+    """Return tables per proxy and load: all modes with all effects, ordered by the message time's 99th percentile."""
     return by_proxy(
         [
             Several(tuple(map(_table, advice.rankings)), place_name(advice.place))

@@ -1,4 +1,4 @@
-"""The evidence for a recommendation: every estimate with its interval, and the effects for two washout lengths."""
+"""The evidence for a recommendation: all effects with intervals, and a check of the washout (settling time)."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ MOST_SHOWN = 24
 
 
 def estimates(comparisons: Sequence[Advice]) -> Folded:
-    """Show the mean, the interval, the p-value, the robust estimate and the number of blocks of every effect."""
+    """Make the collapsed table of every effect: estimate, confidence interval, p-value, robust estimate and blocks."""
     rows: list[tuple[Cell, ...]] = []
     for name, ranking in _named(comparisons):
         arms = [(AA, ranking.sham)]
@@ -68,7 +68,7 @@ def estimates(comparisons: Sequence[Advice]) -> Folded:
 
 
 def _named(comparisons: Sequence[Advice]) -> Iterator[tuple[str, Ranking]]:
-    """Name the loads of all rankings."""
+    """Yield the name of each load as text, with the ranking of the modes at this load."""
     loads = [ranking.load for advice in comparisons for ranking in advice.rankings]
     for advice in comparisons:
         for ranking in advice.rankings:
@@ -103,7 +103,7 @@ def _seen(effect: Effect, quantity: str) -> str:
 
 
 def washouts(comparisons: Sequence[Advice]) -> Several:
-    """Compare the effects on K_rcv + T_sip for two lengths of the washout, and report which estimates change."""
+    """Return sentences and a table that compare effects for a normal and a doubled washout (excluded settling time)."""
     rows: list[tuple[Cell, ...]] = []
     moved = []
     for name, ranking in _named(comparisons):
@@ -149,7 +149,7 @@ def _summary(estimates: int, moved: int) -> str:
 
 
 def _washout(comparisons: Sequence[Advice], place: int) -> str:
-    """Write the range of the washouts of all runs. `place` is 0 for the normal washout, and 1 for the doubled one."""
+    """Return the range of washouts (settling times) as text. `place`: 0 for the normal and 1 for the doubled one."""
     values = [
         float(run["washout"][place])
         for _, ranking in _named(comparisons)

@@ -1,4 +1,4 @@
-"""The settings of a mode, the way to apply and revert them, and their risk."""
+"""The kernel settings of a scheduler mode, the commands that apply and revert these settings, and their risks."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ OF_TASKS = "sched_setattr"
 
 @dataclass(frozen=True)
 class InForce:
-    """The settings of a mode, as the record of a run lists them.
+    """The settings that a scheduler mode applied in a run, as listed in the record (result files) of the run.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class InForce:
 
 
 def in_force(steps: Sequence[Mapping[str, Any]]) -> InForce:
-    """Read the settings of a mode from its steps."""
+    """Return the settings of a mode from the recorded steps. A step describes one applied or refused setting."""
     tasks: dict[Setting, int] = {}
     files: dict[str, str] = {}
     refused: dict[str, str] = {}
@@ -76,7 +76,7 @@ def in_force(steps: Sequence[Mapping[str, Any]]) -> InForce:
 
 
 def what(applied: InForce) -> str:
-    """Describe the settings of a mode in a few words."""
+    """Return the settings of a mode as a short text, such as "SCHED_FIFO, priority 1"."""
     words = [f"SCHED_{applied.policy.upper()}"] if applied.policy else []
     for setting, name in ((Setting.PRIORITY, "priority"), (Setting.NICE, "nice")):
         if setting in applied.tasks:
@@ -90,7 +90,7 @@ def what(applied: InForce) -> str:
 
 
 def how(applied: InForce, sut: str) -> str:
-    """Describe how an operator applies a mode. Modes that differ only in the length of a slice have the same text."""
+    """Return as text how an operator applies a mode. Modes that differ only in the slice length have the same text."""
     ways = []
     policy = applied.policy
     if policy is not None:
@@ -121,7 +121,7 @@ def how(applied: InForce, sut: str) -> str:
 
 
 def restarted(mode: str) -> str:
-    """Describe how to restart the proxy for a mode with another SUT or number of workers. Empty for other modes."""
+    """Return as text how to restart the proxy for a mode with other workers, cores or buffers; else an empty text."""
     _, other, _ = split_name(mode)
     ways = []
     if other.sut:
@@ -147,7 +147,7 @@ def restarted(mode: str) -> str:
 
 
 def advised(comparisons: Sequence[Advice]) -> Words:
-    """Describe how to apply and revert each recommended mode, and its risk."""
+    """Return sentences on how to apply and revert each recommended mode, and on the risk of each mode."""
     lines: dict[str, None] = {}
     for advice in comparisons:
         named = {ranking.best.mode: ranking.load for ranking in advice.rankings if ranking.best}
@@ -171,12 +171,12 @@ def advised(comparisons: Sequence[Advice]) -> Words:
 
 
 def every_mode(loads: Sequence[ComparedLoad]) -> Folded:
-    """Make the folded section with the table of all modes and the list of modes that were not compared."""
+    """Make the collapsed page section with the table of all modes and the list of modes that were not compared."""
     return Folded("Every mode: settings, commands, risks", (table(loads), left_out(loads)))
 
 
 def table(loads: Sequence[ComparedLoad]) -> Table:
-    """Show the settings of each mode, the commands that apply and revert the settings, and the risk."""
+    """Return a table of modes: their settings, the commands that apply and revert the settings, and the risk."""
     modes: dict[tuple[str, str], dict[str, InForce]] = {}
     for load in loads:
         for mode in (load.place.reference, *load.modes):
@@ -216,7 +216,7 @@ def _sets(applied: InForce) -> Iterator[str]:
 
 
 def left_out(loads: Sequence[ComparedLoad]) -> Words:
-    """Name the modes that the kernel refuses, and groups of modes with the same settings."""
+    """Return sentences on the modes that the kernel refuses, and on groups of modes with the same settings."""
     lines: dict[str, None] = {}
     for load in loads:
         for mode, why in load.unavailable.items():

@@ -1,4 +1,4 @@
-"""The share of messages that take longer than a given time, for each mode and load."""
+"""Figures of the share of messages that take longer than a given time, for each mode and load."""
 
 import math
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from sipsched.pages.plots import draw_line, mode_look, not_measured, panels
 from sipsched.words import grouped
 
 SHARES = {"total_p50": 0.5, "total_p90": 0.1, "total_p99": 0.01}
-"""For each percentile, the share of messages that take longer."""
+"""For each drawn percentile of the message time, the share of messages that take longer."""
 MOST = 6
 """The largest number of modes in the figure."""
 
@@ -32,7 +32,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def figures(comparisons: Sequence[Advice]) -> Several:
-    """Draw, for each proxy, the share of messages that take longer than a given time."""
+    """Draw the share of messages that take longer than a given time, for each mode, with one figure per proxy."""
     return by_proxy(
         [Several((_figure(advice),), place_name(advice.place)) for advice in comparisons]
     )
@@ -74,7 +74,7 @@ def _figure(advice: Advice) -> Figure:
 
 
 def times(ranking: Ranking, modes: Sequence[str]) -> dict[str, Floats]:
-    """Return the percentiles of `SHARES` in µs per mode. Modes that lack a percentile are omitted."""
+    """Return the median, 90th and 99th percentile of the message time in µs per mode. Incomplete modes are omitted."""
     load = ranking.load
     of_reference = np.array([load.mean(load.place.reference, name).estimate for name in SHARES])
     by_mode = {
@@ -113,7 +113,7 @@ def _draw_shares(axis: Axes, ranking: Ranking, by_mode: dict[str, Floats]) -> No
 
 
 def _words(ranking: Ranking, by_mode: dict[str, Floats]) -> str:
-    """State, for each mode, the time that one message in a hundred exceeds."""
+    """Return a sentence with the time that one message in a hundred exceeds, for each mode at a load."""
     listed = ", ".join(
         f"{in_us(float(values[-1]))} with {ranking.load.label(mode)}"
         for mode, values in by_mode.items()

@@ -1,4 +1,4 @@
-"""How runs switch between modes: the settling after a switch, the windows, the switches and the machine's speed."""
+"""Checks of runs that switch between modes: windows (periods in one mode), settling, switches, machine speed."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -28,9 +28,9 @@ REASONS = {
     DROPPED: "drop",
     FEW: "few messages",
 }
-"""Reasons for an invalid window, as column headings."""
+"""Column headings for the reasons why a window (a period of a run in one mode) is invalid."""
 ERRORS_MOST = 3.0
-"""Largest change of the message time after the washout that chance explains, in standard errors.
+"""The largest change of the message time after the washout (settling time) that chance explains, in standard errors.
 
 The limit applies to the mode with the largest change, out of about ten modes.
 """
@@ -40,7 +40,7 @@ SPEED_MOVED = 0.05
 
 
 def response(loads: Sequence[ComparedLoad]) -> Figure | Words:
-    """Draw the mean message time after a switch for each mode, and mark the washout."""
+    """Draw the mean message time since a switch to each mode, and mark the washout (the excluded settling time)."""
     known = [(load, alignment) for load in loads if (alignment := aligned(load)) is not None]
     if not known:
         return Words(
@@ -79,7 +79,7 @@ def response(loads: Sequence[ComparedLoad]) -> Figure | Words:
 
 
 def _settles(name: str, load: ComparedLoad, alignment: Aligned) -> str:
-    """Report whether the message time still changes after the washout, in the mode with the largest change."""
+    """Return a sentence on whether the message time still changes after the washout, for the mode that changes most."""
     moves = {arm: _moves(alignment, *compared) for arm, compared in alignment.by_arm.items()}
     arm = max(moves, key=lambda compared: abs(moves[compared][1]))
     share, errors = moves[arm]
@@ -100,7 +100,7 @@ def _settles(name: str, load: ComparedLoad, alignment: Aligned) -> str:
 
 
 def _moves(alignment: Aligned, mean: Values, error: Values) -> tuple[float, float]:
-    """Return the excess of the first quarter's mean over the last half's mean: as a share, and in standard errors."""
+    """Return the first quarter's excess over the last half, after the washout: as a share, and in standard errors."""
     after = alignment.since_s >= alignment.washout_s
     mean, error = mean[after], error[after]
     bins = len(mean)
@@ -120,7 +120,7 @@ def _signed(value: float, digits: int) -> str:
 
 
 def design(loads: Iterable[ComparedLoad]) -> Words:
-    """Describe the design of the runs: windows, blocks and washout."""
+    """Return sentences on the design of the runs: windows (periods in one mode), blocks of windows, and washout."""
     runs = [run for load in loads for run in load.runs]
     if not runs:
         return Words(("A crossover study, but nothing was measured.",))
@@ -145,7 +145,7 @@ def design(loads: Iterable[ComparedLoad]) -> Words:
 
 
 def machine(loads: Sequence[ComparedLoad]) -> Words:
-    """Describe the switches, the invalid windows and the speed of the machine."""
+    """Return sentences on mode switches, invalid windows, CPU time stolen by the hypervisor, and machine speed."""
     switchings = [switching(run) for load in loads for run in load.runs]
     if not switchings:
         return Words(("No valid run compares modes.",))
@@ -185,7 +185,7 @@ def machine(loads: Sequence[ComparedLoad]) -> Words:
 
 
 def table(loads: Sequence[ComparedLoad]) -> Folded:
-    """Show the windows, the switches and the machine of each run."""
+    """Return a collapsed table with one row per run: windows (periods in one mode), mode switches and machine speed."""
     switchings = [(load, run, switching(run)) for load in loads for run in load.runs]
     reasons = sorted({reason for *_, record in switchings for reason in record.left_out})
     shown = Table(
@@ -231,7 +231,7 @@ def table(loads: Sequence[ComparedLoad]) -> Folded:
 def _row(
     load: ComparedLoad, run: xr.Dataset, record: Switching, reasons: Sequence[int]
 ) -> list[str]:
-    """Return the cells of a run without the first cell, which names the load."""
+    """Return the table cells of a run without the first cell, which contains the load."""
     several = len({run.attrs["mode"] for run in load.runs}) > 1
     moved = record.speed_after / record.speed_before - 1
     return [

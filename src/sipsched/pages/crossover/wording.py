@@ -14,7 +14,7 @@ from sipsched.plan.modes import DEFAULT
 from sipsched.words import grouped, listed, number, plural
 
 AA = "A/A"
-"""The name of the comparison between the two windows of the reference in each block."""
+"""The name of the comparison of the reference mode with itself, between two windows (periods) in each block."""
 TITLES = {
     "k_rcv_mean": "K_rcv mean",
     "k_rcv_p99": "K_rcv p99",
@@ -33,7 +33,7 @@ IN_WORDS = {
     "cpu_per_message": "the proxy's CPU time per message",
     "pdr": "the packet drop rate (PDR)",
 }
-"""Names in sentences for the quantities that can decide or prevent a recommendation."""
+"""Names, for use in sentences, of the quantities that can decide or prevent a recommendation."""
 UNITS = {"pdr": "points", SQUEEZED: "per second"}
 SCALES = {"pdr": 100.0, SQUEEZED: 1.0}
 
@@ -52,12 +52,12 @@ def identity(*parts: object) -> str:
 
 
 def place_name(system: ReferenceSystem) -> str:
-    """Return the name of a system: its SUT, its cores and its threads."""
+    """Return the name of a system as text: its SUT (proxy), its cores and its threads."""
     return f"{system.sut}, {plural(system.cores, 'core')}, {plural(system.threads, 'thread')}"
 
 
 def load_among(load: ComparedLoad, loads: Iterable[ComparedLoad]) -> str:
-    """Name a load. If several systems are compared, include the parts of the name that distinguish its system."""
+    """Return the name of a load as text. If `loads` are from several systems, the name also identifies the system."""
     others = {other.place for other in loads} - {load.place}
     if not others:
         return short_load(load)
@@ -69,7 +69,7 @@ def load_among(load: ComparedLoad, loads: Iterable[ComparedLoad]) -> str:
 
 
 def loads_name(loads: Sequence[ComparedLoad]) -> str:
-    """Name several loads of a system, in cps and as percentages of its estimated or planned capacity."""
+    """Return the loads of a system as text, in cps (calls per second) and as percentages of the system's capacity."""
     cps = f"{listed([grouped(load.cps) for load in loads])} cps"
     capacity, planned_cps = loads[0].capacity, loads[0].planned_cps
     if capacity is not None and capacity.estimate_cps is not None:
@@ -83,7 +83,7 @@ def loads_name(loads: Sequence[ComparedLoad]) -> str:
 
 
 def planned(loads: Sequence[ComparedLoad]) -> str:
-    """Describe a system's loads as shares of its planned and estimated capacity. Empty if no capacity is known."""
+    """Return a sentence with a system's loads as shares of its capacity. Empty if no capacity is known."""
     first = loads[0]
     if first.capacity is None:
         return ""
@@ -95,37 +95,37 @@ def planned(loads: Sequence[ComparedLoad]) -> str:
 
 
 def short_load(load: ComparedLoad) -> str:
-    """Return the short name of a load, for a table cell or the heading of a panel."""
+    """Return a load as short text with its share of the capacity, for a table cell or the heading of a panel."""
     cps = f"{grouped(load.cps)} cps"
     return cps if load.share is None else f"{100 * load.share:.0f} % ({cps})"
 
 
 def reference_name(load: ComparedLoad) -> str:
-    """Return the name of the reference mode for use within a sentence."""
+    """Return the name of the reference mode, such as "the kernel's default", for use within a sentence."""
     reference = load.place.reference
     kept = reference == DEFAULT and load.one_instance
     return "the kernel's default" if kept else load.label(reference)
 
 
 def shown(effect: Effect, quantity: str) -> Interval:
-    """Convert an effect to the unit that pages print."""
+    """Return the estimate and the confidence interval of an effect in the unit that pages print, such as percent."""
     if effect.scale is Scale.RATIO:
         return percent(effect.interval)
     return effect.interval.map(lambda value: SCALES[quantity] * value)
 
 
 def unit(quantity: str) -> str:
-    """Return the printed unit of an effect on a quantity."""
+    """Return the unit in which pages print an effect on a quantity, such as "%"."""
     return UNITS.get(quantity, "%")
 
 
 def effect_cell(effect: Effect, quantity: str) -> Number:
-    """Write an effect for a cell: "−42 (−48 to −36)"."""
+    """Return an effect with its confidence interval as a table cell: "−42 (−48 to −36)"."""
     return told(shown(effect, quantity), unit(quantity), plus="+")
 
 
 def effect_words(effect: Effect, quantity: str) -> str:
-    """Write an effect for a sentence: "−42 % (−48 to −36)"."""
+    """Return an effect with its confidence interval as text: "−42 % (−48 to −36)"."""
     interval = shown(effect, quantity)
     if math.isnan(interval.estimate):
         return f"not known ({interval.why})"
@@ -134,14 +134,14 @@ def effect_words(effect: Effect, quantity: str) -> str:
 
 
 def no_interval(effect: Effect) -> str:
-    """Return the reason why an effect has no interval."""
+    """Return as text the reason why an effect has no confidence interval."""
     if effect.interval.estimate == 0:
         return "always equal"
     return effect.interval.why
 
 
 def size_words(effect: Effect, quantity: str) -> str:
-    """Write the size of an increase or a decrease: "42 % (36 to 48)"."""
+    """Return the size of an increase or a decrease as text without a sign: "42 % (36 to 48)"."""
     interval = shown(effect, quantity)
     if interval.estimate < 0:
         interval = interval.map(lambda value: -value)
@@ -149,13 +149,13 @@ def size_words(effect: Effect, quantity: str) -> str:
 
 
 def fall_words(detectable: float) -> str:
-    """Write the smallest detectable decrease in percent, such as "12 %", from its logarithm."""
+    """Return a decrease in percent as text, such as "12 %". `detectable` is the decrease of the logarithm."""
     share = -100 * math.expm1(-detectable)
     return f"{share:.0f}\u00a0%" if share >= 2 else f"{share:.1f}\u00a0%"
 
 
 def provenance(loads: Iterable[ComparedLoad]) -> str:
-    """Return the label of simulated numbers.
+    """Return the label that marks numbers as simulated; empty for measured numbers.
 
     Measured numbers have no label, because the end of the page states their origin.
     """
