@@ -1,4 +1,4 @@
-"""The load at which the packet drop rate exceeds its limit, in figures and tables."""
+"""A figure and tables of the load at which the packet drop rate exceeds the limit (1 % by default)."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -27,11 +27,11 @@ from sipsched.records.crossing import SearchRecord, read_crossing
 from sipsched.words import grouped, number, plural
 
 HEADROOM = 1.08
-"""Ratio of the axis height to the largest value. The margin leaves room for the marker of this value."""
+"""Ratio of the top of the load axis to the largest drawn load. The margin leaves room for the marker of this load."""
 
 
 def figure(case: Case) -> Figure:
-    """Draw the measured and the published load at which PDR exceeds the limit, for each mode and number of threads."""
+    """Draw the load at which the drop rate exceeds 1 % (the limit), measured and published, by mode and threads."""
     rows = case.systems
 
     def draw(axis: Axes, row: int, column: int) -> None:
@@ -114,7 +114,7 @@ def _draw_crossing(axis: Axes, x: float, side: Side) -> None:
 
 
 def table(case: Case) -> Table:
-    """List the published and the measured load at which PDR exceeds the limit, and the increase over the reference."""
+    """Return a table of the load at which the drop rate exceeds 1 %, with the increase over the reference mode."""
     level = case.more_load_level
     rows = [
         (case.name(place), side.label, *_published(side), *_here(side), *_more(side, level))
@@ -158,7 +158,7 @@ def _published(side: Side) -> tuple[str, str, str]:
 
 
 def _here(side: Side) -> tuple[Cell, Cell, Cell, Cell]:
-    """Return cells: the two loads around the limit, the load at the limit, and its difference from the papers."""
+    """Return four cells: last load within the drop limit, first load above, load at the limit, excess over papers."""
     if not side.loads_met:
         return side.why_not_measured, NO_ENTRY, NO_ENTRY, NO_ENTRY
     capacity, published = side.capacity, side.printed_crossing
@@ -179,7 +179,7 @@ def _bound(cps: float) -> str:
 
 
 def _more(side: Side, level: float) -> tuple[Cell, Cell]:
-    """Return two cells: the published and the measured increase of the load over the reference mode, in percent."""
+    """Return two cells: the published and measured increase of the load at the drop limit over the reference mode."""
     case = side.case
     if side.mode == case.reference:
         return NO_ENTRY, NO_ENTRY
@@ -191,7 +191,7 @@ def _more(side: Side, level: float) -> tuple[Cell, Cell]:
 
 
 def searches(case: Case, crossings: Iterable[str | Path]) -> Table:
-    """List the trials of the searches that selected the loads of the study."""
+    """Return a table of the trial runs with which searches (MLRsearch) selected the loads of the study."""
     rows, results = [], []
     for path in map(Path, crossings):
         crossing = read_crossing(path)
@@ -222,7 +222,7 @@ def searches(case: Case, crossings: Iterable[str | Path]) -> Table:
 
 
 def search_probes(crossings: Iterable[str | Path]) -> Words:
-    """Name the probe modes of the searches, and warn if the modes differ."""
+    """Return sentences with the mode of the kernel probe in each search, and a warning if the modes differ."""
     searches = [read_crossing(Path(path)) for path in crossings]
     return Words(
         tuple(probe_modes([(_system_of(search), search.probe_modes) for search in searches]))
@@ -230,7 +230,7 @@ def search_probes(crossings: Iterable[str | Path]) -> Words:
 
 
 def _system_of(search: SearchRecord) -> str:
-    """Name the mode, the cores and the threads of a search."""
+    """Return as text the mode, the cores and the threads for which a search looked for the capacity."""
     cores, threads = search.point.cores, search.point.threads
     return f"{search.label}, {plural(cores, 'core')}, {plural(threads, 'thread')}"
 

@@ -22,11 +22,11 @@ from sipsched.pages.plots import (
 from sipsched.words import plural
 
 COLUMNS = {"pdr": ("PDR", "%", 100.0), "k_rcv": ("K_rcv", "µs", 1.0), "t_sip": ("T_sip", "µs", 1.0)}
-"""The title of each quantity, its unit and the factor that converts a value to this unit."""
+"""For each quantity, the title, the unit and the factor that converts a value to this unit."""
 
 
 def figures(case: Case) -> Several:
-    """Draw PDR, K_rcv and T_sip of every mode against the load. Each system has its own figure."""
+    """Draw packet drop rate (PDR), wait (K_rcv) and service (T_sip) against load per mode, with a figure per proxy."""
     return Several(tuple(_figure(case, system) for system in case.systems))
 
 
@@ -74,7 +74,7 @@ def _draw_modes(axis: Axes, case: Case, place: Place, name: str) -> None:
 
 
 def _curve(side: Side, name: str, i: int) -> Curve:
-    """Estimate a quantity of the i-th mode at each load."""
+    """Return the curve of a quantity against the load, for the i-th mode."""
     _, unit, scale = COLUMNS[name]
     case, runs = side.case, scale * side.runs(name)
     loads = case.loads_cps
@@ -94,7 +94,7 @@ def _curve(side: Side, name: str, i: int) -> Curve:
 
 
 def _words(case: Case, place: Place) -> str:
-    """State the mean K_rcv at the lowest and at the highest load of each mode."""
+    """Return a sentence with the mean wait K_rcv of each mode, at the lowest and at the highest load."""
     parts = []
     for mode in case.modes:
         side = case.side(place, mode)

@@ -7,17 +7,17 @@ from sipsched.pages.plots import mode_look
 
 
 def small(mode: str) -> dict[str, Any]:
-    """Return the marker style for single runs."""
+    """Return the marker style (colour, shape and size) of a mode for single runs."""
     return _mark(mode, linestyle="none", markersize=3, markeredgewidth=0, alpha=0.45)
 
 
 def large(mode: str) -> dict[str, Any]:
-    """Return the marker style for an estimate with its interval."""
+    """Return the marker style (colour, shape and size) of a mode for an estimate with its interval."""
     return _mark(mode, linestyle="none", markersize=4.5, elinewidth=1, capsize=2.5)
 
 
 def hollow(mode: str) -> dict[str, Any]:
-    """Return the marker style for a published value."""
+    """Return the marker style (colour, shape and size) of a mode for a published value."""
     return _mark(mode, markersize=5, markerfacecolor=PAPER)
 
 

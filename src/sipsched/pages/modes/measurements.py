@@ -1,4 +1,4 @@
-"""The papers' tables beside this testbed's values.
+"""Tables with the papers' published numbers beside this testbed's values.
 
 Each value has three columns: published, this testbed, difference.
 """
@@ -33,7 +33,7 @@ from sipsched.words import grouped, number, plural
 COUNTS = ("rcv_errors", "call_setup_drops", "call_setup_messages", "total_messages")
 SPLIT = ("k_stack", "k_sockq", "k_copy", "k_snd", "k_sockq_alone", "service")
 Triple = tuple[Cell, Cell, Cell]
-"""Cells of a row: published, this testbed, difference."""
+"""Three table cells of a value: published, measured on this testbed, and the difference."""
 
 
 def _quantities() -> dict[str, tuple[str, str]]:
@@ -50,7 +50,7 @@ def _quantities() -> dict[str, tuple[str, str]]:
 
 
 def tables(case: Case) -> Several:
-    """Show the papers' numbers beside this testbed's numbers, for each system and both modes."""
+    """Return a table per proxy, number of cores and mode: the papers' numbers beside this testbed's numbers."""
     return Several(
         tuple(
             _table(case, system, mode)
@@ -99,7 +99,7 @@ def _table(case: Case, system: SutOnCores, mode: str) -> Table:
 
 
 def _column(side: Side, first: bool) -> list[Triple]:
-    """Make the table rows of one column: the last load that meets the drop limit, or the first load that exceeds it."""
+    """Return the cells of each row at the last load within the drop limit or, if `first`, at the first load above."""
     printed_cps, cps = side.printed_loads[first], side.loads_around[first]
     printed = side.printed_values(printed_cps)
     load = _load(side, first, cps)
@@ -125,7 +125,7 @@ def _column(side: Side, first: bool) -> list[Triple]:
 
 
 def _load(side: Side, first: bool, cps: float) -> str:
-    """Write the load of a column, or the reason why the column has no load."""
+    """Return the load of a table column as text, or the reason why the column has no load."""
     met, share = side.loads_met, side.case.share
     if not met:
         return side.why_not_measured
@@ -141,7 +141,7 @@ def _printed(printed: Mapping[str, str], name: str) -> str:
 
 
 def _measured(side: Side, name: str, cps: float, printed: str | None, n: int) -> tuple[Cell, Cell]:
-    """Return this testbed's value, and its difference from the paper's value.
+    """Return two table cells of a quantity: this testbed's value, and the difference from the paper's value.
 
     To compute the difference, counts are scaled to the paper's number of calls.
     """
@@ -157,12 +157,12 @@ def _measured(side: Side, name: str, cps: float, printed: str | None, n: int) ->
 
 
 def _per_call(side: Side, cps: float) -> Values:
-    """Return the number of calls per run divided by the paper's number of calls per run."""
+    """Return this testbed's number of calls per run, divided by the paper's number of calls per run."""
     return side.runs("calls", cps) / CALLS[study_of(side.place.cores)]
 
 
 def _calls(case: Case, system: SutOnCores, mode: str) -> str:
-    """State the number of calls per run, on this testbed and in the paper."""
+    """Return as text the number of calls per run, on this testbed and in the paper."""
     _, cores = system
     runs = [case.side(place, mode).runs("calls").ravel() for place in case.places(system)]
     calls = np.concatenate(runs or [np.array([])])

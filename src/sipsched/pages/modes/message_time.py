@@ -1,4 +1,4 @@
-"""The parts of a message's time in every mode, and the times of each message type, at the compared load."""
+"""The parts of a message's time per mode, and the times per message type, at the load chosen for comparisons."""
 
 from collections.abc import Sequence
 
@@ -36,7 +36,7 @@ from sipsched.words import grouped, number, plural
 
 
 def parts_figures(case: Case) -> Several:
-    """Draw the parts of a message's time in every mode at the compared load. Each system has its own figure."""
+    """Draw the parts of a message's time in every mode, at the load chosen for comparisons, with a figure per proxy."""
     return Several(tuple(_figure(case, system) for system in case.systems))
 
 
@@ -80,7 +80,7 @@ def _figure(case: Case, system: SutOnCores) -> Figure:
 
 
 def _part_words(case: Case, place: Place, cps: int) -> str:
-    """State the mean times of the parts that depend on the scheduler."""
+    """Return as text, for each mode, the mean times of the parts of a message's time that depend on the scheduler."""
     parts = []
     for name in ("k_sockq", "t_sip_off", "service"):
         means = {side.label: side.mean(name, cps) for side in case.sides(place)}
@@ -129,7 +129,7 @@ def _draw_parts(axis: Axes, sides: Sequence[Side], cps: int) -> None:
 
 
 def parts_table(case: Case, family: Comparisons) -> Table:
-    """Compare the parts of a message's time between both modes, at the compared load."""
+    """Return a table that compares the parts of a message's time between two modes, at the load for comparisons."""
     first, second = case.both
     return Table(
         identity="table-parts",
@@ -153,7 +153,7 @@ def parts_table(case: Case, family: Comparisons) -> Table:
 
 
 def types_table(case: Case, family: Comparisons) -> Table:
-    """Compare K_rcv, T_sip and refused datagrams between both modes for each message type, at the compared load."""
+    """Return a table that compares wait, service and refused datagrams between two modes, by message type."""
     rows = [
         (
             case.name(place),
@@ -182,7 +182,7 @@ def types_table(case: Case, family: Comparisons) -> Table:
 
 
 def _by_type(case: Case, family: Comparisons, at: ComparedQuantity) -> list[Cell]:
-    """Return cells: the number of pairs, the comparisons of K_rcv and T_sip, and both shares of refused datagrams.
+    """Return the cells of a message type: pairs of runs, K_rcv and T_sip in both modes, and refused datagrams.
 
     `at` has a message type instead of a quantity.
     """

@@ -1,4 +1,4 @@
-"""The comparison that the papers make: by how many percent a mode lowers PDR and K_rcv."""
+"""The papers' comparison: the percentage by which a mode lowers the drop rate (PDR) and the wait (K_rcv)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -37,7 +37,7 @@ from sipsched.pages.plots import not_measured, panels
 from sipsched.words import grouped, listed, number, plural
 
 DRAWN_FROM_PERCENT = -150
-"""Left end of the axis, in percent lower. An increase by more than 150 % is drawn at this end."""
+"""Left end of the figure's axis of decreases, in percent. An increase by over 150 % is drawn at this end."""
 OF_MEANS = "%Lower of means"
 OF_MEANS_READING = (
     'The column "lower by (%)" shows the typical decrease of a pair of runs. The column "%Lower of means" shows '
@@ -49,7 +49,7 @@ UNITS = {"pdr": ("PDR", "%", 100.0), "k_rcv": ("K_rcv", "µs", 1.0)}
 
 
 def answer(case: Case, family: Comparisons) -> Answer:
-    """Answer whether the other mode drops fewer messages and shortens the waits of messages."""
+    """Return the page's answer: whether the other mode drops fewer messages than the reference and shortens waits."""
     first, second = case.both
     told = []
     for name, title in (("pdr", "drops messages"), ("k_rcv", "lets messages wait")):
@@ -74,7 +74,7 @@ def answer(case: Case, family: Comparisons) -> Answer:
 
 
 def _less_or_more(cells: Sequence[ComparedCell]) -> str:
-    """Count the systems for which a quantity is significantly lower, and for which it is significantly higher."""
+    """Return as text for how many proxy configurations a quantity is significantly lower, or significantly higher."""
     sure = [cell.comparison.difference.estimate for cell in cells if cell.stands_out]
     less, more = sum(value < 0 for value in sure), sum(value > 0 for value in sure)
     of = plural(len(cells), "place")
@@ -87,7 +87,7 @@ def _less_or_more(cells: Sequence[ComparedCell]) -> str:
 
 
 def figure(case: Case, family: Comparisons) -> Figure:
-    """Draw by how many percent the other mode lowers PDR and K_rcv, measured and published."""
+    """Draw the percentage by which the other mode lowers the drop rate (PDR) and the wait (K_rcv)."""
     among = [
         place
         for place in case.places(published=True)
@@ -131,7 +131,7 @@ def figure(case: Case, family: Comparisons) -> Figure:
 
 
 def _loads(case: Case, among: Sequence[Place]) -> str:
-    """Describe the compared load: the first load at which the reference exceeds the limit, or else the highest load."""
+    """Return as text the load for comparisons: the first load above the drop limit (1 %), else the highest load."""
     compared = [(place, cps) for place in among if (cps := case.compared_load(place)) is not None]
     above = [cps == case.side(place, case.reference).loads_around[1] for place, cps in compared]
     first = f"the lowest load at which PDR exceeds {case.share} with {case.label(case.reference)}"
@@ -165,7 +165,7 @@ def _seen(case: Case, family: Comparisons) -> list[str]:
 
 
 def _counted(case: Case, percents: Sequence[Interval]) -> str:
-    """Count the systems for which a quantity is lower in the other mode, and the significant differences."""
+    """Return as text how many proxy configurations have a lower value in the other mode, and how many significantly."""
     fewer = sum(interval.estimate > 0 for interval in percents)
     of = f"{case.label(case.other)} is lower at {fewer} of {plural(len(percents), 'place')}"
     judged = [interval for interval in percents if interval.known]
@@ -207,7 +207,7 @@ def _draw_here(axis: Axes, case: Case, cell: ComparedCell | None, y: float) -> N
 
 
 def verdict(case: Case, family: Comparisons) -> Words:
-    """State the effect of the other mode at the compared load of each system."""
+    """Return a sentence per proxy configuration and quantity: the effect of the other mode, and its significance."""
     first, second = case.both
     lines = []
     for place in case.places():
@@ -248,7 +248,7 @@ def _said(cell: ComparedCell, title: str, second: str, first: str) -> str:
 
 
 def tables(case: Case, family: Comparisons) -> Several:
-    """Show the papers' comparison of both modes beside this testbed's comparison, for each system."""
+    """Return a table per proxy and number of cores: the papers' comparison of two modes, beside this testbed's."""
     return Several(tuple(_table(case, family, system) for system in case.systems))
 
 
@@ -277,7 +277,7 @@ def _table(case: Case, family: Comparisons, system: SutOnCores) -> Table:
 
 
 def _rows(case: Case, family: Comparisons, place: Place) -> list[tuple[Cell, ...]]:
-    """Make the three rows of a system: the published values, this testbed's values, and their difference."""
+    """Return three table rows of a proxy configuration: published values, this testbed's values, the difference."""
     threads = plural(place.threads, "thread")
     printed = case.printed_comparison(place)
     texts = [NOT_PRINTED, *[NO_ENTRY] * 8]
@@ -347,7 +347,7 @@ def _less(value: float) -> Callable[[float], float]:
 
 
 def both_loads(case: Case, family: Comparisons) -> Table:
-    """Compare both modes at each load next to the capacity of a mode, if both modes have runs at the load."""
+    """Return a table that compares two modes at the measured loads just below and above the capacity of each mode."""
     rows: list[tuple[Cell, ...]] = []
     for asked, cell in family.cells.items():
         title, unit, scale = UNITS[asked.quantity]

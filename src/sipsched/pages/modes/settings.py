@@ -1,4 +1,4 @@
-"""The settings of each mode, as this kernel applied them."""
+"""A table of the settings of each scheduler mode, as this kernel applied them."""
 
 from collections.abc import Iterable
 
@@ -17,7 +17,7 @@ Size = tuple[int, int]
 
 
 def table(case: Case) -> Table:
-    """List the settings of each mode as this kernel applied them."""
+    """Return a table of each mode's settings: the requested value, and the value that this kernel applied."""
     sizes: dict[tuple[str, ...], dict[Size, None]] = {}
     for place in case.places():
         for mode in case.modes:
@@ -40,7 +40,7 @@ def table(case: Case) -> Table:
 
 
 def _step(step: dict[str, object]) -> tuple[str, str, str]:
-    """Write one setting of a mode: its name, the requested value and the value in force."""
+    """Return three table cells of a setting: the name, the requested value, and the applied value or a reason."""
     setting, asked = Setting(str(step["setting"])), step["asked"]
     return (
         setting.key,
@@ -54,7 +54,7 @@ def _value(setting: Setting, value: object) -> str:
 
 
 def _merged(sizes: Iterable[Size]) -> str:
-    """List the numbers of cores and threads, joined by the number of cores, such as "1 core, 2, 4 threads"."""
+    """Return thread counts per core count as text: "1 core, 2, 4 threads" means 2 or 4 threads on one core."""
     by_cores: dict[int, list[str]] = {}
     for cores, threads in sizes:
         by_cores.setdefault(cores, []).append(str(threads))
@@ -70,7 +70,7 @@ def _schedulers(summary: xr.Dataset) -> list[str]:
 
 
 def words(case: Case) -> Words:
-    """Name the systems on which both modes had the same settings."""
+    """Return sentences on translated modes, and on proxies for which the two compared modes have the same settings."""
     first, second = case.both
     lines = []
     for mode in (case.reference, case.other):

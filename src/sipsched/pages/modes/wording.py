@@ -27,19 +27,19 @@ SERVICE = (
 
 
 def study_of(cores: int) -> str:
-    """Return the paper that has tables for this number of cores."""
+    """Return the key of the paper that has tables for a number of cores: "singlecore" or "multicore"."""
     return "singlecore" if cores == 1 else "multicore"
 
 
 def with_papers(summary: xr.Dataset, *studies: str) -> str:
-    """Return the labels of simulated and of published numbers."""
+    """Return as text the labels that mark the numbers of a figure or table as simulated or as published."""
     here = provenance(summary)
     papers = f"Published: {'; '.join(SHORT[study] for study in studies)}." if studies else ""
     return ". ".join(filter(None, (here.rstrip("."), papers)))
 
 
 def corrected(family: Family[Any]) -> str:
-    """Describe how intervals and p-values are corrected for the number of comparisons."""
+    """Return sentences on how intervals and p-values are corrected for the number of comparisons."""
     if not family.tests:
         return "No two runs have the same arrivals, so nothing can be compared."
     return (
@@ -50,7 +50,7 @@ def corrected(family: Family[Any]) -> str:
 
 
 def compared(cell: ComparedCell, unit: str) -> tuple[Cell, Cell, Cell]:
-    """Write a comparison as three cells: the typical value in each mode, and the decrease in percent."""
+    """Return a comparison as three table cells: the typical value in each mode, and the decrease in percent."""
     n = cell.comparison.difference.n
     if np.isnan(cell.reference.estimate) or np.isnan(cell.other.estimate):
         return NO_ENTRY, NO_ENTRY, NOT_SEEN
@@ -58,7 +58,7 @@ def compared(cell: ComparedCell, unit: str) -> tuple[Cell, Cell, Cell]:
 
 
 def lower(cell: ComparedCell, n: int) -> Number:
-    """Make a cell with the percentage by which the other mode is lower."""
+    """Return the table cell with the percentage by which a quantity is lower in the other mode."""
     return Number(cell.comparison.percent_lower, "%", n=n, p_value=cell.p_value)
 
 

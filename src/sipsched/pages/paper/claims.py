@@ -1,4 +1,4 @@
-"""The answer and the findings of the paper, and the advice of the two earlier papers on this kernel."""
+"""The paper's answer and findings, and the results of the two earlier papers' settings on this kernel."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -40,22 +40,22 @@ PARAGRAPH = "paragraphs"
 """CSS class of sentences that the page shows as paragraphs."""
 NOT_MEASURED = "Not measured: no valid run of the study {} exists."
 SEVERAL_CORES = Counts(cores=4, threads=8, processors=1)
-"""The example of several cores in the table of settings."""
+"""The example with several cores in the table of the earlier papers' settings."""
 
 
 def answer(material: Material) -> Answer:
-    """Report whether the papers' settings help on this kernel, and which other changes are better."""
+    """Return the paper's answer: whether the earlier papers' settings help on this kernel, and which changes help."""
     return Answer(f"{_worth(material)} {_replacing(material)}{origin(material)}")
 
 
 def origin(material: Material) -> str:
-    """Label the numbers of simulated runs; return an empty text for measured runs."""
+    """Return a sentence that labels the numbers as predicted if the runs are simulated; otherwise an empty text."""
     simulated = material.campaign is not None and material.campaign.provenance
     return " The numbers are predicted by a model, not measured." if simulated else ""
 
 
 def _worth(material: Material) -> str:
-    """Count the loads at which the papers' enhanced settings are better or worse than their baseline settings."""
+    """Return a sentence with the number of loads at which the enhanced settings are better or worse than baseline."""
     rankings = material.rankings(PAPERS_MODES)
     enhanced = [
         candidate for r in rankings for candidate in r.candidates if candidate.mode == MODES[1]
@@ -79,7 +79,7 @@ def _worth(material: Material) -> str:
 
 
 def _replacing(material: Material) -> str:
-    """Name the best change of each study that looks for a replacement, with its effects at all loads."""
+    """Return a sentence on the best changes of settings, workers or versions, with the fall of the 99th percentile."""
     falls: dict[str, list[float]] = {}
     for study in (SETTINGS, WORKERS, VERSIONS):
         for ranking in material.rankings(study):
@@ -94,24 +94,24 @@ def _replacing(material: Material) -> str:
 
 
 def _between(falls: Sequence[float]) -> str:
-    """Write the smallest and the largest decrease: "35 % to 49 %"."""
+    """Return the smallest and the largest decrease as text: "35 % to 49 %"."""
     return " to ".join(dict.fromkeys((fall_words(min(falls)), fall_words(max(falls)))))
 
 
 def _change(load: ComparedLoad, mode: str) -> str:
-    """Name a mode, and the settings of its policy."""
+    """Return the name of a mode as text, with the settings of the mode if the mode sets a scheduling policy."""
     applied = in_force(load.settings(mode))
     return f"{what(applied)} (mode {mode})" if applied.policy else load.label(mode)
 
 
 def at(load: ComparedLoad) -> str:
-    """Name a load: "740 cps (43 % of the capacity)"."""
+    """Return a load as text: "740 cps (43 % of the capacity)"."""
     share = "" if load.share is None else f" ({100 * load.share:.0f}\u00a0% of the capacity)"
     return f"{grouped(load.cps)} cps{share}"
 
 
 def findings(material: Material) -> Definitions:
-    """State the results in a sentence or two each."""
+    """Return the list of findings: each topic, such as the number of workers, with the result in a sentence or two."""
     system = material.system
     capacity = (
         f"{system_name(system)} {carries(system)} ({evidence(system)})."
@@ -137,7 +137,7 @@ def findings(material: Material) -> Definitions:
 
 
 def _found(material: Material, study: str) -> str:
-    """State the recommendation of a study."""
+    """Return the recommended scheduler modes of a study (a set of runs) as text."""
     comparisons = material.advice(study)
     if not any(advice.rankings for advice in comparisons):
         return NOT_MEASURED.format(study)
@@ -145,7 +145,7 @@ def _found(material: Material, study: str) -> str:
 
 
 def papers_say(material: Material) -> Words:
-    """Report the improvements that the papers print for enhanced mode."""
+    """Return a paragraph with the improvements that the two earlier papers published for enhanced mode."""
     lines = ["All numbers of this paragraph are published and were not measured here."]
     lines += [
         f"{PAPERS[str(study)]}: in {plural(len(rows), 'comparison')} with {_cores(rows)}, enhanced mode lowers PDR by "
@@ -167,7 +167,7 @@ def _cores(rows: pd.DataFrame) -> str:
 
 
 def settings(material: Material) -> Table:
-    """List the papers' settings, with the file or call that sets each on the measured kernel."""
+    """Return a table of the papers' settings, with the file or call that applies a setting on the measured kernel."""
     advice = next(iter(material.advice(PAPERS_MODES)), None)
     load = advice.rankings[0].load if advice and advice.rankings else None
     one = Counts(1, load.place.threads if load else SEVERAL_CORES.threads, 1)
@@ -211,7 +211,7 @@ def _asked(setting: Setting, values: dict[Setting, int]) -> str:
 
 
 def place_here(setting: Setting, steps: dict[str, list[dict[str, object]]]) -> str:
-    """Describe how the kernel applied a setting: the values and the file or call that set them, or why none exists."""
+    """Return as text a setting's values and the file or call that sets them, or why the kernel lacks the setting."""
     mine = [step for of_mode in steps.values() for step in of_mode if step["setting"] == setting]
     missing = dict.fromkeys(str(step["unavailable"]) for step in mine if step["unavailable"])
     if missing:
@@ -223,7 +223,7 @@ def place_here(setting: Setting, steps: dict[str, list[dict[str, object]]]) -> s
 
 
 def compared(material: Material) -> Words:
-    """Compare enhanced with baseline mode at each load, with the smallest change that would have been detected."""
+    """Return a paragraph that compares enhanced with baseline mode per load, with the smallest detectable decrease."""
     rankings = material.rankings(PAPERS_MODES)
     if not rankings:
         return Words((NOT_MEASURED.format(PAPERS_MODES),), PARAGRAPH)
@@ -233,7 +233,7 @@ def compared(material: Material) -> Words:
 
 
 def _percentiles(rankings: Iterable[Ranking]) -> Iterator[str]:
-    """Report the change of the 99th percentile at each load, and the smallest detectable fall."""
+    """Yield a sentence per load and mode: the change of the 99th percentile, and the smallest detectable decrease."""
     for ranking in rankings:
         for candidate in ranking.candidates:
             p99, fall = candidate.effects[DECIDING[0]], ranking.detectable()
@@ -250,7 +250,7 @@ def _percentiles(rankings: Iterable[Ranking]) -> Iterator[str]:
 
 
 def _moved(rankings: Iterable[Ranking]) -> Iterator[str]:
-    """Report the loads at which the interval of the wait or of the service, taken alone, excludes 0."""
+    """Yield a sentence per load and mode, if the mean wait or service time changes by more than chance explains."""
     for ranking in rankings:
         for candidate in ranking.candidates:
             changed = {

@@ -18,7 +18,7 @@ NOTHING = "No run was measured."
 
 
 def heading(material: Material) -> Heading | Words:
-    """Describe the origin of the measured numbers."""
+    """Return the paper's heading: the testbed, the kernel and the dates of the measured runs."""
     campaign = material.campaign
     if campaign is None:
         return Words((NOTHING,), PARAGRAPH)
@@ -30,12 +30,12 @@ def heading(material: Material) -> Heading | Words:
 
 
 def testbed() -> Figure:
-    """Show the testbed, and the six timestamps of a message."""
+    """Return the figure of the testbed and of the six timestamps of a message."""
     return diagram()
 
 
 def method(material: Material) -> Words:
-    """Describe the windows, the switches, the verdicts and the cost of the probe in numbers."""
+    """Return paragraphs with numbers on windows (periods in one mode), mode switches, valid runs and the probe cost."""
     campaign = material.campaign
     if campaign is None:
         return Words((NOTHING,), PARAGRAPH)
@@ -46,7 +46,7 @@ def method(material: Material) -> Words:
 
 
 def threats(material: Material) -> Definitions:
-    """List the threats to validity, each with its size in this campaign."""
+    """Return the list of threats to validity, each with numbers from the measured runs."""
     return Definitions("threats", "", tuple(_threats(material)))
 
 
@@ -87,7 +87,7 @@ def _threats(material: Material) -> Iterator[tuple[str, str]]:
 
 
 def _few(material: Material) -> str:
-    """State how many runs each comparison has. Count the intervals whose assumptions the data contradict."""
+    """Return sentences on the number of runs per comparison, and on intervals whose assumptions the data contradict."""
     effects = [
         candidate.effects[DECIDING[0]]
         for ranking in material.rankings(*COMPARED)
@@ -108,7 +108,7 @@ def _few(material: Material) -> str:
 
 
 def _aa(material: Material) -> str:
-    """Report the A/A comparisons that exclude 0, and the widest A/A interval."""
+    """Return sentences on A/A comparisons (reference mode with itself): how many exclude 0, and the widest interval."""
     rankings = material.rankings(*COMPARED)
     known = [r for r in rankings if r.sham[DECIDING[0]].interval.known]
     if not known:
@@ -126,7 +126,7 @@ def _width(interval: Interval) -> float:
 
 
 def not_shown(material: Material) -> Words:
-    """List the questions that the recorded runs leave open."""
+    """Return sentences on the questions that the recorded runs leave open."""
     return Words(tuple(_open_questions(material)))
 
 
@@ -186,5 +186,5 @@ def _cores(counts: list[int]) -> str:
 
 
 def versions(material: Material) -> Several:
-    """Name the programs that made the paper, and the hashes of its data."""
+    """Return the versions of the programs that made the paper, and the hashes of the data files, for the page."""
     return tables.versions(*material.files)

@@ -1,4 +1,4 @@
-"""The data of the paper: the comparisons of each study, the campaign, the published numbers and the simulations."""
+"""The data of the paper: the comparisons per study, all runs of a testbed, the published numbers, the simulations."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,22 +17,22 @@ from sipsched.records.summary_files import open_summary, split_summary_path
 from sipsched.records.system_capacity import SystemCapacity
 
 PAPERS_MODES, SETTINGS, WORKERS, VERSIONS = "crossover", "advice", "workers", "versions"
-"""The studies that compare the papers' modes, settings of current kernels, numbers of workers, and versions."""
+"""Names of the studies that compare the papers' modes, current kernels' settings, numbers of workers, and versions."""
 COMPARED = (PAPERS_MODES, SETTINGS, WORKERS, VERSIONS)
 PROBE = "probe_cost"
-"""The study that measures the cost of the probe."""
+"""Name of the study that measures the CPU cost of the probe (the BPF program that records messages)."""
 REPLACING = (SETTINGS, WORKERS, VERSIONS)
-"""The studies that look for a replacement of the papers' settings."""
+"""Names of the studies (sets of runs) that look for a replacement of the papers' settings."""
 QUANTITIES = ("k_rcv_mean", "t_sip_mean", "cpu_per_message")
 """Quantities that the paper shows in addition to the quantities that decide a recommendation."""
 SWEEP = "load_sweep"
 PREDICTED = (SWEEP, "threads", PAPERS_MODES, SETTINGS)
-"""The studies that the simulator predicts."""
+"""Names of the studies (sets of runs) with measurements that the simulator predicts."""
 
 
 @dataclass(frozen=True)
 class Material:
-    """The data of the paper.
+    """All data that the paper shows: measured comparisons, published numbers and simulated predictions.
 
     Attributes
     ----------
@@ -72,22 +72,22 @@ class Material:
     files: tuple[Path, ...]
 
     def advice(self, *studies: str) -> list[Advice]:
-        """List the comparisons of studies, in the order of the studies."""
+        """Return the comparisons of scheduler modes in the named studies, in the order of the names."""
         return [advice for study in studies for advice in self.compared.get(study, ())]
 
     def rankings(self, *studies: str) -> list[Ranking]:
-        """List the compared loads of studies that have an interval."""
+        """Return the rankings of modes in the named studies: one ranking per load that has a confidence interval."""
         ranked = (ranking for advice in self.advice(*studies) for ranking in advice.rankings)
         return [ranking for ranking in ranked if ranking.judged]
 
     @property
     def loads(self) -> list[ComparedLoad]:
-        """All compared loads."""
+        """The loads of all studies that compare modes, each with its runs."""
         return [ranking.load for advice in self.advice(*COMPARED) for ranking in advice.rankings]
 
     @property
     def system(self) -> SystemCapacity | None:
-        """The system with the most evidence about its capacity; None if no capacity was estimated."""
+        """The proxy configuration with the most evidence about its capacity; None if no capacity was estimated."""
         return main_system(self.campaign, self.limit)[0] if self.campaign else None
 
 

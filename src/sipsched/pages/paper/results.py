@@ -29,7 +29,7 @@ from sipsched.records.system_capacity import SystemCapacity
 from sipsched.words import grouped, plural
 
 INSIDE = ("total_p99", "k_rcv_mean", "t_sip_mean", "cpu_per_message")
-"""Quantities of the table of effects."""
+"""The quantities in the columns of the table of effects."""
 
 
 MARKS = (
@@ -40,7 +40,7 @@ MARKS = (
 
 
 def figures(material: Material, study: str) -> Several:
-    """Draw the effects of a study on the 99th percentile, a figure per system. The table of effects has the values."""
+    """Draw the effects of a study's modes on the 99th percentile of the message time, with one figure per proxy."""
     comparisons = [advice for advice in material.advice(study) if advice.rankings]
     if not comparisons:
         return Several((Words((NOT_MEASURED.format(study),), PARAGRAPH),))
@@ -54,12 +54,12 @@ def figures(material: Material, study: str) -> Several:
 
 
 def marks(material: Material) -> Words:
-    """Explain the marks of the figures of effects."""
+    """Return the sentences that explain the marks in the figures of effects; empty if no such figure exists."""
     return Words((MARKS,) if material.rankings(*COMPARED) else (), PARAGRAPH)
 
 
 def table(material: Material) -> Table:
-    """List the effects of the papers' enhanced mode, and of each change that differs from its reference."""
+    """Return a table of effects: of enhanced mode, and of each other mode that differs from its reference mode."""
     rows: list[tuple[Cell, ...]] = []
     for study in COMPARED:
         changes: dict[str, list[tuple[Cell, ...]]] = {}
@@ -101,7 +101,7 @@ def _row(name: str, ranking: Ranking, candidate: Candidate) -> tuple[Cell, ...]:
 
 
 def operating(material: Material) -> Words:
-    """Describe how an operator sets, limits and undoes the recommended settings."""
+    """Return sentences on how an operator applies and reverts the recommended settings, and on their risks."""
     comparisons = [advice for advice in material.advice(SETTINGS) if advice.rankings]
     return (
         how_to_set(comparisons)
@@ -111,7 +111,7 @@ def operating(material: Material) -> Words:
 
 
 def capacity(material: Material) -> Several:
-    """Draw the drop rate against the load with the capacity, and state why the capacity may be inaccurate."""
+    """Return a paragraph on the capacity and the doubts about this estimate, and a figure of drop rate against load."""
     if material.sweep is None or material.campaign is None:
         return Several(
             (Words(("Not measured: no valid run of the load sweep exists.",), PARAGRAPH),)
@@ -131,21 +131,21 @@ def capacity(material: Material) -> Several:
 
 
 def _of_system(runs: pd.DataFrame, system: SystemCapacity) -> pd.DataFrame:
-    """Select the runs of a system."""
+    """Return the rows of the runs that have the same proxy, mode, cores and threads as a system."""
     for name in ("sut", "mode", "cores", "threads"):
         runs = runs[runs[name] == getattr(system, name)]
     return runs
 
 
 def cause(material: Material) -> Words:
-    """Report the stage that takes most of a slow message's time, and the part that the better changes shorten."""
+    """Return sentences on the stage that dominates a slow message's time, and on the part that better modes shorten."""
     lines = [messages.answer(material.traced).line, *_off_cpu(material), *_shortened(material)]
     lines[-1] += origin(material)
     return Words(tuple(lines), PARAGRAPH)
 
 
 def _off_cpu(material: Material) -> Iterator[str]:
-    """Report the share of the service time off CPU, at the lowest and the highest load of the main system."""
+    """Yield a sentence with the share of service time off CPU, at the lowest and the highest load of the main proxy."""
     system = material.system
     if system is None or material.campaign is None:
         return
@@ -168,7 +168,7 @@ def _off_cpu(material: Material) -> Iterator[str]:
 
 
 def _shortened(material: Material) -> Iterator[str]:
-    """Count the better changes that shorten the service, and the better changes that shorten the wait."""
+    """Yield a sentence: how many of the better modes shorten the service time, and how many shorten the wait."""
     better = _better(material)
     if better:
         service, wait = (_lower(better, name) for name in ("t_sip_mean", "k_rcv_mean"))
@@ -179,7 +179,7 @@ def _shortened(material: Material) -> Iterator[str]:
 
 
 def _better(material: Material) -> list[Candidate]:
-    """List the changes that are better than their reference, per load."""
+    """Return the modes that are better than their reference mode, with one entry per load."""
     return [
         candidate
         for ranking in material.rankings(*REPLACING)
@@ -189,12 +189,12 @@ def _better(material: Material) -> list[Candidate]:
 
 
 def _lower(candidates: Sequence[Candidate], quantity: str) -> int:
-    """Count the changes that lower a quantity by more than chance."""
+    """Return the number of modes that lower a quantity by more than chance explains."""
     return sum(is_lower(candidate.effects[quantity].interval) for candidate in candidates)
 
 
 def explanation(material: Material) -> Words:
-    """State the cause of slow messages, if most improvements shorten the service time but not the waiting time."""
+    """Return a paragraph on the likely cause of slow messages, if most better modes shorten service but not waiting."""
     better = _better(material)
     service, wait = (_lower(better, name) for name in ("t_sip_mean", "k_rcv_mean"))
     if 2 * service <= len(better) or 2 * wait >= len(better):
@@ -212,12 +212,12 @@ def explanation(material: Material) -> Words:
 
 
 def waits(material: Material) -> Several:
-    """List the parts of a slow message's time by load, and draw these parts by type of message."""
+    """Return a table of the parts of a slow message's time by load, and a figure of these parts by message type."""
     return Several((messages.by_load(material.traced), *messages.ways(material.traced).parts))
 
 
 def simulator(material: Material) -> Several:
-    """Count the predictions that agree with the measurements, and name the wrong signs."""
+    """Return a paragraph and a table on how many of the simulator's predictions agree with the measurements."""
     predictions = material.predictions
     wrong = [
         contrast
@@ -235,7 +235,7 @@ def simulator(material: Material) -> Several:
 
 
 def papers_simulated(material: Material) -> Words:
-    """Count the published effects that the simulation of the papers' testbed reproduces."""
+    """Return a sentence with the number of published effects that the simulation of the papers' testbed reproduces."""
     found_effects = material.simulated
     if not found_effects:
         return Words(("Not simulated: no prediction for the papers' testbed exists.",), PARAGRAPH)
