@@ -19,11 +19,11 @@ from sipsched.words import grouped, number, plural
 Values = npt.NDArray[np.float64]
 PANELS = ("K_rcv: wait", "T_sip: service", "K_rcv + T_sip")
 NOUNS = {"cores": "core", "threads": "thread"}
-"""Nouns for the numeric parts of a run's tuple, such as "4 threads"."""
+"""Nouns for the numeric parameters of a run, such as "4 threads"."""
 
 
 def ccdf(runs: Sequence[Messages], by: Sequence[str] | None = None) -> Figure:
-    """Draw the share of messages that take longer than a given time, for K_rcv, T_sip and their sum.
+    """Draw the share of messages that take longer than a given time, for wait (K_rcv), service (T_sip) and their sum.
 
     Parameters
     ----------
@@ -69,18 +69,18 @@ def ccdf(runs: Sequence[Messages], by: Sequence[str] | None = None) -> Figure:
 
 
 def _times(run: Messages) -> tuple[Values, Values, Values]:
-    """Return K_rcv, T_sip and their sum in µs."""
+    """Return the wait (K_rcv), the service time (T_sip) and their sum for each message, in µs."""
     return run.wait_us, run.service_us, run.wait_us + run.service_us
 
 
 def _varied(runs: Sequence[Messages], by: Sequence[str] | None) -> list[str]:
-    """Return the given parts of the run tuple in which the runs differ."""
+    """Return the names of the run parameters, such as "mode" or "cps", in which the runs differ."""
     keys = ("sut", "mode", "cores", "threads", "cps") if by is None else by
     return [key for key in keys if len({getattr(run.run, key) for run in runs}) > 1]
 
 
 def _name(run: Run, keys: Sequence[str]) -> str:
-    """Name a run by the given parts of its tuple."""
+    """Return the name of a run as text, made of the parameters in `keys`, such as "default, 4 threads, 900 cps"."""
     named = []
     for key in keys or ("mode", "cps"):
         value = getattr(run, key)
@@ -108,7 +108,7 @@ def _draw(axis: Axes, runs: Sequence[Values], name: str, color: str) -> None:
 
 
 def _words(name: str, runs: Sequence[Messages]) -> str:
-    """Report the 99th percentiles and the number of refused datagrams of a group of runs."""
+    """Return a sentence with the 99th percentiles of message times and the number of refused datagrams of runs."""
     slow = [np.nanpercentile(total, 99) for run in runs if _known(total := _times(run)[2])]
     received = sum(len(run.at_s) for run in runs)
     refused = sum(len(run.drop_at_s) for run in runs)

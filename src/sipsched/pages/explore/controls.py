@@ -29,7 +29,7 @@ STYLE = {"description_width": "7em"}
 
 
 class RunChoice:
-    """Menus that select one run, with one menu per part of the run tuple. Each menu depends on the menus before it.
+    """Menus that select one run, with one menu per parameter, such as mode or load. Each choice limits later menus.
 
     Attributes
     ----------
@@ -140,7 +140,7 @@ class Stretch:
         self._told = action
 
     def show(self, start_s: float, length_s: float | None) -> None:
-        """Select a period of time."""
+        """Set the controls to a period of time, which redraws the figures."""
         self._busy = True
         try:
             self.length.value = length_s
@@ -229,7 +229,7 @@ def controls(runs: Catalogue) -> Any:
 
 
 def default_pair(runs: Sequence[Run]) -> tuple[Run, ...]:
-    """Return the first repetitions at the lowest and at the highest load, in mode `default` if possible."""
+    """Return two runs: the first repetitions at the lowest and highest load, in mode `default` if possible."""
     first = next((run for run in runs if run.mode == "default"), runs[0])
     alike = [run for run in runs if run.point == first.point]
     loads = dict.fromkeys((min(run.cps for run in alike), max(run.cps for run in alike)))

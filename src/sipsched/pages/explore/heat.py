@@ -12,11 +12,11 @@ from sipsched.words import grouped, number
 
 Values = npt.NDArray[np.float64]
 TIMES, LATENCIES = 120, 40
-"""Numbers of columns and rows."""
+"""Numbers of columns and rows of the heat map."""
 
 
 def heat_map(messages: Messages) -> Figure | None:
-    """Draw a heat map of K_rcv + T_sip over the arrival time. None if no message has both times above 0."""
+    """Draw a heat map of message times (K_rcv + T_sip) over the arrival time. None if no message has times above 0."""
     total = messages.wait_us + messages.service_us
     known = total > 0
     at, total = messages.at_s[known], total[known]
@@ -64,7 +64,7 @@ def heat_map(messages: Messages) -> Figure | None:
 
 
 def _words(messages: Messages, at: Values, total: Values, times: Values) -> str:
-    """Report the median time in the usual and in the slowest column, and the number of refused datagrams."""
+    """Return sentences with the median message time in a usual and in the slowest column, and the refused datagrams."""
     column = np.clip(np.digitize(at, times) - 1, 0, TIMES - 1)
     steps = np.unique(column)
     medians = [float(np.median(total[column == step])) for step in steps]

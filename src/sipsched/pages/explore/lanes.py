@@ -17,7 +17,7 @@ from sipsched.words import number, plural
 PERCENTILE = 99.0
 """The page draws the message whose wait is nearest to this percentile of all waits."""
 LETTER_IN = 0.086
-"""The width of a letter in inches."""
+"""The width of a letter of the figure's text, in inches."""
 MARGIN = 0.15
 """The time that the figure shows before and after the message, as a share of the message's time."""
 UNSEEN = "nothing recorded"
@@ -26,7 +26,7 @@ OTHERS: dict[str, tuple[str, int]] = {
     **dict.fromkeys(("realtime", "fair", "idle_class"), ("another program", 7)),
     "own": ("a program of sipsched", 6),
 }
-"""For each kind of program: its name in the legend, and the index of its colour in `SERIES`."""
+"""For each kind of other program, the name in the legend and the index of the colour in `SERIES`."""
 LEAST = 0.005
 """The page mentions a part of the wait only if the part is at least this share."""
 
@@ -34,7 +34,7 @@ Values = npt.NDArray[np.float64]
 
 
 def slow_message(messages: Messages) -> int | None:
-    """Find the message whose wait is nearest to the 99th percentile. None if no message has both K_rcv and T_sip."""
+    """Return the index of the message whose wait is nearest to the 99th percentile; None if no times are known."""
     wait = np.where(np.isnan(messages.service_us), np.nan, messages.wait_us)
     if np.isnan(wait).all():
         return None
@@ -105,7 +105,7 @@ def lanes(messages: Messages, index: int | None = None) -> Figure | None:
 def other_bursts(
     messages: Messages, place: int, start_us: float, end_us: float
 ) -> list[tuple[float, float, Program]] | None:
-    """List the bursts of other programs on the CPU of a message; None if the record has no bursts.
+    """Return the bursts (periods on a CPU) of other programs on a message's CPU; None if no bursts were recorded.
 
     Returns
     -------
@@ -133,7 +133,7 @@ def unseen(
     certain: bool = False,
     others: Sequence[tuple[float, float, Program]] = (),
 ) -> Values:
-    """Find the periods without any recorded work of the kernel or a worker.
+    """Return the periods in which no work of the kernel or of a worker is recorded.
 
     Parameters
     ----------
@@ -205,7 +205,7 @@ def _draw_other(
     width_us: float,
     layout: Layout,
 ) -> None:
-    """Draw a burst of another program."""
+    """Draw a bar for a burst (a period in which another program ran on the CPU), with the program's name."""
     start, stop, program = burst
     label, series = OTHERS[program.owner]
     bars = axis.barh(
@@ -225,7 +225,7 @@ def _write_kind(
     span: tuple[float, float],
     layout: Layout,
 ) -> None:
-    """Write the type of a message into its bar, if the bar is wide enough."""
+    """Draw the type of a message, such as INVITE, as text into the message's bar, if the bar is wide enough."""
     seen_from, seen_to = max(messages.taken_us[one], span[0]), min(messages.sent_us[one], span[1])
     kind = KIND_NAMES[int(messages.kind[one])]
     if _has_room(layout, seen_to - seen_from, span[1] - span[0], kind):
@@ -244,7 +244,7 @@ def _write(axis: Axes, text: str, row: int, at_us: float, color: str = PAPER) ->
 
 
 def _words(messages: Messages, index: int) -> str:
-    """Report how much of a message's wait has recorded work, and how much has none."""
+    """Return sentences: how much of a message's wait is covered by recorded work, and how much is not."""
     begin, taken = float(messages.at_s[index] * US), float(messages.taken_us[index])
     wait = taken - begin
     nothing, uncertain = (
@@ -287,7 +287,7 @@ def _part(time_us: float, whole_us: float) -> str:
 
 
 def others_served(messages: Messages, index: int) -> str:
-    """Report which other messages the workers served while one message waited."""
+    """Return a sentence with the number of other messages that workers served while one message waited."""
     taken = messages.taken_us
     during = np.flatnonzero((messages.sent_us > messages.at_s[index] * US) & (taken < taken[index]))
     during = during[during != index]

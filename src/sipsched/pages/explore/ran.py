@@ -11,7 +11,7 @@ from sipsched.records.bursts import SHORTEST_US, Program
 from sipsched.words import grouped, listed, number, plural
 
 SLOW_PERCENTILE = 99.0
-"""The table covers the messages whose K_rcv is at least this percentile."""
+"""The table covers the messages whose wait K_rcv is at least this percentile of all waits."""
 MOST_ROWS = 20
 """The largest number of programs in the table on the page. The CSV has all programs."""
 MOST_NAMED = 2
@@ -24,7 +24,7 @@ OWNERS = {
     "idle_class": "SCHED_IDLE program",
     "softirq": "softirq",
 }
-"""The owners of bursts, as the pages name them."""
+"""Names on pages for the kinds of programs that ran on a CPU."""
 NOT_RECORDED = (
     "It is unknown which programs ran while the slowest messages waited, because the record has no bursts of other "
     "programs."
@@ -35,7 +35,7 @@ REST = "the proxy, idle time, interrupts and bursts below 20 µs"
 def ran_us(
     messages: Messages, place: int, start_us: float, end_us: float
 ) -> dict[Program, float] | None:
-    """Return the time in µs that each program ran on the CPU of a message; None if the record has no bursts.
+    """Return the time in µs that each program ran on a message's CPU; None if the run recorded no other programs.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def ran_us(
 
 
 def ran_words(messages: Messages, index: int, start_us: float, end_us: float) -> str:
-    """Name the programs that ran longest within a period of time. Empty if the record has no bursts."""
+    """Return a sentence on the programs that ran longest on a message's CPU in a period; empty if none are recorded."""
     ran = ran_us(messages, index, start_us, end_us)
     if ran is None:
         return ""
@@ -71,7 +71,7 @@ def named(program: Program) -> str:
 
 
 def slow_messages(messages: Messages) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Find the messages whose wait K_rcv is at least the 99th percentile."""
+    """Return the indices of the messages whose wait K_rcv is at least the 99th percentile."""
     wait = np.where(np.isnan(messages.service_us), np.nan, messages.wait_us)
     if np.isnan(wait).all():
         return np.empty(0, np.int64)
@@ -79,7 +79,7 @@ def slow_messages(messages: Messages) -> np.ndarray[tuple[int], np.dtype[np.int6
 
 
 def who_ran(runs: Iterable[Messages], provenance: str = "") -> Table | Words:
-    """List the programs that ran while the slowest messages waited, and how long each program ran during the waits."""
+    """Return a table of the programs that ran while the slowest messages waited, with the time of each program."""
     known = [run for run in runs if run.bursts is not None]
     if not known:
         return Words((NOT_RECORDED,))

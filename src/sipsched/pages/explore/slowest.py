@@ -1,4 +1,4 @@
-"""The slowest messages of runs. Each message has the parts of its time and an explanation."""
+"""A table of the slowest messages of runs, with the parts of each message's time and an explanation."""
 
 from collections.abc import Iterable, Sequence
 
@@ -17,7 +17,7 @@ from sipsched.words import number
 def slowest(
     runs: Iterable[tuple[Messages, npt.NDArray[np.str_]]], modes: Sequence[str], count: int
 ) -> pd.DataFrame:
-    """List the messages with the largest K_rcv + T_sip.
+    """Return a table of the messages with the longest total time (wait K_rcv + service T_sip).
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def slowest(
 
 
 def explain(messages: Messages, index: int) -> str:
-    """Name the longest part of a message's time, and describe what the workers and other programs did meanwhile."""
+    """Return sentences on the longest part of a message's time, and on the programs that ran meanwhile."""
     off = float(np.nan_to_num(messages.off_us[index]))
     parts = {name: float(np.nan_to_num(part[index])) for name, part in messages.parts_us.items()}
     parts |= {"off": off, "on": float(messages.service_us[index]) - off}

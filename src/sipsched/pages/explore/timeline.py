@@ -29,7 +29,7 @@ from sipsched.words import number, plural
 MOST_DRAWN = 1500
 """The largest number of messages in a figure. The numbers in sentences always cover all messages."""
 STEPS = 400
-"""Number of time steps. The figure shows the longest queue of each step."""
+"""Number of steps on the time axis. The figure shows the longest queue of each step."""
 DROP_STEPS = 60
 NS = 1_000_000_000
 US = 1e6
@@ -93,7 +93,7 @@ class Messages:
 
     @cached_property
     def bursts(self) -> Bursts | None:
-        """The programs that ran on the SPS's CPUs beside the proxy. None if the record does not contain bursts.
+        """The programs that ran beside the proxy on the CPUs of the SPS (proxy host). None if none are recorded.
 
         Raises
         ------
@@ -135,7 +135,7 @@ class Messages:
         }
 
     def queue_length(self, at_s: Values) -> npt.NDArray[np.int64]:
-        """Count the messages in the queue at the given times."""
+        """Return the number of messages in the socket's queue at each of the given times."""
         joined = np.searchsorted(self.queued_s, at_s, side="right")
         return np.asarray(joined - np.searchsorted(self.taken_s, at_s, side="right"))
 
@@ -270,7 +270,7 @@ def timeline(
 
 
 def provenance(messages: Sequence[Messages]) -> str:
-    """State the testbed, the kernel and the fidelity of the runs that contain the messages."""
+    """Return as text the testbed, the kernel and the fidelity (real, virtual or simulated) of the runs."""
     return " | ".join(
         dict.fromkeys(
             f"Testbed {run.run.testbed}, kernel {run.kernel}. Fidelity: {run.fidelity}"

@@ -1,4 +1,4 @@
-"""The parts of the time of a usual and of a slow message, for each message type."""
+"""A figure of the parts of the time of a usual and of a slow message, for each message type."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from sipsched.words import grouped, number
 
 Values = npt.NDArray[np.float64]
 PERCENTILES = {"a usual message": (49.0, 51.0), "a slow one": (98.5, 99.5)}
-"""The usual and the slow messages of a type, selected by a range of percentiles of the total time."""
+"""Column titles for usual and slow messages, with the range of percentiles of the total time for each column."""
 FEWEST = 100
 """The smallest number of messages of a type for which a percentile is computed."""
 STAGES = {
@@ -32,7 +32,7 @@ STAGES = {
 
 @dataclass(frozen=True)
 class Way:
-    """The mean duration of each stage, over messages of one type with similar total times.
+    """The mean duration of each processing stage, over messages of one type with similar total times.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class Way:
 
 
 def ways(runs: Sequence[Messages], between: tuple[float, float]) -> list[Way]:
-    """Average the stages of messages whose total time lies between two percentiles, for each message type.
+    """Return the mean time of each stage per message type, over messages between two percentiles of total time.
 
     Returns
     -------
@@ -64,7 +64,7 @@ def ways(runs: Sequence[Messages], between: tuple[float, float]) -> list[Way]:
 
 
 def slow_way(runs: Sequence[Messages]) -> Way | None:
-    """Average the stages of slow messages of all types. None if too few messages have every timestamp."""
+    """Return the mean time of each stage over slow messages of all types; None if too few have every timestamp."""
     stages = np.concatenate([_stages(run) for run in runs], axis=1)
     return _way("message", stages, PERCENTILES["a slow one"])
 
@@ -119,7 +119,7 @@ def waterfall(runs: Sequence[Messages]) -> Figure | None:
 
 
 def _stages(run: Messages) -> Values:
-    """Return the stages of each message in µs, shape (stage, message); NaN where a timestamp is missing."""
+    """Return the duration of each stage of each message in µs, shape (stage, message); NaN without a timestamp."""
     off = np.minimum(run.off_us, run.service_us)
     return np.array([*run.parts_us.values(), run.service_us - off, off, run.send_us])
 
@@ -138,7 +138,7 @@ def _draw(axis: Axes, ways_drawn: Sequence[Way], most: int) -> None:
 
 
 def _words(title: str, rows: Sequence[Way]) -> str:
-    """Name the slowest message type, and the stage that takes most of its time."""
+    """Return sentences with the slowest message type, and the stage that takes most of this type's time."""
     if not rows:
         return ""
     longest = max(rows, key=lambda way: float(way.stages_us.sum()))

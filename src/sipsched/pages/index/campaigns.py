@@ -50,7 +50,7 @@ SVG = "http://www.w3.org/2000/svg"
 
 
 def diagram() -> Figure:
-    """Show the diagram of the testbed and of the six timestamps of a message on the SPS."""
+    """Return the figure of the testbed and of the six timestamps of a message on the SPS (the proxy's host)."""
     ElementTree.register_namespace("", SVG)
 
     def draw(layout: Layout) -> str:
@@ -69,7 +69,7 @@ def diagram() -> Figure:
 
 
 def headings(campaigns: Sequence[Campaign]) -> Several:
-    """State the fidelity, the testbed and the dates of each campaign."""
+    """Return a heading per campaign (all runs of a testbed): fidelity (real or virtual), testbed, kernel and dates."""
     return Several(
         [
             Heading(
@@ -83,7 +83,7 @@ def headings(campaigns: Sequence[Campaign]) -> Several:
 
 
 def when(campaign: Campaign) -> str:
-    """State when the valid runs were measured or simulated, in UTC."""
+    """Return a sentence with the first and the last start time of the valid runs, in UTC."""
     started = sorted(text for text in campaign.counted["started_at"] if text)
     if not started:
         return "No valid run was measured."
@@ -95,7 +95,7 @@ def when(campaign: Campaign) -> str:
 
 
 def other_pages(outlines: Iterable[str] | None) -> list[Outline]:
-    """Read the outlines of all pages except the overview. None reads all outlines in the results folder."""
+    """Read the outlines (titles and figures) of all pages except the overview. None reads all existing outlines."""
     files = (
         paths.locate("results/pages").glob("*.json") if outlines is None else map(Path, outlines)
     )
@@ -104,12 +104,12 @@ def other_pages(outlines: Iterable[str] | None) -> list[Outline]:
 
 
 def links(pages: Iterable[Outline]) -> Links:
-    """Make a list of links to pages, with their titles."""
+    """Return a list of links to pages for the overview page, with the titles of the pages."""
     return Links(tuple((page.name, page.title) for page in pages))
 
 
 def coverage(campaigns: Sequence[Campaign]) -> Table:
-    """Count the planned runs by status, per testbed and SUT."""
+    """Return a table of the number of planned runs by status, such as measured or invalid, per testbed and proxy."""
     rows = []
     for campaign in campaigns:
         for sut, runs in campaign.runs.groupby("sut", sort=False):
@@ -133,7 +133,7 @@ def coverage(campaigns: Sequence[Campaign]) -> Table:
 def details(
     campaign: Campaign, limit: float = PDR_LIMIT, costs: Sequence[ProbeCost] = ()
 ) -> Definitions:
-    """Describe the papers' modes, the valid runs and the cost of measuring. The tiles of a testbed omit these facts.
+    """Return three questions with answers for a testbed: on the papers' settings, valid runs and the probe's cost.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ def details(
 
 
 def modes(campaign: Campaign, limit: float) -> str:
-    """Compare the papers' enhanced mode with their baseline mode, at the load nearest to the capacity."""
+    """Return sentences that compare the papers' enhanced mode with baseline mode, at the load nearest to capacity."""
     runs = campaign.traced
     for sut in dict.fromkeys(runs["sut"]):
         chosen = runs[runs["sut"] == sut]
@@ -192,7 +192,7 @@ def modes(campaign: Campaign, limit: float) -> str:
 
 
 def _translations(runs: pd.DataFrame) -> list[str]:
-    """Name the papers' modes that this kernel can only approximate with its own settings."""
+    """Return the names of the papers' modes that this kernel can only approximate with other settings."""
     labels = runs[["mode", "mode_label"]].drop_duplicates().itertuples(index=False)
     translated = [mode for mode, label in labels if is_translation(str(label))]
     return [mode for mode in dict.fromkeys(translated) if mode in (REFERENCE, CHANGED)]
@@ -203,7 +203,7 @@ def _judged(cell: ComparedCell) -> str:
 
 
 def counting(campaign: Campaign) -> str:
-    """Count the valid runs, the other runs by status, and the repeated attempts."""
+    """Return sentences with the numbers of valid runs, of other planned runs by status, and of repeated attempts."""
     status = campaign.runs["status"].value_counts()
     grades = campaign.counted["grade"].value_counts()
     others = ", ".join(f"{status.get(word, 0)} {word}" for word in STATUSES[1:])
@@ -222,7 +222,7 @@ def counting(campaign: Campaign) -> str:
 
 
 def probing(campaign: Campaign, costs: Sequence[ProbeCost] = ()) -> str:
-    """State how much CPU time the probe costs the proxy, and which timestamps the probe could not take."""
+    """Return sentences on the CPU time that the probe costs the proxy, and on timestamps that the probe missed."""
     cost = (
         " ".join(map(_cost_words, costs))
         or f"{NOT_MEASURED}: no run has windows in which the probe is stopped."
@@ -245,13 +245,13 @@ def _cost_words(cost: ProbeCost) -> str:
 
 
 def _label(runs: pd.DataFrame, mode: str) -> str:
-    """Return the name of a mode as it was applied on the kernel."""
+    """Return the label of a mode in the runs, without the note that this kernel only approximates the mode."""
     labels = [label for label in runs.loc[runs["mode"] == mode, "mode_label"].unique() if label]
     return plain(str(labels[0])) if len(labels) == 1 else mode
 
 
 def software(campaigns: Sequence[Campaign]) -> Words:
-    """Name the CPU, the kernel and the versions of all programs, per testbed."""
+    """Return a sentence per testbed with the CPU, the kernel and the versions of all programs."""
     lines = []
     for campaign in campaigns:
         sps = campaign.hosts.get("sps", {})

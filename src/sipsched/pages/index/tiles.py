@@ -1,4 +1,4 @@
-"""The upper part of the overview page: three tiles that answer an operator's questions, and two curves."""
+"""The upper part of the overview page: three tiles (boxes) that answer an operator's questions, and two curves."""
 
 from collections.abc import Callable, Collection, Sequence
 
@@ -39,7 +39,7 @@ from sipsched.records.system_capacity import SystemCapacity
 from sipsched.words import grouped, listed, number, plural
 
 STRONG, FAIR = (RUNS_AS_SAMPLE, 0.1), (FEWEST, 0.25)
-"""Limits for strong and for fair evidence: the smallest number of runs, and the largest relative half-width."""
+"""Limits for strong and fair evidence: the fewest runs, and the largest half-width of an interval as a share."""
 NOT_MEASURED = "Not measured"
 NO_EVIDENCE = "No evidence"
 TILE = Layout(3.0, stacked=True)
@@ -53,7 +53,7 @@ MOST_CURVES = 3
 
 
 def graded(runs: int, half_width: float, doubts: Sequence[str] = ()) -> str:
-    """Grade the evidence for a number.
+    """Return the grade of the evidence for a number as text, such as "Strong evidence".
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def overview(
     compared: Sequence[Advice],
     pages: Collection[str],
 ) -> Several:
-    """Answer an operator's three questions for each testbed, and draw the two curves that support the answers.
+    """Return the tiles (boxes) with the answers to an operator's three questions per testbed, and two curves.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def _of_testbed(
 
 
 def main_system(campaign: Campaign, limit: float) -> tuple[SystemCapacity | None, list[LoadTimes]]:
-    """Return the system that all tiles describe, and its message times at each load.
+    """Return the proxy configuration that all tiles (boxes) describe, and the message times at each load.
 
     The system is the first SUT in its first mode, with the cores and threads that have the most trials and runs.
     Systems with message times take precedence.
@@ -141,7 +141,7 @@ def main_system(campaign: Campaign, limit: float) -> tuple[SystemCapacity | None
 
 
 def system_name(capacity: SystemCapacity) -> str:
-    """Return the name of a system for a sentence."""
+    """Return the name of a proxy configuration as text, with its mode, cores and threads."""
     size = f"{plural(capacity.cores, 'core')}, {plural(capacity.threads, 'thread')}"
     return f"{capacity.sut}, {capacity.mode} mode, {size}"
 
@@ -151,7 +151,7 @@ def _system(capacity: SystemCapacity) -> Configuration:
 
 
 def _rows(campaign: Campaign, capacity: SystemCapacity) -> pd.DataFrame:
-    """Return the valid runs of a system."""
+    """Return the table rows of the valid runs of a proxy configuration."""
     runs = campaign.single
     for name, value in _system(capacity)._asdict().items():
         runs = runs[runs[name] == value]
@@ -159,7 +159,7 @@ def _rows(campaign: Campaign, capacity: SystemCapacity) -> pd.DataFrame:
 
 
 def _trust(campaign: Campaign, *sentences: str) -> str:
-    """Join the sentences about the evidence. Simulated and predicted numbers are labelled first."""
+    """Return the sentences about the evidence as one text, after a label if the numbers are simulated."""
     origin = campaign.provenance and f"{campaign.provenance.rstrip('.')}."
     return " ".join(filter(None, (origin, *sentences)))
 
@@ -171,7 +171,7 @@ def _unknown(question: str, meaning: str) -> Tile:
 def _load_tile(
     campaign: Campaign, system: SystemCapacity | None, limit: float, pages: Collection[str]
 ) -> Tile:
-    """Make the tile with the capacity of the main system."""
+    """Make the tile (box) with the capacity of the main proxy configuration."""
     if system is None:
         return _unknown(
             LOAD,
@@ -215,12 +215,12 @@ def _load_tile(
 
 
 def _half_width(interval: Interval) -> float:
-    """Return half of an interval's width, divided by the estimate. Infinite if no interval exists."""
+    """Return half of a confidence interval's width, divided by the estimate. Infinite if no interval exists."""
     return (interval.high - interval.low) / 2 / interval.estimate if interval.known else np.inf
 
 
 def _calls(campaign: Campaign) -> str:
-    """Describe the test calls, so that the reader does not mistake the answer for a production limit."""
+    """Return a sentence on the length of test calls, so that no reader mistakes the capacity for a production limit."""
     load = campaign.load
     if not {"ring_time_ms", "hold_time_ms"} <= set(load):
         return ""
@@ -231,7 +231,7 @@ def _calls(campaign: Campaign) -> str:
 
 
 def _strip(identity: str, draw_axis: Callable[[Axes], None], x_label: str, caption: str) -> Figure:
-    """Make the small picture of a tile with a function that draws its axes."""
+    """Make the small figure of a tile (box), from a function that draws the content of the axes."""
 
     def draw(_: Layout) -> str:
         canvas, grid = TILE.panels(1, 1, 1.15, above_in=0.3)
@@ -277,7 +277,7 @@ def _load_strip(campaign: Campaign, system: SystemCapacity) -> Figure:
 
 
 def _drop_rates(rows: pd.DataFrame, system: SystemCapacity) -> Curve:
-    """Estimate the typical drop rate at each load of a system."""
+    """Return the curve of the typical drop rate against the load, for one proxy configuration."""
     table = by_load(rows.assign(lost=100 * lost(rows)), ["lost"])["lost"]
     runs = table.transpose("cps", "rep").to_numpy().astype(float)
     return Curve(
@@ -296,7 +296,7 @@ def _time_tile(
     times: Sequence[LoadTimes],
     pages: Collection[str],
 ) -> Tile:
-    """Make the tile with the 99th percentile of message times at the measured load nearest to half of the capacity."""
+    """Make the tile (box) with the 99th percentile of message times, at the load nearest to half of the capacity."""
     if system is None:
         return _unknown(HALF, "The capacity is unknown, so half of the capacity is unknown too.")
     if not times:
@@ -341,7 +341,7 @@ def _whole(capacity: SystemCapacity) -> float:
 
 
 def _whole_words(capacity: SystemCapacity, article: str) -> str:
-    """Name the load that counts as 100 %. `article` is the word before "capacity", such as "its" or "the"."""
+    """Return the name of the load that counts as 100 %, such as "its capacity". `article` is "its" or "the"."""
     interval = interval_of(capacity)
     if not interval.known:
         return "the highest offered load"
@@ -349,7 +349,7 @@ def _whole_words(capacity: SystemCapacity, article: str) -> str:
 
 
 def _share(cps: float, capacity: SystemCapacity, article: str = "its") -> str:
-    """Describe a load as a percentage, such as "56 % of its capacity"."""
+    """Return a load as text in percent, such as "56 % of its capacity"."""
     return f"{100 * cps / _whole(capacity):.0f}\u00a0% of {_whole_words(capacity, article)}"
 
 
@@ -358,7 +358,7 @@ def _nearest(times: Sequence[LoadTimes], cps: float) -> LoadTimes:
 
 
 def _time_strip(campaign: Campaign, times: LoadTimes) -> Figure:
-    """Draw three percentiles of the message time on a line."""
+    """Draw the median, the 99th and the 99.9th percentile of the message time, with one row per percentile."""
     named = {"median": 0.5, "99 %": 0.99, "99.9 %": 0.999}
     values = [times.quantile_us(share) for share in named.values()]
 
@@ -394,7 +394,7 @@ def _setting_tile(
     compared: Sequence[Advice],
     pages: Collection[str],
 ) -> Tile:
-    """Make the tile with the setting that outperforms the default mode, if such a setting exists."""
+    """Make the tile (box) with the setting that outperforms the default mode, if such a setting exists."""
     here = [comparison for comparison in compared if comparison.place.testbed == campaign.testbed]
     if not here:
         return _unknown(
@@ -461,7 +461,7 @@ def _foreignness(advice: Advice, system: SystemCapacity | None) -> tuple[bool, b
 
 
 def _shown_candidate(ranking: Ranking) -> Candidate:
-    """Return the best mode. If no mode is best, return the mode with the lowest 99th percentile."""
+    """Return the best mode at a load. If no mode is best, return the mode with the lowest 99th percentile."""
     known = [
         candidate
         for candidate in ranking.candidates
@@ -476,7 +476,7 @@ def _half_percent(interval: Interval) -> float:
 
 
 def _of_load(ranking: Ranking) -> str:
-    """Describe the answer for a load in a few words."""
+    """Return a few words on the best setting at a load, with the change of the 99th percentile."""
     at = f"at {short_load(ranking.load)}"
     if ranking.best:
         decisive = ranking.best.decided_by
@@ -497,7 +497,7 @@ def _of_load(ranking: Ranking) -> str:
 def _comparison_doubts(
     advice: Advice, shown: Sequence[tuple[Ranking, Candidate]]
 ) -> tuple[str, ...]:
-    """List reasons to doubt a comparison."""
+    """Return sentences with the reasons to doubt a comparison of settings, such as too few runs."""
     effects = [candidate.effects[DECIDING[0]] for _, candidate in shown]
     loads = [short_load(ranking.load) for ranking in advice.rankings if ranking.floors[DECIDING[0]]]
     flagged = sum(bool(effect.doubts) for effect in effects)
@@ -522,7 +522,7 @@ def _comparison_doubts(
 def _effect_strip(
     campaign: Campaign, shown: Sequence[tuple[Ranking, Candidate]], reference: str
 ) -> Figure:
-    """Draw the change of the 99th percentile at each load."""
+    """Draw the change of the message time's 99th percentile at each load, with the confidence interval."""
     changes = [percent(candidate.effects[DECIDING[0]].interval) for _, candidate in shown]
     names = [
         f"{ranking.load.label(candidate.mode)}, {grouped(ranking.load.cps)}"
@@ -550,7 +550,7 @@ def _effect_strip(
 
 
 def _page(campaign: Campaign, pages: Collection[str], weight: Callable[[xr.Dataset], int]) -> str:
-    """Return the page of the study with the most evidence. Empty if no such page exists."""
+    """Return the file name of the page with the largest `weight` (amount of evidence). Empty if no page exists."""
     candidates = [
         (weight(ds), name)
         for study, ds in zip(campaign.studies, campaign.summaries, strict=True)
@@ -562,7 +562,7 @@ def _page(campaign: Campaign, pages: Collection[str], weight: Callable[[xr.Datas
 
 
 def _loads_measured(summary: xr.Dataset, capacity: SystemCapacity) -> int:
-    """Count the loads at which a study measured a system."""
+    """Return the number of loads at which a study (a set of runs) measured a proxy configuration."""
     at = _system(capacity)._asdict()
     if any(value not in summary[name].to_numpy() for name, value in at.items()):
         return 0
@@ -570,14 +570,14 @@ def _loads_measured(summary: xr.Dataset, capacity: SystemCapacity) -> int:
 
 
 def _runs_that_compare(summary: xr.Dataset, advice: Advice) -> int:
-    """Count the runs of a study's comparison."""
+    """Return the number of runs in a study that belong to a comparison of modes."""
     modes = {run.attrs["mode"] for ranking in advice.rankings for run in ranking.load.runs}
     there = [mode for mode in summary["mode"].to_numpy().tolist() if mode in modes]
     return int((summary["status"].sel(mode=there) == MEASURED).sum())
 
 
 def _drop_curve(campaign: Campaign, system: SystemCapacity) -> Figure:
-    """Draw the drop rate of the main system against load."""
+    """Draw the drop rate of the main proxy configuration against the load."""
     curve = _drop_rates(_rows(campaign, system), system)
     near = first_shown(curve.x, curve.of.estimate[None], [system])
     loads = curve.x[near:]
@@ -609,7 +609,7 @@ def _drop_curve(campaign: Campaign, system: SystemCapacity) -> Figure:
 
 
 def _highest(curve: Curve, system: SystemCapacity) -> str:
-    """Relate the highest measured load to the capacity, if the capacity is known and smaller than this load."""
+    """Return sentences on the highest measured load if this load exceeds the capacity; otherwise an empty text."""
     highest = float(curve.x[-1])
     if system.estimate_cps is None or system.high_cps is None or highest <= system.estimate_cps:
         return ""
