@@ -50,7 +50,7 @@ common_settings = local.common_settings
 
 
 class Executor(local.Executor):  # type: ignore[misc]
-    """The executor of jobs on this machine."""
+    """The executor that runs Snakemake's jobs on this machine and reports the progress of measurements."""
 
     def __post_init__(self) -> None:
         """Prepare the executor before any run is measured."""
@@ -172,7 +172,7 @@ class Executor(local.Executor):  # type: ignore[misc]
         self._end_page()
 
     def cancel(self) -> None:
-        """Stop the running jobs cleanly, and wait for their ends."""
+        """Stop the running jobs cleanly, and wait until all jobs have ended."""
         self.pool.shutdown(wait=False)
         self._forks.end()
         for shell in _children("self"):

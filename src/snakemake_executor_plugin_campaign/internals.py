@@ -54,7 +54,7 @@ class CurrentWorkflow:
 
 
 def plan_of(workflow: Any) -> Plan:
-    """Return the plan of a workflow. The rule file workflow/rules/common.smk defines PLAN.
+    """Return the plan (runs, searches and pages) of a workflow. The rule file workflow/rules/common.smk defines PLAN.
 
     Raises
     ------
@@ -81,7 +81,7 @@ def measures_run(job: Any) -> bool:
 
 
 def searches(job: Any) -> bool:
-    """Return whether a job searches for a load: it measures on a testbed, and its rule is a checkpoint."""
+    """Return whether a job searches for the capacity. Such a job measures, and its rule is a checkpoint."""
     return measures(job) and bool(job.is_checkpoint)
 
 

@@ -28,7 +28,7 @@ class Executor(slurm.Executor):  # type: ignore[misc]
     """The executor that runs measurements on this machine and all other jobs on Slurm."""
 
     def __post_init__(self, test_mode: bool = False) -> None:
-        """Start both executors, and ask Slurm whether it has accounting."""
+        """Prepare the executors for Slurm and for this machine, and find out whether Slurm has accounting."""
         super().__post_init__(test_mode)
         self._here = Here(self.workflow, self.logger)
         asked = subprocess.run(["sacct", "--noheader"], check=False, capture_output=True)
@@ -50,7 +50,7 @@ class Executor(slurm.Executor):  # type: ignore[misc]
         super().run_jobs([job for job in jobs if not measures(job)])
 
     def additional_general_args(self) -> str:
-        """Return the arguments that make the Snakemake inside a cluster job run the jobs itself."""
+        """Return the command-line arguments with which Snakemake inside a cluster job runs the jobs itself."""
         return "--executor local"
 
     def handle_job_success(self, job: Any) -> None:

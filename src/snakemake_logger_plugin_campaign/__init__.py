@@ -40,7 +40,7 @@ EVERY_S = 10.0
 
 
 def outlook(lines: Callable[[], list[str]]) -> dict[str, Any]:
-    """Return attributes for a log record, with a function that returns the lines for the end of a dry run."""
+    """Return log record attributes that pass a function to the logger. The function returns a dry run's last lines."""
     return {"outlook": lines}
 
 
@@ -104,7 +104,7 @@ class LogHandler(LogHandlerBase):
         return False
 
     def emit(self, record: LogRecord) -> None:
-        """Write a log record to the terminal if the record is about progress or an error."""
+        """Print a log record on the terminal if the record is about progress or an error."""
         try:
             if hasattr(record, "outlook"):
                 self._outlook = vars(record)["outlook"]
@@ -121,7 +121,7 @@ class LogHandler(LogHandlerBase):
             self.handleError(record)
 
     def _tell_outlook(self, text: str) -> None:
-        """Write the progress of the campaign at the end of a dry run."""
+        """Print the progress of the campaign (all planned runs) at the end of a dry run."""
         if text.startswith((DRY_RUN_END, NOTHING_TO_DO)):
             for line in self._outlook():
                 self._say(line)
@@ -153,7 +153,7 @@ class LogHandler(LogHandlerBase):
             self._say(text)
 
     def _tell_error(self, record: LogRecord) -> None:
-        """Write the reason why a job failed, from its log or from the error of its process."""
+        """Print the reason why a job failed, from the job's log or from the error of the job's process."""
         rule, logs = vars(record)["rule_name"], vars(record)["log"]
         process = self._processes.pop(record.thread, "")
         aux = vars(record)["aux"]
@@ -183,7 +183,7 @@ class LogHandler(LogHandlerBase):
             self._steps_said = now
 
     def _end(self, line: str) -> None:
-        """Report that the user interrupted Snakemake. The same signal ends all jobs, so hide the errors of jobs."""
+        """Print that the user interrupted Snakemake, and hide later errors, because the same signal ends all jobs."""
         self._say(line)
         self._interrupted = True
 

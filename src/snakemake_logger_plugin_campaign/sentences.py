@@ -17,7 +17,7 @@ FAILED_JOBS = (
     "Exiting because a job execution failed.",
     "At least one job did not complete successfully.",
 )
-"""Snakemake's last texts if jobs have failed. The plugin hides them, because each failed job has its own line."""
+"""Snakemake's last texts if jobs have failed. The plugin hides these texts: each failed job has its own line."""
 NO_BACKUP = "Cannot restore "
 """Text of a warning for each failed measurement: Snakemake finds no backup, because no earlier output exists."""
 SLURM_MEMORY = "MinJobAge "
@@ -25,13 +25,13 @@ SLURM_MEMORY = "MinJobAge "
 
 
 def is_known(record: LogRecord) -> bool:
-    """Return whether to hide a warning or an error, because it is useless or repeats a line on the terminal."""
+    """Return whether to hide a warning or an error, because the text is useless or repeats a line on the terminal."""
     text = str(record.msg or "").removeprefix("WorkflowError:\n")
     return text.startswith((*FAILED_JOBS, NO_BACKUP, SLURM_MEMORY))
 
 
 def is_interrupt(record: LogRecord) -> bool:
-    """Return whether a log record says that the user interrupted Snakemake."""
+    """Return whether a log record means that the user interrupted Snakemake."""
     return exception(record) == "KeyboardInterrupt" or str(record.msg).startswith(TERMINATING)
 
 

@@ -25,7 +25,7 @@ from snakemake_executor_plugin_campaign.internals import (
 LAST = 1 << 30
 LOOK_AGAIN_S = 1.0
 AFTER_ALL = -1
-"""Priority of a repeated measurement. It is below Snakemake's lowest priority (0), so all other jobs start earlier."""
+"""Priority of a repeated measurement, below Snakemake's lowest priority (0), so that all other jobs start earlier."""
 
 SchedulerSettings = greedy.SchedulerSettings
 
@@ -45,7 +45,7 @@ class Scheduler(greedy.Scheduler):  # type: ignore[misc]
         available_resources: Mapping[str, Any],
         input_sizes: Mapping[Any, int],
     ) -> Sequence[Any]:
-        """Return the jobs that Snakemake has to start now."""
+        """Return the jobs that Snakemake starts now. Measurements on unreachable testbeds are held back."""
         workflow = self.dag.workflow
         aside = plan_of(workflow).aside
         waiting = _by_testbed(selectable_jobs, aside)
