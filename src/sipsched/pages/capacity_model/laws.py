@@ -22,7 +22,7 @@ from sipsched.words import grouped, number, plural
 DRAWN_CORES = (1, 2, 4, 8, 16)
 NOT_MEASURED = "Predicted by simulation, not measured"
 WIDENING = ("migrations cost nothing", "migrations cost thrice as much")
-"""Alternative assumptions of the simulation. Confidence intervals of simulated capacities include their results."""
+"""Assumptions that the simulation varies. The intervals of simulated capacities include the varied results."""
 
 
 def by_cores(systems: Sequence[SizedSystem], evidence: CapacityEvidence) -> Figure:

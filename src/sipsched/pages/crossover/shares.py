@@ -74,7 +74,7 @@ def _figure(advice: Advice) -> Figure:
 
 
 def times(ranking: Ranking, modes: Sequence[str]) -> dict[str, Floats]:
-    """Return the median, 90th and 99th percentile of the message time in µs per mode. Incomplete modes are omitted."""
+    """Return the median, 90th and 99th percentile of the message time in µs per mode, for modes that have all three."""
     load = ranking.load
     of_reference = np.array([load.mean(load.place.reference, name).estimate for name in SHARES])
     by_mode = {

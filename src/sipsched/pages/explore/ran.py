@@ -52,7 +52,7 @@ def ran_us(
 
 
 def ran_words(messages: Messages, index: int, start_us: float, end_us: float) -> str:
-    """Return a sentence on the programs that ran longest on a message's CPU in a period; empty if none are recorded."""
+    """Return a sentence on the programs that ran longest on a message's CPU in a period; empty without such records."""
     ran = ran_us(messages, index, start_us, end_us)
     if ran is None:
         return ""

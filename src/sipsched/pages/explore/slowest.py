@@ -68,7 +68,7 @@ def slowest(
 
 
 def explain(messages: Messages, index: int) -> str:
-    """Return sentences on the longest part of a message's time, and on the programs that ran meanwhile."""
+    """Return sentences on the longest part of a message's time, and on the workers and programs that ran meanwhile."""
     off = float(np.nan_to_num(messages.off_us[index]))
     parts = {name: float(np.nan_to_num(part[index])) for name, part in messages.parts_us.items()}
     parts |= {"off": off, "on": float(messages.service_us[index]) - off}

@@ -87,7 +87,7 @@ def _less_or_more(cells: Sequence[ComparedCell]) -> str:
 
 
 def figure(case: Case, family: Comparisons) -> Figure:
-    """Draw the percentage by which the other mode lowers the drop rate (PDR) and the wait (K_rcv)."""
+    """Draw the percentage by which the other mode lowers drop rate (PDR) and wait (K_rcv), measured and published."""
     among = [
         place
         for place in case.places(published=True)

@@ -25,7 +25,7 @@ LEAST = -100.0
 
 
 def figure(effects: Sequence[PublishedEffect], runs: pd.DataFrame) -> Figure:
-    """Draw by how many percent each quantity is lower in enhanced mode than in baseline mode."""
+    """Draw by how many percent enhanced mode lowers each quantity from baseline mode, predicted and published."""
 
     def draw(axis: Axes, i: int, first: bool) -> None:
         these = [effect for effect in effects if effect.metric == EFFECTS[i]]
