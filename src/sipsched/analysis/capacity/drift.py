@@ -14,7 +14,7 @@ from scipy import special
 from sipsched.analysis.intervals import LEVEL, Values
 
 READ_WITHIN = 10.0
-"""The fit uses the exact value of a drop rate only within this factor of the limit.
+"""The fit uses a drop rate's exact value only if the drop rate is within this factor of the drop limit.
 
 Other drop rates only bound the capacity.
 """
@@ -27,7 +27,7 @@ MEMORY_S = ((60.0, 600.0, 3600.0), (1.0, 1.0, 1.0))
 DRIFT = ((0.02, 0.05, 0.10, 0.20), (1.0, 2.0, 2.0, 1.0))
 """Values and prior weights of the standard deviation of slow changes of the log speed."""
 DRIFT_BEYOND_CPU = ((0.01, 0.03, 0.06), (2.0, 2.0, 1.0))
-"""As `DRIFT`, but only for the part of the slow changes that the measured CPU time per message does not show."""
+"""Like `DRIFT`, but for the part of the slow changes that is invisible in the measured CPU time per message."""
 SHARE_OF_SPEED = ((0.5, 1.0), (1.0, 2.0))
 """Values and prior weights of the change of the log capacity per change of the log speed.
 
@@ -77,7 +77,7 @@ class Observations(NamedTuple):
 
 @dataclass(frozen=True)
 class Posterior:
-    """The estimated capacity with its interval, and the estimated parameters of the model.
+    """The estimated capacity with a credible interval, and the estimated parameters of the model.
 
     Attributes
     ----------
@@ -160,13 +160,13 @@ def speeds(observations: Observations) -> Values:
 
 
 class _Offset(NamedTuple):
-    """A difference of logarithms, with its standard deviation."""
+    """An estimated difference between two log speeds of the machine, with a standard deviation."""
 
     middle: float
     spread: float
 
     def scaled(self, factor: float) -> "_Offset":
-        """Multiply the difference of logarithms and its standard deviation by a factor."""
+        """Return the difference and the standard deviation, multiplied by a factor."""
         return _Offset(factor * self.middle, factor * self.spread)
 
 
@@ -212,7 +212,7 @@ def _centred(values: Values) -> Values:
 
 
 def _weighted(evidence: Values, weights: Values) -> Values:
-    """Convert log likelihoods into probabilities; shape (setting, capacity)."""
+    """Return the posterior probabilities, shape (setting, capacity), from log likelihoods and prior weights."""
     logs = evidence + np.log(weights)[:, None]
     likelihoods = np.exp(logs - logs.max())
     return np.asarray(likelihoods / likelihoods.sum())
@@ -231,7 +231,7 @@ class _Grid:
     available: Values
 
     def evidence(self, settings: Values, places: Values, time_s: Values) -> Values:
-        """Return the log likelihood for each combination of parameters and each capacity, shape (setting, capacity).
+        """Return the log likelihood of each parameter combination and capacity, shape (setting, capacity).
 
         Laplace's method integrates over the unknown speeds. All likelihoods are log-concave, so Newton's method finds
         the only maximum. The precision matrix of the Ornstein-Uhlenbeck process is tridiagonal, so the computing time

@@ -109,7 +109,7 @@ def _is_usable(service: MeasuredService) -> bool:
 def _searched(
     options: Sequence[Option], known: Mapping[Configuration, SystemCapacity]
 ) -> list[Option]:
-    """Return the systems that have no measured runs, and whose capacity comes only from a search."""
+    """Return the settings without measured runs. Their capacities come only from a search."""
     settings = {(option.sut, option.mode, option.cores, option.threads) for option in options}
     return [
         replace(option_of(system), sut=key.sut)
@@ -119,7 +119,7 @@ def _searched(
 
 
 def _read(paths: Sequence[Path]) -> tuple[list[ReadSummary], list[Campaign]]:
-    """Return descriptions of all requested summary files, and one campaign per testbed from the existing files."""
+    """Return descriptions of all requested summary files, and the runs of the existing files as campaigns."""
     sources: list[ReadSummary] = []
     summaries: list[tuple[str, xr.Dataset]] = []
     for path in paths:

@@ -8,7 +8,7 @@ from sipsched.plan.run import Crossings, Point
 
 
 def guess_cps(point: Point, crossings: Crossings) -> float | None:
-    """Guess the capacity of a point from the known capacities of other points.
+    """Guess the capacity (cps) of a point (a setting to search) from the known capacities of other points.
 
     The guess starts from the known capacity of the nearest point with the same testbed and SUT. The nearest point has
     the most similar numbers of cores and threads. Among equally near points, a point with the same mode is preferred.
@@ -38,7 +38,7 @@ def guess_cps(point: Point, crossings: Crossings) -> float | None:
 
 
 def _carries(point: Point, known: Mapping[Point, float]) -> float:
-    """Return the relative capacity of a point, by a scaling law or by the number of cores that its threads can use."""
+    """Return a point's relative capacity, from a scaling law or else from the number of usable cores."""
     used = float(min(point.cores, point.threads))
     best: dict[int, float] = {}
     for other, cps in known.items():

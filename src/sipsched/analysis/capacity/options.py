@@ -57,7 +57,7 @@ class Option:
 
     @property
     def capacity(self) -> Interval:
-        """The capacity for comparisons with models: the estimate with its interval, or else `grid_cps`."""
+        """The capacity for comparisons with models: the estimate with its interval, or else the value `grid_cps`."""
         if self.interval.known or not self.settled or np.isnan(self.grid_cps):
             return self.interval
         return replace(self.interval, estimate=self.grid_cps)
@@ -133,7 +133,7 @@ def measured_option(
 def predicted_option(
     sut: str, mode: str, cores: int, threads: int, capacity: Interval, basis: str
 ) -> Option:
-    """Convert a predicted capacity into an `Option`. The reliable load is the lower end of the interval."""
+    """Return an `Option` with a predicted capacity. The reliable load is the lower end of the prediction interval."""
     carries = capacity.low if capacity.known else capacity.estimate
     return Option(
         *(sut, mode, cores, threads),

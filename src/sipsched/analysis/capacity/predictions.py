@@ -24,7 +24,7 @@ BORROWED = "Amdahl's law of the papers' server"
 
 
 def rule_points(system: System) -> tuple[Option, ...]:
-    """Return the settings to whose capacities the papers' rule is fitted.
+    """Return the settings that have the capacities for the fit of the papers' rule C(p,c) = T(p,c) × C(1,1).
 
     For one core, only a setting with one thread is used, because the papers define T(1,1) as 1.
     """
@@ -89,7 +89,7 @@ def choose(models: Sequence[CapacityModel]) -> CapacityModel | None:
 
 
 def borrowed(system: System, evidence: CapacityEvidence, cores: int) -> Interval:
-    """Predict a capacity from the best capacity with one core, by Amdahl's law with the papers' parameters.
+    """Predict the capacity with `cores` cores from the best one-core capacity, by Amdahl's law from the papers.
 
     Returns
     -------
@@ -143,7 +143,7 @@ def predictor(
 
 
 def _through(points: Sequence[Option], cores: int) -> Interval:
-    """Predict a capacity by the curve of Amdahl's law that fits the known capacities, usually two.
+    """Predict the capacity with `cores` cores by Amdahl's law, fitted to the known capacities (usually two).
 
     Curves through the lower ends and through the upper ends of the capacities' intervals determine the ends of the
     predicted interval.

@@ -15,11 +15,11 @@ from sipsched.analysis.intervals import LEVEL, Interval, Values, percentiles
 from sipsched.errors import StableError
 
 PAPER_SINGLE_CORE_CPS = 1000.0
-"""C(1,1) of the papers' server in cps. Source: Krishnamurthy and Rouskas 2016, section V, last paragraph."""
+"""C(1,1) in cps: the papers' capacity of one core. Source: Krishnamurthy and Rouskas 2016, end of section V."""
 PAPER_EXTRA_THREADS = 2
 """T(1,c) - c, the papers' number of threads minus cores on one processor. Source: the same paper, section V."""
 MIN_SPARE_POINTS = 2
-"""An interval needs at least this many more points than the law has parameters. Otherwise it would be meaningless."""
+"""A confidence interval needs at least this many more points than the law has parameters."""
 
 
 class TooFewPointsError(StableError):
@@ -69,7 +69,7 @@ class ScalingLaw:
         return float(scaling_law(cores, *(parameter.estimate for parameter in parameters)))
 
     def predict(self, cores: float, seed: int = SEED) -> Interval:
-        """Predict the capacity that a new measurement would show.
+        """Predict the capacity that a new measurement with `cores` cores would have, with a prediction interval.
 
         The interval includes the scatter of measurements around the law.
         """
@@ -104,7 +104,7 @@ class PapersRule:
     weight: float
 
     def predict(self, cores: float) -> Interval:
-        """Predict the capacity that a new measurement would show.
+        """Predict the capacity that a new measurement with `cores` cores would have, with a prediction interval.
 
         The interval includes the scatter of measurements around the rule.
         """
@@ -216,7 +216,7 @@ def fit_scaling(
 
 
 def _interval(value: float, draws: Values, n: int, spare: int) -> Interval:
-    """Return the interval of a parameter from its bootstrap samples."""
+    """Return the estimate of a law's parameter with the confidence interval from bootstrap samples."""
     if not len(draws):
         why = f"too few points for an interval, {spare} to spare"
         return Interval.without(value, n, why=why)
@@ -304,7 +304,7 @@ def leave_one_out(
     cps: npt.ArrayLike,
     fit: Callable[[Values, Values], ScalingLaw | PapersRule],
 ) -> tuple[float, ...]:
-    """Predict each capacity from a law that is fitted to all other capacities, and return the errors.
+    """Return the leave-one-out errors: each capacity is predicted by a law that is fitted to all other capacities.
 
     Parameters
     ----------

@@ -61,7 +61,7 @@ class MeasuredService:
 
     @property
     def name(self) -> str:
-        """The name of the setting as text."""
+        """The setting (SUT, mode, cores and threads) as text."""
         return f"{facet_name(self.facet)}, {plural(self.threads, 'thread')}"
 
     def servers(self, by: str) -> int:

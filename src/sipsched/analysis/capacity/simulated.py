@@ -59,7 +59,7 @@ class Simulated:
 
 
 def read(paths: Iterable[Path]) -> CapacityPrediction:
-    """Read the first prediction that has capacities. Otherwise, return an empty prediction with the reason."""
+    """Return the first prediction file that has capacities; otherwise an empty prediction with a reason."""
     predictions = [read_capacity(path) for path in paths if path.is_file()]
     none = CapacityPrediction(Fitted(why="nothing was simulated"), np.nan, 1)
     return next(
@@ -69,7 +69,7 @@ def read(paths: Iterable[Path]) -> CapacityPrediction:
 
 
 def by_cores(prediction: CapacityPrediction, widening: Sequence[str]) -> tuple[Simulated, ...]:
-    """Return the best number of threads and the capacity with its interval, for each number of cores.
+    """Return, for each number of cores, the best number of threads and the simulated capacity with an interval.
 
     Parameters
     ----------

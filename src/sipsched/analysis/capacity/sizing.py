@@ -47,7 +47,7 @@ class Sizing:
         return tuple(steps)
 
     def enough(self, cps: float) -> Option | None:
-        """Return the setting with the fewest cores that handles a load, or None if no setting handles it."""
+        """Return the setting with the fewest cores that handles the load `cps`, or None if no setting does."""
         return next((option for option in self.steps if option.carries_cps >= cps), None)
 
 
@@ -66,7 +66,7 @@ class SizedSystem:
 
     @property
     def all(self) -> tuple[Sizing, Sizing, Sizing]:
-        """The known, extrapolated and simulated capacities."""
+        """The system's capacities from the three sources: known, extrapolated and simulated."""
         return self.known, self.extrapolated, self.simulated
 
 

@@ -76,7 +76,7 @@ class System:
 
     @property
     def name(self) -> str:
-        """The name of the system as text."""
+        """The SUT and the scheduler mode as text."""
         return f"{self.sut}, {self.mode}"
 
     @property
@@ -86,7 +86,7 @@ class System:
 
     @property
     def fitted(self) -> tuple[Option, ...]:
-        """The settings to which scaling laws are fitted, with capacities that lie between two measured loads."""
+        """The settings for the fit of scaling laws. The capacity of each setting lies between two measured loads."""
         return tuple(option for option in self.best if option.settled)
 
 
