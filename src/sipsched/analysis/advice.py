@@ -40,19 +40,19 @@ DECIDING = ("total_p99", "total_mean")
 GUARDS = ("pdr", "cpu_per_message")
 """Quantities that must not rise. A mode that raises one of these quantities has a cost."""
 SQUEEZED = "squeezed_per_s"
-"""Number of times per second that the kernel's packet processing used up its budget (softnet_stat, time_squeeze)."""
+"""Name of a rate: how often per second the kernel's packet processing used up the budget (softnet `time_squeeze`)."""
 ADVISED_QUANTITIES = (
     *("k_rcv_mean", "k_rcv_p99", "t_sip_mean", "t_sip_p99"),
     *("total_mean", "total_p50", "total_p99", "cpu_per_message", "pdr", SQUEEZED),
 )
 DIFFERENCES = frozenset({"pdr", SQUEEZED})
-"""Quantities that may be 0. Modes are compared by the difference of these quantities, because a ratio may not exist."""
+"""Quantities that may be 0. Two modes are compared by the difference of such a quantity, as a ratio may not exist."""
 ALIKE = math.log(1.05)
 """Logarithm of the largest effect that does not matter in practice, which is 5 %."""
 
 
 class ModeEffect(StrEnum):
-    """The result of comparing a mode with the reference mode: messages take less, more or the same time."""
+    """The result of the comparison of a scheduler mode with the reference mode: better, worse, alike or unknown."""
 
     BETTER = "better"
     TRADE = "better, at a cost"
@@ -115,7 +115,7 @@ class ComparedLoad:
 
     @property
     def unavailable(self) -> dict[str, str]:
-        """The modes that the kernel refused in every run, with the kernel's reason."""
+        """The modes that the kernel refused in every run, each with the reason for the refusal as text."""
         refused = {
             k: v for run in self.runs for k, v in json.loads(run.attrs["unavailable"]).items()
         }
@@ -130,7 +130,7 @@ class ComparedLoad:
         return tuple(dict.fromkeys(groups))
 
     def label(self, mode: str) -> str:
-        """Return the name of a mode as pages show it, without the note that the kernel has another scheduler."""
+        """Return a mode's name for pages, without the note that the mode was translated for another scheduler."""
         if mode == self.place.reference and not self.one_instance:
             # If the compared proxies differ in a setting, the name of the mode contains this setting.
             others = [split_name(compared_mode)[1] for compared_mode in self.modes]
@@ -146,7 +146,7 @@ class ComparedLoad:
 
     @property
     def translations(self) -> tuple[str, ...]:
-        """The modes with settings that were translated from CFS to the scheduler of the kernel."""
+        """The modes whose settings were translated from the scheduler CFS to the scheduler of the runs' kernel."""
         labels = self._recorded_labels
         return tuple(mode for mode in labels if is_translation(labels[mode]))
 
@@ -182,7 +182,7 @@ class ComparedLoad:
         return []
 
     def tables(self, arm: str, quantity: str, washout: int = 0) -> Tables:
-        """Return one table per run, with a row per block and columns for the reference mode, the sham and `arm`."""
+        """Return one table of the quantity per run: a row per block; columns for reference mode, sham and `arm`."""
         return [adjustment.table for adjustment in self._adjusted(arm, quantity, washout)]
 
     def _adjusted(self, arm: str, quantity: str, washout: int = 0) -> list[Adjusted]:
@@ -195,7 +195,7 @@ class ComparedLoad:
         ]
 
     def asked(self, arm: str, quantity: str) -> ArmsToCompare:
-        """Describe the comparison of a mode with the reference mode, or of the sham with the reference mode.
+        """Return the data for the comparison of `arm`, which is a mode or the sham, with the reference mode.
 
         Each block has two windows in the reference mode, at random positions. A mode is compared with the average of
         both windows, which scatters less than one window. One of the two windows is the sham.
@@ -213,7 +213,7 @@ class ComparedLoad:
         return effects_together({arm: self.asked(arm, quantity)}).effects[arm]
 
     def start_effect(self, mode: str, quantity: str) -> Effect:
-        """Return the effect of a second start of the proxy with the same settings, compared with its first start."""
+        """Return the difference of a quantity between the second and the first start of a proxy with equal settings."""
         first = first_start(mode)
         ratio = scale_of(quantity) is Scale.RATIO
         runs = [run for run in self.runs if {mode, first} <= set(arms_of(run))]
@@ -230,7 +230,7 @@ class ComparedLoad:
         return effects_together({mode: asked}).effects[mode]
 
     def effect_of_all_starts(self, mode: str, quantity: str) -> Interval:
-        """Return the effect of a mode over several starts of the proxy, with each start as one observation.
+        """Return a mode's effect on a quantity, where each start of the proxy counts as one observation.
 
         The sham windows use the second start of the reference mode, so the sham counts as a start of the reference.
         """
@@ -255,7 +255,7 @@ class ComparedLoad:
         )
 
     def change(self, arm: str, quantity: str, tests: int) -> Change:
-        """Return how much an effect changes if the excluded start of each window (washout) is twice as long."""
+        """Return how much an effect changes if the washout (the excluded start of each window) is twice as long."""
         asked = self.asked(arm, quantity)
         later = self.tables(arm, quantity, washout=1)
         return change(
@@ -297,17 +297,17 @@ def arms_of(run: xr.Dataset) -> list[str]:
 
 
 def scale_of(quantity: str) -> Scale:
-    """Return whether modes are compared by the difference or by the ratio of a quantity."""
+    """Return the scale on which a quantity of two modes is compared: difference or ratio."""
     return Scale.DIFFERENCE if quantity in DIFFERENCES else Scale.RATIO
 
 
 def is_lower(interval: Interval, floor: float = 0.0) -> bool:
-    """Return True if the whole interval lies below -`floor`; False without an interval."""
+    """Return True if the whole confidence interval lies below -`floor`; False if no interval exists."""
     return interval.known and interval.high < -floor
 
 
 def is_higher(interval: Interval, floor: float = 0.0) -> bool:
-    """Return True if the whole interval lies above `floor`; False without an interval."""
+    """Return True if the whole confidence interval lies above `floor`; False if no interval exists."""
     return interval.known and interval.low > floor
 
 
@@ -403,7 +403,7 @@ class Ranking:
         )
 
     def detectable(self) -> float:
-        """Return the smallest effect that is detectable with a power of 80 % for every mode; NaN without intervals."""
+        """Return the smallest effect that the runs detect with a power of 80 % for every mode; NaN if unknown."""
         sizes = [candidate.effects[DECIDING[0]].detectable for candidate in self.candidates]
         return max(sizes) if sizes and not any(map(math.isnan, sizes)) else math.nan
 
@@ -418,7 +418,7 @@ class Advice:
 
 
 def find_windows(summary: Path, given: Iterable[str | Path] | None = None) -> list[Path]:
-    """Return the paths of the files `windows.nc` of a study's valid runs.
+    """Return the paths of the `windows.nc` files (statistics per window) of a study's valid runs.
 
     Parameters
     ----------
@@ -441,7 +441,7 @@ def read_loads(
     crossings: Iterable[Path] = (),
     capacities: Sequence[SystemCapacity] = (),
 ) -> tuple[ComparedLoad, ...]:
-    """Read the windows of runs that compare modes, and group the runs by system and load.
+    """Read the `windows.nc` files of runs that compare modes, and group the runs by system and load.
 
     Parameters
     ----------
@@ -506,7 +506,7 @@ def _with_rates(run: xr.Dataset) -> xr.Dataset:
 def _capacity(
     system: ReferenceSystem, capacities: Sequence[SystemCapacity]
 ) -> SystemCapacity | None:
-    """Return a system's capacity at the smallest drop limit, in the reference mode if known, or else in any mode."""
+    """Return a system's capacity for the smallest drop limit: in the reference mode if known, else in any mode."""
     there = [
         capacity
         for capacity in capacities
@@ -517,7 +517,7 @@ def _capacity(
 
 
 def _planned_cps(system: ReferenceSystem, crossings: Sequence[SearchRecord]) -> int | None:
-    """Return the load that a search before the runs found. The planned loads are shares of this load."""
+    """Return the load (cps) that an earlier search for the capacity found. Planned loads are shares of this load."""
     searches = [
         crossing
         for crossing in crossings
@@ -618,7 +618,7 @@ def _candidate(mode: str, effects: Mapping[str, Effect], floors: Mapping[str, fl
 
 
 def _confirmed(candidate: Candidate, candidates: Sequence[Candidate]) -> Candidate:
-    """Change a good result of a mode to `UNSURE` if another start of the same proxy contradicts the result."""
+    """Return the candidate. If another start of the proxy contradicts a good result, the result becomes `UNSURE`."""
     lower = (ModeEffect.BETTER, ModeEffect.TRADE)
     starts = [
         other for other in candidates if first_start(other.mode) == first_start(candidate.mode)

@@ -1,4 +1,4 @@
-"""The mean over the blocks of runs that compare modes, with a randomisation test and a confidence interval.
+"""The mean over blocks (groups of windows, one per mode), with a randomisation test and a confidence interval.
 
 Each block contributes one number: the difference of two windows. The module `crossover` computes these differences.
 docs/methodology/crossover-intervals.md reports the measured coverage of the intervals.
@@ -16,7 +16,7 @@ POWER = 0.8
 SPLITS = 2**14 - 1
 """Largest number of splits of the blocks into two groups in the test. For up to 15 blocks, the test uses all splits."""
 FOLLOWED = 0.99
-"""An interval is widened if neighbouring blocks are correlated with more than this confidence (one-sided test)."""
+"""A one-sided test at this level decides whether neighbouring blocks are correlated. If so, intervals are widened."""
 LARGEST_LAG_ONE = 0.9
 FEWEST_FOR_LAG_ONE = 8
 _SEED = 1
@@ -24,7 +24,7 @@ _SEED = 1
 
 @dataclass(frozen=True)
 class Splits:
-    """The randomisation test of a mean, by random signs of the blocks, and the confidence interval from this test.
+    """A mean over blocks with its randomisation test (random signs of blocks) and the test's confidence interval.
 
     The order of the windows in a block is random. So if every block has the effect θ, a block's difference from θ could
     have had the other sign with equal probability. Random signs split the blocks into two groups. If θ lies between the
@@ -48,7 +48,7 @@ class Splits:
     highs: Values
 
     def ends(self, level: float = LEVEL) -> tuple[float, float]:
-        """Return the ends of the confidence interval. Above the level 1 - 1 / (1 + splits), the ends are infinite."""
+        """Return the confidence interval's ends. Above the level 1 - 1 / (1 + splits), the ends are infinite."""
         # The number 1 + size includes the split with all blocks in one group, which encloses every θ.
         # Without the factor 1 + 1e-9, a rounding error could turn a whole number into the next lower number.
         place = int((1 - level) * (1 + self.lows.size) * (1 + 1e-9))
@@ -97,7 +97,7 @@ class Student:
 
 
 def mean_of_blocks(runs: list[Values], weights: list[Values] | None = None) -> Splits:
-    """Compute the mean of the blocks of all runs, and prepare the randomisation test of the mean.
+    """Return the mean over the blocks of all runs, together with the randomisation test of this mean.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ def mean_of_blocks(runs: list[Values], weights: list[Values] | None = None) -> S
 
 @lru_cache(maxsize=4)
 def _splits(n: int) -> Values:
-    """Choose splits of n blocks into two groups. Entry (split, block) is 1 for a block in the first group, else 0."""
+    """Return splits of n blocks into two groups: entry (split, block) is 1 for a block in the first group, else 0."""
     if 2 ** (n - 1) - 1 <= SPLITS:
         # Exchanging the two groups yields the same split, so the last block is always in the second group.
         inside = np.arange(1, 2 ** (n - 1))[:, None] >> np.arange(n) & 1
@@ -156,7 +156,7 @@ def lag_one(runs: list[Values]) -> float:
 
 
 def widening(runs: list[Values]) -> float:
-    """Return the factor by which the dependence of blocks widens an interval; 1 without evidence of dependence.
+    """Return the factor by which correlated blocks widen a confidence interval; 1 without evidence of correlation.
 
     The order of windows within blocks is random. So the differences of blocks are uncorrelated if the effect is equal
     in all blocks, even if something disturbs the machine. Only an effect that changes with time correlates neighbouring
@@ -174,7 +174,7 @@ def widening(runs: list[Values]) -> float:
 
 
 def hodges_lehmann(values: Values) -> float:
-    """Return the median of the averages of all pairs of blocks, on which outlying blocks have little influence.
+    """Return the Hodges-Lehmann estimate: the median of the averages of all pairs of blocks, robust against outliers.
 
     Parameters
     ----------

@@ -16,13 +16,13 @@ from sipsched.records.messages import MESSAGE_TYPES, k_rcv, nanoseconds
 
 Values = npt.NDArray[np.float64]
 LOCAL = 64
-"""The local load before a busy cycle is the rate of this number of preceding arrivals."""
+"""Number of arrivals before a busy cycle (a period without idle CPU) from which the local load is computed."""
 LEAST_OF_TYPE = 30
 """Message types with fewer messages than this number in the busy cycles are counted as type `other`."""
 BLOCKS = 20
 DEPARTED, QUEUED, RECEIVED = range(3)
 LONG = 10.0
-"""A cycle contains a pause if its time per message exceeds the median time per message by more than this factor."""
+"""A busy cycle contains a pause if the cycle's time per message exceeds this multiple of the median time."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class Work:
 
 
 def busy_cycles(stamps: Stamps, cores: int) -> Cycles:
-    """Find the periods in which a CPU of the proxy was busy without a break, for a proxy on `cores` CPUs."""
+    """Return the periods in which a CPU of the proxy was busy without a break, for a proxy on `cores` CPUs."""
     size, width = len(stamps.arrived), max(MESSAGE_TYPES.values()) + 1
     # A worker may receive its next message in the same nanosecond in which its previous message departs.
     # The sort therefore puts departures before receipts. Each message still departs after its own receipt.
@@ -215,7 +215,7 @@ def work(stamps: Stamps, cycles: Cycles, draws: int, rng: np.random.Generator) -
 def _normal_equations(
     x: Values, y: Values, weights: Values, block: npt.NDArray[np.int64]
 ) -> tuple[Values, Values]:
-    """Return the two sides of the normal equations of a weighted regression of y on x, for each block."""
+    """Return, for each block, both sides of the normal equations of a weighted regression of y on x."""
     squares = np.zeros((BLOCKS, x.shape[1], x.shape[1]))
     products = np.zeros((BLOCKS, x.shape[1]))
     for i in range(BLOCKS):

@@ -19,7 +19,7 @@ def settled_after(
     resamples: int = RESAMPLES,
     seed: int = SEED,
 ) -> Interval:
-    """Estimate how long a switch of modes still influences the mean time of messages.
+    """Estimate the time after a switch of modes during which the switch still changes the mean message time.
 
     Each window is divided into bins by the time since the switch. The marginal standard error rule removes the number
     of first bins that makes the mean of the remaining bins most precise. Removing bins reduces the bias but also the
@@ -83,7 +83,7 @@ def _bins(*columns: npt.ArrayLike) -> list[Values]:
 
 
 def _cut(starts: Values, rows: Values) -> Values:
-    """Return per row when the initial change ends; infinity if the change lasts longer than half of the bins."""
+    """Return, per row of bins, the time at which the initial change ends; infinity beyond half of the bins."""
     bins = starts.size
     left = np.arange(bins, 0, -1)
     centred = rows - rows.mean(axis=1, keepdims=True)

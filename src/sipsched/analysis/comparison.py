@@ -65,7 +65,7 @@ class Place(NamedTuple):
 
     @property
     def system(self) -> SutOnCores:
-        """The SUT and the number of cores of the setting."""
+        """The system under test and the number of cores, as a tuple."""
         return self.sut, self.cores
 
     def __str__(self) -> str:
@@ -103,12 +103,12 @@ class Case:
 
     @cached_property
     def values(self) -> dict[str, xr.DataArray]:
-        """The compared quantities of the valid runs, by the names that the function `quantities` defines."""
+        """The values of all compared quantities in the valid runs. The keys are the names from `quantities`."""
         return quantities(counted(self.summary))
 
     @cached_property
     def labels(self) -> dict[str, str]:
-        """The label of each mode by the mode's name, from the function `labels`."""
+        """The text by which pages name each mode, from the function `labels`. The key is the mode's name."""
         return labels(self.summary)
 
     @property
@@ -128,7 +128,7 @@ class Case:
         return f"{100 * self.limit:g}\u00a0%"
 
     def label(self, mode: str) -> str:
-        """Return the label of a mode. The label names the settings that the kernel could not apply."""
+        """Return a mode's name for pages, which includes the settings that the kernel could not apply."""
         return self.labels.get(mode, mode)
 
     def translated(self, mode: str) -> bool:
@@ -141,7 +141,7 @@ class Case:
 
     @property
     def both(self) -> tuple[str, str]:
-        """The labels of the two compared modes."""
+        """The names of the two compared modes, as pages show them."""
         return self.label(self.reference), self.label(self.other)
 
     @property
@@ -154,7 +154,7 @@ class Case:
         }
 
     def name(self, place: Place) -> str:
-        """Return the name of a setting. The name includes the SUT only if the study has several SUTs."""
+        """Return a setting as text: cores and threads, and the SUT only if the study has several SUTs."""
         return str(place) if self.summary.sizes["sut"] == 1 else f"{place.sut}, {place}"
 
     @property
@@ -169,7 +169,7 @@ class Case:
         ]
 
     def places(self, system: SutOnCores | None = None, published: bool = False) -> list[Place]:
-        """Return all settings that the study plans. If `published` is true, add the settings of the papers."""
+        """Return all planned settings of the study. If `published` is true, add the settings of the papers."""
         planned = (self.summary["status"] != NOT_PLANNED).any(("mode", "cps", "rep"))
         listed = []
         for sut, cores in self.systems if system is None else [system]:
@@ -200,7 +200,7 @@ class Case:
         return self.side(place, self.reference), self.side(place, self.other)
 
     def compared_load(self, place: Place) -> int | None:
-        """Return the load at which the papers compare modes: the first load above the limit in the reference mode.
+        """Return the load of the papers' comparison: the first load above the drop limit in the reference mode.
 
         If the other mode has no run at this load, or if no load is above the limit, return the highest load at which
         both modes have a valid run; None without such a load.
@@ -211,7 +211,7 @@ class Case:
         return int(first) if first in met else max(met, default=None)
 
     def loads_compared(self, place: Place) -> list[int]:
-        """Return the loads around the capacities of the two modes, and the load at which the papers compare modes."""
+        """Return the loads (cps) just below and above each mode's capacity, and the load of the papers' comparison."""
         sides = self.sides(place)
         met = set(sides[0].loads_met) & set(sides[1].loads_met)
         around = {load for side in sides for load in side.loads_around}
@@ -308,7 +308,7 @@ class Side:
 
     @property
     def label(self) -> str:
-        """The label of the mode. The label names the settings that the kernel could not apply."""
+        """The mode's name for pages, which includes the settings that the kernel could not apply."""
         return self.case.label(self.mode)
 
     def runs(self, quantity: str, cps: float | None = None) -> Values:
@@ -324,13 +324,13 @@ class Side:
 
     @property
     def loads_met(self) -> list[int]:
-        """The loads at which a valid run in this mode and setting exists."""
+        """The loads (cps) at which this mode and setting have a valid run."""
         there = ~np.isnan(self.runs("pdr")).all(axis=1)
         return [int(cps) for cps in self.case.loads_cps[there]]
 
     @property
     def loads_around(self) -> tuple[float, float]:
-        """The last load before the mean PDR exceeds the limit, and the next higher load.
+        """The last load (cps) before the mean packet drop rate exceeds the limit, and the next higher load.
 
         See `crossing_load.grid_capacity`: -inf and inf if no such load exists, NaN if no run exists.
         """
@@ -391,12 +391,12 @@ class Side:
 
 
 def of_type(kind: str, name: str) -> str:
-    """Return the name that `quantities` uses for a quantity of one message type."""
+    """Return the key in the result of `quantities` for the quantity `name` of the message type `kind`."""
     return f"{kind} {name}"
 
 
 def quantities(runs: xr.Dataset) -> dict[str, xr.DataArray]:
-    """Return all quantities of runs that pages compare between modes.
+    """Return the values of all quantities that pages compare between modes, with one array per quantity.
 
     Returns
     -------
@@ -440,7 +440,7 @@ def quantities(runs: xr.Dataset) -> dict[str, xr.DataArray]:
 
 
 def labels(summary: xr.Dataset) -> dict[str, str]:
-    """Return a label per mode, which names the settings that the kernel lacks: "enhanced (without latency_ns)"."""
+    """Return the text by which pages name each mode, with the lacking settings: "enhanced (without latency_ns)"."""
     return {
         mode: " / ".join(sorted(set(map(plain, texts)))) or mode
         for mode, texts in _recorded_labels(summary).items()
@@ -503,7 +503,7 @@ def settings_of(summary: xr.Dataset, place: Place, mode: str) -> list[dict[str, 
 
 
 def _at(values: xr.DataArray, place: Place, mode: str, **more: float) -> dict[Any, Any] | None:
-    """Return the coordinates of a mode and a setting in a dataset; None if the study lacks the mode or the setting."""
+    """Return the coordinates that select a mode and a setting in a dataset; None if the dataset lacks one of them."""
     at: dict[Any, Any] = place._asdict() | {"mode": mode} | more
     return None if any(value not in values[dim].to_numpy() for dim, value in at.items()) else at
 

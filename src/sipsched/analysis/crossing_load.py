@@ -31,12 +31,12 @@ SEED = 1
 MIN_CROSSING_RUNS = 3
 """An interval needs this number of runs at both loads around the limit. With two runs, it would span all loads."""
 STEEPEST = 20
-"""Largest factor between the limit and the drop rates at the two loads around the limit, for an interpolation.
+"""Loads are interpolated only if the drop rates on both sides are within this factor of the drop limit.
 
 Beyond this factor, the result is only that the crossing lies between the two loads.
 """
 RATE_RANGE = 100
-"""Drop rates below the limit divided by this factor are raised to this quotient.
+"""Drop rates below the quotient limit / RATE_RANGE are replaced by this quotient.
 
 The estimate cannot distinguish smaller rates, and a rate of 0 has no logarithm.
 """
@@ -44,7 +44,7 @@ The estimate cannot distinguish smaller rates, and a rate of 0 has no logarithm.
 
 @dataclass(frozen=True)
 class CrossingLoad:
-    """The load at which the packet drop rate of a typical run passes its limit.
+    """The load at which the packet drop rate of a typical run passes the drop limit.
 
     Attributes
     ----------
@@ -65,19 +65,19 @@ class CrossingLoad:
 
     @property
     def bracketed(self) -> bool:
-        """True if loads below and above the limit were measured."""
+        """True if loads with drop rates below and above the limit were measured."""
         return bool(np.isfinite(self.bracket_cps).all())
 
     @property
     def narrow(self) -> bool:
-        """True if the two loads around the limit are close enough to each other to interpolate between them."""
+        """True if the measured loads just below and above the limit are close enough for an interpolation."""
         low, high = self.bracket_cps
         return self.bracketed and high <= WIDEST_BRACKET * low
 
 
 @dataclass(frozen=True)
 class SweepCapacity:
-    """The largest load whose packet drop rate is at most the limit, by two definitions.
+    """The capacity by two definitions: the largest measured load within the drop limit, and an interpolated load.
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ class SweepCapacity:
 
     @property
     def safe_cps(self) -> float:
-        """The load that the proxy reliably handles: the lower end of the interval, or else `grid_cps`.
+        """The load that the proxy reliably handles: the lower end of the confidence interval, or else `grid_cps`.
 
         The result never exceeds the highest measured load.
         """
@@ -192,7 +192,7 @@ def crossing(
 
 
 def _around(values: Values, under: int, beyond: tuple[float, float]) -> tuple[float, float]:
-    """Return the values on both sides of the limit, at the indices `under` - 1 and `under`.
+    """Return the values at the loads just below and above the drop limit (indices `under` - 1 and `under`).
 
     If an index does not exist, return the value from `beyond` instead.
     """
@@ -287,7 +287,7 @@ def capacity(
     level: float = LEVEL,
     seed: int = SEED,
 ) -> SweepCapacity:
-    """Return the largest load whose packet drop rate is at most the limit, by two definitions.
+    """Return the capacity by two definitions: the largest measured load within the limit, and an interpolated load.
 
     The parameters and errors are the same as for `crossing`.
     """
@@ -297,7 +297,7 @@ def capacity(
 
 
 class _Rates(NamedTuple):
-    """The log(drop rate / limit) per load, for the typical run and for all runs, with the number of runs."""
+    """The values log(drop rate / limit) per load for the typical run and for all runs, and the number of runs."""
 
     loads: Values
     typical: Values
@@ -306,7 +306,7 @@ class _Rates(NamedTuple):
 
 
 class _Crossed(NamedTuple):
-    """The load at which the drop rate passes the limit: lower bound, estimate and upper bound for each row of rates.
+    """The loads at which rows of drop rates pass the limit: one lower bound, estimate and upper bound per row.
 
     Each array has shape (row,). The loads are ±inf outside the measured loads. `resolved` is false if the load is only
     known to lie between two measured loads.
@@ -325,7 +325,7 @@ class _Crossed(NamedTuple):
 
 
 def _rows(cps: npt.ArrayLike, pdr: npt.ArrayLike) -> tuple[Values, Values]:
-    """Return the loads, and a table of the runs' drop rates with one row per load."""
+    """Return the loads as an array, and the runs' drop rates as a table with one row per load."""
     loads, rates = np.asarray(cps, float), np.asarray(pdr, float)
     if rates.ndim == 1:
         rates = rates[:, None]
@@ -349,7 +349,7 @@ def _by_load(cps: npt.ArrayLike, pdr: npt.ArrayLike, limit: float) -> _Rates:
 
 
 def _draw_crossings(rates: _Rates, resamples: int, seed: int) -> _Crossed:
-    """Sample the load at which the drop rate passes the limit, to obtain a confidence interval.
+    """Return bootstrap samples of the load at which the drop rate passes the limit, for a confidence interval.
 
     The function samples the drop rate of a typical run at each load `resamples` times, and computes the load for each
     sample. The samples come from the distribution that also determines the typical run's interval (`draw_typical`).

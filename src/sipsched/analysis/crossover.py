@@ -28,14 +28,14 @@ from sipsched.errors import StableError
 RUNS_AS_SAMPLE = 6
 """With at least this number of runs, the interval treats the runs as a sample and holds for other runs, too."""
 FEWEST_APART = 2
-"""Two runs that differ are too few to be treated as a sample, because Student's t would multiply the error by 12.7."""
+"""Two differing runs are too few for an interval over runs, because Student's t would multiply the error by 12.7."""
 MIN_BLOCKS = 10
 """Smallest number of blocks in which heavy tails and dependence are detectable."""
 MIN_CHANGED = 10
 """Smallest number of blocks with a nonzero difference, for a quantity that is 0 in most windows."""
 ROUNDING = 1e-13
 TINY = 1e-150
-"""Numbers below this limit are treated as 0, because their squares would underflow."""
+"""Numbers closer to 0 than this number are treated as 0, because their squares would underflow."""
 LOPSIDED = 0.25
 """An interval may be too narrow if the skewness of the blocks exceeds this factor times the root of their number.
 """
@@ -144,12 +144,12 @@ def to_percent(log_ratio: float) -> float:
 
 
 def percent(interval: Interval) -> Interval:
-    """Convert an interval for the logarithm of a ratio into changes in percent. A negative change is a decrease."""
+    """Convert an interval of the logarithm of a ratio into changes in percent. A negative change is a decrease."""
     return interval.map(to_percent)
 
 
 def combined(blocks: Sequence[int]) -> list[int]:
-    """Return the indices of the runs with at least two blocks. Without such runs, return the first run with a block."""
+    """Return the indices of the runs with two or more blocks. Without such runs, return the first run's index."""
     several = [run for run, count in enumerate(blocks) if count > 1]
     return several or [run for run, count in enumerate(blocks) if count][:1]
 
@@ -192,7 +192,7 @@ def block_differences(
 
 
 def _side(windows: Values, scale: Scale) -> Values:
-    """Average the windows of one mode per block, as logarithms for a ratio. The mean of unusable values is infinite."""
+    """Return one mode's mean per block, of logarithms for a ratio; infinite if a value has no logarithm."""
     counts = ~np.isnan(windows)
     usable = np.isfinite(windows) & ((windows > 0) | (scale is Scale.DIFFERENCE))
     values = np.zeros_like(windows)
@@ -283,7 +283,7 @@ def _less(late: Values, early: Values, scale: Scale) -> Values:
 
 
 def _subtract(late: Values, early: Values, scale: Scale) -> Values:
-    """Return `late` minus `early`. Differences as small as rounding errors become 0, so that the test ignores them."""
+    """Return `late` minus `early`. A difference within the rounding error becomes 0, so that tests ignore it."""
     difference = late - early
     magnitude = np.maximum(np.abs(late), np.abs(early))
     if scale is Scale.RATIO:
@@ -348,7 +348,7 @@ def _without(
 
 
 def _interval(means: Sequence[Splits | Student], n: int, level: float) -> Interval:
-    """Return the confidence interval that contains all values which at least one of several tests accepts."""
+    """Return the smallest interval that contains the confidence intervals of all tests in `means`."""
     estimate = means[0].estimate
     lows, highs = zip(*(mean.ends(level) for mean in means), strict=True)
     if not np.isfinite([*lows, *highs]).all():
@@ -367,7 +367,7 @@ def _detectable(means: Sequence[Splits | Student], level: float) -> float:
 
 
 def _of_runs(runs: Sequence[Values], weighed: Sequence[Values]) -> Student:
-    """Compute the mean over runs and its t interval, with one value per run.
+    """Return the weighted mean over runs with a t interval, where each run is one observation.
 
     The weight of a run is the sum of its blocks' weights. A few runs can agree by chance more closely than their blocks
     suggest, which makes this interval too narrow. So the caller also applies the test of blocks.

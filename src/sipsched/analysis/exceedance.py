@@ -43,7 +43,7 @@ class Exceedance:
 
 
 def exceedance(runs: Sequence[Values]) -> Exceedance | None:
-    """Compute the shares of messages that take longer than several times; None if all message times are 0.
+    """Return the share of messages that exceed each of several times; None if all message times are 0.
 
     Parameters
     ----------

@@ -16,7 +16,7 @@ from sipsched.analysis.intervals import Interval, Values, simultaneous_level, ty
 from sipsched.analysis.pairs import Comparison, compare, holm
 
 SIGNIFICANT = 0.05
-"""Limit of a p-value after the adjustment for the number of comparisons.
+"""Largest p-value of a significant comparison, after the adjustment for the number of comparisons.
 
 A difference is significant if its p-value is at most this limit.
 """
@@ -74,7 +74,7 @@ class Family(Generic[Key]):
 
 
 def compare_together(pairs: Mapping[Key, Pair]) -> Family[Key]:
-    """Compare the reference with another mode in each of several comparisons, and correct for their number.
+    """Compare two modes for each key of `pairs`, and correct intervals and p-values for the number of comparisons.
 
     Parameters
     ----------

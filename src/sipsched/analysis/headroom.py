@@ -94,7 +94,7 @@ class Server:
         workers: int | None = None,
         receive_buffer_bytes: int | None = None,
     ) -> "Server":
-        """Create the object from the arguments. If an argument is None, the attribute of the dataset replaces it.
+        """Return the proxy's properties from the arguments. The dataset's attribute replaces an argument that is None.
 
         Raises
         ------
@@ -141,7 +141,7 @@ class TimeAt:
 
 @dataclass(frozen=True)
 class Headroom:
-    """The predicted growth of the load that a proxy can handle, with the numbers behind the prediction.
+    """The predicted multiple of today's load that a proxy can handle, with the numbers behind the prediction.
 
     Attributes
     ----------
@@ -189,7 +189,7 @@ class Headroom:
 
     @property
     def half_width(self) -> float:
-        """Half the width of the interval of `growth`, divided by the estimate; NaN if unknown."""
+        """Half the width of the confidence interval of `growth`, divided by the estimate; NaN if unknown."""
         if self.growth is None:
             return np.nan
         return (self.growth.high - self.growth.low) / 2 / self.growth.estimate
@@ -310,7 +310,7 @@ class _Model:
     wake_ns: float
 
     def growth(self, draws: int) -> Interval:
-        """Return the multiple of the load at which 1 % of the replayed messages is dropped."""
+        """Return the multiple of today's load at which 1 % of the replayed messages is dropped."""
 
         def search(draw: int) -> float:
             mean_ns, slope, *_pauses = self.work.draws[draw].tolist()
@@ -332,7 +332,7 @@ class _Model:
         return _interval(float(np.median(drawn)), drawn)
 
     def times(self, draws: int) -> tuple[float, float, tuple[TimeAt, ...]]:
-        """Return the measured and the replayed 99th percentile at today's load, and the predictions for other loads.
+        """Return the 99th percentile of message times: measured and replayed at today's load, predicted at other loads.
 
         The replay does not model every delay. The ratio of the two percentiles at today's load measures this error. At
         a higher load, a full buffer may limit the times, and then the error does not occur. So the interval includes
@@ -395,7 +395,7 @@ class _Model:
         return np.sort(np.concatenate(parts))
 
     def _numbers(self, factor: float, draw: int) -> dict[str, Any]:
-        """Return the simulator's parameters: the CPU time per message at this load, and the fixed delays."""
+        """Return the simulator's parameters at a multiple of today's load: CPU time per message, and fixed delays."""
         mean_ns, slope, pauses, pause_ns = self.work.draws[draw].tolist()
         total = mean_ns * factor**slope * (1 - pauses)
         service = max(total - self.copy_ns - self.send_ns, 1.0)

@@ -66,16 +66,16 @@ class Interval:
     def without(
         cls, estimate: float, n: int, level: float = LEVEL, why: str = TOO_FEW
     ) -> "Interval":
-        """Return an estimate without an interval, with the reason why the interval is missing."""
+        """Return an estimate without a confidence interval, and the reason for the missing interval."""
         return cls(estimate, np.nan, np.nan, n, level, why=why)
 
     @property
     def known(self) -> bool:
-        """True if the interval exists."""
+        """True if the estimate has a confidence interval."""
         return not self.why
 
     def map(self, function: Callable[[float], float]) -> "Interval":
-        """Apply a monotone function to the estimate and to the ends. A decreasing function swaps the ends."""
+        """Apply a monotone function to the estimate and the ends. A decreasing function swaps the interval's ends."""
         low, high = sorted((function(self.low), function(self.high)))
         least, most = sorted((function(self.least), function(self.most)))
         return replace(
@@ -152,7 +152,7 @@ def typical_intervals(values: Values, level: float = LEVEL) -> Estimates:
 
 
 def extremes(values: Values) -> tuple[Values, Values]:
-    """Return the smallest and the largest value over the last axis; NaN if no run exists."""
+    """Return the smallest and the largest value over the last axis (the runs); NaN if no run exists."""
     none = np.isnan(values).all(axis=-1)
     least = np.min(values, axis=-1, initial=np.inf, where=~np.isnan(values))
     most = np.max(values, axis=-1, initial=-np.inf, where=~np.isnan(values))
@@ -262,7 +262,7 @@ def means_of_pairs(values: Values) -> Values:
 
 
 def _typical_of(runs: Values, level: float) -> tuple[float, float, float, str]:
-    """Return the estimate of `typical_interval`, the ends of its interval (NaN if missing), and the method's name."""
+    """Return the estimate of a typical run, the two ends of the interval (NaN if missing), and the method's name."""
     if not runs.size:
         return np.nan, np.nan, np.nan, ""
     if (runs > 0).all():
@@ -274,7 +274,7 @@ def _typical_of(runs: Values, level: float) -> tuple[float, float, float, str]:
 
 
 def _typical(logs: Values, level: float) -> tuple[float, float, float, str]:
-    """Return the Hodges-Lehmann estimate, the ends of its interval (NaN if missing), and the method's name."""
+    """Return the Hodges-Lehmann estimate, the two ends of the interval (NaN if missing), and the method's name."""
     n, means = logs.size, means_of_pairs(logs)
     middle = float(np.median(means))
     if n < 2:
@@ -288,7 +288,7 @@ def _typical(logs: Values, level: float) -> tuple[float, float, float, str]:
 
 
 def draw_typical(rng: np.random.Generator, logs: Values, draws: int) -> Values:
-    """Sample random logs of a typical run, whose percentiles are the ends of the interval from `_typical`."""
+    """Return random samples of a typical run's log value. Their percentiles are the interval's ends in `_typical`."""
     n = logs.size
     if n < RANKS_FROM:
         error = logs.std(ddof=1) / np.sqrt(n) if n > 1 else 0.0
