@@ -63,7 +63,7 @@ def _sum_of_means(ds: xr.Dataset, *parts: str) -> xr.DataArray:
 
 
 def pooled_quantile(ds: xr.Dataset, quantity: str, share: float) -> xr.DataArray:
-    """Return a quantile over the pooled messages of all repetitions at the same load and settings.
+    """Return a quantile of message times in µs, over the messages of all repetitions with equal load and settings.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ class LoadTimes(NamedTuple):
 
     @property
     def exceedance(self) -> npt.NDArray[np.float64]:
-        """The share of messages that take longer than the upper edge of each histogram bin, shape (bin,)."""
+        """The share of messages that take longer than the upper edge of each bin of the histogram, shape (bin,)."""
         return np.asarray(1 - np.cumsum(self.counts) / self.counts.sum())
 
 

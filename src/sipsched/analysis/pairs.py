@@ -63,7 +63,7 @@ def paired_difference(
 def ratio_interval(
     reference: npt.ArrayLike, other: npt.ArrayLike, level: float = LEVEL
 ) -> Interval:
-    """Return the ratio of other to reference over pairs of runs with the same arrivals, with an interval.
+    """Return the ratio other / reference over pairs of runs with the same arrivals, with a confidence interval.
 
     The ratio is the geometric mean of the pairs' ratios, with the t interval of their logs. If the value of a run is 0,
     the result is the ratio of the means, with Fieller's interval. Fieller's interval contains each r for which the
@@ -107,12 +107,12 @@ def ratio_interval(
 
 
 def percent_lower(ratio: Interval) -> Interval:
-    """Convert a ratio into the decrease in percent, like the "% lower" in the papers' tables."""
+    """Convert a ratio into a decrease in percent, 100 (1 - ratio), like the "% lower" in the papers' tables."""
     return ratio.map(lambda value: 100 * (1 - value))
 
 
 def compare(reference: npt.ArrayLike, other: npt.ArrayLike, level: float = LEVEL) -> Comparison:
-    """Compare a mode with the reference over pairs of runs with the same arrivals.
+    """Return a mode's effect on a quantity, from pairs of runs with the same arrivals in both modes.
 
     Parameters
     ----------
@@ -179,7 +179,7 @@ def holm(p_values: npt.ArrayLike) -> Values:
 
 
 def _pairs(reference: npt.ArrayLike, other: npt.ArrayLike) -> tuple[Values, Values]:
-    """Return the values of the pairs in which both runs have a value."""
+    """Return the values of two modes without the pairs of runs in which a value is missing."""
     first, second = as_runs(reference), as_runs(other)
     if first.shape != second.shape:
         raise StableError(

@@ -92,7 +92,7 @@ _PLACE: dict[str, Any] = {
 
 
 def provenance(*studies: str) -> str:
-    """Return a sentence that names the papers which published the numbers of a figure or table."""
+    """Return a sentence for pages about the papers that published the numbers of a figure or table."""
     return f"{NOT_MEASURED}: {' and '.join(SHORT[study] for study in dict.fromkeys(studies))}."
 
 
@@ -136,7 +136,7 @@ def load_points(folder: Path = FOLDER) -> pd.DataFrame:
 
 
 def _recovered_errors(points: pd.DataFrame) -> pd.DataFrame:
-    """Compute the receive errors that the scan of a paper does not show, as rows of the table `points`.
+    """Return rows of the table `points` with the receive errors that are unreadable in a paper's scan.
 
     The computation inverts a rule that all other columns of the multi-core paper obey. There, the call-setup drops are
     RCV errors × call-setup messages / total messages, rounded or cut off.
@@ -262,7 +262,7 @@ def wide(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def crossings(points: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> pd.DataFrame:
-    """Return the published loads just below and just above the limit of the packet drop rate.
+    """Return a table of the published loads just below and just above the limit of the packet drop rate.
 
     Returns
     -------
@@ -296,7 +296,7 @@ def crossings(points: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> pd.DataFram
 def predictions(
     points: pd.DataFrame, capacity: pd.DataFrame, pdr_limit: float = PDR_LIMIT
 ) -> pd.DataFrame:
-    """Compare the capacities that the paper predicts with the capacities in its tables.
+    """Return a table that compares the capacities of the paper's model with the capacities of the paper's tables.
 
     Returns
     -------

@@ -16,7 +16,7 @@ METRICS = ("t_sip_us", "k_rcv_us", "pdr")
 FITTED_MODE, FITTED_CORES = "baseline", (1, 2)
 """Mode and cores of the numbers for the fit. The simulator then predicts the other mode, and more cores."""
 FLOOR = {"t_sip_us": 0.0, "k_rcv_us": 0.0, "pdr": 0.001}
-"""Constants that are added to both numbers of a ratio, because a drop rate may be 0."""
+"""Constants that are added to numerator and denominator of a ratio, because a drop rate may be 0."""
 FAR = 5
 """ASSUME fetching data from another processor's cache takes five times as long, as in kamailio-qm."""
 RECEIVE_BUFFER_BYTES = 524_288
@@ -33,7 +33,7 @@ Values = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Free:
-    """A parameter of the simulator that the search varies, with its bounds. The search varies the logarithm."""
+    """A parameter of the simulator that the fit searches on a logarithmic scale, with the bounds of the search."""
 
     name: str
     low: float
@@ -60,13 +60,13 @@ BURSTS = (
 QUEUE = Free("queue", 15, 800, "messages that the socket's queue holds")
 FREE = (*COSTS, *STALLS, QUEUE)
 FREE_WITH_BURSTS = (*COSTS, *BURSTS, QUEUE)
-"""Parameters of another fit. There, bursts of other programs take the CPUs from the proxy, and no stalls occur."""
+"""Parameters of a fit in which bursts of other programs take the CPUs from the proxy, and no stalls occur."""
 
 
 def numbers(
     values: npt.ArrayLike, model: Mapping[str, Any], free: Sequence[Free] = FREE
 ) -> dict[str, Any]:
-    """Convert the values that the search varies into parameters of hardware/simulator/model.h.
+    """Return parameters of the simulator (hardware/simulator/model.h) from the values of the fitted parameters.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def values_of(model: Mapping[str, Any], free: Sequence[Free] = FREE) -> Values:
 
 
 def fitted_half(points: pd.DataFrame) -> pd.DataFrame:
-    """Return the columns of the papers' tables to which the simulator is fitted, in the form of `papers.wide`."""
+    """Return the part of the papers' tables to which the simulator is fitted, with one column per metric."""
     columns = wide(points)
     half = (columns["mode"] == FITTED_MODE) & columns["cores"].isin(FITTED_CORES)
     return columns[half].reset_index(drop=True)

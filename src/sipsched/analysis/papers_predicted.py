@@ -52,7 +52,7 @@ EFFECTS = ("pdr", "k_rcv_us")
 
 
 def wanted(points: pd.DataFrame, compared: pd.DataFrame) -> pd.DataFrame:
-    """List the runs to simulate: all points of the papers' tables and figure 2, and runs that explain one point.
+    """Return a table of the runs to simulate: the points of the papers' tables and figure 2, and runs for an ablation.
 
     The latter runs lack one mechanism of the model, or use one setting of the other mode.
     """
@@ -74,18 +74,18 @@ def wanted(points: pd.DataFrame, compared: pd.DataFrame) -> pd.DataFrame:
 
 
 def grid() -> pd.DataFrame:
-    """List the papers' combinations of cores and threads in both modes, with the columns `CELL`."""
+    """Return a table of the papers' combinations of mode, cores and threads."""
     rows = [(mode, *cell) for cell, mode in product(GRID, MODES)]
     return pd.DataFrame(rows, columns=CELL)
 
 
 def cost_mode(cost_ns: int) -> str:
-    """Return the name of the papers' enhanced mode with another migration cost."""
+    """Return the name of a mode that equals the papers' enhanced mode except for the migration cost."""
     return f"enhanced+{Setting.MIGRATION_COST}={cost_ns}"
 
 
 def settings_put_back() -> dict[Setting, str]:
-    """Return names of modes that equal enhanced mode, except that one setting has its baseline value, by setting."""
+    """Return, for each setting, the name of enhanced mode with the baseline value of this one setting."""
     counts, declared = Counts(*ABLATED[:2], processors=1), load_modes()
     baseline, enhanced = (find_mode(mode, declared).settings(counts) for mode in MODES)
     return {
@@ -116,7 +116,7 @@ def load_predictions(path: Path) -> pd.DataFrame:
 
 
 def repeated(runs: pd.DataFrame, recorded: pd.DataFrame) -> tuple[int, int]:
-    """Count the simulated runs near the drop limit, and how many of them have the same means as a recorded run."""
+    """Return the numbers of simulated runs near the drop limit: runs with the same means as recorded runs, all runs."""
     near, before = (
         table[table["part"] == NEAR_LIMIT].set_index([*CASE, "calls"])[MEANS].sort_index()
         for table in (runs, recorded)
@@ -142,7 +142,7 @@ def group_of(mode: str, cores: int) -> PaperGroup:
 
 
 def against_published(runs: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
-    """Compare each published number with the simulator's prediction, and with two naive predictions.
+    """Return a table that compares each published number with the simulator's and two naive predictions.
 
     Returns
     -------
@@ -170,7 +170,7 @@ def against_published(runs: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
 def capacities(
     runs: pd.DataFrame, points: pd.DataFrame, pdr_limit: float = PDR_LIMIT
 ) -> pd.DataFrame:
-    """Compare the simulated with the published capacity, for each combination of mode, cores and threads.
+    """Return a table of the simulated and the published capacity for each combination of mode, cores and threads.
 
     Returns
     -------
@@ -220,7 +220,7 @@ class Error:
 
 
 def errors(table: pd.DataFrame) -> list[Error]:
-    """Compute the errors of the predictions in a table from `against_published` or `capacities`, by group and metric.
+    """Return the prediction errors by group and metric, from a table of `against_published` or `capacities`.
 
     Drop rates may be 0, so `FLOOR` is added to them. Rows without a published or a predicted number are excluded.
     """
@@ -282,7 +282,7 @@ class PublishedEffect:
 
 
 def effects(runs: pd.DataFrame, compared: pd.DataFrame) -> list[PublishedEffect]:
-    """Compare baseline with enhanced mode for each row of the papers' comparison tables."""
+    """Return the published and simulated effect of enhanced mode for each row of the papers' comparison tables."""
     rows = {
         (row.study, row.table, row.cores, row.threads, row.cps, metric): getattr(
             row, f"{metric.removesuffix('_us')}_lower_pct"
@@ -304,7 +304,7 @@ def effects(runs: pd.DataFrame, compared: pd.DataFrame) -> list[PublishedEffect]
 
 @dataclass(frozen=True)
 class MigrationCost:
-    """The simulated means by migration cost for one number of cores, as in figure 2 of the multi-core paper.
+    """The simulated mean of a metric for each migration cost, at one point of the multi-core paper's figure 2.
 
     Attributes
     ----------
@@ -331,7 +331,7 @@ class MigrationCost:
 
 
 def migration_costs(runs: pd.DataFrame) -> list[MigrationCost]:
-    """Compare simulated migration costs in enhanced mode, as in figure 2 of the multi-core paper."""
+    """Return simulated means for each migration cost in enhanced mode, as in figure 2 of the multi-core paper."""
     pairs: dict[tuple[tuple[int, int, int], str, int], Pair] = {}
     for (place, best), metric in product(FIGURE_2.items(), EFFECTS):
         for cost in COSTS_NS:
@@ -361,7 +361,7 @@ def migration_costs(runs: pd.DataFrame) -> list[MigrationCost]:
 
 @dataclass(frozen=True)
 class Contribution:
-    """The contribution of one mechanism or of one setting to the difference between the modes.
+    """The contribution of one mechanism or setting to the difference between baseline and enhanced mode.
 
     Attributes
     ----------
@@ -382,7 +382,7 @@ class Contribution:
 
 @dataclass(frozen=True)
 class Ablation:
-    """The difference between the modes in one metric, and the contributions to this difference.
+    """The difference between baseline and enhanced mode in one metric, and the contributions to this difference.
 
     Attributes
     ----------
@@ -407,7 +407,7 @@ class Ablation:
 
     @property
     def told(self) -> bool:
-        """True if the interval of the whole difference exists and excludes 0."""
+        """True if the confidence interval of the difference between the two modes exists and excludes 0."""
         return self.whole.known and not self.whole.low <= 0 <= self.whole.high
 
 
@@ -462,7 +462,7 @@ def _detectable(differences: npt.NDArray[np.float64], level: float = LEVEL) -> f
 
 
 def _least_lower(pair: Pair, level: float) -> float:
-    """Return the smallest detectable decrease in percent; NaN if the mean of the first mode is 0."""
+    """Return the smallest decrease from the first to the second mode that the runs detect, in percent; or NaN."""
     first, second = pair
     return 100 * _detectable(first - second, level) / first.mean() if first.any() else np.nan
 
@@ -481,7 +481,7 @@ def _repeated(cases: pd.DataFrame, repetitions: int) -> pd.DataFrame:
 
 
 def _series(runs: pd.DataFrame, mode: str, place: Sequence[int], without: str = "") -> pd.DataFrame:
-    """Return the simulated runs of a point in a mode, as a table with the repetition as its index."""
+    """Return a table of the simulated runs with a mode, cores, threads and load. The index is the repetition."""
     cores, threads, cps = place
     here = (runs["part"] == TABLES) & (runs["mode"] == mode) & (runs["without"] == without)
     here &= (runs["cores"] == cores) & (runs["threads"] == threads) & (runs["cps"] == cps)
@@ -501,7 +501,7 @@ def _pair(
 
 
 def _with_naive(table: pd.DataFrame) -> pd.DataFrame:
-    """Add the group of each number, and two naive predictions from the numbers to which the model was fitted."""
+    """Add columns to the table: each number's group, and two naive predictions (means of the fitted numbers)."""
     table["group"] = [
         group_of(mode, cores) for mode, cores in zip(table["mode"], table["cores"], strict=True)
     ]

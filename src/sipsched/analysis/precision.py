@@ -16,7 +16,7 @@ from sipsched.records.summary_variables import ALL, RUN_DIMS
 
 @dataclass(frozen=True)
 class Known:
-    """The current confidence interval of a group of runs, for one SUT and mode."""
+    """The current confidence interval of a SUT and mode, for runs with equal cores, threads and load (a group)."""
 
     sut: str
     mode: str
@@ -25,7 +25,7 @@ class Known:
 
     @property
     def half_width(self) -> float:
-        """Half the width of the interval, divided by the estimate; infinity if no interval exists."""
+        """Half the width of the confidence interval, divided by the estimate; infinity if no interval exists."""
         interval = self.interval
         if not interval.known or not interval.estimate > 0:
             return np.inf
@@ -43,7 +43,7 @@ def level_of_a_look(precision: Precision) -> float:
 
 
 def look(summary: xr.Dataset, precision: Precision) -> list[Known]:
-    """Compute the confidence interval for each SUT, mode and group of runs. The widest interval comes first."""
+    """Return the confidence intervals of all groups of runs with equal settings and load, the widest interval first."""
     level = level_of_a_look(precision)
     values = counted(summary)[precision.of].sel(message_type=ALL).transpose(*RUN_DIMS)
     planned = (summary["status"] != NOT_PLANNED).any("rep")
@@ -59,7 +59,7 @@ def look(summary: xr.Dataset, precision: Precision) -> list[Known]:
 
 
 def still_wide(precisions: Sequence[Known], precision: Precision) -> list[Group]:
-    """Return the groups whose interval is still wider than requested. The group with the widest interval comes first.
+    """Return the groups of runs with a confidence interval wider than requested, the widest interval first.
 
     All SUTs and modes of a group get more repetitions together, because comparisons pair their runs by repetition.
     """

@@ -38,7 +38,7 @@ All other quantities are compared by their ratio, in percent.
 
 @dataclass(frozen=True)
 class Contrast:
-    """The measured and the predicted change of a quantity when one setting replaces a reference setting.
+    """The measured and the predicted effect of another mode or number of threads on a quantity.
 
     Attributes
     ----------
@@ -63,12 +63,12 @@ class Contrast:
 
     @property
     def comparable(self) -> bool:
-        """True if a measured interval and a prediction exist."""
+        """True if the measured effect has a confidence interval and a prediction of the effect exists."""
         return self.measured.known and not np.isnan(self.predicted.estimate)
 
     @property
     def inside(self) -> bool:
-        """True if the prediction is inside the measured interval."""
+        """True if the predicted effect is inside the confidence interval of the measured effect."""
         return (
             self.comparable and self.measured.low <= self.predicted.estimate <= self.measured.high
         )
@@ -85,7 +85,7 @@ class Contrast:
 
     @property
     def overlaps(self) -> bool:
-        """True if the measured interval and the predicted interval overlap."""
+        """True if the measured effect's confidence interval and the prediction interval overlap."""
         return (
             self.comparable
             and self.predicted.known
@@ -106,7 +106,7 @@ class Level:
 
 @dataclass(frozen=True)
 class Check:
-    """The predictions for a campaign, and the measured effects that correspond to the predictions.
+    """The predictions for a campaign (all studies on one testbed), and the corresponding measured effects.
 
     Attributes
     ----------
@@ -122,14 +122,14 @@ class Check:
 
     @property
     def comparable(self) -> tuple[Contrast, ...]:
-        """The effects with a measured interval and a prediction."""
+        """The effects that have a measured confidence interval and a prediction."""
         return tuple(contrast for contrast in self.contrasts if contrast.comparable)
 
 
 def check(
     predictions: Predictions, loads: Iterable[ComparedLoad], campaigns: Iterable[Campaign]
 ) -> Check:
-    """Compare the predictions for a campaign with its measurements.
+    """Compare the simulator's predictions of effects with the effects that a campaign measured.
 
     Parameters
     ----------
@@ -211,7 +211,7 @@ def _of_run(sut: str, cores: int, threads: int, cps: int) -> PredictedSetting:
 
 
 def _threads(runs: pd.DataFrame, known: Mapping[PredictedSetting, Predicted]) -> Iterable[_Found]:
-    """Compare runs that differ only in their number of threads. The number with the most runs is the reference."""
+    """Compare numbers of threads at equal load and cores. The number of threads with the most runs is the reference."""
     for (sut, cores, cps), group in runs.groupby(["sut", "cores", "cps"]):
         counts = group["threads"].value_counts()
         # Runs at all loads choose the reference, so that different loads have the same reference where possible.
@@ -238,7 +238,7 @@ def _points(interval: Interval) -> Interval:
 
 
 def _predicted(reference: Predicted, other: Predicted, quantity: str) -> Interval:
-    """Return the predicted effect with its interval over the simulated replicates."""
+    """Return the predicted effect of `other` on a quantity, with a prediction interval over simulated replicates."""
     column = list(UNITS).index(quantity)
     # The simulator reports the CPU time only per run, so this quantity has no value per window.
     whole = not reference.setting.compared or quantity == "cpu_per_message"
@@ -282,7 +282,7 @@ def _levels(runs: pd.DataFrame, known: Mapping[PredictedSetting, Predicted]) -> 
 
 
 def by_quantity(contrasts: Sequence[Contrast]) -> dict[str, tuple[Contrast, ...]]:
-    """Group effects by their quantity, in the order of `UNITS`."""
+    """Return the effects in one tuple per quantity, with the quantities in the order of `UNITS`."""
     return {
         name: found_contrasts
         for name in UNITS

@@ -44,7 +44,7 @@ class ProbeCost:
 
 
 def probe_costs(paths: Iterable[Path]) -> list[ProbeCost]:
-    """Compare windows in which the probe records with windows in which the probe does not record.
+    """Return the probe's CPU cost per setting and load, from windows with and without recording.
 
     Raises
     ------

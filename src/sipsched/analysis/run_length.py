@@ -10,7 +10,7 @@ import xarray as xr
 
 Values = npt.NDArray[np.float64]
 LEAST_PERIODS = 20
-"""A run with a smaller effective number of busy periods is too short."""
+"""Smallest effective number of busy periods (times in which the proxy is never idle) in a sufficiently long run."""
 LONGEST_SHARE = 0.1
 """A run is too short if one busy period fills more than this share of the run."""
 FULL_PDR = 0.05
@@ -42,7 +42,7 @@ class BusyPeriods:
 
 
 def busy_periods(runs: xr.Dataset, at: Mapping[Hashable, Any]) -> BusyPeriods | None:
-    """Summarise the busy periods of all runs with the same settings and load; None if no run has busy periods.
+    """Return statistics of the busy periods in runs with the same settings and load; None if no busy period exists.
 
     Parameters
     ----------

@@ -35,7 +35,7 @@ OF_ALL_MESSAGES = tuple(f"{name}_{statistic}" for name in SUMMARY_TIMES for stat
 
 
 def provenance(summary: xr.Dataset) -> str:
-    """Describe the source of simulated numbers. Return an empty text for measured numbers.
+    """Return a sentence for figures about the source of simulated numbers; an empty text for measured numbers.
 
     A page states the source of measured numbers only once, and not in each figure.
     """
@@ -63,13 +63,13 @@ def facets(summary: xr.Dataset) -> list[Facet]:
 
 
 def facet_name(facet: Facet) -> str:
-    """Return the name of a combination of SUT, mode and cores as text."""
+    """Return a combination of SUT, mode and cores as text, such as "opensips-udp, baseline, 2 cores"."""
     sut, mode, cores = facet
     return f"{sut}, {mode}, {cores} {'core' if cores == 1 else 'cores'}"
 
 
 def counted(summary: xr.Dataset) -> xr.Dataset:
-    """Return the summary with NaN for every number of an invalid or missing run.
+    """Return a copy of the summary in which every number of an invalid or missing run is NaN.
 
     Pages show only results of this function, or of `Campaign.counted` for several studies. The result keeps all texts,
     because the settings of a mode are also known for invalid runs.
@@ -83,7 +83,7 @@ def counted(summary: xr.Dataset) -> xr.Dataset:
 
 
 def iterate_runs(summary: xr.Dataset) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield the settings and the status of each planned run."""
+    """Yield the settings and the status (measured, invalid, missing) of each planned run in a summary."""
     status = summary["status"]
     for place in np.ndindex(status.shape):
         word = str(status.to_numpy()[place])
@@ -155,7 +155,7 @@ class Campaign:
 
     @property
     def counted(self) -> pd.DataFrame:
-        """The rows of the valid runs."""
+        """The rows of the valid runs in the table of all runs."""
         return self.runs[self.runs["status"] == MEASURED]
 
     @property
@@ -165,13 +165,13 @@ class Campaign:
 
     @property
     def single(self) -> pd.DataFrame:
-        """The rows of the valid runs that use only one mode."""
+        """The rows of valid runs that use only one mode, and so do not compare modes."""
         counted = self.counted
         return counted[~counted["mode"].map(is_comparison).astype(bool)]
 
     @property
     def traced(self) -> pd.DataFrame:
-        """The rows of the valid runs that use only one mode, and in which a probe recorded the messages."""
+        """The rows of valid runs with only one mode and with messages that a probe recorded."""
         single = self.single
         return single[single["probe_mode"] != "off"]
 
@@ -193,7 +193,7 @@ def find_summaries(testbed: str | None = None) -> list[Path]:
 
 
 def known_capacities(paths: Iterable[str | Path] | None = None) -> tuple[SystemCapacity, ...]:
-    """Read the estimated capacity of each system.
+    """Read the estimated capacity of each system from the files `capacity.json`.
 
     Parameters
     ----------
@@ -310,7 +310,7 @@ def findings_of(text: str) -> list[Finding]:
 
 
 def _rows(ds: xr.Dataset) -> pd.DataFrame:
-    """Return the planned runs of a study as rows of a table."""
+    """Return the planned runs of a study as a table with one row per run."""
     planned = ds["status"].to_numpy().ravel() != NOT_PLANNED
     columns: dict[str, Any] = {}
     for dim, values in zip(
@@ -328,7 +328,7 @@ def _rows(ds: xr.Dataset) -> pd.DataFrame:
 def _refined(
     runs: pd.DataFrame, testbed: str, attempts: Sequence[Attempt], hosts: Mapping[str, Any]
 ) -> pd.DataFrame:
-    """Add the reasons of invalid runs. A missing run with a known reason gets the status `impossible` or `invalid`."""
+    """Add a column with the reasons of invalid runs. Missing runs with a reason become `impossible` or `invalid`."""
     cpus = hosts.get("sps", {}).get("cpus")
     status = runs["status"].to_numpy(object)
     reasons = np.array([in_words(findings_of(text)) for text in runs["findings"]], object)
@@ -346,12 +346,12 @@ def _refined(
 
 
 def lost(runs: pd.DataFrame) -> pd.Series:
-    """Return the share of losses that the capacity's limit refers to: dropped packets over UDP, lost calls over TCP."""
+    """Return each run's share of losses, to which the drop limit applies: packets over UDP, calls over TCP."""
     return runs["call_loss"].where(runs["transport"] == "tcp", runs["pdr"])
 
 
 class Configuration(NamedTuple):
-    """The settings that runs have in common, without their load and repetition."""
+    """The settings SUT, mode, cores and threads, which runs at several loads and repetitions have in common."""
 
     sut: str
     mode: str
@@ -380,14 +380,14 @@ def configurations(runs: pd.DataFrame) -> dict[Configuration, pd.DataFrame]:
 
 
 def by_load(runs: pd.DataFrame, columns: Iterable[str]) -> xr.Dataset:
-    """Return the runs of one setting as a dataset with the dimensions cps and rep. Missing runs are NaN."""
+    """Return the values of one setting's runs as a dataset with the dimensions cps and rep; NaN for missing runs."""
     table: xr.Dataset = runs.set_index(["cps", "rep"])[list(columns)].to_xarray()
     return table.sortby(["cps", "rep"])
 
 
 @dataclass(frozen=True)
 class Buffers:
-    """The actual sizes of the receive buffers, for groups of runs.
+    """The effective sizes of the sockets' receive buffers, for groups of runs such as one group per mode.
 
     Attributes
     ----------
@@ -409,12 +409,12 @@ class Buffers:
         return len(self.sizes) > 1
 
     def with_size(self, size: int) -> list[tuple[str, ...]]:
-        """Return the groups that have a run with a receive buffer of the given size."""
+        """Return the keys of the groups in which a run has a receive buffer of this size in bytes."""
         return [group for group, sizes in self.groups.items() if size in sizes]
 
 
 def receive_buffers(runs: pd.DataFrame, *by: str) -> Buffers:
-    """Return the sizes of the receive buffers of groups of runs.
+    """Return the receive buffers' effective sizes for the groups of runs that the columns `by` define.
 
     Parameters
     ----------
@@ -433,7 +433,7 @@ def receive_buffers(runs: pd.DataFrame, *by: str) -> Buffers:
 def pairs(
     runs: pd.DataFrame, column: str, by: str, reference: str, other: str
 ) -> dict[SettingKey, Pair]:
-    """Return pairs of runs with the same arrivals, which differ only in their mode or in their SUT.
+    """Return the values of a column for pairs of runs that have the same arrivals and differ in one setting.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ REMEDIES = {"udp": ("partitioned",), "tcp": ("dispatcher", "listeners")}
 The deployment that is most similar to the published remedy comes first.
 """
 NEAR = 1.1
-"""A run can confirm a bound from a search if the run's load differs from the bound by at most this factor."""
+"""A run can confirm a load from a search if the run's load differs from this load by at most this factor."""
 COLUMNS = ("study", "platform", "operating_system", "transport", "remedies", "speedup", "place")
 FACTORS = {
     "wake_ups": ("wake-ups", 1.0),
@@ -53,7 +53,7 @@ class WorkerSetting(NamedTuple):
 
 
 class SystemKind(NamedTuple):
-    """A system under test with a number of workers. Pages compare its capacities with different numbers of cores."""
+    """A system under test with a number of workers. Pages compare the capacities on different numbers of cores."""
 
     transport: str
     sut: str
@@ -149,7 +149,7 @@ class SpeedUp:
 
 @dataclass(frozen=True)
 class Herd:
-    """The number of worker wake-ups per message for each number of workers, at one load on one core."""
+    """The number of worker wake-ups per message, by number of workers, at one load on one core."""
 
     sut: str
     cps: int
@@ -171,14 +171,14 @@ class Published:
 
     @property
     def gain(self) -> float:
-        """The speed-up after the change of the proxy, divided by the speed-up before the change."""
+        """The speed-up after IBM's change of the proxy, divided by the speed-up before the change."""
         return self.after / self.before
 
 
 def carried(
     campaign: Campaign, crossings: Iterable[SearchRecord], limit: float = PDR_LIMIT
 ) -> list[MeasuredSetting]:
-    """Return the capacity of each system in the default mode that was searched, with the runs that confirm the search.
+    """Return the searched capacity of each system in the default mode, with the runs that confirm the search.
 
     Parameters
     ----------
@@ -272,7 +272,7 @@ def costs(runs: pd.DataFrame, limit: float = PDR_LIMIT) -> dict[Configuration, C
 
 
 def _compared(runs: pd.DataFrame, limit: float) -> dict[Configuration, Cost]:
-    """Return the costs per message at a load whose losses are within the limit.
+    """Return each setting's costs per message, at a load with losses within the drop limit.
 
     The cost of a message depends on the load. So the numbers of cores are compared at the highest load that all of them
     have, for each SUT and number of workers. Without a common load, each number of cores has its own highest load.
@@ -352,7 +352,7 @@ def _bound(one: MeasuredSetting, more: MeasuredSetting) -> float:
 
 
 def _room(one: MeasuredSetting, more: MeasuredSetting, campaign: Campaign) -> float:
-    """Estimate how many CPUs the proxy could use.
+    """Estimate how many CPUs the proxy could use beside the load generators.
 
     The load generators share one CPU with the proxy. Their share is computed from their CPU time on a separate CPU.
     """

@@ -21,7 +21,7 @@ def effect_of_starts(
     scale: Scale = Scale.RATIO,
     weights: Sequence[Values] | None = None,
 ) -> Interval:
-    """Compare two settings of the proxy, from runs that start the proxy several times with each setting.
+    """Return the effect of a setting, from runs that start the proxy several times with each of two settings.
 
     The value of a start is its mean over the complete blocks of its run. The effect in a run is the difference between
     the mean of the starts with each setting. The result is the mean effect over the runs. The standard error comes from

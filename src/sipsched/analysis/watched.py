@@ -16,7 +16,7 @@ from sipsched.records.watch import Second, add_bins
 
 PERCENTILES = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999}
 BUSY, IDLE, SLEEPING = 0.9, 0.3, 0.5
-"""Limits: the busy share of a busy worker or CPU, the idle share of idle CPUs, the busy share of a sleeping worker."""
+"""Limits for the busy share of a busy worker or CPU, the idle share of CPUs, and the busy share of a sleeper."""
 MOST_SECONDS = 0.2
 """A cause is reported if at least this share of the seconds shows the cause."""
 OFF_CPU = 0.5
@@ -32,7 +32,7 @@ ASSUMED_COST = 0.06
 """The cost of the probe per message until it is measured: the upper end of docs/methodology/probe-cost.md."""
 ASSUMED_COST_OF_HISTOGRAMS = 0.02
 LEAST_SHARE = 1 / 60
-"""The probe records in at least this share of the time, whatever its cost."""
+"""The probe records in at least this share of the time, even if the recording exceeds the cost limit."""
 FEWEST_CYCLES = 6
 
 
@@ -148,7 +148,7 @@ def probe_cost(seconds: Sequence[Second]) -> Interval:
 
 
 class Budget:
-    """The rule that chooses the seconds in which the probe records, so that the cost of the probe stays below a limit.
+    """The rule that chooses the seconds in which the probe records, so that the probe's CPU cost stays below a limit.
 
     Seconds with and without recording alternate. A comparison of both kinds of seconds measures the cost of recording.
 
@@ -166,7 +166,7 @@ class Budget:
         self._cycle = self._cycle_of(assumed)
 
     def _cycle_of(self, cost: float) -> int:
-        """Return the length of a cycle in seconds.
+        """Return the length of a recording cycle in seconds: longer if recording costs more CPU time per message.
 
         The probe records in one second of each cycle, and pauses in the other seconds.
         """
@@ -201,7 +201,7 @@ class Budget:
 
 
 class Cause(StrEnum):
-    """A measured cause of waiting or of drops."""
+    """A cause of waiting or dropped messages that the measurements of a watched proxy can reveal."""
 
     BURSTS = "the buffer is too small for the bursts"
     TOO_FEW_WORKERS = "too few workers"
@@ -214,7 +214,7 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True)
 class ShownCause:
-    """A cause of waiting or of drops, with the measured numbers that support it.
+    """A cause of waiting or dropped messages, with the measured numbers as evidence.
 
     Attributes
     ----------
@@ -234,7 +234,7 @@ class ShownCause:
 
 
 def findings(seconds: Sequence[Second]) -> tuple[list[ShownCause], str]:
-    """Return the causes of waiting and drops in a watch, or the reason why its seconds reveal no cause."""
+    """Return the causes of waiting and dropped messages, or the reason as text why the seconds are too few."""
     usable = [second for second in seconds if second.recording and second.workers]
     received = sum(second.received for second in usable)
     if len(usable) < FEWEST_SECONDS or received < FEWEST_MESSAGES:
@@ -259,7 +259,7 @@ def _workers_busy(second: Second) -> float:
 
 
 def _bursts(seconds: Sequence[Second]) -> ShownCause | None:
-    """Find seconds with drops in which the workers also had idle time, so that a message burst caused the drops."""
+    """Return the evidence of bursts: seconds with dropped messages although workers and CPUs had idle time; or None."""
     dropped = [second for second in seconds if second.drops.get("socket buffer full")]
     brief = [
         second for second in dropped if _workers_busy(second) < BUSY and second.cpu_busy < BUSY
@@ -279,7 +279,7 @@ def _bursts(seconds: Sequence[Second]) -> ShownCause | None:
 
 
 def _waits(second: Second) -> float:
-    """Return the 99th percentile of K_rcv in ns."""
+    """Return the 99th percentile of K_rcv (the time from arrival to reception by a worker) in ns."""
     return float(histogram.quantile_ns(add_bins([second.waiting]), 0.99))
 
 
@@ -298,7 +298,7 @@ def _too_few_workers(seconds: Sequence[Second]) -> ShownCause | None:
 
 
 def _no_cpu_left(seconds: Sequence[Second]) -> ShownCause | None:
-    """Find seconds without an idle CPU, in which workers waited for a CPU.
+    """Return the evidence of lacking CPU time: seconds without idle CPU in which workers waited for a CPU; or None.
 
     If workers did not wait, the CPUs were busy with programs of lower priority, which do not disturb the proxy. If
     another program used at least the share `COMPETING` of a CPU, this program is the cause.
@@ -321,7 +321,7 @@ def _no_cpu_left(seconds: Sequence[Second]) -> ShownCause | None:
 
 
 def _delayed(second: Second) -> float:
-    """Return the share of the workers' runnable time in which they had no CPU."""
+    """Return the share of the workers' runnable time in which the workers waited for a CPU."""
     runnable = second.proxy_cpu_ns + second.delayed_ns
     return second.delayed_ns / runnable if runnable else 0.0
 
@@ -332,12 +332,12 @@ def _off_cpu(second: Second) -> float:
 
 
 def _lacked_cpu(second: Second) -> bool:
-    """Return whether the workers were runnable, not asleep, during at least half of the service time without a CPU."""
+    """Return True if workers waited for a CPU, instead of sleeping, in half or more of their off-CPU service time."""
     return second.delayed_ns >= second.off_cpu_ns / 2
 
 
 def _sleeping(seconds: Sequence[Second]) -> ShownCause | None:
-    """Find seconds with long waits although CPUs were idle, because workers slept while they processed messages."""
+    """Return the evidence of sleeping workers: seconds with long waits although CPUs were idle; or None."""
     shown = [
         second
         for second in seconds
@@ -351,7 +351,7 @@ def _sleeping(seconds: Sequence[Second]) -> ShownCause | None:
 
 
 def _too_many_workers(seconds: Sequence[Second]) -> ShownCause | None:
-    """Find seconds in which workers interrupted each other, because more workers than CPUs processed messages.
+    """Return the evidence of too many workers: seconds in which workers took CPUs from each other; or None.
 
     The CPUs still had idle time, and no other program competed. So only another worker can have interrupted a worker.
     """
@@ -377,7 +377,7 @@ def _service_values(shown: Sequence[Second]) -> dict[str, float]:
 
 
 def _hot_connection(seconds: Sequence[Second]) -> ShownCause | None:
-    """Find seconds in which one worker was saturated although the other workers had much idle time.
+    """Return the evidence of a hot connection: seconds in which only one worker was saturated; or None.
 
     Workers share a UDP socket, but each TCP connection belongs to one worker. So one busy connection can saturate its
     worker.
