@@ -1,4 +1,4 @@
-"""The plan of one invocation of the workflow: its runs, their order, and the paths of all files."""
+"""The plan of one invocation of the workflow: the runs, the order of the runs, and the paths of all files."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -124,7 +124,7 @@ class Plan:
 
     @cached_property
     def limits(self) -> list[float]:
-        """Return all limits of the packet drop rate: the limit of the campaign, and the limits of studies."""
+        """Return all limits of the packet drop rate in ascending order: the campaign's limit and limits of studies."""
         loads = (study.cps for study in self.config.studies.values())
         return sorted(
             {self.config.pdr_limit} | {cps.limit for cps in loads if isinstance(cps, Capacity)}
@@ -168,7 +168,7 @@ class Plan:
 
     @property
     def index(self) -> str:
-        """Return the path of the overview page."""
+        """Return the path of the overview page, which links to all other pages."""
         return f"{self.reports}/index.html"
 
     @property
@@ -208,7 +208,7 @@ class Plan:
 
     @cached_property
     def lanes(self) -> forecast.Lanes:
-        """Return the rules that determine which testbeds can measure at the same time."""
+        """Return the object that knows which testbeds can measure at the same time."""
         return forecast.Lanes(
             frozenset(name for name, bed in self.testbeds.items() if bed.is_on_this_machine),
             dict.fromkeys(self.simulated, self.cpus),
@@ -221,7 +221,7 @@ class Plan:
 
     @cached_property
     def looks(self) -> list[Path]:
-        """Return the paths of the files that decide about more repetitions, for studies with a precision."""
+        """Return the paths of the files that decide about more repetitions to narrow confidence intervals."""
         return [
             look.look_path(self.results, study.name, testbed, repetitions)
             for study in self.config.studies.values()
@@ -232,7 +232,7 @@ class Plan:
 
     @cached_property
     def order(self) -> "Order":
-        """Return the object that orders the measurements and estimates their duration."""
+        """Return the object with the order of the measurements and with the expected duration of each run."""
         return Order(self)
 
     def planned(self, study: Study, testbed: str) -> list[Run]:
@@ -255,7 +255,7 @@ class Plan:
         self._check(run)
 
     def check_search(self, point: Point) -> None:
-        """Raise an error for a search that cannot be measured, as `check_run` does for a run."""
+        """Raise an error if a search for a capacity cannot be measured, for example on a testbed with too few cores."""
         self.config.check_search(point)
         self._check(point)
 
@@ -311,7 +311,7 @@ class Order:
         return round(forecast.planned_s(self._plan.config.load_of(run)) * self._paces[kind])
 
     def _update(self) -> None:
-        """Update the positions if a new search or a new decision about repetitions exists."""
+        """Update the runs' positions if a new search record or a new decision about repetitions exists."""
         plan = self._plan
         searched = (plan.raw / point.crossing_path for point in plan.searches)
         seen = {path for path in (*searched, *plan.looks) if path.is_file()}

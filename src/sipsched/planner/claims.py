@@ -32,7 +32,7 @@ class Claims:
 
     @property
     def turns(self) -> Mapping[str, Callable[[Wildcards], int]]:
-        """Return, by resource name, the functions that compute how much of a testbed's resource a job occupies."""
+        """Return one function per testbed resource. The function computes how much of the resource a job occupies."""
         return {turn: partial(self._takes_turn, turn) for turn in self._turns.values()}
 
     def _takes_turn(self, turn: str, wildcards: Wildcards) -> int:
@@ -48,7 +48,7 @@ class Claims:
         return 0 if self._plan.testbeds[wildcards.testbed].kind == "ssh" else 1
 
     def order(self, wildcards: Mapping[str, str]) -> int:
-        """Return the position of a run in the order of measuring."""
+        """Return the position of a run in the order of measuring; 0 for a run that no study contains."""
         return self._plan.order.position(Run.from_wildcards(wildcards))
 
     def expected_s(self, wildcards: Mapping[str, str]) -> int:
@@ -57,5 +57,5 @@ class Claims:
 
     @staticmethod
     def attempt(wildcards: object, attempt: int) -> int:
-        """Return the attempt number of a job, so that the job's script can read it as a resource."""
+        """Return Snakemake's attempt number of a job, so that the job's script can read the number as a resource."""
         return attempt

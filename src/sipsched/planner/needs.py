@@ -113,7 +113,7 @@ class Needs:
         return [self._computed(run, SUMMARY) for run in runs]
 
     def results(self, wildcards: object) -> str:
-        """Return the path of the folder of all computed files."""
+        """Return the path of the folder with all files that the workflow computes from records."""
         return str(self._plan.results)
 
     def study_precision(self, wildcards: Wildcards) -> str:
@@ -137,7 +137,7 @@ class Needs:
         return str(paths.provided(self._document(wildcards).notebook))
 
     def document_files(self, wildcards: Wildcards) -> tuple[str, ...]:
-        """Return the paths of the repository's files that a page about several studies reads."""
+        """Return the paths of the files in the repository that a page about several studies reads."""
         return tuple(str(paths.provided(file)) for file in self._document(wildcards).files)
 
     def document_summaries(self, wildcards: Wildcards) -> list[str]:
@@ -219,7 +219,7 @@ class Needs:
         return [self._computed(run, MESSAGES) for run in runs if run not in reduced_runs]
 
     def recorded_prediction(self, name: str) -> Callable[[Wildcards], list[str]]:
-        """Return a function that finds the recorded prediction with a given name for a testbed."""
+        """Return a function that returns the path of a testbed's recorded prediction with this file name."""
 
         def of_testbed(wildcards: Wildcards) -> list[str]:
             return self._plan.recorded_prediction(wildcards.testbed, name)
@@ -235,14 +235,14 @@ class Needs:
         return self._plan.config.documents[wildcards.document]
 
     def _of_document(self, wildcards: Wildcards) -> list[tuple[Study, str]]:
-        """Return all pairs of a page's study and a testbed. Studies outside this campaign are excluded."""
+        """Return pairs of study and testbed for a page about several studies, without studies of other campaigns."""
         studies = self._plan.config.studies
         names = [name for name in self._document(wildcards).studies if name in studies]
         pairs = itertools.product((studies[name] for name in names), self._plan.testbeds)
         return [(study, testbed) for study, testbed in pairs if study.is_on(testbed)]
 
     def _to_search(self, points: Iterable[Point]) -> list[Point]:
-        """Return the points at which a search is planned. With `only_measured`, return only recorded searches."""
+        """Return the points at which a search is planned; with the option `only_measured`, only recorded searches."""
         raw, only_measured = self._plan.raw, self._plan.config.only_measured
         return [p for p in points if not only_measured or (raw / p.crossing_path).is_file()]
 
@@ -288,7 +288,7 @@ class Needs:
         return self._file(run, self._plan.results / "runs", name)
 
     def _file(self, run: Run, root: Path, name: str) -> str:
-        """Return the path of a run's file. If a study summary already contains the run, no job makes the file again."""
+        """Return the path of a run's file. Snakemake makes no file again for a run that a study summary contains."""
         folder = str(run.path)
         path = f"{root}/{folder}/{name}"
         # Paths are texts here, because creating up to 144,000 Path objects would double the time.
@@ -298,7 +298,7 @@ class Needs:
 
     @cached_property
     def _settled(self) -> frozenset[str]:
-        """Return the paths of runs that a study summary contains and whose records have not changed since."""
+        """Return the paths of the runs in study summaries, without runs that have a changed record."""
         plan = self._plan
         if self._workflow.forces_jobs:
             return frozenset()
