@@ -73,7 +73,7 @@ def certify(
     intended_ns: npt.NDArray[np.int64] | None = None,
     replays: float = 1.0,
 ) -> Certificate:
-    """Compare the actual start times of calls with their planned start times.
+    """Return statistics that compare the actual start times of a run's calls with the planned start times.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def ks_p_value(distance: float, gaps: int) -> float:
 def variance_to_mean(
     ordered_ns: npt.NDArray[np.int64], windows_ms: Sequence[int]
 ) -> tuple[float | None, ...]:
-    """Return the variance of the number of calls started per time window, divided by the mean.
+    """Return variance / mean of the number of calls started per time window, for each window length.
 
     This ratio is the index of dispersion of counts (Cox and Lewis).
 

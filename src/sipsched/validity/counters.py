@@ -160,7 +160,7 @@ def parse_stat(text: str, where: str = "/proc/stat") -> dict[str, dict[str, floa
 
 
 def difference(before: Mapping[str, _Number], after: Mapping[str, _Number]) -> dict[str, _Number]:
-    """Subtract an earlier snapshot of counters from a later snapshot.
+    """Return the increase of each counter from an earlier to a later snapshot.
 
     Counters that only one snapshot contains are excluded.
 

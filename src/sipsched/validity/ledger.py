@@ -69,7 +69,7 @@ class Ledger:
 
     @property
     def residual(self) -> int:
-        """Return the larger absolute residual of the two directions: sent datagrams that no counter explains."""
+        """Return the number of sent datagrams that no counter explains, in the direction with the larger number."""
         return max(abs(self.to_sps.residual), abs(self.from_sps.residual))
 
 
@@ -111,11 +111,11 @@ class Tally:
     received: int
 
     def __add__(self, other: "Tally") -> "Tally":
-        """Return the sum of the numbers of two programs."""
+        """Return the numbers of two programs together."""
         return Tally(self.sent + other.sent, self.received + other.received)
 
     def __sub__(self, other: "Tally") -> "Tally":
-        """Return the numbers since an earlier count."""
+        """Return the numbers of messages since an earlier count of the same program."""
         return Tally(self.sent - other.sent, self.received - other.received)
 
 
@@ -193,6 +193,6 @@ def _looped(snapshots: Snapshots) -> int:
 
 
 def _text(snapshots: Snapshots, role: str, phase: str, path: str) -> tuple[str, str]:
-    """Return the recorded text of a counter file, and the name of the file for error messages."""
+    """Return the recorded text of a counter file such as /proc/net/snmp, and the file's name for error messages."""
     text = snapshots.get(role, {}).get(phase, {}).get(path, "")
     return text, f"{role}, {phase}: {path}"

@@ -46,7 +46,7 @@ class Rule:
 
     @property
     def limits(self) -> Limits:
-        """Return the default limits of the rule."""
+        """Return the rule's two default limits: for suspect and for invalid runs."""
         return Limits(self.suspect, self.invalid)
 
     @property

@@ -34,7 +34,7 @@ class Finding:
     cause: str = ""
 
     def __str__(self) -> str:
-        """Describe the result of the rule in words."""
+        """Return the result of the rule for the run as text."""
         if self.value is None:
             return f"{self.rule}: unknown"
         if self.rule in RULES:
