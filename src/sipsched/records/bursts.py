@@ -33,7 +33,7 @@ class Program(NamedTuple):
 
 @dataclass(frozen=True)
 class _Document:
-    """The content of the file, which hardware/probe/sipaccount.c writes: CPU, times, owner, name and id per burst."""
+    """The content of `bursts.json.zst` as sipaccount.c writes it: CPU, times, owner, name and id per burst."""
 
     version: int
     bursts: list[tuple[int, int, int, Owner, str, int]]
@@ -73,14 +73,14 @@ class Bursts:
         return {cpu: slice(begin, end) for cpu, begin, end in ends}
 
     def during(self, cpu: int, start_ns: int, end_ns: int) -> slice:
-        """Return the range of indices of the bursts on a CPU that overlap a period of time (ns)."""
+        """Return the index range of the bursts on one CPU that overlap the time from `start_ns` to `end_ns`."""
         of_cpu = self._of_cpu.get(cpu, slice(0, 0))
         first = np.searchsorted(self.end_ns[of_cpu], start_ns, side="right")
         last = np.searchsorted(self.start_ns[of_cpu], end_ns, side="left")
         return slice(of_cpu.start + int(first), of_cpu.start + max(int(first), int(last)))
 
     def ran_ns(self, cpu: int, start_ns: int, end_ns: int) -> dict[Program, int]:
-        """Return the time in ns that each program ran on a CPU within a period. The longest time comes first."""
+        """Return the time in ns that each program ran on one CPU in a period, in descending order of the times."""
         some = self.during(cpu, start_ns, end_ns)
         begin, end = (
             np.maximum(self.start_ns[some], start_ns),
@@ -130,7 +130,7 @@ def read_bursts(record: Path) -> Bursts | None:
 def _without_overlap(
     cpu: int, numbers: Integers, program: Integers, softirq: npt.NDArray[np.bool_]
 ) -> Integers:
-    """Cut the bursts of one CPU into pieces, so that a softirq replaces the program that it interrupts.
+    """Return the bursts of one CPU as pieces without overlap: a softirq replaces the interrupted program.
 
     Returns
     -------

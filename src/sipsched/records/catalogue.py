@@ -36,7 +36,7 @@ KEYS = tuple(field.name for field in fields(Run))
 
 
 def check_key(key: str) -> None:
-    """Raise a StableError if a key is unknown. The message lists the known keys."""
+    """Raise a StableError if a key is not the name of a run's setting. The message lists all keys."""
     if key not in KEYS:
         raise StableError(f"{key}: unknown key; the keys of runs are {', '.join(KEYS)}")
 
@@ -107,7 +107,7 @@ class Catalogue:
         return replace(self, runs=left, modes=modes)
 
     def modes_of(self, run: Run) -> tuple[str, ...]:
-        """Return the modes of a run that this selection contains. The reference mode comes first."""
+        """Return the names of a run's modes that are part of this selection, with the reference mode first."""
         return tuple(mode for mode in compared(run.mode) if not self.modes or mode in self.modes)
 
     @property
@@ -124,7 +124,7 @@ class Catalogue:
         return self.runs[0]
 
     def several(self) -> StableError:
-        """Return the error for the case that a function needs one run but several runs are selected.
+        """Return (do not raise) the error for a function that needs one run although several runs are selected.
 
         The error lists the settings in which the runs differ.
         """
@@ -135,11 +135,11 @@ class Catalogue:
 
     @property
     def varied(self) -> list[str]:
-        """Return the names of the settings in which the runs differ."""
+        """Return the names of the settings (such as `mode` or `cps`) in which the selected runs differ."""
         return [key for key in KEYS if len(self.values(key)) > 1]
 
     def values(self, key: str) -> list[Any]:
-        """Return the values that the runs have for a setting, in ascending order."""
+        """Return the distinct values of a setting in the selected runs, in ascending order."""
         return sorted({getattr(run, key) for run in self.runs})
 
     def document(self, run: Run) -> RunDocument:
@@ -163,7 +163,7 @@ class Catalogue:
         return self._made(run)
 
     def without_messages(self, run: Run) -> StableError:
-        """Return the error for the case that the per-message times of a run are not available.
+        """Return (do not raise) the error for a run without per-message times.
 
         The error names the reason, and the call that opens runs with per-message times.
         """
@@ -236,7 +236,7 @@ class Catalogue:
         return ds
 
     def in_force(self, run: Run, t_ns: npt.NDArray[np.int64]) -> ModesInForce:
-        """Return the mode and the window of a run at each of several times. A run of one mode counts as one window."""
+        """Return a run's mode and window at each time in `t_ns`. A run of one mode counts as one window."""
         if is_comparison(run.mode):
             return in_force(read_windows(self.records / run.path), t_ns)
         first = np.zeros(t_ns.shape, np.int32)
@@ -260,7 +260,7 @@ class Catalogue:
             yield replace(run, mode=mode), ds.isel(kept)
 
     def _refuse_part(self, of: str) -> None:
-        """Raise an error if a function needs whole runs, but the selection contains only some windows of a run.
+        """Raise an error if only some windows of a run are selected, for functions that need whole runs.
 
         Raises
         ------
@@ -276,7 +276,7 @@ class Catalogue:
     def quantiles(
         self, quantity: str, shares: Sequence[float], by: Sequence[str] = ()
     ) -> xr.DataArray:
-        """Compute quantiles of message times, over the messages of all runs with equal settings.
+        """Return quantiles of message times, over the pooled messages of all runs with equal settings.
 
         Parameters
         ----------
@@ -356,7 +356,7 @@ def find_runs(records: Path, testbed: str) -> Catalogue:
 
 
 def _is_current(path: Path, record: Path) -> bool:
-    """Return whether a `messages.nc` exists, has the current format version, and was made from this record."""
+    """Return True if the file `messages.nc` exists, has the current format version, and was made from this record."""
     try:
         with netCDF4.Dataset(path) as file:
             made_of = (file.getncattr("format_version"), file.getncattr("record"))

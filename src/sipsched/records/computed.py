@@ -13,7 +13,7 @@ from sipsched.records.reduced import identity
 def open_netcdf(
     path: Path, name: str, version: int, remedy: str = "make it with snakemake"
 ) -> xr.Dataset:
-    """Open a netCDF-4 file, and raise an error if it has another format name or version.
+    """Open a netCDF-4 file, and raise an error if the file's format name or version is unexpected.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def open_netcdf(
 
 
 def check_format(attrs: Mapping[str, Any], path: Path, name: str, version: int) -> None:
-    """Raise an error if a file has another format name or version.
+    """Raise an error if a file's attributes have another format name or version than expected.
 
     Raises
     ------
@@ -54,7 +54,7 @@ def check_format(attrs: Mapping[str, Any], path: Path, name: str, version: int) 
 
 
 def check_record(made_of: str, path: Path, record_dir: Path) -> None:
-    """Raise an error if a computed file was not made from the current record.
+    """Raise an error if a computed file (such as a summary) was not made from the run's current record.
 
     Parameters
     ----------

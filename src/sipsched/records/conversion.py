@@ -8,7 +8,7 @@ _Part = TypeVar("_Part")
 
 
 def as_part(kind: type[_Part], content: Any, where: str, remedy: str = "repeat the run") -> _Part:
-    """Convert mappings, lists and plain values into a typed value.
+    """Convert the mappings and lists of a JSON or YAML file into a value of the type `kind`.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ class TaskCounts:
     system_ns: int
 
     def __sub__(self, other: "TaskCounts") -> "TaskCounts":
-        """Subtract the counts of an earlier reading."""
+        """Return the counts since an earlier reading of the same counters."""
         told = self.migrations is not None and other.migrations is not None
         return TaskCounts(
             tasks=self.tasks,
@@ -40,7 +40,7 @@ class TaskCounts:
 
 @dataclass(frozen=True)
 class Wait:
-    """The number of waits, and their total duration in ns."""
+    """The number of waits for one kind of lock, and the total duration of these waits in ns."""
 
     count: int
     ns: int
@@ -70,7 +70,7 @@ class Waits:
 
 @dataclass(frozen=True)
 class Factors:
-    """The report of the program `sipfactors`: waits of the proxy's tasks, and of all other tasks of the host.
+    """The report of the program `sipfactors`: lock waits of the proxy's tasks, and of all other tasks on the host.
 
     `runs` and `run_ns` are the number of executions and the CPU time of the BPF programs; 0 if the kernel does not
     count them.
@@ -84,7 +84,7 @@ class Factors:
 
 @dataclass(frozen=True)
 class FactorReport:
-    """The waits of the proxy's processes for each other during the load.
+    """The lock waits among the proxy's processes during the load, or the reason why the counts are missing.
 
     Attributes
     ----------
@@ -169,7 +169,7 @@ class Competitor:
     cpu: int
 
     def __str__(self) -> str:
-        """Describe the competitor, as in `sh (nice -20, pid 7) ran 2.0 s on CPU 1`."""
+        """Return the competitor as text, such as `sh (nice -20, pid 7) ran 2.0 s on CPU 1`."""
         rank = f"nice {self.nice}" if self.policy == "SCHED_OTHER" else self.policy
         return f"{self.comm} ({rank}, pid {self.pid}) ran {self.ns / 1e9:.2g} s on CPU {self.cpu}"
 
@@ -219,7 +219,7 @@ class Account:
 
 @dataclass(frozen=True)
 class AccountReport:
-    """The account of the SPS's CPU time, or the reason why it is missing, and the state of the proxy's tasks.
+    """The account of the SPS's CPU time (or the reason why no account exists), and the state of the proxy's tasks.
 
     Attributes
     ----------

@@ -66,7 +66,7 @@ class TrialRecord:
 
 @dataclass(frozen=True)
 class SearchRecord:
-    """The result of a search for the load at which the drop rate passes its limit.
+    """The result of a search for the load at which the packet drop rate passes the drop limit.
 
     Attributes
     ----------
@@ -108,13 +108,13 @@ class SearchRecord:
 
     @property
     def loads(self) -> tuple[int, int]:
-        """Return the loads (cps) below and above the drop rate's limit. If one is unknown, return the other twice."""
+        """Return the loads (cps) just below and above the drop limit; if one load is unknown, the other load twice."""
         ends = [cps for cps in (self.lower_cps, self.upper_cps) if cps is not None]
         return ends[0], ends[-1]
 
     @property
     def found(self) -> str:
-        """Describe in words the two loads between which the drop rate exceeds its limit."""
+        """Return the search result as text, such as "between 900 and 950 cps": the loads around the drop limit."""
         if self.lower_cps is None:
             return f"below {self.upper_cps} cps, as even the lowest load of the search exceeded the limit"
         if self.upper_cps is None:
@@ -151,7 +151,7 @@ def read_crossing(path: Path) -> SearchRecord:
 
 
 def _instant(text: str | None) -> str | None:
-    """Return a text if it is a time in ISO 8601; otherwise return None."""
+    """Return the text unchanged if the text is a time in ISO 8601; otherwise return None."""
     try:
         return text if text and datetime.fromisoformat(text) else None
     except ValueError:
@@ -159,7 +159,7 @@ def _instant(text: str | None) -> str | None:
 
 
 def read_crossings(raw: Path, points: Iterable[Point]) -> dict[Point, tuple[int, int]]:
-    """Read, for each point with a recorded search, the two loads between which the drop rate passes its limit.
+    """Read the two loads around the drop limit for each point (setting to search) with a recorded search.
 
     Raises
     ------

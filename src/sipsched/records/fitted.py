@@ -51,12 +51,12 @@ class Fitted:
 
 
 def to_json(fitted: Fitted) -> str:
-    """Return fitted parameters as JSON text."""
+    """Return the fitted parameters of the simulator as JSON text."""
     return json.dumps({"schema_version": SCHEMA_VERSION, **asdict(fitted)}, indent=1)
 
 
 def from_json(text: str, where: Path) -> Fitted:
-    """Return the fitted parameters that a JSON text contains.
+    """Return the simulator's fitted parameters from a JSON text.
 
     Raises
     ------
@@ -72,12 +72,12 @@ def from_json(text: str, where: Path) -> Fitted:
 
 
 def write_fitted(fitted: Fitted, path: Path) -> None:
-    """Write fitted parameters to a file, in one atomic step."""
+    """Write the fitted parameters of the simulator to a file, in one atomic step."""
     write_json(path, {"schema_version": SCHEMA_VERSION, **asdict(fitted)})
 
 
 def read_fitted(path: Path) -> Fitted:
-    """Read fitted parameters from a file.
+    """Read the fitted parameters of the simulator from a file.
 
     Raises
     ------

@@ -25,7 +25,7 @@ BETWEEN_S = 1.0
 RUNS_FOR_PACE = 10
 
 RunKind = tuple[str, str]
-"""Testbed and mode of a run. Runs of the same kind are expected to have the same pace (`recorded_paces`)."""
+"""Testbed and mode of a run. Runs of one kind are expected to have the same pace (actual / estimated duration)."""
 
 
 def kind(run: Run) -> RunKind:
@@ -49,7 +49,7 @@ class Lanes:
     at_once: Mapping[str, int] | None = None
 
     def ends_s(self, work_s: Mapping[str, float]) -> dict[str, float]:
-        """Compute the time until each testbed has finished its runs.
+        """Return the seconds from now until each testbed has finished all remaining runs.
 
         Parameters
         ----------
@@ -117,7 +117,7 @@ class Outlook:
 
 
 def recorded_paces(runs: Iterable[Run], raw: Path) -> list[float]:
-    """Return the pace (actual divided by estimated duration) of at most `RUNS_FOR_PACE` recorded runs.
+    """Return actual divided by estimated duration (the pace) for at most `RUNS_FOR_PACE` recorded runs.
 
     The actual duration is the time from the start of a run to the next start. `planned_s` estimates the duration.
     """
@@ -138,7 +138,7 @@ def planned_s(load: Load) -> float:
 
 
 def pace(run: Run, planned: Iterable[Run], raw: Path) -> float:
-    """Return the median pace of recorded runs that are of the same kind as a run, or 1 if no such run is recorded.
+    """Return the median pace (actual / estimated duration) of recorded runs with the testbed and mode of `run`; else 1.
 
     Parameters
     ----------
@@ -217,7 +217,7 @@ def _at_most_more(
     crossings: Crossings,
     repeats: Mapping[tuple[str, str], Repeats],
 ) -> int:
-    """Count the runs that the workflow may still add to narrow the confidence intervals."""
+    """Return the largest number of runs that the workflow may still add to narrow confidence intervals."""
     more = 0
     for study in config.studies.values():
         if study.precision is None:
@@ -231,7 +231,7 @@ def _at_most_more(
 
 
 def _supposed(config: Config) -> dict[Point, tuple[int, int]]:
-    """Assume a result for each pending search, so that the runs at the loads of its result can be counted."""
+    """Return an assumed result for every planned search, so that the runs at the resulting loads can be counted."""
     middle = round(math.sqrt(config.search.lowest_cps * config.search.highest_cps))
     return {
         point: (middle + 2 * position, middle + 2 * position + 1)
@@ -242,7 +242,7 @@ def _supposed(config: Config) -> dict[Point, tuple[int, int]]:
 
 
 def _recorded_search_s(point: Point, points: Iterable[Point], raw: Path) -> float | None:
-    """Return the median duration in seconds of recorded searches for a capacity, or None if no record is usable."""
+    """Return the median duration in seconds of recorded searches with the same goal as `point`, or None."""
     alike = [
         other
         for other in points
@@ -254,7 +254,7 @@ def _recorded_search_s(point: Point, points: Iterable[Point], raw: Path) -> floa
 
 
 def _refused(raw: Path, runs: Sequence[Run]) -> tuple[tuple[str, int], ...]:
-    """Count the invalid attempts of runs, by cause."""
+    """Return the causes of invalid attempts with the number of attempts, the most frequent cause first."""
     # All repetitions of a point share a folder. To save time, examine only points whose folder has failed attempts.
     places = {run: (raw / run.path).parent for run in runs}
     tried = {path for path in set(places.values()) if any(path.glob("*.failed-*"))}

@@ -34,7 +34,7 @@ def bin_of(times_ns: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
 
 
 def quantile_ns(counts: npt.NDArray[np.integer], share: float) -> npt.NDArray[np.float64]:
-    """Return a quantile of message times: the time that a given share of the messages does not exceed.
+    """Return a quantile of message times in ns: the time that the given share of messages does not exceed.
 
     Parameters
     ----------

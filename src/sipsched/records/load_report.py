@@ -92,7 +92,7 @@ class CallCounts:
 
     @property
     def replays(self) -> float:
-        """Return how often the generator makes each call: 1, unless the calls of a block are repeated."""
+        """Return how many times the load generator makes each call: 1, unless a block of calls is repeated."""
         return self.calls_offered / (self.calls_distinct or self.calls_offered)
 
 
@@ -120,7 +120,7 @@ class Sends:
 
 @dataclass(frozen=True)
 class Requests:
-    """The requests that the UAC and the SPS counted, by method, and the number of differences; None if unknown."""
+    """The numbers of requests by SIP method, as counted by the UAC and by the SPS, and the number of differences."""
 
     uac: Mapping[str, Sends] | None
     sps: Mapping[str, Sends] | None

@@ -18,7 +18,7 @@ SCHEMA_VERSION = 1
 
 
 def look_path(results: Path, study: str, testbed: str, repetitions: int) -> Path:
-    """Return the path of the file with the decision that was made after this number of repetitions."""
+    """Return the path of the file with the decision about more repetitions, made after `repetitions` repetitions."""
     return results / study / testbed / f"look~{repetitions}.json"
 
 
@@ -38,7 +38,7 @@ def write_look(path: Path, still_wide: Sequence[Group]) -> None:
 
 
 def read_repeats(results: Path, study: Study, testbed: str, until: int | None = None) -> Repeats:
-    """Return how many repetitions each group of runs needs, according to all existing decisions.
+    """Return the number of repetitions that each group of runs needs, according to all existing decisions.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def all_repeats(results: Path, config: Config) -> dict[tuple[str, str], Repeats]
 
 
 def recorded_repeats(raw: Path, study: Study, testbed: str, crossings: Crossings) -> Repeats:
-    """Count the recorded repetitions per group of runs, for groups with more than the study's smallest number."""
+    """Return the recorded repetitions per group of runs, for groups with more repetitions than the study's minimum."""
     if study.precision is None:
         return NO_REPEATS
     groups = {(run.cores, run.threads, run.cps) for run in study.runs(testbed, crossings)}
