@@ -19,7 +19,7 @@ class Damage:
     found: str
 
     def __str__(self) -> str:
-        """Describe the damage in words. The text names the file, but not its folder."""
+        """Return the damage as text. The text contains the name of the file without the folder."""
         return f"{self.name}: expected {self.expected} as run.json says, found {self.found}"
 
 
@@ -41,7 +41,7 @@ def reports(folder: Path) -> dict[str, FileReport]:
 def damages(
     folder: Path, named: Mapping[str, FileReport], needed: tuple[str, ...]
 ) -> tuple[Damage, ...]:
-    """Return the files of a record that are missing or have changed since the run.
+    """Return the damage of each file in a record that is missing or has changed since the run.
 
     Parameters
     ----------

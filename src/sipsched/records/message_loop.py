@@ -23,7 +23,7 @@ _LEFT = int(Flag.LEFT)
 
 
 class Calls(NamedTuple):
-    """A hash table of all transactions that occurred in the records so far.
+    """A hash table of all SIP transactions in the trace records that were processed so far.
 
     Attributes
     ----------
@@ -88,7 +88,7 @@ def no_calls(records: int) -> Calls:
 
 @numba.njit(cache=True, boundscheck=False)
 def _slot(table: npt.NDArray[np.uint64], call: Any, cseq: Any) -> Any:
-    """Return the index of (call, cseq) in the hash table. Add the pair if the table lacks it."""
+    """Return the index of the pair (call, cseq) in the hash table. Add the pair first if the table lacks the pair."""
     # Hash only the Call-ID (by splitmix64), so that the transactions of a call are neighbours in one cache line.
     mixed = np.uint64(call)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -114,7 +114,7 @@ def _fit(value: Any) -> Any:
 
 @numba.njit(cache=True, boundscheck=False)
 def arrivals(records: npt.NDArray[Any], t_arr: npt.NDArray[np.int64]) -> int:
-    """Write the arrival time of each record into `t_arr`, and return the number of drops.
+    """Fill the array `t_arr` with the records' arrival times, and return the number of dropped datagrams.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ def fill(
     messages: MessageColumns,
     drops: DropColumns,
 ) -> None:
-    """Fill the columns of messages and drops in one pass in the order of arrival.
+    """Fill the columns of received messages and dropped datagrams from the trace, in the order of arrival.
 
     Parameters
     ----------
@@ -198,7 +198,7 @@ def _kind(record: Any, calls: Calls) -> Any:
 
 @numba.njit(cache=True, boundscheck=False)
 def _receiving(record: Any, flag: Any) -> Any:
-    """Compute k_stack, k_sockq, k_copy and k_rcv of a message, and update its flags.
+    """Return the times k_stack, k_sockq, k_copy and k_rcv of a message, and the message's updated flags.
 
     If a timestamp is out of order (one in 287,000, by 50 ns), the function moves it between the neighbouring
     timestamps. The sum of the intervals is then still t_sip_in - t_arr.
@@ -233,7 +233,7 @@ def _receiving(record: Any, flag: Any) -> Any:
 
 @numba.njit(cache=True, boundscheck=False)
 def _serving(record: Any, flag: Any) -> Any:
-    """Compute t_sip, t_sip_off and k_snd of a message without the probe's own work, and update its flags."""
+    """Return a message's times t_sip, t_sip_off and k_snd without the probe's own work, and the updated flags."""
     t_sip = t_sip_off = k_snd = np.uint32(MISSING)
     sent = np.int64(record["t_sip_out"])
     if flag & _NO_SEND or sent == 0:

@@ -111,7 +111,7 @@ STAMPS = {
     "t_dep": ("k_snd",),
     "off_cpu_ns": ("t_sip_off",),
 }
-"""The timestamps that the preload library cannot take, each with the columns that need the timestamp."""
+"""Timestamps that the preload library (a probe without eBPF) cannot take, with the columns that need each one."""
 UNKNOWN = "unknown"
 """Text for a fact that the kernel of a host does not report."""
 PROBE_OFF = "the probe was off"
@@ -220,7 +220,7 @@ def _workers(tid: npt.NDArray[np.uint32], tids: npt.NDArray[np.uint32]) -> npt.N
 
 
 def _missing_reasons(mode: trace.ProbeMode) -> dict[str, str]:
-    """Return the columns that this mode of the probe cannot measure, with the reason per column."""
+    """Return the columns that a mode of the probe cannot measure, each with the reason as text."""
     if mode is not trace.ProbeMode.PRELOAD:
         return {}
     reasons: dict[str, str] = {}
@@ -256,7 +256,7 @@ def assemble(
     reasons: dict[str, str],
     attrs: dict[str, Any],
 ) -> xr.Dataset:
-    """Combine the columns of messages and drops into a dataset, with their units and descriptions.
+    """Return the columns of messages and drops as one dataset, with units and descriptions.
 
     Parameters
     ----------
@@ -358,7 +358,7 @@ def with_arrivals(ds: xr.Dataset) -> xr.Dataset:
 
 
 def _encoding(name: str, values: npt.NDArray[Any]) -> Mapping[str, Any]:
-    """Return the options of a netCDF compression that cannot fail for the values of this column.
+    """Return the netCDF compression options for a column, chosen so that the compression cannot fail.
 
     HDF5's blosc filter fails ("Buffer is uncompressible") on an incompressible chunk, which zlib would store unchanged.
     Blosc failed with 30 drops, and with uniform 32-bit values. Blosc is safe if a byte is 0 in seven of eight rows.
@@ -379,7 +379,7 @@ def _encoding(name: str, values: npt.NDArray[Any]) -> Mapping[str, Any]:
 
 
 def _largest_share(rows: npt.NDArray[np.bool_]) -> float:
-    """Return, over all chunks of a column, the largest share of rows that are true."""
+    """Return the largest share of true rows in any chunk (the unit of netCDF compression) of a column."""
     return max(float(rows[at : at + CHUNK].mean()) for at in range(0, len(rows), CHUNK))
 
 
@@ -413,7 +413,7 @@ def open_messages(path: Path, of_record: Path | None = None) -> xr.Dataset:
 
 
 def k_rcv(ds: xr.Dataset) -> npt.NDArray[np.float64]:
-    """Return the receiving time K_rcv of each message.
+    """Return K_rcv, the time from arrival at the host to reception by a worker, of each message in ns.
 
     Returns
     -------

@@ -51,7 +51,7 @@ class Missing:
 
 
 def find_missing(config: Config, raw: Path, results: Path) -> Missing:
-    """Return the planned measurements of a campaign that have no record.
+    """Return the planned runs and searches of a campaign that have no record.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def find_missing(config: Config, raw: Path, results: Path) -> Missing:
 
 
 def _without(runs: Iterable[Run], recorded: set[Run]) -> list[Run]:
-    """Return one run for each setting that has no recorded repetition."""
+    """Return the first repetition of each setting without any recorded repetition."""
     runs = list(runs)
     there = {replace(run, rep=1) for run in runs if run in recorded}
     return [run for run in dict.fromkeys(replace(run, rep=1) for run in runs) if run not in there]

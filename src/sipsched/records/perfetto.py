@@ -119,5 +119,5 @@ def _counter(name: str, at_us: float, value: int) -> dict[str, Any]:
 
 
 def _us(value: float) -> float:
-    """Round a time in µs to the nanosecond."""
+    """Return a time in µs, rounded to whole nanoseconds."""
     return round(float(value), 3)

@@ -117,13 +117,13 @@ def open_runs(
 
 
 def _place(files: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
-    """Return the index of the run for each message of a chunk."""
+    """Return an array with the index of the run for each message. One chunk has the messages of one run."""
     _, size, place = files[0]
     return np.full(size, place, np.int32)
 
 
 def _read(files: npt.NDArray[Any], column: str) -> npt.NDArray[Any]:
-    """Read one column from the file of one run.
+    """Read one column of messages from the `messages.nc` of one run.
 
     The HDF5 library is not thread-safe, so all threads that read files take xarray's lock.
     """
@@ -165,7 +165,7 @@ def _nanoseconds(file: netCDF4.Dataset, column: str) -> npt.NDArray[np.float64]:
 
 
 def _stored(file: netCDF4.Dataset, column: str) -> list[str]:
-    """Return the names of the stored columns that add up to this column, such as the parts of K_rcv."""
+    """Return the names of the columns in the file that add up to `column`, such as the parts of K_rcv."""
     if column in file.variables or column not in SUMS:
         return [column]
     return [name for part in SUMS[column][0] for name in _stored(file, part)]
@@ -174,7 +174,7 @@ def _stored(file: netCDF4.Dataset, column: str) -> list[str]:
 def quantiles(
     ds: xr.Dataset, quantity: str, shares: Sequence[float], by: Sequence[str]
 ) -> xr.DataArray:
-    """Compute quantiles of message times, over the messages of all runs with equal settings.
+    """Return quantiles of message times, over the pooled messages of all runs with equal settings.
 
     Parameters
     ----------

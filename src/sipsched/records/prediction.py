@@ -25,14 +25,14 @@ UNITS = {
     "off_share": "1",
     "cpu_per_message": "us",
 }
-"""Units of the predicted quantities. `off_share` is the share of T_sip during which the worker is not on a CPU."""
+"""Units of the predicted quantities. `off_share` is the share of T_sip during which the worker has no CPU."""
 
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, order=True)
 class PredictedSetting:
-    """The settings of a run without its repetition. `compared`: whether the run compares this mode with other modes."""
+    """The settings and load of a simulated run. `compared` is true if the run compares this mode with other modes."""
 
     sut: str
     mode: str
@@ -172,7 +172,7 @@ class CapacityPrediction:
     cpu_s: float = 0.0
 
     def best(self, cores: int) -> CapacityOfCores | None:
-        """Return the capacity at the best number of threads for these cores. On a tie, prefer fewer threads."""
+        """Return the largest simulated capacity with `cores` cores. Among equal capacities, prefer fewer threads."""
         among = [setting for setting in self.carried if setting.cores == cores]
         return max(among, key=lambda setting: (setting.cps, -setting.threads), default=None)
 

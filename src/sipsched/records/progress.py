@@ -27,7 +27,7 @@ class Progress:
         self._paces: dict[RunKind, deque[float]] = defaultdict(lambda: deque(maxlen=RUNS_FOR_PACE))
 
     def start(self, run: Run, attempt: int, left: Mapping[Run, float], now: float) -> str:
-        """Record the start of a run, and return a line about the progress for the terminal.
+        """Store the start time of a run, and return a line of text about the progress for the terminal.
 
         Parameters
         ----------
@@ -53,7 +53,7 @@ class Progress:
         )
 
     def end(self, run: Run, now: float) -> None:
-        """Record the end of an attempt to measure a run."""
+        """Store the end time of an attempt to measure a run, to estimate the remaining time."""
         started = self._started.pop(run, None)
         if started is not None:
             began, expected_s = started

@@ -65,7 +65,7 @@ def _harmless(name: str, value: Any) -> Any:
 
 
 def publishable_reason(text: str) -> str:
-    """Return the reason for the probe's mode, or a neutral text if the reason contains more than plain words."""
+    """Return the reason for the probe's mode, or a neutral text if the reason may contain private names."""
     rest = text
     while word := PLAIN_WORDS.match(rest):
         rest = rest[word.end() :]

@@ -20,7 +20,7 @@ TRACE_FILE = "trace.bin.zst"
 REASON_FILE = "failure.txt"
 KILLED = "interrupted: the program that measured this run did not come to its end"
 STOPPED = "interrupted by a signal"
-"""The reasons in `failure.txt` for an attempt whose program was killed, and for an attempt that a signal ended."""
+"""Texts in `failure.txt` for two failures: the measuring program was killed, or a signal ended the attempt."""
 GENERATOR_FILES = ("uac.calls.zst", "uac.json")
 """Files that sipload writes to a record."""
 DAMAGED = "restore it from a copy, or move the record away and run snakemake to measure it again"
@@ -82,7 +82,7 @@ class Attempt:
     error: str
 
     def __str__(self) -> str:
-        """Describe in words why the attempt is invalid."""
+        """Return the reason why the attempt is invalid as text."""
         return in_words(self.findings) or self.error
 
     @property

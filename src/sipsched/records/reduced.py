@@ -75,7 +75,7 @@ def read_reduced(folder: Path) -> Reduced | None:
 
 
 def kept(folder: Path, name: str) -> Path | None:
-    """Return the path of a computed file that a reduced record contains. Return None for a complete record.
+    """Return the path of a computed file (such as the summary) in a reduced record; None for a complete record.
 
     Raises
     ------
@@ -140,7 +140,7 @@ def write_reduced(folder: Path, reduced: Reduced) -> None:
 def expected(
     folder: Path, document: RunDocument, needed: tuple[str, ...]
 ) -> tuple[dict[str, FileReport], tuple[str, ...]]:
-    """Return size and SHA-256 of the files that a complete or reduced record lists, and the names of required files.
+    """Return the files that a complete or reduced record lists (size and SHA-256), and the names of required files.
 
     Raises
     ------

@@ -13,7 +13,7 @@ REQUESTS = (MessageKind.INVITE, MessageKind.ACK, MessageKind.BYE)
 
 
 def arrived(records: npt.NDArray[Any]) -> dict[str, Sends]:
-    """Count the first sends and the retransmissions among the requests that reached the SPS.
+    """Return the numbers of first sends and retransmissions of requests that reached the SPS, by SIP method.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def arrived(records: npt.NDArray[Any]) -> dict[str, Sends]:
 
 
 def disagreement(sent: Mapping[str, Sends], reached: Mapping[str, Sends], unseen: int) -> int:
-    """Count the differences between the first sends and retransmissions at the UAC and at the SPS.
+    """Return by how many requests the counts of the UAC and the SPS differ (first sends and retransmissions).
 
     Parameters
     ----------

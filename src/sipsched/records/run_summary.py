@@ -100,7 +100,7 @@ def summarise_run(messages: Path, record: Path) -> xr.Dataset:
 
 
 def _attrs(ds: xr.Dataset, document: RunDocument) -> dict[str, Any]:
-    """Return the attributes of a run's summary. The attributes name no address and no private machine."""
+    """Return the attributes of a run's summary, without addresses and names of private machines."""
     missing = {
         str(name): variable.attrs["missing_reason"]
         for name, variable in ds.data_vars.items()
@@ -121,7 +121,7 @@ def _attrs(ds: xr.Dataset, document: RunDocument) -> dict[str, Any]:
 
 
 def _of_reduced(stored: Path, document: RunDocument, record: Path) -> xr.Dataset:
-    """Return the summary from a reduced record, with the SHA-256 of this record as its source."""
+    """Return the summary that a reduced record contains, with this record's SHA-256 as the source of the summary."""
     summary = open_run(stored)
     if summary["record"].item() != document.sha256:
         raise StableError(
@@ -144,7 +144,7 @@ def _drops(ds: xr.Dataset) -> npt.NDArray[np.float64]:
 
 
 def _alone(ds: xr.Dataset) -> dict[str, float]:
-    """Measure the busy periods of the SPS, and the mean K_sockq of messages that arrived when the SPS was idle."""
+    """Return statistics of the SPS's busy periods, and the mean K_sockq of messages that arrived at an idle SPS."""
     intervals = (k_rcv(ds), nanoseconds(ds, "t_sip"), nanoseconds(ds, "k_snd"))
     arrived = ds["t_arr"].to_numpy()
     # ASSUME a message that arrives while the SPS is empty waits only for the kernel, because a worker is idle
@@ -169,7 +169,7 @@ def _alone(ds: xr.Dataset) -> dict[str, float]:
 def _busy_periods(
     arrived: npt.NDArray[np.int64], latest: npt.NDArray[np.float64], begun: npt.NDArray[np.intp]
 ) -> dict[str, float]:
-    """Measure the busy periods of the SPS. Each busy period begins with a message that arrives at an empty SPS."""
+    """Return statistics of the SPS's busy periods. Each busy period begins with a message that finds the SPS empty."""
     names = ("busy_periods", "busy_periods_effective", "busy_longest_s", "busy_longest_share")
     if not len(arrived):
         return dict.fromkeys(names, np.nan)
@@ -336,7 +336,7 @@ def _account(document: RunDocument) -> dict[str, float]:
 
 
 def _factors(document: RunDocument) -> dict[str, float]:
-    """Return the waits and the context switches of the proxy's tasks, or NaN if no program counted them."""
+    """Return the lock waits, CPU times and context switches of the proxy's tasks; NaN if not counted."""
     report = document.factors
     tasks = report.tasks if report else None
     waits = report.waits.proxy if report and report.waits else None
@@ -386,7 +386,7 @@ def _number(value: float | None) -> float:
 
 
 def _settings(scheduler: SchedulerReport) -> dict[str, Any]:
-    """Return the scheduler settings of the run's mode on this kernel."""
+    """Return the scheduler settings of the run's mode, as the kernel of the run applied them."""
     steps = [asdict(step) for step in scheduler.steps]
     for step in steps:
         del step["read_back"]
