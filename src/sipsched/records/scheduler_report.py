@@ -44,7 +44,7 @@ class SchedulerReport:
 
     @property
     def in_force(self) -> dict[str, str]:
-        """Return the value of each setting by file or attribute: the written value, or else the earlier value."""
+        """Return the effective value of each scheduler setting, by file or attribute: written, or else unchanged."""
         found = {place: value for place, value in self.found.items() if value is not None}
         written = {
             str(step.place): str(step.applied) for step in self.steps if step.unavailable is None

@@ -48,7 +48,7 @@ class Settled:
     attrs: Mapping[str, Mapping[str, Any]]
 
     def unchanged(self, raw: Path, results: Path) -> set[str]:
-        """Return the paths of the runs whose record and computed files have not changed since the summary was made."""
+        """Return the paths of the runs without a change of the record or computed files since the study summary."""
         paths = set()
         for path, (record, run_file, made) in self.marks.items():
             if made == _mark(_made(results, path)) and (
@@ -62,7 +62,7 @@ NOTHING = Settled({}, {})
 
 
 def marks(raw: Path, results: Path, path: str) -> Marks:
-    """Return the SHA-256 of a run's record, and two marks that show whether the run's files have changed.
+    """Return the SHA-256 of a run's record, and two marks (of file sizes and times) that change with the run's files.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def is_stale(record: Path, results: Path) -> bool:
 
 
 def _made_of(results: Path) -> str:
-    """Return the record's SHA-256 from a run summary. Searching 36,000 summaries takes 2 s, and 26 s with xarray."""
+    """Return the record's SHA-256 from a run's summary file, without xarray. For 36,000 files, this saves 24 s."""
     try:
         match = _RECORD.search(read_zstd(results / SUMMARY_FILE, "summary", MAKE_AGAIN))
         return match[1].decode() if match else ""
@@ -185,6 +185,6 @@ def read_settled(summary: Path) -> Settled:
 
 
 def settled_runs(raw: Path, results: Path, summaries: Iterable[Path]) -> frozenset[str]:
-    """Return the paths of all runs in these study summaries whose files have not changed since the summary."""
+    """Return the paths of the runs in study summaries, without runs that have changed files."""
     unchanged = (read_settled(summary).unchanged(raw, results) for summary in summaries)
     return frozenset().union(*unchanged)

@@ -45,7 +45,7 @@ HISTOGRAM_RUNS = "histogram_runs"
 
 @dataclass(frozen=True)
 class Joined:
-    """The combined summaries of some runs of a study.
+    """A study summary of some runs, with the attributes of each run's own summary.
 
     Attributes
     ----------
@@ -91,7 +91,7 @@ def join(
     earlier: Joined | None = None,
     raw: Path | None = None,
 ) -> Joined:
-    """Combine the summaries of runs, and add the values of runs that were combined earlier.
+    """Combine the summaries of runs into a study summary, and add the values of an earlier study summary.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def join(
 
 @dataclass(frozen=True)
 class _Cells:
-    """The arrays of a study summary, to which runs are added one by one."""
+    """The arrays of a study summary over all settings, to which the summaries of runs are added one by one."""
 
     axes: Mapping[str, list[Any]]
     values: Mapping[str, npt.NDArray[Any]]
@@ -171,14 +171,14 @@ class _Cells:
         return cells
 
     def position(self, run: Run) -> tuple[int, ...] | None:
-        """Return the indices of a run, or None if the arrays do not contain one of its settings."""
+        """Return a run's index in each dimension of the arrays, or None if the arrays lack a setting of the run."""
         try:
             return tuple(self.axes[dim].index(getattr(run, dim)) for dim in RUN_DIMS)
         except ValueError:
             return None
 
     def copy(self, earlier: xr.Dataset) -> None:
-        """Copy the values of runs that were combined earlier."""
+        """Copy the values of the runs in an earlier study summary into the arrays."""
         indices = [
             [self.axes[dim].index(value) for value in earlier[dim].values.tolist()]
             for dim in RUN_DIMS
@@ -281,7 +281,7 @@ def join_again(
 
 
 def write_again(ds: xr.Dataset, settled: Settled, path: Path) -> None:
-    """Delete the list of a summary's runs, write the summary, and write the list, so that the list is never wrong."""
+    """Write a study summary and the list of its runs. The old list is deleted first, so that no list is ever wrong."""
     settled_file(path).unlink(missing_ok=True)
     write(ds, path)
     write_settled(path, settled)
@@ -312,7 +312,7 @@ def _combined_attrs(testbed: str, of_runs: Sequence[Mapping[str, str]]) -> dict[
 
 
 def _tally(missing: Iterable[Mapping[str, str]]) -> list[dict[str, Any]]:
-    """Count the runs that lack a column, per column and reason."""
+    """Return the number of runs that lack a column of messages, per column and reason."""
     tally: dict[tuple[str, str], int] = {}
     for columns in missing:
         for column, reason in columns.items():

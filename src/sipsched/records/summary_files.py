@@ -58,7 +58,7 @@ def write(ds: xr.Dataset, path: Path) -> None:
 
 
 def _packed(ds: xr.Dataset) -> xr.Dataset:
-    """Move all numbers except the histograms into two variables, and move their names and all text into attributes."""
+    """Return a summary with all numbers except histograms in two variables, and all names and texts in attributes."""
     names: dict[str, list[str]] = {BY_TYPE: [], OF_RUN: []}
     texts = {}
     for name, variable in ds.drop_vars(("message_type", "quantity", HISTOGRAM)).variables.items():
@@ -82,7 +82,7 @@ def _packed(ds: xr.Dataset) -> xr.Dataset:
 def _unpacked(
     arrays: Mapping[str, Any], attrs: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Undo `_packed`: return the numbers and texts by their names, and return all other attributes."""
+    """Undo `_packed`: return a mapping from names to numbers and texts, and a mapping of all other attributes."""
     rest = dict(attrs)
     names, texts = json.loads(rest.pop("names")), json.loads(rest.pop("texts"))
     values = dict(texts)

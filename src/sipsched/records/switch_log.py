@@ -43,13 +43,13 @@ class Switch:
 
     @property
     def good(self) -> bool:
-        """Return whether every setting was applied and has the written value."""
+        """Return True if the switch applied every setting and every setting has the written value."""
         return not (self.errors or self.unlike)
 
 
 @dataclass(frozen=True)
 class Samples:
-    """The samples of the SPS's counters during the run. Ticks are sums of /proc/stat over the SPS's CPUs."""
+    """Samples of the kernel counters of the SPS during a run. Ticks are sums of /proc/stat over the SPS's CPUs."""
 
     t_ns: tuple[int, ...]
     cpu_ns: tuple[int, ...]

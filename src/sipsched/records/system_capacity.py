@@ -81,7 +81,7 @@ class SystemCapacity:
 
     @property
     def likely_cps(self) -> float:
-        """Return the estimated capacity in cps, or else the highest or lowest load, which bounds the capacity."""
+        """Return the estimated capacity in cps, or else the measured load that bounds the capacity."""
         if self.estimate_cps is not None:
             return self.estimate_cps
         return self.lowest_cps if self.dropped else self.highest_cps
@@ -115,7 +115,7 @@ def capacity_of(
     testbed: str,
     *system: str | int,
 ) -> SystemCapacity | None:
-    """Return the capacity of a SUT, mode, cores and threads at a limit, or None if no capacity was estimated."""
+    """Return the capacity of a SUT, mode, cores and threads for a drop limit, or None if no estimate exists."""
     for capacity in capacities:
         if (capacity.testbed, capacity.limit) == (testbed, limit) and (
             (capacity.sut, capacity.mode, capacity.cores, capacity.threads) == system

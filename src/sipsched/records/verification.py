@@ -27,7 +27,7 @@ SINGLE: tuple[tuple[str, Callable[[Path], object]], ...] = (
 
 @dataclass(frozen=True)
 class Checked:
-    """A record and the result of its check for damage.
+    """A record (of a run, search or noise measurement) and the result of the check for damage.
 
     Attributes
     ----------
@@ -130,7 +130,7 @@ def verify(raw: Path) -> Verification:
 
 
 def _problem(read: Callable[[Path], object], path: Path) -> tuple[str, ...]:
-    """Call a function that reads a file. Return a tuple with the text of its error, or an empty tuple."""
+    """Read a file with the function `read`. Return the error's text in a tuple, or an empty tuple without error."""
     try:
         read(path)
     except (StableError, OSError) as error:

@@ -68,7 +68,7 @@ INVITE = NAMES["INVITE"]
 
 @dataclass(frozen=True)
 class CpuShare:
-    """The share of one CPU's time that a process or program used, and the number of messages that it received."""
+    """A process or program with the used share of one CPU's time and the number of received messages."""
 
     name: str
     busy: float
@@ -177,7 +177,7 @@ class WatchDocument:
 
 
 def names_of(records: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
-    """Return the code of each record's method or status, with shape (record,). `NAMES` lists the codes."""
+    """Return the code of each record's SIP method or status, with shape (record,). `NAMES` lists the codes."""
     kind, detail = records["kind"] & KIND_MASK, records["kind"] >> KIND_BITS
     known = np.where(kind != MessageKind.OTHER, kind, _FIRST + detail - 1)
     return np.where(known == _FIRST - 1, NAMES[NOT_SIP], known).astype(np.uint8)
@@ -210,7 +210,7 @@ def bins_of(times_ns: npt.NDArray[np.float64]) -> list[tuple[int, int]]:
 
 
 def bins_of_counted(counted: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the filled bins of a histogram of times, from pairs of a time in ns and its count."""
+    """Return the non-empty bins of a histogram, as pairs of bin and count, from pairs of time in ns and count."""
     if not counted:
         return []
     times, counts = np.array(counted, np.int64).T
@@ -318,7 +318,7 @@ def messages_of_watch(folder: Path, document: WatchDocument) -> xr.Dataset:
 def _further(
     received: npt.NDArray[Any], names: npt.NDArray[Any]
 ) -> dict[str, tuple[npt.NDArray[Any], dict[str, Any]]]:
-    """Return the columns that only the messages of a watched proxy have. The records must be in order of arrival."""
+    """Return the additional columns for messages of a watched proxy: method or status, size and queue length."""
     return {
         "name": (
             names,
@@ -354,7 +354,7 @@ def _order(records: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
 
 
 def trace_header(mode: ProbeMode) -> bytes:
-    """Return the header of a trace (hardware/common/trace.h)."""
+    """Return the header bytes of a trace file (hardware/common/trace.h) for a mode of the probe."""
     header = np.zeros(1, HEADER)
     header["magic"], header["version"] = b"SIPTRACE", 1
     header["record_size"], header["mode"] = RECORD.itemsize, mode

@@ -43,7 +43,7 @@ class Disturbances:
 
 @dataclass(frozen=True)
 class Usable:
-    """The share of unusable blocks and the stolen time of a run that compares modes, from the log of its switches.
+    """The share of unusable blocks and the stolen time of a run that compares modes, from the log of mode switches.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Usable:
 
 
 def spans(recorded: WindowsDocument) -> Spans:
-    """Return the start and the end of each window.
+    """Return the start and the end of each window (a short stretch of time in one mode) in ns.
 
     A window starts when its switch is done, and ends when the next switch begins. The last window ends as planned.
     """
@@ -77,7 +77,7 @@ def spans(recorded: WindowsDocument) -> Spans:
 
 @dataclass(frozen=True)
 class ModesInForce:
-    """The windows to which several times belong. All arrays have one entry per time.
+    """The window, block and mode at each of several times in a run. All arrays have one entry per time.
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ class ModesInForce:
 
 
 def in_force(recorded: WindowsDocument, t_ns: npt.NDArray[np.int64]) -> ModesInForce:
-    """Return the window to which each time belongs. Times are in ns, CLOCK_MONOTONIC of the SPS."""
+    """Return the window, block and mode at each time in `t_ns` (ns, CLOCK_MONOTONIC of the SPS)."""
     design, placed = recorded.design, spans(recorded)
     window = np.searchsorted(placed.done, t_ns, side="right") - 1
     inside = window >= 0
@@ -112,7 +112,7 @@ def in_force(recorded: WindowsDocument, t_ns: npt.NDArray[np.int64]) -> ModesInF
 
 
 def machine(recorded: WindowsDocument, placed: Spans) -> Disturbances:
-    """Compute the disturbances in each window from the counter samples nearest to the window's start and end."""
+    """Return stolen time and other disturbances per window, from counter samples near the window's start and end."""
     samples = recorded.log.samples
     t_ns = np.array(samples.t_ns, np.int64)
     steal, squeezed = (np.full(len(recorded.design.windows), np.nan) for _ in range(2))
@@ -130,7 +130,7 @@ def machine(recorded: WindowsDocument, placed: Spans) -> Disturbances:
 
 
 def _competitor_share(recorded: WindowsDocument, placed: Spans) -> Floats:
-    """Return the competitors' share of the CPU time in each window, by interpolation between samples."""
+    """Return the share of CPU time that other programs took in each window, by interpolation between samples."""
     shares = np.full(len(recorded.design.windows), np.nan)
     competed = recorded.competed
     if competed is None or len(competed.t_ns) < 2:
@@ -148,7 +148,7 @@ def _competitor_share(recorded: WindowsDocument, placed: Spans) -> Floats:
 
 
 def left_out(recorded: WindowsDocument, steal_share: Floats) -> npt.NDArray[np.uint8]:
-    """Return, from the log of the switches, whether each window is valid, or the reason for its exclusion.
+    """Return a code per window: valid, or the reason for the exclusion, from the log of mode switches.
 
     Returns
     -------
@@ -174,7 +174,7 @@ def left_out(recorded: WindowsDocument, steal_share: Floats) -> npt.NDArray[np.u
 
 
 def usable(recorded: WindowsDocument) -> Usable:
-    """Compute the valid share of a run from the log of its mode switches."""
+    """Return the share of unusable blocks and of stolen time in a run, from the log of the mode switches."""
     steal_share = machine(recorded, spans(recorded)).steal_share
     reasons = left_out(recorded, steal_share)
     blocks = np.array([window.block for window in recorded.design.windows])

@@ -164,7 +164,7 @@ def windows_from_record(messages: Path, record: Path) -> xr.Dataset:
 
 
 def _of_reduced(stored: Path, document: RunDocument, record: Path) -> xr.Dataset:
-    """Return the windows from a reduced record, with the SHA-256 of this record as their source."""
+    """Return the `windows.nc` dataset that a reduced record contains, with this record's SHA-256 as the source."""
     with tempfile.TemporaryDirectory(prefix="sipsched-reduced-") as scratch:
         path = Path(scratch) / WINDOWS_FILE
         path.write_bytes(read_zstd(stored, WINDOWS_FILE, "copy it from the complete campaign"))
@@ -207,7 +207,7 @@ def _drawn(recorded: WindowsDocument) -> dict[str, npt.NDArray[Any]]:
 
 
 def _reduced(arrived: _Messages, begin: int, end: int) -> dict[str, float]:
-    """Return the statistics of the messages that arrived between two times."""
+    """Return the statistics (counts, means, quantiles) of the messages that arrived between two times in ns."""
     first, last = np.searchsorted(arrived.t_arr, (begin, end))
     refused = np.searchsorted(arrived.drops, (begin, end))
     reduced = {"messages": float(last - first), "drops": float(refused[1] - refused[0])}
@@ -229,14 +229,14 @@ def _reduced(arrived: _Messages, begin: int, end: int) -> dict[str, float]:
 
 
 def _between(samples: Samples, begin: int, end: int) -> tuple[int, int] | None:
-    """Return the indices of the first sample after a window's start, and of the last sample before its end."""
+    """Return the indices of the first and last counter sample between two times; None for fewer than two samples."""
     first = int(np.searchsorted(samples.t_ns, begin, side="left"))
     last = int(np.searchsorted(samples.t_ns, end, side="right")) - 1
     return (first, last) if last > first else None
 
 
 def _sampled(samples: Samples, begin: int, end: int) -> dict[str, float]:
-    """Return the CPU time and the numbers of received and refused datagrams between two times, from samples."""
+    """Return CPU time per message, drop rate and datagrams between two times in ns, from counter samples."""
     places = _between(samples, begin, end)
     if places is None:
         return {}
@@ -258,7 +258,7 @@ def _left_out(
     tables: Mapping[str, Floats],
     steal_share: Floats,
 ) -> npt.NDArray[np.uint8]:
-    """Return the reason for excluding each window. Stolen time and dropped messages exclude whole blocks."""
+    """Return a code per window: valid, or the reason for the exclusion. Stolen time and drops exclude whole blocks."""
     reasons = left_out(recorded, steal_share)
     if document.load.retransmissions:
         blocks = np.array([window.block for window in recorded.design.windows])
@@ -383,7 +383,7 @@ def open_windows(path: Path) -> xr.Dataset:
 
 
 def by_arm(ds: xr.Dataset, name: str) -> Floats:
-    """Arrange one statistic of all windows in a table of blocks and arms. An arm is a mode or the sham.
+    """Return a table of one statistic per window: a row per block, a column per arm (a mode or the sham).
 
     Parameters
     ----------
@@ -399,7 +399,7 @@ def by_arm(ds: xr.Dataset, name: str) -> Floats:
 
 
 def laid_out(ds: xr.Dataset, values: npt.NDArray[Any], kept: Sequence[int]) -> Floats:
-    """Arrange values of windows in a table of blocks and arms (modes, then sham). Use windows with a code in `kept`."""
+    """Return a table of windows' values: a row per block, a column per arm (mode or sham). `kept` lists valid codes."""
     blocks, arms = ds["block"].to_numpy(), ds["window_arm"].to_numpy()
     table = np.full((int(blocks.max()) + 1, ds.sizes["arm"]), np.nan)
     counts = np.isin(ds["left_out"].to_numpy(), kept)
