@@ -1,4 +1,4 @@
-"""The simulated speed-up of each deployment with more cores, and its uncertainty."""
+"""The simulated speed-up of each deployment with more cores, with prediction intervals."""
 
 from collections.abc import Iterable
 
@@ -10,7 +10,7 @@ from sipsched.records.speedups import Deployed, Speedup
 
 
 def speedups(deployed: Iterable[Deployed]) -> tuple[Speedup, ...]:
-    """Divide each simulated capacity by the simulated capacity of the same deployment with one core.
+    """Return the speed-up of each deployment: the simulated capacity divided by the capacity with one core.
 
     Both capacities are from the same transport and simulation model. If each core receives packets, the proxy with one
     core has one receiving CPU.
@@ -46,7 +46,7 @@ def _of(row: Deployed, one: Deployed) -> Speedup:
 
 
 def _ends(estimate: float, drawn: npt.NDArray[np.float64]) -> tuple[float, float]:
-    """Return the ends of the samples' 95 % prediction interval, widened to contain the estimate; NaN for one sample."""
+    """Return the ends of the samples' 95 % interval, widened to contain the estimate; NaN for a single sample."""
     if drawn.size < 2:
         return np.nan, np.nan
     spread = replicates(np.log(drawn))

@@ -23,7 +23,7 @@ STEEPNESS = ((14.0, 25.0), (1.0, 1.0))
 SCATTER = ((0.02, 0.04, 0.08, 0.16), (1.0, 2.0, 2.0, 1.0))
 """Values and prior weights of the standard deviation of the log capacity from trial to trial."""
 MEMORY_S = ((60.0, 600.0, 3600.0), (1.0, 1.0, 1.0))
-"""Values in seconds and prior weights of the time after which 37 % of a slow deviation of the speed remains."""
+"""Values (s) and prior weights of the time after which a slow deviation of the speed has decayed to 37 %."""
 DRIFT = ((0.02, 0.05, 0.10, 0.20), (1.0, 2.0, 2.0, 1.0))
 """Values and prior weights of the standard deviation of slow changes of the log speed."""
 DRIFT_BEYOND_CPU = ((0.01, 0.03, 0.06), (2.0, 2.0, 1.0))
@@ -35,7 +35,7 @@ The change is 1 if only CPU time limits the capacity.
 """
 NO_SHARE = ((0.0,), (1.0,))
 FEWEST_SPEEDS = 4
-"""With fewer measured CPU times per message, the machine's speed is not estimated."""
+"""Smallest number of trials and runs with a measured CPU time from which the machine's speed is estimated."""
 SPEED_NOISE = (0.01, 0.03, 0.06, 0.12)
 """Values of the standard deviation of the measured log speed from trial to trial, in addition to the slow changes."""
 WIDEST = 4.0
@@ -51,7 +51,7 @@ RESOLUTION = 400
 
 
 class Observations(NamedTuple):
-    """The trials and runs of one system. Every array has shape (trial or run,).
+    """The trials of searches and the runs of one system. Every array has one entry per trial or run.
 
     Attributes
     ----------
@@ -97,7 +97,7 @@ class Posterior:
 
 
 def fit(observations: Observations, limit: float, level: float = LEVEL) -> Posterior:
-    """Estimate the capacity of a system from all its trials and runs.
+    """Estimate the capacity of a system from all trials of searches and all runs of the system.
 
     Parameters
     ----------

@@ -140,7 +140,7 @@ def _read(paths: Sequence[Path]) -> tuple[list[ReadSummary], list[Campaign]]:
 
 
 def _published(wide: pd.DataFrame, limit: float) -> list[System]:
-    """Return the published capacities from the tables of both papers, as one system per mode."""
+    """Return the published capacities from the tables of the two papers, as one system per mode."""
     systems = []
     for mode in papers.MODES:
         options = []

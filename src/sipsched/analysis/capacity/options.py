@@ -19,7 +19,7 @@ EXTRAPOLATED, SIMULATED = "extrapolated", "simulated"
 
 @dataclass(frozen=True)
 class Option:
-    """A setting that an operator can choose, and its capacity.
+    """A setting (SUT, mode, cores and threads) that an operator can choose, with the setting's capacity.
 
     Attributes
     ----------
@@ -88,7 +88,7 @@ def measured_options(
 
 
 def option_of(known: SystemCapacity) -> Option:
-    """Convert the estimated capacity of a system into an `Option`, which pages compare."""
+    """Return an `Option` (a setting with a capacity, for pages) from the estimated capacity of a system."""
     interval, settled = interval_of(known), known.estimate_cps is not None
     if not settled:
         bound = 0.0 if known.dropped else known.highest_cps
@@ -106,7 +106,7 @@ def option_of(known: SystemCapacity) -> Option:
 def measured_option(
     sut: str, mode: str, cores: int, threads: int, measured: SweepCapacity
 ) -> Option:
-    """Convert a measured capacity into an `Option`, which pages compare.
+    """Return an `Option` (a setting with a capacity, for pages) from a measured capacity.
 
     A capacity above all measured loads becomes the highest load. A capacity below all loads becomes 0.
     """

@@ -18,7 +18,7 @@ from sipsched.analysis.capacity.systems import CapacityEvidence, CapacityModel, 
 from sipsched.analysis.intervals import Interval
 
 RESAMPLES = 499
-"""Number of bootstrap fits of a scaling law, which determine the law's intervals. All fits together take 2 s."""
+"""Number of bootstrap fits of a scaling law for the law's confidence intervals. All fits together take 2 s."""
 RULE, LAW, AMDAHL = "papers' rule, fitted", "Universal Scalability Law", "Amdahl's law"
 BORROWED = "Amdahl's law of the papers' server"
 

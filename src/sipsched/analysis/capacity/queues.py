@@ -131,7 +131,7 @@ def queue_capacity_cps(
     scv: float = 1.0,
     limit: float = PDR_LIMIT,
 ) -> float:
-    """Return the load in calls per second at which the share of refused messages reaches the limit.
+    """Return the load in calls per second at which a queue refuses the share `limit` of the messages.
 
     Parameters
     ----------

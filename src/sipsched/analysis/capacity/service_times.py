@@ -101,7 +101,7 @@ class MeasuredService:
 def service_times(
     runs: pd.DataFrame, options: Sequence[Option], limit: float, message_bytes: float
 ) -> list[MeasuredService]:
-    """Return the service times for each measured setting. `options` and the settings of `runs` have the same order."""
+    """Return the service times of each measured setting in `options`. The settings of `runs` have the same order."""
     return [
         _service(by_load(group, KEPT), option, limit, message_bytes)
         for option, group in zip(options, configurations(runs).values(), strict=True)

@@ -52,7 +52,7 @@ class Simulated:
 
     @property
     def bound(self) -> str:
-        """The name of the resource that limits the capacity, such as the CPU that receives."""
+        """The name of the resource that limits the capacity, such as the CPU that receives packets."""
         if self.receive_share >= FULL:
             return RECEIVE
         return CORES if self.busy_share >= FULL else NEITHER

@@ -53,7 +53,7 @@ class Sizing:
 
 @dataclass(frozen=True)
 class SizedSystem:
-    """A system under test with its known (measured or published), extrapolated and simulated capacities.
+    """A system under test with known (measured or published), extrapolated and simulated capacities.
 
     `law` is the name of the law that extrapolates the capacities; empty if no law applies.
     """

@@ -1,4 +1,4 @@
-"""The types for systems and their known capacities, which the capacity page shows."""
+"""The types for systems and known capacities. The capacity page shows values of these types."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -54,7 +54,7 @@ class CapacityModel:
 
 @dataclass(frozen=True)
 class System:
-    """One system under test in one scheduler mode, with all its known capacities.
+    """One system under test in one scheduler mode, with all known capacities of the system.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class System:
 
 @dataclass(frozen=True)
 class CapacityEvidence:
-    """All known capacities and service times, from which the capacity page is made.
+    """All known capacities and service times: the data of the capacity page.
 
     Attributes
     ----------
