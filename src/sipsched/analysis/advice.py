@@ -38,7 +38,7 @@ from sipsched.records.windows import SHAM, by_arm, open_windows
 DECIDING = ("total_p99", "total_mean")
 """Quantities that decide whether a mode is better, in order of priority. `total` is K_rcv + T_sip per message."""
 GUARDS = ("pdr", "cpu_per_message")
-"""Quantities that must not rise. A mode that raises one of these quantities has a cost."""
+"""Quantities (drop rate and CPU time) that a better mode must not raise. A mode that raises one has a cost."""
 SQUEEZED = "squeezed_per_s"
 """Name of a rate: how often per second the kernel's packet processing used up the budget (softnet `time_squeeze`)."""
 ADVISED_QUANTITIES = (
@@ -48,7 +48,7 @@ ADVISED_QUANTITIES = (
 DIFFERENCES = frozenset({"pdr", SQUEEZED})
 """Quantities that may be 0. Two modes are compared by the difference of such a quantity, as a ratio may not exist."""
 ALIKE = math.log(1.05)
-"""Logarithm of the largest effect that does not matter in practice, which is 5 %."""
+"""Logarithm of the largest change that does not matter in practice: 5 %."""
 
 
 class ModeEffect(StrEnum):
@@ -63,7 +63,7 @@ class ModeEffect(StrEnum):
 
 
 class ReferenceSystem(NamedTuple):
-    """A system under test on a testbed, with its numbers of cores and threads, and its reference mode."""
+    """A system under test on a testbed, with numbers of cores and threads, and with the reference mode."""
 
     testbed: str
     sut: str
@@ -123,7 +123,7 @@ class ComparedLoad:
 
     @property
     def same_settings(self) -> tuple[tuple[str, ...], ...]:
-        """Groups of modes with equal settings. The runs use only the first mode of each group."""
+        """Groups of modes with equal settings on the runs' kernel. The runs use only the first mode of each group."""
         groups = (
             tuple(group) for run in self.runs for group in json.loads(run.attrs["same_settings"])
         )
@@ -292,7 +292,7 @@ def modes_of(run: xr.Dataset) -> tuple[str, ...]:
 
 
 def arms_of(run: xr.Dataset) -> list[str]:
-    """Return the modes of a run, and at the end the name of the sham, which repeats the reference mode."""
+    """Return the modes of a run, followed by the name of the sham (windows that repeat the reference mode)."""
     return [str(arm) for arm in run["arm"].to_numpy()]
 
 
@@ -313,7 +313,7 @@ def is_higher(interval: Interval, floor: float = 0.0) -> bool:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A mode at one load, with the results of its comparison with the reference mode.
+    """A scheduler mode at one load, with the results of the comparison with the reference mode.
 
     Attributes
     ----------
@@ -537,7 +537,7 @@ def _planned_cps(system: ReferenceSystem, crossings: Sequence[SearchRecord]) -> 
 def advise(
     loads: Iterable[ComparedLoad], quantities: Sequence[str] = ADVISED_QUANTITIES
 ) -> tuple[Advice, ...]:
-    """Compare the modes of each system with the reference at each load, and recommend a mode.
+    """Compare the modes of each system with the reference mode at each load, and recommend one mode per load.
 
     Parameters
     ----------
@@ -629,7 +629,7 @@ def _confirmed(candidate: Candidate, candidates: Sequence[Candidate]) -> Candida
 
 
 def _within(interval: Interval) -> bool:
-    """Return True if the confidence interval of an effect lies within ± 5 %, or if all windows are equal."""
+    """Return True if an effect's confidence interval lies within ± 5 %, or if all windows have equal values."""
     if not interval.known:
         return interval.estimate == 0
     return interval.low >= -ALIKE and interval.high <= ALIKE

@@ -57,7 +57,7 @@ class Splits:
         return float(self.lows[place - 1]), float(self.highs[place - 1])
 
     def p_value(self) -> float:
-        """Return the p-value for a mean of 0, which is at most α if and only if the interval at 1 - α excludes 0."""
+        """Return the p-value of the hypothesis of a mean of 0: at most α exactly if the 1 - α interval excludes 0."""
         if self.estimate > 0:
             enclosing = np.count_nonzero(self.lows <= 0)
         elif self.estimate < 0:
@@ -84,12 +84,12 @@ class Student:
     df: float
 
     def ends(self, level: float = LEVEL) -> tuple[float, float]:
-        """Return the ends of the confidence interval of the mean."""
+        """Return the lower and the upper end of the confidence interval of the mean."""
         half = self.error * float(special.stdtrit(self.df, (1 + level) / 2))
         return self.estimate - half, self.estimate + half
 
     def p_value(self) -> float:
-        """Return the p-value for a mean of 0, which is at most α if and only if the interval at 1 - α excludes 0."""
+        """Return the p-value of the hypothesis of a mean of 0: at most α exactly if the 1 - α interval excludes 0."""
         # If all values are exactly equal, the standard error is 0 and the t statistic does not exist.
         if not self.error:
             return float(self.estimate == 0)

@@ -15,7 +15,7 @@ from sipsched.plan.modes import split_name
 
 @dataclass(frozen=True)
 class BufferAtLoad:
-    """A receive buffer at one load, with the burst that it can hold and the measured drops and waiting times.
+    """A receive buffer at one load: the largest burst that fits into the buffer, measured drops and waiting times.
 
     Attributes
     ----------

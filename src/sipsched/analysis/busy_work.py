@@ -87,7 +87,7 @@ class Cycles:
 
 @dataclass(frozen=True)
 class Work:
-    """The estimated time that one busy CPU needs per message, and its variation.
+    """The estimated time that one busy CPU needs per message, and the variation of this time.
 
     Attributes
     ----------
@@ -152,7 +152,7 @@ def busy_cycles(stamps: Stamps, cores: int) -> Cycles:
 
 
 def work(stamps: Stamps, cycles: Cycles, draws: int, rng: np.random.Generator) -> Work:
-    """Estimate the time per message from periods in which a CPU was busy without a break.
+    """Estimate a busy CPU's time per message from periods in which the CPU was busy without a break.
 
     The lengths of the cycles are regressed on the numbers of messages of each type, and on the local load. The local
     load is the rate of the last `LOCAL` arrivals before the cycle. The mean uses the shares of the types among all

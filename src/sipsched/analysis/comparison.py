@@ -49,15 +49,15 @@ PARTS = {
     "k_sockq_alone": "K_sockq^s",
     "service": "E[x]",
 }
-"""Parts of a message's time in the SPS, and its total time. All are in µs."""
+"""Parts of a message's time in the SPS, and the total time, with their names on pages. All are in µs."""
 COMPARED = ("pdr", "k_rcv")
 COMPARED_BY_TYPE = ("k_rcv", "t_sip")
 SutOnCores = tuple[str, int]
-"""SUT and number of cores. Each combination has its own figure or table."""
+"""SUT and number of cores. Pages have one figure or table for each combination."""
 
 
 class Place(NamedTuple):
-    """A setting in which scheduler modes are compared: the system under test with its numbers of cores and threads."""
+    """A setting in which two scheduler modes are compared: system under test, number of cores and threads."""
 
     sut: str
     cores: int
@@ -267,7 +267,7 @@ class Case:
 
     @property
     def more_load_level(self) -> float:
-        """The confidence level that each interval of `more_load` needs, so that all intervals hold simultaneously."""
+        """The confidence level for intervals of `more_load`, chosen so that all intervals hold simultaneously."""
         met = [
             (place, mode)
             for place in self.places()
@@ -278,7 +278,7 @@ class Case:
         return simultaneous_level(len(met))
 
     def printed_comparison(self, place: Place) -> Mapping[Any, Any] | None:
-        """Return the row of a paper's comparison table for these modes, or None if the papers have no such row."""
+        """Return the row of a paper's comparison table for the two modes and this setting; None without such a row."""
         if (self.reference, self.other) != ("baseline", "enhanced"):
             return None
         rows = self.printed[
@@ -300,7 +300,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Side:
-    """One mode in one setting, with its measured and its published numbers."""
+    """One scheduler mode in one setting, with measured and published numbers."""
 
     case: Case
     place: Place
@@ -339,7 +339,7 @@ class Side:
 
     @property
     def capacity(self) -> SweepCapacity:
-        """The largest load at which the packet drop rate (PDR) is at most the limit."""
+        """The capacity by two definitions: largest load within the limit of the packet drop rate, and interpolation."""
         return capacity(self.case.loads_cps, self.runs("pdr"), self.case.limit)
 
     @property
@@ -363,7 +363,7 @@ class Side:
 
     @property
     def printed_loads(self) -> tuple[int | None, int | None]:
-        """The published loads just below and just above the drop limit; None if the papers lack such a load."""
+        """The papers' loads just below and just above the limit of the packet drop rate; None for a lacking load."""
         if self._printed.empty:
             return None, None
         row = crossings(self._printed, self.case.limit).iloc[0]
@@ -380,7 +380,7 @@ class Side:
 
     @property
     def printed_crossing(self) -> float:
-        """The load at which the published PDR passes the limit, by interpolation; NaN if a load is missing."""
+        """The load at which the published packet drop rate passes the limit, by interpolation; NaN if unknown."""
         if None in self.printed_loads:
             return np.nan
         row = crossings(self._printed, self.case.limit).iloc[0]

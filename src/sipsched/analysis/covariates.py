@@ -27,7 +27,7 @@ The adjustment would remove a part of a mode's effect if the mode changed these 
 excludes tasks of class SCHED_IDLE, which use all CPU time that a mode leaves idle.
 """
 KNEES = (0.01, 0.03, 0.1)
-"""Shares of CPU time at which a disturbance begins to have a clear effect, as candidates for a fit.
+"""Shares of CPU time at which a disturbance may begin to have an effect. The fit chooses one of these shares.
 
 A disturbance x multiplies a value by (1 + (x / knee)²) to a fitted power. Far below the knee, x has almost no effect.
 The regression uses the knee with the best fit, or a straight line in x if a line fits better. If modes are compared by
@@ -161,14 +161,14 @@ def _fit(
 
 
 def _within(values: Values, usable: Flags) -> Values:
-    """Subtract from each valid window the mean of the valid windows in its block. Invalid windows become 0."""
+    """Return each valid window's value minus the mean of the block's valid windows; 0 for invalid windows."""
     count = np.maximum(usable.sum(axis=1, keepdims=True), 1)
     mean = np.where(usable, values, 0).sum(axis=1, keepdims=True) / count
     return np.where(usable, values - mean, 0)
 
 
 def _weigh(left: Values, usable: Flags, disturbed: Flags) -> Values:
-    """Return a weight per block. Disturbed blocks have a smaller weight if they scatter more than other blocks."""
+    """Return a weight per block. Disturbed blocks have smaller weights if their values scatter more."""
     compared = usable.sum(axis=1) > 1
     calm, others = left[compared & ~disturbed], left[compared & disturbed]
     weights = np.ones(len(left))

@@ -1,4 +1,4 @@
-"""The load at which a proxy's packet drop rate passes a limit."""
+"""The load at which a proxy's packet drop rate passes a limit such as 1 %."""
 
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -24,12 +24,12 @@ from sipsched.errors import StableError
 from sipsched.plan.loads import WIDEST_BRACKET
 
 PDR_LIMIT = 0.01
-"""The packet drop rate (PDR) that defines the capacity. The parameters `limit` and `pdr_limit` are drop rates, too."""
+"""The packet drop rate (PDR) that defines the capacity, 1 %. Parameters `limit` and `pdr_limit` are drop rates, too."""
 RESAMPLES = 9999
 METHOD = "isotonic, parametric bootstrap"
 SEED = 1
 MIN_CROSSING_RUNS = 3
-"""An interval needs this number of runs at both loads around the limit. With two runs, it would span all loads."""
+"""Smallest number of runs per load for a confidence interval. With two runs, the interval would span all loads."""
 STEEPEST = 20
 """Loads are interpolated only if the drop rates on both sides are within this factor of the drop limit.
 
@@ -139,7 +139,7 @@ def crossing(
     resamples: int = RESAMPLES,
     seed: int = SEED,
 ) -> CrossingLoad:
-    """Estimate the load at which the packet drop rate of a typical run passes the limit.
+    """Estimate the load at which the packet drop rate of a typical run passes the drop limit.
 
     The computation uses log PDR, because PDR grows almost exponentially near the capacity and varies by factors between
     runs. PDR is at least the limit divided by `RATE_RANGE`. Isotonic regression, weighted by the numbers of runs, makes
@@ -209,7 +209,7 @@ def crossing_ratio(
     resamples: int = RESAMPLES,
     seed: int = SEED,
 ) -> Interval:
-    """Return the ratio of the loads at which another mode and the reference mode exceed the drop limit.
+    """Return the capacity in another mode divided by the capacity in the reference mode, with an interval.
 
     The two loads are sampled independently. If the loads are correlated because both modes have the same arrivals, the
     interval is too wide.
@@ -254,7 +254,7 @@ def crossing_ratio(
 def grid_capacity(
     cps: npt.ArrayLike, mean_pdr: npt.ArrayLike, limit: float = PDR_LIMIT
 ) -> tuple[float, float]:
-    """Return the last load before the first load whose mean packet drop rate is above the limit.
+    """Return the last load before the mean packet drop rate exceeds the limit, and the next higher load.
 
     Parameters
     ----------
@@ -380,7 +380,7 @@ def _isotonic(rows: Values, weights: npt.NDArray[Any]) -> Values:
 
 
 def _cross(loads: Values, rows: Values) -> _Crossed:
-    """Return, for each row of non-decreasing values log(PDR / limit), the load at which the value becomes 0.
+    """Return the load at which the drop rate equals the limit, for each row of non-decreasing log(PDR / limit).
 
     A straight line of PDR between the two loads around the limit reaches the limit at the lower bound. A straight line
     of log PDR reaches the limit at the upper bound, which is the estimate. In two cases, the bounds are the two loads

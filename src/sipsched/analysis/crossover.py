@@ -26,7 +26,7 @@ from sipsched.analysis.intervals import NOT_MEASURED, TOO_FEW, Interval, Values,
 from sipsched.errors import StableError
 
 RUNS_AS_SAMPLE = 6
-"""With at least this number of runs, the interval treats the runs as a sample and holds for other runs, too."""
+"""Number of runs from which a confidence interval treats the runs as a sample, and so holds for other runs, too."""
 FEWEST_APART = 2
 """Two differing runs are too few for an interval over runs, because Student's t would multiply the error by 12.7."""
 MIN_BLOCKS = 10
@@ -37,7 +37,7 @@ ROUNDING = 1e-13
 TINY = 1e-150
 """Numbers closer to 0 than this number are treated as 0, because their squares would underflow."""
 LOPSIDED = 0.25
-"""An interval may be too narrow if the skewness of the blocks exceeds this factor times the root of their number.
+"""A confidence interval may be too narrow if the blocks' skewness exceeds this factor times √(number of blocks).
 """
 NO_LOGARITHM = "a ratio needs values above 0"
 NOT_FINITE = "a value is infinite"
@@ -48,20 +48,20 @@ Tables = Sequence[npt.NDArray[np.float64]]
 Weights = Sequence[Values] | None
 """Weights of the blocks per run, shape (block,), above 0."""
 Arms = int | tuple[int, ...]
-"""One arm of a table (a mode or the sham), or several arms of one mode, whose windows are averaged per block."""
+"""Column of a table (an arm: a mode or the sham), or several columns of one mode. Blocks average these columns."""
 
 
 class Scale(StrEnum):
     """The scale on which two windows are compared: ratio or difference."""
 
     RATIO = "ratio"
-    """The logarithm of other / reference, for positive quantities such as times."""
+    """Logarithm of (other mode / reference mode), for positive quantities such as times."""
     DIFFERENCE = "difference"
-    """Other - reference, for quantities that may be 0, such as the packet drop rate."""
+    """Other mode minus reference mode, for quantities that may be 0, such as the packet drop rate."""
 
 
 class Doubt(StrEnum):
-    """A property of the data that may make an interval too narrow for its confidence level."""
+    """A property of the data that may make a confidence interval too narrow for the confidence level."""
 
     FEW_BLOCKS = "few blocks"
     """The runs have fewer than MIN_BLOCKS blocks."""
@@ -72,7 +72,7 @@ class Doubt(StrEnum):
     SKEWED = "skewed"
     """One tail of the blocks' distribution is longer, so the interval may be too short on the side of this tail."""
     AUTOCORRELATED = "autocorrelated"
-    """Neighbouring blocks are correlated, so the interval is widened."""
+    """Neighbouring blocks are correlated, so the confidence interval is widened."""
     RUNS_DIFFER = "runs differ"
     """Runs differ more than the scatter of their blocks explains."""
 
@@ -117,7 +117,7 @@ class Effect:
 
     @property
     def runs(self) -> int:
-        """Number of runs from which the interval was computed."""
+        """Number of runs from which the effect's confidence interval was computed."""
         return len(combined(self.blocks))
 
 
@@ -250,7 +250,7 @@ def change(
     tests: int = 1,
     weights: Weights = None,
 ) -> Change:
-    """Compute the change of an effect between two evaluations of the same windows.
+    """Return the change of an effect between two evaluations of the same windows, such as two washouts.
 
     Parameters
     ----------

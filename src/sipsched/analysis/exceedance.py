@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 Values = npt.NDArray[np.float64]
 LEVELS = 200
-"""Number of times for which the share of longer messages is computed, at equal distances on a logarithmic scale."""
+"""Number of points on the time axis (logarithmic scale) at which the share of longer messages is computed."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Families of comparisons, which a reader sees together on a page, with a correction for the number of comparisons.
+"""Families of comparisons (all comparisons on one page), with a correction for the number of comparisons.
 
 By chance, one of twenty differences exceeds its 95 % limit. The intervals of a family hold simultaneously (Bonferroni).
 P-values of comparisons within the same run have the same Bonferroni correction. P-values of comparisons between
@@ -31,7 +31,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 @dataclass(frozen=True)
 class ComparedCell:
-    """One of several comparisons on a page, such as the comparison of two modes at one load.
+    """The result of one comparison on a page, such as the comparison of two modes at one load.
 
     Attributes
     ----------

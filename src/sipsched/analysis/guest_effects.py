@@ -22,7 +22,7 @@ QUANTITY = "k_rcv_mean"
 
 @dataclass(frozen=True)
 class PredictedEffect:
-    """A predicted change of the mean K_rcv in percent, with its range over the random seeds of the simulation.
+    """A predicted change of the mean K_rcv in percent, with the range over the simulation's random seeds.
 
     Attributes
     ----------
@@ -72,19 +72,19 @@ class GuestEffect:
 
     @property
     def stands_out(self) -> bool:
-        """True if the interval of the measured effect excludes 0."""
+        """True if the confidence interval of the measured effect excludes 0."""
         return excludes_zero(self.measured)
 
     @property
     def contains_prediction(self) -> bool:
-        """True if the interval of the measured effect contains the predicted effect."""
+        """True if the confidence interval of the measured effect contains the predicted effect."""
         return self.measured.known and (
             self.measured.low <= self.predicted.estimate <= self.measured.high
         )
 
 
 def excludes_zero(interval: Interval) -> bool:
-    """Return True if an interval exists and does not contain 0."""
+    """Return True if a confidence interval exists and does not contain 0."""
     return interval.known and not interval.low <= 0 <= interval.high
 
 

@@ -25,7 +25,7 @@ from sipsched.records.messages import k_rcv, nanoseconds
 FACTORS = (1.5, 2.0)
 """Multiples of today's load at which the time per message is predicted."""
 DRAWS = 40
-"""Number of random samples of the estimates.
+"""Number of random samples of the estimated CPU times. Each sample yields one prediction.
 
 Each sample replays its own arrivals. The 95 % interval is almost the range of the samples.
 """
@@ -69,7 +69,7 @@ class Lack(StrEnum):
 
 @dataclass(frozen=True)
 class Server:
-    """The properties of a proxy and its machine that the simulation of the proxy needs.
+    """The properties of a proxy and of the proxy's machine that the simulation needs.
 
     Attributes
     ----------
@@ -121,7 +121,7 @@ class Server:
 
 
 class Replayer(Protocol):
-    """The interface of the simulator, which `sipsched.measure.replay.Replay` implements."""
+    """The interface of the function that replays recorded arrivals in the simulator (`sipsched.measure.replay`)."""
 
     def __call__(
         self, arrivals_ns: npt.NDArray[np.int64], numbers: Mapping[str, Any], times: bool
@@ -297,7 +297,7 @@ def _interval(estimate: float, drawn: npt.NDArray[np.float64]) -> Interval:
 
 @dataclass(frozen=True)
 class _Model:
-    """A simulation model of the proxy, with its CPU time per message, fixed delays, and recorded arrivals."""
+    """A simulation model of the proxy: CPU time per message, fixed delays, and recorded arrivals."""
 
     replay: Replayer
     server: Server
@@ -372,7 +372,7 @@ class _Model:
             return np.array(list(pool.map(function, range(draws))))
 
     def _arrivals(self, factor: float, draw: int) -> npt.NDArray[np.int64]:
-        """Return random arrivals at a multiple of today's load, made from the recorded arrivals.
+        """Return random arrival times at a multiple of today's load, sampled from the recorded arrivals.
 
         The load grows by copies of the arrivals that are shifted in time. If independent users add the load, their
         bursts coincide only by chance. If one source grows, its bursts grow. So half of the samples shift the copies by

@@ -21,7 +21,7 @@ RANKS_FROM = 6
 With fewer runs, a t interval of the logarithms is used.
 """
 FEWEST = 4
-"""Smallest number of runs for which pages show an interval.
+"""Smallest number of runs for which pages show a confidence interval.
 
 The width of an interval from three runs is mostly random.
 """
@@ -32,7 +32,7 @@ Values = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate with its confidence interval.
+    """An estimate with a confidence interval, or with the reason why no interval exists.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Estimates:
-    """Arrays of estimates with their confidence intervals and numbers of runs.
+    """Arrays of estimates with the confidence intervals and the numbers of runs.
 
     All arrays have the same shape. The ends of a missing interval are NaN. `least` and `most` are the smallest and the
     largest value of the runs.
@@ -116,7 +116,7 @@ class Estimates:
         return np.asarray(np.where(self.n < FEWEST, 0, np.maximum(np.nan_to_num(reach), 0)))
 
     def at(self, i: int) -> Interval:
-        """Return the interval with index `i` from one-dimensional estimates."""
+        """Return the estimate with index `i` and its confidence interval, from one-dimensional arrays."""
         n, estimate = int(self.n[i]), float(self.estimate[i])
         if np.isnan(self.low[i]):
             return Interval.without(estimate, n, why=TOO_FEW if n else NOT_MEASURED)
@@ -128,7 +128,7 @@ class Estimates:
 
 
 def typical_intervals(values: Values, level: float = LEVEL) -> Estimates:
-    """Estimate the value of a typical run from several repetitions along the last axis.
+    """Estimate the value of a typical run from the repetitions along the last axis, with confidence intervals.
 
     The estimate is the Hodges-Lehmann estimate of the logs: the median of the means of all pairs, including each run
     with itself. If the logs are symmetric, it estimates the median. For `RANKS_FROM` runs or more, the interval comes
@@ -160,7 +160,7 @@ def extremes(values: Values) -> tuple[Values, Values]:
 
 
 def typical_interval(values: npt.ArrayLike, level: float = LEVEL) -> Interval:
-    """Estimate the value of a typical run by the method of `typical_intervals`.
+    """Estimate the value of a typical run from several runs, with a confidence interval (see `typical_intervals`).
 
     Pages show this estimate for times, counts and shares.
 
@@ -192,7 +192,7 @@ def typical_interval(values: npt.ArrayLike, level: float = LEVEL) -> Interval:
 def mean_intervals(
     values: Values, level: float = LEVEL
 ) -> tuple[Values, Values, npt.NDArray[np.int64]]:
-    """Return the mean over the repetitions in the last axis, with a t interval.
+    """Return the mean over the last axis (repetitions), with a confidence interval (Student's t).
 
     Parameters
     ----------
@@ -214,7 +214,7 @@ def mean_intervals(
 
 
 def mean_interval(values: npt.ArrayLike, level: float = LEVEL, least: float = -np.inf) -> Interval:
-    """Return the mean of several runs with its confidence interval (Student's t).
+    """Return the mean of several runs with a confidence interval (Student's t).
 
     Parameters
     ----------
@@ -235,7 +235,7 @@ def mean_interval(values: npt.ArrayLike, level: float = LEVEL, least: float = -n
 
 
 def simultaneous_level(cells: int) -> float:
-    """Return the confidence level that each interval needs, so that all intervals hold simultaneously (Bonferroni)."""
+    """Return the confidence level for each of `cells` intervals, so that all hold simultaneously (Bonferroni)."""
     return 1 - (1 - LEVEL) / max(cells, 1)
 
 
