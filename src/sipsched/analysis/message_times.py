@@ -16,7 +16,7 @@ from sipsched.records.summary_variables import ALL, HISTOGRAM
 
 
 def overall_service_time(ds: xr.Dataset) -> xr.DataArray:
-    """Return the overall service time E[x] of the single-core paper, from the means over all messages of runs.
+    """Return the service time per message as the single-core paper defines E[x], from the runs' mean times.
 
     E[x] = K_stack + K_sockq^s + K_copy + T_sip + K_snd, which is all parts except waiting. K_sockq^s is the time to
     wake the worker and to dequeue the message (`k_sockq_alone`).
@@ -95,7 +95,7 @@ def pooled_quantile(ds: xr.Dataset, quantity: str, share: float) -> xr.DataArray
 
 
 class LoadTimes(NamedTuple):
-    """A histogram of the times of all messages of a system at one load.
+    """A histogram of message times at one load: the messages of all runs of a system.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""The fit of the simulator's parameters to recorded runs on one core, and to the noise of the idle CPU.
+"""The fit of the simulator's parameters to recorded runs on one core, and to interruptions of an idle CPU.
 
 The cost of a message depends on earlier events. Another worker may have filled the caches, an arrival may interrupt the
 worker, or the worker must be woken. Each of these costs is estimated from timestamps in the default mode.
@@ -75,7 +75,7 @@ class Fit:
     messages: int
 
     def simulator_numbers(self) -> dict[str, Any]:
-        """Convert the parameters to the simulator's parameter names and units."""
+        """Return the fitted parameters under the names and in the units of the simulator's parameters."""
         mean_ns = {kind: service.mean_ns for kind, service in self.service.items()}
         scv = {kind: service.scv for kind, service in self.service.items()}
         return fitted_numbers(self.numbers, self.lengths, mean_ns, scv)
@@ -192,7 +192,7 @@ def read_messages(folder: Path) -> ReceivedMessages:
 
 
 def _early_ns(records: npt.NDArray[Any]) -> NanosecondArray:
-    """Return a time per message that is shorter than nearly all service times of its message type."""
+    """Return, per message, a time that is shorter than nearly all service times of the same message type."""
     t_sip = (records["t_sip_out"] - records["t_sip_in"]).astype("i8")
     early = np.zeros(len(records), "i8")
     for kind in np.unique(records["kind"]):
@@ -259,7 +259,7 @@ def fit(runs: Iterable[ReceivedMessages], noise: Path | None) -> Fit:
 
 
 def _chosen(runs: Mapping[Path, Run]) -> list[Path]:
-    """Choose up to `RUNS_A_LOAD` runs per load, all with the number of threads that was measured at the most loads."""
+    """Return up to `RUNS_A_LOAD` runs per load, all with the number of threads that was measured at the most loads."""
     loads: dict[int, set[int]] = {}
     for run in runs.values():
         loads.setdefault(run.threads, set()).add(run.cps)

@@ -1,4 +1,4 @@
-"""The published numbers of the two papers, and checks of their consistency.
+"""The published numbers of the two papers, and checks that these numbers are consistent.
 
 The project did not measure these numbers. `config/published/README.md` cites the papers and lists the illegible parts
 of the scans.
@@ -39,12 +39,12 @@ METRIC_NAMES = {
 
 
 def titled(name: str, unit: str) -> str:
-    """Return the name of a quantity with its unit in brackets, if it has a unit."""
+    """Return the name of a quantity, followed by the unit in brackets if the quantity has a unit."""
     return f"{name} ({unit})" if unit else name
 
 
 METRICS = {metric: titled(*name_and_unit) for metric, name_and_unit in METRIC_NAMES.items()}
-"""The title of each metric: its name and its unit."""
+"""The title of each metric for pages: name and unit."""
 NEEDED = {"arrival_rate_pps", "t_sip_us", "k_rcv_us", "total_messages", "pdr"}
 """Metrics that each table of measurements must have."""
 PAPER_QUANTITIES = (
@@ -54,7 +54,7 @@ PAPER_QUANTITIES = (
 COLUMN = ["study", "table", "cores", "threads", "mode", "cps"]
 """Keys that identify a column of the papers' tables of measurements."""
 AT_LIMIT = ("cps", "pdr", "k_rcv_us", "rate")
-"""Values that `crossings` reports for each of its two loads: the last load below the limit and the first load above."""
+"""Values that `crossings` returns for two loads: the last load below and the first load above the drop limit."""
 MESSAGES_PER_CALL = 6
 """Number of messages per call that reach the SPS: INVITE, 180, 200, ACK, BYE, 200."""
 PAPERS_RUNS = 30
@@ -82,7 +82,7 @@ SHORT = {
 
 PrintedCount = Annotated[str, Meta(pattern="^[1-9][0-9]*$")]
 PrintedNumber = Annotated[str, Meta(pattern=r"^[0-9]+(\.[0-9]+)?$")]
-"""A number as the paper prints it. The columns of tables have this type, `PrintedCount`, or a few allowed words."""
+"""A number as text, as the paper prints the number. Other columns have the type `PrintedCount` or a few words."""
 _PLACE: dict[str, Any] = {
     "study": Literal[STUDIES],
     "table": Literal[TABLES],
@@ -153,7 +153,7 @@ def _recovered_errors(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def load_comparison(folder: Path = FOLDER) -> pd.DataFrame:
-    """Read the papers' tables that compare the modes.
+    """Read the papers' tables that compare baseline mode with enhanced mode.
 
     Returns
     -------

@@ -14,7 +14,7 @@ from sipsched.plan.simulated import KINDS
 
 METRICS = ("t_sip_us", "k_rcv_us", "pdr")
 FITTED_MODE, FITTED_CORES = "baseline", (1, 2)
-"""Mode and cores of the numbers for the fit. The simulator then predicts the other mode, and more cores."""
+"""Mode and numbers of cores of the fitted numbers. The simulator then predicts the other mode and more cores."""
 FLOOR = {"t_sip_us": 0.0, "k_rcv_us": 0.0, "pdr": 0.001}
 """Constants that are added to numerator and denominator of a ratio, because a drop rate may be 0."""
 FAR = 5
@@ -92,7 +92,7 @@ def numbers(
 
 
 def values_of(model: Mapping[str, Any], free: Sequence[Free] = FREE) -> Values:
-    """Return the values of the free parameters in a model; shape (free,).
+    """Return a model's values of the parameters that the fit searches; shape (free,).
 
     If the model has no bursts, each stall becomes a burst of the largest weight.
     """
@@ -135,7 +135,7 @@ def loss(predicted: pd.DataFrame, published: pd.DataFrame) -> float:
 
 @dataclass(frozen=True)
 class PapersFit:
-    """The result of the search for the simulator's parameters that fit the papers best.
+    """The simulator's parameters that fit the papers' numbers best, and the quality of the fit.
 
     Attributes
     ----------
@@ -162,7 +162,7 @@ def fit(
     polish: int = 90,
     seed: int = 1,
 ) -> PapersFit:
-    """Search for the parameters whose predictions are nearest to the published numbers.
+    """Search for the simulator's parameters that predict the published numbers best.
 
     The global search is differential evolution (Storn and Price 1997) with one arrival sequence per column. Its first
     generation contains the model's own parameters. The best candidates of the last generation are compared again with

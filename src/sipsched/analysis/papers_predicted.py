@@ -1,4 +1,4 @@
-"""The simulator's predictions for the papers' testbed, and their comparison with the published numbers.
+"""The simulator's predictions for the papers' testbed, compared with the published numbers.
 
 The predictions are simulations, not measurements. `sipsched.measure.simulated_means` makes a table with one row per
 simulated run.
@@ -27,7 +27,7 @@ from sipsched.plan.simulated import CASE, CELL, MEANS
 
 COLUMNS = ["part", *CASE, "calls", *MEANS]
 TABLES, NEAR_LIMIT = "tables", "near limit"
-"""Names of the two sets of simulated runs: runs from `wanted`, and runs near the capacity of each row of `grid`."""
+"""Names of two sets of simulated runs: the runs of `wanted`, and runs near the capacities of the rows of `grid`."""
 CALLS = 20_000
 REPETITIONS = 8
 ABLATION_REPETITIONS = 16
@@ -36,9 +36,9 @@ ABLATED = (4, 8, 4400)
 MECHANISMS = ("lock", "switches", "refills", "stalls", "receive", "placement", "migration_cost")
 """Mechanisms of `sipsched.measure.simulated_point.WITHOUT` that the papers' model has."""
 COSTS_NS = (0, 500_000, 5_000_000)
-"""Migration costs in ns that the paper mentions in its text about figure 2."""
+"""Migration costs in ns that the multi-core paper's text mentions about figure 2."""
 FIGURE_2 = {(2, 4, 4200): 0, (4, 6, 5400): 0, (6, 8, 6200): 500_000}
-"""The best migration cost in ns according to the multi-core paper, by cores, threads and cps of its figure 2."""
+"""The best migration cost in ns according to figure 2 of the multi-core paper, by cores, threads and cps."""
 GRID = (
     *product((1, 2, 4, 6), (1, 2, 4, 6, 8, 16)),
     *product((8,), (2, 4, 6, 8, 16)),
@@ -46,7 +46,7 @@ GRID = (
 """Cores and threads to simulate: the papers' grid, plus one thread, plus all eight cores of the papers' machine."""
 GRID_REPETITIONS = 3
 MOST_CPS = 25_600
-"""Highest load in cps of the search for the loads near the limit."""
+"""Highest load (cps) at which the search for the loads near the drop limit simulates runs."""
 EFFECTS = ("pdr", "k_rcv_us")
 """Quantities that the papers' comparison tables contain."""
 
@@ -135,7 +135,7 @@ class PaperGroup(StrEnum):
 
 
 def group_of(mode: str, cores: int) -> PaperGroup:
-    """Return the group to which a column of the papers' tables belongs."""
+    """Return the group (fitted numbers, or a group of test numbers) of a column in the papers' tables."""
     if cores in FITTED_CORES:
         return PaperGroup.FITTED if mode == FITTED_MODE else PaperGroup.OTHER_HALF
     return PaperGroup.FOUR if cores == 4 else PaperGroup.SIX
@@ -215,7 +215,7 @@ class Error:
 
     @property
     def best(self) -> bool:
-        """True if the simulator's error is smaller than the errors of both naive predictions."""
+        """True if the simulator's error is smaller than the errors of the two naive predictions."""
         return self.simulator < min(self.mean, self.same_threads)
 
 
@@ -277,7 +277,7 @@ class PublishedEffect:
 
     @property
     def holds(self) -> bool:
-        """True if the published decrease is inside the predicted interval."""
+        """True if the published decrease is inside the confidence interval of the simulated decrease."""
         return self.predicted.known and self.predicted.low <= self.published <= self.predicted.high
 
 
@@ -412,7 +412,7 @@ class Ablation:
 
 
 def ablation(runs: pd.DataFrame, metric: str) -> Ablation | None:
-    """Estimate how much each mechanism and each setting contributes to the difference between the papers' modes.
+    """Estimate how much each mechanism and setting contributes to the difference between baseline and enhanced mode.
 
     Return None if the runs at `ABLATED` were not simulated.
 

@@ -30,7 +30,7 @@ OF_RUNS = {
 }
 """Names of columns in a campaign's table of runs, per quantity."""
 DIFFERENCES = ("off_share",)
-"""Quantities that are compared by their difference, in percentage points.
+"""Quantities for which two settings are compared by the difference in percentage points, not by the ratio.
 
 All other quantities are compared by their ratio, in percent.
 """
@@ -96,7 +96,7 @@ class Contrast:
 
 @dataclass(frozen=True)
 class Level:
-    """The measured and the simulated value of a quantity in the default mode, to which the simulator was fitted."""
+    """A quantity's measured and simulated value in the default mode. The simulator was fitted to this mode."""
 
     setting: PredictedSetting
     quantity: str
@@ -254,7 +254,7 @@ def _predicted(reference: Predicted, other: Predicted, quantity: str) -> Interva
 
 
 def replicates(values: Values) -> Interval:
-    """Return the mean of simulated replicates and their 95 % prediction interval (Student's t).
+    """Return the mean of simulated replicates with a 95 % prediction interval (Student's t).
 
     Each replicate has its own arrivals, and its own parameters from a fit to a sample of the runs.
     """

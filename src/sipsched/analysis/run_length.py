@@ -19,7 +19,7 @@ FULL_PDR = 0.05
 
 @dataclass(frozen=True)
 class BusyPeriods:
-    """The busy periods of all runs with the same settings and load.
+    """Statistics of busy periods (times without idle proxy) in all runs with the same settings and load.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ def busy_periods(runs: xr.Dataset, at: Mapping[Hashable, Any]) -> BusyPeriods | 
 
 
 def too_short(effective: Values, longest_share: Values, pdr: Values) -> npt.NDArray[np.bool_]:
-    """Return an array that is True for each run that is too short for its load.
+    """Return an array that is True for each run with too few or too long busy periods.
 
     Parameters
     ----------

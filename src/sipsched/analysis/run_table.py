@@ -29,7 +29,7 @@ IMPOSSIBLE = "impossible"
 STATUSES = (MEASURED, INVALID, MISSING, IMPOSSIBLE)
 SettingKey = tuple[Any, ...]
 Facet = tuple[str, str, int]
-"""SUT, mode and number of cores. Figures have one row of panels for each combination."""
+"""SUT, mode and number of cores. Figures on pages have one row of panels for each combination."""
 POINT = ("sut", "mode", "cores", "threads", "cps")
 OF_ALL_MESSAGES = tuple(f"{name}_{statistic}" for name in SUMMARY_TIMES for statistic in STATISTICS)
 
@@ -96,7 +96,7 @@ def iterate_runs(summary: xr.Dataset) -> Iterator[tuple[dict[str, Any], str]]:
 
 
 CPU_SHARES = ("competitor_share", "idle_class_share")
-"""Variables of a summary with the CPU time of other programs on the SPS's CPUs."""
+"""Variables of a summary with the shares of the SPS's CPU time that other programs used."""
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ class Campaign:
 
     @property
     def comparisons(self) -> list[Run]:
-        """The valid runs that compare modes."""
+        """The rows of valid runs that compare modes, in the table of all runs."""
         counted = self.counted
         comparing = counted[counted["mode"].map(is_comparison).astype(bool)]
         names = comparing[[*RUN_DIMS]].itertuples(index=False)
@@ -207,7 +207,7 @@ def known_capacities(paths: Iterable[str | Path] | None = None) -> tuple[SystemC
 def read_campaigns(
     summaries: Iterable[str | Path], capacities: Iterable[SystemCapacity] = ()
 ) -> list[Campaign]:
-    """Read the summaries of all studies, and merge the studies of each testbed.
+    """Read study summaries, and return one campaign (the runs of all studies) per testbed.
 
     Parameters
     ----------
@@ -360,7 +360,7 @@ class Configuration(NamedTuple):
 
 
 def configurations(runs: pd.DataFrame) -> dict[Configuration, pd.DataFrame]:
-    """Group the rows of runs by their settings.
+    """Return the rows of runs in groups with equal SUT, mode, cores and threads.
 
     Returns
     -------
@@ -400,7 +400,7 @@ class Buffers:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """All sizes of receive buffers, in ascending order."""
+        """All sizes of receive buffers in bytes, in ascending order."""
         return tuple(sorted({size for sizes in self.groups.values() for size in sizes}))
 
     @property

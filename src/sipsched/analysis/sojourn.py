@@ -41,7 +41,7 @@ class Sojourn:
 
 
 def sojourn(load: ComparedLoad) -> Sojourn | None:
-    """Return the theoretical mean times of a message; None for several cores or an unknown CPU time per message."""
+    """Return a message's theoretical mean time in the proxy; None for several cores or an unknown CPU time."""
     service: Interval = load.mean(load.place.reference, "cpu_per_message")
     if load.place.cores != 1 or np.isnan(service.estimate):
         return None

@@ -21,7 +21,7 @@ from sipsched.records.system_capacity import capacity_of
 SHARED = "shared"
 """The deployment in which all workers share the sockets, so that workers wait for each other."""
 REMEDIES = {"udp": ("partitioned",), "tcp": ("dispatcher", "listeners")}
-"""Deployments in which workers wait less for each other, by transport. They correspond to the remedies in IBM's report.
+"""Deployments in which workers wait less for each other, by transport, as in the remedies of IBM's report.
 
 The deployment that is most similar to the published remedy comes first.
 """
@@ -38,7 +38,7 @@ FACTORS = {
     "own_locks_ns": ("in the proxy's locks (µs)", 1e-3),
     "descriptors": ("descriptors passed", 1.0),
 }
-"""Variables of a run that pages show per message, with their names on pages and the factors to the pages' units."""
+"""Variables of a run that pages show per message, with the name on the page and the factor to the page's unit."""
 
 
 class WorkerSetting(NamedTuple):
@@ -89,7 +89,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class MeasuredSetting:
-    """A setting with its measured capacity.
+    """A system under test on a number of cores, with the measured capacity.
 
     Attributes
     ----------
@@ -116,7 +116,7 @@ class MeasuredSetting:
 
     @property
     def kind(self) -> SystemKind:
-        """The SUT and the number of workers of this setting."""
+        """The SUT and the number of workers, without the number of cores."""
         return SystemKind(self.place.transport, self.place.sut, self.place.threads)
 
 
@@ -291,7 +291,7 @@ def _compared(runs: pd.DataFrame, limit: float) -> dict[Configuration, Cost]:
 
 
 def cost(run: pd.Series) -> Cost:
-    """Return the costs per message in one run."""
+    """Return the proxy's costs per message (CPU time, waits, wake-ups) in one run."""
     messages = float(run["messages"])
     return Cost(
         cps=int(run["cps"]),
@@ -321,7 +321,7 @@ def speed_ups(systems: Sequence[MeasuredSetting], campaign: Campaign) -> list[Sp
 
 
 def ratio(more: Interval, one: Interval) -> Interval:
-    """Divide two estimates with independent errors, and return the ratio with an interval.
+    """Return the ratio of two estimates with independent errors, with a confidence interval.
 
     Returns
     -------

@@ -20,11 +20,11 @@ BUSY, IDLE, SLEEPING = 0.9, 0.3, 0.5
 MOST_SECONDS = 0.2
 """A cause is reported if at least this share of the seconds shows the cause."""
 OFF_CPU = 0.5
-"""Workers sleep, or are too many, if they have no CPU during at least this share of their service time."""
+"""Workers sleep, or are too many, if the workers have no CPU during at least this share of the service time."""
 DELAYED = 0.1
-"""The proxy lacks CPU time if its workers were runnable without a CPU during this share of their runnable time."""
+"""The proxy lacks CPU time if workers waited for a CPU during at least this share of the runnable time."""
 COMPETING = 0.1
-"""Another program competes with the proxy if it uses at least this share of a CPU."""
+"""Another program competes with the proxy if the program uses at least this share of a CPU."""
 LONG_WAIT_NS = 1e6
 FEWEST_SECONDS, FEWEST_MESSAGES = 10, 1000
 """If fewer seconds or messages were recorded, no cause is reported."""
@@ -68,7 +68,7 @@ class Totals:
     cpu_s: float = 0.0
 
     def add(self, second: Second) -> None:
-        """Add the numbers of one second to the sums."""
+        """Add the counts and CPU times of one second to the sums."""
         self.seconds += second.length_s
         if second.recording:
             self.recorded_s += second.length_s
@@ -103,7 +103,7 @@ class Totals:
 
 
 def total(seconds: Iterable[Second]) -> Totals:
-    """Return the sums over several seconds."""
+    """Return the sums of counts and CPU times over several seconds of a watch."""
     sums = Totals()
     for second in seconds:
         sums.add(second)
