@@ -173,7 +173,7 @@ class Plan:
 
     @property
     def papers_predicted(self) -> str:
-        """Return the path of the file with simulated results for the papers' tables."""
+        """Return the path of the file with the simulator's predictions of the papers' tables."""
         recorded = paths.RECORDED_PAPERS
         if self.config.only_measured and recorded.exists():
             return str(recorded)
@@ -203,7 +203,7 @@ class Plan:
 
     @cached_property
     def simulated(self) -> frozenset[str]:
-        """Return the names of the simulated testbeds, whose runs do not disturb each other."""
+        """Return the names of the simulated testbeds. Simulated runs do not disturb each other."""
         return frozenset(name for name, bed in self.testbeds.items() if bed.simulated)
 
     @cached_property
@@ -240,7 +240,7 @@ class Plan:
         return planned_runs(self.config, self.results, study, testbed)
 
     def outlooks(self) -> list[forecast.Outlook]:
-        """Return the progress of each testbed, from its planned and its recorded runs."""
+        """Return the progress of each testbed, from the planned and the recorded runs."""
         return forecast.outlooks(self.config, self.raw, self.lanes, self.results)
 
     def check_run(self, run: Run) -> None:

@@ -8,7 +8,7 @@ from sipsched.planner.campaign import Plan
 from sipsched.planner.needs import Wildcards
 
 SHARES = 1000
-"""Total amount of the Snakemake resource that represents this machine.
+"""Total amount of the Snakemake resource `machine`, which limits the simultaneous measurements on this machine.
 
 A run on a testbed that this machine creates occupies the whole amount. Any other job occupies one unit.
 """
@@ -27,7 +27,7 @@ class Claims:
 
     @property
     def limits(self) -> Mapping[str, int]:
-        """Return the total amount of each resource."""
+        """Return the total amount of each Snakemake resource, such as 1000 shares of this machine."""
         return {"machine": SHARES} | dict.fromkeys(self._turns.values(), 1)
 
     @property

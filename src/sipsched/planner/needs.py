@@ -67,11 +67,11 @@ class Needs:
     # Searches
 
     def study_crossings(self, wildcards: Wildcards) -> list[str]:
-        """Return the paths of the searches that determine the loads of a study."""
+        """Return the paths of the search records with the results that determine the loads of a study."""
         return self._crossing_files(self._searched(self._study(wildcards), wildcards.testbed))
 
     def all_crossings(self, wildcards: object) -> list[str]:
-        """Return the paths of the searches that determine the loads of all studies."""
+        """Return the paths of the search records with the results that determine the loads of all studies."""
         return self._crossing_files(self._to_search(self._plan.searches))
 
     # Runs of a study
@@ -117,7 +117,7 @@ class Needs:
         return str(self._plan.results)
 
     def study_precision(self, wildcards: Wildcards) -> str:
-        """Return the precision of a study as text, so that Snakemake notices a change of the precision."""
+        """Return a study's requested precision (width of intervals) as text, so that Snakemake notices changes."""
         return str(self._study(wildcards).precision)
 
     def study_limit(self, wildcards: Wildcards) -> float:
@@ -152,7 +152,7 @@ class Needs:
         return _joined(self._windows(*pair) for pair in self._of_document(wildcards))
 
     def document_crossings(self, wildcards: Wildcards) -> list[str]:
-        """Return the paths of the searches that determine the loads of a page's studies."""
+        """Return the paths of search records with the results that determine the loads of a page's studies."""
         points = _joined(self._searched(*pair) for pair in self._of_document(wildcards))
         return self._crossing_files(points)
 
@@ -171,7 +171,7 @@ class Needs:
     # Files of a testbed
 
     def testbed_crossings(self, wildcards: Wildcards) -> list[str]:
-        """Return the paths of the searches on a testbed that determine the loads of studies."""
+        """Return the paths of the records of a testbed's searches. The results are the loads of studies."""
         points = self._to_search(self._plan.searches)
         return self._crossing_files(p for p in points if p.testbed == wildcards.testbed)
 
@@ -253,7 +253,7 @@ class Needs:
         return [str(self._plan.raw / point.crossing_path) for point in points]
 
     def _runs(self, study: Study, testbed: str, until: int | None = None) -> list[Run]:
-        """List the runs of a study, and make Snakemake run the searches and interim analyses that decide about them.
+        """Return the runs of a study, after Snakemake has run the searches and interim analyses that decide about runs.
 
         Returns
         -------
