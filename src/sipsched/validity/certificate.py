@@ -9,12 +9,12 @@ import numpy.typing as npt
 from sipsched.errors import StableError
 
 WINDOWS_MS = (1, 4, 10, 100)
-"""Lengths of the windows for the variance-to-mean ratio of counts. SIPp starts calls every 4 ms (HZ=250)."""
+"""Time windows (ms) in which started calls are counted, for the ratio variance / mean. SIPp starts calls every 4 ms."""
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """Statistics of the start times of calls in a run. None means that a statistic is unknown.
+    """Statistics of the start times of a run's calls. A statistic is None if unknown.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class Certificate:
 
     @property
     def distinct_gaps(self) -> int:
-        """Return the number of independent inter-arrival times, which determines the standard errors."""
+        """Return the number of independent inter-arrival times. Standard errors depend on this number."""
         return max(1, round((self.arrivals - 1) / self.replays))
 
 

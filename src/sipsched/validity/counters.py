@@ -63,7 +63,7 @@ def parse_snmp(text: str, where: str = "/proc/net/snmp") -> dict[str, dict[str, 
 UDP_COUNTERS = frozenset(
     ("InDatagrams", "NoPorts", "InErrors", "OutDatagrams", "RcvbufErrors", "SndbufErrors")
 )
-"""Counters in the table Udp of /proc/net/snmp that the ledger of all messages needs."""
+"""Counters in the table Udp of /proc/net/snmp that are needed to account for all datagrams of a run."""
 
 
 def parse_udp_counters(text: str, where: str = "/proc/net/snmp") -> dict[str, int]:
@@ -128,7 +128,7 @@ def _dev_rows(text: str, where: str) -> dict[str, list[int]]:
 
 
 def parse_stat(text: str, where: str = "/proc/stat") -> dict[str, dict[str, float]]:
-    """Return the seconds that each CPU spent in each state, from the text of /proc/stat.
+    """Return the seconds that each CPU spent in each state (such as idle), from the text of /proc/stat.
 
     Returns
     -------

@@ -74,7 +74,7 @@ class Ledger:
 
 
 def balance(snapshots: Snapshots, *, fronted: bool = False) -> Ledger:
-    """Compare the sent datagrams of a run with the received and dropped datagrams, by the kernels' counters.
+    """Return a run's numbers of sent, received and dropped datagrams, from the kernels' counters.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ class Tally:
 
 
 def balance_messages(snapshots: Snapshots, agents: Tally, proxy: Tally) -> Ledger:
-    """Compare sent with received SIP messages over TCP, from counters of the programs.
+    """Return a run's numbers of sent and received SIP messages over TCP, from counters of the programs.
 
     Parameters
     ----------

@@ -20,7 +20,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule that compares a number of a run, such as its share of stolen CPU time, with two limits.
+    """A rule that compares a number of a run, such as the share of stolen CPU time, with two limits.
 
     Attributes
     ----------

@@ -11,7 +11,7 @@ VALID, SUSPECT, INVALID = "valid", "suspect", "invalid"
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one rule for one run: the number of the run and its grade (valid, suspect or invalid).
+    """The result of one rule for one run: the run's number and the grade (valid, suspect or invalid).
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class Verdict:
 
     @property
     def broken(self) -> tuple[Finding, ...]:
-        """Return the findings of the rules that the run breaks. Rules that make the run invalid come first."""
+        """Return the results of the rules that the run breaks. Rules that make the run invalid come first."""
         ordered = sorted(self.findings, key=lambda finding: finding.grade != INVALID)
         return tuple(finding for finding in ordered if finding.grade != VALID)
 
@@ -70,7 +70,7 @@ def in_general(rule: str) -> str:
 
 
 def in_words(findings: Iterable[Finding]) -> str:
-    """Describe the results of several rules in words."""
+    """Return the results of several rules as one text."""
     return "; ".join(map(str, findings))
 
 
@@ -79,7 +79,7 @@ def judge(
     limits: Mapping[str, Limits],
     causes: Mapping[str, str] = MappingProxyType({}),
 ) -> Verdict:
-    """Apply all rules to the numbers of a run, and return the verdict.
+    """Apply all validity rules to the numbers of a run, and return the verdict: grade and results.
 
     Parameters
     ----------
