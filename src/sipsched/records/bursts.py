@@ -16,7 +16,7 @@ from sipsched.records.conversion import as_part
 BURSTS_FILE = "bursts.json.zst"
 VERSION = 1
 SHORTEST_US = 20
-"""Length in µs of the shortest burst in the file (`ACCOUNT_BURST_NS` of hardware/probe/account.h)."""
+"""Length in µs of the shortest burst in `bursts.json.zst` (`ACCOUNT_BURST_NS` of hardware/probe/account.h)."""
 REMEDY = "restore it from a copy, or repeat the run"
 SOFTIRQ = "softirq"
 
@@ -42,7 +42,7 @@ class _Document:
 
 @dataclass(frozen=True)
 class Bursts:
-    """The bursts of one run. In a burst, a program outside the proxy, or a softirq, keeps a CPU without a break.
+    """The bursts of one run: times in which another program or a softirq kept a CPU from the proxy without a break.
 
     Bursts on one CPU do not overlap. While a softirq interrupts a program, only the softirq runs.
 

@@ -65,11 +65,11 @@ class Catalogue:
         return len(self.runs)
 
     def __iter__(self) -> Iterator[Self]:
-        """Yield one catalogue per run, which contains only this run."""
+        """Yield one catalogue per run. Each catalogue contains only one run."""
         return (replace(self, runs=(run,)) for run in self.runs)
 
     def sel(self, **chosen: Any) -> Self:
-        """Select runs by the values of their settings.
+        """Return a catalogue of the runs with the given values of settings, such as `mode` and `cps`.
 
         Parameters
         ----------
@@ -112,7 +112,7 @@ class Catalogue:
 
     @property
     def one(self) -> Run:
-        """Return the selected run. Exactly one run must be selected.
+        """Return the only selected run. Raise an error if several runs are selected.
 
         Raises
         ------
@@ -147,11 +147,11 @@ class Catalogue:
         return read_run(self.records / run.path)
 
     def has_messages(self, run: Run) -> bool:
-        """Return whether the times of each message of a run are available, and not only their summary."""
+        """Return True if the times of each message of a run are available, and not only a summary of the times."""
         return (self.records / run.path / TRACE_FILE).is_file()
 
     def messages_file(self, run: Run) -> Path:
-        """Return the path of the run's `messages.nc`. Create the file first if it is missing or outdated.
+        """Return the path of the run's `messages.nc`. Create a missing or outdated file first.
 
         Raises
         ------
@@ -180,7 +180,7 @@ class Catalogue:
         return path
 
     def messages(self) -> xr.Dataset:
-        """Return every message of all selected runs as Dask arrays, which are read from the files only when needed.
+        """Return all messages of the selected runs as a dataset of Dask arrays. Dask reads the files only when needed.
 
         For runs that compare modes, the arrival times are read at once, because they determine the window of each
         message.
@@ -316,7 +316,7 @@ class Catalogue:
         return path
 
     def windows(self) -> xr.Dataset:
-        """Return the windows of the selected run, which must compare modes.
+        """Return the statistics per window of the only selected run. This run must compare modes.
 
         Returns
         -------

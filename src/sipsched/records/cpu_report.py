@@ -48,7 +48,7 @@ class Wait:
 
 @dataclass(frozen=True)
 class Waits:
-    """The number and duration of waits for locks, per kind of lock and way of waiting.
+    """The number and duration of waits for locks, by kind of lock (kernel or program) and way of waiting.
 
     Attributes
     ----------
@@ -139,7 +139,7 @@ class CpuParts:
 
     @property
     def competitor_share(self) -> float:
-        """Return the share of the CPU time that competitors used, from 0 to 1. Exclude tasks of class SCHED_IDLE."""
+        """Return the share of CPU time that other programs used, from 0 to 1, without tasks of class SCHED_IDLE."""
         return (self.realtime + self.fair) / self.total
 
 

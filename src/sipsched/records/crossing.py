@@ -1,4 +1,4 @@
-"""Records of searches. A search measures several loads, and finds two loads between which the drop rate passes a limit.
+"""Records of searches. A search measures several loads, and finds the two loads around the drop limit.
 
 The loads in `crossing.json` determine the loads of other measurements. `capacity~LIMIT~WIDTH.json` is the record of a
 search for a capacity.
@@ -29,7 +29,7 @@ _Share = Annotated[float, Meta(ge=0, le=1)]
 
 @dataclass(frozen=True)
 class TrialRecord:
-    """One trial of a search: a short measurement at one load, and its result.
+    """One trial of a search: a short measurement at one load, with the measured drop rate.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class TrialRecord:
 
     @property
     def call_loss(self) -> float | None:
-        """Return the share of calls that failed or were set up late, or None if it is not recorded."""
+        """Return the share of calls that failed or were set up late, or None if the numbers are not recorded."""
         return self.calls_lost / self.calls if self.calls and self.calls_lost is not None else None
 
 
@@ -95,12 +95,12 @@ class SearchRecord:
 
     @property
     def probe_modes(self) -> tuple[str, ...]:
-        """Return the distinct modes of the probe in the trials; empty if the record lacks the modes."""
+        """Return the distinct probe modes (ways of measuring) of the trials; empty if not recorded."""
         return tuple(dict.fromkeys(trial.probe_mode for trial in self.trials if trial.probe_mode))
 
     @property
     def took_s(self) -> float | None:
-        """Return the duration of the search in seconds, or None if the record lacks its start or end."""
+        """Return the duration of the search in seconds, or None if the record lacks a start or end time."""
         if self.started_at is None or self.finished_at is None:
             return None
         started, finished = map(datetime.fromisoformat, (self.started_at, self.finished_at))
@@ -124,7 +124,7 @@ class SearchRecord:
 
 
 def read_crossing(path: Path) -> SearchRecord:
-    """Read the record of a search.
+    """Read the record of a search for the load at the drop limit.
 
     Raises
     ------

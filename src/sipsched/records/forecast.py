@@ -1,4 +1,4 @@
-"""The progress of a campaign: its recorded runs, its remaining runs, and the expected end per testbed."""
+"""The progress of a campaign: recorded runs, remaining runs, and the expected end per testbed."""
 
 import itertools
 import math
@@ -19,7 +19,7 @@ from sipsched.records.record import Attempt, failed_attempts, is_recorded
 from sipsched.records.run_document import read_run
 
 OVERHEAD_S = 5.0
-"""Assumed seconds that a run takes in addition to its load, until a recorded run shows the actual time."""
+"""Assumed seconds of a run before and after the load, until the actual time of a recorded run is known."""
 BETWEEN_S = 1.0
 """Seconds between the end of a run and the start of the next run."""
 RUNS_FOR_PACE = 10
@@ -73,7 +73,7 @@ class Lanes:
 
 @dataclass(frozen=True)
 class Outlook:
-    """The progress of a campaign on one testbed.
+    """The progress of a campaign on one testbed: remaining runs and searches, and the expected end.
 
     Attributes
     ----------
@@ -133,7 +133,7 @@ def recorded_paces(runs: Iterable[Run], raw: Path) -> list[float]:
 
 
 def planned_s(load: Load) -> float:
-    """Estimate the duration of a run in seconds from its load alone."""
+    """Estimate the duration of a run in seconds from warm-up, load and `OVERHEAD_S`."""
     return load.warmup_s + load.duration_s + OVERHEAD_S
 
 

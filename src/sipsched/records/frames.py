@@ -20,7 +20,7 @@ KIND_NAMES = {code: name for name, code in MESSAGE_TYPES.items()}
 
 
 def run_frame(runs: Catalogue) -> pd.DataFrame:
-    """Return a table with one row per run, which has the settings and the statistics of the run.
+    """Return a pandas table with one row per run: settings and statistics of the run.
 
     Raises
     ------
@@ -34,7 +34,7 @@ def run_frame(runs: Catalogue) -> pd.DataFrame:
 
 
 def window_frame(runs: Catalogue) -> pd.DataFrame:
-    """Return a table with one row per window of the runs that compare modes.
+    """Return a pandas table with one row per window of the runs that compare modes.
 
     Columns: the settings in which the runs differ, `block`, `mode`, `sham`, `start_s`, `length_s`, `left_out` (the
     reason for excluding the window; empty if the window is valid), and the variables of `windows.nc` after the washout.
@@ -53,7 +53,7 @@ def window_frame(runs: Catalogue) -> pd.DataFrame:
 
 
 def message_frame(runs: Catalogue) -> pd.DataFrame:
-    """Return a table with one row per received message, in order of arrival within each run.
+    """Return a pandas table with one row per received message, in order of arrival within each run.
 
     Columns: the settings in which the runs differ; for runs that compare modes, `mode`, `window`, `block` and
     `evaluated`; `type`, `worker` and `cpu`; `TIMES` in µs, float32, NaN where missing; `flags`, the names of the

@@ -16,11 +16,11 @@ LONGEST_NS = 4 * 2**32
 """Largest possible sum of four intervals in ns. Each interval saturates at 2^32 ns (docs/data-format.md)."""
 BINS = 1 + int(np.ceil(np.log(LONGEST_NS) / np.log(_FACTOR)))
 UPPER_NS: npt.NDArray[np.float64] = np.power(_FACTOR, np.arange(BINS), dtype=np.float64)
-"""Upper bounds of the bins in ns. A bin includes its upper bound. The first bin begins at 0."""
+"""Upper bounds of the histogram's bins in ns. A bin includes the upper bound. The first bin begins at 0."""
 
 
 def count(times_ns: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """Count the times that fall into each bin. Times are in ns. The counts are int64 with shape (`BINS`,).
+    """Return the number of times (ns) in each bin of the histogram, as int64 with shape (`BINS`,).
 
     NaN is not counted. Times above `LONGEST_NS` are in the last bin.
     """
@@ -28,7 +28,7 @@ def count(times_ns: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
 
 
 def bin_of(times_ns: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """Return the bin of each time in ns. Times above `LONGEST_NS` are in the last bin."""
+    """Return the index of the histogram's bin for each time in ns. Times above `LONGEST_NS` are in the last bin."""
     bins = np.ceil(np.log(np.maximum(times_ns, 1)) / np.log(_FACTOR))
     return np.asarray(np.minimum(bins, BINS - 1), np.int64)
 

@@ -8,7 +8,7 @@ from sipsched.plan.loads import Load
 
 @dataclass(frozen=True, kw_only=True)
 class OfferedLoad(Load):
-    """The configured load of a run, with its number of calls and the seed of its random arrivals."""
+    """The configured load of a run, with the number of calls and the seed of the random arrivals."""
 
     calls: int
     seed: int
@@ -37,7 +37,7 @@ class Connections:
 
 @dataclass(frozen=True)
 class CallCounts:
-    """The counts of the load generator for one load. A number that the generator does not report is None.
+    """The load generator's counts of calls and messages for one load. A number that was not reported is None.
 
     Attributes
     ----------
@@ -98,7 +98,7 @@ class CallCounts:
 
 @dataclass(frozen=True, kw_only=True)
 class GeneratorReport(CallCounts):
-    """The counts of a load generator, with its version and CPU time.
+    """The counts of one load generator, with the generator's version and CPU time.
 
     Attributes
     ----------

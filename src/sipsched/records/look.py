@@ -1,4 +1,4 @@
-"""Decisions, called looks, about which runs of a study need more repetitions for a narrow confidence interval.
+"""Looks: decisions which runs of a study need more repetitions for a narrow confidence interval.
 
 The decision after N repetitions is the file `results/STUDY/TESTBED/look~N.json`. If the file is lost, the workflow
 makes the decision again from the runs.
@@ -23,7 +23,7 @@ def look_path(results: Path, study: str, testbed: str, repetitions: int) -> Path
 
 
 def write_look(path: Path, still_wide: Sequence[Group]) -> None:
-    """Write the file of a decision about more repetitions.
+    """Write a file with the decision which groups of runs need more repetitions.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ class Calls(NamedTuple):
 
 
 class MessageColumns(NamedTuple):
-    """The columns of received messages, which the loop fills. Each column has one entry per message.
+    """The columns of received messages that the loop fills. Each column has one entry per message.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class MessageColumns(NamedTuple):
 
 
 class DropColumns(NamedTuple):
-    """The columns of refused datagrams, which the loop fills. Each column has one entry per datagram."""
+    """The columns of refused datagrams that the loop fills. Each column has one entry per datagram."""
 
     drop_t_arr: npt.NDArray[np.int64]
     drop_type: npt.NDArray[np.uint8]
@@ -108,7 +108,7 @@ def _slot(table: npt.NDArray[np.uint64], call: Any, cseq: Any) -> Any:
 
 @numba.njit(cache=True, boundscheck=False)
 def _fit(value: Any) -> Any:
-    """Convert an interval of at least 0 ns to uint32. Return `SATURATED` if the interval does not fit."""
+    """Convert a time difference in ns to uint32. Return `SATURATED` if the number is too large."""
     return np.uint32(value) if value < SATURATED else np.uint32(SATURATED)
 
 

@@ -104,7 +104,7 @@ DESCRIPTIONS: Mapping[str, dict[str, Any]] = {
         "definition": "12: counted in RcvbufErrors, 105: counted in MemErrors",
     },
 }
-"""The netCDF attributes of all columns except the columns of intervals."""
+"""The netCDF attributes of all columns of messages, except the columns of time differences such as K_rcv."""
 STAMPS = {
     "t_stack": ("k_stack", "k_sockq"),
     "t_sockq": ("k_sockq", "k_copy"),
@@ -118,11 +118,11 @@ PROBE_OFF = "the probe was off"
 """Reason why a run without the probe has no times."""
 PARTS = ("k_stack", "k_sockq", "k_copy")
 GAPS = {"t_arr": "gap", "drop_t_arr": "drop_gap"}
-"""The columns of arrival times, each with the column of gaps that the file contains instead."""
+"""Columns of arrival times, and for each the column of inter-arrival times that the file contains instead."""
 BY_BYTES = ("k_stack", "k_copy", "k_snd", "t_sip_off")
-"""Columns in which a byte often equals the same byte of the previous message, so that bytes are shuffled, not bits."""
+"""Columns for which the compression shuffles bytes, not bits, because high bytes often repeat between messages."""
 NOISY = ("gap", "k_sockq", "t_sip", "k_rcv")
-"""Columns with a slower compression, which saves a tenth of a byte per message and costs a few ns per message."""
+"""Columns for which a slower compression saves a tenth of a byte per message and costs a few ns per message."""
 CHUNK = 1 << 16
 BY_BYTE: Mapping[str, Any] = {"compression": "blosc_zstd", "blosc_shuffle": 1, "complevel": 1}
 BY_BIT: Mapping[str, Any] = {"compression": "blosc_zstd", "blosc_shuffle": 2, "complevel": 1}
@@ -312,7 +312,7 @@ def write_messages(ds: xr.Dataset, path: Path) -> None:
 
 
 def _with_gaps(ds: xr.Dataset) -> xr.Dataset:
-    """Replace each arrival time by the time since the previous arrival."""
+    """Return the dataset with the time since the previous arrival instead of each arrival time."""
     stored = {}
     for name, variable in ds.variables.items():
         if name not in GAPS:
@@ -333,7 +333,7 @@ def _with_gaps(ds: xr.Dataset) -> xr.Dataset:
 
 
 def with_arrivals(ds: xr.Dataset) -> xr.Dataset:
-    """Replace the gaps between arrivals by the arrival times.
+    """Return the dataset with arrival times instead of the times between arrivals.
 
     Parameters
     ----------
@@ -384,7 +384,7 @@ def _largest_share(rows: npt.NDArray[np.bool_]) -> float:
 
 
 def open_messages(path: Path, of_record: Path | None = None) -> xr.Dataset:
-    """Open a `messages.nc` without converting its integers, so that 0xFFFFFFFF marks a missing value.
+    """Open a `messages.nc` with integers unchanged, so that 0xFFFFFFFF marks a missing value.
 
     Parameters
     ----------
@@ -429,6 +429,6 @@ def k_rcv(ds: xr.Dataset) -> npt.NDArray[np.float64]:
 
 
 def nanoseconds(ds: xr.Dataset, name: str) -> npt.NDArray[np.float64]:
-    """Return a column of intervals in ns as float64 with shape (message,). A missing value is NaN."""
+    """Return a column of times such as K_rcv in ns, as float64 with shape (message,); NaN for a missing value."""
     values = ds[name].to_numpy()
     return np.where(values == MISSING, np.nan, values.astype(np.float64))
