@@ -58,12 +58,12 @@ class CpuNoise:
 
     @property
     def gaps_us(self) -> npt.NDArray[np.float64]:
-        """Return the lengths of the gaps in µs, shape (gap,)."""
+        """Return the lengths of the gaps (interruptions of the program) in µs, shape (gap,)."""
         return np.array(self.gaps_ns, float) / 1e3
 
     @property
     def lost_share(self) -> float:
-        """Return the share of the observed time that is inside gaps."""
+        """Return the share of the observed time during which the program was interrupted."""
         return sum(self.gaps_ns) / self.duration_ns
 
 

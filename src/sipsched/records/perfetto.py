@@ -18,7 +18,7 @@ PROXY, SOCKET = 1, 2
 
 
 def write_trace(ds: xr.Dataset, path: Path) -> None:
-    """Write a run in the Trace Event Format, which is JSON, compressed by gzip.
+    """Write a run's messages as a trace file for Perfetto: Trace Event Format (JSON), compressed by gzip.
 
     A worker is a thread with two slices per message: `service` (T_sip) and `send` (K_snd). The waiting time of a
     message (K_rcv) is an asynchronous slice. Counters show the number of messages between driver and proxy, and the

@@ -24,12 +24,12 @@ SUMS: Mapping[str, tuple[Sequence[str], str]] = {
     "k_rcv": (PARTS, "from the driver to the proxy: K_stack + K_sockq + K_copy"),
     "total": (("k_rcv", "t_sip"), "wait and service: K_rcv + T_sip of the same message"),
 }
-"""Columns that a file may lack because they are sums, each with the columns to add and a description."""
+"""Columns that a file may lack because each is a sum of other columns, with these columns and a description."""
 SMALL = {"message_type": "u1", "worker": "u2", "cpu": "u2", "flags": "u2"}
 
 
 def open_study(summary: xr.Dataset, runs_folder: Path, where: Mapping[str, Any]) -> xr.Dataset:
-    """Return all messages of a study on one testbed as Dask arrays, which are read only when needed.
+    """Return all messages of a study on one testbed as Dask arrays. Dask reads the files only when needed.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def open_study(summary: xr.Dataset, runs_folder: Path, where: Mapping[str, Any])
 def open_runs(
     runs: Sequence[Run], paths: Sequence[Path], sizes: Sequence[int], attrs: Mapping[str, Any]
 ) -> xr.Dataset:
-    """Return all messages of several runs as one dataset of Dask arrays, which are read only when needed.
+    """Return all messages of several runs as one dataset of Dask arrays. Dask reads the files only when needed.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ def _read(files: npt.NDArray[Any], column: str) -> npt.NDArray[Any]:
 
 
 def _nanoseconds(file: netCDF4.Dataset, column: str) -> npt.NDArray[np.float64]:
-    """Read a column in ns, or compute the column as the sum of stored columns. A missing value is NaN."""
+    """Read a column of times in ns, or compute the column as a sum of stored columns; NaN for a missing value."""
     stored = [file[name][:] for name in _stored(file, column)]
     total = np.zeros(len(stored[0]))
     for values in stored:

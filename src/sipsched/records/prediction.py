@@ -44,7 +44,7 @@ class PredictedSetting:
 
 @dataclass(frozen=True)
 class Predicted:
-    """The simulated results of one setting. Each row is a replicate with its own arrivals and parameters.
+    """The simulated results of one setting. Each row is a replicate with other random arrivals and parameters.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class Predicted:
 
 @dataclass(frozen=True)
 class Predictions:
-    """All predictions, the fitted parameters that they use, and the seconds of load per replicate."""
+    """All predictions, the fitted parameters behind the predictions, and the seconds of load per replicate."""
 
     fitted: Fitted
     seconds: float
@@ -127,7 +127,7 @@ def open_predictions(path: Path) -> Predictions:
 
 @dataclass(frozen=True)
 class CapacityOfCores:
-    """The simulated capacity with a number of cores and threads.
+    """The simulated capacity for one number of cores and one number of threads.
 
     Attributes
     ----------
@@ -178,7 +178,7 @@ class CapacityPrediction:
 
     @property
     def cores(self) -> Sequence[int]:
-        """Return the numbers of cores in ascending order."""
+        """Return the simulated numbers of cores in ascending order."""
         return sorted({setting.cores for setting in self.carried})
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class TracedThread:
-    """A worker of the proxy, and the number of messages that the probe saw this worker receive."""
+    """A worker thread of the proxy, with the number of messages that the worker received according to the probe."""
 
     tid: int
     comm: str

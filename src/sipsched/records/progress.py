@@ -62,7 +62,7 @@ class Progress:
 
 
 def in_minutes(seconds: float) -> str:
-    """Return an approximate duration in words, such as "about 5 minutes"."""
+    """Return a duration as approximate text, such as "about 5 minutes"."""
     if seconds < 90:
         return f"about {max(10, round(seconds, -1)):.0f} seconds"
     return f"about {plural(round(seconds / 60), 'minute')}"

@@ -1,4 +1,4 @@
-"""The record of a run: a folder under raw/ that appears only when it is complete, and that never changes."""
+"""The record of a run: a folder under raw/ that appears when all files are complete, and then never changes."""
 
 import contextlib
 import fcntl
@@ -27,7 +27,7 @@ DAMAGED = "restore it from a copy, or move the record away and run snakemake to 
 
 
 def is_recorded(raw: Path, run: Run) -> bool:
-    """Return whether a run has a finished record."""
+    """Return True if the folder `raw` contains a complete record of the run."""
     return (raw / run.path / RUN_FILE).is_file()
 
 
@@ -38,7 +38,7 @@ def needed_files(document: RunDocument) -> tuple[str, ...]:
 
 
 def damages(record: Path, document: RunDocument) -> tuple[manifest.Damage, ...]:
-    """Return the files of a record that are missing or differ from the entries in its `run.json`.
+    """Return the damage of each file in a record that is missing or differs from the entry in `run.json`.
 
     A reduced record must contain the files that replace its removed files.
 
@@ -52,7 +52,7 @@ def damages(record: Path, document: RunDocument) -> tuple[manifest.Damage, ...]:
 
 
 def read_record(record: Path) -> RunDocument:
-    """Read the `run.json` of a record, and check all files of the record against it.
+    """Read the `run.json` of a record, and check that all files of the record match `run.json`.
 
     Raises
     ------
@@ -67,7 +67,7 @@ def read_record(record: Path) -> RunDocument:
 
 @dataclass(frozen=True)
 class Attempt:
-    """An invalid attempt to measure a run.
+    """An invalid attempt to measure a run: the attempt broke a validity rule, or ended with an error.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class Attempt:
 
     @property
     def causes(self) -> tuple[str, ...]:
-        """Return the causes of the failure as short names for counting: the broken rules, or else the error."""
+        """Return the causes of the failure as short texts for counting: names of broken rules, or else the error."""
         return tuple(finding.rule for finding in self.findings) or (self.error,)
 
 
@@ -181,7 +181,7 @@ class UnfinishedRecord:
             ) from error
 
     def close(self, document: RunDocument) -> None:
-        """Write `run.json`, which lists every other file of the folder.
+        """Write the file `run.json` with a list of all other files in the folder.
 
         Raises
         ------
@@ -214,7 +214,7 @@ class UnfinishedRecord:
         self._unlock()
 
     def fail(self, reason: str) -> Path | None:
-        """Rename the folder to `<run>.failed-<n>`, and write the reason into it if the disk has free space.
+        """Rename the folder to `<run>.failed-<n>`, and write the reason into the folder if the disk has free space.
 
         Returns
         -------

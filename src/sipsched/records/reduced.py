@@ -25,8 +25,8 @@ VERSION = 2
 SUMMARY_FILE = "summary.nc.zst"
 WINDOWS_FILE, REDUCED_WINDOWS_FILE = "windows.nc", "windows.nc.zst"
 LEFT_OUT = ("trace.bin.zst", "uac.calls.zst", "bursts.json.zst")
-"""Files that a reduced record lacks. Their size grows with the length of the run. `bursts.json.zst` also names other
-programs of the machine."""
+"""Files that a reduced record lacks, because the size of these files grows with the length of the run.
+`bursts.json.zst` also names other programs of the machine."""
 LEVEL = 19
 REMEDY = "copy the record from the campaign from which it was reduced"
 REASON = "the trace was left out of this record to make it smaller"
@@ -34,7 +34,7 @@ REASON = "the trace was left out of this record to make it smaller"
 
 @dataclass(frozen=True)
 class Reduced:
-    """The content of `reduced.json`, which describes a reduced record.
+    """The content of the file `reduced.json`: the lacking and the additional files of a reduced record.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class Reduced:
 
 
 def is_reduced(folder: Path) -> bool:
-    """Return whether a record exists and is reduced."""
+    """Return True if the folder contains a reduced record."""
     return (folder / REDUCED_FILE).is_file()
 
 
@@ -93,7 +93,7 @@ def kept(folder: Path, name: str) -> Path | None:
 
 
 def reduce(record: Path, results: Path, target: Path) -> None:
-    """Copy a record without its large files, and add the summaries that were computed from the large files.
+    """Copy a record without the large files, and add the summaries that were computed from the large files.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def reduce(record: Path, results: Path, target: Path) -> None:
 
 
 def write_reduced(folder: Path, reduced: Reduced) -> None:
-    """Write `reduced.json`, which contains its own SHA-256."""
+    """Write the file `reduced.json`, including a SHA-256 of the content."""
     content = {"schema_version": VERSION, **asdict(reduced)}
     del content[SEAL]
     (folder / REDUCED_FILE).write_text(seal(json.dumps(content, indent=1)))

@@ -1,4 +1,4 @@
-"""The type through which all programs write and read the file `run.json`, which describes a run.
+"""The type of the file `run.json`, which describes a run. All programs write and read the file through this type.
 
 docs/data-format.md describes each field. Reading ignores unknown keys, so an older program can read a newer record of
 the same format version.
@@ -29,7 +29,7 @@ SCHEMA_VERSION = 2
 
 @dataclass(frozen=True)
 class Timeline:
-    """The times of a run in seconds since the epoch, on the CLOCK_REALTIME of the machine that controls the run."""
+    """The times of a run's steps in seconds since the epoch (CLOCK_REALTIME of the machine that controls the run)."""
 
     started: float
     connected: float
@@ -91,7 +91,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class CommandReport:
-    """A command that ran on a host, and its error output."""
+    """A command that ran on a host during the run, with exit code and error output."""
 
     host: str
     argv: tuple[str, ...]
@@ -159,7 +159,7 @@ class RunDocument:
     sha256: str = ""
 
     def to_json(self) -> str:
-        """Return the text of `run.json`, which contains its own SHA-256."""
+        """Return the text of `run.json`, including a SHA-256 of the content."""
         content = asdict(self)
         del content[SEAL]
         # Also write values that follow from other values, because other programs may read the file.

@@ -47,7 +47,7 @@ from sipsched.versions import SUMMARY_VERSION
 
 
 def summarise_run(messages: Path, record: Path) -> xr.Dataset:
-    """Compute the summary of one run from its messages and its record.
+    """Compute the summary of one run from the files `messages.nc` and the record.
 
     Parameters
     ----------
@@ -220,7 +220,7 @@ def _describe(values: npt.NDArray[np.float64]) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class _Texts:
-    """The texts of a host's counter files, read before and after the load, by path."""
+    """The contents of a host's counter files, such as /proc/net/snmp, before and after the load. The keys are paths."""
 
     before: dict[str, str]
     after: dict[str, str]
@@ -228,7 +228,7 @@ class _Texts:
 
 @dataclass(frozen=True)
 class _Counters:
-    """The content of `counters.json`."""
+    """The content of `counters.json`: the counter files of the three hosts before and after the load."""
 
     sps: _Texts
     uac: _Texts | None = None
@@ -361,7 +361,7 @@ def _factors(document: RunDocument) -> dict[str, float]:
 
 
 def _arrivals(document: RunDocument) -> dict[str, float]:
-    """Return the statistics of the call arrivals from the arrival certificate, or NaN without a certificate."""
+    """Return the statistics of the calls' start times from the arrival certificate; NaN without a certificate."""
     certificate = document.certificate
     named = [f"variance_to_mean_{window}ms" for window in WINDOWS_MS]
     late = [f"lateness_{which}_us" for which in ("p50", "p99", "max")]

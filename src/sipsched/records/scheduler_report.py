@@ -21,7 +21,7 @@ class SettingReport:
 
 @dataclass(frozen=True)
 class SchedulerReport:
-    """The scheduler mode of a run, as this kernel applied it.
+    """The scheduler mode of a run, with the settings as this kernel applied them.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class SchedulerReport:
 
 @dataclass(frozen=True)
 class CrossoverReport:
-    """The modes, windows and instances of a run that compares modes. `windows.json.zst` lists all switches of modes.
+    """The modes, windows (stretches in one mode) and proxy instances of a run that compares modes.
 
     Attributes
     ----------

@@ -34,7 +34,7 @@ So a file with an unchanged mark has unchanged content and is not read again.
 
 @dataclass(frozen=True)
 class Settled:
-    """The runs that a study summary contains.
+    """The runs that a study summary contains, with marks that show later changes of these runs.
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ def _status(file: str) -> tuple[int, int, int, int] | None:
 
 
 def is_stale(record: Path, results: Path) -> bool:
-    """Return True if the computed files of a run are outdated, because they were made from another record.
+    """Return True if the computed files of a run are outdated, because the files were made from another record.
 
     Parameters
     ----------

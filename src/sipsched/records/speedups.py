@@ -15,7 +15,7 @@ HEADER = "# Predicted by simulation, not measured: docs/data-format.md, speedups
 
 @dataclass(frozen=True)
 class Speedup:
-    """The simulated capacity of a deployment with some number of cores, and its ratio to the capacity with one core.
+    """The simulated capacity of a deployment with a number of cores, and the ratio to the capacity with one core.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class Speedup:
 
 @dataclass(frozen=True)
 class Deployed:
-    """The simulated capacity of a deployment with a number of cores, for the fitted parameters and for each sample.
+    """The simulated capacity of a deployment: for the fitted parameters and for each bootstrap sample of the fit.
 
     Attributes
     ----------
@@ -82,7 +82,7 @@ def write_speedups(rows: Iterable[Speedup], path: Path) -> None:
 
 
 def read_speedups(path: Path) -> tuple[Speedup, ...]:
-    """Read the capacities from a `speedups.csv`.
+    """Read the simulated capacities and speed-ups from a `speedups.csv`.
 
     Raises
     ------

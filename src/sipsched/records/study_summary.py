@@ -1,4 +1,4 @@
-"""The summary of a study, which combines the summaries of all its runs."""
+"""The summary of a study: the combined summaries of all runs of the study."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -60,7 +60,7 @@ class Joined:
 
 
 def combine(paths: Sequence[Path], planned: Sequence[Run]) -> xr.Dataset:
-    """Combine the summaries of many runs into one dataset.
+    """Combine the summaries of a study's runs into one dataset.
 
     Parameters
     ----------
@@ -245,7 +245,7 @@ class _Cells:
 def join_again(
     path: Path, paths: Sequence[Path], planned: Sequence[Run], raw: Path, results: Path
 ) -> tuple[xr.Dataset, Settled]:
-    """Combine the summaries of a study's runs. Read only the runs that the existing study summary lacks.
+    """Make a study summary from the summaries of runs. Read only the runs that the existing study summary lacks.
 
     Parameters
     ----------

@@ -28,7 +28,7 @@ from sipsched.versions import SUMMARY_VERSION
 
 LEVEL = 12
 WITHOUT_ACCOUNT = 11
-"""Version of the summaries in recorded/, which lack the account of CPU time but otherwise equal the current version."""
+"""Format version of the summaries in recorded/. These lack the account of CPU time, unlike the current version."""
 
 
 class SummaryPath(NamedTuple):
@@ -96,7 +96,7 @@ def _unpacked(
 
 
 def read_run_summary(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Read the summary of a run with the library netCDF4, because xarray would take 10 ms per file."""
+    """Read the summary of a run with netCDF4 instead of xarray, which would take 10 ms per file."""
     try:
         content = read_zstd(path, "summary", MAKE_AGAIN)
         with netCDF4.Dataset(path, memory=content) as file:
@@ -115,7 +115,7 @@ def read_run_summary(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def open_summary(path: Path) -> xr.Dataset:
-    """Read the summary of a study from its `summary.nc`.
+    """Read the summary of a study from a file `summary.nc`.
 
     Raises
     ------
@@ -130,7 +130,7 @@ def open_summary(path: Path) -> xr.Dataset:
 
 
 def open_run(path: Path) -> xr.Dataset:
-    """Read the summary of a run from its `summary.nc.zst`.
+    """Read the summary of a run from a file `summary.nc.zst`.
 
     Raises
     ------
@@ -151,7 +151,7 @@ def open_run(path: Path) -> xr.Dataset:
 
 
 def made_of(path: Path) -> str:
-    """Return the SHA-256 of the record from which a summary was made, or an empty text if the summary is unreadable."""
+    """Return the SHA-256 of the record from which a run's summary was made; empty for an unreadable summary."""
     try:
         return str(read_run_summary(path)[0]["record"])
     except StableError:

@@ -15,9 +15,9 @@ SUMMARY_TIMES = ("k_rcv", "k_stack", "k_sockq", "k_copy", "t_sip", "t_sip_off", 
 STATISTICS = ("n", "mean", "sd", "p50", "p95", "p99")
 OF_A_RUN = "sipsched run summary"
 BY_TYPE, OF_RUN, HISTOGRAM = "by_type", "of_run", "histogram"
-"""Names of the packed variables in a run's file: numbers by message type, numbers of the whole run, and histograms."""
+"""Names of the three variables in a run's summary: numbers by message type, numbers of the run, and histograms."""
 COUNTED = ("k_rcv", "t_sip", "total")
-"""Quantities that have a histogram. `total` is K_rcv + T_sip of the same message."""
+"""Message times with a histogram in the summary of a run. `total` is K_rcv + T_sip of the same message."""
 CPU_PARTS = (
     *("proxy_share", "interrupt_share", "kernel_share", "own_share", "competitor_share"),
     *("idle_class_share", "stolen_share", "idle_share"),

@@ -1,4 +1,4 @@
-"""The file `windows.json.zst` of a run that compares modes: its windows, and the switches between the modes."""
+"""The file `windows.json.zst` of a run that compares modes: the run's windows and the switches between modes."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -75,7 +75,7 @@ class SwitchLog:
 
 @dataclass(frozen=True)
 class Competed:
-    """The CPU time that other programs have used, sampled during the run, without tasks of class SCHED_IDLE.
+    """Samples of the CPU time that other programs had used on the SPS, without tasks of class SCHED_IDLE.
 
     Attributes
     ----------
@@ -91,7 +91,7 @@ class Competed:
 
 @dataclass(frozen=True)
 class WindowsDocument:
-    """The content of `windows.json.zst`: the windows of a run and its switches.
+    """The content of `windows.json.zst`: the windows of a run that compares modes, and the switches between modes.
 
     Attributes
     ----------

@@ -12,7 +12,7 @@ from sipsched.versions import CAPACITY_VERSION
 
 @dataclass(frozen=True)
 class Searched:
-    """The two loads that one search found, which are a part of the evidence for a capacity.
+    """The two loads that one search found below and above the drop limit, as evidence for a capacity.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class Searched:
 
 @dataclass(frozen=True)
 class SystemCapacity:
-    """The load at which the drop rate of a system passes the limit, estimated from all trials and runs of the system.
+    """The capacity of a system: the load at which the drop rate passes the limit, estimated from all trials and runs.
 
     A system is a SUT in a mode, with a number of cores and threads, on a testbed.
 
@@ -99,7 +99,7 @@ def write_capacities(capacities: Iterable[SystemCapacity], path: Path) -> None:
 
 
 def read_capacities(path: Path) -> tuple[SystemCapacity, ...]:
-    """Read the capacities from a `capacity.json`.
+    """Read the estimated capacities of all systems from a `capacity.json`.
 
     Raises
     ------
