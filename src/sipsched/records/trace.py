@@ -26,7 +26,7 @@ class ProbeMode(IntEnum):
 
 
 class Event(IntEnum):
-    """The event that a record describes (`enum trace_event`)."""
+    """The event that a record of the trace describes: a message or a dropped datagram (`enum trace_event`)."""
 
     MESSAGE = 0
     DROP = 1
@@ -45,7 +45,7 @@ class MessageKind(IntEnum):
 
 
 class Flag(IntFlag):
-    """The flags by which the probe marks a special property of a record (`enum trace_flag`)."""
+    """The flags by which the probe marks special properties of a trace record (`enum trace_flag`)."""
 
     SOCKQ_BOUND = 1 << 0
     DUPLICATE = 1 << 1
@@ -163,7 +163,7 @@ def read_trace(path: Path, expected: int | None = None) -> Trace:
 
 
 def truesize_bytes(trace: Trace) -> float:
-    """Return the mean number of bytes that the kernel charges to the receive buffer per message, or NaN if unknown.
+    """Return the mean memory in bytes that one message occupies in the receive buffer, or NaN if unknown.
 
     A record has the charge of the whole queue. Some messages arrive at an empty queue. So the smallest charge of a kind
     of message is the charge of one such message (its truesize).
@@ -178,7 +178,7 @@ def truesize_bytes(trace: Trace) -> float:
 
 
 def _read(path: Path, expected: int | None) -> npt.NDArray[np.uint8]:
-    """Read the uncompressed bytes of a trace. If the number of records is known, allocate memory only once."""
+    """Return the uncompressed bytes of a trace. If the number of records is known, allocate memory only once."""
     pieces = zstd_pieces(path, "trace", f"{FRESH_TRACE} with the probe on")
     room = 0 if expected is None else HEADER.itemsize + expected * RECORD.itemsize
     data, length = np.empty(room, np.uint8), 0

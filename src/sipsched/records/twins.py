@@ -9,12 +9,12 @@ from sipsched.paths import RUN_FILE
 from sipsched.records.run_document import RunDocument, read_run
 
 ALIKE = ("kernel", "cpu_model", "clocksource", "governor", "versions")
-"""Facts that must be equal for the hosts of all twins with the same role."""
+"""Facts about hosts, such as the CPU model, that must be equal on all twins for hosts of the same role."""
 RUNS = f"*/*/cores~*/threads~*/cps~*/rep~*/{RUN_FILE}"
 
 
 def check_twins(raw: Path, twins: Iterable[str]) -> None:
-    """Raise an error if twins, which are testbeds that share runs, have recorded different hardware or kernels.
+    """Raise an error if the records of twins (testbeds that share runs) show different hardware or kernels.
 
     Raises
     ------

@@ -22,7 +22,7 @@ SINGLE: tuple[tuple[str, Callable[[Path], object]], ...] = (
     ("capacity~*.json", read_crossing),
     ("noise.json", read_noise),
 )
-"""Types of records that consist of one file, with the function that reads the file."""
+"""Types of records with a single file (searches and noise), each with the function that reads the file."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Verification:
 
     @property
     def intact(self) -> bool:
-        """Return whether all records are undamaged. Damage of invalid attempts is ignored."""
+        """Return True if all records are undamaged. Damage of invalid attempts is ignored."""
         return not any(check.damage for check in (*self.runs, *self.singles) if check.counts)
 
     @property

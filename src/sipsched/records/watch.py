@@ -32,7 +32,7 @@ WATCH_FILE, SECONDS_FILE, TRACE_FILE = "watch.json", "seconds.jsonl", "trace.bin
 MESSAGES_FILE, PAGE_FILE = "messages.nc", "page.html"
 WATCH_VERSION = 1
 TESTBED, MODE = "production", "as found"
-"""The values of the attributes `testbed` and `mode` in `messages.nc`."""
+"""The attributes `testbed` and `mode` in the `messages.nc` of a watched proxy."""
 FIDELITY = "a proxy in production, with real traffic and unchanged settings"
 KIND_BITS = 3
 KIND_MASK = (1 << KIND_BITS) - 1
@@ -51,7 +51,7 @@ ANSWERED = 1 << 12
 HISTOGRAMS = "histograms"
 """The mode of a probe that counts times in the kernel and records no per-message times."""
 _FIRST = 8
-"""`MESSAGE_TYPES` has the codes below this number. Other methods and statuses have codes from this number on."""
+"""Smallest code of a method or status that is not in `MESSAGE_TYPES`."""
 NAMES: Mapping[str, int] = {
     **{
         name: code
@@ -77,7 +77,7 @@ class CpuShare:
 
 @dataclass(frozen=True)
 class Second:
-    """The counts and times of one interval of about a second.
+    """The counts and times of one second in which a proxy is watched.
 
     Attributes
     ----------
@@ -152,7 +152,7 @@ class Second:
 
 @dataclass(frozen=True)
 class WatchDocument:
-    """The content of `watch.json`, which describes the watched proxy and the watch."""
+    """The content of `watch.json`: a description of the watched proxy and of the watch."""
 
     program: str
     transports: str
@@ -184,7 +184,7 @@ def names_of(records: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
 
 
 def count_names(records: npt.NDArray[Any]) -> dict[str, int]:
-    """Count the records of a trace by SIP method or status."""
+    """Return the number of records of a trace for each SIP method or status."""
     codes, counts = np.unique(names_of(records), return_counts=True)
     return {_NAME_OF[int(code)]: int(count) for code, count in zip(codes, counts, strict=True)}
 
@@ -219,7 +219,7 @@ def bins_of_counted(counted: Sequence[tuple[int, int]]) -> list[tuple[int, int]]
 
 
 def name_of_status(status: str) -> str:
-    """Return the name in `NAMES` for a status code: the code, such as 404, or else its class, such as 4xx."""
+    """Return the name in `NAMES` for a SIP status: the status itself, such as 404, or else the class, such as 4xx."""
     known = f"{status[0]}xx"
     return status if status in NAMES else known if known in NAMES else NOT_SIP
 
@@ -234,13 +234,13 @@ def add_bins(several: Iterable[Sequence[Sequence[int]]]) -> npt.NDArray[np.int64
 
 
 def write_watch(path: Path, document: WatchDocument) -> None:
-    """Write the description of a watch to `watch.json`."""
+    """Write the description of a watched proxy and of the watch to `watch.json`."""
     content = {"watch_version": WATCH_VERSION, **asdict(document)}
     path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
 def read_watch(folder: Path) -> WatchDocument:
-    """Read the description of a watch from its `watch.json`.
+    """Read the description of a watched proxy and of the watch from a `watch.json`.
 
     Raises
     ------
@@ -346,7 +346,7 @@ def _further(
 
 
 def _order(records: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """Return the indices that sort the records by arrival, as `columns_of` sorts them."""
+    """Return the indices that sort trace records by arrival time, in the same order as `columns_of`."""
     arrived = records["t_arr"].astype(np.int64)
     return np.argsort(
         np.where(arrived != 0, arrived, records["t_sip_in"].astype(np.int64)), kind="stable"

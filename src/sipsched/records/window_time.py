@@ -8,7 +8,7 @@ import numpy.typing as npt
 from sipsched.records.switch_log import WindowsDocument
 
 TICKS_PER_S = 100
-"""Ticks per second in /proc/stat (USER_HZ), which are part of the kernel's ABI."""
+"""Ticks per second in /proc/stat (USER_HZ). The kernel's ABI fixes this number."""
 COUNTS, SWITCH, UNFINISHED, STOLEN = range(4)
 
 Floats = npt.NDArray[np.float64]
@@ -24,7 +24,7 @@ class Spans:
 
 @dataclass(frozen=True)
 class Disturbances:
-    """The disturbances in each window, including its washout. The shape is (window,), and unknown values are NaN.
+    """The disturbances (such as stolen CPU time) in each window, including the washout; NaN if unknown.
 
     Attributes
     ----------

@@ -39,9 +39,9 @@ WINDOW_TIMES = ("k_rcv", "t_sip", "total")
 """Times that have statistics per window. `total` is K_rcv + T_sip of the same message."""
 STATISTICS = ("mean", "p50", "p90", "p99")
 WASHOUTS = (1, 2)
-"""Factors by which the washout is multiplied. Each statistic is computed once per factor."""
+"""Each statistic is computed once per factor. The factor multiplies the washout (the excluded start of a window)."""
 BINS = 30
-"""Number of bins of the shortest window, which show the message times as a function of the time since the switch."""
+"""Number of bins of the shortest window, for message times as a function of the time since the switch."""
 MESSAGES_MIN = 30
 DROPPED, FEW = 4, 5
 LEFT_OUT = {
@@ -88,7 +88,7 @@ VARIABLES = {
         "squared coefficient of variation of the proxy's own work: its variance divided by its squared mean",
     ),
 }
-"""Units and definitions of the variables over (washout, window)."""
+"""Units and definitions of the statistics with the dimensions (washout, window) in `windows.nc`."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class _Messages:
 
 
 def windows_from_record(messages: Path, record: Path) -> xr.Dataset:
-    """Compute statistics per window from the messages of a run that compares modes.
+    """Return the `windows.nc` dataset (statistics per window) from the messages of a run that compares modes.
 
     Parameters
     ----------
@@ -277,7 +277,7 @@ def _aligned(
     placed: Spans,
     by_window: Mapping[str, npt.NDArray[Any]],
 ) -> dict[str, Any]:
-    """Compute the mean message times of the valid windows as a function of the time since the switch."""
+    """Return the mean message times of valid windows as a function of the time since the last mode switch."""
     design = recorded.design
     arms = len(design.modes) + 1
     shortest_ns = min(window.length_ns for window in design.windows)
