@@ -24,7 +24,7 @@ _SEED = 1
 
 @dataclass(frozen=True)
 class Splits:
-    """A mean over blocks with its randomisation test (random signs of blocks) and the test's confidence interval.
+    """A mean over blocks with a randomisation test (random signs of blocks) and the test's confidence interval.
 
     The order of the windows in a block is random. So if every block has the effect θ, a block's difference from θ could
     have had the other sign with equal probability. Random signs split the blocks into two groups. If θ lies between the

@@ -28,17 +28,17 @@ class Exceedance:
 
     @property
     def mean(self) -> Values:
-        """The mean share over all runs for each time, shape (time,)."""
+        """The share of messages that take longer than each time: mean over all runs, shape (time,)."""
         return np.asarray(self.shares.mean(axis=0))
 
     @property
     def lowest(self) -> Values:
-        """The lowest share over all runs for each time, shape (time,)."""
+        """The share of messages that take longer than each time: minimum over all runs, shape (time,)."""
         return np.asarray(self.shares.min(axis=0))
 
     @property
     def highest(self) -> Values:
-        """The highest share over all runs for each time, shape (time,)."""
+        """The share of messages that take longer than each time: maximum over all runs, shape (time,)."""
         return np.asarray(self.shares.max(axis=0))
 
 

@@ -16,7 +16,7 @@ from sipsched.errors import StableError
 
 LEVEL = 0.95
 RANKS_FROM = 6
-"""With at least this number of runs, the signed rank method reaches a level of 95 %.
+"""Smallest number of runs for which an interval from Wilcoxon's signed ranks reaches a level of 95 %.
 
 With fewer runs, a t interval of the logarithms is used.
 """

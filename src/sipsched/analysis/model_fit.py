@@ -26,7 +26,7 @@ from sipsched.records.record import TRACE_FILE, read_record
 from sipsched.records.trace import RECORD, Event, read_trace
 
 TAIL = 0.001
-"""The fit excludes this share of the longest services of a message type.
+"""Share of the longest service times of a message type that the fit excludes.
 
 A stall of the CPU may have extended these services, and the model has separate parameters for stalls.
 """
@@ -37,10 +37,10 @@ The fit counts the arrivals within the early time of a service.
 """
 SHORTEST_STALL_NS = 5_000
 NEIGHBOURS, TURNS = 65, 10
-"""Messages per estimate of a CPU's speed (5 ms at 2000 cps), and iterations. The last changes are below 1 %."""
+"""Numbers of messages per estimate of a CPU's speed (5 ms at 2000 cps), and of iterations (last change: < 1 %)."""
 RUNS_A_LOAD = 3
 DRAWS = 8
-"""Number of bootstrap samples of the runs. The fits to these samples show the uncertainty of the fit."""
+"""Number of bootstrap samples of the runs. The scatter of the fits to these samples is the uncertainty of the fit."""
 SEED = 1
 
 NanosecondArray = npt.NDArray[np.int64]
@@ -57,7 +57,7 @@ class Service:
 
 @dataclass(frozen=True)
 class Fit:
-    """The parameters of the simulator that are estimated from records.
+    """The parameters of the simulator that the fit estimates from the records of runs.
 
     Attributes
     ----------

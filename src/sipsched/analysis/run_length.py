@@ -19,7 +19,7 @@ FULL_PDR = 0.05
 
 @dataclass(frozen=True)
 class BusyPeriods:
-    """Statistics of busy periods (times without idle proxy) in all runs with the same settings and load.
+    """Statistics of busy periods (times in which the proxy is never idle) in runs with the same settings and load.
 
     Attributes
     ----------

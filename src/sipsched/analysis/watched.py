@@ -18,7 +18,7 @@ PERCENTILES = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999}
 BUSY, IDLE, SLEEPING = 0.9, 0.3, 0.5
 """Limits for the busy share of a busy worker or CPU, the idle share of CPUs, and the busy share of a sleeper."""
 MOST_SECONDS = 0.2
-"""A cause is reported if at least this share of the seconds shows the cause."""
+"""A cause of waiting or drops is reported if the cause is present in at least this share of the watched seconds."""
 OFF_CPU = 0.5
 """Workers sleep, or are too many, if the workers have no CPU during at least this share of the service time."""
 DELAYED = 0.1
@@ -29,7 +29,7 @@ LONG_WAIT_NS = 1e6
 FEWEST_SECONDS, FEWEST_MESSAGES = 10, 1000
 """If fewer seconds or messages were recorded, no cause is reported."""
 ASSUMED_COST = 0.06
-"""The cost of the probe per message until it is measured: the upper end of docs/methodology/probe-cost.md."""
+"""Assumed CPU cost of the probe per message until a measurement exists: 6 % (docs/methodology/probe-cost.md)."""
 ASSUMED_COST_OF_HISTOGRAMS = 0.02
 LEAST_SHARE = 1 / 60
 """The probe records in at least this share of the time, even if the recording exceeds the cost limit."""

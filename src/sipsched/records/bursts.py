@@ -42,7 +42,7 @@ class _Document:
 
 @dataclass(frozen=True)
 class Bursts:
-    """The bursts of one run: times in which another program or a softirq kept a CPU from the proxy without a break.
+    """The bursts of one run: times in which a program outside the proxy, or a softirq, used a CPU without a break.
 
     Bursts on one CPU do not overlap. While a softirq interrupts a program, only the softirq runs.
 

@@ -14,7 +14,7 @@ from sipsched.files import whole
 from sipsched.records.messages import FLAGS, MESSAGE_TYPES, k_rcv, nanoseconds
 
 PROXY, SOCKET = 1, 2
-"""Process numbers of the two groups of tracks in the viewer."""
+"""Process numbers of two groups of tracks in the viewer: the proxy, and messages that wait for the proxy."""
 
 
 def write_trace(ds: xr.Dataset, path: Path) -> None:

@@ -22,7 +22,7 @@ KILLED = "interrupted: the program that measured this run did not come to its en
 STOPPED = "interrupted by a signal"
 """Texts in `failure.txt` for two failures: the measuring program was killed, or a signal ended the attempt."""
 GENERATOR_FILES = ("uac.calls.zst", "uac.json")
-"""Files that sipload writes to a record."""
+"""Files that the load generator sipload writes to a record."""
 DAMAGED = "restore it from a copy, or move the record away and run snakemake to measure it again"
 
 

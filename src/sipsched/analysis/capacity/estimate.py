@@ -145,7 +145,7 @@ def _estimate(
 def _searched(search: SearchRecord, observed: Observations, own: slice) -> Searched:
     """Return the loads and times of a search, and how much slower the machine was during the search.
 
-    The description contains the CPU time per message in these trials, divided by the CPU time per message in all other
+    The result contains the CPU time per message in these trials, divided by the CPU time per message in all other
     trials and runs. The dependence of the CPU time on the load is removed (`drift.speeds`).
     """
     slow = -speeds(observed)
