@@ -16,7 +16,7 @@ POWER = 0.8
 SPLITS = 2**14 - 1
 """Largest number of splits of the blocks into two groups in the test. For up to 15 blocks, the test uses all splits."""
 FOLLOWED = 0.99
-"""A one-sided test at this level decides whether neighbouring blocks are correlated. If so, intervals are widened."""
+"""Confidence level of the one-sided test for a correlation of neighbouring blocks, which widens intervals."""
 LARGEST_LAG_ONE = 0.9
 FEWEST_FOR_LAG_ONE = 8
 _SEED = 1

@@ -16,7 +16,7 @@ from sipsched.records.messages import MESSAGE_TYPES, k_rcv, nanoseconds
 
 Values = npt.NDArray[np.float64]
 LOCAL = 64
-"""Number of arrivals before a busy cycle (a period without idle CPU) from which the local load is computed."""
+"""Number of arrivals before a busy cycle (time in which a CPU is never idle) from which the local load is computed."""
 LEAST_OF_TYPE = 30
 """Message types with fewer messages than this number in the busy cycles are counted as type `other`."""
 BLOCKS = 20

@@ -48,7 +48,7 @@ Tables = Sequence[npt.NDArray[np.float64]]
 Weights = Sequence[Values] | None
 """Weights of the blocks per run, shape (block,), above 0."""
 Arms = int | tuple[int, ...]
-"""Column of a table (an arm: a mode or the sham), or several columns of one mode. Blocks average these columns."""
+"""Column of a table (an arm: a mode or the sham), or several columns of one mode, which are averaged per block."""
 
 
 class Scale(StrEnum):

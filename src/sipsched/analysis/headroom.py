@@ -25,7 +25,7 @@ from sipsched.records.messages import k_rcv, nanoseconds
 FACTORS = (1.5, 2.0)
 """Multiples of today's load at which the time per message is predicted."""
 DRAWS = 40
-"""Number of random samples of the estimated CPU times. Each sample yields one prediction.
+"""Number of random samples of the estimated CPU time per message. Each sample yields one prediction.
 
 Each sample replays its own arrivals. The 95 % interval is almost the range of the samples.
 """

@@ -177,7 +177,7 @@ class Campaign:
 
     @property
     def comparisons(self) -> list[Run]:
-        """The rows of valid runs that compare modes, in the table of all runs."""
+        """The valid runs that compare modes, as a list of `Run` (settings and repetition of a run)."""
         counted = self.counted
         comparing = counted[counted["mode"].map(is_comparison).astype(bool)]
         names = comparing[[*RUN_DIMS]].itertuples(index=False)

@@ -116,7 +116,7 @@ class MeasuredSetting:
 
     @property
     def kind(self) -> SystemKind:
-        """The SUT and the number of workers, without the number of cores."""
+        """The transport, the SUT and the number of workers, without the number of cores."""
         return SystemKind(self.place.transport, self.place.sut, self.place.threads)
 
 
@@ -321,7 +321,7 @@ def speed_ups(systems: Sequence[MeasuredSetting], campaign: Campaign) -> list[Sp
 
 
 def ratio(more: Interval, one: Interval) -> Interval:
-    """Return the ratio of two estimates with independent errors, with a confidence interval.
+    """Return the ratio of two estimates with independent errors, with an interval from the intervals of the estimates.
 
     Returns
     -------

@@ -171,7 +171,7 @@ class Needs:
     # Files of a testbed
 
     def testbed_crossings(self, wildcards: Wildcards) -> list[str]:
-        """Return the paths of the records of a testbed's searches. The results are the loads of studies."""
+        """Return the paths of a testbed's search records with the results that determine the loads of studies."""
         points = self._to_search(self._plan.searches)
         return self._crossing_files(p for p in points if p.testbed == wildcards.testbed)
 

@@ -19,7 +19,7 @@ from sipsched.records.record import Attempt, failed_attempts, is_recorded
 from sipsched.records.run_document import read_run
 
 OVERHEAD_S = 5.0
-"""Assumed seconds of a run before and after the load, until the actual time of a recorded run is known."""
+"""Assumed seconds of a run besides warm-up and load, until the actual time of a recorded run is known."""
 BETWEEN_S = 1.0
 """Seconds between the end of a run and the start of the next run."""
 RUNS_FOR_PACE = 10
@@ -242,7 +242,7 @@ def _supposed(config: Config) -> dict[Point, tuple[int, int]]:
 
 
 def _recorded_search_s(point: Point, points: Iterable[Point], raw: Path) -> float | None:
-    """Return the median duration in seconds of recorded searches with the same goal as `point`, or None."""
+    """Return the median seconds of recorded searches on the same testbed with the same goal as `point`, or None."""
     alike = [
         other
         for other in points

@@ -91,7 +91,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class CommandReport:
-    """A command that ran on a host during the run, with exit code and error output."""
+    """A command that ran on a host for the measurement, with exit code and error output."""
 
     host: str
     argv: tuple[str, ...]

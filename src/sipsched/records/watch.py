@@ -77,7 +77,7 @@ class CpuShare:
 
 @dataclass(frozen=True)
 class Second:
-    """The counts and times of one second in which a proxy is watched.
+    """The counts and times of an interval of about one second in which a proxy is watched.
 
     Attributes
     ----------
