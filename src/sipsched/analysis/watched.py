@@ -29,7 +29,7 @@ LONG_WAIT_NS = 1e6
 FEWEST_SECONDS, FEWEST_MESSAGES = 10, 1000
 """If fewer seconds or messages were recorded, no cause is reported."""
 ASSUMED_COST = 0.06
-"""Assumed CPU cost of the probe per message, until measured: upper end of docs/methodology/probe-cost.md."""
+"""Assumed CPU cost of the probe per message, until measured: the upper end of the interval in docs/watch.md."""
 ASSUMED_COST_OF_HISTOGRAMS = 0.02
 LEAST_SHARE = 1 / 60
 """The probe records in at least this share of the time, even if the recording exceeds the cost limit."""
