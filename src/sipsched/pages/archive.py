@@ -1,4 +1,4 @@
-"""The published archive: reports, summaries, configuration and versions as one Workflow Run Crate.
+"""The archive that is published: pages, study summaries, configuration and versions, as one Workflow Run Crate.
 
 SEE Workflow Run Crate 0.5, https://w3id.org/ro/wfrun/workflow/0.5, a profile of RO-Crate 1.1
 """
@@ -65,7 +65,7 @@ def publish(
     version: str,
     configuration: str,
 ) -> None:
-    """Write the archive. The same input files always produce an identical archive.
+    """Write the zip archive of pages, summaries and configuration. Equal input files produce identical archives.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def publish(
 
 
 def _published(file: Path) -> bytes:
-    """Return a file's bytes. From a testbed's file, remove everything that identifies a machine or a user."""
+    """Return the bytes of a file for the archive. A testbed's file loses all data about machines and users."""
     if file.parent != TESTBEDS:
         return file.read_bytes()
     whole_file = document_named("testbed", file.stem, file.parent)
@@ -134,7 +134,7 @@ def _metadata(
     version: str,
     measured: Sequence[str],
 ) -> bytes:
-    """Describe the archive and each of its files in JSON-LD."""
+    """Return the metadata file of the archive: a JSON-LD description of the archive and of each file."""
     # imported here, because rocrate loads an HTTP client that nothing else needs
     from rocrate.model import ContextEntity, DataEntity
     from rocrate.rocrate import ROCrate
@@ -193,7 +193,7 @@ def _links(names: Iterable[str]) -> list[dict[str, str]]:
 
 
 def _workflow(files: dict[str, dict[str, Any]], version: str) -> dict[str, dict[str, Any]]:
-    """Describe the workflow's main file, the measuring script, and all files that they need."""
+    """Return JSON-LD entities for the workflow and its parameters. Add descriptions of its main files to `files`."""
     code = {"version": version, "programmingLanguage": {"@id": "#snakemake"}}
     files[WORKFLOW] |= code | {
         "@type": ["File", "SoftwareSourceCode", "ComputationalWorkflow"],
@@ -249,7 +249,7 @@ def _workflow(files: dict[str, dict[str, Any]], version: str) -> dict[str, dict[
 def _runs(
     campaign: Campaign, contents: Mapping[str, bytes], files: dict[str, dict[str, Any]]
 ) -> dict[str, dict[str, Any]]:
-    """Describe each valid run as an action that produced the run's record. Link the summaries to the records."""
+    """Return a JSON-LD action and a JSON-LD record for each valid run. Link each study summary to its records."""
     entities: dict[str, dict[str, Any]] = {}
     testbed = (TESTBEDS / f"{campaign.testbed}.yaml").as_posix()
     inputs = [CONFIGURATION, *([testbed] if testbed in contents else [])]
@@ -283,7 +283,7 @@ def _runs(
 def _figures(
     outlines: Sequence[Outline], files: dict[str, dict[str, Any]]
 ) -> dict[str, dict[str, Any]]:
-    """Describe each figure of each page, with the study summaries from which the figure is computed."""
+    """Return a JSON-LD entity per figure of the pages, with links to the study summaries behind the figure."""
     entities: dict[str, dict[str, Any]] = {}
     for outline in outlines:
         summaries = _links(path for path in outline.summaries if path in files)
@@ -300,7 +300,7 @@ def _figures(
 
 
 def _file(name: str, data: bytes) -> dict[str, Any]:
-    """Describe a file of the archive."""
+    """Return the JSON-LD properties of one file of the archive: name, type, size, hash and description."""
     kind, description = KINDS.get(
         PurePosixPath(name).suffix, (mimetypes.guess_type(name)[0] or "text/plain", "")
     )

@@ -1,4 +1,4 @@
-"""Sentences and drawings that show the estimated capacity of a system."""
+"""Functions that put the capacity of a proxy (the load at which drops reach a limit) into words and drawings."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -21,19 +21,19 @@ HOW = (
     "for the drift of the machine's speed from minute to minute (docs/methodology/capacity.md)"
 )
 CLEARLY = 0.05
-"""Smallest relative change of the machine's speed that can explain why a search found a different capacity."""
+"""Smallest relative change of the CPU time per message that can explain why a search found a different capacity."""
 Values = npt.NDArray[np.float64]
 
 
 def evidence(capacity: SystemCapacity) -> str:
-    """Count the measurements behind an estimate: "7 trials and 15 runs"."""
+    """Return as text how many measurements an estimated capacity is based on: "7 trials and 15 runs"."""
     return f"{plural(capacity.trials, 'trial')} and {plural(capacity.runs, 'run')}"
 
 
 def estimate(capacity: SystemCapacity) -> str:
-    """Write the estimate without its interval, rounded to the digits that the interval allows.
+    """Return the estimated capacity in calls per second as text, rounded to the digits that its interval allows.
 
-    If the capacity lies outside the measured loads, write the lowest or highest load instead.
+    If the capacity lies outside the measured loads, return the lowest or highest load instead.
     """
     if capacity.estimate_cps is None:
         return number(capacity.likely_cps)
@@ -41,21 +41,21 @@ def estimate(capacity: SystemCapacity) -> str:
 
 
 def bound(capacity: SystemCapacity) -> str:
-    """Describe a capacity outside the range of the measured loads: "at least 1 600" or "less than 800"."""
+    """Return the bound of a capacity outside the measured loads, as text: "at least 1 600" or "less than 800"."""
     if capacity.dropped:
         return f"less than {number(capacity.lowest_cps)}"
     return f"at least {number(capacity.highest_cps)}"
 
 
 def capacity_words(capacity: SystemCapacity) -> str:
-    """Write a capacity for a sentence: "1 780 cps (1 650 to 1 930), n = 22", or its bound."""
+    """Return a capacity as text for a sentence: "1 780 cps (1 650 to 1 930), n = 22", or "at least …"."""
     if capacity.estimate_cps is None:
         return f"{bound(capacity)}\u00a0cps, n = {capacity.trials + capacity.runs}"
     return in_words(interval_of(capacity), "cps")
 
 
 def carries(capacity: SystemCapacity) -> str:
-    """Write a clause that states the system's capacity: "handles 1 780 calls per second (…) before …"."""
+    """Return the capacity as a clause of a sentence: "handles 1 780 calls per second (…) before …"."""
     share, unit = f"{100 * capacity.limit:g}\u00a0% of its messages", "calls per second"
     if capacity.estimate_cps is not None:
         return f"handles {with_unit(interval_of(capacity), unit)} before it drops {share}"
@@ -65,7 +65,7 @@ def carries(capacity: SystemCapacity) -> str:
 
 
 def doubt(capacity: SystemCapacity) -> str:
-    """Name the load to measure if a capacity lies outside the measured loads. Otherwise return an empty text."""
+    """Return a sentence that asks to measure a further load, if the capacity lies outside the measured loads."""
     if capacity.estimate_cps is not None:
         return ""
     side, end = (
@@ -75,7 +75,7 @@ def doubt(capacity: SystemCapacity) -> str:
 
 
 def disagreements(capacity: SystemCapacity) -> list[str]:
-    """Write one sentence per search whose bracket excludes the estimate, with the reason."""
+    """Return a sentence for each search whose range of loads excludes the estimated capacity, with a reason."""
     return [
         _disagreement(capacity, search, capacity.estimate_cps)
         for search in capacity.searches
@@ -118,7 +118,7 @@ def _reason(search: Searched, estimate_cps: float) -> str:
 def doubts_near(
     runs: pd.DataFrame, capacity: SystemCapacity, counted: str = "of the campaign"
 ) -> tuple[str, ...]:
-    """Describe suspect runs and runs that are too short at the loads on which a capacity depends.
+    """Return a sentence that counts suspect runs and too short runs at the loads near the capacity.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def doubts_near(
 
 
 def first_shown(loads: Values, rates: Values, capacities: Sequence[SystemCapacity | None]) -> int:
-    """Return the index of the first load that a figure of drop rates shows.
+    """Return the index of the lowest load that a figure of drop rates shows. Lower loads have no drops.
 
     Parameters
     ----------
@@ -175,7 +175,7 @@ def first_shown(loads: Values, rates: Values, capacities: Sequence[SystemCapacit
 def draw_drop_rates(
     axis: Axes, curve: Curve, capacity: SystemCapacity | None, limit: float
 ) -> None:
-    """Draw drop rates in percent, and mark the capacity on the line of the limit.
+    """Draw one line of drop rates (%) against the load, and mark the capacity on the dashed line of the drop limit.
 
     Parameters
     ----------
@@ -201,7 +201,7 @@ def draw_drop_rates(
 def share_words(
     loads: Sequence[int], planned_cps: float | None, capacity: SystemCapacity | None
 ) -> str:
-    """Describe loads as shares of the planned capacity and of the estimated capacity.
+    """Return loads as percentages of the planned capacity and of the estimated capacity, as text.
 
     Parameters
     ----------
@@ -233,7 +233,7 @@ def _percent(loads: Sequence[int], whole: float) -> str:
 def systems(
     capacities: Sequence[SystemCapacity], limit: float, sut: str, mode: str
 ) -> list[SystemCapacity]:
-    """List the capacities of a SUT in a mode, from the largest to the smallest."""
+    """Return the estimated capacities of one proxy in one mode, from the largest to the smallest."""
     found_capacities = [
         capacity
         for capacity in capacities

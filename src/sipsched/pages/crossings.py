@@ -1,4 +1,4 @@
-"""Sentences and cells that show the load at which the drop rate crosses its limit, and the searches for this load."""
+"""Sentences and table cells about a crossing, which is the load at which the drop rate reaches its limit."""
 
 from collections.abc import Iterable, Sequence
 
@@ -18,7 +18,7 @@ HOW = (
 
 
 def crossing_words(crossing: CrossingLoad, unit: str = "cps") -> str:
-    """Write a crossing, such as "1 840 cps (1 790 to 1 900), n = 15".
+    """Return a crossing (the load at the drop limit) as text, such as "1 840 cps (1 790 to 1 900), n = 15".
 
     Outside the measured loads, write the nearest load.
     """
@@ -31,13 +31,13 @@ def crossing_words(crossing: CrossingLoad, unit: str = "cps") -> str:
 
 
 def crossing_cell(crossing: CrossingLoad) -> Number | str:
-    """Write the crossing for a table cell. If the crossing lies outside the measured loads, write the nearest load."""
+    """Return a crossing (the load at the drop limit) for a table cell, or "above …" or "below …" a measured load."""
     interval = crossing.interval
     return crossing_words(crossing, "") if np.isinf(interval.estimate) else told(interval, "cps")
 
 
 def doubt(crossing: CrossingLoad, limit: float) -> str:
-    """Explain why a crossing has no number, and name the load to measure. Return an empty text for a number."""
+    """Return sentences that explain why a crossing has no number, and which load to measure. Empty for a number."""
     share, (below, above) = f"{100 * limit:g} %", crossing.bracket_cps
     if np.isnan(below):
         return ""
@@ -60,7 +60,7 @@ def doubt(crossing: CrossingLoad, limit: float) -> str:
 
 
 def probe_modes(searches: Iterable[tuple[str, Sequence[str]]]) -> list[str]:
-    """Name the probe modes of compared searches, and warn if the modes differ.
+    """Return sentences that list the probe modes of the compared searches. Warn if the modes differ.
 
     Parameters
     ----------

@@ -49,12 +49,12 @@ STYLE: Any = {
 
 
 CHARACTER_IN, KEY_IN = 0.078, 0.5
-"""Widths in a legend: about one character of a name, and the line and the space beside the name."""
+"""Widths in a legend, in inches: one character of a name, and the line symbol with the space beside the name."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The layout of a figure: panels side by side, or stacked for a phone."""
+    """The layout of a figure: its width, and whether its panels are side by side or stacked for a phone."""
 
     width_in: float
     stacked: bool
@@ -104,7 +104,7 @@ WIDE, NARROW = Layout(WIDTH_IN, False), Layout(NARROW_IN, True)
 
 
 def in_form(draw: Callable[[Layout], str], layout: Layout, salt: str) -> str:
-    """Draw one form of a figure in the style of all figures.
+    """Return one form of a figure (wide, or narrow for a phone) as SVG, in the style of all figures.
 
     The salt is part of the ids inside the SVG. Different salts keep the ids of two drawings on a page different.
     """
@@ -155,13 +155,13 @@ class _InlineSVG(RendererSVG):
         self.writer.element = self._element
 
     def _write_metadata(self, metadata: Any) -> None:
-        """Write no metadata, because the page describes the figure."""
+        """Omit the SVG metadata, because the page describes the figure."""
 
     def _write_default_style(self) -> None:
-        """Write no default style, because inside a page the style would apply to the whole page."""
+        """Omit the default SVG style, because inside a page the style would apply to the whole page."""
 
     def open_group(self, s: str, gid: str | None = None) -> None:
-        """Open a group. `gid` contains the titles of the group's points, one title per line."""
+        """Open an SVG group. `gid` contains the titles of the group's points, one title per line."""
         titles = gid.split("\n") if gid else []
         self._titles = iter(titles if len(titles) > 1 else ())
         if len(titles) == 1:
@@ -171,7 +171,7 @@ class _InlineSVG(RendererSVG):
             self.writer.start("g")
 
     def _element(self, tag: str, text: str | None = None, attrib: Any = None, **more: Any) -> None:
-        """Write an element. If the element is a point, attach the next title."""
+        """Add an SVG element. If the element is a point, attach the next title."""
         title = next(self._titles, "") if tag == "use" else ""
         if not title:
             self._write_element(tag, text, attrib or {}, **more)
@@ -182,7 +182,7 @@ class _InlineSVG(RendererSVG):
 
 
 def themed(canvas: Canvas) -> str:
-    """Write the SVG for the inside of a page, with colours that follow the reader's light or dark setting."""
+    """Return a figure as SVG text for a page, with colours that follow the reader's light or dark setting."""
     buffer = io.StringIO()
     canvas.set_dpi(72)
     width, height = canvas.get_size_inches()

@@ -23,7 +23,7 @@ INJECTED = "injected-parameters"
 
 
 class ThisProcess(Engine):  # type: ignore[misc]
-    """The engine. It runs the cells in order and keeps the page parts that the cells show."""
+    """The papermill engine. It runs the cells of a notebook in order and keeps the page parts that the cells show."""
 
     @classmethod
     def execute_managed_notebook(
@@ -34,7 +34,7 @@ class ThisProcess(Engine):  # type: ignore[misc]
         shown: dict[int, list[Part]],
         **options: Any,
     ) -> None:
-        """Run a notebook.
+        """Run all code cells of a notebook in one IPython shell.
 
         Parameters
         ----------
@@ -66,7 +66,7 @@ class ThisProcess(Engine):  # type: ignore[misc]
 
 @contextmanager
 def _shell() -> Iterator[InteractiveShell]:
-    """Make an IPython shell without the user's history and settings."""
+    """Yield an IPython shell that ignores the user's history and settings, for one notebook."""
     with tempfile.TemporaryDirectory(prefix="sipsched-report-") as scratch:
         settings = Config({"HistoryManager": {"enabled": False}})
         try:
@@ -85,7 +85,7 @@ class _Keeper(DisplayFormatter):
     def format(
         self, obj: Any, include: Any = None, exclude: Any = None
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Keep an object. Return no representation, so that IPython itself shows nothing."""
+        """Keep a displayed object as a page part. Return no representation, so that IPython itself shows nothing."""
         if isinstance(obj, Part):
             self.kept.append(obj)
         else:
@@ -95,7 +95,7 @@ class _Keeper(DisplayFormatter):
 
 
 def _foreign(forms: Mapping[str, Any]) -> Part:
-    """Make a page part from the representations that IPython has computed for an object, such as HTML and text."""
+    """Return a page part made from the representations that IPython has computed, such as HTML and text."""
     if "application/vnd.jupyter.widget-view+json" in forms:
         return Prose("The controls work in JupyterLab.")
     if "text/html" in forms:
@@ -104,7 +104,7 @@ def _foreign(forms: Mapping[str, Any]) -> Part:
 
 
 def _run(shell: InteractiveShell, source: str) -> tuple[list[Part], BaseException | None]:
-    """Run a cell. Return the page parts and the text that the cell showed, and the error that the cell raised.
+    """Run a cell. Return the page parts and the text that the cell showed, and its error or None.
 
     Raises
     ------

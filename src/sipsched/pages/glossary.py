@@ -33,7 +33,7 @@ class Term(NamedTuple):
 
 @functools.cache
 def terms() -> dict[str, Term]:
-    """Read the terms of docs/glossary.md, abbreviations first.
+    """Return the terms of docs/glossary.md by name. Abbreviations have an expansion.
 
     Raises
     ------
@@ -69,12 +69,12 @@ class Marker:
         self._folds = 0
 
     def fold(self, step: int) -> str:
-        """Begin (1) or end (-1) folded text. Abbreviations in it are not explained, since readers may not open it."""
+        """Enter (1) or leave (-1) folded text, in which abbreviations are not explained. Return an empty text."""
         self._folds += step
         return ""
 
     def words(self, text: str) -> Markup:
-        """Escape text for HTML and explain each abbreviation at its first use in the page."""
+        """Return text as HTML. Each abbreviation gets an explanation at its first use in the page."""
         pieces = []
         end = 0
         for match in _word().finditer(text):
@@ -94,7 +94,7 @@ class Marker:
         return Markup('<abbr title="{}" tabindex="0">{}</abbr>').format(expansion, name)
 
     def used_terms(self) -> list[tuple[str, str]]:
-        """List the terms that the page has used so far, each with its meaning."""
+        """Return the glossary terms that the page has used so far, each with its meaning."""
         return [
             (name, ": ".join(filter(None, (term.expansion, term.meaning))) + ".")
             for name, term in terms().items()

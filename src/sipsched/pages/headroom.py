@@ -1,4 +1,4 @@
-"""Sentences, for pages and the terminal, about how much more load a running proxy can handle."""
+"""Sentences, for pages and the terminal, about the headroom: how much more load a running proxy can handle."""
 
 from collections.abc import Mapping
 
@@ -17,7 +17,7 @@ from sipsched.pages.parts import Section, Words
 from sipsched.words import grouped, number, plural
 
 WIDE = 0.5
-"""The page warns of a badly determined number if the relative half-width of its interval is larger than this value."""
+"""If the relative half-width of the predicted load's interval is larger than this, a sentence warns the reader."""
 LIMIT = f"{PDR_LIMIT:.0%}".replace("%", " %")
 LACKS: Mapping[Lack, str] = {
     Lack.SAMPLED: (
@@ -38,11 +38,11 @@ LACKS: Mapping[Lack, str] = {
         f"show how the proxy scales over its CPUs. Record for longer, or when the load is higher."
     ),
 }
-"""The sentences for each reason why the headroom is unknown."""
+"""The sentences for each reason why the headroom (the load that can be added) is unknown."""
 
 
 def sentences(headroom: Headroom) -> tuple[str, ...]:
-    """Return at most eight sentences with the prediction, or with the reason why none is possible."""
+    """Return up to eight sentences that predict how much load can be added, or why no prediction is possible."""
     server = headroom.server
     today = (
         f"Today: {plural(headroom.messages, 'message')} in {number(headroom.seconds)} s, which is "
@@ -69,7 +69,7 @@ def sentences(headroom: Headroom) -> tuple[str, ...]:
 
 
 def _growth(headroom: Headroom, growth: Interval) -> str:
-    """State the load at which 1 % of messages would be dropped."""
+    """Return a sentence with the predicted load at which 1 % of messages would be dropped, and its interval."""
     per_s = growth.map(lambda factor: factor * headroom.per_s)
     if growth.estimate <= 1:
         text = f"The proxy is saturated: {LIMIT} of the messages is dropped at {with_unit(growth)} times today's load"
@@ -82,7 +82,7 @@ def _growth(headroom: Headroom, growth: Interval) -> str:
 
 
 def _times(headroom: Headroom) -> tuple[str, ...]:
-    """State the predicted 99th percentile of the time per message at higher loads."""
+    """Return sentences with the predicted 99th percentile of the time per message at each higher load."""
     measured = in_us(headroom.p99_us)
     if not headroom.times:
         return (
@@ -105,7 +105,7 @@ def _time(at: TimeAt, measured: str) -> str:
 
 
 def section(headroom: Headroom) -> Section:
-    """Return the section of a page with the prediction."""
+    """Return the section of a page that predicts how much load the proxy can additionally handle."""
     expected = (
         "Expected: the load can grow until the messages need all the CPU time. With bursts, drops begin at a lower "
         "load. Shortly before this load, message times grow fast."

@@ -54,14 +54,14 @@ def _template() -> jinja2.Template:
 
 
 def _csv_address(table: parts.Table) -> str:
-    """Return a link that contains the CSV of a table, so that the download needs no network."""
+    """Return a data: link that contains a table as CSV, so that the download needs no network."""
     # The mark at the start tells spreadsheets that the file is UTF-8.
     data = base64.b64encode(table.to_csv().encode("utf-8-sig")).decode()
     return f"data:text/csv;charset=utf-8;base64,{data}"
 
 
 def _prose(marker: glossary.Marker, markdown: str) -> Markup:
-    """Convert Markdown to HTML, and mark the terms of the glossary."""
+    """Return Markdown as HTML, with explanations of the glossary's terms."""
 
     class Marked(mistune.HTMLRenderer):
         def text(self, text: str) -> str:
