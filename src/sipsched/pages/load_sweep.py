@@ -61,14 +61,14 @@ __all__ = (
     "service_time",
 )
 Estimate = Callable[[Values], Estimates]
-"""A function that converts runs, shape (load, run), to estimates, shape (load,)."""
+"""A function that estimates one value per load from the values of single runs, shape (load, run)."""
 Line = tuple[Facet, int]
-"""One line of a figure: a configuration and a number of threads."""
+"""One line of a figure: a configuration (proxy, mode and number of cores), and a number of threads."""
 Capacities = Sequence[SystemCapacity]
 
 
 def answer(summary: xr.Dataset, limit: float = PDR_LIMIT, capacities: Capacities = ()) -> Answer:
-    """Name the best configuration, its capacity, doubts about this capacity, and the waiting time of its messages.
+    """Return sentences about the best configuration: its capacity, its median waiting times, and doubtful runs.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def answer(summary: xr.Dataset, limit: float = PDR_LIMIT, capacities: Capacities
 
 
 def pdr(summary: xr.Dataset, limit: float = PDR_LIMIT, capacities: Capacities = ()) -> Figure:
-    """Draw the packet drop rate against the offered load, and mark the capacity on the limit's line."""
+    """Return a figure of the packet drop rate against the offered load (calls per second), with the capacities."""
     rates = 100 * summary["pdr"]
 
     def typical(runs: Values) -> Estimates:
@@ -158,12 +158,12 @@ def pdr(summary: xr.Dataset, limit: float = PDR_LIMIT, capacities: Capacities = 
 
 
 def by_threads(summary: xr.Dataset) -> Several:
-    """Draw the heat maps of threads and load. Draw nothing if only one number of threads was measured."""
+    """Return heat maps of drop rate and waiting time over threads and load. Empty for a single number of threads."""
     return heat_maps(summary)
 
 
 def receive_time(summary: xr.Dataset) -> Figure:
-    """Draw K_rcv, from driver to proxy, against the offered load."""
+    """Return a figure of K_rcv, a message's time from network driver to proxy, against the offered load."""
     values = {
         name: summary[f"k_rcv_{name}"].sel(message_type=ALL) for name in ("mean", "p50", "p99")
     }
@@ -187,7 +187,7 @@ def receive_time(summary: xr.Dataset) -> Figure:
 
 
 def service_time(summary: xr.Dataset) -> Figure:
-    """Draw T_sip, the service time in the proxy, and the share of T_sip that the worker spends off CPU."""
+    """Return a figure of T_sip, the service time in the proxy, and of its share off CPU, against the offered load."""
     mean = summary["t_sip_mean"].sel(message_type=ALL)
     share = 100 * summary["t_sip_off_mean"].sel(message_type=ALL) / mean
 
@@ -216,7 +216,7 @@ def service_time(summary: xr.Dataset) -> Figure:
 
 
 def receive_parts(summary: xr.Dataset) -> Figure:
-    """Draw the three parts of the receive time K_rcv: network stack, queue and copy."""
+    """Return a figure of the three parts of the receive time K_rcv: network stack, queue and copy."""
     means = {
         title: summary[f"{name}_mean"].sel(message_type=ALL)
         for title, name in (("K_stack", "k_stack"), ("K_sockq", "k_sockq"), ("K_copy", "k_copy"))
@@ -250,7 +250,7 @@ def receive_parts(summary: xr.Dataset) -> Figure:
 
 
 def load(summary: xr.Dataset) -> Figure:
-    """Draw the load that the generator achieved, and the datagrams that the proxy's full socket refused."""
+    """Return a figure of the call rate that the generator achieved, and of the datagrams refused by a full socket."""
     achieved = 100 * summary["achieved_cps"] / summary["offered_cps"]
     kernel, probe = summary["rcvbuf_errors"], summary["probe_drops"]
     valid = summary["status"] == MEASURED
@@ -295,7 +295,7 @@ def load(summary: xr.Dataset) -> Figure:
 
 
 def _lines(summary: xr.Dataset, facet: Facet | None = None) -> list[Line]:
-    """List the lines (configuration and number of threads) of a study or of one configuration that have a valid run."""
+    """Return the lines of a figure that have a valid run: each a configuration and a number of threads."""
     return [
         (where, threads)
         for where in facets(summary)
@@ -310,7 +310,7 @@ def _name(line: Line) -> str:
 
 
 def _of_line(values: xr.DataArray, line: Line) -> xr.DataArray:
-    """Select the values for one configuration and number of threads. Their dimensions are (cps, rep)."""
+    """Select the values of one configuration and number of threads. The result has the dimensions (cps, rep)."""
     (sut, mode, cores), threads = line
     return values.sel(sut=sut, mode=mode, cores=cores, threads=threads).transpose("cps", "rep")
 
@@ -322,7 +322,7 @@ def _curve(
     unit: str,
     estimate: Estimate = typical_intervals,
 ) -> Curve:
-    """Estimate one quantity at each load, for one configuration and number of threads."""
+    """Return the curve of one quantity against the load, for one configuration and number of threads."""
     runs = _of_line(values, line)
     loads = summary["cps"].to_numpy().astype(float)
     threads = summary["threads"].to_numpy().tolist()
@@ -346,7 +346,7 @@ def _first_and_last(curve: Curve) -> list[int]:
 
 
 def _first_to_last(curve: Curve) -> str:
-    """Describe a curve by its values at the first and the last load."""
+    """Return as text the values of a curve at its lowest and highest load."""
     ends = _first_and_last(curve)
     if not ends:
         return "not measured"
@@ -363,7 +363,7 @@ def _capacity(
 
 
 def _rows(summary: xr.Dataset, line: Line) -> pd.DataFrame:
-    """Return the valid runs of one configuration and number of threads, as rows of a campaign."""
+    """Return a table with a row for each valid run of one configuration and number of threads."""
     names = ("grade", "busy_periods_effective", "busy_longest_share", "pdr", "status")
     rows = pd.DataFrame(
         {name: _of_line(summary[name], line).to_numpy().ravel() for name in names}
@@ -373,7 +373,7 @@ def _rows(summary: xr.Dataset, line: Line) -> pd.DataFrame:
 
 
 def _too_short(summary: xr.Dataset, line: Line) -> dict[int, BusyPeriods]:
-    """List the loads at which a run is too short for its busy periods."""
+    """Return the loads with runs too short to contain many busy periods (times during which messages are waiting)."""
     runs = counted(summary)
     at = dict(zip(("sut", "mode", "cores"), line[0], strict=True)) | {"threads": line[1]}
     by_load = {int(cps): busy_periods(runs, at | {"cps": cps}) for cps in runs["cps"].to_numpy()}
@@ -403,7 +403,7 @@ def _draw_lines(
 
 
 def _draw_invalid(axis: Axes, summary: xr.Dataset, facet: Facet, values: xr.DataArray) -> None:
-    """Mark invalid runs with crosses."""
+    """Draw a cross for each invalid run of one configuration into a panel."""
     for threads in summary["threads"].to_numpy().tolist():
         line = (facet, threads)
         curve = _curve(summary, line, values.where(summary["status"] == INVALID), "")
@@ -413,7 +413,7 @@ def _draw_invalid(axis: Axes, summary: xr.Dataset, facet: Facet, values: xr.Data
 def _from_zero(
     summary: xr.Dataset, values: xr.DataArray, unit: str, label: str
 ) -> Callable[[Axes, Facet], None]:
-    """Return a function that draws one quantity on a linear axis that starts at zero."""
+    """Return a function that draws one quantity against the load, on a linear axis that starts at zero."""
 
     def draw(axis: Axes, facet: Facet) -> None:
         _draw_lines(axis, summary, facet, values, unit)
@@ -427,7 +427,7 @@ def _from_zero(
 def _times_panels(
     summary: xr.Dataset, values: Mapping[str, xr.DataArray], label: str
 ) -> Callable[[Layout], str]:
-    """Return a function that draws times in panels that share one logarithmic axis."""
+    """Return a function that draws times against the load, in panels that share one logarithmic time axis."""
     means = np.concatenate(
         [
             typical_intervals(of.transpose(..., "rep").to_numpy()).estimate.ravel()
@@ -475,7 +475,7 @@ def _figure(
     reading: str,
     words: Callable[[Line], str],
 ) -> Figure:
-    """Make a figure, with sentences about each of its lines."""
+    """Return a figure with its caption, and one sentence per line of the figure (configuration and threads)."""
     seen = [f"{_name(line)}: {text}" for line in _lines(summary) if (text := words(line))]
     if not seen and _lines(summary):
         seen = [
@@ -492,7 +492,7 @@ def _figure(
 
 
 def _replicates(summary: xr.Dataset) -> str:
-    """State the number of runs per point, and the meaning of the error bars."""
+    """Return sentences for a caption: the number of runs per point, and the meaning of the error bars."""
     counts = (summary["status"] == MEASURED).sum("rep").to_numpy().ravel()
     counts = counts[counts > 0]
     if not counts.size:

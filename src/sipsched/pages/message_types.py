@@ -1,4 +1,4 @@
-"""The figure on a load sweep's page that compares types of messages."""
+"""The figure on a load sweep's page that compares message times between types of SIP messages."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -24,10 +24,10 @@ TIMES = {"k_rcv": "K_rcv", "t_sip": "T_sip"}
 PERCENTILES = {"p50": "median", "p95": "95th percentile", "p99": "99th percentile"}
 KINDS = {kind: code for kind, code in MESSAGE_TYPES.items() if 1 <= code <= 6}
 GRID_US = np.geomspace(0.1, 1e7, 641)
-"""Times in µs at which distributions are computed."""
+"""Times in µs at which the cumulative distributions of message times are computed."""
 
 Shares = Mapping[str, Mapping[str, Values]]
-"""Per type and quantity, the share of messages at or below each time of `GRID_US`, shape (run, time)."""
+"""Per message type and time (K_rcv or T_sip), the share of messages at or below each time of `GRID_US`."""
 LoadPoint = tuple[int, int]
 """A load in cps, and a number of threads."""
 
@@ -38,7 +38,7 @@ def distributions(
     cps: int | None = None,
     threads: int | None = None,
 ) -> Figure:
-    """Draw the distributions of K_rcv and T_sip for each message type, at one load of each configuration.
+    """Return a figure of the distributions of K_rcv and T_sip per message type, at one load of each configuration.
 
     If the runs have no records of single messages, the figure shows three percentiles of each type instead.
 
@@ -98,7 +98,7 @@ Medians = Callable[[Facet, str], dict[str, Interval]]
 
 
 def _seen(facets_by_name: Mapping[str, Facet], medians: Medians) -> tuple[str, ...]:
-    """Return one sentence per configuration with the median times of its messages."""
+    """Return one sentence per configuration with the shortest and longest median time of the message types."""
     words = {
         name: _words({time: medians(facet, time) for time in TIMES})
         for name, facet in facets_by_name.items()
@@ -108,7 +108,7 @@ def _seen(facets_by_name: Mapping[str, Facet], medians: Medians) -> tuple[str, .
 
 
 def _curves(shares: Mapping[Facet, Shares]) -> tuple[Draw, Medians]:
-    """Return two functions: one draws distributions, and one computes their medians."""
+    """Return two functions: one draws the distributions of message times, and one returns the median times."""
 
     def draw(axis: Axes, facet: Facet, name: str) -> None:
         axis.set_xscale("log")
@@ -142,7 +142,7 @@ def _curves(shares: Mapping[Facet, Shares]) -> tuple[Draw, Medians]:
 
 
 def _percentiles(summary: xr.Dataset, points: Mapping[Facet, LoadPoint]) -> tuple[Draw, Medians]:
-    """Return two functions: one draws percentiles of typical runs, and one computes their medians."""
+    """Return two functions: one draws percentiles of message times per type, and one returns the median times."""
 
     def typical(facet: Facet, name: str) -> dict[str, Interval]:
         sut, mode, cores = facet
@@ -183,7 +183,7 @@ def _percentiles(summary: xr.Dataset, points: Mapping[Facet, LoadPoint]) -> tupl
 
 
 def _words(medians: Mapping[str, Mapping[str, Interval]]) -> str:
-    """For K_rcv and T_sip, name the message types with the shortest and the longest median."""
+    """Return text that names the message types with the shortest and the longest median of K_rcv and of T_sip."""
     parts = []
     for name, by_kind in medians.items():
         ordered = sorted(by_kind, key=lambda kind: by_kind[kind].estimate)
@@ -197,7 +197,7 @@ def _words(medians: Mapping[str, Mapping[str, Interval]]) -> str:
 
 
 def _time_at(shares: Values, share: float) -> float:
-    """Return the time in µs at which a distribution reaches a share.
+    """Return the time in µs at which a cumulative distribution reaches a share of the messages.
 
     If no time reaches the share, return the last time.
     """
@@ -207,7 +207,7 @@ def _time_at(shares: Values, share: float) -> float:
 def _choose_point(
     summary: xr.Dataset, facet: Facet, cps: int | None, threads: int | None
 ) -> LoadPoint | None:
-    """Choose the load and the number of threads to draw. None if no valid run has this load and these threads."""
+    """Return the load and the number of threads to draw. None if no valid run has this load and these threads."""
     sut, mode, cores = facet
     measured = (summary["status"].sel(sut=sut, mode=mode, cores=cores) == MEASURED).any("rep")
     loads = measured["cps"].to_numpy()[measured.any("threads").to_numpy()].tolist()
@@ -222,7 +222,7 @@ def _choose_point(
 
 
 def _shares(summary: xr.Dataset, root: Path, facet: Facet, point: LoadPoint) -> Shares:
-    """Compute the share of messages at or below each time, for each message type of the runs with recorded messages."""
+    """Return the share of messages at or below each time, per message type, from the runs that recorded messages."""
     sut, mode, cores = facet
     cps, threads = point
     status = summary["status"].sel(sut=sut, mode=mode, cores=cores, cps=cps, threads=threads)

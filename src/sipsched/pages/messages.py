@@ -25,9 +25,9 @@ from sipsched.records.system_capacity import SystemCapacity
 from sipsched.words import grouped, listed, number, plural
 
 SHOWN_SHARE = 0.8
-"""The page shows the load that is nearest to this share of the capacity."""
+"""The page shows the load (calls per second) that is nearest to this share of the capacity."""
 NEAR = 0.1
-"""If the share of the shown load differs from `SHOWN_SHARE` by more than this, the page says so."""
+"""If the shown load's share of the capacity differs from `SHOWN_SHARE` by more than this, a sentence states it."""
 SHORT_S = 2.0
 """Runs of less than this many seconds are called short, because they may contain no disturbance."""
 MOST_REPETITIONS = 3
@@ -48,12 +48,12 @@ PARTS = {
     "stolen": "the hypervisor",
     "idle": "idle",
 }
-"""Names of the categories of a run's CPU account, for sentences."""
+"""Names for the uses of a run's CPU time, such as workers or interrupts, for sentences."""
 
 
 @dataclass(frozen=True)
 class ShownRuns:
-    """The runs that the page shows.
+    """The runs that the page shows, at up to three loads.
 
     Attributes
     ----------
@@ -74,12 +74,12 @@ class ShownRuns:
 
     @property
     def all(self) -> list[Messages]:
-        """All runs."""
+        """The runs at all shown loads."""
         return [run for runs in self.by_load.values() for run in runs]
 
     @property
     def shown(self) -> Sequence[Messages]:
-        """The runs at the shown load. Empty if no such runs exist."""
+        """The runs at the load near 80 % of the capacity. Empty if no such runs exist."""
         return self.by_load.get(self.shown_cps, ())
 
 
@@ -88,7 +88,7 @@ def read(
     folders: Iterable[Path],
     capacities: Sequence[SystemCapacity] = (),
 ) -> ShownRuns:
-    """Read the single messages of runs in the default mode.
+    """Read the times of single messages from runs in the default mode, at up to three loads.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def read(
 
 
 def _with_messages(runs: Catalogue) -> Catalogue:
-    """Select the runs in the default mode that recorded messages.
+    """Return the catalogue (list of runs) reduced to runs in the default mode that recorded single messages.
 
     If several settings have such runs, use the setting with the most runs.
     """
@@ -135,7 +135,7 @@ def _with_messages(runs: Catalogue) -> Catalogue:
 
 
 def _capacity(run: Run, capacities: Sequence[SystemCapacity]) -> SystemCapacity | None:
-    """Return the capacity of a run's system at the smallest drop limit. None if this capacity was not estimated."""
+    """Return the capacity of the proxy of a run, at the smallest drop limit. None if no capacity was estimated."""
     system = (run.testbed, run.sut, run.mode, run.cores, run.threads)
     known = [
         capacity
@@ -147,7 +147,7 @@ def _capacity(run: Run, capacities: Sequence[SystemCapacity]) -> SystemCapacity 
 
 
 def _shown_load(loads: Sequence[int], capacity: SystemCapacity | None) -> int:
-    """Choose the load nearest to the share of the capacity.
+    """Return the load that is nearest to 80 % of the capacity.
 
     If the capacity is unknown, choose the load in the middle.
     """
@@ -158,7 +158,7 @@ def _shown_load(loads: Sequence[int], capacity: SystemCapacity | None) -> int:
 
 
 def answer(shown_runs: ShownRuns) -> Answer:
-    """Name the shown runs, the time of a slow message, and the stage that takes most of this time."""
+    """Return sentences about the shown runs, the time of a slow message, and its longest stage."""
     runs = shown_runs.shown
     if not runs:
         return Answer(NOTHING)
@@ -185,7 +185,7 @@ def answer(shown_runs: ShownRuns) -> Answer:
 
 
 def _share_words(shown_runs: ShownRuns) -> str:
-    """Describe the shown load as a share of the capacity.
+    """Return as text which share of the capacity the shown load is.
 
     If the share is far from `SHOWN_SHARE`, state the distance.
     """
@@ -204,12 +204,12 @@ def _share_words(shown_runs: ShownRuns) -> str:
 
 
 def distributions(shown_runs: ShownRuns) -> Figure | Words:
-    """Draw the share of messages that take longer than a given time, for each load."""
+    """Return a figure of the share of messages that take longer than a given time, with one line per load."""
     return _of_page(ccdf(shown_runs.all), shown_runs) if shown_runs.by_load else Words((NOTHING,))
 
 
 def by_load(shown_runs: ShownRuns) -> Table:
-    """List the times of messages at each load, and the parts of a slow message's time."""
+    """Return a table of message times with one row per load, and with the parts of a slow message's time."""
     rows = []
     for cps, runs in shown_runs.by_load.items():
         total = _pooled(runs)
@@ -246,14 +246,14 @@ def by_load(shown_runs: ShownRuns) -> Table:
 
 
 def ways(shown_runs: ShownRuns) -> Several:
-    """Draw the parts of a message's time for each message type, at the shown load."""
+    """Return a figure of the stages of a message's time for each message type, at the load near 80 % of capacity."""
     return _several(
         waterfall(shown_runs.shown) if shown_runs.shown else None, shown_runs, NO_STAGES
     )
 
 
 def around(shown_runs: ShownRuns) -> Several:
-    """Draw the recorded work on the CPUs while a slow message waited, and list the programs that ran meanwhile."""
+    """Return a figure of the work on the CPUs while a slow message waited, and a table of the programs that ran."""
     drawn = _several(lanes(shown_runs.shown[0]) if shown_runs.shown else None, shown_runs, NOTHING)
     if not shown_runs.shown:
         return drawn
@@ -262,7 +262,7 @@ def around(shown_runs: ShownRuns) -> Several:
 
 
 def account_words(account: Account | None) -> str:
-    """State which programs used the CPUs of the SPS during a run, according to the kernel's context switches."""
+    """Return sentences about the programs that used the proxy machine's CPUs during a run, with their shares."""
     if account is None:
         return (
             "It is unknown which programs used the CPUs during the whole run, because the record has no account of "
@@ -282,19 +282,19 @@ def account_words(account: Account | None) -> str:
 
 
 def over_time(shown_runs: ShownRuns) -> Several:
-    """Draw the times of the messages of the first shown run over time, as a heat map."""
+    """Return a heat map of the message times over the time of one run."""
     return _several(
         heat_map(shown_runs.shown[0]) if shown_runs.shown else None, shown_runs, NOTHING
     )
 
 
 def versions(shown_runs: ShownRuns) -> Several:
-    """List the versions of the programs that made this page, and the hashes of its data."""
+    """Return the versions of the programs that made this page, and the hashes of its data files, as page parts."""
     return tables.versions(*shown_runs.files)
 
 
 def conditions(shown_runs: ShownRuns) -> Words:
-    """Describe the runs of the page and their testbed."""
+    """Return sentences that describe the proxy, the mode and the number of the page's runs, and their testbed."""
     runs = shown_runs.all
     if not runs:
         return Words((NOTHING,))
@@ -306,7 +306,7 @@ def conditions(shown_runs: ShownRuns) -> Words:
 
 
 def _provenance(shown_runs: ShownRuns) -> str:
-    """Return the label of simulated numbers.
+    """Return a label that marks the page's numbers as simulated, or an empty text for measured numbers.
 
     Measured numbers have no label, because the end of the page states their origin.
     """

@@ -1,4 +1,4 @@
-"""The effect of the scheduler's migration cost: figure 2 of the multi-core paper, repeated on this testbed.
+"""The page about the scheduler setting migration cost: figure 2 of the multi-core paper, measured again here.
 
 SEE Krishnamurthy and Rouskas, Performance Evaluation of Multi-Core, Multi-Threaded SIP Proxy Servers,
 IEEE ICC 2016, section IV-A.
@@ -40,27 +40,27 @@ from sipsched.records.study_summary import NOT_PLANNED
 from sipsched.words import listed, plural
 
 DEFAULT_COST_NS = 500_000
-"""The kernel's default of sched_migration_cost_ns."""
+"""The kernel's default of the scheduler setting sched_migration_cost_ns."""
 PUBLISHED_BEST = {2: 0, 4: 0, 6: 500_000}
-"""The best migration cost in ns per number of cores, from sections III-A and IV-A of the paper."""
+"""The migration cost in ns that the paper found best, per number of cores (sections III-A and IV-A)."""
 TITLES = {"pdr": "PDR (%)", "k_rcv": "K_rcv (µs)"}
 SCALES = {"pdr": 100.0, "k_rcv": 1.0}
 
 
 class Spot(NamedTuple):
-    """A system and a load, which have one line in the figure."""
+    """A proxy (with its numbers of cores and threads) and a load, for which the figure has one line."""
 
     place: Place
     cps: int
 
     def __str__(self) -> str:
-        """Return the name of the system and the load for a page."""
+        """Return the proxy and the load as text for the page."""
         return f"{self.place}, {self.cps} cps"
 
 
 @dataclass(frozen=True)
 class CostPoint:
-    """The results with one migration cost, for one system and load.
+    """The measured drop rate and waiting time with one migration cost, for one proxy and load.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ class CostPoint:
 
 
 class Asked(NamedTuple):
-    """The key of a comparison with the default cost: a system and a load, a mode, and a quantity."""
+    """The key of a comparison between a migration cost and the default cost: proxy and load, mode, and quantity."""
 
     spot: Spot
     mode: str
@@ -88,7 +88,7 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True)
 class CostStudy:
-    """The data of the page.
+    """The data of the page about the migration cost.
 
     Attributes
     ----------
@@ -106,20 +106,20 @@ class CostStudy:
 
     @property
     def spots(self) -> list[Spot]:
-        """The systems and loads. Each has one line in the figure."""
+        """The pairs of a proxy and a load. Each pair has one line in the figure."""
         return list(dict.fromkeys(point.spot for point in self.points))
 
     def at(self, spot: Spot) -> list[CostPoint]:
-        """List the results of one system and load, in ascending order of the migration cost."""
+        """Return the results of one proxy and load, in ascending order of the migration cost."""
         return sorted((p for p in self.points if p.spot == spot), key=lambda p: p.cost_ns)
 
     def name(self, spot: Spot) -> str:
-        """Return the name of a system and load. If several SUTs were measured, the name includes the SUT."""
+        """Return the name of a proxy and a load as text. The proxy is omitted if only one proxy was measured."""
         return str(spot) if self.summary.sizes["sut"] == 1 else f"{spot.place.sut}, {spot}"
 
 
 def cost_of(mode: str) -> int | None:
-    """Return the migration cost of a mode in ns. None if the mode does not override the cost.
+    """Return the migration cost that a mode sets, in ns. None if the mode keeps the kernel's cost.
 
     Raises
     ------
@@ -132,7 +132,7 @@ def cost_of(mode: str) -> int | None:
 def study(
     summary: xr.Dataset, default_ns: int = DEFAULT_COST_NS, limit: float = PDR_LIMIT
 ) -> CostStudy:
-    """Collect the results of a study whose modes override the migration cost.
+    """Collect the results of a study whose modes set different migration costs.
 
     Parameters
     ----------
@@ -184,7 +184,7 @@ def _planned(summary: xr.Dataset) -> Iterator[tuple[Spot, str]]:
 
 
 def _why_not_in_force(summary: xr.Dataset, place: Place, mode: str, cost: int) -> str:
-    """Explain why the migration cost of a mode was not in force. Return an empty text if the cost was in force."""
+    """Return as text why the migration cost of a mode was not in force. Empty if the cost was in force."""
     recorded = settings_of(summary, place, mode)
     if not recorded:
         return "the record does not say whether the cost was in force"
@@ -201,7 +201,7 @@ def _why_not_in_force(summary: xr.Dataset, place: Place, mode: str, cost: int) -
 
 
 def _pairs(points: Sequence[CostPoint], default_ns: int) -> dict[Asked, Pair]:
-    """For each cost, pair the runs that use this cost and the runs that use the default cost."""
+    """Pair the values of runs with each migration cost and of runs with the default cost, for each quantity."""
     pairs: dict[Asked, Pair] = {}
     for point in points:
         reference = next(
@@ -217,7 +217,7 @@ def _pairs(points: Sequence[CostPoint], default_ns: int) -> dict[Asked, Pair]:
 
 
 def answer(cost_study: CostStudy) -> Answer:
-    """Answer whether any migration cost drops significantly fewer messages than the default."""
+    """Return sentences that list the migration costs which change the number of dropped messages significantly."""
     drawn = [point for point in cost_study.points if not point.why]
     if not drawn:
         why = listed(list(dict.fromkeys(point.why for point in cost_study.points)))
@@ -256,7 +256,7 @@ def _cost_at(cost_study: CostStudy, asked: Asked) -> int:
 
 
 def curves(cost_study: CostStudy) -> Figure:
-    """Draw K_rcv and PDR against the migration cost, with one line per number of cores."""
+    """Return a figure of K_rcv (waiting time) and PDR (drop rate) against the migration cost."""
     costs = sorted({point.cost_ns for point in cost_study.points})
 
     names = ["k_rcv", "pdr"]
@@ -298,7 +298,7 @@ def curves(cost_study: CostStudy) -> Figure:
 
 
 def _curve(cost_study: CostStudy, spot: Spot, name: str, i: int, costs: list[int]) -> Curve | None:
-    """Estimate a quantity of the i-th line at each migration cost. None if no cost was in force."""
+    """Return the curve of one quantity against the migration cost, for one proxy and load. None without data."""
     points = [point for point in cost_study.at(spot) if not point.why]
     if not points:
         return None
@@ -316,7 +316,7 @@ def _curve(cost_study: CostStudy, spot: Spot, name: str, i: int, costs: list[int
 
 
 def best(cost_study: CostStudy) -> Words:
-    """Compare the best migration cost of each system and load with the default and with the paper's result."""
+    """Return sentences that compare the best migration cost with the default cost and with the paper's result."""
     lines = list(_obstacles(cost_study))
     for spot in cost_study.spots:
         points = [point for point in cost_study.at(spot) if not point.why]
@@ -366,7 +366,7 @@ def _best(
 
 
 def _obstacles(cost_study: CostStudy) -> Iterator[str]:
-    """List the migration costs that the figure excludes, with the reasons."""
+    """Yield sentences that list the migration costs which the figure excludes, with the reasons."""
     reasons: dict[str, list[str]] = {}
     for point in cost_study.points:
         if point.why:
@@ -382,7 +382,7 @@ def _obstacles(cost_study: CostStudy) -> Iterator[str]:
 
 
 def costs(cost_study: CostStudy) -> Table:
-    """List PDR and K_rcv at every migration cost, compared with their values at the default cost."""
+    """Return a table of drop rate (PDR) and waiting time (K_rcv), with one row per proxy, load and migration cost."""
     rows: list[tuple[Cell, ...]] = []
     for spot in cost_study.spots:
         for point in cost_study.at(spot):
@@ -413,7 +413,7 @@ def costs(cost_study: CostStudy) -> Table:
 
 
 def _family(cost_study: CostStudy) -> str:
-    """Describe how the intervals are corrected for the number of comparisons."""
+    """Return sentences that explain how the intervals are corrected for the number of comparisons."""
     tests = cost_study.against.tests
     if not tests:
         return f"No run has the same arrivals as a run at {_cost(cost_study.default_ns)}, so no costs are compared."
@@ -434,7 +434,7 @@ def _against(cost_study: CostStudy, point: CostPoint, name: str, n: int) -> Cell
 
 
 def _others(cost_study: CostStudy) -> str:
-    """Name the mode that sets all other settings, as this kernel applies the mode."""
+    """Return as text which mode determines all settings other than the migration cost."""
     bases = set()
     for point in cost_study.points:
         name = point.mode.replace(f"+{Setting.MIGRATION_COST}={point.cost_ns}", "")
@@ -446,7 +446,7 @@ def _others(cost_study: CostStudy) -> str:
 
 
 def _missing(settings: Mapping[str, Any]) -> list[str]:
-    """List the requested settings that the kernel lacks, except the migration cost."""
+    """Return the names of the requested scheduler settings that the kernel lacks, except the migration cost."""
     return [
         step["setting"]
         for step in settings["steps"]
@@ -459,7 +459,7 @@ def _unit(mean: Interval, name: str) -> str:
 
 
 def _cost(cost_ns: int) -> str:
-    """Write a migration cost with a suitable unit."""
+    """Return a migration cost as text with its unit, such as "500 µs"."""
     if cost_ns == 0:
         return "0"
     if cost_ns >= 1_000_000:

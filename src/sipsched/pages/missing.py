@@ -1,4 +1,4 @@
-"""Terminal messages about the missing measurements of a campaign."""
+"""Functions that return terminal messages about measurements which a campaign still lacks."""
 
 from sipsched.plan.run import Point
 from sipsched.records.missing import Missing, Unanswered
@@ -6,7 +6,7 @@ from sipsched.words import plural
 
 
 def no_answer(unanswered: Unanswered) -> str:
-    """Describe a study without an answer, and its first missing measurement. Any repetition would suffice."""
+    """Return a line about a study that has no answer, with the first measurement that the study lacks."""
     lacks = unanswered.lacks
     if isinstance(lacks, Point):
         named = f"the crossing of {lacks}"

@@ -1,4 +1,4 @@
-"""Functions that write numbers with their intervals and p-values, for table cells and sentences."""
+"""Functions that return numbers as text, with intervals and p-values, for table cells and sentences."""
 
 import math
 from dataclasses import dataclass
@@ -7,14 +7,14 @@ from sipsched.analysis.intervals import FEWEST, Interval
 from sipsched.words import number
 
 LARGEST_TOLD = 9999
-"""Largest percentage that a page prints. The interval of a ratio from only two pairs of runs may reach 1e30."""
+"""Largest percentage that is shown. The interval of a ratio from only two pairs of runs may reach 1e30."""
 MILLI_FROM = 1000
-"""A page writes a time in milliseconds if the time has at least this many microseconds."""
+"""A time of at least this many microseconds is shown in milliseconds."""
 NO_ENTRY = "–"
 
 
 def trusted(interval: Interval) -> bool:
-    """Return whether a page shows an interval. An interval is shown if it exists and has enough runs."""
+    """Return whether a page shows the interval of a number: the interval exists and is based on enough runs."""
     return interval.known and (not interval.n or interval.n >= FEWEST)
 
 
@@ -44,7 +44,7 @@ class Number:
     p_value: float = math.nan
 
     def __str__(self) -> str:
-        """Write the number for the page."""
+        """Return the number as text for the page, with interval and p-value."""
         interval = self.interval
         if math.isnan(interval.estimate):
             return interval.why or NO_ENTRY
@@ -55,18 +55,18 @@ class Number:
 
 
 def told(interval: Interval, unit: str = "", n: int | None = None, plus: str = "") -> Number:
-    """Make a `Number` for a table cell. The parameters are the attributes of `Number`."""
+    """Return a `Number` for a table cell. The parameters are the attributes of `Number`."""
     return Number(interval, unit, plus, n)
 
 
 def in_words(interval: Interval, unit: str = "", plus: str = "") -> str:
-    """Write a number for a sentence, such as "131 µs (108 to 157), n = 5"."""
+    """Return a number as text for a sentence, such as "131 µs (108 to 157), n = 5"."""
     count = f", n = {interval.n}" if interval.n > 1 and not math.isnan(interval.estimate) else ""
     return with_unit(interval, unit, plus) + count
 
 
 def with_unit(interval: Interval, unit: str = "", plus: str = "") -> str:
-    """Write a number with its unit and the finite ends of its interval."""
+    """Return a number as text, with its unit and the finite ends of its confidence interval."""
     if math.isnan(interval.estimate):
         return interval.why or "not measured"
     if unit == "µs" and _largest(interval) >= MILLI_FROM:
@@ -89,7 +89,7 @@ def with_unit(interval: Interval, unit: str = "", plus: str = "") -> str:
 
 
 def _largest(interval: Interval) -> float:
-    """Return the value that decides between µs and ms: the number, or the larger end of an unresolved interval."""
+    """Return the value that decides whether a time is shown in µs or in ms."""
     if interval.resolved:
         return abs(interval.estimate)
     return max((abs(end) for end in (interval.low, interval.high) if math.isfinite(end)), default=0)
@@ -102,13 +102,13 @@ def _bounds(low: str, high: str, both: str) -> str:
 
 
 def _seen(interval: Interval, unit: str, plus: str) -> str:
-    """Write the range of the runs, if they are too few for an interval."""
+    """Return the smallest and the largest value of the runs as text, if too few runs exist for an interval."""
     least, most = (_alone(end, unit, plus) for end in (interval.least, interval.most))
     return f" (runs: {least} to {most})" if least and most and least != most else ""
 
 
 def rounded(interval: Interval, unit: str = "", plus: str = "") -> tuple[str, str, str]:
-    """Round a number and the ends of its interval to the digits that the interval justifies.
+    """Return a number and the ends of its interval as texts, rounded to the digits that the interval justifies.
 
     SEE Particle Data Group, Review of Particle Physics, Introduction, 5.3: if the three leading digits of an error are
     at most 354, the error keeps two digits, otherwise one.
@@ -134,7 +134,7 @@ def rounded(interval: Interval, unit: str = "", plus: str = "") -> tuple[str, st
 
 
 def _places(error: float) -> int:
-    """Return the number of decimals that an error of this size justifies.
+    """Return the number of decimals to which a number with an error of this size is rounded.
 
     A negative number means tens, hundreds and so on.
     """
@@ -145,7 +145,7 @@ def _places(error: float) -> int:
 
 
 def _alone(value: float, unit: str, plus: str, digits: int = 2) -> str:
-    """Write a number without a known error, rounded to some digits.
+    """Return a number without a known error as text, rounded to some digits.
 
     With three digits, a whole number is not rounded.
     """
@@ -168,7 +168,7 @@ def _written(value: float, places: int, unit: str, plus: str) -> str:
 
 
 def in_us(value_us: float) -> str:
-    """Write a time without an interval. Times below 1000 µs are written in µs, and longer times in ms."""
+    """Return a time without an interval as text: in µs below 1000 µs, otherwise in ms."""
     if math.isnan(value_us):
         return NO_ENTRY
     in_ms = value_us >= MILLI_FROM
@@ -176,12 +176,12 @@ def in_us(value_us: float) -> str:
 
 
 def signed(value: float) -> str:
-    """Write a number without an interval, with its sign and three digits."""
+    """Return a number without an interval as text, with its sign and three digits."""
     return f"{'+' if value > 0 else ''}{number(value)}"
 
 
 def p_text(value: float) -> str:
-    """Write a p-value. Return an empty text if no test was made."""
+    """Return a p-value as text, such as "p = 0.02". Empty if no test was made."""
     if math.isnan(value):
         return ""
     return "p\u00a0<\u00a00.001" if value < 0.001 else f"p\u00a0=\u00a0{value:.2g}"

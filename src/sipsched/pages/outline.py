@@ -1,4 +1,4 @@
-"""The outline of a page: a JSON file from which the overview and the archive take titles and figures."""
+"""The outline of a page: a JSON file with its title and figures, from which overview and archive are made."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,7 +12,7 @@ from sipsched.records.conversion import as_part
 
 @dataclass(frozen=True)
 class Outline:
-    """The title, the figures and the sources of a page.
+    """The outline of a page: its title, the ids of its figures, and the study summaries behind the figures.
 
     Attributes
     ----------
@@ -36,7 +36,7 @@ class Outline:
 
 
 def write_outline(page: Page, html: Path, path: Path) -> None:
-    """Write the outline of a page to `path`. `html` is the path of the page.
+    """Write the outline of a page (title, figures, sources) as JSON to `path`. `html` is the path of the page.
 
     Raises
     ------
@@ -53,7 +53,7 @@ def write_outline(page: Page, html: Path, path: Path) -> None:
 
 
 def read_outline(path: Path) -> Outline:
-    """Read the outline of a page.
+    """Read the outline of a page (title, figures, sources) from JSON.
 
     Raises
     ------

@@ -26,11 +26,11 @@ NUMBER = re.compile(r"<?[+-]?[0-9][0-9.,]*(e[+-]?[0-9]+)?( ?%)?")
 
 
 class Part:
-    """A part of a page. JupyterLab and the page show a part in the same way."""
+    """Base class of the parts of a page, such as figures and tables. JupyterLab and pages show a part equally."""
 
     @property
     def kind(self) -> str:
-        """Return the name of the template macro that draws this part."""
+        """Return the name of the HTML template's macro that shows this part."""
         return type(self).__name__
 
     def _repr_html_(self) -> str:
@@ -70,14 +70,14 @@ class Figure(Part):
 
     @functools.cached_property
     def wide(self) -> str:
-        """Draw the figure for a page."""
+        """The figure as SVG in the wide form, for a page."""
         from sipsched.pages.drawing import WIDE, in_form
 
         return in_form(self.draw, WIDE, self.identity)
 
     @functools.cached_property
     def narrow(self) -> str:
-        """Draw the figure for a phone. Return an empty text if this form is equal to the wide form."""
+        """The figure as SVG in the narrow form, for a phone. Empty if this form is equal to the wide form."""
         from sipsched.pages.drawing import NARROW, in_form
 
         svg = in_form(self.draw, NARROW, f"{self.identity}-narrow")
@@ -85,7 +85,7 @@ class Figure(Part):
 
 
 Cell = str | Number
-"""A cell of a table: words, or a number with its interval."""
+"""A cell of a table: text, or a number with its interval."""
 EMPTY = frozenset(("", NO_ENTRY))
 """Cells without information. A column or row with only such cells is not shown."""
 
@@ -130,12 +130,12 @@ class Table(Part):
 
     @property
     def more(self) -> int:
-        """Count the rows that appear only in the CSV."""
+        """The number of rows that are only in the CSV and not on the page."""
         return max(0, len(self.rows) - (self.shown or len(self.rows)))
 
     @functools.cached_property
     def columns(self) -> list[int]:
-        """Return the columns after the row headings that have an entry in at least one shown row."""
+        """The indices of the shown columns after the row headings. Columns without an entry are not shown."""
         return [
             i
             for i in range(self.places, len(self.header))
@@ -144,7 +144,7 @@ class Table(Part):
 
     @functools.cached_property
     def numeric(self) -> frozenset[int]:
-        """Return the shown columns that contain only numbers.
+        """The indices of the shown columns that contain only numbers.
 
         The first column is excluded, because it names its row.
         """
@@ -158,7 +158,7 @@ class Table(Part):
         )
 
     def spanners(self) -> list[tuple[str, int]]:
-        """List the texts above the header, each with the number of shown columns that it spans."""
+        """Return the texts of the line above the table's header, each with its number of shown columns."""
         ends = list(accumulate((span for _, span in self.groups), initial=0))
         return [
             (text, count)
@@ -167,7 +167,7 @@ class Table(Part):
         ]
 
     def bodies(self) -> dict[str, list[list[Cell]]]:
-        """Group the cells of the shown rows by row heading."""
+        """Return the cells of the shown rows, grouped by the heading that consecutive rows share."""
         by_place: dict[str, list[list[Cell]]] = {}
         for row in self.rows[: self.shown]:
             cells = [row[i] for i in self.columns]
@@ -176,7 +176,7 @@ class Table(Part):
         return by_place
 
     def _place(self, row: Sequence[Cell]) -> str:
-        """Write the heading of a row from its first cells. Counts are followed by their noun."""
+        """Return the heading of a row as text, made from the first cells, such as "mode default, 2 cores"."""
         names = []
         for name, cell in zip(self.header, row[: self.places], strict=False):
             text = str(cell)
@@ -188,7 +188,7 @@ class Table(Part):
         return ", ".join(filter(None, names))
 
     def to_csv(self) -> str:
-        """Write the table as CSV (RFC 4180), with one header line, plain spaces and ASCII minus signs.
+        """Return the table as CSV text (RFC 4180), with one header line, plain spaces and ASCII minus signs.
 
         A number with an interval has columns for estimate, low, high, n and unit. If a test was made, the
         number also has a column for p.
@@ -208,20 +208,20 @@ class Table(Part):
 
 
 def sort_key(cell: Cell) -> str:
-    """Return the number by which the page sorts a cell, as text. Return an empty text for words."""
+    """Return the number by which the page sorts a cell, as text. Empty for a cell with words."""
     if isinstance(cell, Number):
         return _written(cell.interval.estimate)
     return _plain(cell).removeprefix("<") if _is_number(cell) else ""
 
 
 def cell_text(cell: Cell) -> str:
-    """Return the text of a cell on the page. The digits of whole numbers are grouped by three."""
+    """Return a cell as text for the page. The digits of whole numbers are grouped by three."""
     text = str(cell)
     return grouped(int(text)) if text.isdecimal() else text
 
 
 def number_and_interval(cell: Number) -> tuple[str, str]:
-    """Split the text of a number into the number and the interval in brackets after it."""
+    """Return the text of a number in two parts: the number, and the interval in brackets after the number."""
     text, bracket, rest = str(cell).partition(" (")
     return text, f"({rest}" if bracket else ""
 
@@ -231,7 +231,7 @@ def _is_number(text: str) -> bool:
 
 
 def _csv_columns(title: str, cells: Sequence[Cell]) -> list[tuple[str, list[str]]]:
-    """Return the CSV columns for one column of a table."""
+    """Return the CSV columns (title and cells) for one column of a table. Numbers with intervals need several."""
     numbers = [cell for cell in cells if isinstance(cell, Number)]
     if not numbers:
         return [(title, [_plain(str(cell)) for cell in cells])]
@@ -257,14 +257,14 @@ def _csv_columns(title: str, cells: Sequence[Cell]) -> list[tuple[str, list[str]
 
 
 def _written(value: float | int | str) -> str:
-    """Write a number for a CSV. Return an empty text for infinite and missing numbers."""
+    """Return a number as text for a CSV. Empty for infinite and missing numbers."""
     if isinstance(value, str):
         return value
     return f"{value:.6g}" if math.isfinite(value) else ""
 
 
 def _plain(text: str) -> str:
-    """Write text so that a spreadsheet recognises numbers, and never runs text as a formula.
+    """Return text in a form in which a spreadsheet recognises numbers and never runs text as a formula.
 
     The function removes thin spaces and replaces the typographic minus by a hyphen. It puts an apostrophe before text
     that begins like a formula, because spreadsheets treat cells with an apostrophe as text.
@@ -291,7 +291,7 @@ class Answer(Part):
 
 @dataclass(frozen=True)
 class Words(Part):
-    """A list of sentences that were computed from the data."""
+    """A list of sentences on a page, computed from the data."""
 
     lines: tuple[str, ...]
     css_class: str = "seen"
@@ -299,14 +299,14 @@ class Words(Part):
 
 @dataclass(frozen=True)
 class Prose(Part):
-    """Markdown text from a notebook."""
+    """Markdown text from a notebook, shown on a page."""
 
     markdown: str
 
 
 @dataclass(frozen=True)
 class Heading(Part):
-    """The origin of a page's numbers: the fidelity, the testbed, its kind and its kernel."""
+    """The origin of a page's numbers: measured or simulated, on which testbed, with which kernel."""
 
     fidelity: str
     testbed: str
@@ -315,7 +315,7 @@ class Heading(Part):
 
 @dataclass(frozen=True)
 class Definitions(Part):
-    """Questions or terms under an optional heading, each with an explanation."""
+    """A list of questions or terms, each with an explanation, under an optional heading."""
 
     identity: str
     heading: str
@@ -324,14 +324,14 @@ class Definitions(Part):
 
 @dataclass(frozen=True)
 class Links(Part):
-    """Links to pages, each with an address and a title."""
+    """A list of links to pages, each with an address and a title."""
 
     pages: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
 class Several(Part):
-    """Several parts in a row, under an optional heading of the third level."""
+    """Several parts of a page in a row, under an optional heading of the third level."""
 
     parts: Sequence[Part]
     heading: str = ""
@@ -375,14 +375,14 @@ class Tile(Part):
 
 @dataclass(frozen=True)
 class Tiles(Part):
-    """Several tiles side by side."""
+    """Several tiles (boxes with short answers) side by side."""
 
     tiles: Sequence[Tile]
 
 
 @dataclass(frozen=True)
 class LoadAnswers:
-    """One system's answers for every load that a reader may enter.
+    """The answers for one system (such as a proxy), for every load that a reader may enter on the page.
 
     Attributes
     ----------
@@ -397,7 +397,7 @@ class LoadAnswers:
     beyond: str
 
     def at(self, cps: float) -> str:
-        """Write the answer for a load, in the same way as the script of the page."""
+        """Return the answer for a load (calls per second) as text, equal to the text from the page's script."""
         for limit, text, capacity, words in self.steps:
             if cps <= limit:
                 return f"{text}, {words}{100 * cps / capacity:.0f}\u00a0% used"
@@ -406,7 +406,7 @@ class LoadAnswers:
 
 @dataclass(frozen=True)
 class LoadBox(Part):
-    """A box in which the reader enters a load, and a table with the answers for this load.
+    """A box on a page in which the reader enters a load (calls per second), with a table of answers for this load.
 
     Attributes
     ----------
@@ -443,7 +443,7 @@ class Foreign(Part):
 
 @dataclass(frozen=True)
 class Section(Part):
-    """A section of a page.
+    """A section of a page: a heading, the expected result, and parts such as figures and tables.
 
     Attributes
     ----------
@@ -457,7 +457,7 @@ class Section(Part):
 
     @property
     def identity(self) -> str:
-        """Return the section's id in the page, made from its heading."""
+        """The id of the section in the HTML page, made from the section's heading."""
         return re.sub(r"[^a-z0-9]+", "-", self.heading.lower()).strip("-")
 
 
@@ -483,7 +483,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Page:
-    """A page.
+    """A page: its title, its parts, and the runs from which its figures are computed.
 
     Attributes
     ----------
@@ -513,12 +513,12 @@ class Page:
 
     @property
     def sections(self) -> list[Section]:
-        """List the sections of the page."""
+        """The sections of the page."""
         return [part for part in self.parts if isinstance(part, Section)]
 
     @property
     def figures(self) -> list[Figure]:
-        """List the figures of the page, including the figures in sections, in folded parts and in tiles."""
+        """All figures of the page, including the figures in sections, in folded parts and in tiles."""
         return list(_figures(self.parts))
 
 
@@ -533,7 +533,7 @@ def _figures(several: Iterable[Part]) -> Iterator[Figure]:
 
 
 def translated(names: Sequence[str]) -> str:
-    """Write a sentence that names the papers' modes which this kernel can only approximate.
+    """Return a sentence about the modes of the papers that this kernel can only approximate.
 
     Return an empty text without names.
     """

@@ -1,4 +1,4 @@
-"""Common elements of the pages' figures: grids of panels, curves with intervals, axes, and names of lines."""
+"""Functions that draw common elements of the pages' figures: grids of panels, curves with intervals, and axes."""
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -27,15 +27,15 @@ from sipsched.plan.modes import NO_LOOK, find_mode, load_modes
 from sipsched.words import grouped, number
 
 MAX_NAMED = 3
-"""A panel with at most this number of lines shows their names beside the lines.
+"""A panel with at most this number of lines shows the names of the lines at their ends.
 
 A panel with more lines has a legend.
 """
 NAME_GAP = 0.09
-"""The smallest distance between the names of two lines, as a share of the panel's height."""
+"""The smallest vertical distance between the names of two lines, as a share of the panel's height."""
 MAX_LOADS_AS_TICKS = 5
 TICK_IN = 0.45
-"""Width of the name of a load on an axis, in inches."""
+"""Width in inches that the label of a load needs on the x axis."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def _declared_modes() -> Mapping[str, Any]:
 
 @dataclass(frozen=True)
 class Curve:
-    """One line of a figure: a quantity of one series against x, such as the drop rate with 8 threads against the load.
+    """One line of a figure with its points and error bars, such as the drop rate against the load for 8 threads.
 
     Attributes
     ----------
@@ -106,7 +106,7 @@ class Curve:
 
 
 def draw_curve(axis: Axes, curve: Curve) -> None:
-    """Draw the runs as small points, and the estimates as large points with intervals, joined by a line."""
+    """Draw single runs as small points, and the estimates as large points with confidence intervals and a line."""
     some = curve.of.n > 0
     x = curve.x + curve.shift
     color, marker = curve.look.color, curve.look.marker
@@ -163,13 +163,13 @@ def draw_line(
     titles: Sequence[str],
     **more: Any,
 ) -> None:
-    """Draw points joined by a line, with a series' colour and marker. A page shows the title of a point on hover."""
+    """Draw points joined by a line, in the colour and marker of a series. A page shows a point's title on hover."""
     (line,) = axis.plot(x, y, **{"color": style.color, "marker": style.marker} | more)
     titled(line, titles)
 
 
 def categories(axis: Axes, names: Sequence[object]) -> None:
-    """Label an x axis with a name at each whole number, starting from 0."""
+    """Label an x axis with the given names, at the positions 0, 1, 2 and so on."""
     axis.set_xticks(range(len(names)), list(map(str, names)))
     axis.set_xlim(-0.5, len(names) - 0.5)
 
@@ -259,7 +259,7 @@ def wrapped(
 
 
 def name_lines(grid: npt.NDArray[np.object_]) -> None:
-    """In each given panel, write the names of the lines at the right ends of the lines, without overlap."""
+    """Draw the name of each line at the line's right end, without overlapping names, in each panel of the grid."""
     for axis in grid.ravel():
         handles, names = axis.get_legend_handles_labels()
         last_points = [handle.get_xydata()[-1] for handle in handles]
@@ -281,7 +281,7 @@ def name_lines(grid: npt.NDArray[np.object_]) -> None:
 
 
 def limit_line(axis: Axes, height: float, name: str = "") -> None:
-    """Draw a dashed line across a panel, with its name at the left."""
+    """Draw a horizontal dashed line across a panel at a given height, with an optional name at the left."""
     axis.axhline(height, color=LIMIT, linestyle="--", linewidth=1)
     if name:
         axis.annotate(
@@ -307,7 +307,7 @@ def symlog_scale(axis: Axes, threshold: float) -> None:
 
 
 def log_scale(axis: Axes, limits: tuple[float, float]) -> None:
-    """Make a y axis logarithmic, with the given limits and a label at each decade."""
+    """Make a y axis logarithmic, with the given ends and a label at each power of ten."""
     axis.set_yscale("log", nonpositive="clip")
     axis.set_ylim(limits)
     axis.yaxis.set_major_formatter(FuncFormatter(grouped))
@@ -315,7 +315,7 @@ def log_scale(axis: Axes, limits: tuple[float, float]) -> None:
 
 
 def load_axis(axis: Axes, loads: Values, width_in: float) -> None:
-    """Set up the x axis of loads in cps. Each load has a tick, but labels that would overlap are omitted."""
+    """Set up an x axis of loads in calls per second. Labels that would overlap are omitted."""
     margin = 0.08 * (loads[-1] - loads[0]) or 0.5 * loads[0]
     if len(loads) <= MAX_LOADS_AS_TICKS:
         gap = TICK_IN / width_in * (loads[-1] - loads[0] + 2 * margin)
@@ -329,7 +329,7 @@ def load_axis(axis: Axes, loads: Values, width_in: float) -> None:
 
 
 def loads_apart(loads: Values, gap: float) -> list[float]:
-    """Choose the loads with a label on an axis: the largest load, and smaller loads whose labels do not overlap."""
+    """Return the loads that get a label on an axis: the largest, and smaller loads with enough distance."""
     chosen: list[float] = []
     for cps in loads[::-1].tolist():
         if not chosen or chosen[0] - cps >= gap:
@@ -338,6 +338,6 @@ def loads_apart(loads: Values, gap: float) -> list[float]:
 
 
 def not_measured(axis: Axes) -> None:
-    """Write the words "not measured" into an empty panel."""
+    """Draw the words "not measured" into an empty panel."""
     axis.text(0.5, 0.5, "not measured", transform=axis.transAxes, ha="center", va="center")
     axis.tick_params(left=False, labelleft=False)
