@@ -40,24 +40,24 @@ MODEL = "Predicted by simulation, not measured"
 
 @dataclass(frozen=True)
 class CheckedPredictions:
-    """The data of the page: the comparison of predictions with measurements, and the measured campaigns."""
+    """The data of the page: predicted and measured effects of settings, and the measured campaigns."""
 
     check: Check
     campaigns: tuple[Campaign, ...] = ()
 
     @property
     def provenance(self) -> str:
-        """Return the label of the measurements' origin."""
+        """The label that states whether the compared runs were measured or simulated."""
         return "; ".join(dict.fromkeys(campaign.provenance for campaign in self.campaigns))
 
     @property
     def description(self) -> str:
-        """Return the descriptions of the measured testbeds."""
+        """The descriptions of the measured testbeds, as text."""
         return "; ".join(dict.fromkeys(campaign.description for campaign in self.campaigns))
 
     @property
     def why_not(self) -> str:
-        """Explain why no comparison is possible. Empty if a comparison exists."""
+        """The reason why predictions cannot be compared with measurements, as text. Empty if a comparison exists."""
         if self.check.comparable:
             return ""
         fitted = self.check.predictions.fitted
@@ -71,7 +71,7 @@ class CheckedPredictions:
 def read(
     predictions: Iterable[Path], summaries: Iterable[Path], windows: Iterable[Path]
 ) -> CheckedPredictions:
-    """Read the predictions and the measurements.
+    """Read the simulator's predictions and the summaries of the measured runs.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def read(
 
 
 def answer(predictions: CheckedPredictions) -> Answer:
-    """Count the predictions inside the measured intervals, and the effects whose sign is predicted correctly."""
+    """Return a sentence that counts the predictions inside the measured 95 % intervals, and those with right sign."""
     if predictions.why_not:
         return Answer(f"{NOTHING}{predictions.why_not}.")
     comparable = predictions.check.comparable
@@ -114,7 +114,7 @@ def answer(predictions: CheckedPredictions) -> Answer:
 
 
 def fitted_to(predictions: CheckedPredictions) -> Words:
-    """Describe the runs to which the model was fitted."""
+    """Return a sentence about the runs to which the simulator's model was fitted."""
     fitted = predictions.check.predictions.fitted
     if not fitted.numbers:
         return Words((f"No model was fitted: {fitted.why}.",) if fitted.why else ())
@@ -127,12 +127,12 @@ def fitted_to(predictions: CheckedPredictions) -> Words:
 
 
 def conditions(predictions: CheckedPredictions) -> Words:
-    """Report the share of the SPS's CPU time that other programs used in the measured runs."""
+    """Return a sentence about the share of the proxy machine's CPU time that other programs used in measured runs."""
     return competitors(predictions.campaigns)
 
 
 def heading(predictions: CheckedPredictions) -> Heading:
-    """Describe the origin of the numbers."""
+    """Return the heading of the page: the origin of the predicted and measured numbers."""
     return Heading(
         fidelity=f"{MODEL}, beside the measurements.",
         testbed=f"{predictions.provenance}",
@@ -141,7 +141,7 @@ def heading(predictions: CheckedPredictions) -> Heading:
 
 
 def by_kind(predictions: CheckedPredictions) -> Table:
-    """Count the predictions that agree with the measurement, for each quantity."""
+    """Return a table that counts, for each quantity, the predictions that agree with the measurement."""
     rows = []
     for name, group in by_quantity(predictions.check.comparable).items():
         told = [contrast for contrast in group if contrast.told]
@@ -179,7 +179,7 @@ def _unit(quantity: str) -> str:
 
 
 def figure(predictions: CheckedPredictions) -> Figure | Words:
-    """Draw each prediction against the corresponding measurement, with one panel per quantity."""
+    """Return a figure of predicted against measured effects of settings, with one panel per quantity."""
     comparable = predictions.check.comparable
     if not comparable:
         return Words((f"{NOTHING}{predictions.why_not}.",))
@@ -241,7 +241,7 @@ def _panel(axis: Axes, group: Sequence[Contrast]) -> None:
 
 
 def misses(predictions: CheckedPredictions) -> Words:
-    """List the failed predictions.
+    """Return sentences that list the predictions outside the measured intervals.
 
     Wrong signs come first, then the predictions farthest outside the measured interval.
     """
@@ -262,7 +262,7 @@ def misses(predictions: CheckedPredictions) -> Words:
 
 
 def _distance(contrast: Contrast) -> float:
-    """Return the distance of a prediction from its measurement, in half-widths of the measured interval."""
+    """Return the distance between prediction and measurement, in half-widths of the measured interval."""
     half = (contrast.measured.high - contrast.measured.low) / 2
     return abs(contrast.predicted.estimate - contrast.measured.estimate) / half if half else np.inf
 
@@ -276,7 +276,7 @@ def _sentence(contrast: Contrast) -> str:
 
 
 def setting_name(contrast: Contrast) -> str:
-    """Name the changed setting and the load of a prediction."""
+    """Return the changed setting and the load of a prediction as text."""
     other, reference = contrast.other, contrast.reference
     what = other.mode if other.mode != reference.mode else f"{other.threads} threads"
     return f"{what} at {grouped(other.cps)} cps"
@@ -288,7 +288,7 @@ def _text(interval: Interval) -> str:
 
 
 def contrasts(predictions: CheckedPredictions) -> Table:
-    """List every prediction beside its measurement."""
+    """Return a table of all predicted effects of settings, beside the measured effects."""
     rows = [
         (
             *(
@@ -346,7 +346,7 @@ def _verdict(contrast: Contrast) -> str:
 
 
 def levels(predictions: CheckedPredictions) -> Table:
-    """List the simulated and the measured numbers of the default mode."""
+    """Return a table of simulated and measured numbers in the default mode."""
     rows = []
     for setting in dict.fromkeys(level.setting for level in predictions.check.levels):
         at = [level for level in predictions.check.levels if level.setting == setting]
@@ -385,7 +385,7 @@ def _runs(level: Level) -> str:
 
 
 def fit(predictions: CheckedPredictions) -> Table:
-    """List the fitted numbers of the model, with their range over random samples of the runs."""
+    """Return a table of the model's fitted numbers, with their ranges over random samples of the runs."""
     fitted = predictions.check.predictions.fitted
     rows = []
     for name, value in fitted.numbers.items():

@@ -19,13 +19,13 @@ from sipsched.words import number, plural
 
 TITLE = "Progress of the measurements"
 EVERY_S = 120.0
-"""Seconds between two versions of the page during measurements."""
+"""Seconds between two updates of the progress page during measurements."""
 NEXT_RUNS = 5
 """Number of upcoming runs that the page lists for each testbed."""
 
 
 def line(outlook: Outlook, now: datetime) -> str:
-    """Describe the progress of a testbed: measured runs, remaining runs, and the expected end."""
+    """Return a line about the progress of a testbed: measured runs, remaining runs, and the expected end."""
     name, runs = outlook.testbed, outlook.measured + len(outlook.left)
     if outlook.is_done:
         return f"{name}: all of its {plural(runs, 'run')} measured" if runs else f"{name}: no run"
@@ -44,7 +44,7 @@ def line(outlook: Outlook, now: datetime) -> str:
 
 
 def basis(outlook: Outlook) -> str:
-    """Describe the source of the estimated time per run."""
+    """Return as text how the remaining time of a testbed was estimated."""
     by_limit = outlook.searches and outlook.by_search_limit
     searching = "assuming that each search takes its longest time" if by_limit else ""
     if outlook.from_runs:
@@ -57,7 +57,7 @@ def basis(outlook: Outlook) -> str:
 def write_page(
     path: Path, outlooks: Sequence[Outlook], measuring: Mapping[Run, datetime], now: datetime
 ) -> None:
-    """Write the page.
+    """Write the HTML page about the progress of the measurements.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The page of the papers' published numbers. No number on this page was measured in this project.
+"""The page about the numbers printed in two papers. No number on this page was measured in this project.
 
 The tables `points`, `compared`, `predicted` and `checks` come from the functions `load_points`, `load_comparison`,
 `load_capacity` and `load_audit` of `sipsched.analysis.papers`. `pdr_limit` is the share of dropped messages at which
@@ -34,13 +34,13 @@ from sipsched.pages.plots import categories, draw_line, limit_line, look, mode_l
 from sipsched.words import grouped, number, plural
 
 DODGE = {"baseline": -0.14, "enhanced": 0.14}
-"""Horizontal shift of each mode's points in the figure, as a share of the distance between two numbers of threads."""
+"""Horizontal shift of each mode's points, as a share of the distance between two labels of the x axis."""
 QUANTITIES = (("pdr", 100, "PDR (%)"), ("k_rcv_us", 1, "K_rcv (µs)"))
-"""The quantities that the figure shows. Each has a column of the table, a factor and a label."""
+"""The quantities that the figure shows: column of the table, factor to the shown unit, and axis label."""
 
 
 def heading(points: pd.DataFrame) -> Heading:
-    """Name the papers that published the numbers."""
+    """Return the heading of the page: the papers that published the numbers, and their hardware."""
     papers = [study for study in CITATIONS if study in set(points["study"])]
     return Heading(
         fidelity=f"{NOT_MEASURED}: transcribed from two papers, as printed.",
@@ -51,7 +51,7 @@ def heading(points: pd.DataFrame) -> Heading:
 
 
 def answer(points: pd.DataFrame, checks: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> Answer:
-    """Report the effect of the modes according to the papers, and how many checks of the printed numbers hold."""
+    """Return sentences about the effect of enhanced mode in the papers, and about checks of the printed numbers."""
     last = crossings(points, pdr_limit).pivot_table(
         index=["study", "cores", "threads"], columns="mode", values="last_cps"
     )
@@ -71,7 +71,7 @@ def answer(points: pd.DataFrame, checks: pd.DataFrame, pdr_limit: float = PDR_LI
 
 
 def measurements(points: pd.DataFrame, study: str, table: str) -> Table:
-    """Show a table of measurements in the paper's layout: quantities in rows, threads and loads in columns."""
+    """Return one of the papers' tables in its original layout: quantities in rows, threads and loads in columns."""
     among = points[(points["study"] == study) & (points["table"] == table)]
     columns = list(among[["threads", "cps"]].drop_duplicates().itertuples(index=False))
     printed = {(r["threads"], r["cps"], r["metric"]): r["printed"] for r in _rows(among)}
@@ -106,7 +106,7 @@ def measurements(points: pd.DataFrame, study: str, table: str) -> Table:
 
 
 def comparison(compared: pd.DataFrame, study: str, table: str) -> Table:
-    """Show a table of both modes side by side, in the paper's layout."""
+    """Return one of the papers' tables that compare baseline and enhanced mode, in its original layout."""
     among = compared[(compared["study"] == study) & (compared["table"] == table)]
     rows = []
     for row in _rows(among):
@@ -127,7 +127,7 @@ def comparison(compared: pd.DataFrame, study: str, table: str) -> Table:
 
 
 def loads_at_limit(points: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> Table:
-    """List the loads between which PDR exceeds a limit, for each system and number of threads."""
+    """Return a table of the two printed loads between which the drop rate exceeds a limit, for each system."""
     edges = crossings(points, pdr_limit)
     rows = []
     for (study, cores, threads), group in edges.groupby(["study", "cores", "threads"]):
@@ -158,7 +158,7 @@ def loads_at_limit(points: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> Table:
 
 
 def crossing(points: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> Figure:
-    """Draw PDR and K_rcv at the two printed loads around the limit of PDR."""
+    """Return a figure of drop rate (PDR) and waiting time (K_rcv) at the two loads around the drop limit."""
     capacities = crossings(points, pdr_limit)
     systems = _systems(capacities)
     share = f"{100 * pdr_limit:g} %"
@@ -245,7 +245,7 @@ def _crossing_words(capacities: pd.DataFrame, system: tuple[str, int]) -> str:
 
 
 def capacity(points: pd.DataFrame, predicted: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> Figure:
-    """Draw the papers' capacities for each number of threads, number of cores and mode, and the papers' model."""
+    """Return a figure of the papers' capacities against the number of threads, with the papers' predictions."""
     capacities = crossings(points, pdr_limit)
     systems = _systems(capacities)
     threads = sorted(set(capacities["threads"]))
@@ -288,7 +288,7 @@ def capacity(points: pd.DataFrame, predicted: pd.DataFrame, pdr_limit: float = P
 def _stars(
     axis: Axes, predicted: pd.DataFrame, systems: Sequence[tuple[str, int]], threads: Sequence[int]
 ) -> None:
-    """Mark the model's predictions with stars. Equal predictions are drawn side by side."""
+    """Draw the predictions of the papers' model as stars. Equal predictions are drawn side by side."""
     taken: list[tuple[int, int]] = []
     for row in _rows(predicted):
         system, place = (row["study"], row["cores"]), (row["threads"], row["capacity_cps"])
@@ -326,7 +326,7 @@ def _capacity_words(capacities: pd.DataFrame, mode: str) -> str:
 def capacity_model(
     points: pd.DataFrame, predicted: pd.DataFrame, pdr_limit: float = PDR_LIMIT
 ) -> Table:
-    """List the capacities that the papers' model predicts, beside the capacities in the papers' tables."""
+    """Return a table of the capacities that the papers' model predicts, beside the capacities from their tables."""
     rows = []
     for row in _rows(predictions(points, predicted, pdr_limit)):
         cells = [row[name] for name in ("cores", "processors", "threads", "capacity_cps")]
@@ -356,7 +356,7 @@ def capacity_model(
 
 
 def audit_summary(checks: pd.DataFrame) -> Table:
-    """For each rule, count the checks that hold and the checks that fail."""
+    """Return a table that counts, for each rule, the checks of printed numbers that hold and that fail."""
     cut = checks["remark"].str.contains(CUT_OFF)
     rows = []
     for rule, among in checks.groupby("rule", sort=False):
@@ -376,7 +376,7 @@ def audit_summary(checks: pd.DataFrame) -> Table:
 
 
 def audit_words(checks: pd.DataFrame) -> Words:
-    """Count the checks that hold, and the checks that fail because the paper truncated a number."""
+    """Return a sentence that counts the checks of printed numbers that hold and that fail."""
     off = checks[~checks["agrees"]]
     cut = off["remark"].str.contains(CUT_OFF)
     return Words(
@@ -388,7 +388,7 @@ def audit_words(checks: pd.DataFrame) -> Words:
 
 
 def audit_disagreements(checks: pd.DataFrame) -> Table:
-    """List every failed check, with the printed and the expected number."""
+    """Return a table of all failed checks of printed numbers, with the printed and the expected number."""
     rows = [
         (
             _place(row),
@@ -411,7 +411,7 @@ def audit_disagreements(checks: pd.DataFrame) -> Table:
 
 
 def messages_per_call(points: pd.DataFrame) -> Words:
-    """Report how many messages per call the papers count. A call has six messages."""
+    """Return sentences about the papers' ratio of messages to calls. A call has six SIP messages."""
     lines = []
     totals = points[points["metric"] == "total_messages"]
     for study, rows in totals.groupby("study", sort=False):
@@ -429,7 +429,7 @@ def _rows(frame: pd.DataFrame) -> Iterator[dict[str, Any]]:
 
 
 def _systems(table: pd.DataFrame) -> list[tuple[str, int]]:
-    """List the pairs (study, cores), in ascending order of the cores."""
+    """Return the systems (study, number of cores) of a table, in ascending order of the cores."""
     pairs = {(str(row["study"]), int(row["cores"])) for row in _rows(table)}
     return sorted(pairs, key=lambda pair: (pair[1], pair[0]))
 
@@ -445,12 +445,12 @@ def _place(row: dict[str, Any]) -> str:
 
 
 def _signed(value: float, decimals: int = 0) -> str:
-    """Write a difference with its sign and a typographic minus. Zero has no sign."""
+    """Return a difference as text with its sign and a typographic minus. Zero has no sign."""
     return f"{value:+.{decimals}f}".replace("-", "−") if value else "0"
 
 
 def _digits(value: float, printed: str, signed: bool = False) -> str:
-    """Write a number with at most two more digits than the paper prints."""
+    """Return a number as text, with at most two more decimals than the number that the paper prints."""
     decimals = len(printed.partition(".")[2]) + 2
     text = _signed(value, decimals) if signed else f"{value:.{decimals}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text

@@ -1,4 +1,4 @@
-"""Pages from notebooks. papermill runs a notebook, and the page consists of the parts that the cells show."""
+"""Functions that make a page from a notebook. papermill runs the notebook, and the cells show the page's parts."""
 
 import logging
 import re
@@ -16,7 +16,7 @@ from sipsched.paths import PROJECT_ROOT, project_path
 HOME = "index.html"
 """The overview page, which links to all other pages of the folder."""
 NOT_ON_PAGE = "notebook-only"
-"""Tag of a text cell that the page omits. The page has a title that is computed from the data instead."""
+"""Tag of a notebook's text cell that the page omits, because the page has a title computed from the data."""
 
 
 def render(
@@ -57,7 +57,7 @@ def make_page(
     offered: Mapping[str, Any] = MappingProxyType({}),
     home: str = HOME,
 ) -> Page:
-    """Run a notebook and return its page. The figures are drawn later, when the page is written.
+    """Run a notebook and return its page. The figures are drawn when the page is written.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def make_page(
 
 
 def _plain(value: Any) -> Any:
-    """Convert paths to absolute paths in text form.
+    """Return a parameter value with absolute paths as text.
 
     A notebook runs in another folder, and papermill accepts only text.
     """
@@ -123,7 +123,7 @@ def _plain(value: Any) -> Any:
 
 
 def _shown(value: Any) -> Any:
-    """Shorten paths to paths relative to the working directory. Paths outside become file names."""
+    """Return a parameter value in which paths are relative to the working directory, for readers of the page."""
     if isinstance(value, list):
         return [_shown(one) for one in value]
     if not isinstance(value, Path):
@@ -132,7 +132,7 @@ def _shown(value: Any) -> Any:
 
 
 def _show_parameters(notebook: Any, values: Mapping[str, Any]) -> None:
-    """Replace the parameter values that papermill wrote into the notebook by values for the reader."""
+    """Replace the parameter values in a notebook's cell by values for readers, such as short paths."""
     from papermill.translators import translate_parameters
 
     from sipsched.pages.engine import INJECTED
@@ -146,7 +146,7 @@ def _show_parameters(notebook: Any, values: Mapping[str, Any]) -> None:
 def _page(
     cells: Sequence[Any], shown: Mapping[int, Sequence[Part]], fallback_title: str, home: str
 ) -> Page:
-    """Assemble the page from its parts, in the order of the notebook."""
+    """Return the page of a notebook: its text and the parts that its cells showed, in the notebook's order."""
     opening: list[Part] = []
     sections: list[tuple[str, str, list[Part]]] = []
     for index, cell in enumerate(cells):
@@ -170,7 +170,7 @@ def _page(
 
 
 def _opening(markdown: str) -> list[Part]:
-    """Split the text before the first section into the title and the rest."""
+    """Return the title and the remaining text from the Markdown before the first section, as page parts."""
     title, _, rest = markdown.partition("\n")
     if not title.startswith("# "):
         title, rest = "", markdown

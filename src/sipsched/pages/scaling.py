@@ -1,4 +1,4 @@
-"""The proxy's speed-up with the number of cores, for each deployment and transport, and the costs that limit it."""
+"""The page about the proxy's speed-up with the number of cores, and about the costs that limit the speed-up."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -44,14 +44,14 @@ TRANSPORTS = {"udp": "UDP", "tcp": "TCP"}
 NOTHING = "There is no answer yet, because nothing was measured."
 SIMULATED = "Predicted by simulation, not measured."
 RECEIVING = ("one CPU receives", "each core receives")
-"""Texts that the names of simulated models contain."""
+"""The two simulated ways to receive packets. The names of simulated models contain these texts."""
 LOCK = "assumed lock share"
 REPORT = "Zhou, Liang and Dai, IBM Research Report RC24501, 2008"
 
 
 @dataclass(frozen=True)
 class ScalingData:
-    """The data of the page.
+    """The data of the page about the speed-up with the number of cores.
 
     Attributes
     ----------
@@ -70,15 +70,15 @@ class ScalingData:
 
     @property
     def provenance(self) -> str:
-        """Describe the origin of the numbers."""
+        """The origin of the numbers (measured or simulated, on which testbed) as text."""
         return self.campaign.provenance if self.campaign else "Nothing measured"
 
     def over(self, transport: str) -> list[MeasuredSetting]:
-        """List the systems that use a transport."""
+        """Return the measured proxies, with their numbers of cores, that use a transport (UDP or TCP)."""
         return [setting for setting in self.carried if setting.place.transport == transport]
 
     def gained(self, setting: MeasuredSetting) -> SpeedUp | None:
-        """Return the speed-up of a system over the same system on one core."""
+        """Return the speed-up of a proxy on several cores over one core. None if the speed-up is unknown."""
         return next((one for one in self.speed_ups if one.more is setting), None)
 
 
@@ -90,7 +90,7 @@ def find(
     limit: float = PDR_LIMIT,
     capacities: Sequence[SystemCapacity] = (),
 ) -> ScalingData:
-    """Read all data that the page shows.
+    """Read the measured, published and simulated speed-ups that the page shows.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def found_of(
     simulated: Sequence[Speedup],
     limit: float = PDR_LIMIT,
 ) -> ScalingData:
-    """Combine values that were already read into the data of the page."""
+    """Return the data of the page, made from campaigns, searches and tables that were already read."""
     by_campaign = [(campaign, carried(campaign, crossings, limit)) for campaign in campaigns]
     campaign, places = max(by_campaign, key=lambda pair: len(pair[1]), default=(None, []))
     return ScalingData(
@@ -131,7 +131,7 @@ def found_of(
 
 
 def heading(scaling: ScalingData) -> Heading:
-    """Describe the origin of the numbers."""
+    """Return the heading of the page: the origin of the numbers, the testbed and its kernel."""
     campaign = scaling.campaign
     if campaign is None:
         return Heading("Nothing was measured.", "No testbed.", "")
@@ -143,7 +143,7 @@ def heading(scaling: ScalingData) -> Heading:
 
 
 def others(scaling: ScalingData) -> Words:
-    """Report the CPU time that other programs used, and the probe modes of the searches for each transport."""
+    """Return sentences about the CPU time that other programs used, and about the searches' probe modes."""
     lines = [*competitors([scaling.campaign] if scaling.campaign else []).lines]
     for transport, name in TRANSPORTS.items():
         searches = [
@@ -155,7 +155,7 @@ def others(scaling: ScalingData) -> Words:
 
 
 def answer(scaling: ScalingData) -> Answer:
-    """Name the best deployment for each transport and number of cores."""
+    """Return sentences that name the deployment with the largest capacity, per transport and number of cores."""
     lines = [
         line
         for transport, name in TRANSPORTS.items()
@@ -173,7 +173,7 @@ def answer(scaling: ScalingData) -> Answer:
 def _choices(
     scaling: ScalingData, places: Sequence[MeasuredSetting], transport: str
 ) -> Iterator[str]:
-    """For each number of cores, name the deployment with the largest capacity."""
+    """Yield a sentence per number of cores that names the deployment with the largest capacity."""
     for cores in sorted({setting.place.cores for setting in places}):
         among = [
             setting
@@ -202,14 +202,14 @@ def _best(scaling: ScalingData, among: Sequence[MeasuredSetting]) -> str:
 
 
 def _room(gained: SpeedUp) -> str:
-    """State how many CPUs the generators left to the proxy. Return an empty text if the proxy has all CPUs."""
+    """Return as text how many CPUs the load generators left to the proxy. Empty if the proxy has all CPUs."""
     if not np.isfinite(gained.room) or gained.room >= gained.cores:
         return ""
     return f"; the load generators left {_about(gained.room)} of {plural(gained.cores, 'CPU')} to the proxy"
 
 
 def _apart(one: Interval, other: Interval) -> bool:
-    """Return whether the first interval lies entirely above the second."""
+    """Return whether the first confidence interval lies entirely above the second."""
     return one.known and other.known and one.low > other.high
 
 
@@ -225,7 +225,7 @@ def _times(speedup: Interval) -> str:
 
 
 def stops(scaling: ScalingData) -> Words:
-    """Name the costs per message that grow with the number of cores, for each SUT with several numbers of cores."""
+    """Return sentences about the costs per message that grow with the number of cores, for each proxy."""
     lines = [_stop(speed_up) for speed_up in scaling.speed_ups]
     if not lines and scaling.carried:
         lines = [
@@ -261,7 +261,7 @@ def _stop(speed_up: SpeedUp) -> str:
 
 
 def capacities(scaling: ScalingData) -> Table:
-    """List the capacity of each deployment on each number of cores, and compare its speed-up with the bound."""
+    """Return a table of the capacity and the speed-up of each deployment on each number of cores."""
     rows: list[tuple[Cell, ...]] = []
     for setting in scaling.carried:
         gained = scaling.gained(setting)
@@ -303,7 +303,7 @@ def capacities(scaling: ScalingData) -> Table:
 
 
 def costs(scaling: ScalingData) -> Table:
-    """List the CPU cost of a message and its causes, for each deployment, number of workers and number of cores."""
+    """Return a table of the CPU time per message and its causes, per deployment, number of workers and cores."""
     rows = [
         (
             *(key.sut, str(key.threads), str(key.cores), str(cost.cps)),
@@ -337,7 +337,7 @@ def costs(scaling: ScalingData) -> Table:
 
 
 def _about(value: float) -> str:
-    """Write a number from one or a few runs, without an interval, to two digits."""
+    """Return a number without an interval as text, rounded to two digits."""
     return number(float(f"{value:.2g}"))
 
 
@@ -346,7 +346,7 @@ def _plain(value: float) -> str:
 
 
 def curves(scaling: ScalingData) -> Figure:
-    """Draw the speed-up of each deployment against the number of cores, with the bound from the cost of a message."""
+    """Return a figure of the speed-up of each deployment against the number of cores."""
     names = [name for name in TRANSPORTS if scaling.over(name)] or ["udp"]
 
     def draw(axis: Axes, _: int, column: int) -> None:
@@ -417,7 +417,7 @@ def _draw_speed_up(
 
 
 def herd(scaling: ScalingData) -> Figure:
-    """Draw the number of wake-ups per message against the number of workers."""
+    """Return a figure of the number of wake-ups per message against the number of workers."""
 
     def draw(axis: Axes, _: int, __: int) -> None:
         if not scaling.herds:
@@ -462,7 +462,7 @@ def _herd_words(proxy: Herd) -> str:
 
 
 def published(scaling: ScalingData) -> Table:
-    """List the published effects of remedies against poor scaling, beside the measured effects."""
+    """Return a table of speed-ups before and after remedies against poor scaling: published and measured here."""
     rows: list[tuple[str, ...]] = [
         (
             f"{remedy.platform}, {remedy.operating_system} (published)",
@@ -497,7 +497,7 @@ def published(scaling: ScalingData) -> Table:
 
 
 def _gains(scaling: ScalingData) -> Iterator[tuple[SpeedUp, SpeedUp]]:
-    """Pair the speed-ups without and with the published remedy, for each transport and number of cores."""
+    """Yield pairs of speed-ups: with a shared socket, and with the remedy that the published report recommends."""
     for transport, deployments in REMEDIES.items():
         among = [
             speed_up for speed_up in scaling.speed_ups if speed_up.one.place.transport == transport
@@ -511,7 +511,7 @@ def _gains(scaling: ScalingData) -> Iterator[tuple[SpeedUp, SpeedUp]]:
 
 
 def simulated(scaling: ScalingData) -> Table:
-    """List the simulated speed-ups on each number of cores."""
+    """Return a table of the simulated speed-ups of each deployment on each number of cores."""
     cores = sorted({row.cores for row in scaling.simulated})
     kinds = dict.fromkeys((row.transport, row.deployment, row.model) for row in scaling.simulated)
     rows = []
@@ -539,7 +539,7 @@ def simulated(scaling: ScalingData) -> Table:
 
 
 def simulated_answer(scaling: ScalingData) -> Words:
-    """Name the deployment with the largest simulated capacity on the largest simulated number of cores."""
+    """Return sentences that name the deployment with the largest simulated capacity on the most cores."""
     lines = []
     for transport, name in TRANSPORTS.items():
         of_transport = [row for row in scaling.simulated if row.transport == transport]
@@ -560,7 +560,7 @@ def simulated_answer(scaling: ScalingData) -> Words:
 
 
 def simulated_curves(scaling: ScalingData) -> Figure | Words:
-    """Draw simulated speed-ups against the number of cores, for one receiving CPU and for every core receiving."""
+    """Return a figure of simulated speed-ups against the number of cores, if one CPU or every core receives."""
     rows = [row for row in scaling.simulated if LOCK not in row.model]
     kinds = list(dict.fromkeys((row.transport, row.deployment) for row in rows))
     columns = {
@@ -614,7 +614,7 @@ def _draw_simulated(axis: Axes, rows: Sequence[Speedup], name: str, style: Look)
 
 
 def sharing(scaling: ScalingData) -> Words:
-    """Report how the proxy shares a CPU with the generators in the runs on one core."""
+    """Return sentences about the CPU time that the load generators leave to the proxy on shared CPUs."""
     if scaling.campaign is None or not scaling.carried:
         return Words((NOTHING,))
     most = max(setting.place.cores for setting in scaling.carried)

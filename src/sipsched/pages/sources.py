@@ -1,4 +1,4 @@
-"""The runs from which the figures of a page are computed."""
+"""The study summaries and runs from which the figures of a page are computed."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -17,7 +17,7 @@ SUMMARY = "summary.nc"
 
 
 def find_sources(parameters: Mapping[str, Any]) -> tuple[Source, ...]:
-    """List the summaries among the parameters of a notebook, with their valid runs.
+    """Return the study summaries among the parameters of a notebook, with their valid runs.
 
     A page may also read other files, such as the windows of runs that compare modes. These files also belong to runs of
     the listed studies.
@@ -32,7 +32,7 @@ def find_sources(parameters: Mapping[str, Any]) -> tuple[Source, ...]:
 
 
 def valid_runs(summary: xr.Dataset) -> Iterator[Run]:
-    """Yield the valid runs of a study in the order of its summary."""
+    """Yield the valid runs of a study, in the order of the study's summary."""
     for key, status in iterate_runs(summary):
         if status == MEASURED:
             yield Run(summary.attrs["testbed"], **key)
@@ -55,7 +55,7 @@ def _source(path: Path) -> Source:
 
 
 def _braces(numbers: list[int]) -> str:
-    """Write numbers as a shell pattern: `1`, `{1,3}`, or `{1..4}` for consecutive numbers."""
+    """Return numbers as a shell pattern: `1`, `{1,3}`, or `{1..4}` for consecutive numbers."""
     first, last = numbers[0], numbers[-1]
     if len(numbers) == 1:
         return str(first)

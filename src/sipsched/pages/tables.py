@@ -1,4 +1,4 @@
-"""Tables and sentences that several pages share."""
+"""Functions that return tables and sentences which several pages share."""
 
 import hashlib
 import itertools
@@ -77,11 +77,11 @@ PACKAGES = (
 
 
 MOST_SUSPECT = 3
-"""If a page has more suspect runs than this, the list of these runs is folded."""
+"""If a page has more suspect runs than this, the list of suspect runs is folded (hidden until a click)."""
 
 
 def heading(summary: xr.Dataset, study: str) -> Heading:
-    """State the study, testbed and kernel from which a page's numbers come."""
+    """Return the heading of a page: study, testbed and kernel from which the page's numbers come."""
     attrs = summary.attrs
     return Heading(
         fidelity=attrs["fidelity"],
@@ -94,7 +94,7 @@ def heading(summary: xr.Dataset, study: str) -> Heading:
 def conditions_of_study(
     summary: xr.Dataset, study: str, labelled: xr.Dataset | None = None
 ) -> Several:
-    """Describe the evidence of a page: the testbed and the runs, then folded tables about the runs.
+    """Return the parts of a page that describe the testbed and the runs, with folded (hidden) tables.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def conditions_of_study(
 
 
 def drops(summary: xr.Dataset, limit: float = PDR_LIMIT) -> Table:
-    """List the drop rates and the busy periods of every measured point."""
+    """Return a table of drop rates, with one row per measured point (proxy, mode, cores, threads and load)."""
     runs = counted(summary)
     rows: list[tuple[Cell, ...]] = []
     for at, n in _points(summary):
@@ -158,7 +158,7 @@ def drops(summary: xr.Dataset, limit: float = PDR_LIMIT) -> Table:
 
 
 def times(summary: xr.Dataset) -> Table:
-    """List the times of messages at every measured point."""
+    """Return a table of message times, with one row per measured point (proxy, mode, cores, threads and load)."""
     mean = summary["t_sip_mean"]
     columns = (
         *((summary[f"k_rcv_{name}"], "µs") for name in ("mean", "p50", "p99")),
@@ -188,7 +188,7 @@ def times(summary: xr.Dataset) -> Table:
 
 
 def _points(summary: xr.Dataset) -> Iterator[tuple[dict[Hashable, Any], int]]:
-    """Yield each point that has valid runs, and the number of these runs."""
+    """Yield each point (proxy, mode, cores, threads and load) with valid runs, and the number of these runs."""
     for sut, mode, cores in facets(summary):
         for threads, cps in itertools.product(
             summary["threads"].to_numpy().tolist(), summary["cps"].to_numpy().tolist()
@@ -209,7 +209,7 @@ def _busy(periods: BusyPeriods | None) -> tuple[str, str, str]:
 
 
 def runs_not_counted(summary: xr.Dataset) -> Table:
-    """List the planned runs that are missing or invalid, with the reasons."""
+    """Return a table of the planned runs that are missing or invalid, with the reasons."""
     rows = []
     for key, status in iterate_runs(summary):
         if status == MEASURED:
@@ -231,7 +231,7 @@ def runs_not_counted(summary: xr.Dataset) -> Table:
 
 
 def arrivals(summary: xr.Dataset) -> Table:
-    """Show the arrival certificates of the runs at each point. A certificate checks that calls arrived on schedule."""
+    """Return a table that shows for each point how exactly calls arrived on schedule (the arrival certificate)."""
     columns = {
         "KS distance": _largest(summary["ks_distance"]),
         "KS p-value": _smallest(summary["ks_p_value"]),
@@ -260,7 +260,7 @@ def arrivals(summary: xr.Dataset) -> Table:
 
 
 def accounts(summary: xr.Dataset) -> Table:
-    """Show the drop ledgers of the runs at each point. A ledger accounts for every sent message."""
+    """Return a table of the drop ledger of each point. A drop ledger accounts for every sent message."""
     names = {
         "calls that did not complete": "calls_incomplete",
         "calls set up late": "calls_late",
@@ -297,7 +297,7 @@ def _smallest(values: xr.DataArray) -> xr.DataArray:
 def _rows_per_point(
     summary: xr.Dataset, columns: Mapping[str, xr.DataArray]
 ) -> tuple[tuple[str, ...], ...]:
-    """Make one row per point with runs. A row contains the point, a cell per column, and the verdicts."""
+    """Return one row per point with runs: the point, the values of the given columns, and the verdicts on its runs."""
     grades: dict[tuple[Any, ...], list[str]] = {}
     for key, status in iterate_runs(summary):
         if status != MISSING:
@@ -316,7 +316,7 @@ def _rows_per_point(
 
 
 def attempts(summary: xr.Dataset) -> Table:
-    """List the invalid attempts that were repeated, with the reasons."""
+    """Return a table of the invalid attempts at runs, with the reasons."""
     rows = [(str(attempt.run), str(attempt)) for attempt in attempts_of(summary)]
     return Table(
         identity="table-attempts",
@@ -330,7 +330,7 @@ def attempts(summary: xr.Dataset) -> Table:
 
 
 def suspicions(summary: xr.Dataset) -> Words | Several:
-    """List the suspect runs with the reasons. A long list is folded, below a line that counts the runs."""
+    """Return sentences that list the suspect runs with the reasons. A long list is folded (hidden until a click)."""
     lines = []
     for key, status in iterate_runs(summary):
         if status == MEASURED and str(summary["grade"].sel(key).item()) == "suspect":
@@ -349,7 +349,7 @@ def suspicions(summary: xr.Dataset) -> Words | Several:
 
 
 def coverage(summary: xr.Dataset) -> Words:
-    """Count the planned runs by status, and describe the mode of the probe."""
+    """Return sentences that count the planned runs by status, and describe the mode of the probe."""
     words = [status for _, status in iterate_runs(summary)]
     lines = [
         f"{plural(len(words), 'run')} planned: {words.count(MEASURED)} measured, "
@@ -369,7 +369,7 @@ def coverage(summary: xr.Dataset) -> Words:
 
 
 def columns_missing(summary: xr.Dataset) -> Table:
-    """List the columns of messages.nc that some runs lack, with the reasons."""
+    """Return a table of the columns of messages.nc that some runs lack, with the reasons."""
     rows = [
         (entry["column"], str(entry["runs"]), entry["reason"])
         for entry in json.loads(summary.attrs["columns_missing"])
@@ -385,7 +385,7 @@ def columns_missing(summary: xr.Dataset) -> Table:
 
 
 def hosts(summary: xr.Dataset) -> Table:
-    """Show the hosts and settings of the testbed, from the record of the first run."""
+    """Return a table of the testbed's hosts and settings, from the record of the first run."""
     facts: Mapping[str, Mapping[str, Any]] = json.loads(summary.attrs["hosts"])
     roles = [role for role in ("uac", "sps", "uas") if role in facts]
     keys = dict.fromkeys(key for role in roles for key in facts[role] if key not in LONG_FACTS)
@@ -413,7 +413,7 @@ def hosts(summary: xr.Dataset) -> Table:
 
 
 def conditions(summary: xr.Dataset) -> Words:
-    """Report conditions that should be equal in all runs: kernel, receive buffer and stolen CPU time."""
+    """Return sentences about conditions that should be equal in all runs: kernel, receive buffer, stolen CPU time."""
     runs = summary["so_rcvbuf"].to_dataframe().reset_index()
     buffers = receive_buffers(runs, "sut", "mode")
     shares = {name: summary[name].to_numpy().ravel() for name in CPU_SHARES}
@@ -424,7 +424,7 @@ def conditions(summary: xr.Dataset) -> Words:
 def conditions_of(
     kernels: str, buffers: Buffers, steal: Values, shares: Mapping[str, Values]
 ) -> Words:
-    """Report conditions that should be equal in all runs.
+    """Return sentences about kernel, receive buffers and stolen CPU time, which should be equal in all runs.
 
     Parameters
     ----------
@@ -449,7 +449,7 @@ def conditions_of(
 
 
 def competitors_of(shares: Mapping[str, Values]) -> str:
-    """Write a sentence about the share of the SPS's CPU time that other programs used.
+    """Return a sentence about the share of the proxy machine's CPU time that other programs used.
 
     Parameters
     ----------
@@ -467,7 +467,7 @@ def competitors_of(shares: Mapping[str, Values]) -> str:
 
 
 def competitors(campaigns: Iterable[Campaign]) -> Words:
-    """Report, for several testbeds, the share of the SPS's CPU time that other programs used in all valid runs."""
+    """Return a sentence about the share of the proxy machines' CPU time that other programs used, for all testbeds."""
     by_testbed = [campaign.cpu_shares for campaign in campaigns]
     return Words(
         (
@@ -482,7 +482,7 @@ def competitors(campaigns: Iterable[Campaign]) -> Words:
 
 
 def buffers_differ(buffers: Buffers, name: Callable[..., str] = "{}, {}".format) -> list[str]:
-    """Warn if the compared runs have receive buffers of different sizes. Return an empty list if all sizes are equal.
+    """Return a warning if the compared runs have receive buffers of different sizes. Otherwise, return no sentence.
 
     Parameters
     ----------
@@ -514,7 +514,7 @@ def _text(value: Any) -> str:
 
 
 def versions(*data: Path) -> Several:
-    """List the versions of the programs that made the page. Readers can unfold the hashes of its data files."""
+    """Return the versions of the programs that made the page, and the hashes of data files, as page parts."""
     packages = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
     programs = f"sipsched {code_version()}; Python {platform.python_version()}, {packages}."
     hashes = (
@@ -530,7 +530,7 @@ def versions(*data: Path) -> Several:
 
 
 def repetitions(data: xr.Dataset) -> Table | None:
-    """Show the precision that the repetitions of a study reached. Return None for a fixed number of repetitions."""
+    """Return a table of the reached precision per point. None if the number of repetitions was fixed."""
     if "precision" not in data.attrs:
         return None
     precision = Precision(**json.loads(data.attrs["precision"]))

@@ -1,4 +1,4 @@
-"""The page about a testbed: its valid runs, the noise of its CPUs, the cost of the probe, and the arrivals of calls."""
+"""The page about a testbed: valid runs, noise (interruptions) of its CPUs, cost of the probe, arrivals of calls."""
 
 import textwrap
 from collections import Counter
@@ -35,10 +35,10 @@ from sipsched.validity.verdict import in_general
 from sipsched.words import grouped, listed, number, plural
 
 NARROW_CELL_IN = 0.45
-"""If a column is narrower than this, in inches, the text of its cells is vertical."""
+"""Cells of the coverage figure that are narrower than this, in inches, have vertical text."""
 MOST_LEVEL_LOADS = 6
 WIDE_NAME, NARROW_NAME = 40, 20
-"""Largest number of characters in a line of a configuration's name: on a page, and on a phone."""
+"""Largest number of characters in a line of the coverage figure's row names: on a page, and on a phone."""
 SUSPECT = "suspect"
 # The statuses of a point, from the best to the worst, with colour, sign in the cell, and meaning.
 KINDS = {
@@ -51,7 +51,7 @@ KINDS = {
 
 
 def heading(campaign: Campaign) -> Heading:
-    """Describe the origin of the numbers of this testbed."""
+    """Return the heading of the page: the origin of the numbers, the testbed and its kernel."""
     return Heading(
         fidelity=campaign.fidelity,
         testbed=f"Testbed {campaign.testbed}, kind {campaign.kind}, kernel {campaign.kernels}; "
@@ -61,7 +61,7 @@ def heading(campaign: Campaign) -> Heading:
 
 
 def answer(campaign: Campaign, noise_file: Path, windows: Sequence[Path]) -> Answer:
-    """Report the number of valid runs, the noise of the CPUs, and the cost of the probe."""
+    """Return a sentence about the number of valid runs, the interruptions of the CPUs, and the cost of the probe."""
     status = campaign.runs["status"].value_counts()
     suspect = int((campaign.counted["grade"] == "suspect").sum())
     said = [
@@ -80,7 +80,7 @@ def answer(campaign: Campaign, noise_file: Path, windows: Sequence[Path]) -> Ans
 
 
 def coverage(campaign: Campaign) -> Figure:
-    """Draw the status of every planned point as a coloured cell."""
+    """Return a figure with one coloured cell per planned point (configuration and load) for the runs' status."""
     points = _points(campaign.runs)
     by_sut = {sut: points[points["sut"] == sut] for sut in dict.fromkeys(points["sut"])}
     tally = points["kind"].value_counts()
@@ -107,7 +107,7 @@ def coverage(campaign: Campaign) -> Figure:
 def _heat_maps(
     grids: Mapping[str, tuple[pd.DataFrame, pd.DataFrame]],
 ) -> Callable[[Layout], str]:
-    """Return a function that draws the grid of each SUT from the status codes and the texts of its cells."""
+    """Return a function that draws one grid of coloured cells per proxy, from status codes and cell texts."""
     # imported here, because seaborn and pyplot take a second to load
     import seaborn
 
@@ -164,7 +164,7 @@ def _heat_maps(
 
 
 def _points(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return a table with the worst status, the number of valid runs and the number of planned runs of each point."""
+    """Return a table with one row per planned point: worst status, number of valid runs, number of planned runs."""
     kinds = list(KINDS)
     suspect = (runs["status"] == MEASURED) & (runs["grade"] == "suspect")
     status = runs["status"].where(~suspect, SUSPECT)
@@ -178,7 +178,7 @@ def _points(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _grid(points: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return two tables with a row per configuration and a column per load: status codes and cell texts."""
+    """Return two tables, status codes and cell texts, with one row per configuration and one column per load."""
     names = points[["mode", "cores", "threads"]].itertuples(index=False)
     row = [_configuration(*name) for name in names]
     label = [
@@ -199,7 +199,7 @@ def _grid(points: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def _cell_text(loads: int, layout: Layout) -> dict[str, Any]:
-    """Return the text style of cells. Narrow cells have vertical text."""
+    """Return the text style of the coverage figure's cells. Narrow cells have vertical text."""
     upright = layout.width_in / loads < NARROW_CELL_IN
     return {
         "color": PAPER,
@@ -213,13 +213,13 @@ def _configuration(mode: str, cores: int, threads: int) -> str:
 
 
 def _broken(configuration: str, narrow: bool) -> str:
-    """Break the name of a configuration into lines. Lines may also end between the modes of a comparison."""
+    """Return the name of a configuration, broken into lines that fit beside the figure."""
     parted = configuration.replace(",", ", ").replace(",  ", ", ")
     return textwrap.fill(parted, NARROW_NAME if narrow else WIDE_NAME, break_on_hyphens=False)
 
 
 def _listed(points: pd.DataFrame) -> str:
-    """List the first few points in a sentence."""
+    """Return the first four points as text, and the number of further points."""
     few = 4
     words = [
         f"{_configuration(mode, cores, threads)}, {cps} cps"
@@ -230,7 +230,7 @@ def _listed(points: pd.DataFrame) -> str:
 
 
 def noise(path: Path, campaign: Campaign) -> Figure | Words:
-    """Draw how often and how long an idle CPU of the SPS is interrupted.
+    """Return a figure of how often and how long an idle CPU of the proxy machine is interrupted.
 
     Parameters
     ----------
@@ -248,7 +248,7 @@ def noise(path: Path, campaign: Campaign) -> Figure | Words:
 
 
 def draw_noise(found_noise: Noise, campaign: Campaign) -> Figure:
-    """Draw, for each CPU, the rate of gaps that are longer than the time on the x axis."""
+    """Return a figure of the rate of interruptions that are longer than the time on the x axis, for each CPU."""
 
     def draw_panel(axis: Axes, *_: int) -> None:
         for i, cpu in enumerate(found_noise.cpus):
@@ -300,14 +300,14 @@ def _noise_words(cpu: CpuNoise) -> str:
 
 
 def conditions(campaign: Campaign) -> Words:
-    """Report conditions that should be equal in the runs of all studies."""
+    """Return sentences about kernels, receive buffers and stolen CPU time in the runs of all studies."""
     buffers = receive_buffers(campaign.runs, "sut", "mode")
     steal = campaign.runs["steal_s"].to_numpy(float)
     return conditions_of(campaign.kernels, buffers, steal, campaign.cpu_shares)
 
 
 def cost_of_the_probe(campaign: Campaign, windows: Sequence[Path]) -> Table:
-    """Compare the proxy's CPU time per message with and without the probe, per configuration and load."""
+    """Return a table of the proxy's CPU time per message with and without the probe, per configuration and load."""
     rows: list[tuple[Cell, ...]] = []
     for cost in probe_costs(windows):
         rows.append(
@@ -336,7 +336,7 @@ def cost_of_the_probe(campaign: Campaign, windows: Sequence[Path]) -> Table:
 
 
 def certificates(campaign: Campaign) -> Table:
-    """Show how closely the arrivals of the valid runs followed their schedule, for each SUT and load."""
+    """Return a table of how closely calls arrived on schedule in the valid runs, with a row per proxy and load."""
     rows = []
     for (sut, cps), runs in campaign.counted.groupby(["sut", "cps"], sort=True):
         grades = runs["grade"].value_counts()
@@ -376,7 +376,7 @@ def _range(values: pd.Series) -> str:
 
 
 def reasons(campaign: Campaign) -> Table:
-    """Count the reasons for suspect runs and for invalid attempts."""
+    """Return a table that counts the reasons for suspect runs and for invalid attempts."""
     suspect = campaign.counted[campaign.counted["grade"] == "suspect"]["findings"]
     told = Counter(finding.rule for text in suspect for finding in findings_of(text))
     refused = Counter(cause for attempt in campaign.attempts for cause in attempt.causes)
@@ -396,7 +396,7 @@ def reasons(campaign: Campaign) -> Table:
 
 
 def doubtful_runs(campaign: Campaign) -> Table:
-    """List the planned runs that are suspect or not valid, with the reasons."""
+    """Return a table of the planned runs that are suspect or not valid, with the reasons."""
     runs = campaign.runs
     suspect = (runs["status"] == MEASURED) & (runs["grade"] == "suspect")
     shown = runs.assign(status=runs["status"].where(~suspect, SUSPECT))

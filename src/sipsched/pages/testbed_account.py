@@ -1,4 +1,4 @@
-"""The figure on the testbed's page that shows which programs used the SPS's CPU time in each run."""
+"""The figure on the testbed's page of the programs that used the proxy machine's CPU time in each run."""
 
 import numpy as np
 import pandas as pd
@@ -21,11 +21,11 @@ LABELS = {
     "idle_share": "idle",
 }
 COLOURS = (SERIES[0], SERIES[2], SERIES[3], SERIES[4], SERIES[1], SERIES[5], INK, "none")
-"""The colours of the parts. Other programs have the warning colour, and idle time has no colour."""
+"""The colours of the uses of CPU time. Other programs have the warning colour, and idle time has no colour."""
 
 
 def cpu_account(campaign: Campaign) -> Figure | Words:
-    """Draw the parts of the SPS's CPU time as one stacked bar per run. If no data exist, return a sentence."""
+    """Return a figure of the uses of the proxy machine's CPU time, with a bar per run. Without data, a sentence."""
     counted = campaign.counted
     known = counted[counted["idle_share"].notna()].sort_values(["cps", "competitor_share"])
     said = competitors_of(campaign.cpu_shares)
@@ -76,7 +76,7 @@ def _drawn(runs: pd.DataFrame, layout: Layout) -> str:
 
 
 def _worst(runs: pd.DataFrame) -> tuple[str, ...]:
-    """Name the run in which other programs used the largest share. Return an empty tuple if every share is 0."""
+    """Return a sentence about the run in which other programs used the largest share of CPU time, if any did."""
     worst = runs.loc[runs["competitor_share"].idxmax()]
     if not worst["competitor_share"] > 0:
         return ()
