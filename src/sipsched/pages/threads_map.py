@@ -1,4 +1,4 @@
-"""Heat maps of the drop rate and the wait, for each number of threads and load."""
+"""Heat maps of drop rate and waiting time (99th percentile of K_rcv), over number of threads and load."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,12 +22,12 @@ MOST_LABELLED = 12
 """If a heat map has more loads than this, its cells do not show their numbers."""
 CELL_IN, TITLE_IN = 0.28, 0.9
 LEAST = {"PDR": 0.01, "wait": 1.0}
-"""The smallest values on the colour scales, in percent and microseconds. A drop rate of 0 has no colour."""
+"""The lower ends of the colour scales: drop rate in percent, and waiting time in microseconds."""
 
 
 @dataclass(frozen=True)
 class Panel:
-    """The drop rate and the wait of one configuration, shape (threads, load). NaN if no run is valid."""
+    """The drop rate and waiting time of one configuration, shape (threads, load). NaN if no run is valid."""
 
     facet: Facet
     threads: tuple[int, ...]
@@ -37,7 +37,7 @@ class Panel:
 
 
 def heat_maps(summary: xr.Dataset) -> Several:
-    """Draw the drop rate and the wait of each configuration with several numbers of threads and several loads."""
+    """Return heat maps of drop rate and waiting time, for configurations with several threads and loads."""
     panels = [panel for facet in facets(summary) if (panel := _panel(summary, facet)) is not None]
     if not panels:
         return Several(())
@@ -121,7 +121,7 @@ def _draw(
 
 
 def _words(panel: Panel) -> str:
-    """Name the highest load without drops, and the numbers of threads that handle this load."""
+    """Return a sentence with the highest load without drops, and the numbers of threads that handle this load."""
     name = facet_name(panel.facet)
     clean = np.where(panel.pdr > 0, -1.0, np.array(panel.cps, float))
     clean = np.where(np.isnan(panel.pdr), -1.0, clean)

@@ -1,4 +1,4 @@
-"""Effects of the papers' settings on a real kernel in virtual time, beside predictions from before the measurement."""
+"""The page about effects of the papers' settings on a kernel in virtual time, beside earlier predictions."""
 
 import itertools
 import math
@@ -18,14 +18,14 @@ from sipsched.pages.plots import draw_line, look, panels
 from sipsched.words import listed, plural
 
 TICKS = (-90, -75, -50, -25, 0, 25, 50, 100, 200, 300)
-"""Ticks of the axis, in percent of change."""
+"""Ticks of the x axis, in percent of change of the mean waiting time K_rcv."""
 SERIES = ("measured", "same mode (A/A)", "simulated before")
 SHIFTS = (-0.22, 0.0, 0.22)
 
 
 @dataclass(frozen=True)
 class Panel:
-    """The comparisons of one setting with its reference on one number of cores, with or without other programs."""
+    """The measured effects of one setting against a reference mode, on one number of cores. A panel of the figure."""
 
     setting: str
     reference: str
@@ -34,12 +34,12 @@ class Panel:
 
     @property
     def title(self) -> str:
-        """The setting, the cores and the other programs."""
+        """The name of the panel: the setting, the number of cores and the other programs."""
         return f"{self.setting}, {self.where}"
 
 
 def panels_of(effects: Sequence[GuestEffect]) -> list[Panel]:
-    """Group the effects by the compared modes, the cores and the other programs."""
+    """Group effects into panels by setting, reference mode, number of cores and other programs."""
     groups: dict[tuple[str, str, str], list[GuestEffect]] = {}
     for effect in effects:
         reference = effect.place.reference
@@ -54,12 +54,12 @@ def panels_of(effects: Sequence[GuestEffect]) -> list[Panel]:
 
 
 def _row(effect: GuestEffect) -> str:
-    """Name a comparison by its kernel and its number of workers."""
+    """Return the name of a row in the figure: the kernel and the number of workers."""
     return f"{effect.kernel}, {plural(effect.place.threads, 'worker')}"
 
 
 def answer(effects: Sequence[GuestEffect]) -> Answer:
-    """Answer which measured effects differ from 0 by more than chance."""
+    """Return sentences that list the measured effects which differ significantly from 0."""
     measured = [effect for effect in effects if effect.measured.known]
     if not measured:
         return Answer("There is no answer yet, because no valid run compares these modes.")
@@ -69,7 +69,7 @@ def answer(effects: Sequence[GuestEffect]) -> Answer:
 
 
 def _outstanding(effects: Sequence[GuestEffect]) -> Iterator[str]:
-    """Write a sentence per panel with effects that differ from 0 by more than chance."""
+    """Yield a sentence per panel (setting and number of cores) with effects that differ significantly from 0."""
     for panel in panels_of(effects):
         changes = [
             f"by {with_unit(effect.measured, '%', '+')} with kernel {effect.kernel} and "
@@ -85,7 +85,7 @@ def _outstanding(effects: Sequence[GuestEffect]) -> Iterator[str]:
 
 
 def words(effects: Sequence[GuestEffect]) -> Words:
-    """Compare the measured effects with the predictions and with the comparison of equal modes."""
+    """Return sentences that compare measured effects with predictions and with A/A comparisons (equal modes)."""
     measured = [effect for effect in effects if effect.measured.known]
     inside = sum(effect.contains_prediction for effect in measured)
     shams = sum(excludes_zero(effect.sham) for effect in measured)
@@ -100,7 +100,7 @@ def words(effects: Sequence[GuestEffect]) -> Words:
 
 
 def figure(effects: Sequence[GuestEffect], provenance: str) -> Figure:
-    """Draw each measured effect beside its A/A comparison and its prediction."""
+    """Return a figure of each measured effect, its A/A comparison (equal modes) and its prediction."""
     groups = panels_of(effects)
     low, high = _reach(effects)
     references = listed(list(dict.fromkeys(group.reference for group in groups)))
@@ -137,7 +137,7 @@ def figure(effects: Sequence[GuestEffect], provenance: str) -> Figure:
 
 
 def _reach(effects: Sequence[GuestEffect]) -> tuple[float, float]:
-    """Return the ends of the axis, as logarithms of ratios."""
+    """Return the left and right end of the x axis, as logarithms of ratios."""
     ends = [
         math.log1p(end / 100)
         for effect in effects
@@ -180,7 +180,7 @@ def _logarithms(percents: Sequence[float]) -> list[float]:
 
 
 def table(effects: Sequence[GuestEffect]) -> Table:
-    """List every comparison with its prediction and its A/A comparison."""
+    """Return a table of all measured effects, with their predictions and A/A comparisons (equal modes)."""
     rows: list[tuple[Cell, ...]] = [
         (
             f"{panel.title}, against {panel.reference}",
@@ -208,7 +208,7 @@ def table(effects: Sequence[GuestEffect]) -> Table:
 
 
 def heading(loads: Sequence[ComparedLoad]) -> Heading:
-    """State the fidelity of the measured numbers, and the testbeds' kernels."""
+    """Return the heading of the page: the origin of the measured numbers, and the testbeds' kernels."""
     kernels = {load.place.testbed: load.runs[0].attrs["kernel"] for load in loads}
     return Heading(
         fidelity=fidelity(loads) or "Nothing was measured here",
@@ -218,6 +218,6 @@ def heading(loads: Sequence[ComparedLoad]) -> Heading:
 
 
 def fidelity(loads: Sequence[ComparedLoad]) -> str:
-    """Return the label of the measured numbers."""
+    """Return the label that states how the numbers were measured, such as in virtual time."""
     runs = itertools.chain.from_iterable(load.runs for load in loads)
     return "; ".join(dict.fromkeys(str(run.attrs["fidelity"]) for run in runs))

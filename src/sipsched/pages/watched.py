@@ -1,4 +1,4 @@
-"""The output of a watch: lines for the terminal, metrics for Prometheus, and an HTML page."""
+"""The output of a watch (observation of a running proxy): terminal lines, Prometheus metrics, and a page."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,9 +44,9 @@ from sipsched.words import grouped, listed, number, plural
 
 TITLE = "What did the proxy do with its messages?"
 MOST_NAMES = 6
-"""Largest number of methods and statuses in a line of the terminal."""
+"""Largest number of SIP methods and statuses in a line of the terminal."""
 WORKERS = {"kamailio": "children=N in kamailio.cfg", "opensips": "udp_workers=N in opensips.cfg"}
-"""The setting of the number of workers, for each proxy program."""
+"""The configuration setting for the number of workers, for each proxy program."""
 BUFFER = {
     "kamailio": "start kamailio with -b BYTES, or set maxbuffer=BYTES in kamailio.cfg",
     "opensips": "start opensips with -b BYTES",
@@ -60,7 +60,7 @@ NO_CAUSE = "The watch found no cause of waiting or of drops, so nothing needs to
 
 
 def lines_of(second: Second) -> list[str]:
-    """Write a few lines for the terminal about one second."""
+    """Return terminal lines about one second of the proxy: messages, times, drops and CPU use."""
     if not second.processes:
         return [f"{second.t_s:6.0f} s  the proxy is not running; waiting for its start"]
     lost = f", {second.lost} records lost by the probe" if second.lost else ""
@@ -111,7 +111,7 @@ def _shares(shares: Sequence[CpuShare]) -> str:
 
 
 def metrics(seconds: Sequence[Second], sums: Totals) -> str:
-    """Write counters and quantiles in the text format of Prometheus, version 0.0.4.
+    """Return counters and quantiles of the watched proxy in the text format of Prometheus, version 0.0.4.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ def _escaped(text: str) -> str:
 
 @dataclass(frozen=True)
 class CauseInWords:
-    """A problem in words: its cause, the evidence, and a command that solves it."""
+    """The cause of a problem of the proxy, the evidence, and a command that solves the problem, as text."""
 
     cause: str
     evidence: str
@@ -184,7 +184,7 @@ class CauseInWords:
 
 
 def advice(causes: Sequence[ShownCause], program: str) -> list[CauseInWords]:
-    """Write each finding as a cause, the evidence and a command."""
+    """Return the text for each detected cause of waiting or drops: the cause, the evidence and a command."""
     return [_advice(finding, program) for finding in causes]
 
 
@@ -256,12 +256,12 @@ def _advice(finding: ShownCause, program: str) -> CauseInWords:
 
 
 def _buffer_bytes(largest: float) -> str:
-    """Return twice the largest queue, rounded up to a power of two."""
+    """Return the size for a receive buffer as text: twice the largest queue, rounded up to a power of two."""
     return str(1 << max(20, math.ceil(math.log2(max(2 * largest, 1)))))
 
 
 def advice_lines(seconds: Sequence[Second], program: str) -> list[str]:
-    """Write the advice for the terminal."""
+    """Return sentences for the terminal with advice against waiting and drops, or why no advice is possible."""
     causes, reason = findings(seconds)
     if reason:
         return [f"No advice: {reason}."]
@@ -283,7 +283,7 @@ def write_page(
     messages: xr.Dataset | None,
     sums: Totals,
 ) -> None:
-    """Write the page of a watch.
+    """Write the HTML page about a watched proxy.
 
     Parameters
     ----------
@@ -354,7 +354,7 @@ def _summary(document: WatchDocument, sums: Totals, cost: Interval) -> Iterator[
 
 
 def cost_line(cost: Interval) -> str:
-    """Write the sentence about the measured cost of the probe."""
+    """Return a sentence about the measured CPU time that the probe costs per message."""
     share = in_words(cost.map(lambda ratio: 100 * ratio), "%")
     return f"The probe cost {share} of the proxy's CPU time per message while it recorded."
 
@@ -387,7 +387,7 @@ def _ccdf(messages: xr.Dataset | None) -> Iterator[Figure]:
 
 
 def run_of(messages: xr.Dataset) -> Run:
-    """Return the labels of a watch in the form of a run's tuple, because some figures draw only runs."""
+    """Return the labels of a watch as a `Run`, because some figures draw only runs."""
     keys = ("testbed", "sut", "mode", "cores", "threads", "cps", "rep")
     return Run(*(messages.attrs[key] for key in keys))
 
@@ -446,7 +446,7 @@ def _names_table(sums: Totals) -> Table:
 
 
 def _joined(messages: xr.Dataset | None) -> Iterator[Table]:
-    """Count the messages for which the probe recorded the arrival, the receive call, the send call, or all of them."""
+    """Yield a table that counts the messages with a recorded arrival, departure, or answer by the proxy."""
     if messages is None or not messages.sizes["message"]:
         return
     flags = messages["flags"].to_numpy()
