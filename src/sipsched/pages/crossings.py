@@ -20,7 +20,7 @@ HOW = (
 def crossing_words(crossing: CrossingLoad, unit: str = "cps") -> str:
     """Return a crossing (the load at the drop limit) as text, such as "1 840 cps (1 790 to 1 900), n = 15".
 
-    Outside the measured loads, write the nearest load.
+    Outside the measured loads, return the nearest load.
     """
     interval = crossing.interval
     if np.isinf(interval.estimate):

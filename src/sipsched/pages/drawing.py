@@ -67,7 +67,7 @@ class Layout:
         above_in: float = 0.7,
         shared: tuple[str, str] = ("", ""),
     ) -> tuple[Canvas, npt.NDArray[Any]]:
-        """Make the empty panels of a figure.
+        """Make the empty panels of a figure, in a grid or stacked for a phone.
 
         Parameters
         ----------
@@ -120,7 +120,7 @@ def legend(
     columns: int = 6,
     marker_scale: float = 1.0,
 ) -> None:
-    """Draw one legend above all panels. A label that several panels share appears once."""
+    """Draw one legend above all panels of a figure. A label that several panels share appears once."""
     entries: dict[str, Any] = {}
     for axis in grid.ravel():
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):

@@ -27,7 +27,7 @@ from sipsched.words import grouped, listed, number, plural
 SHOWN_SHARE = 0.8
 """The page shows the load (calls per second) that is nearest to this share of the capacity."""
 NEAR = 0.1
-"""If the shown load's share of the capacity differs from `SHOWN_SHARE` by more than this, a sentence states it."""
+"""The largest distance from `SHOWN_SHARE` that the shown load may have without a sentence about the distance."""
 SHORT_S = 2.0
 """Runs of less than this many seconds are called short, because they may contain no disturbance."""
 MOST_REPETITIONS = 3
@@ -149,7 +149,7 @@ def _capacity(run: Run, capacities: Sequence[SystemCapacity]) -> SystemCapacity 
 def _shown_load(loads: Sequence[int], capacity: SystemCapacity | None) -> int:
     """Return the load that is nearest to 80 % of the capacity.
 
-    If the capacity is unknown, choose the load in the middle.
+    If the capacity is unknown, return the load in the middle.
     """
     if capacity is None or capacity.estimate_cps is None:
         return loads[(len(loads) - 1) // 2]
@@ -185,9 +185,9 @@ def answer(shown_runs: ShownRuns) -> Answer:
 
 
 def _share_words(shown_runs: ShownRuns) -> str:
-    """Return as text which share of the capacity the shown load is.
+    """Return as text how many percent of the capacity the shown load (calls per second) is.
 
-    If the share is far from `SHOWN_SHARE`, state the distance.
+    If the share is far from `SHOWN_SHARE`, the text also states the distance.
     """
     capacity = shown_runs.capacity
     if capacity is None or capacity.estimate_cps is None:

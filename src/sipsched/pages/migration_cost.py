@@ -54,7 +54,7 @@ class Spot(NamedTuple):
     cps: int
 
     def __str__(self) -> str:
-        """Return the proxy and the load as text for the page."""
+        """Return the numbers of cores and threads and the load (calls per second) as text."""
         return f"{self.place}, {self.cps} cps"
 
 
@@ -88,7 +88,7 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True)
 class CostStudy:
-    """The data of the page about the migration cost.
+    """The data of the page about the migration cost: measured values, and comparisons with the default cost.
 
     Attributes
     ----------
@@ -114,7 +114,7 @@ class CostStudy:
         return sorted((p for p in self.points if p.spot == spot), key=lambda p: p.cost_ns)
 
     def name(self, spot: Spot) -> str:
-        """Return the name of a proxy and a load as text. The proxy is omitted if only one proxy was measured."""
+        """Return cores, threads and load as text. If several proxies were measured, the text begins with the proxy."""
         return str(spot) if self.summary.sizes["sut"] == 1 else f"{spot.place.sut}, {spot}"
 
 

@@ -295,7 +295,7 @@ def limit_line(axis: Axes, height: float, name: str = "") -> None:
 
 
 def symlog_scale(axis: Axes, threshold: float) -> None:
-    """Make a y axis start at zero. The axis is linear up to the threshold and logarithmic above the threshold.
+    """Set a y axis to a scale that is linear up to a threshold and logarithmic above the threshold.
 
     The axis begins a little below zero, so that a point at zero is fully visible.
     """

@@ -70,7 +70,7 @@ class ScalingData:
 
     @property
     def provenance(self) -> str:
-        """The origin of the numbers (measured or simulated, on which testbed) as text."""
+        """The origin of the measured numbers (such as the testbed) as text, for the page."""
         return self.campaign.provenance if self.campaign else "Nothing measured"
 
     def over(self, transport: str) -> list[MeasuredSetting]:
@@ -497,7 +497,7 @@ def published(scaling: ScalingData) -> Table:
 
 
 def _gains(scaling: ScalingData) -> Iterator[tuple[SpeedUp, SpeedUp]]:
-    """Yield pairs of speed-ups: with a shared socket, and with the remedy that the published report recommends."""
+    """Yield pairs of speed-ups: of workers that share sockets, and of workers with the published remedy."""
     for transport, deployments in REMEDIES.items():
         among = [
             speed_up for speed_up in scaling.speed_ups if speed_up.one.place.transport == transport

@@ -63,7 +63,7 @@ PROBE_MODES = {
 }
 POINT_HEADER = ("SUT", "mode", "cores", "threads", "cps")
 LONG_FACTS = ("files", "lscpu")
-"""Recorded facts of a host that are too long for a page."""
+"""Recorded facts of a host that the table of hosts omits, because they are too long."""
 PACKAGES = (
     "numpy",
     "pandas",

@@ -218,6 +218,6 @@ def heading(loads: Sequence[ComparedLoad]) -> Heading:
 
 
 def fidelity(loads: Sequence[ComparedLoad]) -> str:
-    """Return the label that states how the numbers were measured, such as in virtual time."""
+    """Return the label that states the origin of the measured numbers, such as a kernel in virtual time."""
     runs = itertools.chain.from_iterable(load.runs for load in loads)
     return "; ".join(dict.fromkeys(str(run.attrs["fidelity"]) for run in runs))

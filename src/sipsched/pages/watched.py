@@ -446,7 +446,7 @@ def _names_table(sums: Totals) -> Table:
 
 
 def _joined(messages: xr.Dataset | None) -> Iterator[Table]:
-    """Yield a table that counts the messages with a recorded arrival, departure, or answer by the proxy."""
+    """Yield a table that counts the recorded messages by event, such as an arrival or an answer by the proxy."""
     if messages is None or not messages.sizes["message"]:
         return
     flags = messages["flags"].to_numpy()
