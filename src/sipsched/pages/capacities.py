@@ -118,7 +118,7 @@ def _reason(search: Searched, estimate_cps: float) -> str:
 def doubts_near(
     runs: pd.DataFrame, capacity: SystemCapacity, counted: str = "of the campaign"
 ) -> tuple[str, ...]:
-    """Return a sentence that counts suspect runs and too short runs at the loads near the capacity.
+    """Return a sentence that counts suspect runs and too short runs at the loads near a proxy's capacity.
 
     Parameters
     ----------

@@ -18,7 +18,7 @@ HOW = (
 
 
 def crossing_words(crossing: CrossingLoad, unit: str = "cps") -> str:
-    """Return a crossing (the load at the drop limit) as text, such as "1 840 cps (1 790 to 1 900), n = 15".
+    """Return the load at which drops reach the limit, as text, such as "1 840 cps (1 790 to 1 900), n = 15".
 
     Outside the measured loads, return the nearest load.
     """
@@ -31,13 +31,13 @@ def crossing_words(crossing: CrossingLoad, unit: str = "cps") -> str:
 
 
 def crossing_cell(crossing: CrossingLoad) -> Number | str:
-    """Return a crossing (the load at the drop limit) for a table cell, or "above …" or "below …" a measured load."""
+    """Return the load at which drops reach the limit, for a table cell. Outside the measured loads, return a bound."""
     interval = crossing.interval
     return crossing_words(crossing, "") if np.isinf(interval.estimate) else told(interval, "cps")
 
 
 def doubt(crossing: CrossingLoad, limit: float) -> str:
-    """Return sentences that explain why a crossing has no number, and which load to measure. Empty for a number."""
+    """Return sentences that explain why the load at the drop limit is unknown. Return an empty text if known."""
     share, (below, above) = f"{100 * limit:g} %", crossing.bracket_cps
     if np.isnan(below):
         return ""
@@ -60,7 +60,7 @@ def doubt(crossing: CrossingLoad, limit: float) -> str:
 
 
 def probe_modes(searches: Iterable[tuple[str, Sequence[str]]]) -> list[str]:
-    """Return sentences that list the probe modes of the compared searches. Warn if the modes differ.
+    """Return sentences about how the probe recorded messages (probe modes) in searches. Warn if the modes differ.
 
     Parameters
     ----------

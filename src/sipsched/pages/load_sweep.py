@@ -68,7 +68,7 @@ Capacities = Sequence[SystemCapacity]
 
 
 def answer(summary: xr.Dataset, limit: float = PDR_LIMIT, capacities: Capacities = ()) -> Answer:
-    """Return sentences about the best configuration: its capacity, its median waiting times, and doubtful runs.
+    """Return sentences about the best configuration: capacity, median waiting times, suspect and too short runs.
 
     Parameters
     ----------

@@ -158,7 +158,7 @@ def loads_at_limit(points: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> Table:
 
 
 def crossing(points: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> Figure:
-    """Return a figure of drop rate (PDR) and waiting time (K_rcv) at the two loads around the drop limit."""
+    """Return a figure of drop rate (PDR) and waiting time (K_rcv) at the two loads below and above the drop limit."""
     capacities = crossings(points, pdr_limit)
     systems = _systems(capacities)
     share = f"{100 * pdr_limit:g} %"
