@@ -35,7 +35,7 @@ PROFILES = {
 }
 """The profiles to which the archive conforms, with their names and versions."""
 TERMS = "https://w3id.org/ro/terms/workflow-run/context"
-"""Address that defines the terms of the profiles which RO-Crate itself does not define."""
+"""URL of the JSON-LD context with the terms of the profiles. RO-Crate itself does not define these terms."""
 WORKFLOW = "Snakefile"
 MEASURE = "workflow/scripts/measure_run.py"
 LICENSE = "https://spdx.org/licenses/MIT"
