@@ -1,4 +1,4 @@
-"""The offline bundle: one archive that installs sipsched, and measures, on a machine without a network."""
+"""Functions that make the offline bundle: an archive that installs sipsched on a machine without a network."""
 
 import os
 import platform
@@ -18,23 +18,23 @@ from sipsched.testbed.requirements import CONTROLLER_PACKAGES, PACKAGES
 from sipsched.versions import code_version
 
 PROGRAM = PROJECT_ROOT / "hardware" / "bundle" / "run"
-"""The program in the bundle that installs sipsched on a machine, and then runs a command of sipsched."""
+"""Path of the bundle's start program, which installs sipsched on a machine and then runs a command of sipsched."""
 CHECKSUMS = "SHA256SUMS"
 START_PACKAGES = ("git", "make", "python3", "python3-venv")
-"""Debian packages that the program `run` needs before it can start a program of this project."""
+"""Debian packages that the bundle's start program `run` needs to install sipsched."""
 BUILD_PACKAGES = ("editables", "setuptools")
-"""Python packages that build this project, and build packages of requirements.lock that exist only as source."""
+"""Python packages that pip needs to build this project, and to build dependencies without a binary package."""
 
 
 def debian_packages() -> list[str]:
-    """Return the names of the Debian packages that a machine without sipsched needs for the testbed `local`."""
+    """Return the names of the Debian packages that a machine without sipsched needs for measurements on one machine."""
     return sorted(
         {*START_PACKAGES, *CONTROLLER_PACKAGES, *(n for p in PACKAGES.values() for n in p)}
     )
 
 
 def make_bundle(pages: Path, to: Path, say: Callable[[str], None] = print) -> Path:
-    """Write the bundle of the current commit as a tar archive.
+    """Write the offline bundle of the current commit as a tar archive, and return the archive's path.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def make_bundle(pages: Path, to: Path, say: Callable[[str], None] = print) -> Pa
 
 
 def write_checksums(folder: Path) -> None:
-    """Write the SHA-256 of every file of a bundle into the file `SHA256SUMS`, in the format of `sha256sum`."""
+    """Write the file `SHA256SUMS` with the SHA-256 of every file in the folder, in the format of `sha256sum`."""
     lines = [
         f"{sha256_of(path)}  ./{path.relative_to(folder).as_posix()}\n"
         for path in sorted(folder.rglob("*"))
@@ -113,7 +113,7 @@ def write_index(folder: Path) -> None:
 
 
 def _debian(packages: Iterable[str], folder: Path) -> None:
-    """Download Debian packages and all their dependencies, even packages that this machine has already."""
+    """Download Debian packages and all their dependencies to a folder, even packages installed on this machine."""
     partial = folder / "partial"
     partial.mkdir(parents=True)
     # Without this empty list of installed packages, apt would skip the dependencies that this machine has already.
@@ -140,7 +140,7 @@ def _debian(packages: Iterable[str], folder: Path) -> None:
 
 
 def locked_for(lock: str, python: str) -> str:
-    """Return the requirements in a lock file that apply to one version of Python, without their conditions.
+    """Return the requirements of a lock file that apply to one Python version, as text without version conditions.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ def locked_for(lock: str, python: str) -> str:
 
 
 def _python(folder: Path, pythons: Iterable[str]) -> None:
-    """Download the packages in requirements.lock for each version of Python, and the packages for building."""
+    """Download to a folder the packages in requirements.lock for each Python version, and packages for building."""
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--dest", str(folder)]
     lock = (PROJECT_ROOT / "requirements.lock").read_text()
     folder.mkdir()
@@ -179,13 +179,13 @@ def _python(folder: Path, pythons: Iterable[str]) -> None:
 
 
 def _debian_python(packages: Path) -> str:
-    """Return the version of the Debian package python3 in a folder of packages, such as `3.11.2`."""
+    """Return the version of Python, such as `3.11.2`, from the Debian package python3 in a folder."""
     (package,) = packages.glob("python3_*.deb")
     return _run(["dpkg-deb", "--field", str(package), "Version"]).partition("-")[0]
 
 
 def _sources(archive: Path) -> None:
-    """Write a tar archive of a git repository that contains only the current commit, with all its files."""
+    """Write a tar archive with a clone of this project's git repository that contains only the current commit."""
     clone = archive.with_suffix("")
     source = f"file://{PROJECT_ROOT}"
     quiet = ["-c", "core.logAllRefUpdates=false", "-c", "advice.detachedHead=false"]
@@ -198,7 +198,7 @@ def _sources(archive: Path) -> None:
 
 
 def _as_root(entry: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Make root the owner of an entry of an archive, so that the archive does not contain the user's name."""
+    """Return an archive entry with root as its owner, so that the archive does not contain the user's name."""
     entry.uid = entry.gid = 0
     entry.uname = entry.gname = "root"
     return entry

@@ -20,7 +20,7 @@ from sipsched.testbed.inventory import HostSpec
 from sipsched.testbed.patience import REAL_TIME, Patience
 
 HANDSHAKE_TIMEOUT_S = 30
-"""Time limit in seconds for the connection and the key exchange. A busy emulated guest needed more than 10 s."""
+"""Time limit in seconds for SSH's connection and key exchange. A busy emulated guest needed more than 10 s."""
 CONNECT_TIMEOUT_S = 10
 ANSWER_TIMEOUT_S = 3
 CHUNK_BYTES = 65536
@@ -41,13 +41,13 @@ class CommandResult:
 
 
 def remote_command(argv: Sequence[str]) -> str:
-    """Return a command as quoted text for the login shell of a host. No other function quotes values for a shell."""
+    """Return a command as text with shell quoting, for the login shell of a host. Only this function quotes values."""
     # The PATH of an SSH session lacks /usr/sbin, which contains start-stop-daemon and the proxies.
     return f'PATH="$PATH:/usr/sbin:/sbin" {shlex.join(argv)}'
 
 
 def shown(argv: Sequence[str]) -> str:
-    """Return a command as one line for messages. If an argument is a script, show only the script's first line."""
+    """Return a command as one line of text for messages, with only the first line of an argument that is a script."""
     return shlex.join(arg if "\n" not in arg else f"{arg.splitlines()[0]} ..." for arg in argv)
 
 
@@ -144,7 +144,7 @@ class Connection:
         timeout_s: float = 20,
         check: bool = True,
     ) -> CommandResult:
-        """Run a command, and wait for its end.
+        """Run a command on the host, wait for the end of the command, and return the result.
 
         Parameters
         ----------
@@ -181,7 +181,7 @@ class Connection:
         return done
 
     def _exchange(self, argv: Sequence[str], timeout_s: float) -> tuple[int, str, str]:
-        """Run a command, and return its exit code, standard output and standard error.
+        """Run a command on the host, and return the exit code, standard output and standard error.
 
         Fabric's method `run` is no alternative, because even after Ctrl-C, it waits for the end of the command.
         """
@@ -222,7 +222,7 @@ class Connection:
         return True
 
     def close(self) -> None:
-        """Close the connection. Later commands then fail at once, and do not wait for a lost host."""
+        """Close the SSH connection, so that later commands fail at once instead of waiting for a lost host."""
         self._connection.close()
 
     def _note(
@@ -243,7 +243,7 @@ class Connection:
     def shell(
         self, script: str, *arguments: object, timeout_s: float = 20, check: bool = True
     ) -> CommandResult:
-        """Run a few lines of POSIX shell on the host.
+        """Run a POSIX shell script on the host, and return the result.
 
         Parameters
         ----------
@@ -278,7 +278,7 @@ class Connection:
             raise TransientError(f"host {self.spec}: copying {path} failed: {error}") from error
 
     def failed(self, done: CommandResult) -> StableError:
-        """Return an error that describes a command that failed."""
+        """Return an exception whose message describes a failed command."""
         said = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
         return StableError(
             f"host {self.spec}: exit code {done.exit_code} from: {shown(done.argv)}: {said}"
@@ -292,7 +292,7 @@ class Connection:
         ready: Callable[[Iterator[str]], object],
         timeout_s: float,
     ) -> Iterator[None]:
-        """Run a script during the `with` block. The end of the block closes the script's input, so the script ends.
+        """Run a shell script on the host during the `with` block. At the block's end, the script's input closes.
 
         Parameters
         ----------

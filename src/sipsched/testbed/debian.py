@@ -3,11 +3,11 @@
 import re
 
 NOT_INSTALLED = ("man", "locale", "doc", "info")
-"""Folders below /usr/share that are left out of a root file system to save space, because no program needs them."""
+"""Folders below /usr/share that a built root file system does not contain, because no program needs them."""
 
 
 def sources(index_targets: str, suite: str) -> list[str]:
-    """Return the package sources of a Debian release, on the servers that this machine uses.
+    """Return apt source lines for a Debian release, with the servers that this machine uses.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ def sources(index_targets: str, suite: str) -> list[str]:
 
 
 def mmdebstrap_options(apt_config: str) -> list[str]:
-    """Return options of mmdebstrap for a small root file system.
+    """Return the command-line options with which mmdebstrap builds a small root file system.
 
     Parameters
     ----------

@@ -27,7 +27,7 @@ if [ -w "$group/cgroup.procs" ] && ! grep -qw cpu "$group/cgroup.controllers"; t
 fi
 [ "$there" ] || rmdir "$group"
 """
-"""Shell script that prints the folder for a group "$1", or nothing if the host has no control groups.
+"""Shell script that prints the folder of the control group "$1", or nothing on a host without control groups.
 
 If control groups are not mounted in this host or namespace, the script mounts them on the folder "$2".
 """
@@ -41,7 +41,7 @@ if [ "$group" ]; then
 fi
 exec "$@"
 """
-"""Shell script that removes the old log "$2" and runs a command in the group "$1". An empty "$1" means no group."""
+"""Shell script that removes the log "$2" and runs a command in the control group "$1". An empty "$1" means no group."""
 
 END = """\
 if [ "$3" ]; then
@@ -91,7 +91,7 @@ for file in "$2"/${3:-*}.pid; do
     [ "$3" ] || basename "$file" .pid
 done
 """
-"""Shell script that stops the program "$3" in the group "$1", or all programs of the group if "$3" is empty.
+"""Shell script that stops the program "$3", or all programs if "$3" is empty, in the control group "$1".
 
 "$2" is the folder of the pid files. "$4" is the number of seconds between SIGTERM and SIGKILL. If the script stops all
 programs, it prints the names of the programs.

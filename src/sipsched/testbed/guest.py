@@ -1,4 +1,4 @@
-"""The base class of testbeds with a QEMU guest (a virtual machine). The class boots and stops the guest."""
+"""The base class of testbeds (hosts for measurements) with a QEMU guest. The class boots and stops the guest."""
 
 import io
 import os
@@ -24,7 +24,7 @@ from sipsched.testbed.namespaces import (
 from sipsched.testbed.places import RUN_FOLDER
 
 HUNG_S = 20.0
-"""Seconds without an answer of sshd after which a guest counts as hung. An emulated kernel needs many seconds."""
+"""Seconds without an answer from the guest's sshd after which sipsched treats the guest as hung."""
 BOOT_PATIENCE_S = 120.0
 QEMU = "qemu-system-x86_64"
 PLAIN_MACHINE = ("-nodefaults", "-no-user-config", "-no-reboot", "-machine", "q35")
@@ -62,7 +62,7 @@ NETWORK_SCRIPT = (
 
 
 class GuestTestbed(MachineTestbed):
-    """A testbed that contains a QEMU virtual machine (guest) on this machine.
+    """A testbed (hosts for measurements) that contains a QEMU virtual machine (guest) on this machine.
 
     Parameters
     ----------
@@ -86,14 +86,14 @@ class GuestTestbed(MachineTestbed):
 
     @abstractmethod
     def _machine(self, testbed: Testbed) -> GuestMachine:
-        """Return the guest that the testbed's file declares. Raise a StableError for a testbed of another kind."""
+        """Return the guest described in the testbed's file. Raise a StableError for a testbed without such a guest."""
 
     @abstractmethod
     def _inside(self, testbed: Testbed) -> Sequence[HostSpec]:
         """Return the hosts of the testbed that run inside the guest."""
 
     def _clock(self) -> Callable[[], float]:
-        """Return a function that reads the guest's clock in seconds, for time limits."""
+        """Return a function that returns the guest's time in seconds. Time limits use this clock."""
         return time.monotonic
 
     def bring_up(
@@ -109,7 +109,7 @@ class GuestTestbed(MachineTestbed):
         self.ensure_up(testbed, idle_s, say)
 
     def is_up(self) -> bool:
-        """Return True if the namespaces exist, and their sshds and the guest run."""
+        """Return True if the network namespaces exist, and the sshds in the namespaces and the guest run."""
         return super().is_up() and self._guest_runs()
 
     def _identity(self, testbed: Testbed) -> str:
@@ -147,7 +147,7 @@ class GuestTestbed(MachineTestbed):
         return self.state / "qemu.pid"
 
     def _write_seed(self, files: Mapping[str, str]) -> None:
-        """Write the SSH keys of the guest and some files to a tar archive, which the guest unpacks when it boots."""
+        """Write SSH keys and the given files to a tar archive, which the guest unpacks during its boot."""
         keys = ("host_key", "host_key.pub", "id_ed25519.pub")
         whole = {**files, **{name: (self.state / name).read_text() for name in keys}}
         buffer = io.BytesIO()
@@ -236,7 +236,7 @@ def _lives(pid: int) -> bool:
 def guest_options(
     machine: GuestMachine, image: GuestImage, state: Path, kernel_options: Sequence[str]
 ) -> list[str]:
-    """Return QEMU's options for memory, CPUs, kernel, disks and console of a guest.
+    """Return QEMU's command-line options for the memory, CPUs, kernel, disks and console of a guest.
 
     With these options, QEMU creates its devices and then runs in the background.
     """

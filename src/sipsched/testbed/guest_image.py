@@ -21,17 +21,17 @@ from sipsched.testbed.requirements import NATIVE_PARTS, PACKAGES, native_sources
 
 IMAGES = Path(places.DATA_FOLDER / "vm")
 RECIPE_VERSION = 2
-"""Version of the steps that build an image. After a change of the version, every image is built again."""
+"""Version of the steps that build a disk image. After a change of the version, every image is built again."""
 SUITE = "bookworm"
 KERNEL_SUITES = {"6.1": "bookworm", "5.10": "bullseye"}
 KERNEL_PACKAGE = "linux-image-cloud-amd64"
-"""Package of a Debian kernel with built-in disk drivers. The guest therefore boots without an initial RAM disk."""
+"""Debian kernel package with built-in disk drivers, so that the guest boots without an initial RAM disk."""
 PARTS = tuple(dict.fromkeys((*NATIVE_PARTS["sps"], *NATIVE_PARTS["uac"])))
-"""Folders of C programs for all three roles, because a guest of kind `virtual` contains UAC, SPS and UAS."""
+"""Folders of C programs for the UAC, the proxy and the UAS, because some guests contain all three."""
 GUEST_PACKAGES = ("kmod", "openssh-server")
 INIT = PROJECT_ROOT / "hardware" / "guest" / "init"
 SPARE_MIB = 1024
-"""Free space in the image for the files of runs, in addition to the installed files."""
+"""Free disk space in MiB in the image, for the files that measurement runs write."""
 KEEP_IMAGES = 3
 BUILD_LOG = "build.log"
 
@@ -62,19 +62,19 @@ class GuestImage:
 
     @property
     def kernel(self) -> Path:
-        """The path of the kernel in the image's folder."""
+        """The path of the kernel file in the folder of the disk image."""
         return self.folder / "vmlinuz"
 
     @property
     def root(self) -> Path:
-        """The path of the root file system in the image's folder."""
+        """The path of the root file system in the folder of the disk image."""
         return self.folder / "root.ext4"
 
 
 def ensure_image(
     kernel: str, say: Callable[[str], None] = print, folder: Path = IMAGES
 ) -> GuestImage:
-    """Return the image for a kernel, and build the image if necessary.
+    """Return the guest's disk image for a kernel, and build the image if necessary.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def ensure_image(
 
 
 def image_name(kernel: str) -> str:
-    """Return the name of an image: the kernel's release, and a hash of everything that this project adds to Debian.
+    """Return the name of a disk image, made of the kernel's release and a hash of all that sipsched adds to Debian.
 
     New versions of Debian's packages do not change the name, so an image keeps its package versions until somebody
     removes the image.
@@ -134,7 +134,7 @@ def image_name(kernel: str) -> str:
 
 
 def kernel_release(content: bytes, name: str) -> str:
-    """Return the release of the kernel in a bzImage, as `uname -r` would print it.
+    """Return the release of the kernel in a bzImage file, such as `6.1.0-18-cloud-amd64`, as `uname -r` prints it.
 
     Raises
     ------
@@ -149,7 +149,7 @@ def kernel_release(content: bytes, name: str) -> str:
 
 
 def unpack_kernel(content: bytes) -> bytes | None:
-    """Return the decompressed kernel (vmlinux) in a bzImage, or None if the compression is unknown."""
+    """Return the decompressed kernel (vmlinux) from a bzImage file, or None if the compression is unknown."""
     start, length = struct.unpack_from("<II", content, PAYLOAD)
     start += (content[SETUP_SECTORS] + 1) * 512
     payload = content[start : start + length]
@@ -174,7 +174,7 @@ def _build_lock(folder: Path) -> Iterator[None]:
 
 
 def _build(kernel: str, image: GuestImage, folder: Path) -> None:
-    """Build the image in a temporary folder, and rename the folder when the image is complete."""
+    """Build the guest's disk image in a temporary folder, and rename the folder when the image is complete."""
     partial = image.folder.with_name(f"{image.folder.name}.partial")
     _discard(partial)
     partial.mkdir()
@@ -187,7 +187,7 @@ def _build(kernel: str, image: GuestImage, folder: Path) -> None:
 
 
 def _discard(partial: Path) -> None:
-    """Remove the files of an incomplete build, unless something is mounted in their folder.
+    """Remove the folder of an incomplete image build, unless a file system is mounted in the folder.
 
     Raises
     ------
@@ -219,7 +219,7 @@ def _forget_old(image: GuestImage, folder: Path) -> None:
 
 
 class _Builder:
-    """The steps that build one image, which consists of a kernel and a root file system from Debian packages."""
+    """The steps that build one disk image for a guest, with a kernel and a root file system from Debian packages."""
 
     def __init__(self, partial: Path, log: Path) -> None:
         self.image = GuestImage(partial)
@@ -305,7 +305,7 @@ class _Builder:
             self._run(["chroot", str(self.root), "depmod", release])
 
     def _build_native(self, kernel: bytes) -> None:
-        """Build the C programs of sipsched on this machine, with the compiler and the kernel types of the guest."""
+        """Build sipsched's C programs for the guest, with the guest's compiler and type data of the guest's kernel."""
         vmlinux = unpack_kernel(kernel)
         targets = {part: ["all"] for part in PARTS}
         if vmlinux is not None and b"\0.BTF\0" in vmlinux:
