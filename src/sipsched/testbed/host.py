@@ -1,4 +1,4 @@
-"""A host of a testbed, with methods for the host's folders, lock and processes."""
+"""The class of a host on which sipsched runs SIP programs, with methods for folders, locks and processes."""
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,9 +14,9 @@ from sipsched.testbed.lock import await_lock, holder
 from sipsched.testbed.patience import REAL_TIME, Patience
 
 LATE = 124
-"""Exit code of the program `timeout` after its time limit."""
+"""Exit code with which the program `timeout` ends after it has stopped a command."""
 KILLED = -1
-"""Exit code that paramiko (SSH) reports for a command that a signal killed."""
+"""Exit code that the SSH library paramiko reports if a signal killed the command."""
 STOP_GRACE_S = 5
 LOCK_SPARE_S = 30
 
@@ -61,7 +61,7 @@ class Host(Connection):
         self._group = ""
 
     def __enter__(self) -> "Host":
-        """Connect, create the folders, and find out whether the host has control groups."""
+        """Connect to the host, create sipsched's folders, and find out whether the host has control groups."""
         self.connect()
         try:
             self._claim()
@@ -102,7 +102,7 @@ class Host(Connection):
         limit_s: float,
         environment: Mapping[str, str] | None = None,
     ) -> Process:
-        """Start a process in the background. The host stops the process after a time limit.
+        """Start a background process, which the host stops after a time limit, and return its name and files.
 
         Parameters
         ----------
@@ -141,7 +141,7 @@ class Host(Connection):
         limit_s: float,
         accept: Sequence[int] = (0,),
     ) -> CommandResult:
-        """Run a process with a time limit, and wait until the process ends.
+        """Run a process with a time limit, wait until the process ends, and return the result.
 
         Raises
         ------
@@ -166,7 +166,7 @@ class Host(Connection):
         return done
 
     def free_bytes(self, folder: PurePosixPath) -> int:
-        """Return the number of free bytes on the disk of a folder."""
+        """Return the number of free bytes on the host's disk that contains a folder."""
         said = self.run(["df", "--output=avail", "-B1", str(folder)]).stdout
         return int(said.split()[-1])
 
@@ -210,16 +210,16 @@ class Host(Connection):
         )
 
     def stop(self, process: Process) -> None:
-        """Stop a process and all its descendants, first by SIGTERM. If the process has already ended, do nothing."""
+        """Stop a process and all its descendants by SIGTERM, and by SIGKILL if they still run after some seconds."""
         self._end(process.name, grace_s=STOP_GRACE_S)
 
     def _end(self, name: str, *, grace_s: int) -> list[str]:
-        """Stop the process `name`. If `name` is empty, stop all processes of this host, and return their names."""
+        """Stop a process, or all processes of sipsched on this host if `name` is empty. Return the stopped names."""
         arguments = (self._group_name, self._pids, name, grace_s)
         return self.shell(groups.END, *arguments, timeout_s=3 * STOP_GRACE_S).stdout.split()
 
     def signal(self, process: Process, name: str) -> None:
-        """Send a signal to a process, and not to the program `timeout`, which is the parent of the process."""
+        """Send a signal to a process on the host, but not to the program `timeout` that started the process."""
         self.shell('pkill "-$1" --parent "$(cat "$2")"', name, process.pid_file)
 
     def cpu_time_ns(self, process: Process) -> int:
@@ -233,7 +233,7 @@ class Host(Connection):
         return sum(int(line.split()[0]) for line in done.stdout.splitlines())
 
     def processes(self, process: Process) -> Mapping[int, str]:
-        """Return the names of a process and its descendants, by process id. Zombies are excluded."""
+        """Return the process ids and names of a process and its descendants, without zombies."""
         done = self.shell(
             """{ cat "$1/cgroup.procs" 2>/dev/null || pgrep --pgroup "$(cat "$2")"; } |
             xargs -r ps -o pid=,state=,comm= -p""",
@@ -276,7 +276,7 @@ class Host(Connection):
     def wait_while_running(
         self, process: Process, condition: str, *arguments: object, what: str, timeout_s: float
     ) -> bool:
-        """Wait until a shell condition is true or a process has ended. Return True if the condition is true.
+        """Wait until a shell condition is true or a process ends. Return True if the condition is true.
 
         Raises
         ------
@@ -304,7 +304,7 @@ done"""
     def exclusive_lock(
         self, purpose: str, wait_s: float, say: Callable[[str], None]
     ) -> Iterator[None]:
-        """Hold the lock of this host during a `with` block. If the connection is lost, the host releases the lock.
+        """Hold the lock that reserves this host during a `with` block. A lost connection also releases the lock.
 
         Parameters
         ----------
@@ -330,7 +330,7 @@ done"""
 
     @contextmanager
     def ended_with_connection(self, *, undone: bool = False) -> Iterator[None]:
-        """Make the host stop all processes at the end of the `with` block, or when the SSH connection is lost.
+        """Make the host stop sipsched's processes at the end of the `with` block, or when the SSH connection is lost.
 
         Parameters
         ----------
@@ -360,7 +360,7 @@ done"""
             )
 
     def require_built(self, part: str, programs: Sequence[str]) -> None:
-        """Check that C programs of sipsched are built on the host, and that no file has changed since the build.
+        """Check that C programs of sipsched exist on the host, and that no file has changed since their build.
 
         Raises
         ------

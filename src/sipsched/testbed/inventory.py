@@ -1,4 +1,4 @@
-"""The description of a testbed, which is read from a YAML file: its kind, its hosts, and their CPUs and settings."""
+"""The description of a testbed (hosts for measurements) in a YAML file: the kind, hosts, CPUs and settings."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,11 +24,11 @@ NEEDED = {
     "virtual": ("workdir", "hosts", "virtual"),
     "simulated": ("simulated",),
 }
-"""For each kind of testbed, the required keys of its file besides name, kind and fidelity."""
+"""Required keys of a testbed's YAML file for each kind of testbed, besides `name`, `kind` and `fidelity`."""
 OF_HOSTS = ("tuning", "lock_wait_s")
-"""Optional keys for testbeds that have hosts. Simulated testbeds have no hosts."""
+"""Optional keys of the YAML file of a testbed with hosts. Simulated testbeds have no hosts."""
 OF_EMULATED = ("competitors",)
-"""Optional keys for testbeds of the kinds `virtual` and `simulated`."""
+"""Optional keys of the YAML file of a testbed of kind `virtual` or `simulated`."""
 
 Cpus = Annotated[
     tuple[Annotated[int, Meta(ge=0)], ...], Meta(min_length=1, description="CPU numbers.")
@@ -45,11 +45,11 @@ MECHANISMS = [
     "migration_cost",
     "competitors",
 ]
-"""Mechanisms of the simulator that a testbed's file can switch off."""
+"""Names of the parts of the simulation model that a testbed's YAML file can switch off."""
 
 
 def native_folder(workdir: PurePosixPath, part: str) -> PurePosixPath:
-    """Return the folder on a host in which `fab provision` builds a group of C programs, such as `probe`."""
+    """Return the folder on a host in which `fab provision` builds the C programs of a part, such as `probe`."""
     return workdir / "native" / part
 
 
@@ -94,7 +94,7 @@ class HostSpec:
 
 @dataclass(frozen=True)
 class Tuning:
-    """The kernel settings and services that a run may change on the proxy's host. The end of the run restores them."""
+    """The host settings that a measurement run may change on the proxy's host. The end of the run restores them."""
 
     cores_by: Annotated[
         Literal["cpuset", "hotplug"],
@@ -122,13 +122,13 @@ class Tuning:
 
     @property
     def changes(self) -> bool:
-        """True if a run may change host settings. The number of cores and the CPUs of services do not count here."""
+        """True if a run may stop noise sources, move interrupts, or move the receive work of network interfaces."""
         return bool(self.quiet or self.interrupt_cpus or self.receive_interfaces)
 
 
 @dataclass(frozen=True)
 class GuestMachine:
-    """The kernel, processors and memory of a virtual machine."""
+    """The description of a virtual machine: its kernel, processors and memory."""
 
     kernel: Annotated[
         str,
@@ -144,7 +144,7 @@ class GuestMachine:
 
     @property
     def kernel_name(self) -> str:
-        """The name of the kernel for descriptions, without a path.
+        """The name of the virtual machine's kernel for descriptions, without the path of the kernel's file.
 
         The names of Debian kernels contain CFS, because these kernels are older than EEVDF.
         """
@@ -210,7 +210,7 @@ class VirtualClock:
     ]
 
     def __str__(self) -> str:
-        """Return the settings of the clock as text. Every result states these settings."""
+        """Return the settings of the clock as text, which every result of a measurement includes."""
         return (
             f"{self.mips:g} MIPS, kernel weight {self.kernel_weight:g}, wake-up time "
             f"{self.wake_ns / 1000:g} µs, quantum {self.quantum_ns / 1000:g} µs"
@@ -226,7 +226,7 @@ class VirtualGuest(GuestMachine):
 
 @dataclass(frozen=True)
 class DeclaredCompetitor:
-    """A program that a testbed runs beside the proxy during each load, to compete for the proxy's CPUs."""
+    """A program that competes with the proxy for the proxy's CPUs during each measurement."""
 
     name: Annotated[
         str,
@@ -242,7 +242,7 @@ class DeclaredCompetitor:
     ] = ()
 
     def __str__(self) -> str:
-        """Return the name, the work and the CPUs of the competitor as text."""
+        """Return the name, CPU use and CPUs of the competing program as text."""
         where = _name_cpus(self.cpus) if self.cpus else "all CPUs of the SPS"
         return f"{self.name} ({self.busy_us:,} µs of every {self.period_us:,} µs on {where})"
 
@@ -301,7 +301,7 @@ class SimulatedMachine:
 
 @dataclass(frozen=True)
 class DeclaredTestbed:
-    """The content of a testbed's file. hardware/testbeds/example-physical.yaml explains the keys."""
+    """The content of a testbed's YAML file. hardware/testbeds/example-physical.yaml explains the keys."""
 
     name: Annotated[
         str, Meta(pattern=r"\A[A-Za-z0-9_-]+\Z", description="Name of the testbed and of its file.")
@@ -352,7 +352,7 @@ class DeclaredTestbed:
 
 @dataclass(frozen=True)
 class Testbed:
-    """A testbed: its three hosts, its properties, and a description for the figures of its measurements."""
+    """A testbed: three hosts (UAC, proxy, UAS) for measurements, with settings and a description for figures."""
 
     name: str
     kind: str
@@ -366,17 +366,17 @@ class Testbed:
     remark: str = ""
     """Free text from the testbed's file, such as the names of machines, switches and links."""
     lock_wait_s: float = LOCK_WAIT_S
-    """Seconds that a run waits if another user uses the testbed."""
+    """Longest time in seconds to wait until another user releases the testbed."""
     guest: Guest | None = None
     """The virtual machine of a testbed of kind `vm`; None for other kinds."""
     virtual: VirtualGuest | None = None
     """The virtual machine of a testbed of kind `virtual`; None for other kinds."""
     accelerator: str | None = None
-    """`kvm` or `tcg` for a testbed of kind `vm` whose virtual machine runs, otherwise None."""
+    """`kvm` or `tcg` if the testbed has the kind `vm` and the virtual machine runs, otherwise None."""
     simulated: SimulatedMachine | None = None
     """The simulated machine of a testbed of kind `simulated`; None for other kinds."""
     competitors: tuple[DeclaredCompetitor, ...] = ()
-    """Programs that run beside the proxy during each load."""
+    """Programs that compete with the proxy for CPU time during each measurement."""
 
     @property
     def is_on_this_machine(self) -> bool:
@@ -385,12 +385,12 @@ class Testbed:
 
     @property
     def hosts(self) -> tuple[HostSpec, HostSpec, HostSpec]:
-        """The hosts in the order in which a request passes them: UAC, SPS, UAS."""
+        """The hosts in the order in which a request passes them: UAC, proxy (SPS), UAS."""
         return (self.uac, self.sps, self.uas)
 
     @property
     def description(self) -> str:
-        """The description of the testbed, which contains all settings in the testbed's file."""
+        """The text for results that describes the testbed's network, hosts, CPUs and competing programs."""
         beside = "".join(f"; competitor {one}" for one in self.competitors)
         if self.simulated is not None:
             return f"{_describe_simulated(self.simulated)}{beside}{self._remark}"
@@ -419,13 +419,13 @@ class Testbed:
 
     @property
     def labels(self) -> TestbedLabels:
-        """The name, kind and description of this testbed for records."""
+        """The name, kind and description of this testbed, which every record of a measurement contains."""
         return TestbedLabels(
             self.name, self.kind, self.description, self.fidelity, self.accelerator
         )
 
     def check_cores(self, asked: Iterable[Point | Run]) -> None:
-        """Raise an error if points or runs need more cores than the proxy's host has.
+        """Raise an error if a planned measurement (point or run) needs more cores than the proxy's host has.
 
         Raises
         ------
@@ -501,7 +501,7 @@ def load_testbed(name: str, folder: Path = PROJECT_ROOT / TESTBEDS) -> Testbed:
 
 
 def _check_kind(file: DeclaredTestbed, where: str) -> None:
-    """Check that a testbed's file has all keys of its kind of testbed, and no other keys."""
+    """Raise an error if a testbed's YAML file lacks a key that its kind requires, or has a key of another kind."""
     needed = NEEDED[file.kind]
     allowed = (
         *needed,
@@ -530,7 +530,7 @@ def _check_kind(file: DeclaredTestbed, where: str) -> None:
 
 
 def _host(role: str, file: DeclaredTestbed, where: str) -> HostSpec:
-    """Return a host from a testbed's file. For a simulated testbed, return a placeholder with the CPUs."""
+    """Return the host with a role, such as `uac`, from a testbed's file, or a placeholder in a simulated testbed."""
     if file.simulated:
         cpus = tuple(range(file.simulated.cpus)) if role == "sps" else ()
         return HostSpec(role, "simulated", "", "", "", "", 0, cpus=cpus, helper_cpus=())
@@ -548,7 +548,7 @@ def _host(role: str, file: DeclaredTestbed, where: str) -> HostSpec:
 
 
 def _shared(file: DeclaredTestbed, hosts: Mapping[str, HostSpec]) -> str:
-    """Return text for the fidelity that names the proxy's CPU shared with load generators; empty without such a CPU."""
+    """Return text such as ", and its last CPU" if the proxy shares a CPU with load generators; otherwise empty."""
     proxy, generators = hosts["sps"].cpus, {*hosts["uac"].cpus, *hosts["uas"].cpus}
     if file.kind != "local" or not generators & set(proxy):
         return ""
@@ -556,12 +556,12 @@ def _shared(file: DeclaredTestbed, hosts: Mapping[str, HostSpec]) -> str:
 
 
 def _kernel_file(kernel: str) -> str:
-    """Return the absolute path of a kernel's file. Return the name of a Debian kernel unchanged."""
+    """Return the absolute path of a kernel's file, or the unchanged name of a Debian kernel such as `6.1`."""
     return str(PROJECT_ROOT / Path(kernel).expanduser()) if "/" in kernel else kernel
 
 
 def _name_cpus(cpus: Sequence[int]) -> str:
-    """Return a text that lists CPUs, such as "CPUs 0, 2–5". Consecutive numbers become a range."""
+    """Return CPU numbers as text, such as "CPUs 0, 2–5", with a range for consecutive numbers."""
     parts: list[list[int]] = []
     for cpu in cpus:
         if parts and cpu == parts[-1][-1] + 1:
@@ -573,7 +573,7 @@ def _name_cpus(cpus: Sequence[int]) -> str:
 
 
 def _describe_simulated(simulated: SimulatedMachine) -> str:
-    """Return a description of the simulated machine, with the mechanisms that are switched off."""
+    """Return text that describes the simulated machine and lists the disabled parts of the simulation model."""
     scheduler = "EEVDF" if simulated.is_eevdf else "CFS"
     without = f", without {', '.join(simulated.without)}" if simulated.without else ""
     return (
@@ -584,7 +584,7 @@ def _describe_simulated(simulated: SimulatedMachine) -> str:
 
 
 def _check_guest(where: str, guest: GuestMachine, inside: Sequence[HostSpec]) -> None:
-    """Check that a guest has all CPUs that the testbed's file assigns to the hosts inside the guest."""
+    """Raise an error if a guest lacks a CPU that the testbed's file assigns to a host inside the guest."""
     for host in inside:
         missing = [cpu for cpu in host.cpus + host.helper_cpus if cpu >= guest.cpus]
         if missing:
@@ -597,7 +597,7 @@ def _check_guest(where: str, guest: GuestMachine, inside: Sequence[HostSpec]) ->
 def _check_competitors(
     where: str, competitors: Sequence[DeclaredCompetitor], cpus: Sequence[int]
 ) -> None:
-    """Check that each competitor has a unique name, uses only the proxy's CPUs, and fits its work into its period."""
+    """Raise an error if a competing program has a repeated name, other CPUs than the proxy, or too much work."""
     names = [competitor.name for competitor in competitors]
     for competitor in competitors:
         place = f"{where}: competitors: {competitor.name}"

@@ -29,7 +29,7 @@ for path in /sys/class/net/*; do
     [ "$(cat "$path/carrier" 2>/dev/null)" = 1 ] || echo "down ${path##*/}"
 done
 """
-"""Shell script that prints `way PEER LINK` per peer, `down LINK` per link without a carrier, and the output of TALK.
+"""Shell script that prints `way PEER LINK` per peer and `down LINK` per link without carrier, then runs `TALK`.
 
 "$1" is the script TALK, "$2" and "$3" are this host's SIP address and port, "$4" is a secret word, and "$5" is the time
 limit in seconds. The remaining arguments are the peers as address:port.
@@ -69,7 +69,7 @@ print map { "heard $_\\n" } keys %heard;
 
 @dataclass(frozen=True)
 class _Seen:
-    """The result of the check on a host: the link to each peer, links without a carrier, and peers that answered."""
+    """The result of the link check on one host: the link to each peer, links without carrier, and answering peers."""
 
     links: Mapping[str, str]
     down: Sequence[str]
@@ -77,7 +77,7 @@ class _Seen:
 
 
 def check_links(hosts: Hosts) -> None:
-    """Check the network links between the proxy and the UAC and the UAS, and send datagrams in both directions.
+    """Check that the links between the proxy and UAC or UAS have a carrier and pass datagrams in both directions.
 
     The SIP port must be free on all three hosts.
 

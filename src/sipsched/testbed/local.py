@@ -1,4 +1,4 @@
-"""The testbed on this machine: three network namespaces, each with its own sshd.
+"""The testbed `local`, which has three network namespaces on this machine as hosts, each with an sshd.
 
 Layout (addresses of RFC 2544's benchmarking range)::
 

@@ -1,4 +1,4 @@
-"""The lock of a testbed, which ensures that only one process uses the testbed at a time."""
+"""The lock that ensures that only one process at a time uses the hosts of a testbed."""
 
 import getpass
 import os
@@ -15,7 +15,7 @@ from sipsched.testbed import places
 
 
 def holder(purpose: str) -> str:
-    """Return a text about this process (purpose, id, user, time) for other users, who wait for this process's lock."""
+    """Return the purpose, id, user and start time of this process as text, for users who wait for the lock."""
     since = datetime.now(UTC).isoformat(timespec="seconds")
     return (
         f"{purpose} (pid {os.getpid()} of {getpass.getuser()} on {platform.node()}, since {since})"
@@ -25,7 +25,7 @@ def holder(purpose: str) -> str:
 def await_lock(
     answers: Iterator[str], what: str, wait_s: float, say: Callable[[str], None]
 ) -> None:
-    """Read the output of the script `places.LOCK`, and return when the script holds the lock.
+    """Wait until the shell script `places.LOCK`, whose output is in `answers`, holds the lock.
 
     Parameters
     ----------

@@ -31,7 +31,7 @@ class Machine:
         return f"host {self._host}" if self._host else "this machine"
 
     def open(self, argv: Sequence[str]) -> "subprocess.Popen[bytes]":
-        """Start a program with pipes for its input and output. A lost connection closes the program's input."""
+        """Start a program on the machine, with pipes for input and output. A lost connection closes the input."""
         command = [*SSH, self._host, remote_command(argv)] if self._host else list(argv)
         try:
             # In its own session, the program does not receive Ctrl-C, so it can still write its last records.
@@ -46,7 +46,7 @@ class Machine:
             raise StableError(f"{self}: no program {error.filename}") from None
 
     def shell(self, script: str, *arguments: str) -> str:
-        """Run a shell script, and return its output.
+        """Run a shell script on the machine, and return the output of the script.
 
         Raises
         ------

@@ -24,12 +24,12 @@ from sipsched.testbed.lock import locked_here
 STATE_ROOT = Path(places.RUN_FOLDER)
 LOCK_FILE = STATE_ROOT / places.LOCK_FILE
 LOCK_PATIENCE_S = 5.0
-"""Seconds that `take_down` waits for the lock. The time is short, because a user need not wait for the end of a run."""
+"""Seconds that the method `take_down` waits for the lock before it fails because another process uses the testbed."""
 STOP_GRACE_S = 3.0
 START_PATIENCE_S = 10.0
 SPS_SIP_ADDRESS = "198.18.0.1"
 AGENT_NETS = {"uac": "198.18.1", "uas": "198.18.2"}
-"""First three octets of the addresses on the link of UAC or UAS. The SPS has .1, and the UAC or UAS has .2."""
+"""Address prefix of the link between the proxy and the UAC or UAS. The proxy has .1, and the UAC or UAS has .2."""
 
 # Without the variable SHLVL, bash would read ~/.bashrc before each command, which can take 100 ms.
 SSHD_CONFIG = """\
@@ -58,15 +58,15 @@ class Namespace:
 
     role: str
     name: str
-    """Name of the namespace, and of the machine's end of its management link (at most 15 characters)."""
+    """Name of the namespace and of this machine's interface to the namespace (at most 15 characters)."""
     management: str
     """Address at which the namespace's sshd listens."""
     gateway: str
-    """Address of the machine's end of the management link."""
+    """Address of this machine's interface to the namespace, which SSH connections use."""
 
     @property
     def link(self) -> str:
-        """The name of the management link's interface on the machine's side."""
+        """The name of this machine's interface to the namespace, which SSH connections use."""
         return self.name
 
 
@@ -104,7 +104,7 @@ class MachineTestbed(ABC):
         self.command_up = command_up
 
     root_for = "network namespaces and eBPF"
-    """The parts that need root. An error message for users without root names these parts."""
+    """The parts of the testbed that need root. The error message for users without root lists these parts."""
 
     @abstractmethod
     def check_machine(self, testbed: Testbed) -> None:
@@ -115,14 +115,14 @@ class MachineTestbed(ABC):
         """Create all parts of the testbed. The caller guarantees that no part exists yet."""
 
     def is_up(self) -> bool:
-        """Return True if all namespaces exist and their sshds run."""
+        """Return True if all network namespaces of the testbed exist, and an sshd runs in each namespace."""
         return all(
             Path("/run/netns", namespace.name).exists() and self._sshd_runs(namespace.role)
             for namespace in self.namespaces
         )
 
     def _serves(self, testbed: Testbed) -> bool:
-        """Return True if the existing testbed can be used. Subclasses also check that its file has not changed."""
+        """Return True if the testbed exists and is usable. Subclasses also compare the testbed's file and programs."""
         return self.is_up()
 
     def ensure_up(
@@ -131,7 +131,7 @@ class MachineTestbed(ABC):
         idle_s: float | None = None,
         say: Callable[[str], None] = scripting.say,
     ) -> None:
-        """Create the testbed if it does not exist. If another user holds the lock, wait up to `lock_wait_s`.
+        """Create the testbed if it does not exist, and first wait until no other user holds the testbed's lock.
 
         Parameters
         ----------
@@ -248,7 +248,7 @@ class MachineTestbed(ABC):
 
     @contextmanager
     def held(self, purpose: str, wait_s: float, say: Callable[[str], None]) -> Iterator[None]:
-        """Hold the testbed's lock on this machine while the `with` block runs. See `locked_here` for the errors."""
+        """Hold the testbed's lock on this machine while the `with` block runs. `locked_here` lists the errors."""
         places.claim_here([self.root])
         with locked_here(self.lock_file, f"testbed {self.kind}", purpose, wait_s, say):
             yield
@@ -281,7 +281,7 @@ class MachineTestbed(ABC):
     # ---- creation ----
 
     def _make_keys(self, addresses: Sequence[str]) -> None:
-        """Create an SSH login key, and one SSH host key for all hosts of this testbed."""
+        """Create an SSH login key, one SSH host key for all hosts of the testbed, and the file known_hosts."""
         places.claim_here([self.state])
         for key in ("id_ed25519", "host_key"):
             path = str(self.state / key)
@@ -303,7 +303,7 @@ class MachineTestbed(ABC):
             self._ip(namespace.role, "link set ssh0 up")
 
     def _address_agent(self, role: str) -> None:
-        """Set the IP address of the interface sip0 of UAC or UAS, and the route to the proxy."""
+        """Set the IP address of the interface sip0 in the namespace of UAC or UAS, and the route to the proxy."""
         self._run(["sh", "-ec", "\n".join(agent_lines(role, self._namespace(role).name))])
 
     def _wait_for_carrier(self, role: str, link: str) -> None:
@@ -340,7 +340,7 @@ class MachineTestbed(ABC):
         return self._process_runs(self.state / f"{role}.sshd.pid", "sshd")
 
     def _process_runs(self, pid_file: Path, comm: str) -> bool:
-        """Return True if the process whose id is in a pid file is running and has the name `comm`."""
+        """Return True if a pid file contains the id of a running process with the name `comm`."""
         if not pid_file.exists():
             return False
         pid = pid_file.read_text().strip()
@@ -391,7 +391,7 @@ class MachineTestbed(ABC):
         self.lock_file.unlink(missing_ok=True)
 
     def _end_processes(self, present: Sequence[Namespace]) -> None:
-        """Stop all processes inside the namespaces, and the sshds of namespaces whose names have been deleted."""
+        """Kill all processes in the network namespaces, including sshds in namespaces that have lost their names."""
         while pids := [*self._pids(present), *self._stray_sshds()]:
             subprocess.run(["kill", "-KILL", *pids], check=False, capture_output=True)
             time.sleep(0.05)
@@ -436,7 +436,7 @@ class MachineTestbed(ABC):
         return f"sipsched-{self.kind}-{role}"
 
     def _in_group(self, role: str, argv: Sequence[str]) -> None:
-        """Run a command in a control group, so that `_remove` finds all processes of the command."""
+        """Run a command in a control group, so that the removal of the testbed finds all processes of the command."""
         name, mount = self._group_name(role), str(places.CGROUP_MOUNT)
         group = self._run(["sh", "-c", groups.FIND, "sh", name, mount]).strip()
         self._run(["sh", "-c", groups.START, "sh", group, "", *argv])
