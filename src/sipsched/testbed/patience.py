@@ -5,12 +5,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 STEP_S, LEAST_STEP_S = 1.0, 0.01
-"""Longest and shortest time between two readings of the host's clock, in real seconds."""
+"""Longest and shortest real time in seconds between two readings of the host's clock during a wait."""
 
 
 @dataclass(frozen=True)
 class Patience:
-    """The clock that limits how long sipsched waits for a host.
+    """The clock (real, or the virtual clock of a guest) that limits how long sipsched waits for a host.
 
     Attributes
     ----------
@@ -24,7 +24,7 @@ class Patience:
     least_s: float = 0.0
 
     def real(self, limit_s: float) -> float:
-        """Convert a time limit into real seconds, for waits that can only use this machine's clock."""
+        """Return a time limit in real seconds, for waits that can only use this machine's clock."""
         return max(limit_s, self.least_s)
 
     def wait(self, done: Callable[[float], bool], deadline: float) -> bool:

@@ -7,12 +7,12 @@ from pathlib import Path, PurePosixPath
 from sipsched.errors import StableError
 
 DATA_FOLDER = PurePosixPath("/var/lib/sipsched")
-"""Folder for files that must survive a reboot: C programs, files of runs, and images of virtual machines."""
+"""Folder for files that a reboot must keep: C programs, files of runs, and disk images of virtual machines."""
 RUN_FOLDER = PurePosixPath("/run/sipsched")
-"""Folder for files that a reboot removes: lock, undo script, pid files, and keys of this machine's testbeds."""
+"""Folder for files that a reboot removes: the lock, the script that restores settings, pid files, and SSH keys."""
 LOCK_FILE = "lock"
 UNDO_FILE = RUN_FOLDER / "undo.sh"
-"""Script that restores the settings of the SPS. The script exists while settings are changed."""
+"""Script that restores kernel settings of the proxy's host. The script exists while settings are changed."""
 CGROUP_MOUNT = RUN_FOLDER / "cgroup"
 """Folder on which sipsched mounts control groups, if a host or namespace has not mounted them elsewhere."""
 
@@ -58,7 +58,7 @@ code 77.
 RECORD_BUILD = """\
 cd "$1" && find . -type f ! -name built.sha256 -exec sha256sum {} + | sort -k 2 > built.sha256
 """
-"""Shell script that records the SHA-256 of every built file and every source file after a build."""
+"""Shell script that writes the SHA-256 of every file in the build folder "$1" to the file built.sha256."""
 
 CHECK_BUILD = """\
 cd "$1" 2>/dev/null && [ -s built.sha256 ] || { echo "missing $1"; exit; }
@@ -124,7 +124,7 @@ def claim_here(folders: Sequence[Path | PurePosixPath]) -> None:
 
 
 def build_problem(folder: PurePosixPath, findings: Sequence[str]) -> str | None:
-    """Convert the output of the shell script `CHECK_BUILD` into an error message, or None if the output is empty."""
+    """Return an error message for lines that `CHECK_BUILD` printed about missing or changed programs, or None."""
     words = {"missing": "missing program", "changed": "changed since the build"}
     parts = [
         f"{text}: {', '.join(names)}"

@@ -1,4 +1,4 @@
-"""Provisioning, which installs Debian packages and builds C programs on the hosts of a testbed."""
+"""Functions that install Debian packages and build C programs on the hosts of a testbed."""
 
 import hashlib
 import subprocess
@@ -127,7 +127,7 @@ def provision(
 def prepare_machine(
     testbed: Testbed, *, tests: bool = False, say: Callable[[str], None] = print
 ) -> None:
-    """Install the Debian packages that this machine needs to create a testbed."""
+    """Install the Debian packages that this machine needs to create a testbed (hosts for measurements)."""
     roles = ("uac", "uas", *(("sps",) if testbed.kind == "local" else ()))
     packages = {name for role in roles for name in PACKAGES[role]} | set(CONTROLLER_PACKAGES)
     packages |= set(GUEST_BUILD_PACKAGES if testbed.kind in ("vm", "virtual") else ())
@@ -158,7 +158,7 @@ def _install_there(host: Host, say: Callable[[str], None]) -> None:
 def _build_root(
     shell: Callable[..., str], where: str, base: PurePosixPath, release: str
 ) -> Iterator[str]:
-    """Build a root file system of a Debian release with its proxies, and yield a line of text per step.
+    """Build a root file system of a Debian release with SIP proxies, and yield a line of text per step.
 
     Parameters
     ----------
@@ -209,7 +209,7 @@ def _say_installed(where: str, output: str, say: Callable[[str], None]) -> None:
 
 
 def _build_native(hosts: Hosts, say: Callable[[str], None]) -> None:
-    """Build the C programs that each host needs, such as the probe for the proxy's host."""
+    """Build the C programs that each host needs, such as the measuring probe on the proxy's host."""
     wanted = [(host, part) for host in hosts.all for part in NATIVE_PARTS[host.spec.role]]
     for host, part in wanted:
         folder = native_folder(host.base, part)

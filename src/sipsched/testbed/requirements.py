@@ -7,7 +7,7 @@ from sipsched.paths import PROJECT_ROOT
 EVERY_HOST = ("iproute2", "procps", "util-linux", "zstd")
 COMPILER = ("gcc", "libc6-dev", "make")
 PROXY_PACKAGES = ("kamailio",)
-"""The Debian packages of proxies. No Debian release contains OpenSIPS."""
+"""The Debian packages of the SIP proxies that Debian contains. No Debian release contains OpenSIPS."""
 PACKAGES = {
     "uac": (*EVERY_HOST, *COMPILER),
     "sps": (
@@ -20,14 +20,14 @@ PACKAGES = {
 }
 CONTROLLER_PACKAGES = ("iproute2", "openssh-client", "openssh-server")
 RELEASE_PACKAGES = ("debian-archive-keyring", "mmdebstrap")
-"""Packages for a host that builds root file systems of other Debian releases."""
+"""Debian packages for a host that builds root file systems of other Debian releases."""
 GUEST_BUILD_PACKAGES = (
     *RELEASE_PACKAGES,
     *("e2fsprogs", "lz4", "qemu-system-x86", "xz-utils", "zstd"),
 )
 """Packages for a machine that builds and runs the virtual machine of a testbed of kind `vm` or `virtual`."""
 CLUSTER_PACKAGES = ("munge", "slurm-client", "slurmctld", "slurmd")
-"""Packages of a Slurm cluster with one node, on which tests run the analysis."""
+"""Debian packages of a Slurm cluster with one node, on which tests run the analysis."""
 TEST_PACKAGES = (
     *CLUSTER_PACKAGES,
     "chromium",
@@ -42,7 +42,7 @@ NATIVE_PARTS = {
     "sps": ("common", "scheduler", "dispatcher", "probe"),
     "uas": ("common", "generator"),
 }
-"""Folders of hardware/ that provisioning copies to each host and builds on the host, in this order.
+"""Folders of hardware/ with C programs, which `fab provision` builds on each host in this order.
 
 The folder `common` is necessary on every host, because C files in the other folders include its files.
 """

@@ -1,4 +1,4 @@
-"""Functions that connect to the hosts of a testbed and take the testbed's lock."""
+"""Functions that connect to the hosts of a testbed and reserve the testbed by a lock."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +16,7 @@ from sipsched.testbed.patience import REAL_TIME, Patience
 
 @dataclass(frozen=True)
 class Hosts:
-    """The three hosts of a testbed, with open connections.
+    """The three hosts of a testbed (UAC, proxy, UAS), with open SSH connections.
 
     Attributes
     ----------
@@ -31,12 +31,12 @@ class Hosts:
 
     @property
     def all(self) -> tuple[Host, Host, Host]:
-        """The hosts in the order in which a request passes them: UAC, SPS, UAS."""
+        """The hosts in the order in which a request passes them: UAC, proxy (SPS), UAS."""
         return (self.uac, self.sps, self.uas)
 
     @property
     def history(self) -> list[CommandResult]:
-        """All commands that have run on the hosts so far, in the order in which they started."""
+        """The results of all commands that have run on the hosts, in the order in which the commands started."""
         return sorted(
             (result for host in self.all for result in host.history), key=lambda r: r.started
         )

@@ -1,4 +1,4 @@
-"""The cores of this machine, and their division among the hosts of the testbed `local`."""
+"""The CPU cores of this machine, and their division among the proxy, load generators and other programs."""
 
 import os
 import re
@@ -14,9 +14,9 @@ CPUS = Path("/sys/devices/system/cpu")
 MOST_CPUS = 8192
 """Largest value of the kernel's build option NR_CPUS, which limits the number of CPUs."""
 CORES_TO_SEPARATE = 4
-"""On a machine with at least this number of cores, the proxy shares no core with the generators."""
+"""Number of cores from which on the proxy shares no core with the load generators."""
 CORES_PER_AGENT = 5
-"""For every five cores besides the helpers' core, the UAC gets one core and the UAS gets one core."""
+"""The UAC and the UAS each get one of every five cores, besides the core for sipsched's helper programs."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Division:
 
 
 ONE_CORE = Division(uac=(0,), uas=(0,), sps=(1, 0), helpers=(0,))
-"""The division if this machine has one core, or does not run Linux. A run then fails and names the missing CPU."""
+"""The division of CPUs on a machine with one core or without Linux. Runs then fail because a CPU is missing."""
 
 
 def read_cores(folder: Path = CPUS, allowed: Collection[int] | None = None) -> tuple[Core, ...]:
@@ -66,7 +66,7 @@ def read_cores(folder: Path = CPUS, allowed: Collection[int] | None = None) -> t
 
 
 def divide(cores: Sequence[Core]) -> Division:
-    """Divide the cores of a machine among the hosts of the testbed `local`.
+    """Divide the cores of this machine among the proxy, the load generators and the helper programs.
 
     With two or three cores, the generators and the helpers share one core, and the proxy uses this core last. With more
     cores, the helpers, the generators and the proxy have separate cores. The proxy uses one hyper-thread per core, and
@@ -88,7 +88,7 @@ def divide(cores: Sequence[Core]) -> Division:
 
 
 def parse_cpu_list(text: str) -> tuple[int, ...]:
-    """Parse a list of CPUs in the kernel's format, such as `0-3,8`.
+    """Return the CPU numbers in a list in the kernel's format, such as `0-3,8`.
 
     Raises
     ------

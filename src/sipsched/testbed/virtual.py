@@ -36,11 +36,11 @@ from sipsched.testbed.virtual_clock import (
 )
 
 IDLE_S = 300.0
-"""Seconds until the guardian removes an idle guest."""
+"""Seconds without use after which a background process (the guardian) removes the guest."""
 IDLE_RATE = 1.0
 """Virtual seconds per real second while all cores are halted. At a higher rate, SSH and disk waits would time out."""
 ROOT = Path("/run/sipsched-virtual")
-"""Folder of the lock and the state. Other testbeds use another lock, because they cannot disturb virtual time."""
+"""Folder of this testbed's lock and state. Other testbeds use another lock, as they cannot disturb virtual time."""
 COMM = "sipsched-virt"
 """Name of the QEMU process in /proc."""
 GUEST_ADDRESS = "10.0.2.15"
@@ -59,7 +59,7 @@ class VirtualTestbed(GuestTestbed):
         super().__init__("virtual", (), __name__, "fab virtual.up", COMM, ROOT)
 
     def check_machine(self, testbed: Testbed) -> None:
-        """Raise an error if this machine cannot run the guest.
+        """Raise an error if this machine cannot run the testbed's QEMU guest.
 
         Raises
         ------
@@ -115,7 +115,7 @@ class VirtualTestbed(GuestTestbed):
 
 
 def network_script(testbed: Testbed) -> str:
-    """Return a shell script for the guest that creates namespaces and links, and starts the sshds of UAC and UAS."""
+    """Return a shell script that creates the guest's network namespaces and links, and starts sshds for UAC and UAS."""
 
     def card(role: str, ip: str) -> list[str]:
         return [f"{ip} address add {GUEST_ADDRESS}/24 dev ssh0", f"{ip} link set ssh0 up"]

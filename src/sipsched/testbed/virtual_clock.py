@@ -1,4 +1,4 @@
-"""The virtual clock of a QEMU guest: its library, its command-line settings, its counters, and its self-test."""
+"""Functions for the virtual clock of a QEMU guest: its library, command-line options, counters and self-test."""
 
 import hashlib
 import os
@@ -24,7 +24,7 @@ from sipsched.testbed.requirements import native_sources
 
 QEMU_VERSION = "7.2"
 NAME = "virtual time"
-"""The name for the virtual clock at the start of error messages."""
+"""Words at the start of error messages about the virtual clock."""
 PART = "virtual"
 LIBRARY, CHECK = "libsipvirtual.so", "virtualcheck"
 CLOCK_OPTIONS = (
@@ -41,7 +41,7 @@ MEMORY_MIB = 512
 STANDSTILL_S = 300
 """Real seconds without progress of the virtual clock after which a guest is considered hung."""
 LOOP_ERROR, SPEED_ERROR, WAIT_ERROR = 0.005, 0.01, 0.05
-"""Largest relative errors that the self-test allows for the time of a loop, the speeds of CPUs, and the mean wait."""
+"""Largest relative errors of a loop's time, the CPU speeds and the mean wait that the clock's self-test allows."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Statistics:
 
 
 class SelfTest(msgspec.Struct, frozen=True):
-    """The result of the self-test program `virtualcheck`, which runs in a guest."""
+    """The result of the program `virtualcheck`, which tests the virtual clock inside a guest."""
 
     cpus: int
     loop_ns: float
@@ -72,7 +72,7 @@ class SelfTest(msgspec.Struct, frozen=True):
 
     @property
     def errors(self) -> dict[str, tuple[float, float]]:
-        """The relative error and the allowed error of each part of the self-test."""
+        """The relative error and the largest allowed error, by part of the virtual clock's self-test."""
         return {
             "loop count": (abs(self.loop_ns / self.loop_exact_ns - 1), LOOP_ERROR),
             "equal speed": (max(self.speeds) / min(self.speeds) - 1, SPEED_ERROR),
@@ -81,7 +81,7 @@ class SelfTest(msgspec.Struct, frozen=True):
 
 
 class _Refusal(msgspec.Struct, frozen=True):
-    """The output of the self-test program `virtualcheck` if it cannot run its tests."""
+    """The output of the virtual clock's test program `virtualcheck` if the tests cannot run."""
 
     error: str
 
@@ -111,7 +111,7 @@ def built() -> Path:
 
 
 def qemu_version() -> str:
-    """Return the version of QEMU on this machine.
+    """Return the version of QEMU on this machine, and check that the virtual clock supports this version.
 
     Raises
     ------
@@ -130,7 +130,7 @@ def qemu_version() -> str:
 
 
 def find_kernel(kernel: str) -> Path:
-    """Return the path of the file of a guest kernel.
+    """Return the path of the bzImage file of a guest kernel.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ def find_kernel(kernel: str) -> Path:
 
 
 def qemu_command(clock: VirtualClock, folder: Path, state: Path, idle_rate: float) -> list[str]:
-    """Return the beginning of the QEMU command line for a guest in virtual time.
+    """Return the first arguments of the QEMU command line for a guest with a virtual clock.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ def qemu_command(clock: VirtualClock, folder: Path, state: Path, idle_rate: floa
 
 
 def _self_test_command(clock: VirtualClock, cores: int, state: Path, kernel: Path) -> list[str]:
-    """Return the QEMU command line of a guest that runs only the self-test from the file `initrd`."""
+    """Return the QEMU command line of a guest that runs only the virtual clock's self-test, from the file `initrd`."""
     return [
         # The option --pdeathsig stops the guest when this process ends, even if this process is killed.
         *("setpriv", "--pdeathsig", "KILL", *qemu_command(clock, built(), state, idle_rate=0)),
@@ -193,12 +193,12 @@ def _self_test_command(clock: VirtualClock, cores: int, state: Path, kernel: Pat
 
 
 def statistics_file(state: Path) -> Path:
-    """Return the path of the file with the counters of a guest."""
+    """Return the path of the file to which a guest's virtual clock writes its counters."""
     return state / "clock.statistics"
 
 
 def read_statistics(state: Path) -> Statistics | None:
-    """Return the counters of a guest, or None if QEMU has not started the guest's clock yet."""
+    """Return the counters of a guest's virtual clock, or None if QEMU has not started the clock yet."""
     try:
         content = statistics_file(state).read_bytes()
     except FileNotFoundError:
@@ -217,7 +217,7 @@ class StandstillCheck:
         self._since = time.monotonic()
 
     def check(self) -> None:
-        """Compare the virtual clock with its value at the previous check.
+        """Raise an error if the virtual clock has not advanced for a long real time.
 
         Raises
         ------
@@ -245,7 +245,7 @@ class StandstillCheck:
 
 
 def initial_ram_disk(files: Sequence[tuple[str, int, bytes]]) -> bytes:
-    """Return an initramfs: a cpio archive that the kernel unpacks as its first root file system.
+    """Return the bytes of an initramfs (a cpio archive that the kernel unpacks at boot) with the given files.
 
     Parameters
     ----------
@@ -262,7 +262,7 @@ def initial_ram_disk(files: Sequence[tuple[str, int, bytes]]) -> bytes:
 
 
 def self_test(clock: VirtualClock, cores: int, kernel: Path) -> tuple[SelfTest, Statistics | None]:
-    """Boot a kernel in virtual time, with the self-test as its only program.
+    """Boot a guest with a virtual clock that runs only the clock's self-test, and return the result and counters.
 
     Returns
     -------
@@ -309,7 +309,7 @@ def _boot(clock: VirtualClock, cores: int, kernel: Path) -> tuple[SelfTest, Stat
 
 
 def parse_result(said: str) -> SelfTest:
-    """Return the result of the self-test from the output of a guest.
+    """Return the result of the virtual clock's self-test, read from a guest's console output.
 
     Raises
     ------
@@ -331,7 +331,7 @@ def parse_result(said: str) -> SelfTest:
 
 
 def judge(result: SelfTest, counters: Statistics | None) -> tuple[list[str], list[str]]:
-    """Return a list with a line per passed part of the self-test, and a list with a line per failed part.
+    """Return a line of text per passed part of the virtual clock's self-test, and a line per failed part.
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ from sipsched.testbed.inventory import Guest, HostSpec, Testbed
 from sipsched.testbed.namespaces import AGENT_NETS, SSHD_CONFIG, STATE_ROOT, Namespace
 
 IDLE_S = 120.0
-"""Seconds until the guardian removes an idle guest. Without KVM, a new boot would take 7 to 20 s."""
+"""Seconds without use after which a background process removes the guest. A boot without KVM takes up to 20 s."""
 KVM_PATIENCE_S = 10.0
 """Time limit in seconds for the first boot with KVM. If KVM works, a boot takes one or two seconds."""
 EMULATED = "Emulated CPU (QEMU TCG): functional only, timings are not measurements"
@@ -43,7 +43,7 @@ COMM = "sipsched-vm"
 
 @dataclasses.dataclass(frozen=True)
 class Link:
-    """A network interface of the guest, and the tap device on this machine to which QEMU connects it."""
+    """A network interface of the guest, and this machine's tap device to which QEMU connects the interface."""
 
     name: str
     """Name of the interface in the guest."""
@@ -76,7 +76,7 @@ class VmTestbed(GuestTestbed):
         return (testbed.sps,)
 
     def check_machine(self, testbed: Testbed) -> None:
-        """Raise an error if this machine cannot run the guest.
+        """Raise an error if this machine cannot run the testbed's QEMU guest.
 
         Raises
         ------
