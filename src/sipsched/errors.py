@@ -1,11 +1,11 @@
-"""The errors of this package. The class of an error shows whether another attempt can help."""
+"""The exception classes of this package. The class of an error shows whether another attempt can help."""
 
 from pathlib import Path
 
 MAKE_AGAIN = "delete it and run snakemake"
-"""Advice for a damaged or outdated file that the workflow computes."""
+"""End of error messages about a damaged or outdated file that Snakemake can compute again."""
 UNREACHABLE, DISK_FULL = "is unreachable", "disk full"
-"""Words of an error message by which `sipsched.records.publishable` recognises the kind of a failure."""
+"""Words in error messages by which `sipsched.records.publishable` recognises unreachable hosts and full disks."""
 
 
 class SipschedError(Exception):
@@ -25,7 +25,7 @@ class StableError(SipschedError):
 
 
 class ComputedFileError(StableError):
-    """The error for a computed file that is damaged or has another version.
+    """The error for a damaged or outdated file that Snakemake can compute again.
 
     If the file is deleted, the workflow can compute it again.
     """
@@ -37,8 +37,8 @@ class ComputedFileError(StableError):
 
 
 class TransientError(SipschedError):
-    """The error for a lost connection, a time-out or a disturbed run. Another attempt can help."""
+    """The error for a lost connection, a time-out or a disturbed measurement. Another attempt can help."""
 
 
 class LostError(TransientError):
-    """The error for an unreachable host. Other jobs on the testbed of this host may also fail."""
+    """The error for an unreachable host. Other measurements with this host may also fail."""

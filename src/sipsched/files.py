@@ -1,4 +1,4 @@
-"""Functions that write files in one atomic step, and functions that read JSON and zstd files with clear errors."""
+"""Functions that write files atomically, and functions that read JSON and zstd files with clear errors."""
 
 import hashlib
 import json
@@ -15,7 +15,7 @@ import msgspec
 from sipsched.errors import StableError
 
 PACKED_BYTES, UNPACKED_BYTES = 1 << 16, 1 << 20
-"""Sizes in bytes of the pieces in which a zstd file is read. A piece fits into the processor's cache."""
+"""Sizes in bytes of the compressed and decompressed pieces of a zstd file, which fit into the processor's cache."""
 SEAL = "sha256"
 """The last key of a sealed JSON file. Its value is the SHA-256 of all bytes before the line of this key."""
 _SEAL_LINE = ' "{}": "{}"\n}}\n'
@@ -71,13 +71,13 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def free_bytes(path: Path) -> int:
-    """Return the number of free bytes on the disk of a file or folder, which need not exist."""
+    """Return the number of free bytes on the disk that contains a path. The path need not exist."""
     folder = next(place for place in (path, *path.absolute().parents) if place.exists())
     return shutil.disk_usage(folder).free
 
 
 def read_json(path: Path, schema_version: int | None, remedy: str) -> dict[str, Any]:
-    """Read a JSON file that sipsched has written.
+    """Return the content of a JSON file that sipsched has written, and check the version of the format.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def read_json(path: Path, schema_version: int | None, remedy: str) -> dict[str, 
 
 
 def seal(text: str) -> str:
-    """Add the key `sha256` to the text of a JSON object, so that later changes are detectable.
+    """Return the text of a JSON object with the SHA-256 of the text as a last key, so that changes are detectable.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def seal(text: str) -> str:
 
 
 def read_sealed(path: Path, schema_version: int | None, remedy: str) -> dict[str, Any]:
-    """Read a JSON file with the key `sha256`, and check that no byte has changed since the file was written.
+    """Return the content of a JSON file with the key `sha256`, and check that no byte has changed.
 
     Raises
     ------
@@ -133,7 +133,7 @@ def read_sealed(path: Path, schema_version: int | None, remedy: str) -> dict[str
 
 
 def read_seal(path: str) -> str | None:
-    """Read only the SHA-256 at the end of a JSON file that `seal` made; return None for other files.
+    """Return the SHA-256 that `seal` added to the end of a JSON file, or None for other files.
 
     This function does not check the content of the file. `read_sealed` checks the content.
     """
@@ -178,7 +178,7 @@ def _parsed(data: bytes, path: Path, schema_version: int | None, remedy: str) ->
 
 
 def parse_json(text: str) -> Any:
-    """Parse JSON, and raise an error for everything that RFC 8259 does not allow.
+    """Return the content of a JSON text. Raise an error for everything that RFC 8259 does not allow.
 
     Raises
     ------

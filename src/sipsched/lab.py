@@ -33,11 +33,11 @@ from sipsched.words import plural
 
 __all__ = ["Plots", "Runs", "Watched", "open", "open_messages", "open_watched", "quantiles"]
 RECORDS = ("raw", "recorded/raw", "recorded/fit")
-"""Folders of records in the order of search: the user's own records, then the project's published records."""
+"""Folders in which to search for recorded runs: first the user's own runs, then the project's published runs."""
 RECORDS_WITH_MESSAGES = ("raw", "recorded/fit", "recorded/raw")
-"""Folders in the order of search if per-message times are needed, which few runs of `recorded/raw` have."""
+"""Folders in which to search for runs with per-message times, which few runs of `recorded/raw` have."""
 MOST_LISTED = 8
-"""Largest number of values that `repr` lists for a setting."""
+"""Largest number of different values of a setting that the `repr` of `Runs` lists."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -50,25 +50,25 @@ class Runs(Catalogue):
 
     @property
     def plot(self) -> "Plots":
-        """Return the functions that draw figures of these runs."""
+        """Return an object with the methods that draw figures of these runs."""
         return Plots(self)
 
     @property
     def with_messages(self) -> "Runs":
-        """Return the runs for which per-message times are available."""
+        """Return only the runs for which the files with per-message times are available."""
         return replace(self, runs=tuple(filter(self.has_messages, self.runs)))
 
     @property
     def pair(self) -> "Runs":
-        """Return the run with the lowest and the run with the highest load, if possible in the default mode."""
+        """Return the runs with the lowest and the highest load in calls per second, if possible in the default mode."""
         return replace(self, runs=default_pair(self.runs))
 
     def versions(self) -> Several:
-        """Return tables of the programs' versions and of the hashes of the message files."""
+        """Return two tables for these runs: versions of programs, and hashes of the files with per-message times."""
         return tables.versions(*map(self.messages_file, self.runs))
 
     def perfetto(self, path: str | Path) -> Path:
-        """Write the only selected run as a trace file for the viewer Perfetto (https://ui.perfetto.dev).
+        """Write a trace file of the selected run for the viewer Perfetto (https://ui.perfetto.dev).
 
         Parameters
         ----------
@@ -88,7 +88,7 @@ class Runs(Catalogue):
         return controls(self)
 
     def slowest(self, count: int = 10) -> pd.DataFrame:
-        """Return a table of the messages with the largest K_rcv + T_sip, with an explanation per message.
+        """Return a table of the messages with the largest receiving plus service time, and explain each time.
 
         Returns
         -------
@@ -111,7 +111,7 @@ class Runs(Catalogue):
         return slowest(placed, self.modes, count)
 
     def to_dataframe(self, rows: Literal["runs", "windows", "messages"] = "runs") -> pd.DataFrame:
-        """Return the runs, windows or messages as a pandas table, with names instead of codes and with times in µs.
+        """Return a pandas table with one row per run, window or message, with names instead of codes and times in µs.
 
         Parameters
         ----------
@@ -125,7 +125,7 @@ class Runs(Catalogue):
         return frames[rows](self)
 
     def __repr__(self) -> str:
-        """Describe the selected runs in a few lines: their number, and the values of each setting."""
+        """Return a few lines of text with the number of selected runs and the values of each setting."""
         lines = [
             f"{plural(len(self), 'run')} of testbed {self.runs[0].testbed} in {_shown(self.records)}"
         ]
@@ -163,12 +163,12 @@ class Runs(Catalogue):
 
 @dataclass(frozen=True)
 class Plots:
-    """The functions that draw figures of runs in JupyterLab. Every figure needs per-message times."""
+    """The methods that draw figures of recorded runs in JupyterLab. Every figure needs per-message times."""
 
     runs: Runs
 
     def ccdf(self, by: str | Sequence[str] | None = None) -> Figure:
-        """Draw the share of messages that take longer than a given time, for K_rcv, T_sip and their sum.
+        """Draw the share of messages above each time, for receiving time K_rcv, service time T_sip and the sum.
 
         Each mode of a run that compares modes is drawn as a separate run. This run has the messages after the washout
         in the valid windows of the mode. A line is the mean over all runs with its settings. A band around the line
@@ -191,7 +191,7 @@ class Plots:
         return ccdf(self._by_mode(), keys)
 
     def _by_mode(self) -> list[Messages]:
-        """Return the messages of each run and mode, without messages in excluded windows."""
+        """Return the messages of each run and scheduler mode, without messages in excluded stretches of time."""
         return [
             place_in_time(ds, part) for run in self.runs.runs for part, ds in self.runs.by_mode(run)
         ]
@@ -235,7 +235,7 @@ class Plots:
         return _drawn(waterfall(parts))
 
     def lanes(self, message: int | None = None) -> Figure:
-        """Draw the activity of the workers while one message waited and was served.
+        """Draw the activity of the proxy's workers while one message waited and was served.
 
         Parameters
         ----------
@@ -280,7 +280,7 @@ class Plots:
 
 
 def open_messages(study: str, testbed: str = "local", **where: Any) -> xr.Dataset:
-    """Return all messages of a study as one dataset, which is read from disk only when needed.
+    """Return the messages of all runs of a study as one dataset, which is read from disk only when needed.
 
     Parameters
     ----------
@@ -307,7 +307,7 @@ def open_messages(study: str, testbed: str = "local", **where: Any) -> xr.Datase
 def open(
     testbed: str = "local", records: str | Path | None = None, *, messages: bool = False
 ) -> Runs:
-    """Return the recorded runs of a testbed.
+    """Return the recorded runs of a testbed (a set of hosts for measurements).
 
     Parameters
     ----------
@@ -363,14 +363,14 @@ class Watched:
 
     @property
     def plot(self) -> "WatchedPlots":
-        """Return the functions that draw figures of the recorded messages."""
+        """Return an object with the methods that draw figures of the recorded messages."""
         ds = self.messages()
         return WatchedPlots(place_in_time(ds, run_of(ds)))
 
 
 @dataclass(frozen=True)
 class WatchedPlots:
-    """The functions that draw the messages of a watched proxy, as `Plots` does for runs."""
+    """The methods that draw figures of the messages of a watched proxy, as `Plots` does for runs."""
 
     _messages: Messages
 
@@ -392,7 +392,7 @@ class WatchedPlots:
 
 
 def open_watched(folder: str | Path) -> Watched:
-    """Return the record of a watched proxy.
+    """Return the record that `fab watch` made of a proxy in production.
 
     Raises
     ------

@@ -4,11 +4,11 @@ from pathlib import Path
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 TESTBEDS = Path("hardware", "testbeds")
-"""Folder of the testbeds' files, relative to the workflow's working directory or to the project's own folder."""
+"""Folder of the YAML files that describe testbeds, relative to the working directory or the project's folder."""
 RECORDED_PAPERS = Path("recorded", "predicted", "papers.csv")
-"""Recorded file with simulated runs of the papers' testbed (workflow/rules/predict_papers.smk)."""
+"""Published file with simulated runs of the papers' testbed (workflow/rules/predict_papers.smk)."""
 RUN_FILE = "run.json"
-"""Name of the file that every complete record contains."""
+"""Name of the file that every complete record of a run contains."""
 RECORDED = {"results": "results/recorded/raw", "raw": "recorded/raw"}
 
 
@@ -36,6 +36,6 @@ def locate(path: str | Path) -> Path:
 
 
 def project_path(path: Path) -> str:
-    """Return a path relative to the working directory. For a path outside this directory, return only the file name."""
+    """Return a path relative to the working directory, or only the file name for a path outside this directory."""
     path, here = path.resolve(), Path.cwd().resolve()
     return path.relative_to(here).as_posix() if path.is_relative_to(here) else path.name

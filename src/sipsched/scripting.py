@@ -1,4 +1,4 @@
-"""Functions for the scripts of the workflow: one-line errors, repeated attempts, and a clean stop on signals."""
+"""Functions for the scripts that Snakemake runs: one-line errors, repeated attempts, and a clean stop on signals."""
 
 import fcntl
 import os
@@ -14,7 +14,7 @@ from typing import TextIO
 from sipsched.errors import ComputedFileError, LostError, SipschedError, TransientError
 
 ATTEMPTS = 3
-"""Largest number of attempts to make a measurement."""
+"""Largest number of attempts at a measurement that fails by a transient error."""
 
 DISTURBED, LOST, REFUSED = "disturbed: ", "lost: ", "error: "
 """First words in the log of a failed job.
@@ -22,11 +22,11 @@ DISTURBED, LOST, REFUSED = "disturbed: ", "lost: ", "error: "
 The words mean that another attempt can help, that a host was unreachable, or that another attempt cannot help.
 """
 CONTROLLERS = Path(".snakemake") / "controllers"
-"""Folder with one file for each process that works on the files of the project."""
+"""Folder in which each process that works on the project's files announces itself by a file."""
 STDERR = 2
 INTERRUPTED = "interrupted: nothing measured before is lost; the same command continues from here"
 SAID = (DISTURBED, LOST, REFUSED, INTERRUPTED)
-"""First words in the log of a job that was ended by a signal or by an error of sipsched."""
+"""First words in the log of a Snakemake job that a signal or an error of sipsched ended."""
 
 
 @contextmanager
@@ -99,7 +99,7 @@ def _ordinal(error: TransientError, attempt: int) -> str:
 
 
 def may_pass(log: Path) -> bool:
-    """Return True if the log of a failed job says that another attempt can help."""
+    """Return True if the log of a failed job reports a disturbance or an unreachable host, so a retry can help."""
     return read_log(log).startswith((DISTURBED, LOST))
 
 
@@ -118,12 +118,12 @@ def read_log(log: Path) -> str:
 
 
 def hold_interrupts() -> None:
-    """Block SIGINT (Ctrl-C) in this thread and its children, until `one_line_errors` unblocks it."""
+    """Block SIGINT (Ctrl-C) in this thread and its children, until `one_line_errors` unblocks the signal."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
 
 def attempted(action: Callable[[], object]) -> None:
-    """Call a function, and call it again immediately after a transient error, up to a number of attempts.
+    """Call a function, and repeat the call after a transient error, with at most three calls.
 
     Raises
     ------
@@ -143,7 +143,7 @@ def attempted(action: Callable[[], object]) -> None:
 
 
 def end_in_order(*signals: signal.Signals) -> None:
-    """Make the program stop cleanly at the first of some signals, and ignore all further signals.
+    """Make the first of some signals raise KeyboardInterrupt, and make this process ignore all further signals.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ def end_in_order(*signals: signal.Signals) -> None:
 
 
 def tell_interrupts() -> None:
-    """Unblock Ctrl-C, and make it print one line instead of a traceback."""
+    """Unblock SIGINT, and make Ctrl-C print one line instead of a traceback."""
 
     def tell(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         if issubclass(kind, KeyboardInterrupt):
@@ -197,7 +197,7 @@ def clear_dead_locks(folder: Path = Path(".snakemake")) -> TextIO:
 
 
 def announce(who: str) -> TextIO:
-    """Tell other processes that this process works on the project's files, until the returned file is closed.
+    """Announce in a locked file that this process works on the project's files, until the returned file is closed.
 
     Parameters
     ----------
@@ -213,7 +213,7 @@ def announce(who: str) -> TextIO:
 
 
 def announced(folder: Path = CONTROLLERS) -> list[str]:
-    """Return the announcements of running processes, and delete the announcements of ended processes."""
+    """Return a line of text per running process that works on the project's files; delete files of ended processes."""
     announcements = []
     for path in sorted(folder.glob("*")):
         with suppress(FileNotFoundError), path.open() as announcement:
