@@ -354,11 +354,11 @@ class Watched:
     folder: Path
 
     def messages(self) -> xr.Dataset:
-        """Return one row per message, as `Runs.messages` does."""
+        """Return a dataset with one row per message and the same variables as `Runs.messages`."""
         return messages.open_messages(self.folder / MESSAGES_FILE)
 
     def seconds(self) -> pd.DataFrame:
-        """Return a table with one row per second; `sipsched.records.watch.Second` describes the columns."""
+        """Return a table with one row per recorded second. `sipsched.records.watch.Second` describes the columns."""
         return pd.DataFrame([asdict(second) for second in read_seconds(self.folder)])
 
     @property

@@ -17,7 +17,7 @@ ATTEMPTS = 3
 """Largest number of attempts at a measurement that fails by a transient error."""
 
 DISTURBED, LOST, REFUSED = "disturbed: ", "lost: ", "error: "
-"""First words in the log of a failed job.
+"""First words in the log of a failed Snakemake job, by kind of failure.
 
 The words mean that another attempt can help, that a host was unreachable, or that another attempt cannot help.
 """

@@ -27,23 +27,23 @@ from sipsched.plan.modes import DEFAULT
 from sipsched.records.summary_files import open_summary
 
 KNEE, TUNE = "tune_knee", "tune"
-"""Names of the study that measures T_sip, and of the study that compares settings."""
+"""Names of the study that measures the service time T_sip, and of the study that compares scheduler settings."""
 KNEE_MODE = "baseline"
 STEP_NS = 50_000
-"""The papers' minimum granularities are multiples of this time in ns."""
+"""Step in ns to whose multiples the papers round the scheduler's minimum granularity."""
 LEAST_NS = 100_000
-"""Smallest minimum granularity, and smallest slice, that kernels accept, in ns."""
+"""Smallest minimum granularity (CFS) and smallest slice (EEVDF) in ns that kernels accept."""
 LATENCY_NS = 800_000
-"""The papers' best latency per core in ns."""
+"""The scheduling latency per core in ns that the papers found to be best."""
 BASELINE_WAKEUP_NS = 25_000
 KERNEL_MIGRATION_NS = 500_000
 SHARES = (0.8, 0.95)
-"""Loads of the comparison, as shares of the load at which the proxy drops 1 % of its messages."""
+"""Loads at which modes are compared, as shares of the load at which the proxy drops 1 % of its messages."""
 
 
 @dataclass(frozen=True)
 class Derived:
-    """A scheduler mode that is derived from T_sip, and the comparisons that test this mode.
+    """A scheduler mode (set of settings) derived from the service time T_sip, and comparisons that test the mode.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class Derived:
 
 
 def derive(t_sip_us: float, cores: int, eevdf: bool) -> Derived:
-    """Derive a mode from T_sip in µs, as the papers do. On EEVDF, the slice replaces the minimum granularity."""
+    """Derive a scheduler mode (settings) from the service time T_sip in µs, by the papers' rule for CFS or EEVDF."""
     own_ns = max(LEAST_NS, math.ceil(1000 * t_sip_us / STEP_NS) * STEP_NS)
     if eevdf:
         slices = [f"{DEFAULT}+slice_ns={value}" for value in _neighbours(own_ns)]
@@ -80,7 +80,7 @@ def derive(t_sip_us: float, cores: int, eevdf: bool) -> Derived:
 
 
 def _neighbours(value_ns: int) -> list[int]:
-    """Return half and twice the value of a setting, without values that the kernel refuses."""
+    """Return half and twice the value of a scheduler setting, without values that the kernel refuses."""
     return [near for near in (value_ns // 2, 2 * value_ns) if near >= LEAST_NS]
 
 
@@ -97,7 +97,7 @@ class TuneOptions:
 
 
 def tune(options: TuneOptions, say: Callable[[str], None]) -> None:
-    """Measure T_sip near the capacity, derive a mode from T_sip, test the mode, and print the setting to use.
+    """Measure the service time T_sip, derive a scheduler mode, test the mode, and print the settings to use.
 
     Raises
     ------
@@ -125,7 +125,7 @@ def _around(shares: Sequence[float]) -> dict[str, Any]:
 
 
 def _snakemake(options: TuneOptions, studies: dict[str, Any], target: Path) -> None:
-    """Make a file with Snakemake, from a configuration with only the given studies."""
+    """Make the file `target` with Snakemake, from a configuration that contains only the given studies."""
     path = Path("results", "tune", f"{next(iter(studies))}-{options.testbed}.yaml")
     path.parent.mkdir(parents=True, exist_ok=True)
     document = {
@@ -144,7 +144,7 @@ def _snakemake(options: TuneOptions, studies: dict[str, Any], target: Path) -> N
 
 
 def _t_sip(path: Path, options: TuneOptions) -> tuple[Interval, bool]:
-    """Return T_sip in µs from the valid runs, and True if the kernel has the scheduler EEVDF."""
+    """Return the service time T_sip in µs with its interval, and True if the kernel has the scheduler EEVDF."""
     summary = open_summary(path)
     place = Place(options.sut, options.cores, options.threads)
     runs = runs_at(quantities(counted(summary))["t_sip_us"], place, KNEE_MODE, None)
@@ -156,7 +156,7 @@ def _t_sip(path: Path, options: TuneOptions) -> tuple[Interval, bool]:
 
 
 def _answers(path: Path, mode: str) -> list[str]:
-    """Return one sentence per comparison of modes, and a last sentence with the setting to use."""
+    """Return sentences: one per comparison of scheduler modes, and a last sentence with the settings to use."""
     loads = advice.read_loads(advice.find_windows(path), Path("raw").rglob("crossing.json"))
     comparisons = advice.advise(loads)
     lines = [
@@ -166,7 +166,7 @@ def _answers(path: Path, mode: str) -> list[str]:
 
 
 def setting(comparisons: Sequence[advice.Advice], mode: str) -> str:
-    """Return a sentence that names the setting to use, according to the comparisons at the highest load.
+    """Return a sentence with the scheduler settings to use, from the comparisons of modes at the highest load.
 
     The setting is a neighbour that beats the derived mode, or else the derived mode. If the derived mode is worse than
     the kernel's default mode, the setting is the default mode.

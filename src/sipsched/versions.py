@@ -11,19 +11,19 @@ from sipsched.paths import PROJECT_ROOT
 VERSION = "1.0.0"
 """Version of the package. pyproject.toml reads this line; CITATION.cff and CHANGELOG.md repeat the version."""
 MESSAGES_VERSION = 3
-"""Version of `messages.nc`. After a change of its numbers, the version is raised, and every file is made again."""
+"""Format version of `messages.nc`. A new version makes the workflow compute every such file again."""
 SUMMARY_VERSION = 12
-"""Version of `summary.nc` and `summary.nc.zst`. The version is raised if their numbers change."""
+"""Format version of `summary.nc` and `summary.nc.zst`, raised if the numbers in these files change."""
 WINDOWS_VERSION = 3
-"""Version of `windows.nc`. The version is raised if its numbers change."""
+"""Format version of `windows.nc`, raised if the numbers in this file change."""
 CAPACITY_VERSION = 1
-"""Version of each testbed's `capacity.json`. The version is raised if its numbers change."""
+"""Format version of the files `capacity.json`, raised if the numbers in these files change."""
 PREDICTION_VERSION = 1
-"""Version of the simulator's predictions and fits. The version is raised if their numbers change."""
+"""Format version of files with predictions and fits of the simulator, raised if the numbers change."""
 
 
 def code_version(root: Path = PROJECT_ROOT) -> str:
-    """Return the version of the code, which consists of the package's version and the commit.
+    """Return the version of the code as text, which consists of the package's version and the git commit.
 
     Returns
     -------

@@ -57,19 +57,19 @@ from sipsched.testbed.machine import Machine
 from sipsched.words import listed
 
 PROBE = PurePosixPath("/var/lib/sipsched/native/probe", PROGRAM)
-"""The path at which `fab provision` builds the probe."""
+"""Path of the measuring program (probe) on a host, where `fab provision` builds the program."""
 TICK_S = 1.0
 MOST_RECORDS = 10_000_000
 """Largest number of message records that a watch writes. With this number, `messages.nc` needs 2 GB of memory."""
 MOST_SECONDS = 3600
-"""Number of seconds that stay in memory, for advice and figures. An hour needs about 100 MB."""
+"""Number of latest seconds whose data stay in memory for advice and figures. An hour needs about 100 MB."""
 METRICS_SECONDS = 15
-"""The gauges of Prometheus cover this number of seconds, a usual interval between two scrapes."""
+"""Number of latest seconds that the gauges for Prometheus cover, a usual interval between two scrapes."""
 
 
 @dataclass(frozen=True)
 class WatchOptions:
-    """The options of `fab watch`.
+    """The options of the command `fab watch`.
 
     Attributes
     ----------
@@ -93,7 +93,7 @@ class WatchOptions:
 
 
 class Files:
-    """The files of a record while `fab watch` writes them. Writing ends at the first error, such as a full disk."""
+    """The open files into which `fab watch` writes a record. Writing stops at the first error, such as a full disk."""
 
     def __init__(self, folder: Path, say: Callable[[str], None]) -> None:
         self._say = say
@@ -113,7 +113,7 @@ class Files:
             raise StableError(f"{folder}: {error.strerror}") from None
 
     def append(self, second: Second, records: npt.NDArray[Any], mode: int) -> None:
-        """Write one second and its message records. After the first error, report the error and write no more.
+        """Write the counts and the messages of one second to the record's files, unless an earlier write has failed.
 
         `mode` is 0 if no per-message times are recorded. The trace then stays empty.
         """
@@ -124,7 +124,7 @@ class Files:
         self._write(self._seconds, json.dumps(asdict(second)).encode() + b"\n")
 
     def append_records(self, records: npt.NDArray[Any]) -> None:
-        """Write the records of messages to the trace, up to `MOST_RECORDS` records."""
+        """Write the timestamps of messages to the trace file, up to `MOST_RECORDS` messages in total."""
         if not self._full and self.written + records.size > MOST_RECORDS:
             self._full = True
             self._say(
@@ -139,7 +139,7 @@ class Files:
             self.not_written += records.size
 
     def _write(self, file: IO[bytes], data: bytes) -> bool:
-        """Write all bytes to a file, or no byte after an error. Return True if the bytes are written."""
+        """Write all bytes to a file and return True. After an error, write nothing and return False."""
         if self.failed:
             return False
         end = file.tell()
@@ -158,13 +158,13 @@ class Files:
         return True
 
     def close(self) -> None:
-        """Close all files of the record."""
+        """Close the files into which `fab watch` writes the record."""
         self._trace.close()
         self._seconds.close()
 
 
 class Stop:
-    """The user's request to end the watch, by Ctrl-C or SIGTERM."""
+    """The user's request to end `fab watch`, made by Ctrl-C or SIGTERM."""
 
     def __init__(self) -> None:
         self.asked = threading.Event()
@@ -187,7 +187,7 @@ class Stop:
 
 
 def find_target(machine: Machine, options: WatchOptions) -> Target:
-    """Find the running proxy to watch. With the option `histograms`, watch only its UDP ports."""
+    """Return the running proxy to watch, with its ports. The option `histograms` excludes the TCP port."""
     target = find_proxy(machine, options.pid, options.port)
     if not options.histograms or target.tcp_port is None:
         return target
@@ -201,7 +201,7 @@ def find_target(machine: Machine, options: WatchOptions) -> Target:
 
 
 def describe(machine: Machine, target: Target, options: WatchOptions, means: Means) -> list[str]:
-    """Return lines that describe the programs of the watch, the watched sockets, and the needed privileges.
+    """Return lines of text about the proxy, the watched sockets, the commands of the probe, and needed privileges.
 
     Raises
     ------
@@ -305,7 +305,7 @@ class _Session:
             raise problem
 
     def _watch(self, target: Target) -> Target | None:
-        """Watch a proxy until the end of the watch. If the proxy restarts at other ports, return the new target."""
+        """Watch a proxy until the watch ends. If the proxy restarts at other ports, return the restarted proxy."""
         offset = self._seconds[-1].t_s if self._seconds else 0.0
         options = self._options
         self._buffer = receive_buffer_bytes(self._machine, target)
@@ -420,7 +420,7 @@ class _Session:
 
 
 class Metrics:
-    """An HTTP server for Prometheus that runs during a `with` block, if the user has requested a port.
+    """An HTTP server for Prometheus, which runs during a `with` block if the user has chosen a port.
 
     The library prometheus_client would add a dependency for about thirty lines of text.
     """
@@ -461,6 +461,6 @@ class Metrics:
             self._server.server_close()
 
     def show(self, seconds: Sequence[Second], sums: Totals) -> None:
-        """Replace the numbers that the HTTP server returns."""
+        """Replace the metrics that the HTTP server returns to Prometheus."""
         if self._server:
             self._text = metrics(seconds, sums)

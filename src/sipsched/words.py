@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 LEAST_WRITTEN = 1e-6
-"""Smallest nonzero number that pages show as a number. For smaller numbers, pages show this number as a bound."""
+"""Smallest positive number that pages show in digits. Smaller numbers appear as "<0.000001"."""
 
 
 def number(value: float) -> str:
-    """Format a number without an exponent.
+    """Return a number as text without an exponent.
 
     Numbers from 100 on become whole numbers, and smaller numbers have three digits.
     """
@@ -19,12 +19,12 @@ def number(value: float) -> str:
 
 
 def grouped(value: float, _: object = None) -> str:
-    """Format a whole number in groups of three digits. matplotlib passes a second argument, which is ignored."""
+    """Return a whole number as text in groups of three digits. The second argument, from matplotlib, is ignored."""
     return f"{value:,.0f}".replace(",", "\u202f") if abs(value) >= 1 or value == 0 else f"{value:g}"
 
 
 def binary_size(size: int) -> str:
-    """Format a number of bytes in MiB or KiB if the number is a multiple, or else in bytes, such as "64 KiB"."""
+    """Return a number of bytes as text, such as "64 KiB", in the largest of MiB, KiB or bytes without a fraction."""
     for unit, shift in (("MiB", 20), ("KiB", 10)):
         if size and size % (1 << shift) == 0:
             return f"{size >> shift}\u00a0{unit}"
@@ -32,17 +32,17 @@ def binary_size(size: int) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """Format a count and its noun, such as "1 core" or "2 cores"."""
+    """Return a count and a noun as text, such as "1 core" or "2 cores"."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def listed(words: Sequence[str], last: str = "and") -> str:
-    """Join words in the form "a, b and c"."""
+    """Return words joined as text in the form "a, b and c"."""
     if len(words) < 2:
         return "".join(words)
     return f"{', '.join(words[:-1])} {last} {words[-1]}"
 
 
 def utc(epoch_s: float) -> str:
-    """Format a time as ISO 8601 in UTC, with milliseconds."""
+    """Return a time in seconds since the epoch as text in ISO 8601 format (UTC, with milliseconds)."""
     return datetime.fromtimestamp(epoch_s, UTC).isoformat(timespec="milliseconds")
