@@ -35,7 +35,7 @@ from sipsched.testbed.inventory import load_testbed
 
 CALLS = 10_000
 FIRST_REP, OTHER_REP = 1001, 2001
-"""First repetition numbers, which select random arrivals. The page uses other repetition numbers, from 1."""
+"""First seeds of random call arrivals for two sets of simulations. The pages use other seeds, from 1."""
 PUBLISHED = fitted_half(load_points())
 MODEL = load_model("opensips-papers").numbers
 PREDICTOR = GridPredictor(load_config(), load_testbed("simulated-papers"), "opensips-udp", CALLS)
@@ -44,7 +44,7 @@ PREDICTOR = GridPredictor(load_config(), load_testbed("simulated-papers"), "open
 def predict(
     change: Mapping[str, Any], arrivals: int, first: int = FIRST_REP
 ) -> pd.DataFrame | None:
-    """Simulate the runs of the papers' tables with changed parameters. Return mean values, or None if a run fails."""
+    """Simulate the papers' tables with changed model parameters. Return a table of means, or None if a run fails."""
     predictor = replace(PREDICTOR, change=change)
     columns = PUBLISHED[[*CELL, "cps"]].assign(column=PUBLISHED.index, without="")
     cases = pd.concat([columns.assign(rep=rep) for rep in range(first, first + arrivals)])
@@ -56,7 +56,7 @@ def predict(
 
 
 def mean_square(change: Mapping[str, Any]) -> float:
-    """Return the mean squared log ratio of simulated to published values for changed parameters; NaN if a run fails."""
+    """Return the mean squared log ratio of simulated to published values for changed parameters, or NaN on failure."""
     means = predict(change, POLISHED)
     return float("nan") if means is None else loss(means, PUBLISHED)
 

@@ -16,12 +16,12 @@ ended: list[bool] = []
 
 
 def end(*_: object) -> None:
-    """Record that a signal (SIGINT or SIGTERM) arrived. The program then starts no further Snakemake."""
+    """Record that SIGINT or SIGTERM arrived, so that this program does not start Snakemake again."""
     ended.append(True)
 
 
 def snakemake(*arguments: str) -> bool:
-    """Run Snakemake on this terminal, and return whether it finished every requested job.
+    """Run Snakemake in this terminal, and return True if Snakemake finished every requested job.
 
     Snakemake starts with SIGINT blocked, because Ctrl-C during Snakemake's imports would print a traceback. Snakemake
     unblocks SIGINT after the imports (`sipsched.scripting.tell_interrupts`).
@@ -35,7 +35,7 @@ def snakemake(*arguments: str) -> bool:
 
 
 def answers(limit: float) -> list[str]:
-    """Return sentences that answer the three questions of the overview page about each testbed.
+    """Return the answers to the three questions of the overview page as lines of text for each testbed.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def answers(limit: float) -> list[str]:
 
 
 def main() -> int:
-    """Run the campaign, and return the exit code of this program."""
+    """Make all measurements and pages, print the answers, and return the exit code of this program."""
     # These imports come after the handler of SIGINT is set, so that Ctrl-C during the imports prints no traceback.
     from sipsched import scripting
     from sipsched.pages import missing as words

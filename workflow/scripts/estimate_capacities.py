@@ -1,4 +1,4 @@
-"""Estimate the capacity of each system on a testbed, for each limit of the packet drop rate."""
+"""Estimate the capacity in calls per second of each proxy on a testbed, for each limit of the packet drop rate."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Search for the load at which the packet drop rate reaches its limit, and record the result under raw/."""
+"""Search for the load in calls per second at which the packet drop rate reaches its limit, and record the load."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""Fit the simulator to the runs of a testbed in the default mode."""
+"""Fit the parameters of the simulator to a testbed's measured runs with the default scheduler settings."""
 
 from pathlib import Path
 

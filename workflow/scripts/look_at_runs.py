@@ -1,4 +1,4 @@
-"""List the points on one testbed that need more repetitions to reach the study's precision (interim analysis)."""
+"""List the settings and loads on one testbed that need more repeated runs to reach the study's precision."""
 
 from pathlib import Path
 

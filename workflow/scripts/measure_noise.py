@@ -1,4 +1,4 @@
-"""Measure how often and how long the idle CPUs of a testbed's SPS are interrupted, and record the result in raw/."""
+"""Measure how often and how long the idle CPUs of the proxy's host are interrupted, and record the result."""
 
 from functools import partial
 from pathlib import Path

@@ -13,7 +13,7 @@ from sipsched.testbed.inventory import load_testbed
 
 
 def simulate(predictor: GridPredictor, published: Path) -> pd.DataFrame:
-    """Simulate the settings of all published tables and figures, and the grid of settings."""
+    """Return a table of simulated runs for the papers' tables and figures, and for a grid of scheduler settings."""
     wanted = papers_predicted.wanted(
         papers.load_points(published), papers.load_comparison(published)
     )
@@ -29,7 +29,7 @@ def simulate(predictor: GridPredictor, published: Path) -> pd.DataFrame:
 
 
 def simulate_grid(predictor: GridPredictor, recorded: pd.DataFrame) -> pd.DataFrame | None:
-    """Simulate the grid of settings in a recorded table again.
+    """Repeat the simulated runs of a recorded table that belong to the grid of scheduler settings.
 
     Return the recorded table with the new numbers for the grid, or None if the new numbers differ.
     """

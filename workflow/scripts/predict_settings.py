@@ -1,4 +1,4 @@
-"""Predict every run of the campaign on a testbed, with the simulator that was fitted to this testbed."""
+"""Predict the result of every planned run on a testbed, with the simulator that was fitted to this testbed."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Write an archive with the pages, summaries, configuration and versions of a campaign."""
+"""Write an archive with the pages, run summaries, configuration and versions of all measurements."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Compute statistics per window from the messages of a run that compares modes."""
+"""Compute statistics per window (a short stretch in one scheduler mode) from the messages of a run."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Run a notebook, and write the notebook's page.
+"""Run a Jupyter notebook, and write the HTML page of the notebook.
 
 A parameter of the notebook gets the input, param or wildcard of the rule with the same name.
 """
@@ -10,7 +10,7 @@ from sipsched.pages import render
 
 
 def paths(files):
-    """Return an input as a path, or as a list of paths if the input is a list."""
+    """Return an input of the Snakemake job as a path, or as a list of paths if the input is a list."""
     return Path(files) if isinstance(files, str) else [Path(file) for file in files]
 
 

@@ -1,4 +1,4 @@
-"""Compute the summary of a run from its messages."""
+"""Compute the summary file of a run (counts, means and quantiles) from the file of its messages."""
 
 from pathlib import Path
 

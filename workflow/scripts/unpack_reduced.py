@@ -1,4 +1,4 @@
-"""Write the messages, summaries and windows of reduced records to the paths that the other rules read."""
+"""Unpack compact published records of runs into the files that the other Snakemake rules read."""
 
 from pathlib import Path
 
