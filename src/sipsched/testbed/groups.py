@@ -106,7 +106,7 @@ sh -c "$1" sh "$2" "$3" '' 0
 # If another process still holds the lock after 5 s, the other process restores the settings.
 exec flock --timeout 5 "$5" sh -c '[ ! -e "$1" ] || { sh "$1" && rm "$1"; }' sh "$4"
 """
-"""Shell script that waits until the SSH connection is closed, and then stops all programs with the script "$1".
+"""Shell script that waits until the SSH connection is closed, and then stops sipsched's programs by the script "$1".
 
 Afterwards, it holds the lock "$5" and runs the script "$4", which restores changed settings. If the file "$4" does not
 exist, no settings are changed. An empty "$4" means that there is no script.

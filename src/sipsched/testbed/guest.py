@@ -24,7 +24,7 @@ from sipsched.testbed.namespaces import (
 from sipsched.testbed.places import RUN_FOLDER
 
 HUNG_S = 20.0
-"""Seconds without an answer from the guest's sshd after which sipsched treats the guest as hung."""
+"""Seconds without an answer from sshd after which a guest counts as hung. An emulated guest answers slowly."""
 BOOT_PATIENCE_S = 120.0
 QEMU = "qemu-system-x86_64"
 PLAIN_MACHINE = ("-nodefaults", "-no-user-config", "-no-reboot", "-machine", "q35")
@@ -102,7 +102,7 @@ class GuestTestbed(MachineTestbed):
         idle_s: float | None = None,
         say: Callable[[str], None] = print,
     ) -> None:
-        """Build the guest's disk image if necessary, and create the testbed."""
+        """Build the guest's disk image if necessary, and create the testbed with its network and guest."""
         self.check_machine(testbed)
         # A build takes minutes, so this method builds the image before it takes the lock, and blocks no other user.
         ensure_image(self._machine(testbed).kernel, say)

@@ -102,7 +102,7 @@ class Host(Connection):
         limit_s: float,
         environment: Mapping[str, str] | None = None,
     ) -> Process:
-        """Start a background process, which the host stops after a time limit, and return its name and files.
+        """Start a background process, which the host stops after a time limit. Return its pid file, log file and group.
 
         Parameters
         ----------
@@ -210,7 +210,7 @@ class Host(Connection):
         )
 
     def stop(self, process: Process) -> None:
-        """Stop a process and all its descendants by SIGTERM, and by SIGKILL if they still run after some seconds."""
+        """Stop a process and all descendants by SIGTERM. After 5 s, send SIGKILL to processes that still run."""
         self._end(process.name, grace_s=STOP_GRACE_S)
 
     def _end(self, name: str, *, grace_s: int) -> list[str]:
@@ -250,7 +250,7 @@ class Host(Connection):
         return self.shell(script, process.pid_file, check=False).exit_code == 0
 
     def stop_strays(self) -> list[str]:
-        """Stop all processes that are left on this host from an earlier run that was interrupted.
+        """Stop all processes of sipsched on this host that an earlier, interrupted measurement left behind.
 
         Returns
         -------

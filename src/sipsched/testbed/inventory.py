@@ -456,7 +456,7 @@ class Testbed:
 
 
 def load_testbed(name: str, folder: Path = PROJECT_ROOT / TESTBEDS) -> Testbed:
-    """Read the testbed in `<folder>/<name>.yaml`.
+    """Return the testbed that the file `<folder>/<name>.yaml` describes.
 
     Raises
     ------

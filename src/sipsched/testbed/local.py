@@ -36,7 +36,7 @@ class LocalTestbed(MachineTestbed):
         super().__init__("local", NAMESPACES, __name__, "fab up")
 
     def check_machine(self, testbed: Testbed) -> None:
-        """Raise an error if this machine cannot run the testbed of network namespaces.
+        """Raise an error if this machine cannot create the testbed `local`, for example without root rights.
 
         Raises
         ------

@@ -24,7 +24,7 @@ from sipsched.testbed.lock import locked_here
 STATE_ROOT = Path(places.RUN_FOLDER)
 LOCK_FILE = STATE_ROOT / places.LOCK_FILE
 LOCK_PATIENCE_S = 5.0
-"""Seconds that the method `take_down` waits for the lock before it fails because another process uses the testbed."""
+"""Seconds that `take_down` waits for the testbed's lock. The user need not wait here for the end of a run."""
 STOP_GRACE_S = 3.0
 START_PATIENCE_S = 10.0
 SPS_SIP_ADDRESS = "198.18.0.1"
@@ -122,7 +122,7 @@ class MachineTestbed(ABC):
         )
 
     def _serves(self, testbed: Testbed) -> bool:
-        """Return True if the testbed exists and is usable. Subclasses also compare the testbed's file and programs."""
+        """Return True if the testbed exists and is usable. Subclasses also detect changes of the testbed's file."""
         return self.is_up()
 
     def ensure_up(
@@ -166,7 +166,7 @@ class MachineTestbed(ABC):
             self._forget_machine()
 
     def guard(self, idle_s: float) -> None:
-        """Remove the testbed after `idle_s` seconds without a run, unless the user has asked to keep the testbed.
+        """Remove the testbed after `idle_s` seconds without a measurement, unless the user wants to keep the testbed.
 
         This method runs in a separate process, the guardian. While a run holds the lock, the guardian waits.
         """
@@ -229,7 +229,7 @@ class MachineTestbed(ABC):
 
     @property
     def command_install(self) -> str:
-        """The command that installs the packages and programs that this testbed needs."""
+        """The command, as text for messages, that installs the packages and programs for this testbed."""
         return "fab provision" if self.kind == "local" else f"fab provision --testbed={self.kind}"
 
     def check_cpus(self, testbed: Testbed, specs: Sequence[HostSpec]) -> None:

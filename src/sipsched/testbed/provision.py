@@ -68,7 +68,7 @@ printf '%s\\n' "$sources" | unshare --mount mmdebstrap "$@" "$release" "$root.pa
 chroot "$root.partial" dpkg-query -W -f '${Package} ${Version}\\n' > "$root.partial/packages.txt"
 mv "$root.partial" "$root"
 """
-"""Shell script that builds a root file system of a Debian release.
+"""Shell script that builds the root file system of another Debian release in a folder on a host.
 
 Its arguments are the folder, the release, the package sources, and the options of mmdebstrap.
 """
