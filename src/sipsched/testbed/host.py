@@ -210,7 +210,10 @@ class Host(Connection):
         )
 
     def stop(self, process: Process) -> None:
-        """Stop a process and all descendants by SIGTERM. After 5 s, send SIGKILL to processes that still run."""
+        """Stop a process and all descendants by SIGTERM. After 5 s, send SIGKILL to processes that still run.
+
+        If the process has already ended, do nothing.
+        """
         self._end(process.name, grace_s=STOP_GRACE_S)
 
     def _end(self, name: str, *, grace_s: int) -> list[str]:
