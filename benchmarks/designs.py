@@ -213,7 +213,7 @@ def show_machine(what: str, done: Sequence[Done]) -> None:
 
 
 def show(done: Sequence[Done], modes: tuple[str, str], results: Path) -> None:
-    """Print the precision of both designs."""
+    """Print the precision of comparisons within runs and of comparisons between runs."""
     halves = [run for run in done if is_comparison(run.run.mode)]
     separate = [run for run in done if not is_comparison(run.run.mode)]
     if not halves or not separate:

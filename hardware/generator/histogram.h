@@ -18,6 +18,6 @@ struct histogram {
 void histogram_add(struct histogram *histogram, uint64_t ns);
 void histogram_merge(struct histogram *sum, const struct histogram *one);
 
-/* Return the smallest time that at least `share` of all times do not exceed. Return 0 for an empty histogram. */
+/* Return the quantile of the times for `share`, a number from 0 to 1. Return 0 for an empty histogram. */
 uint64_t histogram_quantile(const struct histogram *histogram, double share);
 #endif

@@ -221,7 +221,10 @@ static int wait_and_sample(const struct settings *settings, const struct account
 	return 0;
 }
 
-/* Run the BPF program `settle` on each CPU, which begins or ends the account. Return 0, or an errno value. */
+/*
+ * Run the BPF program `settle` on each CPU. The program begins or ends the counting of CPU time. Return 0, or an errno
+ * value.
+ */
 static int settle_all(const struct settings *settings, struct account_bpf *object)
 {
 	for (__u32 cpu = 0; cpu < ACCOUNT_CPUS; cpu++) {

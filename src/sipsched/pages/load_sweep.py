@@ -373,7 +373,7 @@ def _rows(summary: xr.Dataset, line: Line) -> pd.DataFrame:
 
 
 def _too_short(summary: xr.Dataset, line: Line) -> dict[int, BusyPeriods]:
-    """Return the loads at which runs are too short for many busy periods (times with a message in the proxy)."""
+    """Return the loads at which a run is so short that it contains too few busy periods of the proxy."""
     runs = counted(summary)
     at = dict(zip(("sut", "mode", "cores"), line[0], strict=True)) | {"threads": line[1]}
     by_load = {int(cps): busy_periods(runs, at | {"cps": cps}) for cps in runs["cps"].to_numpy()}

@@ -58,7 +58,7 @@ class Sharing:
         return self._at_work[turn % len(self._at_work)]
 
     def searches(self, path: Path) -> str:
-        """Return the testbed that searches the loads for all testbeds with the same hardware.
+        """Return the testbed whose capacity search sets the loads of all testbeds with the same hardware.
 
         Parameters
         ----------

@@ -150,7 +150,7 @@ def _segments_again(snapshots: Snapshots, role: str) -> int:
 
 
 def no_ports(before: Mapping[str, str], after: Mapping[str, str]) -> int:
-    """Count the datagrams that arrived at ports without a socket between two snapshots of a host's counters."""
+    """Count, from two snapshots of a host's counters, the datagrams that arrived at ports without a socket."""
     first, last = (counters.parse_snmp(files[SNMP], SNMP)["Udp"] for files in (before, after))
     return counters.difference(first, last)["NoPorts"]
 

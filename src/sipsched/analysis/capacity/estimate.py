@@ -1,4 +1,4 @@
-"""Functions that estimate the capacity of each system from all its trials and runs, with the model of `drift`."""
+"""The estimate of a proxy's capacity from all search trials and runs, with the statistical model in `drift.py`."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime

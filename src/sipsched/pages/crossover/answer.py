@@ -197,7 +197,7 @@ def _chosen(ranking: Ranking) -> Candidate | None:
 
 
 def _sizes(quantity: str, chosen: Sequence[Candidate | None], *, costs: bool = False) -> list[str]:
-    """Return the sizes of a quantity's changes as texts: decreases that decided the choice or, if `costs`, rises."""
+    """Return the changes of a quantity as texts: decreases that decided the advice, or rises if `costs` is True."""
     return [
         size_words(candidate.effects[quantity], quantity)
         for candidate in chosen

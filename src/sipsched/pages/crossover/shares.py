@@ -24,7 +24,7 @@ from sipsched.pages.plots import draw_line, mode_look, not_measured, panels
 from sipsched.words import grouped
 
 SHARES = {"total_p50": 0.5, "total_p90": 0.1, "total_p99": 0.01}
-"""For each drawn percentile of the message time, the share of messages that take longer."""
+"""The drawn percentiles of the message time, each with the share of messages that take longer."""
 MOST = 6
 """The largest number of modes in the figure."""
 
