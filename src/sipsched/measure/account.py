@@ -26,7 +26,7 @@ PROGRAM = "sipaccount"
 MOST_COMPETITORS = 5
 ZSTD_LEVEL = 1
 SAMPLE_MS = 50
-"""Time between two samples in ms, much shorter than a window, so that the samples show the CPU time per window."""
+"""Time between two samples in ms, much shorter than a window (a short stretch of time in one mode of the proxy)."""
 COUNTED, IDLE_CLASS = ("realtime", "fair"), ("idle_class",)
 """Scheduling classes of tasks that count as competitors of the proxy, and the class of tasks that do not count."""
 BUSY = ("proxy", "own", "softirq", "irq", "kernel", *COUNTED, *IDLE_CLASS)
@@ -120,7 +120,7 @@ class CpuAccount:
             self._program.stop()
 
     def report(self, probe: ProbeReport | None = None, trace: Trace | None = None) -> AccountReport:
-        """Return the account of the CPU time on the proxy's host, or the reason why no account exists.
+        """Return the account of the CPU time on the proxy's host as a report, or the reason why no account exists.
 
         Parameters
         ----------
@@ -142,7 +142,7 @@ class CpuAccount:
         return AccountReport(reason, account, self._moved, self._tracers)
 
     def fetch_bursts(self, folder: Path) -> None:
-        """Compress the file of CPU bursts on the host, and copy it to a folder. Do nothing without an account."""
+        """Compress the host's file of CPU bursts, and copy the file to a folder here. Do nothing without an account."""
         if self._bursts is None or self._found[0]:
             return
         compressed = self._sps.workdir / BURSTS_FILE
@@ -152,7 +152,7 @@ class CpuAccount:
         self._sps.run(["rm", "-f", str(compressed)])
 
     def competed(self) -> Competed | None:
-        """Return the samples of the CPU time of other programs, or None if the account has no samples."""
+        """Return samples of the CPU time that other programs used during the load, or None if no samples exist."""
         reason, content = self._found
         if reason or not self._sampled:
             return None
@@ -172,7 +172,7 @@ class CpuAccount:
         return self._program.start(options, self._proxy)
 
     def _connections(self) -> list[str]:
-        """List the processes of sipsched's SSH connections to the proxy's machine, which count as sipsched's own."""
+        """List the ids of the processes on the proxy's machine that serve SSH connections of sipsched."""
         answers = [host.shell(FIND_SSH).stdout.split() for host in self._hosts]
         here, *_ = self._sps.shell(FIND_SSH).stdout.split()
         return sorted({pid for boot, *pids in answers if boot == here for pid in pids})
@@ -308,7 +308,7 @@ def read_account(
 
 
 def add_up(cpus: Sequence[_Cpu], worker_ns: int) -> CpuParts:
-    """Add up each part of the CPU time over all CPUs.
+    """Return the sum over all CPUs of each part of the CPU time (workers, interrupts, idle time, and so on).
 
     The hypervisor's stolen time is subtracted from every part, in proportion to the part. The workers' time is
     subtracted from the proxy's time.
@@ -363,5 +363,5 @@ def frozen_ns(gaps: Sequence[tuple[int, int]], trace: Trace | None) -> int:
 
 
 def name_competitors(competitors: Sequence[Competitor]) -> str:
-    """Return a text that names the two competitors with the longest running times."""
+    """Return a text with the first two of some competitors (other programs on the proxy's CPUs)."""
     return ", ".join(map(str, itertools.islice(competitors, 2)))

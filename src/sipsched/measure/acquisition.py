@@ -108,7 +108,7 @@ class _Acquisition:
         self.limit_s = load.warmup_s + load.duration_s + 2 * load.drain_s + 60
 
     def perform(self) -> Performed:
-        """Offer the load, write the files of generator and probe to the record, and return all other results."""
+        """Offer the load, store the files of generator and probe in the run's record, and return all other results."""
         self._mark("started")
         with open_hosts(self.testbed, str(self.run)) as hosts:
             self._mark("connected")
@@ -195,7 +195,7 @@ class _Acquisition:
         return playable(self.run.mode, here, self.instances)
 
     def _switcher(self, serving: Serving, modes: Playable, warm_up: WarmUp) -> Switcher:
-        """Choose random windows for a run that switches modes. Each window of a block repeats the same calls."""
+        """Choose random windows (short stretches of time in one mode), and return the control of the mode switches."""
         seed = self.arrivals.seed
         total_s = duration_s(self.run.mode, self.config.crossover)
         busy = (warm_up.utilisation, warm_up.service_s)

@@ -1,11 +1,11 @@
-"""The list of unreachable testbeds. The runs of these testbeds wait, while other testbeds continue to measure."""
+"""The list of unreachable testbeds. Runs on these testbeds wait, while runs on other testbeds continue."""
 
 from dataclasses import dataclass
 
 LOST_IN_A_ROW = 2
-"""Number of failed attempts in a row after which a testbed has to wait. A single failure may be a brief fault."""
+"""Number of failed connections in a row after which a testbed has to wait. A single failure may be a brief fault."""
 AGAIN_S = 300.0
-"""Seconds between two attempts on a testbed that has to wait."""
+"""Seconds between two attempts to reach the hosts of a testbed that has to wait."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""The search for the load at which the packet drop rate exceeds its limit. A search consists of short trials.
+"""The search for the load (calls per second) at which the packet drop rate exceeds its limit, in short trials.
 
 The search is a Multiple Loss Ratio search (Polák and Konstantynowicz, draft-ietf-bmwg-mlrsearch) of the library
 MLRsearch. A load becomes a lower or upper bound when the trials at this load are long enough in total, and most of
@@ -25,7 +25,7 @@ AROUND_GUESS = 1.2
 
 @dataclass(frozen=True)
 class Trial:
-    """A short measurement at one load, and its result.
+    """A short measurement at one load (calls per second), and the result of the measurement.
 
     Attributes
     ----------
@@ -104,7 +104,7 @@ Offer = Callable[[int, float], Trial]
 
 
 def find_crossing(offer: Offer, pdr_limit: float, search: Search) -> Bracket:
-    """Search for the load at which the packet drop rate passes a limit.
+    """Search for the load (calls per second) at which the packet drop rate passes a given limit.
 
     At the end, the search repeats one trial at each bound, because the uncertainty of the crossing is estimated from
     the agreement between trials of the same load (`sipsched.analysis.search`).
@@ -145,7 +145,7 @@ def find_crossing(offer: Offer, pdr_limit: float, search: Search) -> Bracket:
 def find_capacity(
     offer: Offer, goal: Capacity, search: Search, guess_cps: float | None = None
 ) -> Bracket:
-    """Search for two loads around the capacity: one with a drop rate up to the limit, and one above the limit.
+    """Search for two loads around the capacity: a load within the limit of the drop rate, and a load above the limit.
 
     Three trials of `search.trial_s` decide by majority whether a load is a bound. The search ends when two bounds are
     `goal.relative_width` apart. The search also ends after `search.limit_s`, because trials near the capacity can
@@ -234,7 +234,7 @@ def _goal(limit: float, relative_width: float, trials_s: float, search: Search) 
 def _bracket(
     trials: "_Trials", goal: SearchGoal, low_cps: int, high_cps: int, ends_at: float
 ) -> tuple[int | None, int | None, bool]:
-    """Search for the two bounds within a range of loads, until a given time of `time.monotonic`.
+    """Search a range of loads for the two loads around the limit of the drop rate, until a given monotonic time.
 
     Returns
     -------

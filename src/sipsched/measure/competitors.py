@@ -1,4 +1,4 @@
-"""The competitors that a testbed declares: other programs that use the proxy's CPUs during a load."""
+"""The declared competitors of a testbed: other programs that use the proxy's CPUs on purpose during a load."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager

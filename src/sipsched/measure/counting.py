@@ -14,7 +14,7 @@ READY_TIMEOUT_S = 60
 
 
 def read_report(host: Host, path: PurePosixPath) -> Any:
-    """Read a JSON file on a host.
+    """Return the parsed content of a JSON file on a host.
 
     Raises
     ------

@@ -34,16 +34,16 @@ class CpuLayout:
 
     @property
     def processors(self) -> int:
-        """The number of processors (sockets) that contain the CPUs."""
+        """The number of processors (sockets) that contain the run's CPUs."""
         return len({cpu.processor for cpu in self.cpus})
 
     @property
     def cores(self) -> int:
-        """The number of physical cores. Two hardware threads (SMT) of a core count once."""
+        """The number of physical cores of the run's CPUs. Two hardware threads (SMT) of a core count once."""
         return len({(cpu.processor, cpu.core) for cpu in self.cpus})
 
     def describe(self) -> dict[str, Any]:
-        """Return the layout as a value for `run.json`."""
+        """Return the CPUs and the numbers of cores, caches and NUMA nodes as a dictionary for `run.json`."""
         return {
             "cpus": [vars(cpu) for cpu in self.cpus],
             "processors": self.processors,

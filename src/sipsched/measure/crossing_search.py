@@ -91,7 +91,7 @@ def search_crossing(
 
 @dataclass(frozen=True)
 class _Found:
-    """The result of a search: the loads below and above the limit, the testbed, the mode's label, and the kernel."""
+    """The result of a search: loads below and above the drop limit, the testbed, the mode's label, and the kernel."""
 
     bracket: Bracket
     testbed: TestbedLabels
@@ -113,7 +113,7 @@ def _look(offer: Offer, point: Point, config: Config, guess_cps: float | None) -
 
 
 def _with_progress(offer: Offer, point: Point, limit: float) -> Offer:
-    """Wrap a function that performs trials. Each trial then prints its load, its drop rate and the bounds so far."""
+    """Return a function that performs a trial, and prints the load, the drop rate and the bounds so far."""
     reached: Counter[int] = Counter()
     refused: Counter[int] = Counter()
 
@@ -169,7 +169,7 @@ def _search_simulated(
 
 
 def _with_own_arrivals(offer: Callable[[int, float, int], Trial]) -> Offer:
-    """Wrap a function that performs trials, so that repeated trials at a load have different random arrivals."""
+    """Return a function that performs trials. Repeated trials at the same load have different random arrivals."""
     asked: Counter[int] = Counter()
 
     def again(cps: int, duration_s: float) -> Trial:
@@ -189,7 +189,7 @@ def _offer(
     duration_s: float,
     rep: int,
 ) -> Trial:
-    """Start a proxy, offer a load to it, and return the counts.
+    """Start a new proxy, offer a load to the proxy, and return the counts of messages and calls as a trial.
 
     Each trial starts a new proxy, because an overload leaves transactions in the memory of the proxy. The rules for an
     invalid run also apply to a trial. An invalid trial is repeated.
