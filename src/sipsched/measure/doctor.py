@@ -73,7 +73,7 @@ class Wanted:
 
 
 def examine(facts: Facts, wanted: Wanted) -> list[MachineFinding]:
-    """Compare the facts about a machine with the requirements of a testbed, and return one result per property."""
+    """Compare the facts about a machine with the requirements of a testbed, and return one finding per property."""
     if facts["system"] != "Linux":
         elsewhere = "measure on a testbed of kind ssh; pages and the simulator need no Linux"
         return [
@@ -331,7 +331,7 @@ def _version(release: str) -> tuple[int, ...]:
 
 
 def doctor(testbed: Testbed, config: Config) -> tuple[list[str], bool]:
-    """Describe which measurements are possible on the machines of a testbed.
+    """Return lines of text that describe the possible measurements on a testbed, and whether a run is possible.
 
     Parameters
     ----------

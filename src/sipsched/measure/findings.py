@@ -330,7 +330,7 @@ def spread_numbers(
 
 
 def _share_excess(of_worker: Sequence[int], calls: int, threads: int) -> float | None:
-    """Return the deviation of a worker's share of calls from an equal share, beyond chance; None without calls."""
+    """Return the largest deviation of a worker's share of calls from an equal share, minus the deviation by chance."""
     if not calls:
         return None
     # The list lacks workers without calls. So if the list is shorter than `threads`, some worker had 0 calls.

@@ -75,7 +75,7 @@ def parse_clock_offset_s(text: str, where: str) -> float:
 
 
 def describe(host: Host, versions: dict[str, list[str]]) -> HostReport:
-    """Read the description of a host for `run.json`.
+    """Return a description of a host for `run.json`, with its kernel, CPU model and program versions.
 
     Parameters
     ----------

@@ -70,5 +70,5 @@ class CpuTime:
     front: int
 
     def __sub__(self, other: "CpuTime") -> "CpuTime":
-        """Return the CPU time since an earlier reading."""
+        """Return the CPU time that was used between an earlier reading (`other`) and this reading."""
         return CpuTime(self.all - other.all, self.front - other.front)

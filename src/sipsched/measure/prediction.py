@@ -178,7 +178,7 @@ def _testbed(fitted: Fitted, cores: int) -> Testbed:
 
 
 def _window(setting: PredictedSetting, fitted: Fitted, config: Config) -> tuple[float, float]:
-    """Return the length in seconds of the windows at a load, and of the excluded start of each window (washout)."""
+    """Return the seconds of a window (a stretch of time in one mode), and of the excluded start of each window."""
     numbers, design = fitted.numbers, config.crossover
     rest = ("copy_ns", "send_ns", "loop_ns", "receive_ns")
     message_ns = sum(numbers["service_ns"]) / MESSAGES + sum(numbers[name] for name in rest)
@@ -203,7 +203,7 @@ def _served(numbers: ModelNumbers) -> tuple[npt.NDArray[Any], float]:
 
 
 def _of(records: npt.NDArray[Any], cpu_us: float) -> Floats:
-    """Compute the predicted quantities from the records of some messages, in the order of `UNITS`."""
+    """Return predicted waiting times, times in the proxy and CPU times of some messages, in the order of `UNITS`."""
     if not len(records):
         return np.full(len(UNITS), np.nan)
     k_rcv = (records["t_sip_in"] - records["t_arr"]).astype("f8") / 1000
@@ -252,7 +252,7 @@ def predict_capacity(fitted: Fitted, config: Config) -> CapacityPrediction:
 
 
 def still_carried(before: CapacityPrediction, fitted: Fitted, config: Config) -> bool:
-    """Return True if an earlier prediction is still valid, because `predict_capacity` would return the same result.
+    """Return True if an earlier capacity prediction is still valid: `predict_capacity` would return the same result.
 
     The fit and the limit must be equal, and a new simulation of the first setting must find the same capacity.
     """
@@ -378,7 +378,7 @@ def _capacity(
     calls: Callable[[float], int],
     halvings: int,
 ) -> CapacityOfCores:
-    """Search for the capacity by bisection, around a guess or below the load that the service times allow.
+    """Search by bisection for the capacity, which is the highest load (calls per second) within the drop limit.
 
     A load is below the capacity if the packet drop rate is at most the limit and receiving saturates no CPU. Over TCP,
     the share of calls that fail or are late replaces the packet drop rate.

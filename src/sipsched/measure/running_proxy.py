@@ -145,7 +145,7 @@ def find_proxy(machine: Machine, pid: int | None = None, port: int | None = None
 
 
 def choose(programs: Sequence[Running], where: str, port: int | None = None) -> Target:
-    """Choose the ports to watch. Exactly one of the programs must have listening sockets.
+    """Choose the ports of a running proxy to watch. Exactly one of the programs must have listening sockets.
 
     Raises
     ------

@@ -387,7 +387,7 @@ class Serving:
         return (*served.calls, *(0,) * (self.point.threads - len(served.calls)))
 
     def first_call_ns(self, label: str, arrivals: Arrivals) -> int:
-        """Return the time in ns from the beginning of the load to its first call."""
+        """Return the time in ns from the beginning of a load's schedule to the first call of the schedule."""
         return self.generator.draw(self.hosts.uac, self.load, label, arrivals).first_ns
 
     def _cpu_ns(self) -> CpuTime:
@@ -598,13 +598,13 @@ class Serving:
 
 
 def _no_ports(counters: Snapshots, statistics: CallStatistics, uas: Mapping[str, str]) -> int:
-    """Count the datagrams to ports without a socket. The counters `uas` were read before the UAS stopped."""
+    """Return the number of datagrams to ports without a socket. `uas` are counters from before the end of the UAS."""
     at_sps = no_ports(counters["sps"]["before"], counters["sps"]["after"])
     return (statistics.no_ports or 0) + at_sps + no_ports(counters["uas"]["before"], uas)
 
 
 def _sut_of(instance: Instance, sut: Sut) -> Sut:
-    """Return the configuration of a proxy instance, with the receive buffer of the instance if it has its own size."""
+    """Return the SUT of a proxy instance, with the instance's own receive buffer size if the instance has one."""
     size = instance.receive_buffer_bytes
     return replace(sut, receive_buffer_bytes=size) if size else sut
 

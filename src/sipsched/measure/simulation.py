@@ -119,7 +119,7 @@ def _choose(
     crossover: Crossover,
     arrivals: Arrivals,
 ) -> Design:
-    """Choose random windows for a run. Their length depends on the utilisation, which a short simulation yields."""
+    """Return random windows (short stretches of time in one mode), with lengths from a simulation of the warm-up."""
     calls = max(1, round(run.cps * load.warmup_s))
     with tempfile.TemporaryDirectory(prefix="sipsched-simulated-") as scratch:
         before = Arrivals(run.cps, calls, arrivals.seed + 1)
@@ -224,7 +224,7 @@ def _ledger(sut: Sut, report: SimulatorReport, counters: Snapshots) -> Ledger:
 
 
 def simulated_counts(plan: SimulatedPoint, load: Load, arrivals: Arrivals) -> tuple[int, int]:
-    """Simulate a load, and return only its counts.
+    """Simulate a load, and return the numbers of received and dropped messages (TCP: of good and other calls).
 
     Returns
     -------

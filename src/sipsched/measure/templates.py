@@ -10,7 +10,7 @@ HARDWARE = PROJECT_ROOT / "hardware"
 
 
 def render(template: Path, **values: object) -> str:
-    """Fill in the variables of a template, and return the text.
+    """Fill in the variables of a Jinja template, and return the text of the file for the host.
 
     Parameters
     ----------

@@ -326,7 +326,7 @@ def _attributes(words: Sequence[str]) -> TaskAttributes:
 
 
 def _hotplug(sps: Host, testbed: Testbed, cpus: Sequence[int]) -> list[tuple[str, str]]:
-    """Return the files and values that bring only the needed CPUs online, in the order of writing."""
+    """Return the kernel files and values that switch needed CPUs on and other CPUs off, in the order of writing."""
     if testbed.tuning.cores_by != "hotplug":
         return []
     online = parse_cpu_list(sps.run(["cat", CPU_FOLDER + "online"]).stdout)

@@ -189,7 +189,7 @@ class ProbeStream:
         return " ".join(self._said)
 
     def take(self) -> npt.NDArray[Any]:
-        """Return the records that have arrived since the last call of this method."""
+        """Return the records of the probe's trace that have arrived since the last call of this method."""
         pieces = [self._rest]
         while self._pieces:
             pieces.append(self._pieces.popleft())
@@ -630,7 +630,7 @@ class Watching:
 
 
 def _drops(records: npt.NDArray[Any], before: Counters, now: Counters) -> dict[str, int]:
-    """Return the number of lost datagrams per cause. Causes without drops are omitted."""
+    """Return the number of datagrams lost between two readings, per cause. Causes without drops are omitted."""
     at_socket = sum(
         drops - before.socket_drops.get(inode, 0) for inode, drops in now.socket_drops.items()
     )
@@ -645,7 +645,7 @@ def _drops(records: npt.NDArray[Any], before: Counters, now: Counters) -> dict[s
 
 
 def _others(before: Counters, now: Counters, length_s: float) -> tuple[CpuShare, ...]:
-    """Return the programs other than the proxy that used the most CPU time."""
+    """Return the programs that used the most CPU time between two readings, without the proxy, and their CPU shares."""
     by_name: Counter[str] = Counter()
     for pid, (name, ticks) in now.programs.items():
         if pid not in now.pids and pid in before.programs:
