@@ -272,7 +272,7 @@ def probe_numbers(
 
 
 def check_one_thread(trace: Trace | None, completed: int, program: str) -> None:
-    """Raise an error if no thread of the proxy sent a message that it had received, although calls completed.
+    """Raise an error if the proxy passes all messages between threads, so that the trace has no service times.
 
     The probe follows a message within one thread only. If a proxy receives in one thread and sends in another thread,
     the trace has no service times.
@@ -297,7 +297,7 @@ def check_one_thread(trace: Trace | None, completed: int, program: str) -> None:
 def spread_numbers(
     trace: Trace | None, served: Served | None, sut: Sut, threads: int
 ) -> dict[str, float | None]:
-    """Return the numbers for the rules about the distribution of calls over workers; None for a shared socket.
+    """Return the numbers for the validity rules about the spread of calls over workers; None for a shared socket.
 
     If the kernel distributes a few connections by a hash of their addresses, the workers' shares of the calls are
     random. No rule limits these random shares, but the record contains the calls per worker.
@@ -330,7 +330,7 @@ def spread_numbers(
 
 
 def _share_excess(of_worker: Sequence[int], calls: int, threads: int) -> float | None:
-    """Return the largest deviation of a worker's share of calls from an equal share, minus the deviation by chance."""
+    """Return the largest deviation of a worker from an equal share of the calls, minus chance; None without calls."""
     if not calls:
         return None
     # The list lacks workers without calls. So if the list is shorter than `threads`, some worker had 0 calls.

@@ -284,7 +284,7 @@ class Sipload:
         hosts.uas.get_file(hosts.uas.workdir / SERVER_REPORT, folder / SERVER_REPORT)
 
     def starts(self, folder: Path, label: str) -> Starts:
-        """Read the actual and intended start times of all calls that the generator started."""
+        """Read the file of calls, and return the actual and intended start times of all started calls."""
         calls = read_calls(folder / f"{label}.calls.zst")
         started = calls[calls["t_invite"] > 0]
         return Starts(started["t_invite"].astype("i8"), started["t_intended"].astype("i8"))

@@ -427,7 +427,7 @@ def _capacity(
 
 
 def _at_once(do: Callable[[Each], Result], jobs: Sequence[Each]) -> list[Result]:
-    """Run simulations in parallel threads. Each simulation is a separate process."""
+    """Call a function for each job in parallel threads, and return the results in order. Each job simulates."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return list(pool.map(do, jobs))
 

@@ -50,7 +50,7 @@ def check_interfaces(sps: Host, tuning: Tuning) -> None:
 
 
 def quiet_files(tuning: Tuning) -> list[str]:
-    """Return the shell patterns of all files that `stop_noise` may write."""
+    """Return the shell patterns of all kernel settings files that `stop_noise` may change."""
     patterns = [pattern for names in QUIET.values() for pattern, _ in names]
     if tuning.interrupt_cpus:
         patterns.append(INTERRUPTS)

@@ -42,7 +42,7 @@ class HostService:
 
 
 def repair(sps: Host) -> bool:
-    """Restore the kernel settings that an interrupted run left changed. Return True if settings had to be restored.
+    """Restore the kernel settings that an interrupted run had changed. Return True if an undo script existed.
 
     Raises
     ------

@@ -79,7 +79,7 @@ class KernelScheduler:
 
     @property
     def family(self) -> KernelFamily:
-        """The family of the kernel, which follows from its existing files.
+        """The family of the kernel (kernels with the same settings files), found from the kernel's existing files.
 
         Distributions backport changes, so the version is unreliable.
         """
@@ -97,7 +97,7 @@ class KernelScheduler:
         return next((path for path in candidates if path in self.files), None)
 
     def why_not(self, path: str | None, setting: Setting) -> str | None:
-        """Return the reason why the file of a setting cannot be written, or None if the file can be written."""
+        """Return a text why the kernel file of a setting cannot be written, or None if the file can be written."""
         if path is None or path not in self.files:
             return f"this kernel has no file for {setting}"
         if self.files[path] is None:
@@ -153,7 +153,7 @@ class TaskAttributes:
         return (str(self.policy), str(self.nice), str(self.priority), str(self.slice_ns))
 
     def value(self, place: str) -> int:
-        """Return the value of an attribute by its name, which is one of `TASK_PLACES`."""
+        """Return the number that a scheduling attribute has. The argument is an attribute name of `TASK_PLACES`."""
         return {
             TASK_PLACES[Setting.POLICY]: self.policy.number,
             TASK_PLACES[Setting.NICE]: self.nice,
@@ -242,7 +242,7 @@ def _effect(steps: Sequence[Step], kernel: KernelScheduler) -> object:
 
 
 def records(steps: Sequence[Step]) -> bool:
-    """Return True unless a mode switches the recording of the probe off."""
+    """Return True if the probe records messages in a mode: the mode does not switch the recording off."""
     return not any(step.setting is Setting.RECORDING and step.value == 0 for step in steps)
 
 

@@ -74,7 +74,7 @@ class GridPredictor:
     def near_limit(
         self, cells: pd.DataFrame, limit: float, step_cps: int, most_cps: int, repetitions: int
     ) -> pd.DataFrame:
-        """Simulate each combination of mode, cores and threads at several loads near its capacity.
+        """Simulate each combination of mode, cores and threads at loads on both sides of the drop rate's limit.
 
         A bisection with one run per trial searches for the capacity among the multiples of the step. The function then
         simulates the highest load whose packet drop rate is at most the limit, and the loads one step below and above.

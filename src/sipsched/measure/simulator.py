@@ -133,7 +133,7 @@ class Outputs:
 
     @property
     def given(self) -> tuple[Path, ...]:
-        """The paths that are set, in the order of the simulator's command-line arguments."""
+        """The paths of all requested output files, in the order of the simulator's command-line arguments."""
         return tuple(path for path in vars(self).values() if path is not None)
 
 
