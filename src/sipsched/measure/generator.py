@@ -80,7 +80,7 @@ class CallStatistics(CallCounts):
 
     @property
     def counts(self) -> dict[str, Any]:
-        """The numbers of calls by their names, without the numbers of messages."""
+        """The counts of calls as a dictionary with names such as `calls_completed`, without the counts of messages."""
         return {field.name: getattr(self, field.name) for field in fields(CallCounts)}
 
 

@@ -22,7 +22,7 @@ class Need:
 
     @property
     def total_mib(self) -> int:
-        """The shared memory and the private memory of all workers, in MiB."""
+        """The maximum memory of a proxy in MiB: the shared memory plus the private memory of all workers."""
         return self.shared_mib + self.workers * self.package_mib
 
 

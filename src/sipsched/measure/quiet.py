@@ -58,7 +58,7 @@ def quiet_files(tuning: Tuning) -> list[str]:
 
 
 def stop_noise(sps: Host, tuning: Tuning) -> list[dict[str, Any]]:
-    """Stop each source of noise that the testbed's file names, and return the settings of all sources of noise."""
+    """Stop the sources of noise that the testbed's file names, and return old and new settings of all sources."""
     entries: list[dict[str, Any]] = []
     patterns = quiet_files(tuning)
     for path, text in read_settings(sps, patterns).items():

@@ -74,7 +74,7 @@ class Replay:
     def __call__(
         self, arrivals_ns: npt.NDArray[np.int64], numbers: Mapping[str, Any], times: bool
     ) -> tuple[int, npt.NDArray[np.int64]]:
-        """Simulate messages that arrive at the given times.
+        """Simulate messages with given arrival times, and return the refused messages and the times of served messages.
 
         Parameters
         ----------
@@ -108,7 +108,7 @@ class Replay:
 
 
 def write_schedule(starts_ns: npt.NDArray[np.int64], path: Path) -> None:
-    """Write start times as a schedule that the generator and the simulator read (hardware/common/schedule.h)."""
+    """Write start times of calls to a binary schedule file for generator and simulator (hardware/common/schedule.h)."""
     header = np.zeros(1, SCHEDULE_HEADER)
     header["magic"], header["version"], header["law"] = b"SIPSCHED", 3, 3
     header["count"] = header["distinct"] = len(starts_ns)

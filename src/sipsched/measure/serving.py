@@ -378,7 +378,7 @@ class Serving:
         return balance_messages(counters, statistics.messages + served.messages, proxy)
 
     def _calls_of_instances(self, served: Served) -> tuple[int, ...] | None:
-        """Return the number of calls of each instance, or None if the UAS cannot distinguish the instances.
+        """Return the number of calls per proxy instance, or None if the UAS cannot distinguish the instances.
 
         The UAS reports only instances with calls. All other instances have 0 calls.
         """

@@ -266,7 +266,7 @@ def _hosts(kernel: str, cpus: tuple[int, ...]) -> HostReports:
 def _counters(
     report: SimulatorReport, cores: int, over_tcp: bool
 ) -> dict[str, dict[str, dict[str, str]]]:
-    """Convert the simulator's counts into the text of the kernel's counter files."""
+    """Convert the simulator's counts into texts in the format of the kernel's counter files, such as /proc/stat."""
     from_uas = report.arrived - report.from_uac
     to_uas = report.datagrams_sent - report.sent_to_uac
     idle = _proc_stat([(0, 0, 0, 0)] * cores)

@@ -167,7 +167,7 @@ def version() -> str:
 
 
 def write_numbers(numbers: ModelNumbers) -> str:
-    """Return the parameters in the text format that the simulator reads."""
+    """Return the simulator's parameters as text, with one line `name = value` per parameter."""
     return "".join(f"{name} = {_text(value)}\n" for name, value in numbers.items())
 
 

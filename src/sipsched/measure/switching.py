@@ -78,7 +78,7 @@ class Playable:
 
 
 def playable(comparison: str, compiled: Sequence[Tuned], instances: Instances) -> Playable:
-    """Select the modes of a run that the kernel can apply and that differ from each other.
+    """Select the modes of a run between which the kernel can switch: applicable modes with different settings.
 
     Parameters
     ----------
