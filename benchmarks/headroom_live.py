@@ -1,11 +1,11 @@
-"""Test `fab headroom` on a real Kamailio, whose capacity is measured directly before and after the recording.
+"""Test `fab headroom` on a real proxy, whose capacity is measured directly before and after the recording.
 
 Each case has its own proxy on one CPU, in a network namespace. sipload offers calls on the other CPU. The calls follow
 a Poisson process, come in bursts, or follow a daily curve. The capacity is the load at which the proxy's socket refuses
 1 % of the messages. A search by bisection measures the capacity before and after the recording. `fab watch` records
 20 s at 35 to 60 % of the first capacity. The prediction uses only the recorded messages. The benchmark prints both
 capacities, and whether the predicted interval contains their mean. It needs root, two CPUs, and a minute per case. The
-option `--first` is the number of the first case.
+option `--first` is the number of the first case, and `--sut` names the proxy in config.yaml.
 """
 
 import argparse
@@ -15,21 +15,20 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from types import SimpleNamespace
 
 import numpy as np
 from headroom import LAWS, LIMIT, Result, show, starts_s
 
 from sipsched.analysis.headroom import Server, headroom
+from sipsched.measure.proxy import find_proxy
 from sipsched.measure.replay import Replay, write_schedule
 from sipsched.measure.running_proxy import parse_socket
-from sipsched.measure.templates import render
 from sipsched.plan.config import load_config
 from sipsched.records.messages import open_messages
 from sipsched.records.watch import MESSAGES_FILE
-from sipsched.testbed.inventory import load_testbed, native_folder
+from sipsched.testbed.inventory import HostSpec, load_testbed, native_folder
 from sipsched.watch import PROBE, WatchOptions, watch
 
 PROXY, SERVER, CLIENT = "127.0.0.1:5060", "127.0.0.1:5070", "127.0.0.1:5080"
@@ -49,7 +48,8 @@ class Bench:
 
     folder: Path
     holder: int
-    workers: int
+    pid: int = 0
+    """Process id of the proxy."""
 
     def start(self, cpu: str, *argv: object, fifo: bool = False) -> "subprocess.Popen[bytes]":
         """Start a program in the namespace, on one CPU."""
@@ -112,7 +112,7 @@ class Bench:
 
 
 @contextmanager
-def bench(workers: int) -> Iterator[Bench]:
+def bench(sut_name: str, workers: int) -> Iterator[Bench]:
     """Run a proxy and a SIP server behind the proxy in a new network namespace, until the end of the block."""
     held = ["unshare", "--net", "sh", "-c", "ip link set lo up; echo up; exec sleep 600"]
     with ExitStack() as stack:
@@ -121,35 +121,36 @@ def bench(workers: int) -> Iterator[Bench]:
         stack.callback(holder.kill)
         assert holder.stdout is not None
         holder.stdout.readline()
-        made = Bench(folder, holder.pid, workers)
-        config = folder / "kamailio.cfg"
-        config.write_text(configuration(workers))
-        sut = load_config().sut("kamailio-udp")
-        memory = ("-m", sut.shared_memory_mib, "-M", sut.package_memory_mib)
-        own = ("-f", config, "-Y", folder, "-P", folder / "pid", *memory)
+        made = Bench(folder, holder.pid)
         server = made.start(
             AGENT_CPU, SIPLOAD, "uas", "--local", SERVER, "--report", "server", fifo=True
         )
-        proxy = made.start(PROXY_CPU, "kamailio", "-DD", "-E", *own)
+        proxy = made.start(PROXY_CPU, *proxy_command(sut_name, workers, folder))
         for process in (proxy, server):
             stack.callback(process.wait)
             stack.callback(process.terminate)
+        # nsenter and taskset replace themselves by the proxy, so the proxy has the process id of the first program.
+        made.pid = proxy.pid
         time.sleep(2)
         yield made
 
 
-def configuration(workers: int) -> str:
-    """Return the configuration of a proxy that sends all requests to the SIP server."""
-    address, _, port = PROXY.partition(":")
-    host, _, server_port = SERVER.partition(":")
-    return render(
-        Path("proxies/kamailio.cfg.j2"),
-        sut=load_config().sut("kamailio-udp"),
-        threads=workers,
-        folder="",
-        sps=SimpleNamespace(sip_address=address, sip_port=int(port)),
-        uas=SimpleNamespace(sip_address=host, sip_port=int(server_port)),
+def proxy_command(sut_name: str, workers: int, folder: Path) -> list[str]:
+    """Write the configuration of a proxy that sends all requests to the SIP server, and return its command line."""
+    sut, testbed = load_config().sut(sut_name), load_testbed("local")
+    program, folder_on_host = find_proxy(sut), PurePosixPath(folder)
+    testbed = replace(
+        testbed, sps=at_address(testbed.sps, PROXY), uas=at_address(testbed.uas, SERVER)
     )
+    config = folder_on_host / "proxy.cfg"
+    Path(config).write_text(program.config_text(sut, testbed, workers, folder_on_host))
+    return program.command(sut, config, folder_on_host, workers, testbed.sps)
+
+
+def at_address(host: HostSpec, address: str) -> HostSpec:
+    """Return a host with another SIP address and port."""
+    ip, _, port = address.partition(":")
+    return replace(host, sip_address=ip, sip_port=int(port))
 
 
 @dataclass(frozen=True)
@@ -157,6 +158,7 @@ class Case:
     """A combination of law of arrivals, number of workers, and share of the capacity at which `fab watch` records."""
 
     number: int
+    sut: str
 
     @property
     def law(self) -> str:
@@ -173,14 +175,13 @@ class Case:
 
 def measure(case: Case, probe: PurePosixPath, output: Path) -> tuple[float, float, float]:
     """Measure one case. Return the load of the recording, and the capacity before and after the recording, in cps."""
-    with bench(case.workers) as at:
+    with bench(case.sut, case.workers) as at:
         before = at.capacity_cps(case.law, LOWEST_CPS, HIGHEST_CPS, TRIALS, case.number)
         cps = case.share * before
         load = at.offer(case.law, cps, RECORDING_S + 4, 1000 + case.number)
         time.sleep(2)
-        pid = int((at.folder / "pid").read_text())
         watch(
-            WatchOptions(pid=pid, seconds=RECORDING_S, output=output, probe=probe),
+            WatchOptions(pid=at.pid, seconds=RECORDING_S, output=output, probe=probe),
             say=lambda _: None,
         )
         at.finish(load, cps)
@@ -218,6 +219,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--cases", type=int, default=10)
+    parser.add_argument("--sut", default="kamailio-udp")
     parser.add_argument(
         "--records",
         type=Path,
@@ -228,7 +230,8 @@ def main() -> None:
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         records = asked.records or Path(scratch)
-        cases = [Case(number) for number in range(asked.first, asked.first + asked.cases)]
+        numbers = range(asked.first, asked.first + asked.cases)
+        cases = [Case(number, asked.sut) for number in numbers]
         for case in cases:
             record = records / str(case.number)
             if not (record / CAPACITY_FILE).exists():
