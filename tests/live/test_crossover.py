@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from faults.checks import make_project
 from helpers import LOAD, Measure, build_native, pids, run_json, start_run, wait_for
 
 from sipsched.analysis.advice import read_loads
@@ -21,7 +22,6 @@ from sipsched.analysis.buffers import buffers_at
 from sipsched.errors import StableError
 from sipsched.files import read_zstd
 from sipsched.measure.generator import CALLS_HEADER, read_calls
-from sipsched.paths import PROJECT_ROOT
 from sipsched.plan.config import Config
 from sipsched.records import windows
 from sipsched.records.messages import messages_from_record, write_messages
@@ -29,6 +29,14 @@ from sipsched.records.switch_log import WindowsDocument, read_windows
 from sipsched.testbed.inventory import Testbed, release_root
 
 COMPARISON = "default,default+min_granularity_ns=100000"
+
+
+@pytest.fixture
+def short(tmp_path: Path) -> Path:
+    """Return a configuration with a few seconds per mode and wide limits for other programs."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    return make_project(folder)
 
 
 def starts_by_window(record: Path, recorded: WindowsDocument) -> list[list[int]]:
@@ -159,12 +167,12 @@ def test_a_proxy_of_another_root_file_system_is_compared(
     assert run["probe"]["unmatched"] == run["probe"]["lost"] == 0
 
 
-def test_an_instance_that_ends_is_named(testbed: Testbed, tmp_path: Path) -> None:
+def test_an_instance_that_ends_is_named(testbed: Testbed, tmp_path: Path, short: Path) -> None:
     said = tmp_path / "said"
     mode = "default,default+threads=4"
     with (
         said.open("w") as stderr,
-        start_run(tmp_path / "raw", mode=mode, cps=100, stderr=stderr) as worker,
+        start_run(tmp_path / "raw", mode=mode, settings=short, stderr=stderr) as worker,
     ):
         wait_for(lambda: bool(pids(LOAD)), 60)
         for proxy in pids("^[^ ]*kamailio .*/instance-1/proxy.cfg"):
@@ -182,14 +190,14 @@ def test_modes_with_equal_settings_are_refused(measure: Measure) -> None:
         measure(mode="default,default+latency_ns=900000", cps=200)
 
 
-def test_killed_switcher_is_named_in_the_error(testbed: Testbed, tmp_path: Path) -> None:
-    whole = (PROJECT_ROOT / "config" / "config.yaml").read_text()
-    settings, said = tmp_path / "config.yaml", tmp_path / "said"
-    settings.write_text(re.sub(r"(?m)^  mode_s: .*$", "  mode_s: 4", whole))
+def test_killed_switcher_is_named_in_the_error(
+    testbed: Testbed, tmp_path: Path, short: Path
+) -> None:
+    said = tmp_path / "said"
     with (
         said.open("w") as stderr,
         start_run(
-            tmp_path / "raw", mode=COMPARISON, cps=200, settings=settings, stderr=stderr
+            tmp_path / "raw", mode=COMPARISON, cps=200, settings=short, stderr=stderr
         ) as worker,
     ):
         wait_for(lambda: bool(pids(LOAD)), 60)
@@ -224,11 +232,14 @@ def test_each_instance_has_its_own_receive_buffer(measure: Measure, tmp_path: Pa
     assert held[0].messages == int(131_072 // dataset.attrs["truesize"])
 
 
-def test_each_instance_runs_on_its_number_of_cores(testbed: Testbed, tmp_path: Path) -> None:
+def test_each_instance_runs_on_its_number_of_cores(
+    testbed: Testbed, tmp_path: Path, short: Path
+) -> None:
     if len(testbed.sps.cpus) < 2:
         pytest.skip("the SPS has one CPU")
     first, second = testbed.sps.cpus[:2]
-    with start_run(tmp_path / "raw", mode="default,default+cores=2", cps=100) as worker:
+    mode = "default,default+cores=2"
+    with start_run(tmp_path / "raw", mode=mode, settings=short) as worker:
         wait_for(lambda: bool(pids(LOAD)), 60)
         for number, cpus in enumerate(({first}, {first, second}, {first})):
             proxies = pids(f"^[^ ]*kamailio .*/instance-{number}/proxy.cfg")
