@@ -22,6 +22,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,7 @@
 #include <unistd.h>
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
+#include "../common/arguments.h"
 #include "../common/program.h"
 #include "../common/sockets.h"
 #include "shard.h"
@@ -164,13 +166,14 @@ int main(int argc, char **argv)
 	};
 	const char *report = NULL, *ready = NULL;
 	struct shards shards = { 0 };
+	long long number;
 	int option;
 
 	while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
-		if (option == 'p')
-			shards.port = (unsigned)strtoul(optarg, NULL, 10);
-		else if (option == 'n')
-			shards.wanted = (unsigned)strtoul(optarg, NULL, 10);
+		if (option == 'p' && parse_whole(optarg, 1, 65535, &number))
+			shards.port = (unsigned)number;
+		else if (option == 'n' && parse_whole(optarg, 1, SHARDS_MAX, &number))
+			shards.wanted = (unsigned)number;
 		else if (option == 'r')
 			report = optarg;
 		else if (option == 'y')
@@ -178,9 +181,11 @@ int main(int argc, char **argv)
 		else
 			usage();
 	}
-	if (!shards.port || shards.port > 65535 || !shards.wanted || shards.wanted > SHARDS_MAX || !report ||
-	    !ready || optind == argc)
+	if (!shards.port || !shards.wanted || !report || !ready || optind == argc)
 		usage();
+	for (int i = optind; i < argc; i++)
+		if (!parse_whole(argv[i], 1, INT32_MAX, &number))
+			usage();
 	block_signals();
 	catch_signals();
 	libbpf_set_print(NULL);

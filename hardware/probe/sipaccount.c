@@ -37,6 +37,7 @@
 #include <getopt.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,6 +47,7 @@
 #include <bpf/libbpf.h>
 #include "account.h"
 #include "account.skel.h"
+#include "../common/arguments.h"
 #include "../common/json.h"
 #include "runs.h"
 #include "system.h"
@@ -464,20 +466,21 @@ static bool read_options(int argc, char **argv, struct settings *settings)
 		{ "ready", required_argument, NULL, 'y' },  { "sample", required_argument, NULL, 's' },
 		{ "bursts", required_argument, NULL, 'b' }, { 0 },
 	};
+	long long number;
 	int option;
 
 	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		int number = optarg ? atoi(optarg) : 0;
-
-		if (option == 'c' && number >= 0 && number < ACCOUNT_CPUS) {
+		if (option == 'c' && parse_whole(optarg, 0, ACCOUNT_CPUS - 1, &number)) {
 			settings->cpu[number] = true;
 			settings->cpu_count++;
-		} else if (option == 'g' && settings->group_count < ACCOUNT_GROUPS) {
-			settings->groups[settings->group_count++] = number;
-		} else if (option == 'o' && settings->own_count < ACCOUNT_OWN) {
-			settings->own[settings->own_count++] = number;
-		} else if (option == 's' && number > 0) {
-			settings->sample_ms = number;
+		} else if (option == 'g' && settings->group_count < ACCOUNT_GROUPS &&
+			   parse_whole(optarg, 1, INT32_MAX, &number)) {
+			settings->groups[settings->group_count++] = (int)number;
+		} else if (option == 'o' && settings->own_count < ACCOUNT_OWN &&
+			   parse_whole(optarg, 1, INT32_MAX, &number)) {
+			settings->own[settings->own_count++] = (int)number;
+		} else if (option == 's' && parse_whole(optarg, 1, INT32_MAX, &number)) {
+			settings->sample_ms = (int)number;
 		} else if (option == 'b') {
 			settings->bursts = optarg;
 		} else if (option == 'r') {

@@ -24,6 +24,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +35,7 @@
 #include "control.h"
 #include "factors.h"
 #include "factors.skel.h"
+#include "../common/arguments.h"
 #include "../common/json.h"
 #include "runs.h"
 #include "system.h"
@@ -141,12 +143,13 @@ int main(int argc, char **argv)
 	struct factors_bpf *object;
 	struct control control = { 0 };
 	int groups[FACTORS_GROUPS] = { 0 }, n_groups = 0, option, error, signals_fd;
+	long long group;
 	sigset_t signals = block_signals();
 	bool good;
 
 	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		if (option == 'g' && n_groups < FACTORS_GROUPS)
-			groups[n_groups++] = atoi(optarg);
+		if (option == 'g' && n_groups < FACTORS_GROUPS && parse_whole(optarg, 1, INT32_MAX, &group))
+			groups[n_groups++] = (int)group;
 		else if (option == 'r')
 			report = optarg;
 		else if (option == 'y')
@@ -156,7 +159,7 @@ int main(int argc, char **argv)
 		else
 			return usage();
 	}
-	if (groups[0] <= 0 || groups[n_groups - 1] <= 0 || !report || !ready || optind < argc)
+	if (!n_groups || !report || !ready || optind < argc)
 		return usage();
 	signals_fd = signalfd(-1, &signals, SFD_CLOEXEC);
 	libbpf_set_print(NULL);

@@ -60,7 +60,7 @@ int main(int argc, char **argv)
 	if (!end || *end || !(seconds > 0 && seconds <= LONGEST_S)) {
 		fprintf(stderr, "jitter: usage: jitter SECONDS; SECONDS is above 0 and at most %d\n",
 			LONGEST_S);
-		return 1;
+		return 2;
 	}
 	if (!gaps) {
 		fprintf(stderr, "jitter: %s\n", strerror(errno));

@@ -111,12 +111,22 @@ static int run(char *const words[WORDS], char **command)
 	return report_error(strerror(errno));
 }
 
+static int usage(void)
+{
+	complain("usage: taskslice try ATTRIBUTES | run ATTRIBUTES CMD... | read PID...; ATTRIBUTES: POLICY "
+		 "NICE PRIORITY SLICE");
+	return EXIT_USAGE;
+}
+
 static int read_tasks(char **pids)
 {
 	struct attributes actual;
+	long long pid;
 
 	for (; *pids; pids++) {
-		if (attributes_get(atoi(*pids), &actual))
+		if (!parse_whole(*pids, 1, INT32_MAX, &pid))
+			return usage();
+		if (attributes_get((pid_t)pid, &actual))
 			return report_error(strerror(errno));
 		printf("%s ", *pids);
 		print_attributes(stdout, &actual);
@@ -132,6 +142,5 @@ int main(int argc, char **argv)
 		return run(argv + 2, argv + 2 + WORDS);
 	if (argc > 2 && !strcmp(argv[1], "read"))
 		return read_tasks(argv + 2);
-	return report_error("usage: taskslice try ATTRIBUTES | run ATTRIBUTES CMD... | read PID...; "
-			    "ATTRIBUTES: POLICY NICE PRIORITY SLICE");
+	return usage();
 }

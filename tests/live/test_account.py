@@ -253,6 +253,16 @@ def test_missing_cpu_is_an_error_in_one_line(sipaccount: Path, tmp_path: Path) -
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    "arguments", ["--cpu x", "--cpu -1", "--cpu 0 --group 0", "--cpu 0 --sample 1s", ""]
+)
+def test_wrong_usage_prints_the_usage(sipaccount: Path, arguments: str) -> None:
+    argv = [sipaccount, *arguments.split(), "--report", "r", "--ready", "y"]
+    done = subprocess.run(argv, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith("sipaccount: usage: ")
+
+
 def test_trial_of_a_search_names_the_program_that_disturbs_it(
     campaign: Config, testbed: Testbed, tmp_path: Path
 ) -> None:

@@ -104,9 +104,11 @@ def test_waits_of_other_groups_belong_to_others(program: Path, tmp_path: Path) -
     assert report["others"]["descriptors"] >= PASSED
 
 
-@pytest.mark.parametrize("arguments", [[], ["--group", "0"], ["--group", "1", "--report", "x"]])
+@pytest.mark.parametrize("arguments", [[], ["--group", "0"], ["--group", "1x"], ["--group", "1"]])
 def test_wrong_usage_prints_the_usage(program: Path, arguments: list[str]) -> None:
-    done = subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
+    files = ["--report", "x", "--ready", "y"] if arguments[-1:] != ["1"] else []
+    argv = [program, *arguments, *files]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
 
     assert done.returncode == 2
     assert done.stderr.startswith("sipfactors: usage: ")

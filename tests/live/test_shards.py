@@ -154,6 +154,17 @@ def test_missing_sockets_are_an_error_in_one_line(dispatcher: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
+    "arguments",
+    ["--port 0 --sockets 3 1", "--port 5060 --sockets x 1", "--port 5060 --sockets 3 y"],
+)
+def test_wrong_usage_prints_the_usage(dispatcher: Path, arguments: str) -> None:
+    argv = [dispatcher / "sipshard", "--report", "r", "--ready", "y", *arguments.split()]
+    done = subprocess.run(argv, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith("sipshard: usage: ")
+
+
+@pytest.mark.parametrize(
     ("call", "error", "said"),
     [
         # A kernel without bpf_loop, or without programs of this type, returns EINVAL.

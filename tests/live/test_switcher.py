@@ -202,6 +202,13 @@ def slices_ns(programs: Path, *pids: int) -> list[int]:
     return [int(line.split()[-1]) for line in done.stdout.splitlines()]
 
 
+def test_taskslice_refuses_a_task_that_is_no_number(programs: Path) -> None:
+    argv = [programs / "taskslice", "read", "1x"]
+    done = subprocess.run(argv, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith("taskslice: usage: ")
+
+
 def expect_slices(programs: Path) -> None:
     argv = [programs / "taskslice", "try", *("other", "0", "0", "300000")]
     tried = subprocess.run(argv, capture_output=True, text=True)

@@ -66,5 +66,5 @@ def test_the_program_lists_its_gaps_in_order_and_within_its_time(jitter, tmp_pat
 @pytest.mark.parametrize("arguments", [(), ("0",), ("x",), ("61",), ("1", "2")])
 def test_the_program_says_how_to_use_it(jitter, arguments):
     done = subprocess.run([jitter, *arguments], check=False, capture_output=True, text=True)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert done.stderr.startswith("jitter: usage: jitter SECONDS")
