@@ -37,6 +37,8 @@ def test_undisturbed_run_passes_the_verdict(measure: Measure) -> None:
     assert run["ledger"]["from_sps"]["residual"] == 0
     assert run["certificate"]["source"] == "calls"
     assert run["certificate"]["arrivals"] == 2000
+    if Path("/proc/config.gz").exists():
+        assert "HZ=" in run["hosts"]["sps"]["files"]["kernel options"]
 
 
 def test_sut_that_needs_too_much_memory_is_refused_before_it_starts(

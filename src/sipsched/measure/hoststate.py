@@ -2,7 +2,7 @@
 
 from sipsched.errors import StableError
 from sipsched.files import parse_json
-from sipsched.records.publishable import FILES
+from sipsched.records.publishable import FILES, KERNEL_OPTIONS
 from sipsched.records.run_document import HostReport
 from sipsched.testbed.host import Host
 
@@ -16,6 +16,15 @@ COUNTER_FILES = (
     "/proc/uptime",
 )
 DESCRIPTION_FILES = ("/proc/version", "/proc/cmdline", *FILES)
+READ_OPTIONS = """\
+{ zcat /proc/config.gz || cat "/boot/config-$(uname -r)"; } 2> /dev/null |
+    grep -E '^CONFIG_(HZ|NO_HZ_[A-Z]+|PREEMPT(_NONE|_VOLUNTARY|_LAZY|_RT|_DYNAMIC)?|RT_GROUP_SCHED)=' |
+    sed 's/^CONFIG_//'
+# With PREEMPT_DYNAMIC, this option of the kernel's command line replaces the preemption model of its configuration.
+tr ' ' '\\n' < /proc/cmdline | grep '^preempt='
+true
+"""
+"""Shell script that prints the options of a kernel's timer and preemption; nothing if its configuration is missing."""
 
 
 def read_files(host: Host, paths: tuple[str, ...]) -> dict[str, str]:
@@ -88,6 +97,8 @@ def describe(host: Host, versions: dict[str, list[str]]) -> HostReport:
         The description. A value that the kernel does not report is None.
     """
     files = read_files(host, DESCRIPTION_FILES)
+    if options := host.shell(READ_OPTIONS).stdout:
+        files[KERNEL_OPTIONS] = options
     fields = parse_lscpu_json(host.run(["lscpu", "-J"]).stdout, f"host {host.spec}")
 
     def value(path: str) -> str | None:

@@ -39,6 +39,7 @@ from sipsched.pages.numbers import NO_ENTRY, in_us, told
 from sipsched.pages.parts import Cell, Folded, Heading, Links, Several, Table, Words
 from sipsched.plan.loads import Precision
 from sipsched.records.histogram import RELATIVE_ERROR
+from sipsched.records.publishable import KERNEL_OPTIONS
 from sipsched.records.study_summary import INVALID, MEASURED, MISSING
 from sipsched.records.summary_variables import ALL
 from sipsched.validity.certificate import WINDOWS_MS
@@ -64,6 +65,13 @@ PROBE_MODES = {
 POINT_HEADER = ("SUT", "mode", "cores", "threads", "cps")
 LONG_FACTS = ("files", "lscpu")
 """Recorded facts of a host that the table of hosts omits, because they are too long."""
+KERNEL_FACTS = {
+    KERNEL_OPTIONS: "kernel options",
+    "/proc/sys/kernel/sched_rt_runtime_us": "time of real-time tasks per period (µs)",
+    "/proc/sys/kernel/sched_rt_period_us": "period of real-time tasks (µs)",
+    "/proc/sys/kernel/sched_autogroup_enabled": "autogroup",
+}
+"""Settings of the kernels that the table of hosts shows, by their names in `HostReport.files`."""
 PACKAGES = (
     "numpy",
     "pandas",
@@ -390,6 +398,9 @@ def hosts(summary: xr.Dataset) -> Table:
     roles = [role for role in ("uac", "sps", "uas") if role in facts]
     keys = dict.fromkeys(key for role in roles for key in facts[role] if key not in LONG_FACTS)
     rows = [(key, *(_text(facts[role].get(key)) for role in roles)) for key in keys]
+    for path, title in KERNEL_FACTS.items() if roles else ():
+        texts = [facts[role].get("files", {}).get(path) for role in roles]
+        rows.append((title, *(_text(" ".join(text.split()) if text else None) for text in texts)))
     for title in ("settings", "load"):
         values: Mapping[str, Any] = json.loads(summary.attrs[title])
         for key, value in values.items():

@@ -16,9 +16,14 @@ FACTS = (
     *("versions", "lscpu", "files"),
 )
 """Facts about a host that may be published, by the names of the fields of `HostReport`."""
+KERNEL_OPTIONS = "kernel options"
+"""Name of a part of a kernel's configuration: the options of its timer and of preemption. It is not a file's path."""
 FILES = (
+    KERNEL_OPTIONS,
     "/proc/sys/kernel/osrelease",
     "/proc/sys/kernel/sched_autogroup_enabled",
+    "/proc/sys/kernel/sched_rt_period_us",
+    "/proc/sys/kernel/sched_rt_runtime_us",
     "/proc/sys/net/core/rmem_default",
     "/proc/sys/net/core/rmem_max",
     "/sys/devices/system/clocksource/clocksource0/current_clocksource",
@@ -29,7 +34,7 @@ FILES = (
     "/sys/kernel/mm/transparent_hugepage/enabled",
     "/sys/kernel/security/lockdown",
 )
-"""Kernel files of a host that contain only a setting."""
+"""Files and parts of files of a host that contain only settings of the kernel."""
 LSCPU = re.compile(
     r"Architecture|CPU op-mode\(s\)|Address sizes|Byte Order|CPU\(s\)|(On|Off)-line CPU\(s\) list|Vendor ID"
     r"|Model name|CPU family|Model|(Thread|Core)\(s\) per (core|socket|cluster)|(Socket|Cluster)\(s\)|Stepping"

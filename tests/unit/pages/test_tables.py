@@ -5,6 +5,7 @@ import synthetic
 
 from sipsched.pages import load_sweep, tables
 from sipsched.records import study_summary
+from sipsched.records.publishable import KERNEL_OPTIONS
 
 
 def test_tables_without_measurements_say_so():
@@ -28,6 +29,14 @@ def test_text_from_the_data_is_escaped():
     text += load_sweep.pdr(ds)._repr_html_()
     assert "<script" not in text
     assert "<b>" not in text
+
+
+def test_the_kernels_timer_and_preemption_are_named():
+    ds = study_summary.combine([], [synthetic.Run()])
+    files = {KERNEL_OPTIONS: "HZ=250\nPREEMPT_NONE=y\n"}
+    ds.attrs["hosts"] = json.dumps({"uac": {"files": {}}, "sps": {"files": files}})
+    rows = {row[0]: row[1:] for row in tables.hosts(ds).rows}
+    assert rows["kernel options"] == ("not recorded", "HZ=250 PREEMPT_NONE=y")
 
 
 @pytest.mark.parametrize("other", [425984.0, 524288.0])
