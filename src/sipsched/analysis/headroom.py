@@ -165,6 +165,8 @@ class Headroom:
         99th percentile of K_rcv + T_sip at today's load, measured and replayed.
     times
         Predicted times; empty if the replayed and the measured p99 differ by more than the factor `AGREEMENT`.
+    stolen
+        Share of the CPUs' time that the hypervisor took during the recording; NaN if unknown.
     """
 
     server: Server
@@ -181,6 +183,7 @@ class Headroom:
     p99_us: float = np.nan
     replayed_p99_us: float = np.nan
     times: Sequence[TimeAt] = ()
+    stolen: float = np.nan
 
     @property
     def per_s(self) -> float:
@@ -252,6 +255,7 @@ def headroom(ds: xr.Dataset, server: Server, replay: Replayer, draws: int = DRAW
         p99_us=p99_us,
         replayed_p99_us=replayed,
         times=times,
+        stolen=float(ds.attrs.get("cpu_stolen", np.nan)),
     )
 
 

@@ -48,8 +48,9 @@ class Totals:
     ----------
     recorded_s
         Seconds in which the probe recorded. Counts of messages are from these seconds only.
-    busy_s, others_s, cpu_s
-        CPU time per worker and per other program, and the used share of all CPUs, multiplied by the time in seconds.
+    busy_s, others_s, cpu_s, stolen_s
+        CPU time per worker and per other program. The last two are shares of the time of all CPUs, multiplied by the
+        time in seconds: the used share, and the share that the hypervisor took.
     """
 
     seconds: float = 0.0
@@ -66,6 +67,7 @@ class Totals:
     busy_s: dict[str, float] = field(default_factory=dict)
     others_s: dict[str, float] = field(default_factory=dict)
     cpu_s: float = 0.0
+    stolen_s: float = 0.0
 
     def add(self, second: Second) -> None:
         """Add the counts and CPU times of one second to the sums."""
@@ -87,6 +89,7 @@ class Totals:
                 used_s = times.get(share.name, 0.0) + share.busy * second.length_s
                 times[share.name] = used_s
         self.cpu_s += second.cpu_busy * second.length_s
+        self.stolen_s += second.cpu_stolen * second.length_s
 
     @property
     def received(self) -> int:

@@ -14,6 +14,7 @@ from sipsched.analysis.headroom import (
 from sipsched.analysis.intervals import Interval
 from sipsched.pages.numbers import in_us, with_unit
 from sipsched.pages.parts import Section, Words
+from sipsched.validity.rules import RULES
 from sipsched.words import grouped, number, plural
 
 WIDE = 0.5
@@ -42,7 +43,7 @@ LACKS: Mapping[Lack, str] = {
 
 
 def sentences(headroom: Headroom) -> tuple[str, ...]:
-    """Return up to eight sentences that predict how much load can be added, or why no prediction is possible."""
+    """Return up to nine sentences that predict how much load can be added, or why no prediction is possible."""
     server = headroom.server
     today = (
         f"Today: {plural(headroom.messages, 'message')} in {number(headroom.seconds)} s, which is "
@@ -64,6 +65,7 @@ def sentences(headroom: Headroom) -> tuple[str, ...]:
         f"If messages arrived as a Poisson process, {LIMIT} would be dropped at {headroom.poisson:.2f} times today's "
         "load.",
         *_times(headroom),
+        *_stolen(headroom),
         "The prediction is valid only for arrivals and competing programs like those of this recording.",
     )
 
@@ -79,6 +81,16 @@ def _growth(headroom: Headroom, growth: Interval) -> str:
     if headroom.half_width > WIDE:
         text += " The interval is wide: the recording hardly determines this load."
     return text
+
+
+def _stolen(headroom: Headroom) -> tuple[str, ...]:
+    """Return a warning if the hypervisor took so much CPU time that a run of a campaign would be invalid."""
+    if not headroom.stolen > RULES["steal_share"].invalid:
+        return ()
+    return (
+        f"The prediction may be wrong: the hypervisor took {100 * headroom.stolen:.0f} % of the CPU time during the "
+        "recording. Record again when the hypervisor takes less CPU time.",
+    )
 
 
 def _times(headroom: Headroom) -> tuple[str, ...]:

@@ -174,6 +174,8 @@ class WatchDocument:
     unwatched: Sequence[str] = ()
     cost: Sequence[float] = field(default_factory=tuple)
     receive_buffer_bytes: int | None = None
+    cpu_stolen: float = 0.0
+    """Share of the CPUs' time that the hypervisor took during the watch."""
 
 
 def names_of(records: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
@@ -302,6 +304,7 @@ def messages_of_watch(folder: Path, document: WatchDocument) -> xr.Dataset:
         "source": folder.name,
         "record": "",
         "one_in": document.one_in,
+        "cpu_stolen": document.cpu_stolen,
     }
     if document.receive_buffer_bytes is not None:
         attrs["receive_buffer_bytes"] = document.receive_buffer_bytes

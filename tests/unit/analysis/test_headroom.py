@@ -234,3 +234,5 @@ def test_a_wide_interval_a_saturated_proxy_and_a_disagreeing_replay_are_named() 
     text = text.replace("\u00a0", " ")
     assert "9.0 ms (5.0 to 12.0)" in text and "may saturate the proxy: 1.0 % (0 to 5.0)" in text
     assert "saturated:" not in text and "interval is wide" not in text
+    assert "hypervisor" not in " ".join(sentences(replace(result, stolen=0.04)))
+    assert "the hypervisor took 18 % of" in " ".join(sentences(replace(result, stolen=0.18)))
