@@ -1,4 +1,8 @@
-"""The time during which a switch of modes still influences message times. The washout must be longer than this time."""
+"""The time after a switch of scheduler modes during which the switch still influences message times.
+
+A run that compares modes switches the proxy between the modes. Results exclude the start of each stretch in one mode
+(the washout). The washout must be longer than the time that this module estimates.
+"""
 
 import numpy as np
 import numpy.typing as npt
@@ -83,7 +87,10 @@ def _bins(*columns: npt.ArrayLike) -> list[Values]:
 
 
 def _cut(starts: Values, rows: Values) -> Values:
-    """Return, per row of bins, the time at which the initial change ends; infinity beyond half of the bins."""
+    """Return, for each row of bins, the time at which the initial change of the message times ends.
+
+    The time is infinite if the change lasts longer than half of the bins.
+    """
     bins = starts.size
     left = np.arange(bins, 0, -1)
     centred = rows - rows.mean(axis=1, keepdims=True)

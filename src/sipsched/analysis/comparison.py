@@ -132,7 +132,10 @@ class Case:
         return self.labels.get(mode, mode)
 
     def translated(self, mode: str) -> bool:
-        """Return True if a kernel in the runs could only approximate a mode that the papers defined for CFS."""
+        """Return True if the kernel of at least one run could only approximate the mode.
+
+        The papers defined such a mode for CFS, and the kernel has a different scheduler.
+        """
         return any(
             settings["translated"]
             for place in self.places()
@@ -219,7 +222,7 @@ class Case:
         return sorted(cps for cps in met if cps in around or cps == chosen)
 
     def family(self) -> Comparisons:
-        """Compare the drop rate and K_rcv of the two modes at the loads from `loads_compared`."""
+        """Compare the drop rate and the mean receiving time of the two modes at the loads from `loads_compared`."""
         return self._together(
             ComparedQuantity(place, cps, name)
             for place in self.places()
@@ -232,7 +235,7 @@ class Case:
         return self._together(self._at_compared_load(PARTS))
 
     def family_of_types(self) -> Comparisons:
-        """Compare K_rcv and T_sip of the two modes for each message type, at the load of the papers' comparison."""
+        """Compare receiving and service time of the two modes per message type, at the load from `compared_load`."""
         return self._together(
             self._at_compared_load(
                 [of_type(kind, name) for kind in KINDS for name in COMPARED_BY_TYPE]
@@ -363,7 +366,7 @@ class Side:
 
     @property
     def printed_loads(self) -> tuple[int | None, int | None]:
-        """The papers' loads just below and just above the limit of the packet drop rate; None for a lacking load."""
+        """The papers' loads just below and just above the drop limit; None if the papers have no such load."""
         if self._printed.empty:
             return None, None
         row = crossings(self._printed, self.case.limit).iloc[0]
@@ -374,7 +377,7 @@ class Side:
         )
 
     def printed_values(self, cps: int | None) -> Mapping[str, str]:
-        """Return the text that the papers print for each metric at a load; empty if the papers lack the load."""
+        """Return the text that the papers print for each metric at a load; empty if they have no such load."""
         among = self._printed[self._printed["cps"] == (-1 if cps is None else cps)]
         return dict(zip(among["metric"], among["printed"], strict=True))
 
@@ -440,7 +443,10 @@ def quantities(runs: xr.Dataset) -> dict[str, xr.DataArray]:
 
 
 def labels(summary: xr.Dataset) -> dict[str, str]:
-    """Return the text by which pages name each mode, with the lacking settings: "enhanced (without latency_ns)"."""
+    """Return the text by which pages name each mode, such as "enhanced (without latency_ns)".
+
+    The part in brackets names the settings of the mode that the kernel could not apply.
+    """
     return {
         mode: " / ".join(sorted(set(map(plain, texts)))) or mode
         for mode, texts in _recorded_labels(summary).items()
@@ -448,7 +454,10 @@ def labels(summary: xr.Dataset) -> dict[str, str]:
 
 
 def translations(summary: xr.Dataset) -> tuple[str, ...]:
-    """Return the modes that a kernel in the runs could only approximate, because the papers used another scheduler."""
+    """Return the modes that the kernel of at least one run could only approximate.
+
+    The papers defined these modes for CFS, and the kernel has a different scheduler.
+    """
     by_mode = _recorded_labels(summary)
     return tuple(mode for mode in by_mode if any(map(is_translation, by_mode[mode])))
 

@@ -1,4 +1,7 @@
-"""Adjustment of windows for disturbances, such as stolen time, that differ between the windows of a block.
+"""Adjustment of measured values for disturbances, such as CPU time that the hypervisor took (stolen time).
+
+A run that compares modes consists of windows. In each window, the proxy runs in one mode. A block is a group of windows
+with one window per mode, and its windows may have different disturbances.
 
 The order of the windows in a block is random, so a disturbance affects every mode equally on average. In a single run,
 one mode may be affected more than the others by chance. So a regression over all windows estimates the effect of a

@@ -297,7 +297,10 @@ def capacity(
 
 
 class _Rates(NamedTuple):
-    """The values log(drop rate / limit) per load for the typical run and for all runs, and the number of runs."""
+    """The drop rates at each load, as log(drop rate / limit): one value for a typical run, and one value per run.
+
+    `n` is the number of runs at each load.
+    """
 
     loads: Values
     typical: Values
@@ -306,10 +309,10 @@ class _Rates(NamedTuple):
 
 
 class _Crossed(NamedTuple):
-    """The loads at which rows of drop rates pass the limit: one lower bound, estimate and upper bound per row.
+    """The load at which the drop rate passes the limit, for each row of a table with drop rates at ascending loads.
 
-    Each array has shape (row,). The loads are ±inf outside the measured loads. `resolved` is false if the load is only
-    known to lie between two measured loads.
+    The load of each row has a lower bound, an estimate and an upper bound. Each array has shape (row,). The loads are
+    ±inf outside the measured loads. `resolved` is false if the load is only known to lie between two measured loads.
     `under` is the number of measured loads whose drop rate is at or below the limit.
     """
 

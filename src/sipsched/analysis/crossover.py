@@ -192,7 +192,10 @@ def block_differences(
 
 
 def _side(windows: Values, scale: Scale) -> Values:
-    """Return one mode's mean per block, of logarithms for a ratio; infinite if a value has no logarithm."""
+    """Return the mean of one mode's windows in each block. For a ratio, it is the mean of the windows' logarithms.
+
+    The mean is infinite if a value is infinite, or if a value of 0 or less has no logarithm.
+    """
     counts = ~np.isnan(windows)
     usable = np.isfinite(windows) & ((windows > 0) | (scale is Scale.DIFFERENCE))
     values = np.zeros_like(windows)
@@ -275,7 +278,11 @@ def change(
 
 
 def _less(late: Values, early: Values, scale: Scale) -> Values:
-    """Return `late` minus `early` for each block. The difference is infinite if one of the two values is infinite."""
+    """Return `late` minus `early` for each block. The difference is infinite if one of the two values is infinite.
+
+    Callers pass the values of the other mode and of the reference mode, or the effects of a later and of an earlier
+    evaluation.
+    """
     difference: Values = np.where(np.isnan(late) | np.isnan(early), np.nan, np.inf)
     finite = np.isfinite(late) & np.isfinite(early)
     difference[finite] = _subtract(late[finite], early[finite], scale)
@@ -283,7 +290,10 @@ def _less(late: Values, early: Values, scale: Scale) -> Values:
 
 
 def _subtract(late: Values, early: Values, scale: Scale) -> Values:
-    """Return `late` minus `early`. A difference within the rounding error becomes 0, so that tests ignore it."""
+    """Return `late` minus `early`. A difference that is not larger than the rounding error becomes exactly 0.
+
+    Otherwise, the statistical tests would treat a rounding error as a difference between modes.
+    """
     difference = late - early
     magnitude = np.maximum(np.abs(late), np.abs(early))
     if scale is Scale.RATIO:
@@ -348,7 +358,10 @@ def _without(
 
 
 def _interval(means: Sequence[Splits | Student], n: int, level: float) -> Interval:
-    """Return the smallest interval that contains the confidence intervals of all tests in `means`."""
+    """Return the smallest interval that contains the confidence intervals of all estimates in `means`.
+
+    One estimate treats blocks as observations. With enough runs, another estimate treats runs as observations.
+    """
     estimate = means[0].estimate
     lows, highs = zip(*(mean.ends(level) for mean in means), strict=True)
     if not np.isfinite([*lows, *highs]).all():

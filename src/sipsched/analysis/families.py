@@ -56,7 +56,7 @@ class ComparedCell:
 
 @dataclass(frozen=True)
 class Family(Generic[Key]):
-    """Comparisons on one page. Their confidence intervals are corrected to hold simultaneously.
+    """The comparisons that one page shows. Their confidence intervals are corrected to hold simultaneously.
 
     Attributes
     ----------
@@ -131,7 +131,7 @@ class ArmsToCompare:
 
 @dataclass(frozen=True)
 class Effects(Generic[Key]):
-    """Effects of modes on one page. Their confidence intervals are corrected to hold simultaneously.
+    """The effects of modes that one page shows. Their confidence intervals are corrected to hold simultaneously.
 
     Attributes
     ----------

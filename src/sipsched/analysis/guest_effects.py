@@ -1,6 +1,8 @@
-"""Effects of scheduler modes in virtual time, and the effects that were predicted before the measurement.
+"""Measured and predicted effects of scheduler modes on a proxy in a virtual machine with a virtual clock.
 
-The quantity is the mean K_rcv. docs/virtual-time.md describes the studies and the origin of the predictions.
+The clock counts executed instructions instead of seconds ("virtual time"). The predictions were made before the
+measurement. The quantity is the mean receiving time K_rcv. docs/virtual-time.md describes the studies and the origin of
+the predictions.
 """
 
 import math

@@ -126,7 +126,7 @@ class Replayer(Protocol):
     def __call__(
         self, arrivals_ns: npt.NDArray[np.int64], numbers: Mapping[str, Any], times: bool
     ) -> tuple[int, npt.NDArray[np.int64]]:
-        """Return the number of refused messages, and the time per served message in ns."""
+        """Simulate the arrivals. Return the number of refused messages, and the time of each served message in ns."""
         ...
 
 
@@ -451,7 +451,11 @@ def scaled(
 
 
 def _fixed_ns(ds: xr.Dataset, stamps: Stamps) -> tuple[float, float, float]:
-    """Return the medians of K_copy and K_snd, and the delay before an idle proxy receives a message, in ns."""
+    """Return typical times in ns: copying time K_copy, sending time K_snd, and the wake-up delay of an idle proxy.
+
+    The first two times are medians over messages. The wake-up delay is the median time from the arrival of a message
+    until the idle proxy receives the message, minus K_copy.
+    """
     copy_ns, send_ns = (
         float(np.nanmedian(values)) if np.any(np.isfinite(values)) else 0.0
         for values in (nanoseconds(ds, name) for name in ("k_copy", "k_snd"))

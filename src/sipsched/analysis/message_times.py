@@ -95,7 +95,7 @@ def pooled_quantile(ds: xr.Dataset, quantity: str, share: float) -> xr.DataArray
 
 
 class LoadTimes(NamedTuple):
-    """A histogram of message times at one load: the messages of all runs of a system.
+    """A histogram of message times at one load, over the messages of all runs of one system.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""The fit of the simulator's parameters to recorded runs on one core, and to interruptions of an idle CPU.
+"""The estimation of the simulator's parameters from recorded runs on one core, and from interruptions of idle CPUs.
 
 The cost of a message depends on earlier events. Another worker may have filled the caches, an arrival may interrupt the
 worker, or the worker must be woken. Each of these costs is estimated from timestamps in the default mode.
@@ -192,7 +192,10 @@ def read_messages(folder: Path) -> ReceivedMessages:
 
 
 def _early_ns(records: npt.NDArray[Any]) -> NanosecondArray:
-    """Return, per message, a time that is shorter than nearly all service times of the same message type."""
+    """Return the early time of each message: a time that nearly all service times of the message's type exceed.
+
+    The fit counts arrivals within the early time, because the length of a service does not influence this number.
+    """
     t_sip = (records["t_sip_out"] - records["t_sip_in"]).astype("i8")
     early = np.zeros(len(records), "i8")
     for kind in np.unique(records["kind"]):
@@ -259,7 +262,10 @@ def fit(runs: Iterable[ReceivedMessages], noise: Path | None) -> Fit:
 
 
 def _chosen(runs: Mapping[Path, Run]) -> list[Path]:
-    """Return up to `RUNS_A_LOAD` runs per load, all with the number of threads that was measured at the most loads."""
+    """Return up to `RUNS_A_LOAD` runs per load, all with the same number of threads.
+
+    The function chooses the number of threads with runs at the most loads.
+    """
     loads: dict[int, set[int]] = {}
     for run in runs.values():
         loads.setdefault(run.threads, set()).add(run.cps)
@@ -279,11 +285,14 @@ def _pool(runs: list[ReceivedMessages]) -> ReceivedMessages:
 
 
 def _services(messages: ReceivedMessages) -> tuple[dict[str, Service], float, float, float]:
-    """Estimate the service times, from a regression of the CPU time within T_sip on simultaneous and earlier events.
+    """Estimate the service time per message type, and the CPU time that other events add to a service.
 
-    The regression uses least squares in two stages. A longer service has more arrivals, so the number of arrivals is
-    also an effect of the service time. The instruments for all arrivals are therefore the early arrivals. Their number
-    does not depend on the service's length. SEE Angrist and Pischke, Mostly Harmless Econometrics, 2009, 4.1
+    A regression explains the CPU time within T_sip by the message type, by arrivals during the service, and by a
+    previous message that another worker received. The regression uses least squares in two stages. A longer service has
+    more arrivals, so the number of arrivals is also an effect of the service time. The instruments for all arrivals are
+    therefore the early arrivals. Their number does not depend on the service's length.
+
+    SEE Angrist and Pischke, Mostly Harmless Econometrics, 2009, 4.1
 
     If another program uses the other hyper-thread of a core, the CPU is slower for seconds. Queues are then longer, and
     no worker waits for arrivals. So each service is divided by the local slowness, alternating with the regression. The

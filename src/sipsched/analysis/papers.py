@@ -136,7 +136,7 @@ def load_points(folder: Path = FOLDER) -> pd.DataFrame:
 
 
 def _recovered_errors(points: pd.DataFrame) -> pd.DataFrame:
-    """Return rows of the table `points` with the receive errors that are unreadable in a paper's scan.
+    """Compute the receive errors that are unreadable in a paper's scan. Return them as rows like those of `points`.
 
     The computation inverts a rule that all other columns of the multi-core paper obey. There, the call-setup drops are
     RCV errors × call-setup messages / total messages, rounded or cut off.
@@ -192,7 +192,9 @@ def load_capacity(folder: Path = FOLDER) -> pd.DataFrame:
 
 
 def load_audit(folder: Path = FOLDER) -> pd.DataFrame:
-    """Read the checks of the printed numbers for consistency. `tests/published_audit.py` makes these checks.
+    """Read the results of the checks whether the papers' printed numbers are consistent with each other.
+
+    `tests/published_audit.py` makes the checks and writes the results to a file.
 
     Returns
     -------
@@ -319,7 +321,10 @@ def predictions(
 
 
 def texts(points: pd.DataFrame) -> dict[tuple[Any, ...], dict[str, str]]:
-    """Return each printed number as text. The outer key is a column of the papers' tables, the inner key a metric."""
+    """Return the text of each printed number, by column of the papers' tables and by metric.
+
+    The key of a column is a tuple with its study, table, cores, threads, mode and load (see `COLUMN`).
+    """
     texts: dict[tuple[Any, ...], dict[str, str]] = {}
     for row in points.to_dict("records"):
         place = tuple(row[name] for name in COLUMN)

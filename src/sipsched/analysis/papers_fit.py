@@ -92,7 +92,7 @@ def numbers(
 
 
 def values_of(model: Mapping[str, Any], free: Sequence[Free] = FREE) -> Values:
-    """Return a model's values of the parameters that the fit searches; shape (free,).
+    """Return the values that a model's file has for the parameters of the fit (`free`), as an array of shape (free,).
 
     If the model has no bursts, each stall becomes a burst of the largest weight.
     """

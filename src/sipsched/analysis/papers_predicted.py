@@ -85,7 +85,10 @@ def cost_mode(cost_ns: int) -> str:
 
 
 def settings_put_back() -> dict[Setting, str]:
-    """Return, for each setting, the name of enhanced mode with the baseline value of this one setting."""
+    """Return the names of modes that equal enhanced mode, except that one setting has its value from baseline mode.
+
+    The result has one entry for each setting that differs between baseline and enhanced mode. Its key is the setting.
+    """
     counts, declared = Counts(*ABLATED[:2], processors=1), load_modes()
     baseline, enhanced = (find_mode(mode, declared).settings(counts) for mode in MODES)
     return {
@@ -116,7 +119,13 @@ def load_predictions(path: Path) -> pd.DataFrame:
 
 
 def repeated(runs: pd.DataFrame, recorded: pd.DataFrame) -> tuple[int, int]:
-    """Return the numbers of simulated runs near the drop limit: runs with the same means as recorded runs, all runs."""
+    """Count the simulated runs near the drop limit that have the same means as the recorded simulations.
+
+    Returns
+    -------
+    tuple of int
+        Number of runs with the same means, and number of all simulated runs near the drop limit.
+    """
     near, before = (
         table[table["part"] == NEAR_LIMIT].set_index([*CASE, "calls"])[MEANS].sort_index()
         for table in (runs, recorded)
@@ -462,7 +471,10 @@ def _detectable(differences: npt.NDArray[np.float64], level: float = LEVEL) -> f
 
 
 def _least_lower(pair: Pair, level: float) -> float:
-    """Return the smallest decrease from the first to the second mode that the runs detect, in percent; or NaN."""
+    """Return the smallest decrease from the first to the second mode that the runs can detect with a power of 80 %.
+
+    The decrease is in percent; NaN if the mean of the first mode is 0 or fewer than two pairs of runs exist.
+    """
     first, second = pair
     return 100 * _detectable(first - second, level) / first.mean() if first.any() else np.nan
 
@@ -481,7 +493,10 @@ def _repeated(cases: pd.DataFrame, repetitions: int) -> pd.DataFrame:
 
 
 def _series(runs: pd.DataFrame, mode: str, place: Sequence[int], without: str = "") -> pd.DataFrame:
-    """Return a table of the simulated runs with a mode, cores, threads and load. The index is the repetition."""
+    """Return a table of the simulated runs of one mode at one `place` (cores, threads and load).
+
+    If `without` is not empty, the runs lack this mechanism of the simulator. The index of the table is the repetition.
+    """
     cores, threads, cps = place
     here = (runs["part"] == TABLES) & (runs["mode"] == mode) & (runs["without"] == without)
     here &= (runs["cores"] == cores) & (runs["threads"] == threads) & (runs["cps"] == cps)

@@ -16,7 +16,7 @@ from sipsched.records.summary_variables import ALL, RUN_DIMS
 
 @dataclass(frozen=True)
 class Known:
-    """The current confidence interval of a SUT and mode, for runs with equal cores, threads and load (a group)."""
+    """The current confidence interval of one SUT and mode in one group (runs with equal cores, threads and load)."""
 
     sut: str
     mode: str

@@ -145,7 +145,10 @@ class Campaign:
 
     @property
     def first(self) -> xr.Dataset:
-        """The summary of the first study that has runs, for tables that show the host of one run."""
+        """The summary of the first study that has runs.
+
+        The testbed page uses this summary for its table of the hosts.
+        """
         return _with_runs(self.summaries)[0]
 
     @property
@@ -160,7 +163,10 @@ class Campaign:
 
     @property
     def cpu_shares(self) -> dict[str, Values]:
-        """The shares of the SPS's CPU time that other programs used, per valid run; NaN if not recorded."""
+        """The shares of the SPS's CPU time that other programs used in each valid run; NaN if not recorded.
+
+        The keys are the names in `CPU_SHARES`. Each array has one share per run.
+        """
         return {name: self.counted[name].to_numpy(float) for name in CPU_SHARES}
 
     @property
@@ -328,7 +334,11 @@ def _rows(ds: xr.Dataset) -> pd.DataFrame:
 def _refined(
     runs: pd.DataFrame, testbed: str, attempts: Sequence[Attempt], hosts: Mapping[str, Any]
 ) -> pd.DataFrame:
-    """Add a column with the reasons of invalid runs. Missing runs with a reason become `impossible` or `invalid`."""
+    """Add a column with the reasons of invalid runs, and replace the status of missing runs if the reason is known.
+
+    The status becomes `impossible` if the SPS has too few cores for the run. It becomes `invalid` if all attempts to
+    measure the run were invalid.
+    """
     cpus = hosts.get("sps", {}).get("cpus")
     status = runs["status"].to_numpy(object)
     reasons = np.array([in_words(findings_of(text)) for text in runs["findings"]], object)
@@ -346,7 +356,10 @@ def _refined(
 
 
 def lost(runs: pd.DataFrame) -> pd.Series:
-    """Return each run's share of losses, to which the drop limit applies: packets over UDP, calls over TCP."""
+    """Return the loss of each run as a share: dropped packets over UDP, and failed or late calls over TCP.
+
+    The drop limit applies to this share.
+    """
     return runs["call_loss"].where(runs["transport"] == "tcp", runs["pdr"])
 
 

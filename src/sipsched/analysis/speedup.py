@@ -1,4 +1,7 @@
-"""The change of a proxy's capacity, cost per message and waits between workers from one core to several cores."""
+"""The changes of a proxy from one core to several cores: its capacity, and the cost of a message.
+
+The cost includes the waits of workers for each other, for example at locks.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -53,7 +56,7 @@ class WorkerSetting(NamedTuple):
 
 
 class SystemKind(NamedTuple):
-    """A system under test with a number of workers. Pages compare the capacities on different numbers of cores."""
+    """A system under test with a fixed number of workers. Pages compare its capacity on different numbers of cores."""
 
     transport: str
     sut: str
@@ -178,7 +181,10 @@ class Published:
 def carried(
     campaign: Campaign, crossings: Iterable[SearchRecord], limit: float = PDR_LIMIT
 ) -> list[MeasuredSetting]:
-    """Return the searched capacity of each system in the default mode, with the runs that confirm the search.
+    """Return the capacity of each system that a search measured in the default mode, and its cost per message.
+
+    A search measures loads until it knows two loads around the capacity. The result contains the number of runs that
+    confirm these loads.
 
     Parameters
     ----------

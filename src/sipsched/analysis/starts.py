@@ -1,4 +1,4 @@
-"""The effect of a setting that needs a restart, with the starts of the proxy as the replicates.
+"""The effect of a setting that needs a restart of the proxy. Each start of the proxy counts as one observation.
 
 Two instances of the proxy with equal settings differ by chance, for example in the addresses of their memory. The
 blocks of a run cannot show this difference, because all blocks use the same instances. So an interval over blocks holds

@@ -1,4 +1,7 @@
-"""The evaluation of a watched proxy: totals, the cost of the probe, and the causes of waiting and of drops."""
+"""The evaluation of a proxy in production, which `fab watch` observes.
+
+The functions compute totals, the cost of the probe, and the causes of waiting and dropped messages.
+"""
 
 import math
 from collections import Counter
@@ -106,7 +109,7 @@ class Totals:
 
 
 def total(seconds: Iterable[Second]) -> Totals:
-    """Return the sums of counts and CPU times over several seconds of a watch."""
+    """Return the sums of counts and CPU times over several seconds in which a proxy was watched."""
     sums = Totals()
     for second in seconds:
         sums.add(second)
@@ -237,7 +240,10 @@ class ShownCause:
 
 
 def findings(seconds: Sequence[Second]) -> tuple[list[ShownCause], str]:
-    """Return the causes of waiting and dropped messages, or the reason as text why the seconds are too few."""
+    """Return the causes of waiting and dropped messages, and an empty text.
+
+    If too few seconds or messages were recorded, return no causes and a text that explains this.
+    """
     usable = [second for second in seconds if second.recording and second.workers]
     received = sum(second.received for second in usable)
     if len(usable) < FEWEST_SECONDS or received < FEWEST_MESSAGES:
@@ -335,7 +341,10 @@ def _off_cpu(second: Second) -> float:
 
 
 def _lacked_cpu(second: Second) -> bool:
-    """Return True if workers waited for a CPU, instead of sleeping, in half or more of their off-CPU service time."""
+    """Return True if waits for a CPU explain at least half of the service time in which workers had no CPU.
+
+    Otherwise, the workers mostly slept in this time.
+    """
     return second.delayed_ns >= second.off_cpu_ns / 2
 
 

@@ -24,9 +24,10 @@ BORROWED = "Amdahl's law of the papers' server"
 
 
 def rule_points(system: System) -> tuple[Option, ...]:
-    """Return the settings that have the capacities for the fit of the papers' rule C(p,c) = T(p,c) × C(1,1).
+    """Return the settings for the fit of the papers' rule: capacity = number of threads × capacity of one core.
 
-    For one core, only a setting with one thread is used, because the papers define T(1,1) as 1.
+    In symbols, the rule is C(p,c) = T(p,c) × C(1,1) for p processors and c cores. For one core, only a setting with one
+    thread is used, because the papers define T(1,1) as 1.
     """
     return tuple(option for option in system.fitted if option.cores > 1 or option.threads == 1)
 
@@ -89,7 +90,9 @@ def choose(models: Sequence[CapacityModel]) -> CapacityModel | None:
 
 
 def borrowed(system: System, evidence: CapacityEvidence, cores: int) -> Interval:
-    """Predict the capacity with `cores` cores from the best one-core capacity, by Amdahl's law from the papers.
+    """Predict the capacity with `cores` cores: the known capacity of one core times the speed-up of the papers' server.
+
+    The speed-up is the curve of Amdahl's law that was fitted to the papers' capacities.
 
     Returns
     -------

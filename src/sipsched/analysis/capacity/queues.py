@@ -131,7 +131,7 @@ def queue_capacity_cps(
     scv: float = 1.0,
     limit: float = PDR_LIMIT,
 ) -> float:
-    """Return the load in calls per second at which a queue refuses the share `limit` of the messages.
+    """Return the load in calls per second at which a queue refuses a given share of the messages (`limit`).
 
     Parameters
     ----------

@@ -23,7 +23,7 @@ MIN_SPARE_POINTS = 2
 
 
 class TooFewPointsError(StableError):
-    """The error for too few measured capacities to fit a scaling law.
+    """The exception that is raised if too few capacities are known to fit a scaling law.
 
     Attributes
     ----------
@@ -84,7 +84,9 @@ class ScalingLaw:
 
 @dataclass(frozen=True)
 class PapersRule:
-    """The papers' rule C(p,c) = T(p,c) × C(1,1), with C(1,1) fitted to capacities.
+    """The papers' rule: the capacity is the number of threads times the capacity of one core, which is a fitted number.
+
+    In symbols, the rule is C(p,c) = T(p,c) × C(1,1) for p processors and c cores.
 
     Attributes
     ----------
@@ -259,7 +261,7 @@ def _peak(single_cps: npt.ArrayLike, contention: npt.ArrayLike, coherency: npt.A
 
 
 def fit_rule(cores: npt.ArrayLike, cps: npt.ArrayLike, processors: Mapping[int, int]) -> PapersRule:
-    """Fit the parameter C(1,1) of the papers' rule to capacities by least squares.
+    """Fit the papers' rule (see `PapersRule`) to capacities: estimate the capacity of one core by least squares.
 
     The fit assumes equal errors in cps for all numbers of cores.
 

@@ -29,7 +29,7 @@ KEPT = ("pdr", "so_rcvbuf", *MESSAGE_PARTS, *KERNEL_PARTS)
 
 @dataclass(frozen=True)
 class MeasuredService:
-    """The service times, waiting times and drop rates of messages, for one SUT, mode, cores and threads.
+    """The service times, waiting times and drop rates of messages in one setting (SUT, mode, cores and threads).
 
     Attributes
     ----------
@@ -65,7 +65,10 @@ class MeasuredService:
         return f"{facet_name(self.facet)}, {plural(self.threads, 'thread')}"
 
     def servers(self, by: str) -> int:
-        """Return the number of servers in the queueing model: the usable cores for `by="cores"`, else the threads."""
+        """Return the number of servers in the queueing model: the threads, or for `by="cores"` the cores in use.
+
+        Each thread uses at most one core at a time. So the cores in use are min(cores, threads).
+        """
         return min(self.facet[2], self.threads) if by == "cores" else self.threads
 
     def predict(self, by: str, general: bool, limit: float = PDR_LIMIT) -> Interval:
@@ -101,7 +104,10 @@ class MeasuredService:
 def service_times(
     runs: pd.DataFrame, options: Sequence[Option], limit: float, message_bytes: float
 ) -> list[MeasuredService]:
-    """Return the service times of each measured setting in `options`. The settings of `runs` have the same order."""
+    """Return the service times of each measured setting in `options`.
+
+    `runs` must contain runs of exactly these settings, in the same order.
+    """
     return [
         _service(by_load(group, KEPT), option, limit, message_bytes)
         for option, group in zip(options, configurations(runs).values(), strict=True)

@@ -73,10 +73,10 @@ class SizedSystem:
 def sized(
     evidence: CapacityEvidence, simulated: Sequence[Simulated] = (), simulated_sut: str = ""
 ) -> tuple[SizedSystem, ...]:
-    """Return the known, extrapolated and simulated capacities of one system per SUT.
+    """Return the known, extrapolated and simulated capacities of each SUT, in one scheduler mode per SUT.
 
-    For each SUT, the function chooses the system in the default mode. Without capacities in the default mode, it
-    chooses the mode with the largest capacity.
+    The function chooses the default mode. If a SUT has no capacities in the default mode, the function chooses the mode
+    with the SUT's largest capacity.
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ from sipsched.analysis.run_table import Buffers, Campaign
 
 @dataclass(frozen=True)
 class ReadSummary:
-    """A study summary that the capacity page should read. `found` is false if the file does not exist."""
+    """A study summary that was requested for the capacity page. `found` is false if the file does not exist."""
 
     name: str
     found: bool
@@ -86,7 +86,7 @@ class System:
 
     @property
     def fitted(self) -> tuple[Option, ...]:
-        """The settings for the fit of scaling laws. The capacity of each setting lies between two measured loads."""
+        """The settings to which scaling laws are fitted: only settings with a capacity between two measured loads."""
         return tuple(option for option in self.best if option.settled)
 
 
