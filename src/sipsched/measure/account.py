@@ -68,7 +68,7 @@ class _Task:
 
 
 class CpuAccount:
-    """The account of the CPU time on the proxy's host during a load, which the BPF program `sipaccount` counts.
+    """The account of the CPU time on the proxy's host during a load. The BPF program `sipaccount` counts this time.
 
     Parameters
     ----------
@@ -142,7 +142,10 @@ class CpuAccount:
         return AccountReport(reason, account, self._moved, self._tracers)
 
     def fetch_bursts(self, folder: Path) -> None:
-        """Compress the host's file of CPU bursts, and copy the file to a folder here. Do nothing without an account."""
+        """Compress the file of CPU bursts on the proxy's host, and copy the file to a folder on this machine.
+
+        Do nothing if no bursts were requested, or if counting failed.
+        """
         if self._bursts is None or self._found[0]:
             return
         compressed = self._sps.workdir / BURSTS_FILE
@@ -172,7 +175,10 @@ class CpuAccount:
         return self._program.start(options, self._proxy)
 
     def _connections(self) -> list[str]:
-        """List the ids of the processes on the proxy's machine that serve SSH connections of sipsched."""
+        """List the ids of the SSH server processes on the proxy's machine that run the commands of sipsched.
+
+        `sipaccount` counts these processes as programs of sipsched instead of competitors.
+        """
         answers = [host.shell(FIND_SSH).stdout.split() for host in self._hosts]
         here, *_ = self._sps.shell(FIND_SSH).stdout.split()
         return sorted({pid for boot, *pids in answers if boot == here for pid in pids})
@@ -363,5 +369,5 @@ def frozen_ns(gaps: Sequence[tuple[int, int]], trace: Trace | None) -> int:
 
 
 def name_competitors(competitors: Sequence[Competitor]) -> str:
-    """Return a text with the first two of some competitors (other programs on the proxy's CPUs)."""
+    """Return a text that names the first two competitors in a list (other programs that used the proxy's CPUs)."""
     return ", ".join(map(str, itertools.islice(competitors, 2)))

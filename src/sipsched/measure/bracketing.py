@@ -234,7 +234,7 @@ def _goal(limit: float, relative_width: float, trials_s: float, search: Search) 
 def _bracket(
     trials: "_Trials", goal: SearchGoal, low_cps: int, high_cps: int, ends_at: float
 ) -> tuple[int | None, int | None, bool]:
-    """Search a range of loads for the two loads around the limit of the drop rate, until a given monotonic time.
+    """Search a range of loads for the two loads around the drop limit. Stop when time.monotonic() reaches `ends_at`.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""The conclusion of a run, which turns the results of a measured or simulated load into `run.json`."""
+"""The last step of a run: judge the results of a measured or simulated load, and write them to `run.json`."""
 
 import json
 import time

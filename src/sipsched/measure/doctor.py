@@ -309,7 +309,10 @@ GUESTS = {"vm": vm.is_up, "virtual": virtual.is_up}
 
 
 def virtual_time() -> MachineFinding:
-    """Report whether this machine can run a virtual machine in virtual time, without the long self-test."""
+    """Report whether this machine can run a virtual machine whose clock counts instructions ("virtual time").
+
+    The function checks only the version of QEMU. The command `fab virtual.check` runs the long self-test of the clock.
+    """
     subject = "virtual time (fab virtual.check)"
     try:
         return MachineFinding(subject, YES, f"QEMU {qemu_version()}; the command tests it")

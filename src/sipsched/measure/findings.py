@@ -92,7 +92,7 @@ def numbers(evidence: Evidence) -> dict[str, float | None]:
 
 
 def causes(report: AccountReport | None) -> dict[str, str]:
-    """Return, per validity rule, a text with the programs and times that explain the numbers of `account_numbers`.
+    """Return a text per validity rule that explains the number from `account_numbers` by programs or times.
 
     The result is empty without an account of the CPU time.
     """
@@ -330,7 +330,10 @@ def spread_numbers(
 
 
 def _share_excess(of_worker: Sequence[int], calls: int, threads: int) -> float | None:
-    """Return the largest deviation of a worker from an equal share of the calls, minus chance; None without calls."""
+    """Return by how much the most uneven worker's number of calls deviates from an equal share, beyond chance.
+
+    The result is the relative deviation minus four of its standard deviations, and at least 0; None without calls.
+    """
     if not calls:
         return None
     # The list lacks workers without calls. So if the list is shorter than `threads`, some worker had 0 calls.

@@ -80,7 +80,7 @@ class CallStatistics(CallCounts):
 
     @property
     def counts(self) -> dict[str, Any]:
-        """The fields of `CallCounts` as a dictionary, such as `calls_completed`, without requests and messages."""
+        """The fields of `CallCounts` (such as `calls_completed`) as a dictionary, without requests and messages."""
         return {field.name: getattr(self, field.name) for field in fields(CallCounts)}
 
 

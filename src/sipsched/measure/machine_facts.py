@@ -191,7 +191,10 @@ def _arguments(
 
 
 def programs_of(testbed: Testbed, specs: Sequence[HostSpec]) -> tuple[str, ...]:
-    """Return the names of the programs that some hosts of a testbed need on their machine, except the SIP proxies."""
+    """Return the names of the programs that the machine of the given hosts (`specs`) must have, except SIP proxies.
+
+    If all hosts of a testbed are on one machine, this machine also needs the programs that create the testbed.
+    """
     on_it = MACHINE_PROGRAMS if testbed.is_on_this_machine and len(specs) > 1 else ()
     qemu = (QEMU, "mmdebstrap", "mke2fs") if testbed.kind == "vm" and len(specs) > 1 else ()
     return tuple(dict.fromkeys((*on_it, *qemu, *HOST_PROGRAMS)))

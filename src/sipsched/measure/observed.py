@@ -47,7 +47,9 @@ class Observed:
 
 @dataclass(frozen=True)
 class WarmUp:
-    """The proxy's CPU time during the warm-up, which determines the length of windows in a run that compares modes.
+    """The proxy's CPU time during the warm-up: in relation to the elapsed time, and per message.
+
+    In a run that compares modes, these numbers determine the length of the windows (stretches of time in one mode).
 
     Attributes
     ----------

@@ -178,7 +178,7 @@ def _testbed(fitted: Fitted, cores: int) -> Testbed:
 
 
 def _window(setting: PredictedSetting, fitted: Fitted, config: Config) -> tuple[float, float]:
-    """Return the seconds of a window (a stretch of time in one mode), and of the excluded start of each window."""
+    """Return the length in seconds of a window (a stretch of time in one mode), and of its excluded start."""
     numbers, design = fitted.numbers, config.crossover
     rest = ("copy_ns", "send_ns", "loop_ns", "receive_ns")
     message_ns = sum(numbers["service_ns"]) / MESSAGES + sum(numbers[name] for name in rest)
@@ -203,7 +203,7 @@ def _served(numbers: ModelNumbers) -> tuple[npt.NDArray[Any], float]:
 
 
 def _of(records: npt.NDArray[Any], cpu_us: float) -> Floats:
-    """Return predicted waiting times, times in the proxy and CPU times of some messages, in the order of `UNITS`."""
+    """Return predicted quantities for the given messages, such as the mean waiting time, in the order of `UNITS`."""
     if not len(records):
         return np.full(len(UNITS), np.nan)
     k_rcv = (records["t_sip_in"] - records["t_arr"]).astype("f8") / 1000
@@ -363,7 +363,10 @@ def _deployed(
 
 
 def _trial_calls(plan: SimulatedPoint, config: Config, cps: float) -> int:
-    """Return the number of calls for a trial, which is long enough to make the empty queues at its start irrelevant."""
+    """Return the number of calls in a trial.
+
+    The trial must be so long that the empty queues at its start hardly influence the share of lost messages.
+    """
     if plan.sut.over_tcp:
         return round(cps * config.search.trial_s)
     sockets = plan.point.threads if plan.sut.deployment != "shared" else 1
@@ -427,7 +430,10 @@ def _capacity(
 
 
 def _at_once(do: Callable[[Each], Result], jobs: Sequence[Each]) -> list[Result]:
-    """Call a function for each job in parallel threads, and return the results in order. Each job simulates."""
+    """Call a function for each job in parallel threads, and return the results in the order of the jobs.
+
+    Threads use all CPUs, because each job runs the simulator as a separate process.
+    """
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return list(pool.map(do, jobs))
 

@@ -48,7 +48,10 @@ COSTS = ("interrupt_ns", "receive_ns", "wake_ns", "switch_ns", "empty_receive_ns
 
 @dataclass(frozen=True)
 class Replay:
-    """A simulated proxy that serves recorded arrivals. `numbers` are parameters that are equal for all recordings."""
+    """A simulated proxy that serves recorded arrivals.
+
+    `numbers` are the parameters of the simulator that do not depend on the recording.
+    """
 
     numbers: ModelNumbers
 

@@ -97,7 +97,7 @@ class KernelScheduler:
         return next((path for path in candidates if path in self.files), None)
 
     def why_not(self, path: str | None, setting: Setting) -> str | None:
-        """Return a text why the kernel file of a setting cannot be written, or None if the file can be written."""
+        """Return the reason why the kernel file of a setting cannot be written, or None if the file can be written."""
         if path is None or path not in self.files:
             return f"this kernel has no file for {setting}"
         if self.files[path] is None:
@@ -153,7 +153,7 @@ class TaskAttributes:
         return (str(self.policy), str(self.nice), str(self.priority), str(self.slice_ns))
 
     def value(self, place: str) -> int:
-        """Return the number that a scheduling attribute has. The argument is an attribute name of `TASK_PLACES`."""
+        """Return the value of the scheduling attribute with the given name (one of the names in `TASK_PLACES`)."""
         return {
             TASK_PLACES[Setting.POLICY]: self.policy.number,
             TASK_PLACES[Setting.NICE]: self.nice,
@@ -212,7 +212,7 @@ def refuse_tasks(steps: Sequence[Step], reason: str) -> list[Step]:
 def same_settings(
     compiled: Mapping[str, Sequence[Step]], kernel: KernelScheduler
 ) -> tuple[tuple[str, ...], ...]:
-    """Return groups of modes that have equal settings on a kernel, so that comparing them would only show chance.
+    """Return groups of modes that have equal settings on a kernel. Any difference within a group is due to chance.
 
     Parameters
     ----------

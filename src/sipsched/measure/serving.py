@@ -404,10 +404,10 @@ class Serving:
         return statistics
 
     def _silence(self) -> dict[str, str]:
-        """Stop the UAS, wait until receive queues are empty, and return the earlier counters of the UAS's host.
+        """Stop the UAS and wait until receive queues are empty. Return the UAS host's counters from before the stop.
 
         Over UDP, the UAS is stopped first, because the UAS retransmits even after the UAC has ended. Over TCP, the UAS
-        is stopped last, because the UAS must read its messages. The counters are read before the UAS is stopped.
+        is stopped last, because the UAS must read its messages.
         """
         sps, uas = self.hosts.sps, self.hosts.uas
         counted = read_files(uas, (SNMP,))
@@ -467,7 +467,7 @@ class Serving:
         )
 
     def _counters(self) -> dict[str, dict[str, str]]:
-        """Read the counters of the hosts, by role, as a mapping from the path to the text of each file."""
+        """Read the counter files of all hosts. Return the text of each file, by the host's role and the file's path."""
         files = self.on_each(lambda host: read_files(host, COUNTER_FILES))
         return {host.spec.role: read for host, read in zip(self.hosts.all, files, strict=True)}
 
@@ -598,7 +598,10 @@ class Serving:
 
 
 def _no_ports(counters: Snapshots, statistics: CallStatistics, uas: Mapping[str, str]) -> int:
-    """Return the number of datagrams to ports without a socket. `uas` are counters from before the end of the UAS."""
+    """Return the number of datagrams that arrived at ports without a socket while generators and proxy were running.
+
+    `uas` has the counters of the UAS's host that were read before the UAS was stopped. Later datagrams do not count.
+    """
     at_sps = no_ports(counters["sps"]["before"], counters["sps"]["after"])
     return (statistics.no_ports or 0) + at_sps + no_ports(counters["uas"]["before"], uas)
 

@@ -26,7 +26,7 @@ class Shards:
         self._program = ReportingProgram(sps, "dispatcher", PROGRAM, limit_s)
 
     def environment(self, others: Mapping[str, str]) -> Mapping[str, str]:
-        """Add environment variables with which the proxy's sockets share one port to other environment variables."""
+        """Return the variables in `others` plus environment variables that make the proxy's sockets share one port."""
         loaded = [others["LD_PRELOAD"]] if "LD_PRELOAD" in others else []
         return {
             **others,

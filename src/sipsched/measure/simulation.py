@@ -170,7 +170,10 @@ def _simulate(
 
 
 def _served(report: SimulatorReport, records: npt.NDArray[np.void]) -> Served:
-    """Return the counts of a simulated UAS, which identifies each proxy instance by the only worker of the instance."""
+    """Return the counts of a simulated UAS, such as the calls per proxy instance.
+
+    Each instance has only one worker. So the worker of a message identifies the instance.
+    """
     taken = records[records["event"] == Event.MESSAGE]
     pairs = np.unique(taken[["call_id_hash", "tid"]])
     calls = np.unique(pairs["call_id_hash"]).size
@@ -224,7 +227,7 @@ def _ledger(sut: Sut, report: SimulatorReport, counters: Snapshots) -> Ledger:
 
 
 def simulated_counts(plan: SimulatedPoint, load: Load, arrivals: Arrivals) -> tuple[int, int]:
-    """Simulate a load, and return the numbers of received and dropped messages (TCP: of good and other calls).
+    """Simulate a load, and return two counts: received and dropped messages, or over TCP good and other calls.
 
     Returns
     -------

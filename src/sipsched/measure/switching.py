@@ -202,7 +202,7 @@ class Switcher:
         self.log = parse_log(text, f"host {sps.spec}: {log_file.name}")
 
     def _command(self, plan: PurePosixPath, log_file: PurePosixPath) -> list[str]:
-        """Return the command line of the program `switcher`, with the tasks of the proxy that run now."""
+        """Return the command line of the program `switcher`. It contains the ids of all current tasks of the proxy."""
         sps, ports = self.sps, len(self.playable.instances.started)
         tasks = sps.shell(TASKS, self.proxy.pid_file, self.program).stdout.split()
         control = ("--probe-control", str(sps.workdir / CONTROL_SOCKET))

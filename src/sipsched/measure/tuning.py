@@ -85,7 +85,10 @@ class Tuned:
 
     @property
     def unlike_asked(self) -> int:
-        """The number of settings for which the kernel reports another value than the written value."""
+        """The number of settings whose value, read back from the kernel, differs from the written value.
+
+        A setting without a readable value counts, too.
+        """
         # The recording of the probe is excluded, because every run begins with recording on, whatever the mode.
         # The program `switcher` checks later changes of the recording.
         written = [

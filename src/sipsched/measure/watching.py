@@ -185,7 +185,7 @@ class ProbeStream:
 
     @property
     def said(self) -> str:
-        """The lines that the probe printed, without its counters."""
+        """The messages that the probe printed, except for the lines with its counters in JSON."""
         return " ".join(self._said)
 
     def take(self) -> npt.NDArray[Any]:
