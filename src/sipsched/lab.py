@@ -88,7 +88,7 @@ class Runs(Catalogue):
         return controls(self)
 
     def slowest(self, count: int = 10) -> pd.DataFrame:
-        """Return a table of the messages with the largest receiving plus service time, and explain each time.
+        """Return a table of the messages with the longest total time (K_rcv + T_sip), and the reasons for these times.
 
         Returns
         -------

@@ -249,7 +249,10 @@ def _workflow(files: dict[str, dict[str, Any]], version: str) -> dict[str, dict[
 def _runs(
     campaign: Campaign, contents: Mapping[str, bytes], files: dict[str, dict[str, Any]]
 ) -> dict[str, dict[str, Any]]:
-    """Return a JSON-LD action and a JSON-LD record for each valid run. Link each study summary to its records."""
+    """Return two JSON-LD entities per valid run: the action that measured the run, and the record of the run.
+
+    Also link each study summary in `files` to the records of the study's valid runs.
+    """
     entities: dict[str, dict[str, Any]] = {}
     testbed = (TESTBEDS / f"{campaign.testbed}.yaml").as_posix()
     inputs = [CONFIGURATION, *([testbed] if testbed in contents else [])]

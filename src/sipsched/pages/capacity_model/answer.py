@@ -1,4 +1,7 @@
-"""The page's answer to "How many cores does a load (calls per second) need?", with an input box, tables and reasons."""
+"""The page's answer to "How many cores does a load (calls per second) need?", with an input box and tables.
+
+Sentences give the reasons why measured, extrapolated and simulated capacities differ.
+"""
 
 from collections.abc import Iterator, Sequence
 
