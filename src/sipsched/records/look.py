@@ -18,12 +18,12 @@ SCHEMA_VERSION = 1
 
 
 def look_path(results: Path, study: str, testbed: str, repetitions: int) -> Path:
-    """Return the path of the file with the decision about more repetitions, made after `repetitions` repetitions."""
+    """Return the path of the file that states, after `repetitions` repetitions, which groups of runs need more."""
     return results / study / testbed / f"look~{repetitions}.json"
 
 
 def write_look(path: Path, still_wide: Sequence[Group]) -> None:
-    """Write a file with the decision which groups of runs need more repetitions.
+    """Write a file that states which groups of runs need more repetitions.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def all_repeats(results: Path, config: Config) -> dict[tuple[str, str], Repeats]
 
 
 def recorded_repeats(raw: Path, study: Study, testbed: str, crossings: Crossings) -> Repeats:
-    """Return the recorded repetitions per group of runs, for groups with more repetitions than the study's minimum."""
+    """Return how often each group of runs was repeated, for groups with more repetitions than the study's minimum."""
     if study.precision is None:
         return NO_REPEATS
     groups = {(run.cores, run.threads, run.cps) for run in study.runs(testbed, crossings)}

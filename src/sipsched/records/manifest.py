@@ -12,7 +12,7 @@ from sipsched.records.run_document import FileReport
 
 @dataclass(frozen=True)
 class Damage:
-    """A damaged file of a record: the state that `run.json` describes, and the actual state, as text."""
+    """A damaged file of a record, with two texts: its state according to `run.json`, and its actual state."""
 
     name: str
     expected: str

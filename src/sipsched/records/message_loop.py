@@ -185,7 +185,7 @@ def fill(
 
 @numba.njit(cache=True, boundscheck=False)
 def _kind(record: Any, calls: Calls) -> Any:
-    """Return the type of a datagram. A second datagram of the same type and transaction is a retransmission."""
+    """Return the message type of a datagram, or "retransmission" if its transaction already had this type."""
     kind = record["kind"]
     if kind != _OTHER and record["call_id_hash"] != 0:
         slot = _slot(calls.table, record["call_id_hash"], record["cseq"])
@@ -198,7 +198,7 @@ def _kind(record: Any, calls: Calls) -> Any:
 
 @numba.njit(cache=True, boundscheck=False)
 def _receiving(record: Any, flag: Any) -> Any:
-    """Return the times k_stack, k_sockq, k_copy and k_rcv of a message, and the message's updated flags.
+    """Return the four times before the proxy reads a message (k_stack, k_sockq, k_copy, k_rcv), and its updated flags.
 
     If a timestamp is out of order (one in 287,000, by 50 ns), the function moves it between the neighbouring
     timestamps. The sum of the intervals is then still t_sip_in - t_arr.
@@ -233,7 +233,7 @@ def _receiving(record: Any, flag: Any) -> Any:
 
 @numba.njit(cache=True, boundscheck=False)
 def _serving(record: Any, flag: Any) -> Any:
-    """Return a message's times t_sip, t_sip_off and k_snd without the probe's own work, and the updated flags."""
+    """Return a message's times t_sip, t_sip_off and k_snd minus the probe's own time, and the message's new flags."""
     t_sip = t_sip_off = k_snd = np.uint32(MISSING)
     sent = np.int64(record["t_sip_out"])
     if flag & _NO_SEND or sent == 0:

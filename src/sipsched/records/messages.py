@@ -379,12 +379,12 @@ def _encoding(name: str, values: npt.NDArray[Any]) -> Mapping[str, Any]:
 
 
 def _largest_share(rows: npt.NDArray[np.bool_]) -> float:
-    """Return the largest share of true rows in any chunk (the unit of netCDF compression) of a column."""
+    """Return the share of true rows in the chunk (the unit of netCDF compression) in which this share is largest."""
     return max(float(rows[at : at + CHUNK].mean()) for at in range(0, len(rows), CHUNK))
 
 
 def open_messages(path: Path, of_record: Path | None = None) -> xr.Dataset:
-    """Open a `messages.nc` with integers unchanged, so that 0xFFFFFFFF marks a missing value.
+    """Open a `messages.nc` without converting integers to floats. A missing value remains 0xFFFFFFFF.
 
     Parameters
     ----------

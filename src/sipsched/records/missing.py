@@ -28,7 +28,7 @@ class Unanswered:
 
 @dataclass(frozen=True)
 class Missing:
-    """The planned runs and searches of a campaign without record, and the studies that cannot be evaluated yet.
+    """The planned runs and searches of a campaign that have no record, and the studies that cannot be evaluated yet.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""The file `noise.json`, which lists the interruptions of a program on the idle CPUs of the SPS."""
+"""The file `noise.json`, which lists how often and how long a test program is interrupted on idle CPUs of the SPS."""
 
 from dataclasses import dataclass
 from pathlib import Path

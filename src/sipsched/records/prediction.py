@@ -32,7 +32,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, order=True)
 class PredictedSetting:
-    """The settings and load of a simulated run. `compared` is true if the run compares this mode with other modes."""
+    """The settings and load of a simulated run. `compared` is true if the run alternates between several modes."""
 
     sut: str
     mode: str
@@ -44,7 +44,7 @@ class PredictedSetting:
 
 @dataclass(frozen=True)
 class Predicted:
-    """The simulated results of one setting. Each row is a replicate with other random arrivals and parameters.
+    """The simulated results of one setting. Each row is a replicate with its own random arrivals and parameters.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class Predicted:
 
 @dataclass(frozen=True)
 class Predictions:
-    """All predictions, the fitted parameters behind the predictions, and the seconds of load per replicate."""
+    """All predictions, the fitted parameters that the simulator used, and the duration of each simulated load in s."""
 
     fitted: Fitted
     seconds: float

@@ -34,7 +34,7 @@ REASON = "the trace was left out of this record to make it smaller"
 
 @dataclass(frozen=True)
 class Reduced:
-    """The content of the file `reduced.json`: the lacking and the additional files of a reduced record.
+    """The content of `reduced.json`: the files that a reduced record lacks, and the files that replace them.
 
     Attributes
     ----------
@@ -140,7 +140,7 @@ def write_reduced(folder: Path, reduced: Reduced) -> None:
 def expected(
     folder: Path, document: RunDocument, needed: tuple[str, ...]
 ) -> tuple[dict[str, FileReport], tuple[str, ...]]:
-    """Return the files that a complete or reduced record lists (size and SHA-256), and the names of required files.
+    """Return size and SHA-256 of all files that a record (complete or reduced) lists, and the names of required files.
 
     Raises
     ------

@@ -121,7 +121,7 @@ def _attrs(ds: xr.Dataset, document: RunDocument) -> dict[str, Any]:
 
 
 def _of_reduced(stored: Path, document: RunDocument, record: Path) -> xr.Dataset:
-    """Return the summary that a reduced record contains, with this record's SHA-256 as the source of the summary."""
+    """Return the summary that a reduced record contains, and name this record's SHA-256 as its source."""
     summary = open_run(stored)
     if summary["record"].item() != document.sha256:
         raise StableError(
@@ -144,7 +144,7 @@ def _drops(ds: xr.Dataset) -> npt.NDArray[np.float64]:
 
 
 def _alone(ds: xr.Dataset) -> dict[str, float]:
-    """Return statistics of the SPS's busy periods, and the mean K_sockq of messages that arrived at an idle SPS."""
+    """Return statistics of the SPS's busy periods, and the mean wait in the socket of messages that met an idle SPS."""
     intervals = (k_rcv(ds), nanoseconds(ds, "t_sip"), nanoseconds(ds, "k_snd"))
     arrived = ds["t_arr"].to_numpy()
     # ASSUME a message that arrives while the SPS is empty waits only for the kernel, because a worker is idle
@@ -361,7 +361,7 @@ def _factors(document: RunDocument) -> dict[str, float]:
 
 
 def _arrivals(document: RunDocument) -> dict[str, float]:
-    """Return the statistics of the calls' start times from the arrival certificate; NaN without a certificate."""
+    """Return how closely calls started as planned, from the run's arrival certificate; NaN without a certificate."""
     certificate = document.certificate
     named = [f"variance_to_mean_{window}ms" for window in WINDOWS_MS]
     late = [f"lateness_{which}_us" for which in ("p50", "p99", "max")]

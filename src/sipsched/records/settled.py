@@ -34,7 +34,7 @@ So a file with an unchanged mark has unchanged content and is not read again.
 
 @dataclass(frozen=True)
 class Settled:
-    """The runs that a study summary contains, with marks that show later changes of these runs.
+    """The runs that a study summary contains, with fingerprints of their files that reveal later changes.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class Settled:
     attrs: Mapping[str, Mapping[str, Any]]
 
     def unchanged(self, raw: Path, results: Path) -> set[str]:
-        """Return the paths of the runs without a change of the record or computed files since the study summary."""
+        """Return the paths of the runs whose record and computed files have not changed since the study summary."""
         paths = set()
         for path, (record, run_file, made) in self.marks.items():
             if made == _mark(_made(results, path)) and (
@@ -62,7 +62,7 @@ NOTHING = Settled({}, {})
 
 
 def marks(raw: Path, results: Path, path: str) -> Marks:
-    """Return the SHA-256 of a run's record, and two marks (of file sizes and times) that change with the run's files.
+    """Return the SHA-256 of a run's record, and two fingerprints of the sizes and times of the run's files.
 
     Parameters
     ----------
@@ -185,6 +185,6 @@ def read_settled(summary: Path) -> Settled:
 
 
 def settled_runs(raw: Path, results: Path, summaries: Iterable[Path]) -> frozenset[str]:
-    """Return the paths of the runs in study summaries, without runs that have changed files."""
+    """Return the paths of the runs in study summaries whose files have not changed since."""
     unchanged = (read_settled(summary).unchanged(raw, results) for summary in summaries)
     return frozenset().union(*unchanged)

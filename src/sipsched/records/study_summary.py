@@ -281,7 +281,7 @@ def join_again(
 
 
 def write_again(ds: xr.Dataset, settled: Settled, path: Path) -> None:
-    """Write a study summary and the list of its runs. The old list is deleted first, so that no list is ever wrong."""
+    """Write a study summary and its list of runs. Delete the old list first, so that a crash leaves no wrong list."""
     settled_file(path).unlink(missing_ok=True)
     write(ds, path)
     write_settled(path, settled)

@@ -58,7 +58,7 @@ def write(ds: xr.Dataset, path: Path) -> None:
 
 
 def _packed(ds: xr.Dataset) -> xr.Dataset:
-    """Return a summary with all numbers except histograms in two variables, and all names and texts in attributes."""
+    """Return a summary whose numbers (except histograms) are in two variables, and whose texts are in attributes."""
     names: dict[str, list[str]] = {BY_TYPE: [], OF_RUN: []}
     texts = {}
     for name, variable in ds.drop_vars(("message_type", "quantity", HISTOGRAM)).variables.items():

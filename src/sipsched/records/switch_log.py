@@ -49,7 +49,7 @@ class Switch:
 
 @dataclass(frozen=True)
 class Samples:
-    """Samples of the kernel counters of the SPS during a run. Ticks are sums of /proc/stat over the SPS's CPUs."""
+    """Samples of the kernel's counters of the SPS during a run. Ticks are CPU times, summed over the SPS's CPUs."""
 
     t_ns: tuple[int, ...]
     cpu_ns: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""The file `capacity.json`, which lists the capacity of each SUT and mode on a testbed. All pages show these values."""
+"""The file `capacity.json`, which lists the capacity per SUT and mode on a testbed. All HTML pages show them."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -81,7 +81,7 @@ class SystemCapacity:
 
     @property
     def likely_cps(self) -> float:
-        """Return the estimated capacity in cps, or else the measured load that bounds the capacity."""
+        """Return the estimated capacity in cps, or else the measured load that is closest to the capacity."""
         if self.estimate_cps is not None:
             return self.estimate_cps
         return self.lowest_cps if self.dropped else self.highest_cps

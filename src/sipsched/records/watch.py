@@ -68,7 +68,7 @@ INVITE = NAMES["INVITE"]
 
 @dataclass(frozen=True)
 class CpuShare:
-    """A process or program with the used share of one CPU's time and the number of received messages."""
+    """A process or program, with its CPU time as a share of one CPU, and the number of messages that it received."""
 
     name: str
     busy: float
@@ -227,7 +227,7 @@ def name_of_status(status: str) -> str:
 
 
 def add_bins(several: Iterable[Sequence[Sequence[int]]]) -> npt.NDArray[np.int64]:
-    """Add the histograms of several seconds, and return int64 counts with shape (`histogram.BINS`,)."""
+    """Add the histograms of several one-second intervals, and return int64 counts with shape (`histogram.BINS`,)."""
     total = np.zeros(histogram.BINS, np.int64)
     for bins in several:
         for i, count in bins:

@@ -148,7 +148,7 @@ def _competitor_share(recorded: WindowsDocument, placed: Spans) -> Floats:
 
 
 def left_out(recorded: WindowsDocument, steal_share: Floats) -> npt.NDArray[np.uint8]:
-    """Return a code per window: valid, or the reason for the exclusion, from the log of mode switches.
+    """Return a code per window from the log of mode switches: valid, or the reason why the window is excluded.
 
     Returns
     -------

@@ -164,7 +164,7 @@ def windows_from_record(messages: Path, record: Path) -> xr.Dataset:
 
 
 def _of_reduced(stored: Path, document: RunDocument, record: Path) -> xr.Dataset:
-    """Return the `windows.nc` dataset that a reduced record contains, with this record's SHA-256 as the source."""
+    """Return the dataset `windows.nc` that a reduced record contains, and name this record's SHA-256 as its source."""
     with tempfile.TemporaryDirectory(prefix="sipsched-reduced-") as scratch:
         path = Path(scratch) / WINDOWS_FILE
         path.write_bytes(read_zstd(stored, WINDOWS_FILE, "copy it from the complete campaign"))
@@ -383,7 +383,7 @@ def open_windows(path: Path) -> xr.Dataset:
 
 
 def by_arm(ds: xr.Dataset, name: str) -> Floats:
-    """Return a table of one statistic per window: a row per block, a column per arm (a mode or the sham).
+    """Return a table of one statistic per window: a row per block, a column per mode, and a last column for the sham.
 
     Parameters
     ----------
@@ -399,7 +399,7 @@ def by_arm(ds: xr.Dataset, name: str) -> Floats:
 
 
 def laid_out(ds: xr.Dataset, values: npt.NDArray[Any], kept: Sequence[int]) -> Floats:
-    """Return a table of windows' values: a row per block, a column per arm (mode or sham). `kept` lists valid codes."""
+    """Return a table of windows' values, by block and arm (mode or sham). NaN if the window's code is not in `kept`."""
     blocks, arms = ds["block"].to_numpy(), ds["window_arm"].to_numpy()
     table = np.full((int(blocks.max()) + 1, ds.sizes["arm"]), np.nan)
     counts = np.isin(ds["left_out"].to_numpy(), kept)
