@@ -143,7 +143,7 @@ def attempted(action: Callable[[], object]) -> None:
 
 
 def end_in_order(*signals: signal.Signals) -> None:
-    """Make the first of some signals raise KeyboardInterrupt, and make this process ignore all further signals.
+    """Raise KeyboardInterrupt when the first of these signals arrives, and ignore all signals that arrive later.
 
     Parameters
     ----------

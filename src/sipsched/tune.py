@@ -144,7 +144,7 @@ def _snakemake(options: TuneOptions, studies: dict[str, Any], target: Path) -> N
 
 
 def _t_sip(path: Path, options: TuneOptions) -> tuple[Interval, bool]:
-    """Return the service time T_sip in µs with its interval, and True if the kernel has the scheduler EEVDF."""
+    """Return the service time T_sip in µs with its 95 % interval, and whether the kernel's scheduler is EEVDF."""
     summary = open_summary(path)
     place = Place(options.sut, options.cores, options.threads)
     runs = runs_at(quantities(counted(summary))["t_sip_us"], place, KNEE_MODE, None)

@@ -187,7 +187,7 @@ class Stop:
 
 
 def find_target(machine: Machine, options: WatchOptions) -> Target:
-    """Return the running proxy to watch, with its ports. The option `histograms` excludes the TCP port."""
+    """Return the running proxy to watch, with its ports. With `histograms`, only its UDP ports are watched."""
     target = find_proxy(machine, options.pid, options.port)
     if not options.histograms or target.tcp_port is None:
         return target
@@ -263,7 +263,7 @@ def watch(
 
 
 class _Session:
-    """One execution of `fab watch`, from the first second to the written page."""
+    """One execution of `fab watch`, from its start until the page is written."""
 
     def __init__(
         self,

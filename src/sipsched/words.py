@@ -24,7 +24,7 @@ def grouped(value: float, _: object = None) -> str:
 
 
 def binary_size(size: int) -> str:
-    """Return a number of bytes as text, such as "64 KiB", in the largest of MiB, KiB or bytes without a fraction."""
+    """Return a number of bytes as text, such as "64 KiB", in the largest unit that needs no fraction."""
     for unit, shift in (("MiB", 20), ("KiB", 10)):
         if size and size % (1 << shift) == 0:
             return f"{size >> shift}\u00a0{unit}"

@@ -163,7 +163,7 @@ def locked_for(lock: str, python: str) -> str:
 
 
 def _python(folder: Path, pythons: Iterable[str]) -> None:
-    """Download to a folder the packages in requirements.lock for each Python version, and packages for building."""
+    """Download the packages in requirements.lock for each Python version, and the packages that a build needs."""
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--dest", str(folder)]
     lock = (PROJECT_ROOT / "requirements.lock").read_text()
     folder.mkdir()

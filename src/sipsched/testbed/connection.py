@@ -47,7 +47,7 @@ def remote_command(argv: Sequence[str]) -> str:
 
 
 def shown(argv: Sequence[str]) -> str:
-    """Return a command as one line of text for messages, with only the first line of an argument that is a script."""
+    """Return a command as one line of text for messages. Of a script, the text contains only the first line."""
     return shlex.join(arg if "\n" not in arg else f"{arg.splitlines()[0]} ..." for arg in argv)
 
 

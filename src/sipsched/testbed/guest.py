@@ -109,7 +109,7 @@ class GuestTestbed(MachineTestbed):
         self.ensure_up(testbed, idle_s, say)
 
     def is_up(self) -> bool:
-        """Return True if the network namespaces exist, and the sshds in the namespaces and the guest run."""
+        """Return True if the network namespaces exist, the guest runs, and an sshd runs in each namespace."""
         return super().is_up() and self._guest_runs()
 
     def _identity(self, testbed: Testbed) -> str:

@@ -305,7 +305,7 @@ class _Builder:
             self._run(["chroot", str(self.root), "depmod", release])
 
     def _build_native(self, kernel: bytes) -> None:
-        """Build sipsched's C programs for the guest, with the guest's compiler and type data of the guest's kernel."""
+        """Build sipsched's C programs for the guest with the guest's compiler, for the guest's kernel."""
         vmlinux = unpack_kernel(kernel)
         targets = {part: ["all"] for part in PARTS}
         if vmlinux is not None and b"\0.BTF\0" in vmlinux:

@@ -363,7 +363,7 @@ done"""
             )
 
     def require_built(self, part: str, programs: Sequence[str]) -> None:
-        """Check that C programs of sipsched exist on the host, and that no file has changed since their build.
+        """Check that sipsched's C programs exist on the host, and that nothing in their folder changed after the build.
 
         Raises
         ------

@@ -94,7 +94,7 @@ class HostSpec:
 
 @dataclass(frozen=True)
 class Tuning:
-    """The host settings that a measurement run may change on the proxy's host. The end of the run restores them."""
+    """The settings that a run may change on the proxy's host. At its end, the run restores the old values."""
 
     cores_by: Annotated[
         Literal["cpuset", "hotplug"],
@@ -501,7 +501,7 @@ def load_testbed(name: str, folder: Path = PROJECT_ROOT / TESTBEDS) -> Testbed:
 
 
 def _check_kind(file: DeclaredTestbed, where: str) -> None:
-    """Raise an error if a testbed's YAML file lacks a key that its kind requires, or has a key of another kind."""
+    """Raise an error if a testbed's YAML file lacks a key of its kind, or has a key that only another kind allows."""
     needed = NEEDED[file.kind]
     allowed = (
         *needed,
@@ -548,7 +548,7 @@ def _host(role: str, file: DeclaredTestbed, where: str) -> HostSpec:
 
 
 def _shared(file: DeclaredTestbed, hosts: Mapping[str, HostSpec]) -> str:
-    """Return text such as ", and its last CPU" if the proxy shares a CPU with load generators; otherwise empty."""
+    """Return words that name the CPU that the proxy shares with the load generators; empty if it shares no CPU."""
     proxy, generators = hosts["sps"].cpus, {*hosts["uac"].cpus, *hosts["uas"].cpus}
     if file.kind != "local" or not generators & set(proxy):
         return ""

@@ -131,7 +131,7 @@ class MachineTestbed(ABC):
         idle_s: float | None = None,
         say: Callable[[str], None] = scripting.say,
     ) -> None:
-        """Create the testbed if it does not exist, and first wait until no other user holds the testbed's lock.
+        """Wait until no other user holds the testbed's lock, and then create the testbed if it does not exist.
 
         Parameters
         ----------
@@ -229,7 +229,7 @@ class MachineTestbed(ABC):
 
     @property
     def command_install(self) -> str:
-        """The command, as text for messages, that installs the packages and programs for this testbed."""
+        """The command that installs the packages and programs for this testbed, as text for messages."""
         return "fab provision" if self.kind == "local" else f"fab provision --testbed={self.kind}"
 
     def check_cpus(self, testbed: Testbed, specs: Sequence[HostSpec]) -> None:
@@ -391,7 +391,7 @@ class MachineTestbed(ABC):
         self.lock_file.unlink(missing_ok=True)
 
     def _end_processes(self, present: Sequence[Namespace]) -> None:
-        """Kill all processes in the network namespaces, including sshds in namespaces that have lost their names."""
+        """Kill all processes in the network namespaces, including sshds in namespaces whose names are deleted."""
         while pids := [*self._pids(present), *self._stray_sshds()]:
             subprocess.run(["kill", "-KILL", *pids], check=False, capture_output=True)
             time.sleep(0.05)

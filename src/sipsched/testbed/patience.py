@@ -24,7 +24,7 @@ class Patience:
     least_s: float = 0.0
 
     def real(self, limit_s: float) -> float:
-        """Return a time limit in real seconds, for waits that can only use this machine's clock."""
+        """Convert a limit of the host's clock to real seconds, for waits that can only use this machine's clock."""
         return max(limit_s, self.least_s)
 
     def wait(self, done: Callable[[float], bool], deadline: float) -> bool:

@@ -124,7 +124,7 @@ def claim_here(folders: Sequence[Path | PurePosixPath]) -> None:
 
 
 def build_problem(folder: PurePosixPath, findings: Sequence[str]) -> str | None:
-    """Return an error message for lines that `CHECK_BUILD` printed about missing or changed programs, or None."""
+    """Return an error message about missing or changed programs that `CHECK_BUILD` printed; None if it printed none."""
     words = {"missing": "missing program", "changed": "changed since the build"}
     parts = [
         f"{text}: {', '.join(names)}"

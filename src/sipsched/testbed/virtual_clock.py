@@ -72,7 +72,7 @@ class SelfTest(msgspec.Struct, frozen=True):
 
     @property
     def errors(self) -> dict[str, tuple[float, float]]:
-        """The relative error and the largest allowed error, by part of the virtual clock's self-test."""
+        """The relative error and the largest allowed error of each part of the virtual clock's self-test."""
         return {
             "loop count": (abs(self.loop_ns / self.loop_exact_ns - 1), LOOP_ERROR),
             "equal speed": (max(self.speeds) / min(self.speeds) - 1, SPEED_ERROR),

@@ -62,7 +62,7 @@ class Certificate:
 
     @property
     def distinct_gaps(self) -> int:
-        """Return the number of independent inter-arrival times. Standard errors depend on this number."""
+        """Return the number of inter-arrival times without repetitions. Standard errors depend on this number."""
         return max(1, round((self.arrivals - 1) / self.replays))
 
 
@@ -130,7 +130,7 @@ def _rate(ordered_ns: npt.NDArray[np.int64]) -> float:
 
 
 def _ks_distance(gaps: npt.NDArray[np.float64]) -> float:
-    """Return the Kolmogorov–Smirnov distance to the exponential distribution of mean 1.
+    """Return the Kolmogorov–Smirnov distance of inter-arrival times to the exponential distribution of mean 1.
 
     `scipy.stats.kstest` returns the same distance, but importing scipy.stats takes longer than the pause between runs.
     """

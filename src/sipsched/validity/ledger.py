@@ -111,7 +111,7 @@ class Tally:
     received: int
 
     def __add__(self, other: "Tally") -> "Tally":
-        """Return the numbers of two programs together."""
+        """Return the sums of the messages that two programs counted."""
         return Tally(self.sent + other.sent, self.received + other.received)
 
     def __sub__(self, other: "Tally") -> "Tally":

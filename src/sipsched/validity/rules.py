@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Limits:
-    """The two limits of a rule: above `suspect`, pages mark a run; above `invalid`, the workflow repeats the run."""
+    """The two limits of a rule. HTML pages name a run above `suspect`; the workflow repeats a run above `invalid`."""
 
     suspect: float
     invalid: float
@@ -51,7 +51,7 @@ class Rule:
 
     @property
     def in_general(self) -> str:
-        """Return a sentence about runs that break the rule, with the letter N instead of a run's number."""
+        """Return a sentence about runs that break the rule, with the letter N instead of the measured value."""
         return re.sub(r"\{value:[^}%]*(%?)\}", r"N\1", self.words)
 
 

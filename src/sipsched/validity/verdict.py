@@ -11,7 +11,7 @@ VALID, SUSPECT, INVALID = "valid", "suspect", "invalid"
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one rule for one run: the run's number and the grade (valid, suspect or invalid).
+    """The result of one rule for one run: the value that the rule limits, and the grade (valid, suspect or invalid).
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class Verdict:
 
 
 def in_general(rule: str) -> str:
-    """Return a sentence about runs that break a rule, with the letter N instead of a run's number."""
+    """Return a sentence about runs that break a rule, with the letter N instead of the measured value."""
     return RULES[rule].in_general if rule in RULES else rule
 
 
