@@ -1,4 +1,4 @@
-"""Make all missing measurements and the pages, and report whether every study has an answer.
+"""Make all missing measurements and the HTML pages, and report whether every study can be evaluated.
 
 `make reproduce` runs this program. The program runs `snakemake`. If runs are still missing, the program then makes the
 pages of the existing runs with `snakemake --config only_measured=True`. Finally, the program prints the three answers

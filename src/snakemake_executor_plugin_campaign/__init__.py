@@ -167,7 +167,7 @@ class Executor(local.Executor):  # type: ignore[misc]
         super().print_job_error(job_info, msg, **marks, **kwargs)
 
     def shutdown(self) -> None:
-        """End the executor. If a job has measured, make the progress page again."""
+        """End the executor. If any job has measured a run, update the progress page."""
         super().shutdown()
         self._end_page()
 
@@ -192,7 +192,7 @@ class Executor(local.Executor):  # type: ignore[misc]
             self._make_page()
 
     def _end_page(self) -> None:
-        """Make the progress page for the last time, if this Snakemake has made the page before."""
+        """Make the progress page for the last time, if this Snakemake process has already made it once."""
         self._measuring.clear()
         if self._page_made is not None:
             self._make_page()

@@ -35,7 +35,7 @@ class CurrentWorkflow:
         return bool(settings.forceall or settings.forcerun)
 
     def wait_for(self, path: str) -> None:
-        """Make Snakemake run the checkpoint that makes a file before Snakemake plans the current job further."""
+        """Make Snakemake postpone the current job until the checkpoint that makes a file has run."""
         checkpoint = next(
             value
             for value in vars(self._checkpoints).values()
@@ -44,7 +44,7 @@ class CurrentWorkflow:
         checkpoint.get(**checkpoint.rule.get_wildcards(path))
 
     def as_it_is(self, path: str) -> str:
-        """Return an input file with a flag, so that Snakemake schedules no job to make this file."""
+        """Return the path of an input file with a Snakemake flag that prevents a job to make this file."""
         flagged: str = before_update(path)
         return flagged
 
@@ -81,7 +81,7 @@ def measures_run(job: Any) -> bool:
 
 
 def searches(job: Any) -> bool:
-    """Return whether a job searches for the capacity. Such a job measures, and its rule is a checkpoint."""
+    """Return whether a job searches for the capacity. Such a job is a measuring job with a Snakemake checkpoint."""
     return measures(job) and bool(job.is_checkpoint)
 
 

@@ -50,7 +50,7 @@ class Executor(slurm.Executor):  # type: ignore[misc]
         super().run_jobs([job for job in jobs if not measures(job)])
 
     def additional_general_args(self) -> str:
-        """Return the command-line arguments with which Snakemake inside a cluster job runs the jobs itself."""
+        """Return the arguments that make Snakemake run its jobs inside the cluster job, without submitting them."""
         return "--executor local"
 
     def handle_job_success(self, job: Any) -> None:

@@ -1,4 +1,4 @@
-"""Write an archive with the pages, run summaries, configuration and versions of all measurements."""
+"""Write an archive of all measurements: pages, run summaries, configuration, and versions of programs."""
 
 import json
 from pathlib import Path
