@@ -101,7 +101,7 @@ def compare(
     pairs: int, cpus: Sequence[int], folder: Path, found: list[dict[bool, AccountCost]]
 ) -> None:
     """Measure the cost of sipaccount with and without its file of bursts, while a run offers calls to the proxy."""
-    # wait until the run has written proxy.cfg, because a run does this only when no other run uses the testbed
+    # wait until the run has written proxy.cfg, which it does as soon as it has the testbed for itself
     while not any((folder / "raw").rglob("proxy.cfg")) or not loads():
         time.sleep(0.1)
     time.sleep(START_S)

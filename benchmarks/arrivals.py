@@ -96,7 +96,7 @@ class Sipp:
             *("sipp", f"{sps.sip_address}:{sps.sip_port}"),
             *("-sf", self._scenario(uac, "uac.xml")),
             *("-i", uac.spec.sip_address, "-p", str(uac.spec.sip_port)),
-            # allow all calls to be open at once (-l), because SIPp starts no calls at its default limit of open calls
+            # allow all calls to be open at once (-l), because SIPp pauses at its default limit of open calls
             *("-r", str(arrivals.cps), "-m", calls, "-l", calls),
             # write statistics every 100 ms (-fd), because the default of one minute is longer than a measurement
             *("-trace_stat", "-stf", str(statistics), "-fd", "100ms"),

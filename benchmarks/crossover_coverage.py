@@ -171,7 +171,7 @@ def crossed(rng, queue, blocks):
     modes = (order.ravel() == 1).astype(np.int64)
     played = play(rng, queue, offsets, starts, lengths, modes, slowness)
     over = played[-1].reshape(blocks, 3) > queue.limit
-    # mark the block of the next window too, because this window serves the messages that waited during a burst
+    # also mark the block of the window after a burst, which serves the messages that waited during the burst
     over[1:, 0] |= queue.next_too & over[:-1, -1]
     disturbed = over.any(axis=1)
     by_arm = np.argsort(order, axis=1)

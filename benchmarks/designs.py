@@ -294,7 +294,7 @@ def main() -> None:
         duration_s=options.run_s,
         retransmissions=campaign.crossover.retransmissions,
     )
-    # divide by the number of modes plus 1, because the sham has as many windows as each mode
+    # divide by the number of modes plus 1, because the sham (the repeated reference) has as many windows as a mode
     mode_s = options.seconds / HALVES / (len(modes) + 1)
     config = replace(campaign, load=load, crossover=replace(campaign.crossover, mode_s=mode_s))
     testbed = load_testbed("local")

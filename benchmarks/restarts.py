@@ -351,7 +351,7 @@ def simulate(options: argparse.Namespace) -> None:
 
 def show(options: argparse.Namespace) -> None:
     planted = opened(options.folder / "planted")
-    # use the planted runs for A/A too, because their instances without a loop have equal settings
+    # use the runs with a planted loop for A/A (equal settings) too, because several of their instances have no loop
     show_equal([*opened(options.folder / "equal"), *planted])
     if planted:
         percent = planted[0].attrs["iterations"] * percent_per_iteration(options.folder)

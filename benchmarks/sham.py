@@ -96,7 +96,7 @@ def rate(rejects: Values) -> Rate:
     share = rejected / comparisons
     variance = ((by_group - share * of_group) ** 2).sum() / comparisons**2
     if rejected < FEW or variance == 0:
-        # count each group as one comparison, because so few rejections cannot show how quantities are correlated
+        # count each group as one comparison, as if its quantities were fully correlated: few rejections show no more
         return Rate(rejected, comparisons, float(groups))
     variance *= groups / (groups - 1)
     worth = share * (1 - share) / variance

@@ -53,7 +53,7 @@ static void sample_state(struct state *s)
 	s->flips[0] = (unsigned int)below(100);
 	s->flips[1] = (unsigned int)below(30);
 	s->size = 1 + (unsigned int)below(8);
-	/* clear `next` and `last` in states that do not occur: CFS only prefers queued tasks without SCHED_IDLE */
+	/* CFS never sets `next` and `last` to the running task or to a SCHED_IDLE task, so clear such random states. */
 	if (s->next != NONE && (s->next == s->curr || s->policy[s->next] == TASK_IDLE))
 		s->next = NONE;
 	if (s->last != NONE && (s->last == s->curr || s->policy[s->last] == TASK_IDLE))

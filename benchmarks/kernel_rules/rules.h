@@ -52,6 +52,6 @@ struct decisions {
 extern bool with_base_slice;
 void decide_as_kernel(const struct state *state, struct decisions *made);
 void decide_as_simulator(const struct state *state, struct decisions *made);
-/* this function of placing.c is only for simulator.c, which decides the rest for the simulator */
+/* placing.c defines this part of decide_as_simulator(), and simulator.c calls it. */
 void decide_placement(const struct state *state, struct decisions *made);
 #endif
