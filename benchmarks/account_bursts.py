@@ -1,4 +1,4 @@
-"""Measure how much more CPU time sipaccount, the account of all CPU time, needs to write its file of bursts.
+"""Measure the additional CPU time that sipaccount needs to write the file of bursts (times when a program ran).
 
 During one run, the benchmark starts two more processes of `sipaccount` with the options of the run's own process.
 Only one of the two processes writes bursts. Both see the same events, so their costs can be compared. The order in

@@ -196,7 +196,7 @@ def certificates(hosts: Hosts, load: Load, folder: Path) -> None:
 
 @contextmanager
 def without_receive_steering(sps: Host) -> Iterator[None]:
-    """Let the kernel process packets on the sender's CPU during the block. An interrupt of another CPU costs 13 µs."""
+    """Switch receive steering off during the block, because an interrupt that one CPU sends to another costs 13 µs."""
     steering = "/sys/class/net/uac0/queues/rx-0/rps_cpus"
     before = sps.run(["cat", steering]).stdout.strip()
     sps.shell('echo 0 > "$1"', steering)

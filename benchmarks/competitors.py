@@ -110,7 +110,7 @@ def proxy_ns(pids: Sequence[str]) -> int:
 
 
 def behave(plan: CompetitorPlan, until: float) -> None:
-    """Compute and sleep in turn, as the plan prescribes, until a time in seconds of CLOCK_MONOTONIC."""
+    """Alternate between computing and sleeping as the plan prescribes. Stop at `until`, a time of CLOCK_MONOTONIC."""
     while time.monotonic() < until:
         if plan.share:
             ends = min(until, time.monotonic() + plan.burst_s)
@@ -157,7 +157,7 @@ def _segment(number: int, in_round: int, pids: Sequence[str]) -> Segment:
 
 
 def loads() -> bool:
-    """Return whether the UAC is offering the calls of the run."""
+    """Return whether the run's load generator (UAC) is sending calls at this moment."""
     pattern = "sipload uac --local .*/uac.schedule"
     return subprocess.run(["pgrep", "-f", pattern], capture_output=True).returncode == 0
 
@@ -199,7 +199,7 @@ def means(record: Path, segments: Sequence[Segment]) -> npt.NDArray[np.float64]:
 
 
 def print_table(segments: Sequence[Segment], values: npt.NDArray[np.float64]) -> None:
-    """Print the change of the means by each behaviour, relative to the second in which the test program sleeps."""
+    """Print how each behaviour of the test program changes the means, compared with a second in which it sleeps."""
     plans = np.array([segment.plan for segment in segments])
     rounds = np.array([segment.round for segment in segments])
     complete = [n for n in np.unique(rounds) if np.count_nonzero(rounds == n) == len(PLANS)]

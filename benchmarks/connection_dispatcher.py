@@ -1,4 +1,4 @@
-"""Compare the cost of distributing the calls of one TCP connection by sipdispatch and by Kamailio.
+"""Compare the cost of two programs, sipdispatch and Kamailio, that distribute the calls of one TCP connection.
 
 Each program is the front end between one `sipload uac` and four `sipload uas` on the loopback of this machine. The
 front end has a CPU of its own, and both programs serve the same calls. The benchmark needs no testbed. It prints the

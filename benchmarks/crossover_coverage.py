@@ -126,7 +126,7 @@ def poisson(rng, per_s, length):
 
 
 def play(rng, queue, offsets, starts, lengths, modes, slowness):
-    """Simulate the queue, and return its messages and stolen time.
+    """Simulate the queue. Return its messages, and the CPU time that a hypervisor would have stolen.
 
     Returns four arrays. Three arrays have one value per message: the number of its window, its arrival after the
     window's start in s, and its waiting and service time in s. The fourth array is the stolen share per window.
@@ -159,7 +159,7 @@ def window_means(window, since, spent, _, lengths, washout):
 
 
 def crossed(rng, queue, blocks):
-    """Simulate a crossover run. Per washout, return a table of means by block and mode, and the blocks' weights."""
+    """Simulate a run that compares modes. For each washout, return means by block and mode, and the blocks' weights."""
     order = rng.permuted(np.tile([0, 1, 2], (blocks, 1)), axis=1)
     if queue.sham_follows:
         order = np.where(rng.random(blocks)[:, None] < 0.5, [0, 2, 1], [1, 0, 2])
@@ -299,7 +299,7 @@ def followed(rng, coefficient, shape):
 
 
 def in_random_order(rng, series):
-    """Assign the windows of each block at random to the reference, the other mode and the sham."""
+    """Assign the windows of each block at random to the reference, the other mode and the sham (reference again)."""
     return rng.permuted(series.reshape(-1, ARMS), axis=1)
 
 
@@ -418,7 +418,7 @@ def percent(value):
 
 
 def cells(results: list[Result], truth: float) -> list[str]:
-    """Return the cells of a table row: coverage, widths, and the shares of significant and of doubtful results."""
+    """Return the cells of a table row: coverage, widths, and shares of significant results and of results in doubt."""
     by_way = {
         way: [getattr(result, way) for result in results] for way in ("t", "bca", "flips", "shown")
     }

@@ -1,4 +1,4 @@
-"""Measure the CPU time per message of the proxy over UDP and over TCP, and of a front end.
+"""Measure the CPU time per message of a proxy over UDP, of a proxy over TCP, and of a front end before proxies.
 
 The files in config/models use these numbers. The first part runs on the embedded testbed without a probe, and repeats
 each run three times. The first part measures the proxy's CPU time per message over UDP, over TCP with 8 connections,

@@ -97,7 +97,7 @@ def order(point: Point, modes: tuple[str, str], cps: int, pairs: int) -> list[Ru
 
 
 def alone(point: Point, mode: str) -> Point:
-    """Return the point of a separate run in a mode, which can change the SUT and the numbers of workers and cores."""
+    """Return the settings of a separate run. The mode's name can also change the SUT, the workers and the cores."""
     base, other, rest = split_name(mode)
     return replace(
         point,
@@ -119,7 +119,7 @@ def of_pairs(first: Values, second: Values) -> Interval:
 
 
 def by_chance(ratio: float, df: float, df_other: float) -> tuple[float, float]:
-    """Return the 95 % interval of a ratio of half-widths, because a half-width from few values is uncertain.
+    """Return the 95 % interval of a ratio of two half-widths. Few values estimate a half-width only roughly.
 
     The interval follows from the F distribution, which the ratio of two variances of normal values has.
     """
@@ -176,7 +176,7 @@ def means(done: Done) -> list[float]:
 
 
 def compare_windows(halves: Sequence[xr.Dataset], name: str, arm: int) -> crossover.Effect:
-    """Return the difference between the reference mode and another arm, from both crossover runs.
+    """Return the difference between the reference and another mode or the sham, from both runs that compare modes.
 
     Arm 1 is the other mode. Arm 2 is the sham, a second window in the reference mode.
     """

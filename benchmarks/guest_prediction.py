@@ -1,4 +1,4 @@
-"""Predict the results of the studies in virtual time with the simulator.
+"""Use the simulator to predict the results of the studies in virtual time.
 
 These studies run in an emulated machine, the guest (docs/virtual-time.md). The simulator uses the guest's numbers: 250
 µs of CPU time per message, and the softirq on the first core. In some rows, a task also uses 3 ms in every 20 ms. None

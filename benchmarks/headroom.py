@@ -1,4 +1,4 @@
-"""Test how often predicted intervals of `sipsched.analysis.headroom` contain the true capacity and the true times.
+"""Test how often intervals of `sipsched.analysis.headroom` contain the true capacity and the true message times.
 
 The benchmark first predicts for simulated proxies with a known capacity. The proxies differ in workers, cores, service
 times, stalls and load. Their calls follow a Poisson process, come in bursts, or follow a daily curve. A prediction uses

@@ -155,7 +155,7 @@ def at_address(host: HostSpec, address: str) -> HostSpec:
 
 @dataclass(frozen=True)
 class Case:
-    """A combination of law of arrivals, number of workers, and share of the capacity at which `fab watch` records."""
+    """A test case: proxy, number of workers, law of arrivals, and recorded load as a share of the capacity."""
 
     number: int
     sut: str

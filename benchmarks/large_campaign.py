@@ -66,7 +66,7 @@ def campaign(project: Path, runs: int) -> Config:
 
 
 def children(project: Path, says: str, *command: str) -> tuple[float, float]:
-    """Run Snakemake. Return its CPU seconds, and the largest memory in MiB of all child processes so far."""
+    """Run Snakemake. Return its CPU time in s, and the largest memory of any child process of this benchmark in MiB."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
         [sys.executable, "-m", "snakemake", *command],

@@ -49,7 +49,7 @@ def lognormal(rng: np.random.Generator, cv: float, shape: int | tuple[int, ...])
 def refused(
     arrivals: Values, services: Values, servers: int, waiting_places: int
 ) -> npt.NDArray[np.bool_]:
-    """Return, per message, whether a first-come, first-served queue refuses the message for lack of a waiting place."""
+    """Return which messages a first-come, first-served queue refuses because all its waiting places are occupied."""
     free = np.zeros(servers)
     starts = np.zeros(waiting_places)
     full = np.zeros(len(arrivals), np.bool_)

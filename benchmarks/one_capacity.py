@@ -46,7 +46,7 @@ def observe_records(raw: Path) -> dict[System, Observations]:
 
 
 def of_run(document: RunDocument) -> Observations:
-    """Return one observation for a run over UDP: time, load, drop rate, CPU time per message, and unstolen share."""
+    """Return the observation from a run over UDP: time, load, drop rate, CPU time per message, share not stolen."""
     ledger = document.ledger.to_sps
     stolen = [
         finding.value for finding in document.verdict.findings if finding.rule == "steal_share"
@@ -62,7 +62,7 @@ def of_run(document: RunDocument) -> Observations:
 
 
 def estimate(observed: Observations) -> Posterior | None:
-    """Estimate a capacity, or return None unless drop rates lie above and below the limit."""
+    """Estimate a capacity. Return None if all drop rates lie above the limit, or all below it."""
     above = observed.loss > PDR_LIMIT
     return fit(observed, PDR_LIMIT) if above.any() and not above.all() else None
 

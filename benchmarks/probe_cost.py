@@ -78,7 +78,7 @@ def measure(run: Run, seconds: float, folder: Path) -> tuple[ProbeCost, ProbeRep
 
 
 def count_factors(ended: Event) -> None:
-    """Run sipfactors with the probe's control socket, so that the run switches sipfactors instead of the probe."""
+    """Run sipfactors on the socket that normally controls the probe. The run then switches sipfactors on and off."""
     sps = Path(TESTBED.workdir, "sps")
     socket, aside = sps / CONTROL_SOCKET, sps / "aside.control"
     socket.unlink(missing_ok=True)
@@ -105,7 +105,7 @@ def count_factors(ended: Event) -> None:
 
 @contextmanager
 def factors_stilled() -> Iterator[None]:
-    """Run sipfactors, which counts waits for locks, together with the run inside the `with` block.
+    """Start sipfactors, which counts waits for locks, for the run that is measured inside the `with` block.
 
     In the windows without recording, sipfactors stops counting, while the probe continues to record.
     """

@@ -22,7 +22,7 @@ from sipsched.records.run_document import read_run
 
 
 class Grid(NamedTuple):
-    """The cores, threads and loads in a paper's tables, with one more load below and one more load above them."""
+    """The cores, threads and loads in a paper's tables, with one additional lower and one higher load."""
 
     cores: tuple[int, ...]
     threads: tuple[int, ...]
@@ -43,7 +43,7 @@ RUNS = 30
 
 
 def around_runs_s(paths: Iterable[Path]) -> list[float]:
-    """Return the seconds that each run takes in addition to its warm-up and its load, until the next run starts."""
+    """Return the seconds from one run's start to the next run's start, minus the warm-up and the load."""
     seconds = []
     for path in list(paths)[:RUNS]:
         document = read_run(path.parent)

@@ -1,4 +1,4 @@
-"""Test comparisons of proxy instances, whose intervals depend on the number of starts of the proxy.
+"""Test comparisons between proxy instances. Starting the proxy more often makes their intervals narrower.
 
 `measure` performs short runs on the testbed `local` and keeps their windows in a folder. Every instance of a run is
 started anew. `measure equal` starts 15 instances with equal settings. `measure planted` starts two instances whose
@@ -237,7 +237,7 @@ def variances(runs: Sequence[xr.Dataset], quantity: str) -> tuple[float, float]:
 
 
 def pairs_of_pairs(run: xr.Dataset, rng: np.random.Generator) -> Iterator[list[int]]:
-    """Divide the instances with equal settings at random into disjoint groups of four, each for one comparison."""
+    """Divide instances with equal settings at random into groups of four: two starts, compared with two others."""
     equal = rng.permutation(equal_arms(run))
     for first in range(0, len(equal) - 3, 4):
         yield [int(arm) for arm in equal[first : first + 4]]
@@ -308,7 +308,7 @@ def show_planted(runs: Sequence[xr.Dataset], runs_per_trial: int, percent: float
 
 
 def runs_needed(percent: float, error: float) -> int:
-    """Return the number of runs per trial with which 9 of 10 trials find a difference.
+    """Return the number of runs that a comparison needs to find a difference with a probability of 90 %.
 
     `error` is the standard error of one run on the log scale.
     """
@@ -324,7 +324,7 @@ def power(shift: float, df: float) -> float:
 
 
 def simulate(options: argparse.Namespace) -> None:
-    """Print how often comparisons of equal instances find a difference, with sampled starts and windows."""
+    """Print how often comparisons of equal simulated instances find a difference. Starts and windows vary at random."""
     rng = np.random.default_rng(1)
     for start in (0.0, options.start, 2 * options.start):
         for runs in (1, 3):

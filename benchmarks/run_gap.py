@@ -1,4 +1,4 @@
-"""Measure the gap between two runs of a campaign, in which the testbed offers no load, and the parts of this gap.
+"""Measure the gap between the loads of two runs of a campaign, and how long each part of the gap takes.
 
 The gap lasts from the end of one run's load to the warm-up of the next run. The benchmark also prints the time to the
 load of the next run. It prints the medians of the gap and of its parts. The parts are: stopping programs, fetching

@@ -45,7 +45,7 @@ Values = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Rate:
-    """The share of comparisons in which the test finds a difference, with the precision of this share.
+    """The share of comparisons in which the test finds a difference, with the numbers for its confidence interval.
 
     Attributes
     ----------
@@ -118,7 +118,7 @@ def pairs(ds: xr.Dataset) -> Values:
 
 
 def groups(table: Values, size: int) -> list[Values]:
-    """Divide the blocks of a run into groups of `size` consecutive blocks, without an incomplete last group."""
+    """Divide the blocks of a run into groups of `size` consecutive blocks, and drop an incomplete last group."""
     starts = range(0, table.shape[1] - size + 1, size)
     return [table[:, start : start + size] for start in starts]
 
@@ -146,7 +146,7 @@ def find(folders: Iterable[Path]) -> list[xr.Dataset]:
 
 
 def verdict(rejections: Rate) -> str:
-    """Return text that states whether a rate lies within the target range."""
+    """Return text that states whether a rate of found differences lies within `TARGET`."""
     low, high = TARGET
     wanted = f"target {100 * low:.0f} to {100 * high:.0f} % of {COMPARISONS}"
     if rejections.comparisons < COMPARISONS:
