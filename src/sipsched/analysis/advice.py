@@ -130,7 +130,7 @@ class ComparedLoad:
         return tuple(dict.fromkeys(groups))
 
     def label(self, mode: str) -> str:
-        """Return a mode's name for pages, without the note that the mode was translated for another scheduler."""
+        """Return a mode's name for pages. If the mode was translated for another scheduler, omit this fact."""
         if mode == self.place.reference and not self.one_instance:
             # If the compared proxies differ in a setting, the name of the mode contains this setting.
             others = [split_name(compared_mode)[1] for compared_mode in self.modes]
@@ -213,7 +213,7 @@ class ComparedLoad:
         return effects_together({arm: self.asked(arm, quantity)}).effects[arm]
 
     def start_effect(self, mode: str, quantity: str) -> Effect:
-        """Return the difference of a quantity between the second and the first start of a proxy with equal settings."""
+        """Return the difference of a quantity between two starts of a proxy with equal settings."""
         first = first_start(mode)
         ratio = scale_of(quantity) is Scale.RATIO
         runs = [run for run in self.runs if {mode, first} <= set(arms_of(run))]
@@ -403,7 +403,7 @@ class Ranking:
         )
 
     def detectable(self) -> float:
-        """Return the smallest effect that the runs detect with a power of 80 % for every mode; NaN if unknown."""
+        """Return the smallest effect that the runs would detect in every mode with a power of 80 %; NaN if unknown."""
         sizes = [candidate.effects[DECIDING[0]].detectable for candidate in self.candidates]
         return max(sizes) if sizes and not any(map(math.isnan, sizes)) else math.nan
 
@@ -498,7 +498,7 @@ def _order(run: xr.Dataset) -> tuple[str, int]:
 
 
 def _with_rates(run: xr.Dataset) -> xr.Dataset:
-    """Add the rate of `time_squeeze` events (softnet_stat) per second to the windows of a run."""
+    """Add the number of `time_squeeze` events (softnet_stat) per second to each window of a run."""
     rate = (run["time_squeeze"] / run["length"]).to_numpy()
     return run.assign({SQUEEZED: (("washout", "window"), np.tile(rate, (run.sizes["washout"], 1)))})
 
@@ -506,7 +506,7 @@ def _with_rates(run: xr.Dataset) -> xr.Dataset:
 def _capacity(
     system: ReferenceSystem, capacities: Sequence[SystemCapacity]
 ) -> SystemCapacity | None:
-    """Return a system's capacity for the smallest drop limit: in the reference mode if known, else in any mode."""
+    """Return a system's capacity for its lowest drop limit: in the reference mode if known, else in any mode."""
     there = [
         capacity
         for capacity in capacities
@@ -618,7 +618,7 @@ def _candidate(mode: str, effects: Mapping[str, Effect], floors: Mapping[str, fl
 
 
 def _confirmed(candidate: Candidate, candidates: Sequence[Candidate]) -> Candidate:
-    """Return the candidate. If another start of the proxy contradicts a good result, the result becomes `UNSURE`."""
+    """Return the candidate. Its result becomes `UNSURE` if a good result differs after another start of the proxy."""
     lower = (ModeEffect.BETTER, ModeEffect.TRADE)
     starts = [
         other for other in candidates if first_start(other.mode) == first_start(candidate.mode)

@@ -24,7 +24,7 @@ _SEED = 1
 
 @dataclass(frozen=True)
 class Splits:
-    """A mean over blocks with a randomisation test (random signs of blocks) and the test's confidence interval.
+    """A mean over blocks, with a randomisation test that changes the signs of blocks, and the test's interval.
 
     The order of the windows in a block is random. So if every block has the effect θ, a block's difference from θ could
     have had the other sign with equal probability. Random signs split the blocks into two groups. If θ lies between the
@@ -48,7 +48,7 @@ class Splits:
     highs: Values
 
     def ends(self, level: float = LEVEL) -> tuple[float, float]:
-        """Return the confidence interval's ends. Above the level 1 - 1 / (1 + splits), the ends are infinite."""
+        """Return the confidence interval's ends. They are infinite if the level is above 1 - 1 / (1 + splits)."""
         # The number 1 + size includes the split with all blocks in one group, which encloses every θ.
         # Without the factor 1 + 1e-9, a rounding error could turn a whole number into the next lower number.
         place = int((1 - level) * (1 + self.lows.size) * (1 + 1e-9))

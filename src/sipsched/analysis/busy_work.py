@@ -1,4 +1,4 @@
-"""The estimate of a busy proxy's CPU time per message, from recorded messages of a proxy that is not saturated.
+"""The CPU time per message of a busy proxy, estimated from messages that were recorded at a moderate load.
 
 While messages wait, the proxy's CPU works all the time. The time between two departures is then the whole cost of a
 message: user, kernel and softirq time, the probe, and the CPU time that competitors take from a busy proxy. At half the
@@ -65,7 +65,7 @@ class Stamps:
 
 @dataclass(frozen=True)
 class Cycles:
-    """Periods in which a CPU of the proxy was busy without a break, with the messages that the CPU served.
+    """Periods in which a CPU of the proxy worked without a pause, and the messages of each period.
 
     A cycle begins when a message departs, no worker of this CPU has an unfinished message, and at least one message
     per CPU waits. A cycle ends at the next departure that leaves no worker of this CPU with an unfinished message. So a

@@ -143,7 +143,7 @@ def _estimate(
 
 
 def _searched(search: SearchRecord, observed: Observations, own: slice) -> Searched:
-    """Return the loads and times of a search, and how much slower the machine was during the search.
+    """Return the loads and times of a search, and how much slower the machine was than during the other measurements.
 
     The result contains the CPU time per message in these trials, divided by the CPU time per message in all other
     trials and runs. The dependence of the CPU time on the load is removed (`drift.speeds`).
@@ -161,7 +161,7 @@ def _searched(search: SearchRecord, observed: Observations, own: slice) -> Searc
 
 
 def interval_of(capacity: SystemCapacity) -> Interval:
-    """Return a capacity with an interval. A capacity above all measured loads is infinite, below all loads 0."""
+    """Return a capacity with an interval. It is infinite above all measured loads, and 0 below all measured loads."""
     n = capacity.trials + capacity.runs
     if capacity.estimate_cps is None or capacity.low_cps is None or capacity.high_cps is None:
         beyond = 0.0 if capacity.dropped else np.inf
