@@ -493,7 +493,7 @@ class Watching:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        """Stop all programs of the watch."""
+        """Stop all programs that watch the proxy."""
         self.end()
 
     def record(self, *, on: bool) -> None:
@@ -511,7 +511,7 @@ class Watching:
             self.record(on=self._on)
 
     def end(self) -> npt.NDArray[Any]:
-        """Stop all programs of the watch, and return the last records."""
+        """Stop all programs that watch the proxy, and return their last records."""
         for stream in self._probes:
             stream.end()
         if self._histograms:

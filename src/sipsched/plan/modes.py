@@ -475,7 +475,7 @@ def value_name(setting: Setting, value: int) -> str:
 
 
 def label(name: str, translated: bool, missing: Iterable[str]) -> str:
-    """Return the label of a mode for figures, with notes about a different scheduler and about missing settings.
+    """Return a mode's label for figures. Notes in the label say if the scheduler differs or if settings are missing.
 
     Parameters
     ----------

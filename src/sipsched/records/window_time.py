@@ -77,7 +77,7 @@ def spans(recorded: WindowsDocument) -> Spans:
 
 @dataclass(frozen=True)
 class ModesInForce:
-    """The window, block and mode at each of several times in a run. All arrays have one entry per time.
+    """The window, block and mode in which each of several times of a run lies. All arrays have one entry per time.
 
     Attributes
     ----------

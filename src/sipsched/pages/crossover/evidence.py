@@ -32,7 +32,7 @@ MOST_SHOWN = 24
 
 
 def estimates(comparisons: Sequence[Advice]) -> Folded:
-    """Make the collapsed table of every effect: estimate, confidence interval, p-value, robust estimate and blocks."""
+    """Return a folded table with one row per effect: estimate, interval, p-value, robust estimate and blocks."""
     rows: list[tuple[Cell, ...]] = []
     for name, ranking in _named(comparisons):
         arms = [(AA, ranking.sham)]
