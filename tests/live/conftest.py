@@ -61,8 +61,8 @@ def up(testbed: Testbed) -> Iterator[None]:
 def measure(campaign: config.Config, testbed: Testbed, tmp_path: Path) -> Measure:
     """Return a function that measures a run, with the record in a folder of this test.
 
-    Other programs may keep the test's machine busy, and most tests check only counts. The verdict's rules on timing
-    therefore apply only with `timing`.
+    Other programs and a hypervisor may keep the test's machine busy, and most tests check only counts. The verdict's
+    rules on timing, and the exclusion of windows with stolen CPU time, therefore apply only with `timing`.
     """
 
     # The function has twelve parameters, because each test sets only the few that it needs.
@@ -86,7 +86,12 @@ def measure(campaign: config.Config, testbed: Testbed, tmp_path: Path) -> Measur
             campaign,
             probe=probe,
             load=dataclasses.replace(campaign.load, **load),
-            crossover=dataclasses.replace(campaign.crossover, mode_s=mode_s, washout_s=washout_s),
+            crossover=dataclasses.replace(
+                campaign.crossover,
+                mode_s=mode_s,
+                washout_s=washout_s,
+                steal_share=campaign.crossover.steal_share if timing else 1.0,
+            ),
             validity={**campaign.validity, **tolerant},
             suts=suts or campaign.suts,
         )
