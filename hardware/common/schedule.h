@@ -53,14 +53,14 @@ struct schedule_header {
 	uint32_t version;  /* always SCHEDULE_VERSION */
 	uint32_t law;      /* one of enum schedule_law */
 	uint64_t count;    /* number of calls after this header */
-	uint64_t distinct; /* number of distinct calls, because windows of the same block repeat calls */
+	uint64_t distinct; /* number of different calls; windows of the same block repeat calls */
 	uint64_t seed;
 	double rate_cps; /* calls per second; 0 if the start times were not sampled */
 } __attribute__((packed));
 
 struct scheduled_call {
 	uint64_t offset_ns; /* start time of the call in ns after t0, the start of the schedule */
-	uint64_t random;    /* state of the generator splitmix64, for the random times of the call */
+	uint64_t random;    /* state of splitmix64, which computes the call's random durations */
 	uint32_t
 		instance; /* number of the SIP server that receives the call, less than SCHEDULE_INSTANCES_MAX */
 } __attribute__((packed));
@@ -76,7 +76,7 @@ uint64_t splitmix64(uint64_t *state);
 /* Sample from the exponential distribution with mean 1. */
 double draw_exponential(uint64_t *state);
 
-/* The following functions with a result return NULL on success, and a static error text on failure. */
+/* Each of the following functions that returns a text returns NULL on success, else a static error text. */
 const char *schedule_draw(struct schedule *schedule, enum schedule_law law, double rate_cps, uint64_t count,
 			  uint64_t seed);
 /* Sample a schedule for the windows that the text file `path` lists. Skip empty lines and comments with #. */
