@@ -301,7 +301,7 @@ class _Measurer(AbstractMeasurer):  # type: ignore[misc]
             intended_load=intended_load,
             offered_count=trial.received + trial.refused,
             loss_count=trial.refused,
-            # The library compares the sum of this field over all trials with `duration_sum`, which has no overheads.
+            # The library compares the sum of this field with `duration_sum`, so the field must not contain overheads.
             duration_with_overheads=intended_duration,
         )
 

@@ -196,8 +196,8 @@ def load_numbers(observed: Observed, cpus: Sequence[int]) -> dict[str, float | N
         # ASSUME each datagram that the proxy's full socket refuses makes at most one call fail
         unexplained = failed - balanced.to_sps.refused
     else:
-        # TCP drops no message. In an overload, the messages of a call wait in buffers, which explains a failed call.
-        # If a connection broke, the connection's messages are lost. Then waiting calls are unexplained failures.
+        # TCP drops no message. In an overload, a call can fail because its messages still wait in buffers.
+        # If a connection broke, its messages are lost, so waiting no longer explains why a call failed.
         lost = any(report.lost for report in _connections(observed))
         waiting = 0 if lost else statistics.calls_waiting or 0
         unexplained = failed - waiting if failed < created else created

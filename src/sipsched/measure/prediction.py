@@ -235,7 +235,7 @@ def predict_capacity(fitted: Fitted, config: Config) -> CapacityPrediction:
     best = [capacity for cores in CORES if (capacity := central.best(cores))]
 
     def again(changes: Changes) -> tuple[CapacityOfCores, ...]:
-        # The assumption that several CPUs receive messages applies only to proxies with at least as many cores.
+        # Assume N receiving CPUs only for proxies with at least N cores.
         known = [carried for carried in best if changes.get("receive_cpus", 1) <= carried.cores]
         return tuple(
             _at_once(

@@ -102,7 +102,7 @@ def undo_script(
     cpus = sorted(
         (path for path in known if path in hotplugged), key=lambda path: known[path] == "0"
     )
-    # tunable_scaling is last, because Linux 5.13 to 6.5 recompute the ratio of latency to granularity on this write.
+    # Write tunable_scaling last, because this write makes Linux 5.13 to 6.5 recompute latency / granularity.
     others = sorted((path for path in known if path not in cpus), key=lambda p: p.endswith(scaling))
     lines = [
         "# Restores the settings of this host that a run of sipsched has changed.",

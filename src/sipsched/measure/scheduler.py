@@ -36,7 +36,7 @@ FILES = (
 
 U32_MAX = 2**32 - 1
 SYSCTL_RANGES = {
-    # SEE kernel/sysctl.c before Linux 5.13 for the ranges, such as min_sched_granularity_ns
+    # SEE kernel/sysctl.c before Linux 5.13 for the ranges of settings such as min_sched_granularity_ns
     Setting.LATENCY: (100_000, 1_000_000_000),
     Setting.MIN_GRANULARITY: (100_000, 1_000_000_000),
     Setting.WAKEUP_GRANULARITY: (0, 1_000_000_000),
@@ -262,7 +262,7 @@ def switch_lines(compiled: Sequence[Sequence[Step]], kernel: KernelScheduler) ->
     """
     own = [dict(writes(steps)) for steps in compiled]
     paths = dict.fromkeys(path for values in own for path in values)
-    # tunable_scaling is last, because Linux 5.13 to 6.5 recompute the ratio of latency to granularity on this write.
+    # Write tunable_scaling last, because this write makes Linux 5.13 to 6.5 recompute latency / granularity.
     order = sorted(paths, key=lambda path: path.endswith(Setting.TUNABLE_SCALING))
     lines = []
     for number, (steps, values) in enumerate(zip(compiled, own, strict=True)):

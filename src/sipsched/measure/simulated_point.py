@@ -280,7 +280,7 @@ def _scheduling(state: Tuned, simulated: SimulatedMachine) -> dict[str, Value]:
     granularity_ns = value(Setting.MIN_GRANULARITY, NORMAL_GRANULARITY_NS)
     return {
         "rules": "eevdf" if simulated.is_eevdf else "cfs",
-        # With EEVDF, the parameter `release` decides only when a newly idle CPU takes a task from another CPU.
+        # With EEVDF, the parameter `release` affects one decision: when a newly idle CPU takes a task from another.
         # Linux 6.18 makes this decision like Linux 6.1.
         "release": "6.1" if simulated.is_eevdf else simulated.kernel,
         "policy": str(task.policy),

@@ -113,7 +113,7 @@ def _run(shell: InteractiveShell, source: str) -> tuple[list[Part], BaseExceptio
     """
     keeper = _Keeper(parent=shell)
     shell.display_formatter = keeper
-    # `capture_output` must start inside the trap. Otherwise the trap would replace its display hook.
+    # `capture_output` must start inside `display_trap`, which would otherwise replace the hook of `capture_output`.
     with shell.display_trap, capture_output() as printed:
         result = shell.run_cell(source, store_history=False)  # type: ignore[no-untyped-call]
     error: BaseException | None = result.error_before_exec or result.error_in_exec

@@ -219,8 +219,8 @@ class AroundCrossing:
         lower_cps, upper_cps
             The highest load that the search found below the limit, and the lowest load above the limit.
         """
-        # The positions count from the lower load, not from the middle of the interval.
-        # Drop rates near the capacity vary between runs, and the search accepts a load that was once below the limit.
+        # Count the steps from the lower load, not from the middle of the interval.
+        # Drop rates near the capacity vary, and the search accepts a load if one trial's drop rate was below the limit.
         # So the mean drop rate of many runs exceeds the limit already near the lower load, or below it.
         loads = {self.step_cps * (lower_cps // self.step_cps + step) for step in self.steps}
         near = self.step_cps

@@ -65,7 +65,7 @@ def find_missing(config: Config, raw: Path, results: Path) -> Missing:
     for study in config.studies.values():
         for testbed in config.testbeds:
             lost = [point for point in study.searches(testbed) if point not in crossings]
-            # Ignore repetitions that a precision adds: they narrow intervals, but no evaluation depends on them.
+            # Ignore repetitions that a study adds for narrower intervals, because no evaluation depends on them.
             lacks = _without(study.runs(testbed, crossings), recorded)
             if lost or lacks:
                 unanswered.append(Unanswered(study.name, testbed, lost[0] if lost else lacks[0]))

@@ -256,7 +256,7 @@ def _table(case: Case, family: Comparisons, system: SutOnCores) -> Table:
     sut, cores = system
     among = case.measured_first(system, case.reference, case.other)
     printed = [row for place in among if (row := case.printed_comparison(place)) is not None]
-    # Each of the papers' tables has one number of cores.
+    # Each table of the papers covers only one number of cores, so one table number is enough here.
     table = f", Table {printed[-1]['table']}" if printed else ""
     first, second = case.both
     beside = f"{PAPERS[study_of(cores)]}{table}, beside this testbed" if table else "This testbed"
