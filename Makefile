@@ -60,18 +60,10 @@ check: .venv/ready
 
 test: .venv/ready
 	@$(BIN)/fab provision --tests
-	# An emulated guest uses one core, and its tests check no times, so they run beside the tests without a measurement.
-	log=$$(mktemp)
-	$(BIN)/pytest -m guest --reruns 2 -raR > "$$log" 2>&1 &
-	failed=
-	$(BIN)/pytest -m "not live" --numprocesses auto --dist worksteal || failed=1
-	wait $$! || failed=1
-	cat "$$log"
-	rm "$$log"
-	[ -z "$$failed" ]
-	# Tests that measure run one at a time.
+	# Tests without a measurement run in parallel on all cores. Tests that measure run one at a time.
+	$(BIN)/pytest -m "not live" --numprocesses auto --dist worksteal
 	# Other work on this machine may disturb a run, so pytest repeats a failed test up to twice, and names it in the report.
-	$(BIN)/pytest -m "live and not guest" --reruns 2 -raR
+	$(BIN)/pytest -m live --reruns 2 -raR
 	$(MAKE) -C hardware/probe test
 	$(MAKE) -C hardware/generator test fuzz
 	$(MAKE) -C hardware/common fuzz

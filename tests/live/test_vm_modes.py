@@ -89,7 +89,7 @@ def test_next_command_restores_settings_of_a_killed_run(
     with open_hosts(guest) as hosts:
         before = settings(hosts.sps)
     with start_run(tmp_path / "raw", bed="vm", mode="baseline", cores=2) as worker:
-        wait_for(lambda: bool(pids(LOAD)), 180)
+        wait_for(lambda: bool(pids(LOAD)), 60)
         os.kill(worker.pid, signal.SIGKILL)
     with open_hosts(guest) as hosts:
         assert settings(hosts.sps) != before
