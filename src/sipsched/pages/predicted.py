@@ -76,7 +76,7 @@ def read(
     Parameters
     ----------
     predictions
-        Files `predicted.nc`. The page uses the first testbed with a fit.
+        Files `settings.nc`. The page uses the first testbed with a fit.
     """
     opened = [open_predictions(Path(path)) for path in predictions if Path(path).is_file()]
     nothing = Predictions(Fitted(why="nothing was predicted"), 0.0, ())

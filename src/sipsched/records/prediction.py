@@ -1,4 +1,4 @@
-"""The files with predictions of the simulator: `predicted.nc` (settings) and `predicted_capacity.json` (capacities)."""
+"""The simulator's predictions in `results/predicted/`: the files `settings.nc` and `capacity.json` per testbed."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
@@ -62,7 +62,7 @@ class Predicted:
 
 @dataclass(frozen=True)
 class Predictions:
-    """All predictions, the fitted parameters that the simulator used, and the duration of each simulated load in s."""
+    """All predictions, the fitted parameters that the simulator used, and the shortest simulated load in s."""
 
     fitted: Fitted
     seconds: float
@@ -70,7 +70,7 @@ class Predictions:
 
 
 def write_predictions(predictions: Predictions, path: Path) -> None:
-    """Write `predicted.nc` as netCDF-4 with zlib compression, in one atomic step."""
+    """Write `settings.nc` as netCDF-4 with zlib compression, in one atomic step."""
     predicted = predictions.predicted
     replicates = max((len(prediction.whole) for prediction in predicted), default=0)
     most = max((prediction.windows.shape[1] for prediction in predicted), default=0)
@@ -104,7 +104,7 @@ def write_predictions(predictions: Predictions, path: Path) -> None:
 
 
 def open_predictions(path: Path) -> Predictions:
-    """Read the predictions from a `predicted.nc`.
+    """Read the predictions from a `settings.nc`.
 
     Raises
     ------
@@ -183,12 +183,12 @@ class CapacityPrediction:
 
 
 def write_capacity(prediction: CapacityPrediction, path: Path) -> None:
-    """Write `predicted_capacity.json`, in one atomic step."""
+    """Write `capacity.json`, in one atomic step."""
     write_json(path, {"schema_version": PREDICTION_VERSION, **asdict(prediction)})
 
 
 def read_capacity(path: Path) -> CapacityPrediction:
-    """Read the capacities from a `predicted_capacity.json`.
+    """Read the capacities from a `capacity.json`.
 
     Raises
     ------
