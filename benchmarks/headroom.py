@@ -50,15 +50,20 @@ Result = tuple[bool | None, float, list[bool]]
 interval, and whether the interval of each predicted time contains the true time."""
 
 
-def starts_s(law: str, cps: float, seconds: float, rng: np.random.Generator) -> Values:
-    """Sample start times of calls in s. In bursts, the call rate triples for 0.2 s, on average once per second."""
+def starts_s(
+    law: str, cps: float, seconds: float, rng: np.random.Generator, day_s: float | None = None
+) -> Values:
+    """Sample start times of calls in s. In bursts, the call rate triples for 0.2 s, on average once per second.
+
+    The daily curve repeats after `day_s` seconds. Without this number, the whole sample is one day.
+    """
     grid = np.linspace(0.0, seconds, 20_001)
     rate = np.ones_like(grid)
     if law == "bursts":
         for begin in np.cumsum(rng.exponential(1.0, int(3 * seconds) + 10)):
             rate[(grid >= begin) & (grid < begin + 0.2)] = 3.0
     elif law == "daily curve":
-        rate += 0.4 * np.sin(2 * np.pi * grid / seconds)
+        rate += 0.4 * np.sin(2 * np.pi * grid / (day_s or seconds))
     passed = np.concatenate(([0.0], np.cumsum((rate[1:] + rate[:-1]) / 2 * np.diff(grid))))
     passed *= cps * seconds / passed[-1]
     events = np.cumsum(rng.exponential(1.0, int(1.2 * cps * seconds) + 100))

@@ -3,9 +3,9 @@
 Each case has its own proxy on one CPU, in a network namespace. sipload offers calls on the other CPU. The calls follow
 a Poisson process, come in bursts, or follow a daily curve. The capacity is the load at which the proxy's socket refuses
 1 % of the messages. A search by bisection measures the capacity before and after the recording. `fab watch` records
-20 s at 35 to 60 % of the first capacity. The prediction uses only the recorded messages. The benchmark prints both
-capacities, and whether the predicted interval contains their mean. It needs root, two CPUs, and a minute per case. The
-option `--first` is the number of the first case, and `--sut` names the proxy in config.yaml.
+40 s at 35 to 60 % of the first capacity. The prediction uses only the recorded messages. The benchmark prints both
+capacities, and whether the predicted interval contains their mean. It needs root, two CPUs, and three minutes per case.
+The option `--first` is the number of the first case, and `--sut` names the proxy in config.yaml.
 """
 
 import argparse
@@ -33,7 +33,8 @@ from sipsched.watch import PROBE, WatchOptions, watch
 
 PROXY, SERVER, CLIENT = "127.0.0.1:5060", "127.0.0.1:5070", "127.0.0.1:5080"
 PROXY_CPU, AGENT_CPU = "0", "1"
-RECORDING_S, TRIAL_S = 20.0, 4.0
+RECORDING_S, TRIAL_S = 40.0, 8.0
+"""A trial and a recording have the same law of arrivals: the daily curve repeats after the length of a trial."""
 LEAST_ACHIEVED = 0.9
 """Smallest accepted ratio of started to planned calls per second. The ratio of random arrivals is rarely exactly 1."""
 LOWEST_CPS, HIGHEST_CPS, TRIALS, TRIALS_AFTER = 300.0, 6000.0, 7, 4
@@ -71,7 +72,7 @@ class Bench:
 
     def offer(self, law: str, cps: float, seconds: float, seed: int) -> "subprocess.Popen[bytes]":
         """Start a load generator whose calls follow a law of arrivals, and return its process."""
-        starts = starts_s(law, cps, seconds, np.random.default_rng((4, seed)))
+        starts = starts_s(law, cps, seconds, np.random.default_rng((4, seed)), day_s=TRIAL_S)
         write_schedule((starts * 1e9).astype(np.int64), self.folder / "schedule")
         files = ("--calls-file", "calls", "--report", "report", "--schedule", "schedule")
         ends = ("--local", CLIENT, "--remote", PROXY, "--drain-s", "1")
