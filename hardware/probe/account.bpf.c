@@ -16,6 +16,7 @@ const volatile __s32 cfg_own[ACCOUNT_OWN] = { 0 }; /* sipsched's processes; thei
 const volatile bool cfg_bursts = false;            /* true: bursts are written into the ring buffer */
 
 #define PF_KTHREAD     0x00200000
+#define TASK_SLEEPS    0x00000001 /* TASK_INTERRUPTIBLE of the kernel */
 #define TASK_STOPS     0x00008004 /* __TASK_STOPPED and TASK_FROZEN of the kernel */
 #define TASK_TRACES    0x00000008 /* __TASK_TRACED of the kernel */
 #define POLICY_FIFO    1
@@ -74,6 +75,15 @@ static __always_inline __u64 key_of(struct task_struct *task)
 	__u64 pid = READ(task, pid);
 
 	return pid ? pid << 32 | (__u32)(READ(task, start_time) >> 10) : 0;
+}
+
+static __always_inline struct task_struct *current_task(void)
+{
+#ifdef BEFORE_LINUX_5_18
+	return (void *)bpf_get_current_task();
+#else
+	return bpf_get_current_task_btf();
+#endif
 }
 
 static __always_inline struct account_cpu *cpu_state(__u32 cpu)
@@ -276,12 +286,13 @@ static __always_inline __s64 count_running(__s64 change)
 #endif
 }
 
-static __always_inline void keep_gap(__u64 from, __u64 to)
+/* The kernel verifies this function once and not at each call, because it is global. The verifier allows no larger program. */
+__noinline int keep_gap(__u64 from, __u64 to)
 {
 	struct account_gap *shortest = &gaps[0];
 
 	if (!from || to <= from || to - from < ACCOUNT_GAP_NS)
-		return;
+		return 0;
 	for (int i = 1; i < ACCOUNT_GAPS; i++)
 		if (gaps[i].to_ns - gaps[i].from_ns < shortest->to_ns - shortest->from_ns)
 			shortest = &gaps[i];
@@ -289,6 +300,7 @@ static __always_inline void keep_gap(__u64 from, __u64 to)
 		shortest->from_ns = from;
 		shortest->to_ns = to;
 	}
+	return 0;
 }
 
 static __always_inline void end_stop(struct account_task *entry, __u64 now)
@@ -327,23 +339,6 @@ static __always_inline void proxy_ends(struct account_task *entry, __u32 cpu, __
 }
 
 /*
- * Correct the wait of a task that leaves a CPU, although the kernel did not report that the task got this CPU. The
- * task has run, so the wait since its wake-up has ended. Without this correction, the wait would seem to last until the
- * next reported switch, which may come seconds later for a process that rarely runs.
- */
-static __always_inline void end_unseen(struct task_struct *task, __u32 cpu, __u64 now, __u32 state)
-{
-	__u64 key = key_of(task);
-	struct account_task *entry = key ? bpf_map_lookup_elem(&tasks, &key) : NULL;
-
-	if (!entry || entry->part != PART_proxy)
-		return;
-	entry->waiting_ns = 0;
-	if (!state)
-		begin_wait(entry, cpu, now);
-}
-
-/*
  * Write a burst into the ring buffer. BPF_RB_NO_WAKEUP is necessary, because waking sipaccount during a context switch
  * would change the schedule. sipaccount reads the ring buffer periodically instead.
  */
@@ -371,11 +366,7 @@ static __always_inline void keep_burst(struct task_struct *task, __s32 pid, __u3
 	bpf_ringbuf_submit(burst, BPF_RB_NO_WAKEUP);
 }
 
-/*
- * Write the burst of the task that ran until now, unless the CPU was idle or the task belongs to the proxy. On some
- * machines, the kernel does not report the switch away from certain tasks. `cpu` then still describes an earlier task. The
- * end of this task's burst is unknown, so the burst is not written.
- */
+/* Write the burst of the task that ran until now, unless the CPU was idle or the task belongs to the proxy. */
 static __always_inline void keep_task(const struct account_cpu *cpu, __u32 number, struct task_struct *task,
 				      __u64 now)
 {
@@ -383,11 +374,14 @@ static __always_inline void keep_task(const struct account_cpu *cpu, __u32 numbe
 		keep_burst(task, READ(task, pid), number, cpu->part, cpu->since_ns, now);
 }
 
-/* Add the CPU time and the burst of the task that ran until now to the task's entry. */
+/*
+ * Add the CPU time and the burst of the task that ran until now to the task's entry. `task` is NULL if the kernel did not
+ * report the end of the burst.
+ */
 static __always_inline void end_burst(struct account_cpu *cpu, __u32 number, struct account_task *entry,
 				      struct task_struct *task, __u64 now)
 {
-	__u32 policy = READ(task, policy);
+	__u32 policy = task ? READ(task, policy) : entry->policy;
 	__u64 length = now - cpu->since_ns;
 	struct account_burst *burst;
 
@@ -397,7 +391,8 @@ static __always_inline void end_burst(struct account_cpu *cpu, __u32 number, str
 		entry->longest_ns = length;
 		/* Prefer a real-time policy at the end of the burst, otherwise use the policy at its start. */
 		entry->longest_policy = is_realtime(policy) ? policy : entry->policy;
-		entry->nice = READ(task, static_prio) - NICE_0_PRIO;
+		if (task)
+			entry->nice = READ(task, static_prio) - NICE_0_PRIO;
 		entry->cpu = number;
 	}
 	if (!is_competitor(cpu->part) || length < ACCOUNT_BURST_NS)
@@ -412,6 +407,7 @@ static __always_inline void begin_burst(struct account_cpu *cpu, struct account_
 					struct task_struct *task, __u64 now)
 {
 	cpu->key = key_of(task);
+	cpu->task = (__u64)task;
 	cpu->part = entry ? entry->part : part_of(task);
 	cpu->since_ns = now;
 	cpu->net_ns = 0;
@@ -427,6 +423,42 @@ static __always_inline __u32 state_of(struct task_struct *task)
 	return BPF_CORE_READ((struct task_struct___before_5_14 *)task, state);
 }
 #endif
+
+/*
+ * Catch up on a switch that the kernel did not report. On some machines, the kernel runs no BPF programs while certain
+ * tasks run, so it does not report the switch away from such a task. `task` now has the CPU, but `cpu` still describes the
+ * earlier task. The scheduler's count of the earlier task's CPU time shows when this task lost the CPU. For real-time
+ * tasks, the scheduler does not keep the start of this count, so the switch then counts as happening now.
+ */
+static __always_inline void catch_up(struct account_cpu *cpu, __u32 number, struct task_struct *task,
+				     __u64 now)
+{
+	struct task_struct *earlier = (void *)cpu->task;
+	__u64 key = cpu->key, at = now, ran;
+	struct account_task *entry;
+
+	if (key == key_of(task))
+		return;
+	entry = key ? bpf_map_lookup_elem(&tasks, &key) : NULL;
+	if (entry && !is_realtime(entry->policy) && BPF_CORE_READ(earlier, pid) == entry->pid) {
+		ran = BPF_CORE_READ(earlier, se.sum_exec_runtime) -
+		      BPF_CORE_READ(earlier, se.prev_sum_exec_runtime);
+		if (ran < now - cpu->since_ns)
+			at = cpu->since_ns + ran;
+	}
+	if (at < cpu->charged_ns)
+		at = cpu->charged_ns;
+	charge(cpu, at);
+	if (entry) {
+		end_burst(cpu, number, entry, NULL, at);
+		if (cpu->part == PART_proxy)
+			proxy_ends(entry, number, at, TASK_SLEEPS);
+	}
+	entry = entry_of(task);
+	begin_burst(cpu, entry, task, at);
+	if (entry && cpu->part == PART_proxy)
+		proxy_begins(entry, at);
+}
 
 SEC("tp_btf/sched_switch")
 #ifdef BEFORE_LINUX_5_18
@@ -447,6 +479,7 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 	if (!cpu)
 		return 0;
 	now = bpf_ktime_get_ns();
+	catch_up(cpu, number, prev, now);
 	charge(cpu, now);
 	keep_task(cpu, number, prev, now);
 	key = cpu->key;
@@ -456,8 +489,6 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 		if (cpu->part == PART_proxy)
 			proxy_ends(entry, number, now, prev_state);
 	}
-	if (key != key_of(prev))
-		end_unseen(prev, number, now, prev_state);
 	entry = entry_of(next);
 	begin_burst(cpu, entry, next, now);
 	if (entry && cpu->part == PART_proxy)
@@ -492,10 +523,14 @@ int BPF_PROG(on_wakeup_new, struct task_struct *task)
 SEC("tp_btf/irq_handler_entry")
 int BPF_PROG(on_irq, int irq, struct irqaction *action)
 {
-	struct account_cpu *cpu = cpu_state(bpf_get_smp_processor_id());
+	__u32 number = bpf_get_smp_processor_id();
+	struct account_cpu *cpu = cpu_state(number);
+	__u64 now;
 
 	if (cpu) {
-		charge(cpu, bpf_ktime_get_ns());
+		now = bpf_ktime_get_ns();
+		catch_up(cpu, number, current_task(), now);
+		charge(cpu, now);
 		cpu->irqs++;
 	}
 	return 0;
@@ -517,12 +552,16 @@ int BPF_PROG(on_irq_end, int irq, struct irqaction *action, int result)
 SEC("tp_btf/softirq_entry")
 int BPF_PROG(on_softirq, unsigned int vector)
 {
-	struct account_cpu *cpu = cpu_state(bpf_get_smp_processor_id());
+	__u32 number = bpf_get_smp_processor_id();
+	struct account_cpu *cpu = cpu_state(number);
+	__u64 now;
 
 	if (cpu) {
-		charge(cpu, bpf_ktime_get_ns());
+		now = bpf_ktime_get_ns();
+		catch_up(cpu, number, current_task(), now);
+		charge(cpu, now);
 		if (!cpu->softirqs++)
-			cpu->softirq_ns = cpu->charged_ns;
+			cpu->softirq_ns = now;
 	}
 	return 0;
 }
@@ -552,11 +591,7 @@ int settle(void *context)
 {
 	__u32 number = bpf_get_smp_processor_id();
 	struct account_cpu *cpu = &cpus[number & (ACCOUNT_CPUS - 1)];
-#ifdef BEFORE_LINUX_5_18
-	struct task_struct *task = (void *)bpf_get_current_task();
-#else
-	struct task_struct *task = bpf_get_current_task_btf();
-#endif
+	struct task_struct *task = current_task();
 	__u64 now = bpf_ktime_get_ns(), key;
 	struct account_task *entry;
 
@@ -573,6 +608,7 @@ int settle(void *context)
 	}
 	if (!cpu_state(number))
 		return 0;
+	catch_up(cpu, number, task, now);
 	charge(cpu, now);
 	keep_task(cpu, number, task, now);
 	key = cpu->key;

@@ -77,8 +77,8 @@ struct account_cpu {
 	__u64 charged_ns;           /* `ns` includes the time until this instant */
 	__u64 ns[ACCOUNT_PART_COUNT];
 	__u64 competed; /* CPU time of competitors: the owners realtime, fair and idle_class */
-	/* The members from `key` to `part` describe the task that runs now. */
-	__u64 key, since_ns, net_ns;
+	/* The members from `key` to `part` describe the task that runs now. `task` is the address of its task_struct. */
+	__u64 key, task, since_ns, net_ns;
 	__u32 part;
 	__u32 irqs, softirqs; /* nesting depth of interrupts and softirqs */
 	__u64 softirq_ns;     /* time at which the current softirq began */
