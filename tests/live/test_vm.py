@@ -13,22 +13,16 @@ from helpers import Measure, pids, run_json
 from sipsched.records.bursts import read_bursts
 from sipsched.records.trace import read_trace
 from sipsched.testbed import vm
-from sipsched.testbed.host import Host
 from sipsched.testbed.inventory import Testbed
 from sipsched.testbed.session import Hosts, open_hosts
 
 pytestmark = pytest.mark.guest
-SCHEDULER = "/sys/kernel/debug/sched"
 
 
 @pytest.fixture
 def hosts(guest: Testbed) -> Iterator[Hosts]:
     with open_hosts(guest) as opened:
         yield opened
-
-
-def setting(sps: Host, name: str) -> int:
-    return int(sps.run(["cat", f"{SCHEDULER}/{name}"]).stdout)
 
 
 def leftovers() -> list[str]:
@@ -93,24 +87,6 @@ def test_run_has_six_timestamps_and_its_fidelity(guest: Testbed, measure: Measur
     bursts = read_bursts(folder)
     assert bursts is not None and bursts.lost == 0
     assert {program.owner for program in bursts.programs} & {"softirq", "kernel", "fair", "own"}
-
-
-def test_mode_of_the_papers_is_applied_and_restored(guest: Testbed, measure: Measure) -> None:
-    with open_hosts(guest) as hosts:
-        before = setting(hosts.sps, "latency_ns")
-    folder = measure(bed=guest, threads=2, cps=20, duration_s=1.0, mode="enhanced")
-    run = run_json(folder)
-    assert run["scheduler"]["family"].startswith("CFS")
-    steps = run["scheduler"]["steps"]
-    assert len(steps) > 3
-    for step in steps:
-        assert step["unavailable"] is None, step
-        assert int(step["read_back"]) == step["applied"], step
-    # During the run, only one core and the helper CPU are online.
-    assert run["hosts"]["sps"]["online_cpus"] == "0,7"
-    with open_hosts(guest) as hosts:
-        assert hosts.sps.run(["cat", "/sys/devices/system/cpu/online"]).stdout.strip() == "0-7"
-        assert setting(hosts.sps, "latency_ns") == before
 
 
 def test_drops_under_overload_are_counted_exactly(guest: Testbed, measure: Measure) -> None:

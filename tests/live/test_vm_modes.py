@@ -83,7 +83,7 @@ def test_settings_are_restored_after_an_error(guest: Testbed) -> None:
         assert online(hosts.sps) == ALL_CPUS
 
 
-def test_next_command_restores_settings_of_a_killed_run(
+def test_next_run_restores_settings_of_a_killed_run_and_then_its_own(
     guest: Testbed, measure: Measure, tmp_path: Path
 ) -> None:
     with open_hosts(guest) as hosts:
@@ -94,8 +94,16 @@ def test_next_command_restores_settings_of_a_killed_run(
     with open_hosts(guest) as hosts:
         assert settings(hosts.sps) != before
         assert online(hosts.sps) == "0-1,7"
-    run = run_json(measure(bed=guest, cps=20, duration_s=1.0))
+    run = run_json(measure(bed=guest, threads=2, cps=20, duration_s=1.0, mode="enhanced"))
     assert run["scheduler"]["repaired"]
+    assert run["scheduler"]["family"].startswith("CFS")
+    steps = run["scheduler"]["steps"]
+    assert len(steps) > 3
+    for step in steps:
+        assert step["unavailable"] is None, step
+        assert int(step["read_back"]) == step["applied"], step
+    # During the run, only one core and the helper CPU are online.
+    assert run["hosts"]["sps"]["online_cpus"] == "0,7"
     with open_hosts(guest) as hosts:
         assert settings(hosts.sps) == before
         assert online(hosts.sps) == ALL_CPUS
