@@ -72,7 +72,9 @@ def test_crossover_run_and_search(
     assert float(dataset["messages"].isel(washout=0).min()) > 100
     tolerant = dataclasses.replace(
         campaign,
-        search=dataclasses.replace(campaign.search, trial_s=0.5, relative_width=0.5),
+        search=dataclasses.replace(
+            campaign.search, trial_s=0.5, trials_s=0.5, highest_cps=3000, relative_width=0.8
+        ),
     )
     point = Point(bed.name, "kamailio-udp", "default", 1, 4)
     crossing = json.loads(

@@ -100,14 +100,12 @@ class Estimates:
 
     @classmethod
     def of(cls, intervals: Sequence[Interval]) -> "Estimates":
-        """Convert a list of intervals into arrays of shape (interval,).
-
-        A number of runs of 0 becomes 1. `least` and `most` become the ends of the intervals.
-        """
-        ends = [(interval.estimate, interval.low, interval.high) for interval in intervals]
-        estimate, low, high = np.array(ends, float).reshape(-1, 3).T
+        """Convert a list of intervals into arrays of shape (interval,). A number of runs of 0 becomes 1."""
+        names = ("estimate", "low", "high", "least", "most")
+        rows = [[getattr(interval, name) for name in names] for interval in intervals]
+        estimate, low, high, least, most = np.array(rows, float).reshape(-1, len(names)).T
         count = np.array([max(interval.n, 1) for interval in intervals], int)
-        return cls(estimate, low, high, count, low, high)
+        return cls(estimate, low, high, count, least, most)
 
     @property
     def bars(self) -> Values:
