@@ -59,7 +59,7 @@ static void increment(uint16_t *count)
 		(*count)++;
 }
 
-/* Write a branch. Its letter names the call's transaction: i for INVITE, a for ACK of a 2xx, b for BYE. */
+/* Write Via's branch parameter. Its last letter names the transaction: i for INVITE, a for ACK of a 2xx, b for BYE. */
 static void write_branch(struct writer *w, const struct uac *uac, uint64_t index, char letter)
 {
 	char tail[] = { '-', letter };
@@ -414,8 +414,8 @@ static void on_provisional(struct uac *uac, struct uac_call *call, const struct 
 
 	count(uac, m, again);
 	/*
-	 * a 180 comes after the 200 if two workers of a stateless SPS handle both at once; a stateful SPS drops this
-	 * 180
+	 * a 180 comes after the 200 if two workers of a stateless proxy handle both at once; a stateful proxy drops
+	 * this 180
 	 */
 	if (m->status == 180 && !again && call->state != UAC_CALLING && call->state != UAC_PROCEEDING)
 		uac->counts.overtaken++;

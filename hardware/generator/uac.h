@@ -6,7 +6,7 @@
  * Each 2xx is acknowledged, even if it is repeated (13.2.2.4), until timer K ends after the call. The dialog comes from the
  * first 2xx: the remote target from Contact, the route set from the reversed Record-Route, and the remote tag (12.1.2).
  *
- * ASSUME the SPS is an outbound proxy: every request goes to --remote, whatever its URI and its routes are.
+ * ASSUME the measured proxy is an outbound proxy: every request goes to --remote, whatever its URI and its routes are.
  * ASSUME routers are loose (RFC 3261 16.12): the Request-URI is always the remote target.
  * ASSUME no proxy forks: a 2xx with another To tag is unexpected.
  *

@@ -394,7 +394,7 @@ static void on_bye(struct uas *uas, struct outbox *outbox, struct uas_call *call
 		send_plain(uas, outbox, m, from, "200 OK", SIP_KIND_200_BYE, true);
 		return;
 	}
-	/* BYE may arrive before ACK, if the SPS sent BYE first or if ACK was lost */
+	/* BYE may arrive before ACK, if the proxy sent BYE first or if ACK was lost */
 	uas->counts.received[m->kind]++;
 	check_whole(uas, call, from);
 	uas->counts.calls_ended++;

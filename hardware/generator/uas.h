@@ -45,7 +45,10 @@ struct uas {
 	uint64_t kept;
 	void **slabs; /* blocks of memory for calls, freed at the end */
 	size_t n_slabs;
-	/* The last entry has the sum over all addresses for which no other entry was free. */
+	/*
+	 * The number of calls per address. If no entry is free, the last entry also counts the calls from further
+	 * addresses.
+	 */
 	struct uas_peer peers[UAS_PEERS];
 	unsigned n_peers;
 };

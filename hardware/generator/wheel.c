@@ -61,7 +61,10 @@ void wheel_disarm(struct wheel *wheel, struct timer *timer)
 	wheel->armed--;
 }
 
-/* Move the timers of a slot to `list`. A callback can then disarm a timer that is still in `list`. */
+/*
+ * Move the timers of a slot to `list`. Then link the first timer to `list` instead of the slot, so that a callback can
+ * disarm any timer of `list`.
+ */
 static void take_slot(struct timer **slot, struct timer **list)
 {
 	*list = *slot;
@@ -87,12 +90,12 @@ static void cascade(struct wheel *wheel)
 	}
 }
 
-/* Return the next tick at which a timer may be due or timers must move down from an upper level. */
+/* Return the next tick at which a timer may be due, or at which timers may have to move to a lower level. */
 static uint64_t next_tick(const struct wheel *wheel)
 {
 	uint64_t slot = wheel->tick & SLOT_MASK;
 
-	/* a new round of level 0 begins now, so timers of the upper levels may have to move down */
+	/* a new round through level 0 begins now, so timers may have to move from the upper levels to lower levels */
 	if (!slot)
 		return wheel->tick;
 	for (uint64_t word = slot / 64; word < WHEEL_SLOTS / 64; word++) {

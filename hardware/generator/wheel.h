@@ -3,7 +3,8 @@
  * Timers in a hierarchical wheel: arming, disarming and firing take constant time, for any number of timers.
  *
  * A tick is 16.4 us (2^14 ns). A timer never fires early, and at most one tick late if the wheel is advanced often
- * enough. Four levels of 256 slots reach 19 hours, and a later timer fires after 19 hours.
+ * enough. Four levels of 256 slots reach 19 hours. A timer that is due later moves to another slot within 19 hours, and
+ * also fires at its time.
  */
 #ifndef SIPSCHED_WHEEL_H
 #define SIPSCHED_WHEEL_H
@@ -24,7 +25,10 @@ struct timer {
 struct wheel {
 	uint64_t tick; /* the next tick whose timers will fire */
 	uint64_t armed;
-	/* One bit per slot of level 0. A slot whose bit is 0 is empty. */
+	/*
+	 * One bit per slot of level 0. A slot whose bit is 0 is empty. A slot whose bit is 1 may also be empty, because
+	 * disarming a timer does not clear the bit.
+	 */
 	uint64_t maybe_used[WHEEL_SLOTS / 64];
 	struct timer *slots[WHEEL_LEVELS][WHEEL_SLOTS];
 };

@@ -2,6 +2,9 @@
 /*
  * These programs assign all time of the CPUs to the tasks and interrupts that use it. They do not sample: they run at
  * each context switch, and at the beginning and end of each interrupt. One event takes about 0.2 us.
+ *
+ * A burst is a time during which one task or softirq keeps a CPU. A competitor is a user-space task that belongs
+ * neither to the proxy nor to sipsched.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
@@ -12,8 +15,8 @@
 char LICENSE[] SEC("license") = "GPL";
 
 const volatile __s32 cfg_groups[ACCOUNT_GROUPS] = { 0 }; /* ids of the proxy's process groups */
-const volatile __s32 cfg_own[ACCOUNT_OWN] = { 0 }; /* sipsched's processes; their descendants count, too */
-const volatile bool cfg_bursts = false;            /* true: bursts are written into the ring buffer */
+const volatile __s32 cfg_own[ACCOUNT_OWN] = { 0 };       /* ids of sipsched's sshd processes */
+const volatile bool cfg_bursts = false;                  /* true: write bursts to the ring buffer `kept` */
 
 #define PF_KTHREAD     0x00200000
 #define TASK_SLEEPS    0x00000001 /* TASK_INTERRUPTIBLE of the kernel */
@@ -65,7 +68,7 @@ __s64 proxy_running; /* number of the proxy's tasks that are on a CPU */
 __u64 gap_since_ns;  /* time since which no task of the proxy has been on a CPU */
 __u64 tasks_lost;    /* number of tasks for which the table had no room */
 __u64 bursts_lost;   /* number of bursts for which the ring buffer had no room */
-bool ending;         /* true: the program `settle` ends the account; false: `settle` begins the account */
+bool ending;         /* true: settle() ends the measurement; false: settle() begins it */
 
 static const struct account_task no_task = { 0 };
 
@@ -124,6 +127,7 @@ static __always_inline bool is_started_by_us(struct task_struct *task)
 	       text[5] == 'h' && text[6] == 'e' && text[7] == 'd' && text[8] == '-';
 }
 
+/* Return whether the task is one of the sshd processes in cfg_own or their descendant. */
 static __always_inline bool is_descendant_of_ours(struct task_struct *task)
 {
 	for (int depth = 0; depth < MOST_ANCESTORS; depth++) {
@@ -217,7 +221,7 @@ static __always_inline void charge(struct account_cpu *cpu, __u64 now)
 	}
 }
 
-/* Return the CPU time in ns that competitors have used on a CPU, including the burst of a competitor that runs now. */
+/* Return the CPU time in ns that competitors have used on a CPU, including the present run of a competitor. */
 static __always_inline __u64 competed(__u32 number, __u64 now)
 {
 	struct account_cpu *cpu = cpu_state(number);
@@ -231,7 +235,10 @@ static __always_inline __u64 competed(__u32 number, __u64 now)
 	return cpu->competed;
 }
 
-/* Return the key of the competitor with the longest stored burst on a CPU after `since`, or 0 without such a burst. */
+/*
+ * Return the key of the competitor with the longest burst on a CPU after `since`. Only the bursts in cpu->bursts are
+ * known. Return 0 if no such burst ended after `since`.
+ */
 static __always_inline __u64 longest_competitor(struct account_cpu *cpu, __u64 since)
 {
 	__u64 longest = 0, key = 0;
@@ -278,7 +285,10 @@ static __always_inline void end_wait(struct account_task *entry, __u64 now)
 static __always_inline __s64 count_running(__s64 change)
 {
 #ifdef BEFORE_LINUX_5_18
-	/* If two CPUs count at the same time, both may read the same final number. The account then misses a gap. */
+	/*
+	 * If two CPUs count at the same time, both may read the final number, and neither CPU sees that the previous
+	 * number was 0. The gap, a time in which no task of the proxy ran, is then not recorded.
+	 */
 	__sync_fetch_and_add(&proxy_running, change);
 	return proxy_running - change;
 #else
@@ -375,8 +385,8 @@ static __always_inline void keep_task(const struct account_cpu *cpu, __u32 numbe
 }
 
 /*
- * Add the CPU time and the burst of the task that ran until now to the task's entry. `task` is NULL if the kernel did not
- * report the end of the burst.
+ * Add the burst that ends now to its task's entry. Keep a long burst of a competitor in cpu->bursts, too. `task` is NULL
+ * if the kernel did not report the end of the burst.
  */
 static __always_inline void end_burst(struct account_cpu *cpu, __u32 number, struct account_task *entry,
 				      struct task_struct *task, __u64 now)
@@ -389,7 +399,10 @@ static __always_inline void end_burst(struct account_cpu *cpu, __u32 number, str
 	entry->bursts++;
 	if (length > entry->longest_ns) {
 		entry->longest_ns = length;
-		/* Prefer a real-time policy at the end of the burst, otherwise use the policy at its start. */
+		/*
+		 * A task may change its policy during the burst. Store the real-time policy if the task had one at the
+		 * start or at the end of the burst.
+		 */
 		entry->longest_policy = is_realtime(policy) ? policy : entry->policy;
 		if (task)
 			entry->nice = READ(task, static_prio) - NICE_0_PRIO;
@@ -576,15 +589,15 @@ int BPF_PROG(on_softirq_end, unsigned int vector)
 		return 0;
 	charge(cpu, bpf_ktime_get_ns());
 	if (!cpu->softirqs)
-		return 0; /* this softirq began before the account, so its start is unknown */
+		return 0; /* this softirq began before the measurement, so its start is unknown */
 	if (!--cpu->softirqs)
 		keep_burst(NULL, vector, number, PART_softirq, cpu->softirq_ns, cpu->charged_ns);
 	return 0;
 }
 
 /*
- * Begin or end the account of this CPU. sipaccount runs this program once per CPU at the beginning and at the end of the
- * account. Without this program, the account would miss a CPU that never switches tasks.
+ * Begin or end the measurement of this CPU. sipaccount runs this program once per CPU at the beginning and at the end
+ * of the measurement. Without this program, the measurement would miss a CPU that never switches tasks.
  */
 SEC("raw_tp")
 int settle(void *context)

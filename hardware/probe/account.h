@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The data that account.bpf.c collects and sipaccount.c reports. Times are CLOCK_MONOTONIC in ns. */
+/*
+ * The data that account.bpf.c collects and sipaccount.c reports. Times are CLOCK_MONOTONIC in ns. account.bpf.c defines
+ * the terms burst and competitor.
+ */
 #ifndef SIPSCHED_ACCOUNT_H
 #define SIPSCHED_ACCOUNT_H
 #ifndef __VMLINUX_H__
@@ -7,8 +10,8 @@
 #endif
 
 #define ACCOUNT_CPUS   256 /* largest number of CPUs, a power of two */
-#define ACCOUNT_GROUPS 4   /* process groups of the proxy and its front end */
-#define ACCOUNT_OWN    8   /* sshd processes of sipsched's connections; their descendants count, too */
+#define ACCOUNT_GROUPS 4   /* largest number of process groups of the proxy and its front end */
+#define ACCOUNT_OWN    8   /* largest number of sshd processes that serve sipsched's connections */
 #define ACCOUNT_TASKS  16384
 #define ACCOUNT_BURSTS 8  /* number of the latest bursts of competitors that are kept per CPU */
 #define ACCOUNT_GAPS   64 /* number of the longest gaps that are kept; in a gap, no task of the proxy runs */
@@ -24,12 +27,12 @@
 	PART(idle)       /* no task ran */                                                          \
 	PART(proxy)      /* a task of the proxy or its front end ran */                             \
 	PART(own)        /* a program in sipsched's control groups or of its SSH connections ran */ \
-	PART(kernel)     /* a kernel thread ran, including ksoftirqd outside of softirqs */         \
+	PART(kernel)     /* a kernel thread ran; softirqs in ksoftirqd belong to `softirq` */       \
 	PART(realtime)   /* another task ran with SCHED_FIFO, SCHED_RR or SCHED_DEADLINE */         \
 	PART(fair)       /* another task ran with SCHED_OTHER, SCHED_BATCH or SCHED_EXT */          \
 	PART(idle_class) /* another task ran with SCHED_IDLE */                                     \
 	PART(softirq)    /* a softirq ran, after an interrupt or in ksoftirqd */                    \
-	PART(irq) /* a device's interrupt handler ran; interrupts of timers and CPUs belong to the interrupted task */
+	PART(irq) /* a device's interrupt handler ran; timer interrupts and IPIs belong to the interrupted task */
 
 #define ACCOUNT_INDEX(name) PART_##name,
 
@@ -42,16 +45,16 @@ struct account_task {
 	__u64 ns;         /* CPU time without interrupts */
 	__u64 bursts;     /* number of times that the task got a CPU */
 	__u64 longest_ns; /* longest time that the task kept a CPU */
-	/* Time at which a task of the proxy began to wait for a CPU. 0 if it is not waiting, and for other tasks. */
+	/* Time at which a task of the proxy began to wait for a CPU. 0 if it does not wait. Other tasks have 0. */
 	__u64 waiting_ns;
 	/* Time at which a signal, the freezer or a tracer stopped a task of the proxy. 0 if the task is not stopped. */
 	__u64 stopped_ns;
-	__u64 competed; /* CPU time of competitors on wait_cpu until the wait began */
+	__u64 competed; /* CPU time that competitors had used on wait_cpu when the wait began */
 	__u32 wait_cpu;
 	__s32 pid, tgid;
 	__u32 part;
 	__u32 policy; /* scheduling policy when the task last ran */
-	/* scheduling policy during the longest burst, because a program may change its policy later */
+	/* scheduling policy during the longest burst; `policy` may have changed after this burst */
 	__u32 longest_policy;
 	__s32 nice;
 	__u32 cpu;
@@ -73,7 +76,7 @@ struct account_kept {
 };
 
 struct account_cpu {
-	__u64 started_ns, ended_ns; /* times at which the account of this CPU began and ended; 0 before */
+	__u64 started_ns, ended_ns; /* when the measurement of this CPU began and ended; 0: not yet */
 	__u64 charged_ns;           /* `ns` includes the time until this instant */
 	__u64 ns[ACCOUNT_PART_COUNT];
 	__u64 competed; /* CPU time of competitors: the owners realtime, fair and idle_class */
@@ -86,7 +89,10 @@ struct account_cpu {
 	struct account_burst bursts[ACCOUNT_BURSTS];
 };
 
-/* The wait of a proxy's task for a CPU in which competitors used this CPU for the longest time. */
+/*
+ * The worst wait of a proxy's task for a CPU. During this wait, competitors used more time of the CPU than during any
+ * other wait.
+ */
 struct account_wait {
 	__u64 ns;
 	__u64 competed;

@@ -15,7 +15,7 @@ static bool is_response(struct span text)
 	return span_size(text) >= 8 && strncasecmp(text.at, "SIP/2.0 ", 8) == 0;
 }
 
-/* Return the three characters after `SIP/2.0 `, or an empty span if a fourth digit follows or they are missing. */
+/* Return the three characters after `SIP/2.0 `, or an empty span if the text ends there or a fourth digit follows. */
 static struct span status_code(struct span text)
 {
 	struct span code = { text.at, text.at };
@@ -27,7 +27,7 @@ static struct span status_code(struct span text)
 	return code;
 }
 
-/* Return the word before the first blank, or an empty span if the text has no blank. */
+/* Return the word before the first blank or line end, or an empty span if the text has neither. */
 static struct span first_word(struct span text)
 {
 	struct span word = { text.at, text.at };

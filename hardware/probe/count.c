@@ -12,7 +12,7 @@
 #include "histograms.skel.h"
 #include "system.h"
 
-/* The sums of the kernel's counts over all CPUs. */
+/* The counts of the BPF programs (struct histograms), summed over all CPUs. */
 struct sums {
 	uint64_t waiting[HISTOGRAM_BINS];
 	uint64_t service[HISTOGRAM_BINS];
@@ -29,7 +29,7 @@ struct count {
 	uint32_t received_before[HISTOGRAM_TASKS];
 };
 
-/* Names of requests, in the order of enum histogram_name. `ACK ` and `BYE ` have a blank: the kernel compares 4 bytes. */
+/* Names of requests, in the order of enum histogram_name. `ACK ` and `BYE ` have a blank: BPF compares 4 bytes. */
 #define NAME(name) name,
 static const char *const requests[] = { HISTOGRAM_METHODS(NAME) "other request", "not SIP" };
 
@@ -171,7 +171,10 @@ static bool load(struct count *count, const struct options *options)
 			strerror(error));
 		return false;
 	}
-	/* The kernel rounds each CPU's value up to 8 bytes. sizeof() is a multiple of 8, so the sizes are equal. */
+	/*
+	 * A look-up in the map `counts` copies one struct per CPU. The kernel rounds the size of each struct up to a
+	 * multiple of 8 bytes. sizeof() is such a multiple, so the copies fit an array of structs exactly.
+	 */
 	count->of_cpus = keep(calloc((size_t)count->cpus, sizeof(*count->of_cpus)));
 	return true;
 }

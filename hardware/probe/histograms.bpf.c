@@ -32,7 +32,7 @@ struct arrival {
 };
 
 struct histogram_task tasks[HISTOGRAM_TASKS];
-__u32 largest_queue_bytes; /* since the last output line; count.c resets this value */
+__u32 largest_queue_bytes; /* largest socket queue since the last output line; reset by count.c */
 static struct arrival arrivals[ARRIVALS];
 /*
  * Number of datagrams with a measured arrival time that no worker has received. While the number is 0, a received message
@@ -245,7 +245,7 @@ static __always_inline __u64 end_waiting(struct histograms *here, const void *bu
 		arrival->t = 0;
 		__sync_fetch_and_add(&underway, -1);
 	}
-	/* The queue is empty, so the kernel has dropped all other datagrams of `underway`. */
+	/* If the queue is empty, the kernel has dropped all other datagrams that `underway` counts. */
 	if (last)
 		underway = 0;
 	return now;
@@ -279,7 +279,11 @@ int BPF_PROG(on_receive, struct sock *sk, int length, int flags)
 	if (task->tid == tid) {
 		end_service(here, task);
 		task->received++;
-	} else { /* ASSUME the ids of workers differ in the low 12 bits; otherwise, services are missing */
+	} else {
+		/*
+		 * ASSUME the thread ids of workers differ in the low 12 bits. Otherwise, two workers share an entry,
+		 * and service times get lost.
+		 */
 		task->tid = tid;
 		task->received = 1;
 	}

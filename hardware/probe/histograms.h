@@ -35,7 +35,7 @@ enum histogram_name {
 };
 
 #define HISTOGRAM_UNTIMED \
-	6 /* times are measured only for arrivals in a jiffy without these bits: in 2 of 8 jiffies */
+	6 /* arrivals are timed only while these bits of the jiffy counter are 0: in 2 of 8 jiffies */
 
 #define HISTOGRAM_TASKS 4096 /* a power of two; the index of a task is the low bits of its id */
 
@@ -52,10 +52,13 @@ struct histograms {
 	__u32 waiting[HISTOGRAM_BINS]; /* from netif_receive_skb to the end of the receive call */
 	__u32 service
 		[HISTOGRAM_BINS]; /* from the end of the receive call to the last send before the next message */
-	__u32 names[HISTOGRAM_NAMES]; /* messages by status code, then by method */
+	__u32 names[HISTOGRAM_NAMES]; /* received messages per status code or method */
 	__u32 unmatched;              /* datagrams with a measured arrival time that no worker received */
 	__u64 service_ns;
-	/* Buffers for fingerprints. They are separate, because an arrival may interrupt the receive call of a worker. */
+	/*
+	 * Copies of the payload bytes from which a fingerprint is computed. Arrivals and receive calls have separate
+	 * buffers, because an arrival may interrupt a receive call and would overwrite a shared buffer.
+	 */
 	__u64 arrived[PROBE_FINGERPRINT_BYTES / 8];
 	__u64 received[PROBE_FINGERPRINT_BYTES / 8];
 };

@@ -16,7 +16,10 @@ enum hook_type {
 	HOOK_FEXIT
 };
 
-/* The modes that use a hook. BOTH means exact and tracepoint mode. OPTIONAL: the modes also work without the hook. */
+/*
+ * The modes of the probe that use a hook. USE_BOTH means the modes `exact` and `tracepoint`, and USE_EVERY means all
+ * modes. If a value ends in _OPTIONAL, the modes also work without the hook.
+ */
 enum hook_use {
 	USE_BOTH,
 	USE_BOTH_OPTIONAL,
@@ -27,7 +30,10 @@ enum hook_use {
 	USE_EVERY
 };
 
-/* A hook and its programs. Some kernels have another number of arguments, for which the hook needs `other_program`. */
+/*
+ * A hook and its BPF programs. Kernels differ in the number of arguments that they pass to some hooks: `program`
+ * expects `arguments`, and `other_program` expects `other_arguments`.
+ */
 struct hook {
 	enum hook_type type;
 	const char *target;

@@ -16,7 +16,7 @@
 #define PROCESSES   1024
 #define ESTABLISHED 1 /* TCP_ESTABLISHED of include/net/tcp_states.h */
 
-/* The processes of the proxy at one time. */
+/* The proxy's processes: they are called `name` and use the network namespace `namespace`. */
 struct processes {
 	const char *name;
 	uint32_t namespace;

@@ -26,7 +26,7 @@ struct options {
 	unsigned long ring_bytes;
 	unsigned long snippet_bytes;
 	const char *netns;    /* file of the proxy's network namespace; NULL: use this process's namespace */
-	unsigned long one_in; /* `watch`: the trace contains one of this many calls */
+	unsigned long one_in; /* `watch`: the trace contains 1 of `one_in` calls */
 	bool watch;           /* the command is `watch` */
 	bool verbose;
 };

@@ -282,7 +282,7 @@ static uint64_t read_control(struct msghdr *message, uint32_t *drops)
 static void record_received(struct msghdr *control, const char *text, size_t snippet, size_t length)
 {
 	uint64_t t_sip_in = clock_ns();
-	/* The offset from CLOCK_REALTIME to CLOCK_MONOTONIC, modulo 2^64, because SO_TIMESTAMPNS uses CLOCK_REALTIME. */
+	/* SO_TIMESTAMPNS uses CLOCK_REALTIME. Adding this offset (modulo 2^64) converts a time to CLOCK_MONOTONIC. */
 	uint64_t to_monotonic = t_sip_in - read_clock(CLOCK_REALTIME);
 	uint32_t drops = 0;
 	uint64_t arrival = read_control(control, &drops);

@@ -10,7 +10,10 @@
 #include <linux/types.h>
 #endif
 
-/* The probe recognises a datagram by a fingerprint of its first payload bytes. This number is a multiple of 32. */
+/*
+ * The probe recognises a datagram by a fingerprint: a hash of this number of bytes at the start of the payload. The
+ * number is a multiple of 32, because fingerprint_of() reads 32 bytes per step.
+ */
 #define PROBE_FINGERPRINT_BYTES 256
 #define PROBE_SNIPPET_MAX       1024
 #define PROBE_SNIPPET_DEFAULT   768
@@ -30,8 +33,8 @@ enum probe_event {
 	PROBE_EVENT_ARRIVED = 2,  /* the driver passes a segment to the kernel */
 	PROBE_EVENT_QUEUED = 3,   /* the connection accepts the segment */
 	PROBE_EVENT_DEPARTED = 4, /* the kernel passes a segment to the driver */
-	PROBE_EVENT_READ = 5,     /* a worker has read these bytes */
-	PROBE_EVENT_WRITTEN = 6,  /* a worker has written these bytes */
+	PROBE_EVENT_READ = 5,     /* a worker has read bytes from a connection */
+	PROBE_EVENT_WRITTEN = 6,  /* a worker has written bytes to a connection */
 	PROBE_EVENT_OPENED = 7,   /* a connection was established */
 	PROBE_EVENT_CLOSED = 8,
 };
@@ -95,7 +98,7 @@ struct probe_connection {
 	__u16 remote_port;
 };
 
-/* A TCP segment that passed a hook, or the opening or closing of a connection, which has no bytes. */
+/* A TCP segment that passed a hook, or the opening or closing of a connection. For the latter two, `length` is 0. */
 struct probe_segment {
 	__u32 event;
 	__u32 seq; /* sequence number of the first byte */
@@ -106,14 +109,14 @@ struct probe_segment {
 	__u32 padding;
 };
 
-/* A piece of the bytes that one system call of a worker read or wrote. */
+/* The description of a piece of the bytes that one system call of a worker read or wrote. */
 struct probe_call {
 	__u32 event;
 	__u32 tid;
 	__u64 t;          /* end of a read, or beginning of a write */
 	__u64 t_taken;    /* for a read, the time at which its last bytes left the socket's queue */
-	__u64 cost_ns;    /* the probe's own work in this worker from its last read until t */
-	__u64 off_cpu_ns; /* for a write, time that the worker was off the CPU since its last read */
+	__u64 cost_ns;    /* duration of the probe's own work between the worker's last read and t */
+	__u64 off_cpu_ns; /* for a write, time off the CPU between the worker's last read and t */
 	__u32 switches;
 	__u32 slot;
 	__u32 cpu;
@@ -122,7 +125,7 @@ struct probe_call {
 	struct probe_connection connection;
 };
 
-/* A piece of a system call with its bytes. The record in the ring ends after `length` bytes of data. */
+/* The description of a piece, and the piece's bytes. The record in the ring ends after `length` bytes of `data`. */
 struct probe_transfer {
 	struct probe_call call;
 	char data[PROBE_PIECE];
@@ -142,7 +145,7 @@ struct probe_transfer {
 	BPF(lost_ring)       /* records that were lost because the ring was full */                  \
 	USER(lost_write)     /* records that could not be written to the trace */                    \
 	BPF(unmatched)       /* received datagrams whose arrival is unknown */                       \
-	BPF(evicted)         /* arrivals that the probe overwrote before a worker received them */   \
+	BPF(evicted)         /* arrival times overwritten before a worker got the datagram */        \
 	BPF(duplicates)      /* datagrams that arrived while an identical datagram waited */
 
 /* Counters for TCP connections that a process of the proxy passes to another process over a Unix socket (SCM_RIGHTS). */
@@ -150,7 +153,7 @@ struct probe_transfer {
 	BPF(descriptors_sent)     /* number of descriptors that a process sent */          \
 	BPF(descriptors_received) /* number of descriptors that a process received */      \
 	BPF(descriptor_send_ns)   /* duration of the system calls that sent descriptors */ \
-	BPF(descriptor_receive_ns) /* duration of the system calls that received descriptors, including the wait */
+	BPF(descriptor_receive_ns) /* duration of the receiving system calls, including their wait for descriptors */
 
 #define PROBE_NO_COUNTER(name)
 #define PROBE_COUNTER_ONE(name)   +1
@@ -168,12 +171,12 @@ struct probe_counters {
 	__u64 padding[16 - PROBE_N_COUNTERS]; /* to fill two cache lines, so that no two CPUs share a line */
 };
 
-#define PROBE_SEGMENTS 4 /* number of stored periods of a worker on a CPU; a power of two */
+#define PROBE_SEGMENTS 4 /* number of latest periods on a CPU that are stored per worker; a power of two */
 
 struct probe_worker {
 	__u32 tid;
 	__u32 in_service;
-	__u32 service; /* serial number of the message, which assigns a late departure to the correct message */
+	__u32 service; /* serial number of the message; departures with an older number are ignored */
 	__u32 sending; /* 1 + index in `send` of the datagram that has not departed; 0: all have departed */
 	__s32 fd;      /* socket of the last message; -1 before the first message */
 	__u32 taken;   /* exact mode: the current receive call has taken a datagram from the queue */
@@ -196,7 +199,10 @@ struct probe_worker {
 	__u32 position;
 	struct probe_connection connection;
 	__u64 cost_ns; /* duration of the probe's own work since t_sip_in */
-	/* 1: the worker has received no datagram of this recording yet, so it may still receive older datagrams */
+	/*
+	 * 1: the worker has not yet received a datagram that arrived after recording began. Until then, the worker
+	 * may still receive datagrams that arrived while recording was off.
+	 */
 	__u32 behind;
 	struct probe_message message;
 };

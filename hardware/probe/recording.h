@@ -20,7 +20,7 @@ struct recording {
 	uint64_t t_off_ns;           /* time when recording was last switched off */
 	/* recording_afresh() sets the following counters to 0 at the start and at each SIGUSR1. */
 	uint64_t switches_off;
-	uint64_t off_ns; /* total time during which the hooks were detached */
+	uint64_t off_ns; /* total time from the start of each switch-off until recording was on again */
 	/* Datagrams that no worker had received at a switch-off. For TCP, this counts connections with unread data. */
 	uint64_t cut_arrivals;
 	uint64_t cut_services;   /* messages in service at a switch-off, which the trace lacks */
@@ -39,6 +39,9 @@ void recording_afresh(struct recording *recording, uint64_t t_ns);
 void switch_off(struct recording *recording);
 /* Attach the hooks again, start recording and return 0. On failure, recording stays off: return an errno value. */
 int switch_on(struct recording *recording);
-/* If recording is off at the end of a run, count the time off until t_ns, and forget messages in service. */
+/*
+ * If recording is off at the end of a run (t_ns), add the time since the switch-off to off_ns, and discard the
+ * messages that workers were serving at the switch-off.
+ */
 void end_recording(struct recording *recording, uint64_t t_ns);
 #endif

@@ -65,7 +65,10 @@ void keep_record(struct records *records, const struct trace_record *record)
 void record_message(struct records *records, const struct probe_message *message)
 {
 	const struct probe_send *same = forwarded(message);
-	/* For `watch`, use the first sent message if none was forwarded. For example, a proxy itself answers REGISTER. */
+	/*
+	 * The sent datagram from which the record takes t_sip_out and t_dep. If no sent datagram is the forwarded
+	 * message, `watch` uses the first sent datagram, such as the proxy's own answer to REGISTER.
+	 */
 	const struct probe_send *send = same || !records->key || !message->n_send ? same : &message->send[0];
 	struct trace_record record = {
 		.t_arr = message->t_arr,

@@ -14,8 +14,8 @@ struct records {
 	uint64_t t_end_ns;   /* the trace excludes datagrams after this time; UINT64_MAX during the run */
 	uint64_t unclassified; /* number of messages whose stored first bytes lack the Call-ID or CSeq */
 	uint64_t messages[PROBE_WORKERS]; /* messages per worker, by the worker's index */
-	const struct sip_key *key;        /* `watch`: the key of all hashes; NULL for `run` */
-	uint64_t one_in;                  /* `watch`: the trace contains one of this many calls */
+	const struct sip_key *key;        /* `watch`: secret key to hash Call-ID and CSeq; NULL for `run` */
+	uint64_t one_in;                  /* `watch`: the trace contains 1 of `one_in` calls */
 	uint64_t left_out;                /* number of messages that the trace omits because of `one_in` */
 };
 

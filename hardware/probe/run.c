@@ -20,7 +20,7 @@
 #include "system.h"
 #include "workers.h"
 
-#define POLL_MS 20 /* time between two reads of the ring, which has room for the events of a longer time */
+#define POLL_MS 20 /* time between two reads of the ring buffer; too short for the ring buffer to fill up */
 #define SCAN_NS 1000000000ULL
 /* ASSUME within this time, workers read all datagrams that were queued before all hooks were attached. */
 #define START_SETTLE_NS   100000000L
@@ -253,7 +253,7 @@ static bool trace_until_stopped(struct run *run)
 int run_probe(const struct options *options)
 {
 	static struct sip_key
-		key; /* never written anywhere, so nobody can test whether a guessed Call-ID is in the trace */
+		key; /* never stored, so nobody can hash a guessed Call-ID and find the hash in the trace */
 	static struct run run;
 	sigset_t signals = block_signals();
 	bool streaming;

@@ -82,7 +82,10 @@ struct samples {
 	size_t count, room;
 };
 
-/* The file of bursts, and the ring buffer from which sipaccount reads the bursts. Both are NULL without --bursts. */
+/*
+ * The output file of --bursts, and the ring buffer from which sipaccount reads the bursts. A burst is a time during
+ * which one task or softirq keeps a CPU. Both pointers are NULL without --bursts.
+ */
 struct burst_file {
 	FILE *file;
 	struct ring_buffer *ring;
@@ -111,7 +114,10 @@ static void read_stolen(unsigned long long *ticks)
 		fclose(file);
 }
 
-/* Return the CPU time in ns of realtime and fair competitors on all CPUs, including competitors that run now. */
+/*
+ * Return the CPU time in ns that competitors with a realtime or fair scheduling policy have used on the CPUs of --cpu.
+ * The result includes the time of competitors that run now.
+ */
 static __u64 competed_ns(const struct settings *settings, const struct account_bpf *object, __u64 now)
 {
 	__u64 sum = 0;
@@ -169,7 +175,7 @@ static int write_burst(void *context, void *data, size_t size)
 	return 0;
 }
 
-/* Open the file of bursts and the ring buffer, unless --bursts is missing. Return 0, or an errno value. */
+/* With --bursts, open the file of bursts and the ring buffer. Return 0, or an errno value. */
 static int open_bursts(const struct settings *settings, const struct account_bpf *object,
 		       struct burst_file *bursts)
 {
@@ -308,7 +314,11 @@ static void write_tasks(FILE *file, const struct seen *seen, size_t count)
 	fprintf(file, "], ");
 }
 
-/* Include waits and stops that have not ended yet in the longest wait and the longest stop. */
+/*
+ * Update the worst wait and the longest stop by the waits and stops that have not ended yet. In the worst wait,
+ * competitors used the most CPU time. A stop is a time during which a signal, the freezer or a tracer stops a task of
+ * the proxy.
+ */
 static void count_unfinished(struct account_bpf *object, const struct seen *seen, size_t count, __u64 now)
 {
 	struct account_wait *worst = &object->bss->worst_wait;

@@ -30,11 +30,14 @@ const volatile bool cfg_ipv6 = false; /* true: the probe also traces datagrams o
 
 #define PROTOCOL_UDP 17
 #define STALE_NS     10000000000LL /* after this time, the probe may overwrite an entry of an old arrival */
-/* No datagram waits longer than this in a queue. For an older entry, the probe missed the end of the wait. */
+/*
+ * No datagram waits longer than this in a queue. Once recording has been on for this time, a received datagram without
+ * a known arrival therefore counts as unmatched. Before, the datagram may have arrived while recording was off.
+ */
 #define BEHIND_NS      1000000000LL
 #define UNDERWAY_NS    100000000LL /* ASSUME no packet takes longer from the driver to the socket's queue */
-#define WAYS           8 /* entries per hash set; with 5000 queued datagrams, one in 3 million finds its set full */
-#define DRIVER_STALE   250 /* longest time from the driver to the protocol layer, in jiffies: 0.25 to 2.5 s */
+#define WAYS           8 /* entries per hash set; if 5000 datagrams wait, 1 arrival in 3 million finds its set full */
+#define DRIVER_STALE   250 /* maximum jiffies from driver to protocol layer (0.25 to 2.5 s, by CONFIG_HZ) */
 #define PACKET_SETS    8192
 #define PAYLOAD_SETS   8192
 #define DEPARTURES     1024
@@ -61,7 +64,7 @@ struct payload {
 	__u16 flags;
 };
 
-/* A sent packet after net_dev_queue. At net_dev_start_xmit, this entry identifies the send whose time is recorded. */
+/* A sent packet between net_dev_queue and net_dev_start_xmit. The entry identifies the send that gets t_dep. */
 struct departure {
 	__u64 skb;
 	__u32 slot;
@@ -85,7 +88,7 @@ struct probe_worker workers[PROBE_WORKERS];
 /* The index is the low bits of a thread id. The value is 1 + the thread's index in `workers`. */
 __u16 slot_of_tid[PROBE_TID_SLOTS];
 __u32 recording; /* 1: the hooks record arrivals */
-__u64 since_ns;  /* the probe does not know earlier arrivals, because recording was off */
+__u64 since_ns;  /* when recording last began; the probe ignores stored arrivals before this time */
 
 /* These arrays are static, so the generated skeleton for user space excludes them. */
 static struct payload payloads[PAYLOAD_SETS * WAYS];
@@ -251,7 +254,7 @@ __noinline __u32 place_of_packet(__u64 skb, __u64 now)
 	return best & (WAYS - 1);
 }
 
-/* Add a new packet to `packets`. The NULL result cannot occur, but the BPF verifier requires this check of the lookup. */
+/* Add a new packet to `packets`. The function never returns NULL, but the BPF verifier requires the check of `set`. */
 static __always_inline struct packet *new_packet(__u64 skb, __u64 now)
 {
 	__u32 place = place_of_packet(skb, now) & (WAYS - 1);
@@ -414,7 +417,7 @@ int BPF_PROG(on_netif_receive, struct sk_buff *skb)
 
 /* ---- the socket queue ---- */
 
-/* Set t_stack of a queued datagram. Return false if the datagram is unknown or already has t_stack. */
+/* Store a datagram's queueing time t_stack. Return false if the datagram is unknown or already has t_stack. */
 static __always_inline bool stamp_queued(__u64 skb, struct sock *sk, __u64 now)
 {
 	struct packet *packet = find_packet(skb);
@@ -463,7 +466,7 @@ int BPF_PROG(on_data_ready, struct sock *sk)
 		stamped = true;
 		skb = skb->prev;
 	}
-	/* If the queue has no new datagram, a reader on another CPU has already taken the datagram. */
+	/* If the queue has no new datagram, a reader on another CPU has already taken it. last_skb has its address. */
 	if (!stamped)
 		stamp_queued(last_skb[bpf_get_smp_processor_id() & (PROBE_CPUS - 1)], sk, now);
 	return 0;

@@ -8,7 +8,10 @@
 /* ASSUME a worker that has not forwarded a message within this time will never forward the message. */
 #define HOLD_NS   4000000000ULL
 #define CLOSED_NS 2000000000ULL /* ASSUME a worker reads the rest of a closed connection within this time */
-/* ASSUME no data waits longer than this in a queue. For older arrivals, the probe has missed the read. */
+/*
+ * ASSUME no data waits longer than this in a queue. Once recording has been on for this time, a message without a known
+ * arrival therefore counts as unmatched. Before, the message may have arrived while recording was off.
+ */
 #define BEHIND_NS 1000000000ULL
 /* ASSUME a segment takes at most this time from the driver to its reader, once the probe knows earlier arrivals. */
 #define UNDERWAY_NS 100000000ULL
