@@ -44,7 +44,7 @@ TESTBED_KEYS = (
     *("vm", "virtual", "simulated", "hosts", "tuning"),
 )
 HOST_KEYS = ("sip_port", "cpus", "helper_cpus")
-"""Keys of a testbed's file that the archive contains. The other keys (addresses, logins and paths) are private."""
+"""The keys that the archive keeps from a testbed's file. The other keys (addresses, logins and paths) are private."""
 KINDS = {
     ".nc": ("application/x-netcdf", "Summary of all runs of a study on one testbed"),
     ".html": ("text/html", "Report; self-contained"),
@@ -113,7 +113,7 @@ def publish(
 
 
 def _published(file: Path) -> bytes:
-    """Return the bytes of a file for the archive. A testbed's file loses all data about machines and users."""
+    """Return the bytes of a file for the archive. From a testbed's file, omit all data about machines and users."""
     if file.parent != TESTBEDS:
         return file.read_bytes()
     whole_file = document_named("testbed", file.stem, file.parent)
@@ -272,7 +272,7 @@ def _runs(
         entities[f"#record/{name}"] = {
             "@type": "CreativeWork",
             "name": f"Record of {run}",
-            "description": "The archive excludes the record. Its identifier is the SHA-256 of its run.json.",
+            "description": "The record is not in the archive. The SHA-256 of the record's run.json identifies it.",
             "identifier": row["record"],
         }
     for study, summary in zip(campaign.studies, campaign.summaries, strict=True):

@@ -233,9 +233,9 @@ def _percent(loads: Sequence[int], whole: float) -> str:
 def systems(
     capacities: Sequence[SystemCapacity], limit: float, sut: str, mode: str
 ) -> list[SystemCapacity]:
-    """Return the estimated capacities of one proxy in one mode, from the largest to the smallest.
+    """Return the estimated capacities of one proxy in one mode, the largest first.
 
-    The proxy can have several capacities: one for each measured number of cores and threads.
+    The proxy has one capacity for each measured number of cores and threads.
     """
     found_capacities = [
         capacity

@@ -27,7 +27,7 @@ LACKS: Mapping[Lack, str] = {
     Lack.STREAM: "The proxy uses TCP. A TCP socket drops no messages, so this method cannot predict when calls fail.",
     Lack.MESSAGES: f"The recording has fewer than {grouped(LEAST_MESSAGES)} messages. Record for longer.",
     Lack.BREAKS: "The recording has a break: no message arrived for more than a second, and for more than 100 times "
-    "the mean time between messages. Record without breaks. For fab watch, omit --cpu.",
+    "the mean time between messages. Record without breaks. The option --cpu of fab watch causes breaks, so omit it.",
     Lack.TIMES: "K_rcv is unknown for more than 1 % of the messages, or T_sip for more than half of them. "
     "Use the probe with eBPF.",
     Lack.LOAD: f"The messages need less than {LEAST_BUSY:.0%} of the CPU time. ".replace("%", " %")
@@ -35,8 +35,8 @@ LACKS: Mapping[Lack, str] = {
     Lack.CYCLES: f"The recording has fewer than {LEAST_CYCLES} busy periods of the proxy. Record for longer, or when "
     "the load is higher.",
     Lack.CORES: (
-        f"Fewer than {LEAST_CYCLES} times, all CPUs were busy while messages waited. The recording therefore cannot "
-        f"show how the proxy scales over its CPUs. Record for longer, or when the load is higher."
+        f"Only in fewer than {LEAST_CYCLES} cases were all CPUs busy while messages waited. This is too rare to show how "
+        f"the proxy scales over its CPUs. Record for longer, or when the load is higher."
     ),
 }
 """The sentences for each reason why the headroom (the load that can be added) is unknown."""

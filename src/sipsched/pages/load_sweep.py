@@ -295,7 +295,7 @@ def load(summary: xr.Dataset) -> Figure:
 
 
 def _lines(summary: xr.Dataset, facet: Facet | None = None) -> list[Line]:
-    """Return the lines of a figure that have a valid run: each a configuration and a number of threads."""
+    """Return the pairs of configuration and number of threads with a valid run, which are the lines of a figure."""
     return [
         (where, threads)
         for where in facets(summary)

@@ -27,7 +27,7 @@ from sipsched.words import grouped, listed, number, plural
 SHOWN_SHARE = 0.8
 """The page shows the load (calls per second) that is nearest to this share of the capacity."""
 NEAR = 0.1
-"""The largest distance from `SHOWN_SHARE` that the shown load may have without a sentence about the distance."""
+"""If the shown load is farther than this from `SHOWN_SHARE`, a sentence on the page says so."""
 SHORT_S = 2.0
 """Runs of less than this many seconds are called short, because they may contain no disturbance."""
 MOST_REPETITIONS = 3
@@ -294,7 +294,7 @@ def versions(shown_runs: ShownRuns) -> Several:
 
 
 def conditions(shown_runs: ShownRuns) -> Words:
-    """Return sentences that describe the proxy, the mode and the number of the page's runs, and their testbed."""
+    """Return sentences with the proxy, the mode, the number and the testbed of the runs on the page."""
     runs = shown_runs.all
     if not runs:
         return Words((NOTHING,))

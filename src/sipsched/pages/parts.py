@@ -26,7 +26,7 @@ NUMBER = re.compile(r"<?[+-]?[0-9][0-9.,]*(e[+-]?[0-9]+)?( ?%)?")
 
 
 class Part:
-    """Base class of the parts of a page, such as figures and tables. JupyterLab and pages show a part equally."""
+    """Base class of the parts of a page, such as figures and tables. A part looks the same in JupyterLab and on a page."""
 
     @property
     def kind(self) -> str:
@@ -158,7 +158,7 @@ class Table(Part):
         )
 
     def spanners(self) -> list[tuple[str, int]]:
-        """Return the texts of the line above the table's header, each with its number of shown columns."""
+        """Return the group headings above the table's header, each with the number of shown columns that it spans."""
         ends = list(accumulate((span for _, span in self.groups), initial=0))
         return [
             (text, count)

@@ -174,7 +174,7 @@ def categories(axis: Axes, names: Sequence[object]) -> None:
     axis.set_xlim(-0.5, len(names) - 0.5)
 
 
-# The function has eight parameters, but most figures use the defaults of the optional ones.
+# The function has eight parameters. Four of them are optional, and most figures do not set them.
 def panels(
     rows: Sequence[str],
     columns: Sequence[str],

@@ -490,8 +490,9 @@ def published(scaling: ScalingData) -> Table:
         rows=tuple(rows),
         none="no speed-up is known",
         caption=f"Speed-ups before and after remedies: published in {REPORT}, and measured here.",
-        reading="The report used other hardware, another proxy and more cores. Therefore, the comparison answers only "
-        "two questions: whether a remedy helps, and whether it helps more over UDP or over TCP.",
+        reading=f"The published rows ({REPORT}) were measured with other hardware, another proxy and more cores. The "
+        "comparison therefore answers only two questions: whether a remedy helps, and whether it helps more over UDP or "
+        "over TCP.",
         provenance="The published rows were not measured here.",
     )
 
@@ -560,7 +561,10 @@ def simulated_answer(scaling: ScalingData) -> Words:
 
 
 def simulated_curves(scaling: ScalingData) -> Figure | Words:
-    """Return a figure of simulated speed-ups against the number of cores, if one CPU or every core receives."""
+    """Return a figure of simulated speed-ups against the number of cores.
+
+    One panel shows machines on which one CPU receives all packets, the other one machines on which every core receives.
+    """
     rows = [row for row in scaling.simulated if LOCK not in row.model]
     kinds = list(dict.fromkeys((row.transport, row.deployment) for row in rows))
     columns = {

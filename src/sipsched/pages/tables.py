@@ -567,7 +567,7 @@ def repetitions(data: xr.Dataset) -> Table | None:
         f"from {precision.at_least} up to {plural(precision.at_most, 'run')} per system. The interval was "
         f"computed at most {plural(looks, 'time')}, after several numbers of runs. Each of these intervals has "
         f"a level of {100 * level_of_a_look(precision):.3g} %, so that the final interval has at least 95 %. "
-        f"The other intervals on this page ignore that the results determined the number of runs.",
+        "The number of runs depended on the results, and the other intervals on this page are not corrected for this.",
         provenance=provenance(data),
     )
 

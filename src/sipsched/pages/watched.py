@@ -372,8 +372,8 @@ def _times_table(document: WatchDocument, sums: Totals) -> Table:
         header=("time", "messages", *(f"{key} (µs)" for key in PERCENTILES)),
         rows=tuple(rows),
         caption=(
-            "Percentiles of the times of the messages that arrived in a quarter of the time. Each percentile is within "
-            "2 % of the exact value."
+            "Percentiles of the times of the messages. The probe measured times only during a quarter of the watch. Each "
+            "percentile is within 2 % of the exact value."
             if document.probe_mode == HISTOGRAMS
             else "Percentiles of the times of all recorded messages. Each percentile is within 1 % of the exact value."
         ),
@@ -387,7 +387,7 @@ def _ccdf(messages: xr.Dataset | None) -> Iterator[Figure]:
 
 
 def run_of(messages: xr.Dataset) -> Run:
-    """Return the labels of a watch as a `Run`, because some figures draw only runs."""
+    """Return a `Run` with the testbed, proxy and load of a watch, because some figures accept only runs."""
     keys = ("testbed", "sut", "mode", "cores", "threads", "cps", "rep")
     return Run(*(messages.attrs[key] for key in keys))
 
@@ -468,8 +468,8 @@ def _joined(messages: xr.Dataset | None) -> Iterator[Table]:
             (name, grouped(int(mask.sum())), number(100 * float(mask.mean())))
             for name, mask in rows
         ),
-        caption="Rows of messages.nc by the events of a message that the probe could match. A row can count in "
-        "several lines.",
+        caption="How many messages (rows of messages.nc) have each event that the probe can record. A message can have "
+        "several events.",
         none="",
     )
 

@@ -203,7 +203,7 @@ def _of_measurement(first: SizedSystem, evidence: CapacityEvidence) -> Iterator[
             "underestimate."
         )
         if len(cores) > 1:
-            yield "The law is fitted to this underestimate, so the extrapolated answer is too low as well."
+            yield "The scaling law is fitted to this underestimate, so the extrapolated answer is too low as well."
 
 
 def _of_law(first: SizedSystem, evidence: CapacityEvidence) -> Iterator[str]:

@@ -141,7 +141,9 @@ def fitted(evidence: CapacityEvidence) -> Folded:
         caption="Scaling laws, which are formulas for the capacity from the number of cores. The laws are fitted to "
         "the best setting on each number of cores.",
         reading="The Universal Scalability Law is C(N) = λ N / (1 + σ (N − 1) + κ N (N − 1)), where N is the number "
-        "of cores. C is largest at N*. In Amdahl's law, κ is 0. The papers' rule is C(p,c) = T(p,c) × C(1,1). "
+        "of cores and C(N) is the capacity on N cores. The capacity is largest at N* cores. In Amdahl's law, κ is 0. "
+        "The rule of the two papers is C(p,c) = T(p,c) × C(1,1), where C(p,c) is the capacity of c cores in p "
+        "processors, and T(p,c) is their number of threads. "
         "A law has 95 % intervals if the number of points exceeds the number of parameters by two or more. "
         "The interval of a prediction contains a new measurement with a probability of 95 %. The papers' "
         "system with one core ran another kernel than their other systems. docs/methodology/models.md "
@@ -193,9 +195,9 @@ def simulated(prediction: CapacityPrediction, simulated_rows: Sequence[Simulated
         reading="The capacity is the load at which the drop rate reaches the limit, or at which receive softirqs "
         'saturate a CPU. The column "receive softirqs" shows their share of the time of the busiest '
         'receiving CPU at this load. The column "busy" shows the busy share of all CPUs. The column "otherwise" '
-        "shows the capacity under other assumptions. The simulation has "
-        f"{plural(prediction.cores_per_processor, 'core')} per processor, one socket, no waiting for locks, and agents "
-        "and links without limits.",
+        "shows the capacity under other assumptions. The simulated machine has "
+        f"{plural(prediction.cores_per_processor, 'core')} per processor, and the proxy has one socket. "
+        "The simulation ignores waiting for locks, and the load generators and links never limit the load.",
         provenance=f"{NOT_MEASURED}: {fitted_to.sut}, mode {DEFAULT}, fitted to "
         f"{plural(len(fitted_to.runs), 'run')} on one core."
         if rows

@@ -65,7 +65,7 @@ def measured(evidence: CapacityEvidence) -> Table:
 
 
 def measured_words(evidence: CapacityEvidence) -> Words:
-    """Return sentences with the prediction error of the queue M/M/c/K, with cores and with threads as servers."""
+    """Return sentences with the errors of the M/M/c/K prediction, once with cores and once with threads as servers."""
     lines: list[str] = []
     for by, name in SERVERS.items():
         errors = [

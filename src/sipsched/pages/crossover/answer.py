@@ -51,7 +51,7 @@ QUESTIONS: Mapping[str, str] = MappingProxyType(
         "receive_buffer_bytes": "How large should the receive buffer of {} be?",
     }
 )
-"""Titles of pages on studies whose proxies differ in one setting only, by the setting's key in `OtherInstance`."""
+"""Titles of pages on studies whose proxies differ in only one setting. The keys are fields of `OtherInstance`."""
 NOTHING = "No recommendation: no valid run compares modes. The command snakemake measures the missing runs."
 
 
@@ -187,12 +187,12 @@ def _sentences(kind: tuple[str, str], rankings: Sequence[Ranking]) -> str:
 
 
 def _at(name: str, loads: Sequence[str], of: int) -> str:
-    """Return the name of a mode as text, with the loads in cps if the mode is better at fewer than `of` loads."""
+    """Return the name of a mode as text. Add the loads in cps if the mode is better at only some of the `of` loads."""
     return name if len(loads) == of else f"{name} at {listed(loads)} cps"
 
 
 def _chosen(ranking: Ranking) -> Candidate | None:
-    """Return the recommended mode at a load. If no mode is recommended, return the best mode that has a cost."""
+    """Return the recommended mode at a load, or else the best of the modes that shorten one time but lengthen another."""
     return ranking.best or next(iter(ranking.trades), None)
 
 
@@ -218,7 +218,7 @@ def _amount(chosen: Sequence[Candidate | None]) -> str:
 
 
 def _caution(chosen: Sequence[Candidate | None]) -> str:
-    """Return a warning as text if the confidence intervals describe only the measured runs; otherwise an empty text."""
+    """Return a warning if too few runs were measured to say something about further runs; otherwise an empty text."""
     effects = [candidate.effects[DECIDING[0]] for candidate in chosen if candidate]
     return (
         " Another run may have another result."
@@ -317,7 +317,7 @@ def _evidence(ranking: Ranking) -> tuple[Cell, ...]:
 
 
 def consequences(comparisons: Sequence[Advice]) -> Words:
-    """Return sentences on the costs of the recommended modes, and on loads where the reference differs from itself."""
+    """Return sentences on the costs of the recommended modes, and on loads with a difference in an A/A comparison."""
     return Words(tuple(line for advice in comparisons for line in _consequences(advice)))
 
 
@@ -355,7 +355,7 @@ def _costs(advice: Advice) -> Iterator[str]:
 
 
 def starts(comparisons: Sequence[Advice]) -> Words:
-    """Return sentences on the effect of another start of the proxy with equal settings."""
+    """Return sentences on how much the results change if the proxy is started again with the same settings."""
     loads = [ranking.load for advice in comparisons for ranking in advice.rankings]
     lines = []
     for load in loads:

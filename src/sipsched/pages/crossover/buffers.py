@@ -63,8 +63,9 @@ def _table(
         caption="The message burst that each receive buffer holds, and the measured drops and times.",
         reading="The kernel charges each message with its truesize, here "
         f"{listed(list(truesizes))} bytes on average. The number of messages is the effective SO_RCVBUF divided by "
-        "the truesize. A message burst arrives at once, or while no worker runs. Its length is the time in which the "
-        "load has so many messages. The table shows the longest burst that fits into the empty buffer. The slowest "
+        "the truesize. The messages of a burst arrive at once, or while no worker runs. The length of the burst is the "
+        "time in which so many messages arrive at this load. The table shows the longest burst that fits into the "
+        "empty buffer. The slowest "
         "message waits until the workers have processed the whole burst, at the measured CPU time per message. The "
         "measured values are means over the windows of each buffer. If every burst of a load fits into every buffer, "
         "the buffers have equal results.",

@@ -66,8 +66,8 @@ def in_force(steps: Sequence[Mapping[str, Any]]) -> InForce:
         if step["unavailable"]:
             refused[str(step["setting"])] = str(step["unavailable"])
         elif value is not None and place.startswith(OF_TASKS):
-            # A kernel without a file for the papers' min_granularity has no such setting. The mode then sets each
-            # task's slice.
+            # If the kernel has no file for the setting min_granularity of the two papers, the mode sets the slice of
+            # each task instead.
             setting = Setting(step["setting"])
             tasks[setting if setting in ATTRIBUTES else Setting.SLICE] = int(value)
         elif value is not None and place:

@@ -100,7 +100,11 @@ def _settles(name: str, load: ComparedLoad, alignment: Aligned) -> str:
 
 
 def _moves(alignment: Aligned, mean: Values, error: Values) -> tuple[float, float]:
-    """Return the first quarter's excess over the last half, after the washout: as a share, and in standard errors."""
+    """Return by how much the time per message is longer soon after the washout than in the last half of a window.
+
+    The first quarter after the washout is compared with the last half. The result is a share, and a number of standard
+    errors.
+    """
     after = alignment.since_s >= alignment.washout_s
     mean, error = mean[after], error[after]
     bins = len(mean)

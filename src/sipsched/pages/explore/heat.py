@@ -64,7 +64,7 @@ def heat_map(messages: Messages) -> Figure | None:
 
 
 def _words(messages: Messages, at: Values, total: Values, times: Values) -> str:
-    """Return sentences with the median message time in a usual and in the slowest column, and the refused datagrams."""
+    """Return sentences with the median message time in a typical and in the slowest column, and with the refusals."""
     column = np.clip(np.digitize(at, times) - 1, 0, TIMES - 1)
     steps = np.unique(column)
     medians = [float(np.median(total[column == step])) for step in steps]

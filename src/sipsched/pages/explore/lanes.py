@@ -93,8 +93,8 @@ def lanes(messages: Messages, index: int | None = None) -> Figure | None:
         caption=f"{', '.join(name_of(messages.run))}: recorded work while a slow message waited. The wait of this "
         f"message is nearest to the 99th percentile.",
         reading="A bar of a worker begins when the worker takes a message from the socket's queue. The bar ends when "
-        "the network driver has the sent message. The pale part is the time off CPU. Only the length of this "
-        "part is recorded, so the figure draws it at the end of the service. "
+        "the kernel hands the sent message to the network driver. The pale part is the time off CPU. Only the length "
+        "of this part is recorded, so the figure draws it at the end of the service. "
         + ("" if others is None else 'The lane "others" shows other programs and softirqs. ')
         + "The last lane shows the parts of the wait without any recorded work.",
         seen=(_words(messages, index),),

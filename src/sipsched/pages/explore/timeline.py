@@ -192,7 +192,8 @@ def place_in_time(ds: xr.Dataset, run: Run, record: Path | None = None) -> Messa
     whole_way = bool(len(known)) and not bool(known.any())
     if whole_way:
         queued, taken = t_arr, t_arr + wait
-        # A flagged row contains t_sip_in instead of an unknown t_arr, so the wait of this message would be 0.
+        # If the probe did not see the arrival, the row has the flag `arrival_not_found` and contains t_sip_in as t_arr.
+        # The wait would then be 0, although it is unknown.
         known = ~np.isnan(taken) & ((ds["flags"].to_numpy() & FLAGS["arrival_not_found"]) == 0)
     return Messages(
         run=run,

@@ -1,4 +1,4 @@
-"""A figure of the parts of the time of a usual and of a slow message, for each message type."""
+"""A figure of the stages through which a typical and a slow message of each type pass, with their durations."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -119,7 +119,7 @@ def waterfall(runs: Sequence[Messages]) -> Figure | None:
 
 
 def _stages(run: Messages) -> Values:
-    """Return the duration of each stage of each message in µs, shape (stage, message); NaN without a timestamp."""
+    """Return the duration in µs of each stage of each message, shape (stage, message); NaN if a timestamp is missing."""
     off = np.minimum(run.off_us, run.service_us)
     return np.array([*run.parts_us.values(), run.service_us - off, off, run.send_us])
 

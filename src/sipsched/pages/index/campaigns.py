@@ -56,7 +56,8 @@ def diagram() -> Figure:
     def draw(layout: Layout) -> str:
         svg = ElementTree.parse(DIAGRAM).getroot()  # noqa: S314 (a file of this project)
         if not layout.stacked:
-            # A page is twice as wide as a phone, so the view adds free space on the right of the diagram.
+            # The page stretches the diagram to its own width. A wide page would make the text twice as large as on a
+            # phone, so double the width of the view box by free space on the right.
             left, top, width, height = map(int, svg.attrib["viewBox"].split())
             svg.set("viewBox", f"{left} {top} {2 * width} {height}")
         return ElementTree.tostring(svg, encoding="unicode")
@@ -95,7 +96,7 @@ def when(campaign: Campaign) -> str:
 
 
 def other_pages(outlines: Iterable[str] | None) -> list[Outline]:
-    """Read the outlines (titles and figures) of all pages except the overview. None reads all existing outlines."""
+    """Read the outlines (titles and figures) of all pages except the overview. If `outlines` is None, read every file."""
     files = (
         paths.locate("results/pages").glob("*.json") if outlines is None else map(Path, outlines)
     )

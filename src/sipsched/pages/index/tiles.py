@@ -39,7 +39,7 @@ from sipsched.records.system_capacity import SystemCapacity
 from sipsched.words import grouped, listed, number, plural
 
 STRONG, FAIR = (RUNS_AS_SAMPLE, 0.1), (FEWEST, 0.25)
-"""Limits for strong and fair evidence: the fewest runs, and the largest half-width of an interval as a share."""
+"""Limits for strong and fair evidence: the fewest runs, and the largest half-width relative to the estimate."""
 NOT_MEASURED = "Not measured"
 NO_EVIDENCE = "No evidence"
 TILE = Layout(3.0, stacked=True)
@@ -159,7 +159,7 @@ def _rows(campaign: Campaign, capacity: SystemCapacity) -> pd.DataFrame:
 
 
 def _trust(campaign: Campaign, *sentences: str) -> str:
-    """Return the sentences about the evidence as one text, after a label if the numbers are simulated."""
+    """Join sentences about the evidence into one text. If the numbers are simulated, the text begins with a label."""
     origin = campaign.provenance and f"{campaign.provenance.rstrip('.')}."
     return " ".join(filter(None, (origin, *sentences)))
 

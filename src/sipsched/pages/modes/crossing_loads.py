@@ -158,7 +158,11 @@ def _published(side: Side) -> tuple[str, str, str]:
 
 
 def _here(side: Side) -> tuple[Cell, Cell, Cell, Cell]:
-    """Return four cells: last load within the drop limit, first load above, load at the limit, excess over papers."""
+    """Return four cells of the table.
+
+    They show the last load within the drop limit, the first load above it, the load at the limit, and by how much this
+    load exceeds the load that the papers print.
+    """
     if not side.loads_met:
         return side.why_not_measured, NO_ENTRY, NO_ENTRY, NO_ENTRY
     capacity, published = side.capacity, side.printed_crossing

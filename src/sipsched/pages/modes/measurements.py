@@ -111,8 +111,8 @@ def _column(side: Side, first: bool) -> list[Triple]:
     ]
     papers_runs = str(PAPERS_RUNS) if printed else NO_ENTRY
     if not np.isfinite(cps):
-        # If all runs lie on one side of the limit, this column has no load. If no runs exist, nothing was
-        # measured.
+        # If the drop rates of all runs are below the limit, or all above it, no load reaches the limit, so the column
+        # has no entries. If no runs exist, the column says that nothing was measured.
         absent = NO_ENTRY if side.loads_met else NOT_MEASURED
         rows.append((papers_runs, NO_ENTRY, NO_ENTRY))
         return rows + [(_printed(printed, name), absent, NO_ENTRY) for name in _quantities()]

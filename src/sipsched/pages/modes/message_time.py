@@ -80,7 +80,7 @@ def _figure(case: Case, system: SutOnCores) -> Figure:
 
 
 def _part_words(case: Case, place: Place, cps: int) -> str:
-    """Return as text, for each mode, the mean times of the parts of a message's time that depend on the scheduler."""
+    """Return a text with the mean length, in each mode, of those stages of a message that depend on the scheduler."""
     parts = []
     for name in ("k_sockq", "t_sip_off", "service"):
         means = {side.label: side.mean(name, cps) for side in case.sides(place)}

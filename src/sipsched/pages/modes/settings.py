@@ -70,7 +70,11 @@ def _schedulers(summary: xr.Dataset) -> list[str]:
 
 
 def words(case: Case) -> Words:
-    """Return sentences on translated modes, and on proxies for which the two compared modes have the same settings."""
+    """Return sentences on the settings of the two compared modes.
+
+    They name modes whose settings this kernel lacks and sipsched replaced by similar ones (translated modes), and
+    proxies for which both modes have the same settings.
+    """
     first, second = case.both
     lines = []
     for mode in (case.reference, case.other):

@@ -63,7 +63,7 @@ def lower(cell: ComparedCell, n: int) -> Number:
 
 
 def relative_to(value: float) -> Callable[[float], float]:
-    """Return a function that converts a mean to its difference from a value in percent."""
+    """Return a function that converts a mean to the percentage by which it differs from `value`."""
     return lambda mean: 100 * (mean / value - 1)
 
 

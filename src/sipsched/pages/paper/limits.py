@@ -62,8 +62,8 @@ def _threats(material: Material) -> Iterator[tuple[str, str]]:
         suspect = int((runs["grade"] == "suspect").sum())
         yield (
             "Suspect runs",
-            f"{suspect} of {plural(len(runs), 'valid run')} exceed a limit of the verdict rules by a little. The "
-            "results include these runs.",
+            f"In {suspect} of {plural(len(runs), 'valid run')}, a disturbance exceeds the first limit of a verdict rule, but "
+            "not the second limit. The results include these runs.",
         )
     yield "Few runs per comparison", _few(material)
     yield "The reference differs from itself", _aa(material)
@@ -87,7 +87,7 @@ def _threats(material: Material) -> Iterator[tuple[str, str]]:
 
 
 def _few(material: Material) -> str:
-    """Return sentences on the number of runs per comparison, and on intervals whose assumptions the data contradict."""
+    """Return sentences on the number of runs per comparison, and on intervals that the data make doubtful."""
     effects = [
         candidate.effects[DECIDING[0]]
         for ranking in material.rankings(*COMPARED)
@@ -102,8 +102,9 @@ def _few(material: Material) -> str:
     doubted = sum(bool(effect.doubts) for effect in effects)
     return (
         f"A comparison has {runs}. {conditional} of {plural(len(effects), 'interval')} of the 99th percentile describe "
-        f"only the measured runs, so another run may have another result. For {doubted} of the intervals, the blocks "
-        "contradict an assumption of the interval. More runs, hours apart, would describe the machine."
+        f"only the measured runs, so another run may have another result. For {doubted} of the intervals, the measured "
+        "blocks contradict an assumption with which the interval was computed. If more runs were measured hours apart, "
+        "the intervals would be valid for this machine, and not only for these runs."
     )
 
 
@@ -166,13 +167,13 @@ def _open_questions(material: Material) -> Iterator[str]:
     if campaign is not None and campaign.capacities:
         modes = listed([*dict.fromkeys(capacity.mode for capacity in campaign.capacities)])
         yield (
-            f"Other capacities: the capacity was estimated in {modes} mode only. It is unknown how much the better "
-            "changes raise the capacity."
+            f"Other capacities: the capacity was estimated in {modes} mode only. It is unknown how much the settings with "
+            "shorter times raise the capacity."
         )
     if any(load.translations for load in loads):
         yield (
-            "The papers' own scheduler: the compared modes are translations, so the papers' results on their kernels "
-            "are neither confirmed nor contradicted."
+            "The papers' own scheduler: this kernel lacks the papers' settings, so the compared modes use similar settings "
+            "instead. The papers' results on their kernels are therefore neither confirmed nor contradicted."
         )
     yield "Effects on other programs: no run measures what a real-time proxy does to programs on the same CPU."
     if campaign is not None and campaign.kind == "local":

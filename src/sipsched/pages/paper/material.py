@@ -76,7 +76,7 @@ class Material:
         return [advice for study in studies for advice in self.compared.get(study, ())]
 
     def rankings(self, *studies: str) -> list[Ranking]:
-        """Return the rankings of modes in the named studies: one ranking per load that has a confidence interval."""
+        """Return the rankings of modes in the named studies, one for each load at which confidence intervals exist."""
         ranked = (ranking for advice in self.advice(*studies) for ranking in advice.rankings)
         return [ranking for ranking in ranked if ranking.judged]
 
@@ -91,7 +91,7 @@ class Material:
         return main_system(self.campaign, self.limit)[0] if self.campaign else None
 
 
-# The function has one parameter per input of the page, because the notebook receives the inputs from a rule.
+# The function has one parameter per input of the page, because the page's Snakemake rule passes each input separately.
 # The function is longer than others, because it reads each input once and fills one field with each result.
 def read(
     summaries: Iterable[Path],

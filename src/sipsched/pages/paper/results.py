@@ -83,8 +83,8 @@ def table(material: Material) -> Table:
         caption="The effects of enhanced mode, and of every other setting whose result differs from the reference by "
         "more than chance.",
         reading="The first number of a load is its share of the capacity. A negative effect is a shorter time. In "
-        "each study, all intervals of the 99th percentile are correct together with a probability of 95 %. Every "
-        "other interval has this probability on its own.",
+        "each study, all intervals of the 99th percentile contain their true values at the same time with a "
+        "probability of 95 %. Every other interval contains its own true value with this probability.",
         provenance=provenance(loads),
     )
 

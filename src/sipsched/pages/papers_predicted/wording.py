@@ -57,7 +57,7 @@ def in_unit(interval: Interval, metric: str) -> Interval:
 
 
 def factor(log: float) -> str:
-    """Return a prediction error as text, such as "1.25". The root mean square of log ratios becomes a factor."""
+    """Return a prediction error as a factor, such as "1.25". `log` is the root mean square of logarithms of ratios."""
     return f"{math.exp(log):.2f}"
 
 
