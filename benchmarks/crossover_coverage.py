@@ -101,7 +101,11 @@ DISTURBED = {
 
 @numba.njit(cache=False)
 def serve(arrivals, work, starts, modes, slowness):
-    """Return the waiting and service time of each message in s. `work` holds the service times, one column per mode."""
+    """Return, for each message, its waiting time plus its service time in a queue with one server, in s.
+
+    `work` holds the service time of each message, with one column per mode. Window i begins at starts[i] with the mode
+    modes[i]. In second k, the server needs slowness[k] times as long.
+    """
     free, window = 0.0, 0
     spent = np.empty(len(arrivals))
     for i in range(len(arrivals)):

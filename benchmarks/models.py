@@ -55,8 +55,8 @@ def refused(
     full = np.zeros(len(arrivals), np.bool_)
     admitted = 0
     for message, arrival in enumerate(arrivals):
-        # Service starts in the order of arrival. All waiting places are therefore occupied until the service starts of
-        # the message that was admitted `waiting_places` messages earlier.
+        # Services start in the order of arrival. All waiting places are therefore occupied until the message that was
+        # admitted `waiting_places` messages earlier begins its service.
         slot = admitted % waiting_places
         full[message] = starts[slot] > arrival
         if not full[message]:

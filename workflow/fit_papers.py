@@ -1,4 +1,4 @@
-"""Fit the model of the papers' proxy and machine, and print the parameters for config/models/opensips-papers.yaml.
+"""Fit a model of the proxy and machine of the two papers, and print the parameters for opensips-papers.yaml.
 
     python workflow/fit_papers.py             # stalls interrupt the proxy, as in config/models/opensips-papers.yaml
     python workflow/fit_papers.py --bursts    # on each CPU, bursts of another program interrupt the proxy instead

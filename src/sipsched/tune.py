@@ -1,4 +1,4 @@
-"""The command `fab tune`, which derives scheduler settings for a proxy by the papers' method and tests them.
+"""The command `fab tune`, which derives scheduler settings for a proxy by the method of two papers, and tests them.
 
 The papers set the minimum granularity to T_sip at the load at which the proxy begins to drop messages. The papers set
 the latency to 800 µs times the number of cores. Snakemake first measures T_sip at this load. Snakemake then measures

@@ -94,8 +94,8 @@ class Forks:
             # Numerical libraries read these variables during their import. With the value 1, they use one thread, as
             # in jobs that Snakemake starts itself.
             os.environ.update(dict.fromkeys(THREADS, "1"))
-            # ensure_running() unblocks SIGINT in this thread. hold_interrupts() blocks SIGINT again, so that Ctrl-C
-            # makes no new process print a traceback.
+            # ensure_running() unblocks SIGINT in this thread. hold_interrupts() blocks SIGINT again. Otherwise, after
+            # Ctrl-C, a new process would print a traceback.
             resource_tracker.ensure_running()
             hold_interrupts()
             process = self._start(script, job, benchmark)

@@ -120,7 +120,8 @@ def missing_lines(workflow: Any, index: str) -> list[str]:
     dag = workflow.dag
     jobs = [job for job in dag.jobs if measures_run(job) or searches(job)]
     left = [job for job in jobs if dag.needrun(job) and not dag.finished(job)]
-    # A run that a study summary already contains has no job. The summary of such a run is an input with a flag.
+    # A run that a study summary already contains has no job. To find these runs, look for jobs that have the summary as
+    # an input with the flag AS_IT_IS, which means that Snakemake must not make this file again.
     settled = {
         path
         for job in dag.jobs

@@ -40,7 +40,7 @@ EVERY_S = 10.0
 
 
 def outlook(lines: Callable[[], list[str]]) -> dict[str, Any]:
-    """Return log record attributes that pass a function to the logger. The function returns a dry run's last lines."""
+    """Return extra attributes for a log record. With them, the logger prints the `lines` at the end of a dry run."""
     return {"outlook": lines}
 
 

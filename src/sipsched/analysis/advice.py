@@ -123,7 +123,7 @@ class ComparedLoad:
 
     @property
     def same_settings(self) -> tuple[tuple[str, ...], ...]:
-        """Groups of modes with equal settings on the runs' kernel. The runs use only the first mode of each group."""
+        """Groups of modes that are equal on the runs' kernel. A run measures only the first mode of each group."""
         groups = (
             tuple(group) for run in self.runs for group in json.loads(run.attrs["same_settings"])
         )
@@ -195,7 +195,7 @@ class ComparedLoad:
         ]
 
     def asked(self, arm: str, quantity: str) -> ArmsToCompare:
-        """Return the data for the comparison of `arm`, which is a mode or the sham, with the reference mode.
+        """Return the values of `arm` (a mode or the sham) and of the reference mode in each block, for a comparison.
 
         Each block has two windows in the reference mode, at random positions. A mode is compared with the average of
         both windows, which scatters less than one window. One of the two windows is the sham.

@@ -57,7 +57,10 @@ class Splits:
         return float(self.lows[place - 1]), float(self.highs[place - 1])
 
     def p_value(self) -> float:
-        """Return the p-value of the hypothesis of a mean of 0: at most α exactly if the 1 - α interval excludes 0."""
+        """Return the p-value of the hypothesis that the mean is 0.
+
+        It is at most α if and only if the interval of confidence 1 - α excludes 0.
+        """
         if self.estimate > 0:
             enclosing = np.count_nonzero(self.lows <= 0)
         elif self.estimate < 0:
@@ -89,7 +92,10 @@ class Student:
         return self.estimate - half, self.estimate + half
 
     def p_value(self) -> float:
-        """Return the p-value of the hypothesis of a mean of 0: at most α exactly if the 1 - α interval excludes 0."""
+        """Return the p-value of the hypothesis that the mean is 0.
+
+        It is at most α if and only if the interval of confidence 1 - α excludes 0.
+        """
         # If all values are exactly equal, the standard error is 0 and the t statistic does not exist.
         if not self.error:
             return float(self.estimate == 0)
@@ -130,7 +136,11 @@ def mean_of_blocks(runs: list[Values], weights: list[Values] | None = None) -> S
 
 @lru_cache(maxsize=4)
 def _splits(n: int) -> Values:
-    """Return splits of n blocks into two groups: entry (split, block) is 1 for a block in the first group, else 0."""
+    """Return an array of ways to split n blocks into two groups, one row per split.
+
+    A row has a 1 for each block in the first group, and a 0 for each block in the second group. The array has all
+    splits if at most SPLITS exist, else a random sample.
+    """
     if 2 ** (n - 1) - 1 <= SPLITS:
         # Exchanging the two groups yields the same split, so the last block is always in the second group.
         inside = np.arange(1, 2 ** (n - 1))[:, None] >> np.arange(n) & 1

@@ -215,7 +215,7 @@ def work(stamps: Stamps, cycles: Cycles, draws: int, rng: np.random.Generator) -
 def _normal_equations(
     x: Values, y: Values, weights: Values, block: npt.NDArray[np.int64]
 ) -> tuple[Values, Values]:
-    """Return, for each block, both sides of the normal equations of a weighted regression of y on x."""
+    """Return both sides of the normal equations of a weighted regression of y on x, for each block of the recording."""
     squares = np.zeros((BLOCKS, x.shape[1], x.shape[1]))
     products = np.zeros((BLOCKS, x.shape[1]))
     for i in range(BLOCKS):

@@ -280,8 +280,8 @@ def change(
 def _less(late: Values, early: Values, scale: Scale) -> Values:
     """Return `late` minus `early` for each block. The difference is infinite if one of the two values is infinite.
 
-    Callers pass the values of the other mode and of the reference mode, or the effects of a later and of an earlier
-    evaluation.
+    To compare two modes, callers pass the values of the other mode as `late`, and of the reference mode as `early`. To
+    compare two evaluations, they pass the effects of the later one and of the earlier one.
     """
     difference: Values = np.where(np.isnan(late) | np.isnan(early), np.nan, np.inf)
     finite = np.isfinite(late) & np.isfinite(early)

@@ -285,8 +285,8 @@ def read_account(
         The content is not a report of `sipaccount`.
     """
     report = as_part(_Report, content, where)
-    # `sipaccount` counts every program that sipsched started as "own", so it also counts the planned competitors as
-    # "own". Their thread ids and names distinguish the planned competitors from the other programs of sipsched.
+    # `sipaccount` counts every program that sipsched started as "own". This includes the competitors that the testbed
+    # declares. Their thread ids and names distinguish these competitors from the other programs of sipsched.
     is_planned = {
         task.pid: task.part == "own" and planned.get(task.pid) == task.comm for task in report.tasks
     }
@@ -359,7 +359,8 @@ def frozen_ns(gaps: Sequence[tuple[int, int]], trace: Trace | None) -> int:
     left = np.sort(taken["t_sockq"].astype("i8"))
     longest = 0
     for begin, end in gaps:
-        # If more messages were queued than dequeued before the gap, a message already waits at the start of the gap.
+        # In a gap, the proxy did not run. If more messages were queued than dequeued before the gap, a message already
+        # waits at the start of the gap.
         # Otherwise the wait begins when the next message is queued.
         waiting = np.searchsorted(queued, begin, "right") > np.searchsorted(left, begin, "right")
         after = np.searchsorted(queued, begin, "right")

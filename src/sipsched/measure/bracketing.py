@@ -253,7 +253,8 @@ def _bracket(
             _Measurer(trials), debug=lambda text: None
         )
     except RuntimeError as error:
-        # The library also raises RuntimeError at the time limit. This is no failure: the caller uses earlier trials.
+        # The library of the search (MLRsearch) also raises RuntimeError at the time limit. This is no failure, because
+        # the caller then uses the trials so far.
         if time.monotonic() < ends_at:
             raise TransientError(f"search: {error}") from error
         return None, None, False
@@ -301,7 +302,7 @@ class _Measurer(AbstractMeasurer):  # type: ignore[misc]
             intended_load=intended_load,
             offered_count=trial.received + trial.refused,
             loss_count=trial.refused,
-            # The library compares the sum of this field with `duration_sum`, so the field must not contain overheads.
+            # MLRsearch compares the sum of this field over all trials with `duration_sum`, which contains no overheads.
             duration_with_overheads=intended_duration,
         )
 

@@ -128,7 +128,7 @@ class Facts:
         files |= {
             key.removeprefix("refused "): None for key in self.values if key.startswith("refused ")
         }
-        # Linux 5.13 and later have the files in debugfs, whose folders only root can list.
+        # Linux 5.13 and later have the files of the scheduler settings in debugfs, whose folders only root can list.
         return KernelScheduler(files, task_slices=False) if files or self["listed"] else None
 
     @property

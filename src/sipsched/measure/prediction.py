@@ -399,7 +399,8 @@ def _capacity(
 
     def is_carried(report: SimulatorReport, cps: float) -> bool:
         # ASSUME a CPU that is saturated by receiving loses datagrams before they reach the socket (netdev_max_backlog).
-        # The queue before the socket is unlimited in the model, so such a load counts as above the capacity.
+        # The model has no such loss, because its queue before the socket is unlimited. A load that saturates a
+        # receiving CPU therefore counts as above the capacity.
         lost, reached = report.refused, report.received + report.refused
         if plan.sut.over_tcp:
             lost, reached = report.calls_started - report.calls_good, report.calls_started

@@ -89,8 +89,8 @@ class Tuned:
 
         A setting without a readable value counts, too.
         """
-        # The recording of the probe is excluded, because every run begins with recording on, whatever the mode.
-        # The program `switcher` checks later changes of the recording.
+        # The setting that turns the probe's recording on or off is not compared. Every run begins with recording on,
+        # and the program `switcher` checks later changes of this setting.
         written = [
             step
             for step in self.steps

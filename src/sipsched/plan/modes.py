@@ -185,7 +185,7 @@ class Variant:
             description="How the kernel scales latency and granularities with the number of CPUs."
         ),
     ] = None
-    # SEE kernel/sysctl.c before Linux 5.13, in which the former minimum granularity has this range
+    # SEE kernel/sysctl.c before Linux 5.13: the base slice replaces the minimum granularity, which has this range there
     base_slice_ns: Annotated[
         Annotated[int, Meta(ge=100_000, le=1_000_000_000)] | None,
         Meta(

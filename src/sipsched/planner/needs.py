@@ -303,7 +303,8 @@ class Needs:
         if self._workflow.forces_jobs:
             return frozenset()
         unchanged = settled.settled_runs(plan.raw, plan.results, map(Path, plan.all_summaries))
-        # One job unpacks all reduced records, so its inputs must include the records of unchanged runs, too.
+        # One job unpacks all records of `recorded/` (the reduced records). The job needs all of them as inputs, so
+        # their runs do not count as settled, even if their records are unchanged.
         return unchanged - {str(run.path) for run in plan.reduced}
 
     def _record_for(self, name: str, wildcards: Mapping[str, str]) -> str:

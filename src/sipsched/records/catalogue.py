@@ -83,8 +83,8 @@ class Catalogue:
             A key is unknown, or no run has the value. The message lists the existing values.
         """
         left, modes = self.runs, self.modes
-        # Select by mode last. Runs that compare modes are a fallback: their windows are selected only if no run with
-        # the other wanted settings measured this mode alone.
+        # Select by mode last, among the runs that have all other wanted values. If none of these runs has the wanted
+        # mode as its only mode, select the windows of this mode in runs that compare modes.
         for key in sorted(chosen, key="mode".__eq__):
             check_key(key)
             value = chosen[key]

@@ -63,8 +63,9 @@ def read_repeats(results: Path, study: Study, testbed: str, until: int | None = 
         path = look_path(results, study.name, testbed, now)
         if not path.is_file():
             break
-        # A decision covers only groups whose interval was too wide in the previous decision. Check this here, because
-        # the file of the previous decision may have been replaced since.
+        # At each look, the workflow decides which groups of runs still have too wide an interval. Only groups that were
+        # too wide at the previous look count. Check this again, because the file of the previous look may have been
+        # replaced.
         wide = [group for group in _still_wide(path) if not repeats or repeats.get(group) == now]
         if not wide:
             break

@@ -147,7 +147,8 @@ def _alone(ds: xr.Dataset) -> dict[str, float]:
     """Return statistics of the SPS's busy periods, and the mean wait in the socket of messages that met an idle SPS."""
     intervals = (k_rcv(ds), nanoseconds(ds, "t_sip"), nanoseconds(ds, "k_snd"))
     arrived = ds["t_arr"].to_numpy()
-    # ASSUME a message that arrives while the SPS is empty waits only for the kernel, because a worker is idle
+    # ASSUME a message that arrives while the SPS is empty finds an idle worker, so it waits only until the kernel has
+    # delivered it and has woken the worker
     left = arrived + sum(
         (np.nan_to_num(interval) for interval in intervals), np.zeros(len(arrived))
     )

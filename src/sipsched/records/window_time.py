@@ -102,7 +102,7 @@ def in_force(recorded: WindowsDocument, t_ns: npt.NDArray[np.int64]) -> ModesInF
     inside = window >= 0
     inside[inside] = t_ns[inside] < placed.end[window[inside]]
     window[~inside] = -1
-    # Add a last entry for times outside all windows, whose index is -1.
+    # Times outside all windows have the window index -1, which selects the last entry. Append this entry.
     block = np.array([*(window.block for window in design.windows), -1], np.int32)
     mode = np.array([*(design.modes[window.mode] for window in design.windows), ""])
     counts = left_out(recorded, machine(recorded, placed).steal_share) == COUNTS

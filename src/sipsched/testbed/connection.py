@@ -169,7 +169,8 @@ class Connection:
                 f"host {self.spec}: no end after {timeout_s:g} s: {command}"
             ) from error
         except LostError:
-            # The host's clock stands still, so the host hangs. After close(), later commands fail at once.
+            # The host's clock stands still, so the host hangs. Close the connection, so that later commands fail at
+            # once.
             self.close()
             raise
         except (paramiko.SSHException, EOFError, OSError) as error:

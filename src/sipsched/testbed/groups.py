@@ -76,7 +76,7 @@ fi
 for file in "$2"/${3:-*}.pid; do
     [ -e "$file" ] || continue
     pid=$(cat "$file")
-    # Without control groups, kill the process group, whose leader is the program timeout or has already ended.
+    # Without control groups, kill the process group. Its leader is the program `timeout`, which may already have ended.
     case "$(cat "/proc/$pid/comm" 2>/dev/null)" in
     '' | timeout)
         tries=0

@@ -275,7 +275,7 @@ class _Builder:
         sources.write_text(self._sources(SUITE))
         self._run(
             [
-                # mmdebstrap mounts /proc, /sys and /dev. In a separate mount namespace, these mounts vanish at its end.
+                # mmdebstrap mounts /proc, /sys and /dev. In its own mount namespace, these mounts vanish when it ends.
                 *("unshare", "--mount"),
                 "mmdebstrap",
                 f"--include={','.join(_packages())}",

@@ -482,7 +482,7 @@ def load_testbed(name: str, folder: Path = PROJECT_ROOT / TESTBEDS) -> Testbed:
     return Testbed(
         name=file.name,
         kind=file.kind,
-        # Figures show the fidelity. Results depend on the settings of a virtual clock, so the fidelity includes them.
+        # Figures show this text. It includes the settings of a virtual clock, because the results depend on them.
         fidelity=f"{file.fidelity} ({virtual.clock})"
         if virtual
         else f"{file.fidelity}{_shared(file, hosts)}",

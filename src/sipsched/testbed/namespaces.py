@@ -175,7 +175,7 @@ class MachineTestbed(ABC):
                 pass
             time.sleep(idle_s)
             with suppress(BlockingIOError), self._guarded(fcntl.LOCK_EX | fcntl.LOCK_NB) as now_ns:
-                # The time is None if another process has already removed the testbed and its lock file.
+                # `now_ns` is None if another process has already removed the testbed and its lock file.
                 if last_used_ns == now_ns and now_ns is not None and not self._kept.exists():
                     self._remove()
                     self._forget_machine()

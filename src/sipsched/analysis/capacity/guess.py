@@ -38,7 +38,11 @@ def guess_cps(point: Point, crossings: Crossings) -> float | None:
 
 
 def _carries(point: Point, known: Mapping[Point, float]) -> float:
-    """Return a point's relative capacity, from a scaling law or else from the number of usable cores."""
+    """Return a number that grows with the expected capacity of a point. Only ratios between two points have a meaning.
+
+    The number comes from a scaling law for the known capacities. If too few of them are known, it is the number of
+    usable cores.
+    """
     used = float(min(point.cores, point.threads))
     best: dict[int, float] = {}
     for other, cps in known.items():
