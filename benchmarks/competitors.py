@@ -121,7 +121,7 @@ def behave(plan: CompetitorPlan, until: float) -> None:
 
 
 def compete(cpu: int, ended: Event, send: "multiprocessing.Queue[list[Segment]]") -> None:
-    """Compete with the proxy for a CPU during the run, and put the list of segments into a queue when the run ends."""
+    """Compete with the proxy for a CPU until the run ends, and then send the times of each behaviour."""
     os.sched_setaffinity(0, {cpu})
     while not ended.is_set() and not loads():
         time.sleep(0.1)

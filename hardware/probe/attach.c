@@ -76,7 +76,7 @@ void try_hook(const struct options *options, const struct hook *hook, struct hoo
 	sipprobe__destroy(object);
 }
 
-/* Load and attach all hooks of a mode. Return NULL and set `error` if the kernel refuses a hook. */
+/* Load and attach all hooks of one mode of the probe. Return NULL and set `error` if the kernel refuses a hook. */
 static struct sipprobe *load_mode(const struct options *options, enum mode_choice mode,
 				  const struct hook_state *states, int *error)
 {

@@ -30,7 +30,7 @@ struct stream_counts {
 /* The state of a worker between two reads. */
 struct service {
 	uint64_t t;      /* end of the worker's last read */
-	uint64_t number; /* number of this read */
+	uint64_t number; /* serial number of this last read */
 	/* Position among the waiting messages of the first message that the last read completed. */
 	uint64_t first;
 	uint64_t last; /* position after the last message that the read completed */

@@ -20,7 +20,10 @@ static void set_retransmission(struct sim *sim, struct timer timer)
 
 	if (!m->retransmissions)
 		return;
-	/* the interval doubles for INVITE (RFC 3261 17.1.1.2), and up to T2 for BYE (17.1.2.2) and 200 (13.3.1.4) */
+	/*
+	 * the time between two transmissions doubles each time: for INVITE without a limit (RFC 3261 17.1.1.2), and for BYE
+	 * (17.1.2.2) and 200 (13.3.1.4) up to T2
+	 */
 	if (timer.kind != TRACE_KIND_INVITE && delay >= m->t2_ns) {
 		length = TIMER_LENGTHS - 1;
 		delay = m->t2_ns;
@@ -30,7 +33,7 @@ static void set_retransmission(struct sim *sim, struct timer timer)
 	push(sim, &sim->timers[length], timer);
 }
 
-/* Let an agent's datagram arrive at the SPS now. */
+/* Count a datagram that an agent sent, and let it arrive at the SIP proxy server (SPS) now. */
 static void reach(struct sim *sim, struct timer message)
 {
 	if (message.again)

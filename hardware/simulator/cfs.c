@@ -35,7 +35,7 @@ static struct worker *leftmost(const struct fair_rq *rq, const struct worker *wi
 	return best;
 }
 
-/* Raise the queue's min_vruntime to the smallest vruntime. It never falls (update_min_vruntime() in fair.c). */
+/* Raise min_vruntime to the smallest vruntime on the CPU, but never lower it (update_min_vruntime() in fair.c). */
 static void update_min_vruntime(struct cpu *cpu)
 {
 	struct fair_rq *rq = &cpu->fair;
@@ -107,7 +107,10 @@ static void place(struct sim *sim, struct cpu *cpu, struct worker *w)
 		w->vruntime = floor;
 }
 
-/* Queue a worker. A vruntime relative to another queue becomes absolute again (enqueue_entity() in fair.c). */
+/*
+ * Queue a worker, as the kernel's enqueue_entity() in fair.c does. A worker that left a queue without sleeping has a
+ * vruntime relative to that queue's min_vruntime. Add the min_vruntime of the new queue to such a vruntime.
+ */
 static void enqueue(struct sim *sim, struct cpu *cpu, struct worker *w, bool wakeup)
 {
 	update_curr(sim, cpu);
@@ -145,7 +148,11 @@ static void put(struct sim *sim, struct cpu *cpu, struct worker *w)
 	fair_add(&cpu->fair, w, sim->order++);
 }
 
-/* Choose the worker with the smallest vruntime, unless a buddy is nearly as small (pick_next_entity() in fair.c). */
+/*
+ * Choose the next worker, as the kernel's pick_next_entity() in fair.c does. In general, this is the worker with the
+ * smallest vruntime. But `next` and `last` of the queue are preferred, and `skip` is avoided, if the chosen vruntime
+ * then exceeds the smallest vruntime by at most the wake-up granularity.
+ */
 static struct worker *pick(struct sim *sim, struct cpu *cpu)
 {
 	struct fair_rq *rq = &cpu->fair;
@@ -224,7 +231,7 @@ static void tick(struct sim *sim, struct cpu *cpu)
 		sched_resched(sim, cpu);
 }
 
-/* Let another worker run next, if one is nearly as entitled (the kernel's yield_task_fair() in fair.c). */
+/* Avoid the running worker at the next choice, see pick() (the kernel's yield_task_fair() in fair.c). */
 static void yield(struct sim *sim, struct cpu *cpu)
 {
 	clear_buddies(&cpu->fair, cpu->curr);
@@ -238,14 +245,14 @@ static void set_weight(struct worker *w, uint32_t weight)
 	w->weight = weight;
 }
 
-/* Make the vruntime of a worker that joins this class absolute (the kernel's attach_task_cfs_rq() in fair.c). */
+/* Add min_vruntime to the vruntime of a worker that joins this class (the kernel's attach_task_cfs_rq() in fair.c). */
 static void join(struct sim *sim, struct cpu *cpu, struct worker *w)
 {
 	(void)sim;
 	w->vruntime += cpu->fair.min_vruntime;
 }
 
-/* Make the vruntime of a worker that leaves this class relative (the kernel's detach_task_cfs_rq() in fair.c). */
+/* Subtract min_vruntime from the vruntime of a worker that leaves this class (detach_task_cfs_rq() in fair.c). */
 static void leave(struct sim *sim, struct cpu *cpu, struct worker *w)
 {
 	place(sim, cpu, w);

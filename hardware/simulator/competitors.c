@@ -107,7 +107,7 @@ static bool log_next(struct sim *sim, struct cpu *cpu)
 	return cpu->curr == logger;
 }
 
-/* Return the time at which the next work begins. */
+/* Return the time at which a competitor, or a program with bursts, begins its next work. */
 static uint64_t next_begin(struct sim *sim, const struct worker *w)
 {
 	uint64_t period_ns;

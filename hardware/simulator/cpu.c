@@ -3,7 +3,10 @@
 #include "sched.h"
 #include "sim.h"
 
-/* Kinds of backlog entries: STALL is a stall of length `since`, and WAKE is the work to wake a worker after a stall. */
+/*
+ * Values of `kind` for backlog entries that are not datagrams. A STALL entry is a stall of `since` ns. When a softirq
+ * has delivered its datagram, its entry becomes a WAKE entry, which lasts while the softirq wakes workers.
+ */
 #define STALL TRACE_KIND_OTHER
 #define WAKE  KINDS
 
@@ -180,7 +183,7 @@ void cpu_spent(const struct sim *sim, const struct cpu *cpu, uint64_t spent[SPEN
 	}
 }
 
-/* End the first entry of the backlog. */
+/* End the first entry of the backlog, a softirq or a stall. A softirq delivers its datagram, and then wakes workers. */
 static void end(struct sim *sim, struct cpu *cpu)
 {
 	struct timer *first = fifo_at(&cpu->backlog, 0);

@@ -157,7 +157,7 @@ static void enqueue(struct sim *sim, struct cpu *cpu, struct worker *w, bool wak
 	w->on_rq = true;
 }
 
-/* Remove a worker from the queue, as the kernel's dequeue_entity() in fair.c does after its code for DELAY_DEQUEUE. */
+/* Remove a worker from the queue. This is the part of the kernel's dequeue_entity() (fair.c) after DELAY_DEQUEUE. */
 static void leave(struct sim *sim, struct cpu *cpu, struct worker *w, bool sleep)
 {
 	update_lag(sim, cpu, w);
@@ -205,7 +205,7 @@ static bool dequeue(struct sim *sim, struct cpu *cpu, struct worker *w, bool sle
 	return true;
 }
 
-/* Let a worker run again that slept but stayed queued (the kernel's requeue_delayed_entity() with DELAY_ZERO). */
+/* Wake a worker that slept but stayed in the queue (the kernel's requeue_delayed_entity() with DELAY_ZERO). */
 static void requeue_delayed(struct sim *sim, struct cpu *cpu, struct worker *w)
 {
 	update_lag(sim, cpu, w);

@@ -15,7 +15,10 @@
 
 struct tree {
 	uint32_t size; /* number of leaves, a power of two */
-	/* For each inner node, from index 1, the source with the earliest event below the node. The leaves follow. */
+	/*
+	 * One source of events per node. The root has index 1, and node n has the children 2 n and 2 n + 1. An inner node
+	 * holds the source with the earliest event below it. The leaves, from index `size` on, hold the sources in order.
+	 */
 	uint32_t *winner;
 	uint64_t *at; /* time of the next event of each source, or NEVER */
 };
@@ -23,7 +26,7 @@ struct tree {
 bool tree_init(struct tree *tree, uint32_t sources);
 void tree_free(struct tree *tree);
 
-/* Set a source's next time. Among sources with the same time, the source with the lowest number comes first. */
+/* Set the time of a source's next event. Of several sources with the same time, the lowest number comes first. */
 static inline void tree_set(struct tree *tree, uint32_t source, uint64_t at)
 {
 	uint32_t *winner = tree->winner;

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define KINDS           7 /* number of message kinds in trace.h: OTHER, INVITE, 180, 200, ACK, BYE, 200 */
+#define KINDS           7 /* number of message kinds in trace.h; 200 of INVITE and 200 of BYE are two kinds */
 #define CPUS_MAX        256
 #define WORKERS_MAX     1024
 #define COMPETITORS_MAX 16
@@ -51,13 +51,13 @@ struct model {
 	double rate_cps;
 	uint64_t calls, seed;
 	bool constant_arrivals, retransmissions, hold_exponential;
-	bool answered; /* true: the UAS answers; false: a call is one INVITE, as in queueing theory */
+	bool answered; /* true: the UAS answers; false: a call is only one message (INVITE) */
 	uint64_t ring_ns, hold_ns, drain_ns, t1_ns, t2_ns;
 	/* An answered call is late if its 200 takes longer than setup_limit_ns plus the ring time. */
 	uint64_t setup_limit_ns;
 	/* members that describe the machine */
 	uint32_t cores, cores_per_processor, receive_cpus;
-	/* Number of addresses per agent. Calls use the addresses in turn, and each address is one flow per direction. */
+	/* Number of addresses per agent, which calls use in turn. The datagrams from one address form a flow (cpu.c). */
 	uint32_t peers;
 	uint64_t link_ns, interrupt_ns, receive_ns, wake_ns, switch_ns, idle_exit_ns, tick_ns;
 	uint64_t refill_ns, refill_near_ns, refill_far_ns, balance_ns;

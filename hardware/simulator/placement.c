@@ -77,7 +77,10 @@ static uint32_t decay(uint32_t flips, uint64_t *at, uint64_t now)
 	return flips >> 1;
 }
 
-/* Count how often the waker wakes another task than before (record_wakee()). The waker is the interrupted task. */
+/*
+ * Count how often the waker wakes a different worker than at its previous wake-up (the kernel's record_wakee()). Return
+ * this count. The waker is the task on the CPU `waker` that the softirq interrupted.
+ */
 static uint32_t waker_flips(struct sim *sim, struct cpu *waker, const struct worker *w)
 {
 	uint32_t *flips = &waker->flips, *last = &waker->last_wakee;
@@ -96,7 +99,10 @@ static uint32_t waker_flips(struct sim *sim, struct cpu *waker, const struct wor
 	return *flips;
 }
 
-/* Return whether waker and wakee have more partners than a processor has cores (the kernel's wake_wide()). */
+/*
+ * Return whether waker and wakee wake so many different tasks that the tasks do not fit on one processor (the kernel's
+ * wake_wide()). `waker` and `wakee` are the counts from waker_flips().
+ */
 static bool wakes_many(const struct sim *sim, uint32_t waker, uint32_t wakee)
 {
 	uint32_t master = waker > wakee ? waker : wakee, slave = waker > wakee ? wakee : waker;
@@ -118,7 +124,10 @@ static struct cpu *affine(struct sim *sim, const struct worker *w, struct cpu *h
 		return here;
 	if (is_idle(prev))
 		return prev;
-	/* ignore the running worker of `here`, because a synchronous wake-up announces that it will sleep soon */
+	/*
+	 * add the running worker's weight only for `prev`, because a synchronous wake-up announces that the running worker
+	 * of `here` will sleep soon
+	 */
 	if (prev->curr && !is_rt(prev->curr))
 		load_prev += prev->curr->weight;
 	/* Like the kernel, increase the load of prev by (imbalance_pct - 100) / 2 percent. imbalance_pct is 117. */

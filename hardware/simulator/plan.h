@@ -25,10 +25,13 @@ struct plan {
 	struct plan_window *windows;
 	uint32_t n_windows, room;
 	uint64_t end_ns, sample_ns, setattr_ns;
-	const char *blocks; /* path of the windows for the generator (../common/schedule.h) */
+	const char *blocks; /* path of the windows in the generator's format (../common/schedule.h) */
 };
 
-/* Read a plan. Return NULL, or a text in `error` that describes the problem. Each mode starts as a copy of `model`. */
+/*
+ * Read a plan. Return NULL on success, or `error` with a text that describes the problem. Each mode has the parameters
+ * of `model`, except for the values that the plan sets.
+ */
 const char *plan_read(struct plan *plan, const char *path, const struct model *model, char *error,
 		      size_t size);
 void plan_free(struct plan *plan);

@@ -43,7 +43,7 @@ void fair_add(struct fair_rq *rq, struct worker *w, uint64_t order)
 	rq->queue[rq->length++] = w;
 	rq->key_sum += (w->vruntime - rq->zero) * weight;
 	rq->weight_sum += weight;
-	/* keep the keys small, because a product of large keys would overflow */
+	/* keep the keys (vruntime - zero) small, because large keys times the sum of the weights would overflow */
 	if (rq->key_sum > INT64_MAX / 65536 || rq->key_sum < INT64_MIN / 65536) {
 		int64_t shift = rq->key_sum / rq->weight_sum;
 
@@ -288,7 +288,10 @@ void sched_set(struct sim *sim, struct worker *w)
 	bool was_rt = is_rt(w), rt = m->policy == POLICY_FIFO || m->policy == POLICY_RR, queued;
 	uint32_t old_weight = w->weight, weight = rt ? old_weight : sched_weight(m->nice);
 
-	/* EEVDF requeues a worker without its own slice at every change, to set the base slice again */
+	/*
+	 * EEVDF requeues a worker without a slice of its own even if no setting changes, because the call sets the base
+	 * slice again
+	 */
 	if (w->policy == m->policy && weight == old_weight && (rt || m->rules == RULES_CFS))
 		return;
 	cpu_advance(sim, cpu);

@@ -48,7 +48,7 @@ struct fair_class {
 	bool (*dequeue)(struct sim *, struct cpu *, struct worker *, bool sleep);
 	void (*requeue_delayed)(struct sim *, struct cpu *, struct worker *);
 	void (*put)(struct sim *, struct cpu *, struct worker *);
-	/* returns the next worker, which stays queued unless it already runs */
+	/* returns the next worker and leaves it in the queue; the running worker is not in the queue */
 	struct worker *(*pick)(struct sim *, struct cpu *);
 	void (*set_next)(struct sim *, struct cpu *, struct worker *);
 	void (*wakeup_preempt)(struct sim *, struct cpu *, struct worker *);
@@ -57,7 +57,7 @@ struct fair_class {
 	void (*update_curr)(struct sim *, struct cpu *);
 	/* called for a worker that is not queued */
 	void (*set_weight)(struct worker *, uint32_t weight);
-	/* called for a sleeping worker whose class changes */
+	/* called for a sleeping worker that changes between this class and the real-time class */
 	void (*join)(struct sim *, struct cpu *, struct worker *);
 	void (*leave)(struct sim *, struct cpu *, struct worker *);
 };

@@ -38,11 +38,14 @@ enum spent {
 	SPENT_WAYS
 };
 
-/* The step of a worker's loop. A worker stops at the steps marked `event`, and passes through the other steps. */
+/*
+ * The step of a worker's loop. The end of a step marked `event` is an event of the simulation. The end of another step
+ * only begins the next step, and may set a timestamp.
+ */
 enum phase {
 	PHASE_TAKE,    /* event: the worker looks into the socket's queue */
 	PHASE_COPY,    /* rest of the receive call after the datagram was taken; ends at t_sip_in */
-	PHASE_BEFORE,  /* service before the lock, or the whole service; ends at t_sip_out */
+	PHASE_BEFORE,  /* service before the lock; without a lock, the whole service, which ends at t_sip_out */
 	PHASE_LOCK,    /* event: the worker tries to take the lock */
 	PHASE_SPIN,    /* event: the worker has spun without success and yields */
 	PHASE_HELD,    /* event: the worker releases the lock */
@@ -66,7 +69,7 @@ struct worker {
 	/* members for the scheduler */
 	int64_t vruntime, deadline, vprot, vlag;
 	int64_t slice;
-	uint64_t exec_start;                /* time of the last update, on the task clock of its CPU */
+	uint64_t exec_start;                /* CPU time is accounted up to this time of cpu_task_clock() */
 	uint64_t exec_sum, exec_sum_before; /* CPU time now, and when the worker was last picked; for CFS */
 	/* Sequence number of the moment of queueing. Workers with equal vruntime or deadline run in this order. */
 	uint64_t order;
@@ -97,7 +100,7 @@ struct worker {
 	uint64_t messages, switches, preemptions, wakeups, migrations, empty_receives, yields, ran_ns,
 		spun_ns, charged_ns;
 	uint64_t begin_ns;     /* a competitor's current or next period begins at this time */
-	uint64_t charged_from; /* time up to which `charged_ns` counts, on the task clock of its CPU */
+	uint64_t charged_from; /* `charged_ns` counts up to this time of cpu_task_clock() */
 };
 
 /* The runnable workers of the fair class on a CPU, without the running worker. */
@@ -123,9 +126,10 @@ struct cpu {
 	/* `curr` continues its work at this time, after switches and softirqs. Its earlier work is already accounted. */
 	uint64_t resume_at;
 	uint64_t receive_until; /* end of the current receive softirq or stall */
-	enum spent receiving;   /* the current entry is a softirq (SPENT_RECEIVE) or a stall (SPENT_STALL) */
+	enum spent receiving;   /* kind of that softirq or stall: SPENT_RECEIVE or SPENT_STALL */
 	uint64_t idle_from;
-	uint64_t irq_ns; /* time that is charged to no task, including the whole current entry */
+	/* Time of softirqs and stalls that is charged to no task. Each counts completely from its start on. */
+	uint64_t irq_ns;
 	uint64_t next_tick;
 	uint64_t next_stall;
 	/* Datagrams that wait for their interrupt at the time `at`. An interrupt of another datagram may handle them earlier. */
@@ -139,7 +143,7 @@ struct cpu {
 	/* members for newidle_balance() */
 	uint64_t idle_stamp, average_idle, last_balance;
 	uint32_t balance_failed;
-	/* values of the idle task for wake_wide(): on an idle CPU, a softirq interrupts the idle task */
+	/* members for wake_wide(): the idle task is the waker if a softirq of an idle CPU wakes a worker */
 	uint64_t flips_at;
 	uint32_t flips, last_wakee;
 };
@@ -177,7 +181,7 @@ struct call {
 struct counts {
 	uint64_t events, sent[KINDS], sent_again[KINDS], arrived, received, refused, left, datagrams_sent;
 	uint64_t overtaken, wakeups, idle_wakeups, passed;
-	uint64_t k_rcv_ns, t_sip_ns; /* sums over all messages that departed */
+	uint64_t k_rcv_ns, t_sip_ns; /* sums of K_rcv and T_sip over all messages that departed */
 	/* Numbers of messages that the agents received. */
 	uint64_t received_kind[KINDS], received_again[KINDS];
 };
@@ -241,7 +245,8 @@ enum source {
 	SOURCE_CPUS
 };
 
-/* Functions of sim.c. Prepare a run. Return NULL, or a static text that describes the problem. */
+/* Functions of sim.c follow. */
+/* Prepare a run. Return NULL on success, or a static text that describes the problem. */
 const char *sim_init(struct sim *sim, const struct model *model);
 /* Run until all calls have ended and no message is left in the SPS. */
 const char *sim_run(struct sim *sim);
@@ -261,7 +266,7 @@ void cpu_event(struct sim *sim, struct cpu *cpu);
 void cpu_advance(struct sim *sim, struct cpu *cpu);
 /* Stall the CPU for `ns`: it does no other work in this time. */
 void cpu_stall(struct sim *sim, struct cpu *cpu, uint64_t ns);
-/* Account for the CPU's time until now, so that its parts add up to the time since the start. */
+/* Store in `spent` how the CPU has spent its time until now. The uses add up to the time since the start. */
 void cpu_spent(const struct sim *sim, const struct cpu *cpu, uint64_t spent[SPENT_WAYS]);
 /* Set the time of the CPU's next event. */
 void cpu_set(struct sim *sim, struct cpu *cpu);
@@ -293,9 +298,9 @@ void worker_resumes(struct worker *w);
 uint64_t service_time(struct sim *sim, const struct timer *message);
 
 /* Functions of competitors.c follow. */
-/* Prepare the other programs, whose random numbers are taken from `state`. */
+/* Prepare the competitors, the logger and the programs with bursts. Take random numbers from `state`. */
 void competitors_init(struct sim *sim, uint64_t *state);
-/* Begin the next work of a competitor, whose time has come. */
+/* Wake the competitor or program with bursts that has this number, because its next work begins now. */
 void competitor_event(struct sim *sim, uint32_t number);
 /* End a competitor's work, and begin or schedule its next work. Return whether the competitor continues now. */
 bool competitor_step(struct sim *sim, struct cpu *cpu, struct worker *w);

@@ -73,7 +73,7 @@ static struct worker *next_waiter(struct socket *s)
 	return w;
 }
 
-/* Queue a message at a socket. `queued.at` is its arrival time. */
+/* Queue a message at a socket. `queued.at` is the time when the message reached the socket or its TCP connection. */
 static uint32_t enqueue(struct sim *sim, struct socket *s, struct cpu *cpu, struct timer queued)
 {
 	uint64_t size = sim->model.truesize[queued.kind];

@@ -14,7 +14,7 @@
 struct sim;
 
 struct switches {
-	const struct plan *plan; /* the plan of the run; NULL: one mode */
+	const struct plan *plan; /* the plan of the run; NULL: the run has only one mode */
 	uint32_t window;         /* index of the next window; after the last window, the number of windows */
 	bool looked;             /* true: the sample right before this window has been taken */
 	uint64_t next_look;

@@ -78,7 +78,10 @@ static void write_switch(struct sim *sim, const struct cpu *cpu, const struct wo
 		sprintf(text + at, "/%" PRIu32, cpu->id);
 }
 
-/* Run a script and compare the workers' timeline. `slices` has their slices in ms. `slices` and `plan` may be NULL. */
+/*
+ * Run a script, and check that the workers begin to run at the times of `timeline` in ms. `slices` has the slice of
+ * each worker in ms. `slices` and `plan` may be NULL.
+ */
 static void expect(const char *what, const struct model *m, const double *slices, const struct plan *plan,
 		   const struct script *script, size_t length, const char *timeline)
 {
@@ -194,7 +197,7 @@ static void test_cfs_slices(void)
 	m.nr_latency = 2;
 	m.min_granularity_ns = 2 * MS;
 	EXPECT("min granularity", &m, NULL, three, "0:A 3:B 6:C 9:A 10:B 11:C 12:-");
-	/* The slices of the papers are shorter than a tick of 4 ms. Only a tick ends a slice, so a worker runs until the tick. */
+	/* The published slices are shorter than a tick of 4 ms. Only a tick ends a slice, so a worker runs for 4 ms. */
 	m.workers = 2;
 	m.tick_ns = 4 * MS;
 	m.nr_latency = 8;

@@ -10,7 +10,10 @@
 #include "virtual.h"
 
 #define MIB 1048576UL
-/* Distances from QEMU's code for the new page. QEMU has less than 64 MiB of code, and a jump reaches 2 GiB. */
+/*
+ * The new page with the code that calls now_ns() lies before QEMU's code, at a distance between NEAREST and FARTHEST.
+ * QEMU has less than 64 MiB of code, and a jump reaches 2 GiB.
+ */
 #define NEAREST  (64 * MIB)
 #define FARTHEST (1024 * MIB)
 #define STEP     (16 * MIB)
@@ -47,7 +50,7 @@ static uint8_t *append(uint8_t *at, const void *bytes, size_t count)
 	return at + count;
 }
 
-/* Write the code that replaces one read, and return its end. */
+/* Write code that calls now_ns() instead of one read of the time stamp counter. Return the end of this code. */
 static uint8_t *write_stub(uint8_t *stub, const uint8_t *return_to)
 {
 	uintptr_t clock = (uintptr_t)now_ns;
@@ -73,7 +76,7 @@ static uint8_t *map_near(uintptr_t text)
 	return NULL;
 }
 
-/* Patch the code from `text` to `end`. Return the number of replaced reads. */
+/* Replace the reads of the time stamp counter in the code from `text` to `end`. Return the number of these reads. */
 static int patch_text(uint8_t *text, uint8_t *end)
 {
 	uint8_t *start = (uint8_t *)((uintptr_t)text & ~4095UL), *page = NULL, *stub = NULL;

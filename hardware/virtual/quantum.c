@@ -12,7 +12,7 @@
 #define GIVE_UP_LOOKS 1000
 #define LOOK_NS       5000000
 #define MOST_SAVED_NS 1000000000
-#define EARLIEST_NS   1000000000 /* QEMU treats a clock of 0 as unset */
+#define EARLIEST_NS   1000000000 /* first virtual time; not 0, because QEMU treats a clock of 0 as unset */
 
 struct cpu cpus[MAX_CPUS];
 __thread struct cpu *self;
@@ -33,8 +33,8 @@ static unsigned arrived; /* number of running vCPUs that have executed all instr
 static bool ending;      /* true: a vCPU ends the quantum, so no other vCPU may start to run */
 static uint64_t quantum; /* number of the current quantum */
 static int64_t length, full_length, parts_per_us;
-static int64_t ns_per_part; /* duration of a part of an instruction, in 2^-32 ns */
-static uint64_t fraction;   /* fractional ns of the start of the quantum, in 2^-32 ns */
+static int64_t ns_per_part; /* duration of 1 / PARTS of an instruction, in 2^-32 ns */
+static uint64_t fraction;   /* fraction of a ns to add to quantum_start, in 2^-32 ns */
 static _Atomic int64_t quantum_start = EARLIEST_NS, latest = EARLIEST_NS;
 
 static struct bell quantum_bell; /* wakes vCPUs that wait for the end of the quantum */
@@ -44,7 +44,7 @@ static struct {
 	bool rests;       /* true: the main loop waits for events */
 	bool sleeps;      /* true: the main loop waits for vCPUs */
 	int64_t deadline; /* virtual time of the main loop's next timer */
-	int64_t saved_ns; /* virtual time that may pass while all vCPUs are halted */
+	int64_t saved_ns; /* virtual time that earn_idle_time() allows to pass while all vCPUs are halted */
 	int descriptor;
 	_Atomic bool asked;
 } loop = { .deadline = FOREVER, .descriptor = -1 };
@@ -160,7 +160,10 @@ static void end_quantum(void)
 	statistics->virtual_ns = (uint64_t)quantum_start;
 	statistics->quanta++;
 	await_main();
-	/* end the next quantum at the main loop's next timer, so that the timer is not late, but after an eighth at least */
+	/*
+	 * end the next quantum at the main loop's next timer, so that this timer is not late; but a quantum has at least
+	 * an eighth of its full length
+	 */
 	length = full_length;
 	until = loop.deadline - quantum_start;
 	if (loop.deadline != FOREVER && until < settings.quantum_ns)
@@ -170,7 +173,7 @@ static void end_quantum(void)
 	ring(&quantum_bell, INT_MAX);
 }
 
-/* Let a vCPU run for the rest of this quantum, from its position `spent`. The lock is held. */
+/* Let a vCPU run for the rest of this quantum, of which the part `spent` has already passed. The lock is held. */
 static void join(struct cpu *cpu)
 {
 	while (ending)
@@ -240,7 +243,10 @@ void wake_cpus(pthread_cond_t *condition)
 		if (!cpu->known || cpu->condition != condition)
 			continue;
 		cpu->condition = NULL;
-		/* the vCPU wakes at its waker's position in the quantum */
+		/*
+		 * for the woken vCPU, as much of the quantum has passed as for the vCPU that calls this function; nothing has
+		 * passed if another thread calls it
+		 */
 		cpu->spent = !self ? 0 : self->left > 0 ? self->length - self->left : self->length;
 		if (cpu->halting)
 			cpu->spent += settings.wake_ns * parts_per_us / 1000;

@@ -83,7 +83,7 @@ NO_VECTORS int64_t now_ns(void);
 bool clock_runs(void);
 /* Wait until all running vCPUs are at the end of the quantum. The calling vCPU has no instructions left. */
 void finish_quantum(struct cpu *cpu);
-/* Sleep on a condition of QEMU until wake_cpus() names the condition. The caller holds the mutex. */
+/* Sleep until another thread calls wake_cpus() with this condition of QEMU. The caller holds the mutex. */
 void sleep_cpu(pthread_cond_t *condition, pthread_mutex_t *mutex);
 /* Wake the vCPUs that sleep on a condition. */
 void wake_cpus(pthread_cond_t *condition);
@@ -111,6 +111,6 @@ int64_t real_ns(int clock);
 
 /* ---- patch.c ---- */
 
-/* Let QEMU's inlined reads of the host's time stamp counter call now_ns(). Return their number. */
+/* Replace QEMU's inlined reads of the time stamp counter by calls of now_ns(). Return the number of these reads. */
 int patch_counter_reads(void);
 #endif

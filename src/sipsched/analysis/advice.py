@@ -477,7 +477,7 @@ def loads_of(
     for run in runs:
         attrs = run.attrs
         if all(mode.endswith(STILLED) for mode in compared(attrs["mode"])[1:]):
-            # This run only compares windows with and without the probe, which `probe_cost` evaluates.
+            # This run only measures the cost of the probe, which takes the timestamps. `probe_cost` evaluates the run.
             continue
         counts = (int(attrs["cores"]), int(attrs["threads"]))
         system = ReferenceSystem(attrs["testbed"], attrs["sut"], *counts, modes_of(run)[0])
@@ -596,7 +596,7 @@ def _candidate(mode: str, effects: Mapping[str, Effect], floors: Mapping[str, fl
     costs = [name for name in GUARDS if is_higher(intervals[name])]
     for name in DECIDING:
         if is_lower(intervals[name], floors[name]):
-            # One quantity improved, so the mode is better. A rise of the other deciding quantity is a cost.
+            # The mode improves this quantity. If the other quantity in DECIDING rises, this rise is a cost of the mode.
             rises = [
                 quantity
                 for quantity in DECIDING

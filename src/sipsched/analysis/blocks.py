@@ -49,7 +49,8 @@ class Splits:
 
     def ends(self, level: float = LEVEL) -> tuple[float, float]:
         """Return the confidence interval's ends. They are infinite if the level is above 1 - 1 / (1 + splits)."""
-        # The number 1 + size includes the split with all blocks in one group, which encloses every θ.
+        # `lows` has no value for the split with all blocks in one group. This split counts as enclosing every θ, so the
+        # number of splits is 1 + size.
         # Without the factor 1 + 1e-9, a rounding error could turn a whole number into the next lower number.
         place = int((1 - level) * (1 + self.lows.size) * (1 + 1e-9))
         if place < 1:

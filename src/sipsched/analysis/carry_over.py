@@ -97,6 +97,6 @@ def _cut(starts: Values, rows: Values) -> Values:
     sums = np.cumsum(centred[:, ::-1], axis=1)[:, ::-1]
     squares = np.cumsum(centred[:, ::-1] ** 2, axis=1)[:, ::-1]
     errors = (squares - sums**2 / left) / left**2
-    # The search excludes the last bins. Otherwise the rule might keep only a few bins that agree by chance.
+    # The search excludes the last bins. Otherwise, the smallest error could belong to a few bins that agree by chance.
     index = np.argmin(errors[:, : bins - MIN_BINS // 2], axis=1)
     return np.where(index <= bins // 2, starts[index], np.inf)

@@ -237,8 +237,9 @@ def crossing_ratio(
     if not (first.known and second.known):
         return Interval.without(estimate, n, level)
     resolved = first.resolved and second.resolved
-    # A sampled load outside the measured loads has only one bound.
-    # So each end of the ratio's interval uses the less favourable bound of both loads.
+    # If a sampled capacity lies outside the measured loads, only one bound of this capacity is known.
+    # The ratio's lower end uses the lower bound of `other` and the upper bound of the reference, and the upper end the
+    # opposite bounds. So the interval is rather too wide than too narrow.
     ends = []
     for i, pdr in enumerate((reference_pdr, other_pdr)):
         drawn = _draw_crossings(_by_load(cps, pdr, limit), resamples, seed + i)
@@ -397,7 +398,7 @@ def _cross(loads: Values, rows: Values) -> _Crossed:
     high = np.take_along_axis(rows, right[:, None], axis=1)[:, 0]
     start, step = loads[left], loads[right] - loads[left]
     apart = low < high
-    # The interpolation clips very small and very large drop rates, because the estimate cannot distinguish them.
+    # Drop rates beyond the factor RATE_RANGE from the limit are clipped. The estimate cannot distinguish such rates.
     low, high = (np.clip(rate, *np.log((1 / RATE_RANGE, RATE_RANGE))) for rate in (low, high))
     straight = start + step * _share(1 - np.exp(low), np.exp(high) - np.exp(low), apart)
     estimate = start + step * _share(-low, high - low, apart)

@@ -291,7 +291,7 @@ def draw_typical(rng: np.random.Generator, logs: Values, draws: int) -> Values:
     if n < RANKS_FROM:
         error = logs.std(ddof=1) / np.sqrt(n) if n > 1 else 0.0
         return np.asarray(logs.mean() + error * rng.standard_t(max(n - 1, 1), draws))
-    # If Wilcoxon's signed rank statistic is k, then k of the means of pairs are below the median.
+    # If Wilcoxon's signed rank statistic is k, then k of the means of all pairs of `logs` are below the true median.
     # So a random signed rank statistic yields a random median.
     means = np.pad(means_of_pairs(logs), 1, mode="edge")
     ranks = rng.integers(2, size=(draws, n)) @ np.arange(1, n + 1)

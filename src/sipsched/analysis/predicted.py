@@ -214,7 +214,7 @@ def _threads(runs: pd.DataFrame, known: Mapping[PredictedSetting, Predicted]) ->
     """Compare numbers of threads at equal load and cores. The number of threads with the most runs is the reference."""
     for (sut, cores, cps), group in runs.groupby(["sut", "cores", "cps"]):
         counts = group["threads"].value_counts()
-        # Runs at all loads choose the reference, so that different loads have the same reference where possible.
+        # Count the runs at all loads, so that different loads have the same reference where possible.
         elsewhere = runs["threads"].value_counts()
         order = sorted(counts.index, key=lambda n: (-elsewhere[n], n))
         reference = _of_run(sut, int(cores), int(order[0]), int(cps))

@@ -64,5 +64,5 @@ class Aside:
         return self._states.get(testbed, _State()).given_up
 
     def try_for_the_last_time(self, testbed: str) -> None:
-        """Allow one last attempt on an unreachable testbed whose jobs wait."""
+        """Let the waiting jobs of an unreachable testbed try once more to connect to it."""
         self._states[testbed].for_the_last_time = True

@@ -20,7 +20,7 @@ HOW = (
 def crossing_words(crossing: CrossingLoad, unit: str = "cps") -> str:
     """Return the load at which drops reach the limit, as text, such as "1 840 cps (1 790 to 1 900), n = 15".
 
-    Outside the measured loads, return the nearest load.
+    If this load lies outside the measured loads, return a bound, such as "above 1 900 cps, n = 15".
     """
     interval = crossing.interval
     if np.isinf(interval.estimate):
@@ -31,13 +31,19 @@ def crossing_words(crossing: CrossingLoad, unit: str = "cps") -> str:
 
 
 def crossing_cell(crossing: CrossingLoad) -> Number | str:
-    """Return the load at which drops reach the limit, for a table cell. Outside the measured loads, return a bound."""
+    """Return the load at which drops reach the limit, for a table cell.
+
+    If this load lies outside the measured loads, return a bound, such as "above 1 900, n = 15".
+    """
     interval = crossing.interval
     return crossing_words(crossing, "") if np.isinf(interval.estimate) else told(interval, "cps")
 
 
 def doubt(crossing: CrossingLoad, limit: float) -> str:
-    """Return sentences that explain why the load at the drop limit is unknown. Return an empty text if known."""
+    """Return sentences that explain why the load at the drop limit is unknown.
+
+    Return an empty text if this load is known or if nothing was measured.
+    """
     share, (below, above) = f"{100 * limit:g} %", crossing.bracket_cps
     if np.isnan(below):
         return ""
@@ -60,7 +66,9 @@ def doubt(crossing: CrossingLoad, limit: float) -> str:
 
 
 def probe_modes(searches: Iterable[tuple[str, Sequence[str]]]) -> list[str]:
-    """Return sentences about how the probe recorded messages (probe modes) in searches. Warn if the modes differ.
+    """Return sentences that name the probe mode (how the probe recorded messages) of each search for a capacity.
+
+    If the probe modes differ, a warning is the first sentence, because the probe mode affects the CPU time per message.
 
     Parameters
     ----------

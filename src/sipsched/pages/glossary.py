@@ -69,7 +69,10 @@ class Marker:
         self._folds = 0
 
     def fold(self, step: int) -> str:
-        """Enter (1) or leave (-1) folded text, in which abbreviations are not explained. Return an empty text."""
+        """Note that the template enters (1) or leaves (-1) collapsed text, in which abbreviations are not explained.
+
+        Return an empty text, because the template prints the result of each call.
+        """
         self._folds += step
         return ""
 

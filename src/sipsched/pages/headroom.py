@@ -35,8 +35,8 @@ LACKS: Mapping[Lack, str] = {
     Lack.CYCLES: f"The recording has fewer than {LEAST_CYCLES} busy periods of the proxy. Record for longer, or when "
     "the load is higher.",
     Lack.CORES: (
-        f"Only in fewer than {LEAST_CYCLES} cases were all CPUs busy while messages waited. This is too rare to show how "
-        f"the proxy scales over its CPUs. Record for longer, or when the load is higher."
+        f"Only in fewer than {LEAST_CYCLES} cases were all CPUs busy while messages waited. This is too rare to show "
+        f"how the proxy scales over its CPUs. Record for longer, or when the load is higher."
     ),
 }
 """The sentences for each reason why the headroom (the load that can be added) is unknown."""
@@ -94,7 +94,10 @@ def _stolen(headroom: Headroom) -> tuple[str, ...]:
 
 
 def _times(headroom: Headroom) -> tuple[str, ...]:
-    """Return sentences with the predicted 99th percentile of the time per message at each higher load."""
+    """Return sentences that predict the 99th percentile of the time per message at multiples of today's load.
+
+    If a replay of today's load does not reproduce the measured time, return one sentence without a prediction.
+    """
     measured = in_us(headroom.p99_us)
     if not headroom.times:
         return (

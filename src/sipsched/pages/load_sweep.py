@@ -68,7 +68,10 @@ Capacities = Sequence[SystemCapacity]
 
 
 def answer(summary: xr.Dataset, limit: float = PDR_LIMIT, capacities: Capacities = ()) -> Answer:
-    """Return sentences about the best configuration: capacity, median waiting times, suspect and too short runs.
+    """Return sentences about the configuration with the largest capacity.
+
+    The sentences state this capacity, and the median waiting times at the lowest and at the highest load. They also
+    count suspect runs and too short runs at loads near the capacity.
 
     Parameters
     ----------
@@ -454,7 +457,7 @@ def _load_panels(
     columns: Mapping[str, Callable[[Axes, Facet], None]],
     shared_y: str = "column",
 ) -> Callable[[Layout], str]:
-    """Return a function that draws panels against the offered load, with one row per configuration."""
+    """Return a function that draws quantities against the offered load, with a row of panels per configuration."""
     rows, draws = facets(summary), list(columns.values())
     loads = summary["cps"].to_numpy().astype(float)
     return panels(

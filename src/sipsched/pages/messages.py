@@ -135,7 +135,10 @@ def _with_messages(runs: Catalogue) -> Catalogue:
 
 
 def _capacity(run: Run, capacities: Sequence[SystemCapacity]) -> SystemCapacity | None:
-    """Return the capacity of the proxy of a run, at the smallest drop limit. None if no capacity was estimated."""
+    """Return the capacity of a run's proxy. None if no capacity was estimated.
+
+    If capacities were estimated for several limits of the drop rate, return the capacity for the smallest limit.
+    """
     system = (run.testbed, run.sut, run.mode, run.cores, run.threads)
     known = [
         capacity

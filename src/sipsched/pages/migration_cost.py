@@ -201,7 +201,7 @@ def _why_not_in_force(summary: xr.Dataset, place: Place, mode: str, cost: int) -
 
 
 def _pairs(points: Sequence[CostPoint], default_ns: int) -> dict[Asked, Pair]:
-    """Pair the values of runs with each migration cost and of runs with the default cost, for each quantity."""
+    """Return, per migration cost and quantity, the values of runs with the default cost and of runs with this cost."""
     pairs: dict[Asked, Pair] = {}
     for point in points:
         reference = next(

@@ -26,7 +26,7 @@ NUMBER = re.compile(r"<?[+-]?[0-9][0-9.,]*(e[+-]?[0-9]+)?( ?%)?")
 
 
 class Part:
-    """Base class of the parts of a page, such as figures and tables. A part looks the same in JupyterLab and on a page."""
+    """Base class of page parts, such as figures and tables. A part looks the same in JupyterLab and on a page."""
 
     @property
     def kind(self) -> str:

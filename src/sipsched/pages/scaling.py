@@ -491,8 +491,8 @@ def published(scaling: ScalingData) -> Table:
         none="no speed-up is known",
         caption=f"Speed-ups before and after remedies: published in {REPORT}, and measured here.",
         reading=f"The published rows ({REPORT}) were measured with other hardware, another proxy and more cores. The "
-        "comparison therefore answers only two questions: whether a remedy helps, and whether it helps more over UDP or "
-        "over TCP.",
+        "comparison therefore answers only two questions: whether a remedy helps, and whether it helps more over UDP "
+        "or over TCP.",
         provenance="The published rows were not measured here.",
     )
 

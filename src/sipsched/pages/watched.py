@@ -372,8 +372,8 @@ def _times_table(document: WatchDocument, sums: Totals) -> Table:
         header=("time", "messages", *(f"{key} (µs)" for key in PERCENTILES)),
         rows=tuple(rows),
         caption=(
-            "Percentiles of the times of the messages. The probe measured times only during a quarter of the watch. Each "
-            "percentile is within 2 % of the exact value."
+            "Percentiles of the times of the messages. The probe measured times only during a quarter of the watch. "
+            "Each percentile is within 2 % of the exact value."
             if document.probe_mode == HISTOGRAMS
             else "Percentiles of the times of all recorded messages. Each percentile is within 1 % of the exact value."
         ),

@@ -82,7 +82,7 @@ class Crossover:
 
 @dataclass(frozen=True)
 class Instance:
-    """A running copy of the proxy in a run, with its settings.
+    """A copy of the proxy program in a run, with the settings of this copy. A run can have several copies at once.
 
     Attributes
     ----------
@@ -237,7 +237,7 @@ def compares_instances(mode: str) -> bool:
 
 
 def check_instances(mode: str, sut: Sut, suts: Mapping[str, Sut], where: str) -> None:
-    """Raise an error if a run cannot compare the given proxy instances.
+    """Raise an error if the modes in a mode's name need proxy instances that one run cannot compare.
 
     Raises
     ------
@@ -287,7 +287,7 @@ def check(names: Iterable[str], declared: Mapping[str, Any]) -> None:
     ------
     StableError
         A mode is not declared, an override is wrong, or a single mode switches the probe. Or a list names a mode twice,
-        or has a further start of an instance but not the first start.
+        or has a mode with the override `start=N`, but lacks the same mode without this override.
     """
     for name in names:
         several = compared(name)

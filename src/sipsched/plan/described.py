@@ -66,7 +66,7 @@ def _default(key: "Field[Any]") -> str:
 
 
 def renewed(document: Path) -> str:
-    """Return the text of a documentation page, in which the generated table is up to date."""
+    """Read a documentation page, and return its text with a newly generated table. The file stays unchanged."""
     name, table = TABLES[document]
     first, last = f"<!-- {name}: made by `make tables` -->\n", f"<!-- end of {name} -->\n"
     before, _, rest = document.read_text().partition(first)

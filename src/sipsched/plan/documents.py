@@ -96,7 +96,9 @@ def _line(problem: object) -> str:
 
 
 def tidy(instance: Any, what: str, *, empty: bool = True) -> Any:
-    """Check and copy a document. Convert floats such as 8.0 into int, so that 8.0 and 8 lead to the same file name.
+    """Check the content of a YAML document, and return a copy in which floats such as 8.0 are replaced by int.
+
+    Numbers become parts of file names, such as the names of search records. So 8.0 and 8 must lead to the same name.
 
     Parameters
     ----------
@@ -118,7 +120,10 @@ def tidy(instance: Any, what: str, *, empty: bool = True) -> Any:
 
 
 def _with_integers(value: Any, done: dict[int, Any]) -> Any:
-    """Copy a document, and convert floats without a fraction into int. Shared values are copied only once."""
+    """Copy a document, and convert floats without a fraction into int.
+
+    A mapping or list that occurs at several places of the document is copied only once. `done` has the copies by id.
+    """
     if isinstance(value, float):
         return int(value) if value.is_integer() and abs(value) < 2**53 else value
     if not isinstance(value, (dict, list)):
@@ -133,7 +138,10 @@ def _with_integers(value: Any, done: dict[int, Any]) -> Any:
 
 
 def _check_numbers_and_keys(instance: Any, what: str, empty: bool) -> None:
-    """Raise an error for numbers that are not finite and keys that are not text, which `--config` can contain."""
+    """Raise an error for numbers that are not finite, and for keys that are not text.
+
+    YAML files were already checked by `read_yaml`. Values from Snakemake's option `--config` were not.
+    """
     seen: set[int] = set()
     rest = [(instance, "")]
     while rest:

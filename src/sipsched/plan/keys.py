@@ -122,7 +122,7 @@ def read_file(hint: Any, path: Path) -> Any:
 
 
 def read_value(hint: Any, value: Any, where: str) -> Any:
-    """Check that a value has a type, and return the value. For possible errors, see `read`."""
+    """Return a value after a check that the type `hint` allows the value. For possible errors, see `read`."""
     return _converted(hint, value, where, "value")
 
 
@@ -207,7 +207,7 @@ def options(hint: Any) -> list[Any]:
 
 
 def is_mapping(hint: Any) -> bool:
-    """Return True if the value of a key is a mapping with named entries."""
+    """Return True if the value of a key is a mapping from names to entries, and not a dataclass with fixed keys."""
     return isinstance(get_origin(bare(hint)), type) and issubclass(get_origin(bare(hint)), Mapping)
 
 

@@ -56,7 +56,7 @@ class Capacity:
         return goal
 
     def loads(self, lower_cps: int, upper_cps: int) -> tuple[int, ...]:
-        """Return the two loads around a capacity, in ascending order."""
+        """Return the loads of a study: the lower and the upper bound that a search found for the capacity."""
         return tuple(sorted({lower_cps, upper_cps}))
 
 
@@ -157,7 +157,7 @@ class DeclaredLoad(Load):
 
     @property
     def in_seconds(self) -> Load:
-        """Return the same load with its length as a number of seconds."""
+        """Return the settings of this load without the number of calls, so that `duration_s` is the length."""
         return Load(**{field.name: getattr(self, field.name) for field in fields(Load)})
 
     @property
@@ -274,7 +274,7 @@ class Precision:
 
     @property
     def looks(self) -> tuple[int, ...]:
-        """Return the numbers of repetitions after which the interval is checked; each number is 1.5 times the last."""
+        """Return after how many repetitions the interval is checked. Each number is 1.5 times the previous number."""
         numbers = [self.at_least]
         while numbers[-1] < self.at_most:
             numbers.append(min(self.at_most, numbers[-1] + -(-numbers[-1] // 2)))

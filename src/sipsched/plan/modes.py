@@ -29,7 +29,7 @@ A real-time task with this lowest priority still runs before all tasks that are 
 
 
 class Setting(StrEnum):
-    """A scheduler setting, with the name that it has in mode names and in the kernel's files since Linux 5.13.
+    """A scheduler setting. Its value is the name of the setting in mode names and in the kernel since Linux 5.13.
 
     The first five settings are the papers' settings. Policy, nice, priority and slice are attributes of a task. A
     mode sets these attributes for every process of the proxy.
@@ -269,7 +269,7 @@ RANGES = {
 
 @dataclass(frozen=True)
 class Counts:
-    """The numbers of cores, workers and processors, on which the value of a setting can depend."""
+    """The numbers of CPU cores, proxy workers and processor chips, on which the value of a setting can depend."""
 
     cores: int
     threads: int
@@ -278,12 +278,14 @@ class Counts:
 
 @dataclass(frozen=True)
 class OtherInstance:
-    """The settings of the proxy instance that the name of a mode overrides. None keeps the setting of the run.
+    """Proxy settings in a mode's name, as in `default+threads=2`. Such a mode needs its own proxy instance.
+
+    These settings replace the settings of the run. If a field is None, the setting of the run applies.
 
     Attributes
     ----------
     start
-        Number of a further start of an instance with the same settings, which shows how much two starts differ.
+        Number of a further instance with equal settings, from 2. It shows how much two starts of the proxy differ.
     """
 
     sut: str | None = None
@@ -295,7 +297,7 @@ class OtherInstance:
 
 @dataclass(frozen=True)
 class Mode:
-    """A scheduler mode, with the settings that its name overrides.
+    """A declared scheduler mode, changed by the overrides in its name, as in `enhanced+migration_cost_ns=500000`.
 
     Attributes
     ----------
@@ -464,7 +466,11 @@ def _instance_number(name: str, key: str, text: str) -> int:
 
 
 def first_start(name: str) -> str:
-    """Return the name of a mode without the override `start`, which is the name for the first start of the proxy."""
+    """Return the name of a mode without the override `start`, as in `default` for `default+start=2`.
+
+    A mode with `start=2` runs on a second proxy instance with equal settings. The returned name is the mode of the
+    first instance.
+    """
     return "+".join(part for part in name.split("+") if not part.startswith("start="))
 
 
@@ -494,7 +500,7 @@ def label(name: str, translated: bool, missing: Iterable[str]) -> str:
 
 
 def _with_instance(name: str) -> str:
-    """Return a readable name of a mode, in which words describe another proxy instance, such as `2 threads`."""
+    """Return a readable name of a mode, with proxy settings as words, such as `2 threads` for `default+threads=2`."""
     base, other, rest = split_name(name)
     words = [other.sut] if other.sut else []
     if other.threads:
@@ -510,12 +516,12 @@ def _with_instance(name: str) -> str:
 
 
 def plain(name: str) -> str:
-    """Return the label of a mode without the note that the kernel has a different scheduler."""
+    """Return the label of a mode without the note that the kernel has EEVDF instead of the papers' scheduler CFS."""
     return name.replace(TRANSLATION, "")
 
 
 def is_translation(name: str) -> bool:
-    """Return True if the label of a mode notes that the kernel has a different scheduler."""
+    """Return True if a mode's label notes that the kernel has EEVDF instead of the papers' scheduler CFS."""
     return TRANSLATION in name
 
 

@@ -140,7 +140,7 @@ class Study:
         return [system for system in systems if not listed or system in listed]
 
     def _measures(self, testbed: str, block: Sequence[Run], turn: int) -> bool:
-        """Return True if this testbed measures a block of runs, and not another testbed with the same hardware."""
+        """Return True if a testbed measures a block of runs, False if a twin (a testbed with equal hardware) does."""
         if not self.sharing.concerns(testbed):
             return True
         paths = (run.path.relative_to(testbed) for run in block)

@@ -97,7 +97,7 @@ class Plan:
 
     @property
     def whole(self) -> Path:
-        """Return the folder of records with all messages. `raw` can also contain records without messages."""
+        """Return the folder of records with the times of each message. Records in `raw` can lack these times."""
         return self.raw if self.raw == RAW else self.raw.parent / "fit"
 
     @cached_property
@@ -132,9 +132,10 @@ class Plan:
 
     @cached_property
     def noise(self) -> dict[str, list[str]]:
-        """Return the paths of the files with measured interruptions of the idle CPUs, by testbed.
+        """Return the paths of the files `noise.json`, by testbed.
 
-        A simulated testbed has no CPUs and no such file. With `only_measured`, only existing files are listed.
+        Such a file lists how often and how long a test program was interrupted on idle CPUs of the testbed. A
+        simulated testbed has no CPUs and no such file. With `only_measured`, only existing files are listed.
         """
         files: dict[str, list[str]] = {}
         for name in self.testbeds:
@@ -163,7 +164,7 @@ class Plan:
 
     @property
     def outlines(self) -> list[str]:
-        """Return the paths of the outlines of all pages except the overview (`sipsched.pages.outline`)."""
+        """Return the paths of the JSON files with the title and the figures of each page, except the overview."""
         return [f"{self.results}/pages/{name}.json" for name in self._page_names]
 
     @property
@@ -180,7 +181,10 @@ class Plan:
         return f"{self.results}/predicted/papers.csv"
 
     def recorded_prediction(self, testbed: str, name: str) -> list[str]:
-        """Return a list with the path of a recorded prediction; empty if no prediction is recorded."""
+        """Return a list with the path of the file `name`, which has earlier predictions of the simulator for a testbed.
+
+        The list is empty if the campaign has no such file. Snakemake needs a list for an input that can be missing.
+        """
         path = self.raw.parent / "predicted" / testbed / name
         return [str(path)] if self.raw != RAW and path.exists() else []
 
@@ -188,7 +192,7 @@ class Plan:
 
     @cached_property
     def searches(self) -> list[Point]:
-        """Return all points at which the workflow searches for loads."""
+        """Return all points (settings of the proxy) for which the workflow searches the loads of studies."""
         return self.config.searches()
 
     @cached_property
@@ -221,7 +225,7 @@ class Plan:
 
     @cached_property
     def looks(self) -> list[Path]:
-        """Return the paths of the files that decide about more repetitions to narrow confidence intervals."""
+        """Return the paths of the files with decisions about which runs need more repetitions for precise results."""
         return [
             look.look_path(self.results, study.name, testbed, repetitions)
             for study in self.config.studies.values()
@@ -255,7 +259,7 @@ class Plan:
         self._check(run)
 
     def check_search(self, point: Point) -> None:
-        """Raise an error if a search for a capacity cannot be measured, for example on a testbed with too few cores."""
+        """Raise an error if a search for a capacity is impossible, for example on a testbed with too few cores."""
         self.config.check_search(point)
         self._check(point)
 
@@ -274,7 +278,7 @@ def planned_runs(
     results
         Folder of the files that are computed from the campaign's records.
     until
-        Use only decisions before this number of repetitions. None: all decisions.
+        Use only decisions that were made after fewer repetitions than this number. None: all decisions.
     """
     raw = config.records
     crossings = crossing.read_crossings(raw, study.searches(testbed))

@@ -32,7 +32,12 @@ class Claims:
 
     @property
     def turns(self) -> Mapping[str, Callable[[Wildcards], int]]:
-        """Return one function per testbed resource. The function computes how much of the resource a job occupies."""
+        """Return one function per testbed, by the name of the testbed's Snakemake resource.
+
+        The function computes how much of the resource a job occupies: 1 for a measurement on this testbed, 0 for any
+        other job. The total amount is 1, so a testbed measures one run at a time. A simulated testbed can simulate
+        several runs at a time, so its measurements occupy 0.
+        """
         return {turn: partial(self._takes_turn, turn) for turn in self._turns.values()}
 
     def _takes_turn(self, turn: str, wildcards: Wildcards) -> int:

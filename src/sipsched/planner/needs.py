@@ -67,11 +67,11 @@ class Needs:
     # Searches
 
     def study_crossings(self, wildcards: Wildcards) -> list[str]:
-        """Return the paths of the search records with the results that determine the loads of a study."""
+        """Return the paths of the records of the searches that determine a study's loads on a testbed."""
         return self._crossing_files(self._searched(self._study(wildcards), wildcards.testbed))
 
     def all_crossings(self, wildcards: object) -> list[str]:
-        """Return the paths of the search records with the results that determine the loads of all studies."""
+        """Return the paths of the records of all searches that determine the loads of studies."""
         return self._crossing_files(self._to_search(self._plan.searches))
 
     # Runs of a study
@@ -152,7 +152,7 @@ class Needs:
         return _joined(self._windows(*pair) for pair in self._of_document(wildcards))
 
     def document_crossings(self, wildcards: Wildcards) -> list[str]:
-        """Return the paths of search records with the results that determine the loads of a page's studies."""
+        """Return the paths of the records of the searches that determine the loads of the studies on a page."""
         points = _joined(self._searched(*pair) for pair in self._of_document(wildcards))
         return self._crossing_files(points)
 
@@ -171,7 +171,7 @@ class Needs:
     # Files of a testbed
 
     def testbed_crossings(self, wildcards: Wildcards) -> list[str]:
-        """Return the paths of a testbed's search records with the results that determine the loads of studies."""
+        """Return the paths of the records of all searches on a testbed that determine the loads of studies."""
         points = self._to_search(self._plan.searches)
         return self._crossing_files(p for p in points if p.testbed == wildcards.testbed)
 
@@ -199,7 +199,10 @@ class Needs:
         return {"summaries": self._plan.summaries[name], "noise_record": self._plan.noise[name]}
 
     def testbed_noise(self, wildcards: Wildcards) -> list[str]:
-        """Return a list with the path of the measured interruptions of a testbed's idle CPUs; empty without a file."""
+        """Return a list with the path of a testbed's `noise.json`; empty if the workflow has no such file.
+
+        The file lists how often and how long a test program was interrupted on idle CPUs of the testbed.
+        """
         return self._plan.noise[wildcards.testbed]
 
     def single_core_records(self, wildcards: Wildcards) -> list[str]:
@@ -219,7 +222,10 @@ class Needs:
         return [self._computed(run, MESSAGES) for run in runs if run not in reduced_runs]
 
     def recorded_prediction(self, name: str) -> Callable[[Wildcards], list[str]]:
-        """Return a function that returns the path of a testbed's recorded prediction with this file name."""
+        """Return an input function for Snakemake, which returns the path of a recorded prediction for a testbed.
+
+        `name` is the file name, such as `capacity.json`. The path is in a list, which is empty without such a file.
+        """
 
         def of_testbed(wildcards: Wildcards) -> list[str]:
             return self._plan.recorded_prediction(wildcards.testbed, name)
@@ -235,14 +241,17 @@ class Needs:
         return self._plan.config.documents[wildcards.document]
 
     def _of_document(self, wildcards: Wildcards) -> list[tuple[Study, str]]:
-        """Return pairs of study and testbed for a page about several studies, without studies of other campaigns."""
+        """Return the pairs of study and testbed on a page about several studies.
+
+        A page can name studies that this campaign does not measure. The pairs exclude these studies.
+        """
         studies = self._plan.config.studies
         names = [name for name in self._document(wildcards).studies if name in studies]
         pairs = itertools.product((studies[name] for name in names), self._plan.testbeds)
         return [(study, testbed) for study, testbed in pairs if study.is_on(testbed)]
 
     def _to_search(self, points: Iterable[Point]) -> list[Point]:
-        """Return the points at which a search is planned; with the option `only_measured`, only recorded searches."""
+        """Return the points with a planned search. With the option `only_measured`, the search must have a record."""
         raw, only_measured = self._plan.raw, self._plan.config.only_measured
         return [p for p in points if not only_measured or (raw / p.crossing_path).is_file()]
 
@@ -288,7 +297,11 @@ class Needs:
         return self._file(run, self._plan.results / "runs", name)
 
     def _file(self, run: Run, root: Path, name: str) -> str:
-        """Return the path of a run's file. Snakemake makes no file again for a run that a study summary contains."""
+        """Return the path of a run's file.
+
+        If the run is settled (see `_settled`) and the file exists, make Snakemake use the file without a check whether
+        the file is up to date.
+        """
         folder = str(run.path)
         path = f"{root}/{folder}/{name}"
         # Paths are texts here, because creating up to 144,000 Path objects would double the time.
@@ -298,7 +311,10 @@ class Needs:
 
     @cached_property
     def _settled(self) -> frozenset[str]:
-        """Return the paths of the runs in study summaries, without runs that have a changed record."""
+        """Return the paths of the settled runs: a study summary contains them, and their files have not changed since.
+
+        Runs with reduced records are excluded. If the user forces jobs, no run is settled.
+        """
         plan = self._plan
         if self._workflow.forces_jobs:
             return frozenset()

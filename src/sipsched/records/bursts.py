@@ -25,7 +25,10 @@ Integers = npt.NDArray[np.int64]
 
 
 class Program(NamedTuple):
-    """A program, kernel thread or softirq that used a CPU. `owner` is the program's category, a field of `CpuParts`."""
+    """A program, kernel thread or softirq that used a CPU.
+
+    `owner` is the program's category, such as `kernel`. The categories are names of fields of `CpuParts`.
+    """
 
     name: str
     owner: str

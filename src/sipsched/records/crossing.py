@@ -1,4 +1,6 @@
-"""Records of searches. A search measures several loads, and finds the two loads around the drop limit.
+"""Records of searches for the load at which the drop rate exceeds its limit.
+
+A search measures several loads. It finds a lower load within the limit, and an upper load above the limit.
 
 The loads in `crossing.json` determine the loads of other measurements. `capacity~LIMIT~WIDTH.json` is the record of a
 search for a capacity.
@@ -95,7 +97,7 @@ class SearchRecord:
 
     @property
     def probe_modes(self) -> tuple[str, ...]:
-        """Return the distinct probe modes (ways of measuring) of the trials; empty if not recorded."""
+        """Return the probe's modes in the trials, such as `exact` or `off`, each mode once; empty if not recorded."""
         return tuple(dict.fromkeys(trial.probe_mode for trial in self.trials if trial.probe_mode))
 
     @property
@@ -108,13 +110,13 @@ class SearchRecord:
 
     @property
     def loads(self) -> tuple[int, int]:
-        """Return the loads (cps) just below and above the drop limit; if one load is unknown, the other load twice."""
+        """Return the lower and upper load of the search in cps. If one load is None, return the other load twice."""
         ends = [cps for cps in (self.lower_cps, self.upper_cps) if cps is not None]
         return ends[0], ends[-1]
 
     @property
     def found(self) -> str:
-        """Return the search result as text, such as "between 900 and 950 cps": the loads around the drop limit."""
+        """Return as text at which load the drop rate exceeds its limit, such as "between 900 and 950 cps"."""
         if self.lower_cps is None:
             return f"below {self.upper_cps} cps, as even the lowest load of the search exceeded the limit"
         if self.upper_cps is None:
@@ -159,7 +161,7 @@ def _instant(text: str | None) -> str | None:
 
 
 def read_crossings(raw: Path, points: Iterable[Point]) -> dict[Point, tuple[int, int]]:
-    """Read the two loads around the drop limit for each point (setting to search) with a recorded search.
+    """Return the lower and the upper load of each recorded search, by the point (proxy settings) of the search.
 
     Raises
     ------

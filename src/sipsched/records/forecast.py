@@ -117,9 +117,10 @@ class Outlook:
 
 
 def recorded_paces(runs: Iterable[Run], raw: Path) -> list[float]:
-    """Return actual divided by estimated duration (the pace) for at most `RUNS_FOR_PACE` recorded runs.
+    """Return the pace of at most `RUNS_FOR_PACE` recorded runs: actual duration divided by estimated duration.
 
-    The actual duration is the time from the start of a run to the next start. `planned_s` estimates the duration.
+    The actual duration is the time from the start of a run until its files were fetched, plus `BETWEEN_S` until the
+    next run. `planned_s` computes the estimated duration.
     """
     paces = []
     recorded = (run for run in runs if is_recorded(raw, run))
@@ -138,7 +139,9 @@ def planned_s(load: Load) -> float:
 
 
 def pace(run: Run, planned: Iterable[Run], raw: Path) -> float:
-    """Return the median pace (actual / estimated duration) of recorded runs with the testbed and mode of `run`; else 1.
+    """Return the median pace of recorded runs with the testbed and the mode of `run`. Without such runs, return 1.
+
+    The pace is the actual duration of a run, divided by the estimated duration.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Functions that count times in histograms, and compute quantiles from the counts. Counts of several runs can be added.
+"""Histograms of durations, and quantiles from histograms. The counts of several runs can be added.
 
 The bins are the bins of DDSketch (Masson, Rim and Lee, PVLDB 12(12), 2019): the upper bounds of neighbouring bins
 differ by a constant factor.
@@ -20,7 +20,7 @@ UPPER_NS: npt.NDArray[np.float64] = np.power(_FACTOR, np.arange(BINS), dtype=np.
 
 
 def count(times_ns: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """Return the number of times (ns) in each bin of the histogram, as int64 with shape (`BINS`,).
+    """Return a histogram of times in ns: how many of the times are in each bin, as int64 with shape (`BINS`,).
 
     NaN is not counted. Times above `LONGEST_NS` are in the last bin.
     """

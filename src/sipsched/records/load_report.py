@@ -92,7 +92,11 @@ class CallCounts:
 
     @property
     def replays(self) -> float:
-        """Return how many times the load generator makes each call: 1, unless a block of calls is repeated."""
+        """Return how many times the load generator makes each sampled call.
+
+        The number is 1 for a run of one mode. A run that compares modes makes the same calls in every window of a
+        block.
+        """
         return self.calls_offered / (self.calls_distinct or self.calls_offered)
 
 
@@ -112,7 +116,7 @@ class GeneratorReport(CallCounts):
 
 @dataclass(frozen=True)
 class Sends:
-    """The numbers of first sends and of retransmissions of requests with one method."""
+    """For one SIP method, such as INVITE: how many requests were sent first, and how many were retransmissions."""
 
     first: int
     again: int
@@ -120,7 +124,10 @@ class Sends:
 
 @dataclass(frozen=True)
 class Requests:
-    """The numbers of requests by SIP method, as counted by the UAC and by the SPS, and the number of differences."""
+    """The numbers of requests by SIP method, as counted by the UAC and by the SPS.
+
+    `disagreement` is the number of requests by which the two counts differ.
+    """
 
     uac: Mapping[str, Sends] | None
     sps: Mapping[str, Sends] | None

@@ -1,4 +1,4 @@
-"""Looks: decisions which runs of a study need more repetitions for a narrow confidence interval.
+"""Looks (interim analyses). A look decides which runs of a study need more repetitions for a precise result.
 
 The decision after N repetitions is the file `results/STUDY/TESTBED/look~N.json`. If the file is lost, the workflow
 makes the decision again from the runs.

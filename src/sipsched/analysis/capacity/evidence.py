@@ -160,7 +160,7 @@ def _published(wide: pd.DataFrame, limit: float) -> list[System]:
                 mode,
                 tuple(options),
                 papers.provenance("multicore", "singlecore"),
-                # Only enhanced mode has this number, because the papers derived their rule in enhanced mode.
+                # The stated capacity of one core applies only to enhanced mode, in which the papers derived their rule.
                 stated if mode == "enhanced" else None,
                 published=True,
             )

@@ -75,7 +75,8 @@ def queue(
     logs = busy * np.log(load) - special.gammaln(busy + 1)
     room = places - servers
     step = np.log(rho * ratio / damping)
-    # The probabilities of levels c to K - 1 decrease geometrically. The flow balance determines the last level.
+    # The probabilities of c to K - 1 messages (c = servers, K = places) form a geometric sequence. The balance between
+    # arrivals and departures determines the probability of K messages.
     levels = logs[-1] - np.log(damping) + np.arange(room) * step
     every = np.concatenate((logs[:-1], levels, [logs[-1] + room * step]))
     shares = np.exp(every - special.logsumexp(every))

@@ -123,7 +123,8 @@ def _service(at: xr.Dataset, option: Option, limit: float, message_bytes: float)
     cpu = cpu_time(at).to_numpy()
     there = int(np.flatnonzero(loads == at_cps)[0])
     # ASSUME within T_sip, time on and off CPU are independent, and the CPU time varies equally at all loads
-    # So the variation comes from the load with the smallest share of T_sip off CPU, where the assumption matters least.
+    # The variation is therefore estimated at the load with the smallest share of T_sip off CPU. There, the assumption
+    # matters least.
     with np.errstate(invalid="ignore"):
         off = _means(times["t_sip_off_mean"] / times["t_sip_mean"])
         on_square = times["t_sip_sd"] ** 2 - times["t_sip_off_sd"] ** 2

@@ -97,7 +97,7 @@ def sized(
             (system for system in evidence.systems if system.sut == sut),
             key=lambda system: (system.mode == DEFAULT, _largest(system.options)),
         )
-        # With several testbeds, the name has the form "SUT on TESTBED", so only its first part is compared.
+        # With several testbeds, `sut` has the form "SUT on TESTBED", so only the part before " on " is compared.
         is_simulated = system.mode == DEFAULT and sut.partition(" on ")[0] == simulated_sut
         systems.append(
             SizedSystem(

@@ -26,7 +26,7 @@ WIDENING = ("migrations cost nothing", "migrations cost thrice as much")
 
 
 def by_cores(systems: Sequence[SizedSystem], evidence: CapacityEvidence) -> Figure:
-    """Draw the capacity against the number of cores, for the page's main proxy and for the papers' server."""
+    """Draw capacity against the number of cores, for the page's main proxy and the proxy that the papers measured."""
     shown = [*systems[:1], *(system for system in systems[1:] if system.system.published)]
 
     def draw(axis: Axes, _: int, column: int) -> None:
@@ -170,7 +170,10 @@ def _parameter(value: float) -> str:
 
 
 def simulated(prediction: CapacityPrediction, simulated_rows: Sequence[Simulated]) -> Table:
-    """Return a table per number of cores: simulated capacity, best number of threads, limiting resource."""
+    """Return a table of simulated capacities, with the best number of threads and the limiting resource.
+
+    The table has one row per number of cores.
+    """
     rows: list[tuple[Cell, ...]] = []
     for row in simulated_rows:
         tried = "; ".join(f"{capacity.threads}: {grouped(capacity.cps)}" for capacity in row.tried)

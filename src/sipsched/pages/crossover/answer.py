@@ -80,7 +80,7 @@ def title(study: str, loads: Sequence[ComparedLoad], given: str = "") -> Title:
 
 
 def _title_of_instances(loads: Sequence[ComparedLoad]) -> Title:
-    """Return the page title of a study that compares instances of the proxy, for example with other worker counts."""
+    """Return the page title of a study that compares proxy instances with different settings, such as worker counts."""
     suts = listed(list(dict.fromkeys(load.place.sut for load in loads)))
     names = [split_name(mode) for load in loads for mode in load.modes]
     differ = {
@@ -128,7 +128,12 @@ def advised(advice: Advice) -> str:
 
 
 def _kind(ranking: Ranking) -> tuple[str, str]:
-    """Return the kind of advice at a load, such as "set", and the advised mode or the reason why none is known."""
+    """Return the kind of recommendation at a load, and its detail.
+
+    The kind is "set" if a mode is better than the reference, and "trade" if a mode is better only at a cost. The detail
+    is then the name of this mode. The kind is "unknown" if the modes cannot be compared. The detail is then the reason.
+    The kind is "alike" if all modes are nearly equal, and "none" if no mode is better. The detail is then empty.
+    """
     if ranking.best:
         return "set", ranking.best.mode
     if ranking.trades:
@@ -187,17 +192,27 @@ def _sentences(kind: tuple[str, str], rankings: Sequence[Ranking]) -> str:
 
 
 def _at(name: str, loads: Sequence[str], of: int) -> str:
-    """Return the name of a mode as text. Add the loads in cps if the mode is better at only some of the `of` loads."""
+    """Return the name of a mode as text, followed by the loads (cps) at which the mode is better than the reference.
+
+    If the mode is better at all loads, omit the loads. `of` is the number of all loads.
+    """
     return name if len(loads) == of else f"{name} at {listed(loads)} cps"
 
 
 def _chosen(ranking: Ranking) -> Candidate | None:
-    """Return the recommended mode at a load, or else the best of the modes that shorten one time but lengthen another."""
+    """Return the recommended mode at a load. If none is recommended, return the best mode that helps at a cost.
+
+    Such a mode lowers the sum K_rcv + T_sip, but raises another quantity, such as the drop rate.
+    """
     return ranking.best or next(iter(ranking.trades), None)
 
 
 def _sizes(quantity: str, chosen: Sequence[Candidate | None], *, costs: bool = False) -> list[str]:
-    """Return the changes of a quantity as texts: decreases that decided the advice, or rises if `costs` is True."""
+    """Return by how much the modes chosen at the loads change a quantity, as one text per load.
+
+    The texts are decreases, from the loads at which this quantity decided the recommendation. If `costs` is true, the
+    texts are increases, from the loads at which the chosen mode raises this quantity.
+    """
     return [
         size_words(candidate.effects[quantity], quantity)
         for candidate in chosen
@@ -207,7 +222,10 @@ def _sizes(quantity: str, chosen: Sequence[Candidate | None], *, costs: bool = F
 
 
 def _amount(chosen: Sequence[Candidate | None]) -> str:
-    """Return the evidence as text: the smallest number of blocks (one window of each mode) and of runs per load."""
+    """Return the amount of evidence as text: the number of blocks (one window of each mode) and of runs per load.
+
+    If the loads have different numbers, the text states the smallest ones, as in "at least 12 blocks in 3 runs".
+    """
     effects = [candidate.effects[DECIDING[0]] for candidate in chosen if candidate]
     runs, blocks = (
         min(effect.runs for effect in effects),
@@ -228,7 +246,10 @@ def _caution(chosen: Sequence[Candidate | None]) -> str:
 
 
 def _none_better(rankings: Sequence[Ranking], reference: str) -> str:
-    """Return a sentence that no mode is better than the reference mode, with the smallest detectable decrease."""
+    """Return text that no mode is better than the reference mode, and which modes are worse.
+
+    If known, the text includes the decrease of the 99th percentile that the test would have detected in every mode.
+    """
     worse = dict.fromkeys(
         ranking.load.label(candidate.mode)
         for ranking in rankings
@@ -317,7 +338,7 @@ def _evidence(ranking: Ranking) -> tuple[Cell, ...]:
 
 
 def consequences(comparisons: Sequence[Advice]) -> Words:
-    """Return sentences on the costs of the recommended modes, and on loads with a difference in an A/A comparison."""
+    """Return sentences on the costs of the recommended modes, and on loads where equal settings (A/A) differed."""
     return Words(tuple(line for advice in comparisons for line in _consequences(advice)))
 
 

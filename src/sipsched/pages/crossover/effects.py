@@ -136,7 +136,7 @@ def ordered_modes(advice: Advice) -> list[str]:
 
 
 def _effects(ranking: Ranking, quantity: str) -> dict[str, Effect]:
-    """Return the effect on a quantity by mode, including the comparison of the reference mode with itself (A/A)."""
+    """Return each mode's effect on a quantity, including the comparison of the reference mode with itself (A/A)."""
     effects = {candidate.mode: candidate.effects[quantity] for candidate in ranking.candidates}
     with_sham = {AA: ranking.sham[quantity]} | effects
     return {
@@ -222,7 +222,10 @@ def _percent_axis(axis: Axes, low: float, high: float, apart: float = 0.0) -> No
 
 
 def _words(ranking: Ranking) -> str:
-    """Return as text which modes differ from the reference at a load, and whether the reference differs from itself."""
+    """Return as text which modes differ from the reference at a load, and the result of the A/A comparison.
+
+    The A/A comparison compares the reference mode with itself, so it should show no difference beyond chance.
+    """
     sham = ranking.sham[DECIDING[0]]
     text = "cannot be judged" if not sham.interval.known else "shows no difference beyond chance"
     if ranking.floors[DECIDING[0]]:

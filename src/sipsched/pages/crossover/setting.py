@@ -121,7 +121,10 @@ def how(applied: InForce, sut: str) -> str:
 
 
 def restarted(mode: str) -> str:
-    """Return as text how to restart the proxy for a mode with other workers, cores or buffers; else an empty text."""
+    """Return as text how to restart the proxy for a mode, for example with another number of workers or cores.
+
+    If the mode needs no restart, return an empty text.
+    """
     _, other, _ = split_name(mode)
     ways = []
     if other.sut:

@@ -171,8 +171,8 @@ def machine(loads: Sequence[ComparedLoad]) -> Words:
     lines.append(f"{invalid} of {plural(total, 'window')} are invalid.")
     if stolen:
         lines.append(
-            f"The hypervisor disturbed {plural(stolen, 'window')}. Comparisons adjust for the stolen CPU time and "
-            f"give these windows less weight."
+            f"In {plural(stolen, 'window')}, the hypervisor took CPU time from the proxy. Comparisons correct for this "
+            f"time and give these windows less weight."
         )
     moved = [
         record

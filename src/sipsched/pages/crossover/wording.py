@@ -149,7 +149,10 @@ def size_words(effect: Effect, quantity: str) -> str:
 
 
 def fall_words(detectable: float) -> str:
-    """Return a decrease in percent as text, such as "12 %". `detectable` is the decrease of the natural logarithm."""
+    """Return a relative decrease of a quantity in percent as text, such as "12 %".
+
+    `detectable` is the decrease of the natural logarithm of the quantity.
+    """
     share = -100 * math.expm1(-detectable)
     return f"{share:.0f}\u00a0%" if share >= 2 else f"{share:.1f}\u00a0%"
 

@@ -16,7 +16,7 @@ TIMES, LATENCIES = 120, 40
 
 
 def heat_map(messages: Messages) -> Figure | None:
-    """Draw a heat map of message times (K_rcv + T_sip) over the arrival time. None if no message has times above 0."""
+    """Draw a heat map of the waiting plus service time of messages over their arrival time; None without such times."""
     total = messages.wait_us + messages.service_us
     known = total > 0
     at, total = messages.at_s[known], total[known]
@@ -64,7 +64,10 @@ def heat_map(messages: Messages) -> Figure | None:
 
 
 def _words(messages: Messages, at: Values, total: Values, times: Values) -> str:
-    """Return sentences with the median message time in a typical and in the slowest column, and with the refusals."""
+    """Return sentences with the median message times in a typical and in the slowest column of the heat map.
+
+    The last sentence counts the refused datagrams.
+    """
     column = np.clip(np.digitize(at, times) - 1, 0, TIMES - 1)
     steps = np.unique(column)
     medians = [float(np.median(total[column == step])) for step in steps]

@@ -19,7 +19,7 @@ PERCENTILE = 99.0
 LETTER_IN = 0.086
 """The width of a letter of the figure's text, in inches."""
 MARGIN = 0.15
-"""The time that the figure shows before and after the message, as a share of the message's time."""
+"""The figure also shows some time before and after the message: this share of the message's own duration."""
 UNSEEN = "nothing recorded"
 OTHERS: dict[str, tuple[str, int]] = {
     **dict.fromkeys(("softirq", "kernel"), ("softirq or kernel thread", 2)),

@@ -119,7 +119,7 @@ def waterfall(runs: Sequence[Messages]) -> Figure | None:
 
 
 def _stages(run: Messages) -> Values:
-    """Return the duration in µs of each stage of each message, shape (stage, message); NaN if a timestamp is missing."""
+    """Return each stage's duration in µs for each message, shape (stage, message); NaN if a timestamp is missing."""
     off = np.minimum(run.off_us, run.service_us)
     return np.array([*run.parts_us.values(), run.service_us - off, off, run.send_us])
 

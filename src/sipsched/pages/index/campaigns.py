@@ -96,7 +96,7 @@ def when(campaign: Campaign) -> str:
 
 
 def other_pages(outlines: Iterable[str] | None) -> list[Outline]:
-    """Read the outlines (titles and figures) of all pages except the overview. If `outlines` is None, read every file."""
+    """Read the outlines (titles and figures) of pages, without the overview. If `outlines` is None, read every file."""
     files = (
         paths.locate("results/pages").glob("*.json") if outlines is None else map(Path, outlines)
     )

@@ -158,10 +158,10 @@ def _published(side: Side) -> tuple[str, str, str]:
 
 
 def _here(side: Side) -> tuple[Cell, Cell, Cell, Cell]:
-    """Return four cells of the table.
+    """Return four table cells with this testbed's loads around the limit of the drop rate.
 
-    They show the last load within the drop limit, the first load above it, the load at the limit, and by how much this
-    load exceeds the load that the papers print.
+    The cells contain the last load within the limit, the first load above the limit, the estimated load at the limit,
+    and by how many percent this estimate exceeds the papers' load.
     """
     if not side.loads_met:
         return side.why_not_measured, NO_ENTRY, NO_ENTRY, NO_ENTRY
@@ -183,7 +183,10 @@ def _bound(cps: float) -> str:
 
 
 def _more(side: Side, level: float) -> tuple[Cell, Cell]:
-    """Return two cells: the published and measured increase of the load at the drop limit over the reference mode."""
+    """Return two cells: how much more load a mode handles than the reference mode, as published and as measured here.
+
+    The load that a mode handles is the load at which the mode's drop rate reaches the limit.
+    """
     case = side.case
     if side.mode == case.reference:
         return NO_ENTRY, NO_ENTRY

@@ -99,7 +99,10 @@ def _table(case: Case, system: SutOnCores, mode: str) -> Table:
 
 
 def _column(side: Side, first: bool) -> list[Triple]:
-    """Return the cells of each row at the last load within the drop limit or, if `first`, at the first load above."""
+    """Return the cells (published, this testbed, difference) of each row, for one of the loads around the drop limit.
+
+    If `first` is true, this load is the first load above the limit, otherwise the last load within the limit.
+    """
     printed_cps, cps = side.printed_loads[first], side.loads_around[first]
     printed = side.printed_values(printed_cps)
     load = _load(side, first, cps)

@@ -146,7 +146,7 @@ def parts_table(case: Case, family: Comparisons) -> Table:
             for asked, cell in family.cells.items()
         ),
         none=f"no load has valid runs of both {first} and {second}",
-        caption="Mean times that a message spends in each part of the SPS, at the compared load.",
+        caption="Mean times that a message spends in each part of the proxy server, at the compared load.",
         reading=f"{SERVICE} {corrected(family)}",
         provenance=provenance(case.summary),
     )

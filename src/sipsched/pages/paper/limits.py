@@ -62,8 +62,8 @@ def _threats(material: Material) -> Iterator[tuple[str, str]]:
         suspect = int((runs["grade"] == "suspect").sum())
         yield (
             "Suspect runs",
-            f"In {suspect} of {plural(len(runs), 'valid run')}, a disturbance exceeds the first limit of a verdict rule, but "
-            "not the second limit. The results include these runs.",
+            f"In {suspect} of {plural(len(runs), 'valid run')}, a disturbance exceeds the first limit of a verdict "
+            "rule, but not the second limit. The results include these runs.",
         )
     yield "Few runs per comparison", _few(material)
     yield "The reference differs from itself", _aa(material)
@@ -167,13 +167,13 @@ def _open_questions(material: Material) -> Iterator[str]:
     if campaign is not None and campaign.capacities:
         modes = listed([*dict.fromkeys(capacity.mode for capacity in campaign.capacities)])
         yield (
-            f"Other capacities: the capacity was estimated in {modes} mode only. It is unknown how much the settings with "
-            "shorter times raise the capacity."
+            f"Other capacities: the capacity was estimated in {modes} mode only. It is unknown how much the settings "
+            "with shorter times raise the capacity."
         )
     if any(load.translations for load in loads):
         yield (
-            "The papers' own scheduler: this kernel lacks the papers' settings, so the compared modes use similar settings "
-            "instead. The papers' results on their kernels are therefore neither confirmed nor contradicted."
+            "The papers' own scheduler: this kernel lacks the papers' settings, so the compared modes use similar "
+            "settings instead. The papers' results on their kernels are therefore neither confirmed nor contradicted."
         )
     yield "Effects on other programs: no run measures what a real-time proxy does to programs on the same CPU."
     if campaign is not None and campaign.kind == "local":
