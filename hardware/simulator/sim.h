@@ -43,15 +43,15 @@ enum spent {
  * only begins the next step, and may set a timestamp.
  */
 enum phase {
-	PHASE_TAKE,    /* event: the worker looks into the socket's queue */
-	PHASE_COPY,    /* rest of the receive call after the datagram was taken; ends at t_sip_in */
-	PHASE_BEFORE,  /* service before the lock; without a lock, the whole service, which ends at t_sip_out */
-	PHASE_LOCK,    /* event: the worker tries to take the lock */
-	PHASE_SPIN,    /* event: the worker has spun without success and yields */
-	PHASE_HELD,    /* event: the worker releases the lock */
-	PHASE_AFTER,   /* service after the lock; ends at t_sip_out */
-	PHASE_SEND,    /* event: the datagram departs at t_dep */
-	PHASE_LOOP,    /* event: the worker receives again */
+	PHASE_TAKE,   /* event: the worker looks into the socket's queue */
+	PHASE_COPY,   /* rest of the receive call after the datagram was taken; ends at t_sip_in */
+	PHASE_BEFORE, /* service before the lock; without a lock, the whole service, which ends at t_sip_out */
+	PHASE_LOCK,   /* event: the worker tries to take the lock */
+	PHASE_SPIN,   /* event: the worker has spun without success and yields */
+	PHASE_HELD,   /* event: the worker releases the lock */
+	PHASE_AFTER,  /* service after the lock; ends at t_sip_out */
+	PHASE_SEND,   /* event: the datagram departs at t_dep */
+	PHASE_LOOP,   /* event: the worker receives again */
 	PHASE_FORWARD, /* event: a front passes on its message */
 	PHASE_LOG,     /* event: the worker passes its message to the logger */
 	PHASE_COMPETE, /* event: a competitor has done its work */

@@ -32,11 +32,12 @@
 #include <unistd.h>
 #include "../common/clock.h"
 
-#define MAX_CPUS    64
-#define LOOP_OPS    2 /* instructions of one loop */
-#define BLOCKS      20
-#define BLOCK_NS    1000000
-#define SERVICE_NS  400000 /* a worker's time per message; the delivery is far shorter and hardly changes the wait */
+#define MAX_CPUS 64
+#define LOOP_OPS 2 /* instructions of one loop */
+#define BLOCKS   20
+#define BLOCK_NS 1000000
+#define SERVICE_NS \
+	400000 /* a worker's time per message; the delivery is far shorter and hardly changes the wait */
 #define LOAD        0.8
 #define FILLING     200 /* number of messages from which the service time is measured */
 #define MESSAGES    1000
