@@ -181,7 +181,7 @@ class Published:
 def carried(
     campaign: Campaign, crossings: Iterable[SearchRecord], limit: float = PDR_LIMIT
 ) -> list[MeasuredSetting]:
-    """Return the capacity of each system that a search measured in the default mode, and its cost per message.
+    """Return, for each system with a search in the default mode, the capacity that was found and the cost per message.
 
     A search measures loads until it knows two loads around the capacity. The result contains the number of runs that
     confirm these loads.

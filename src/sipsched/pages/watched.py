@@ -335,8 +335,8 @@ def _summary(document: WatchDocument, sums: Totals, cost: Interval) -> Iterator[
         yield f"The numbers of messages are estimates, because the probe recorded only one call in {document.one_in}."
     if document.probe_mode == HISTOGRAMS:
         yield (
-            "The kernel counted times in histograms. The watch therefore has no single messages, and cannot say "
-            "whether workers slept during their service."
+            "The kernel counted times in histograms. This page therefore has no data of single messages, and cannot "
+            "say whether workers slept during their service."
         )
     if document.restarts:
         yield f"The proxy was restarted {plural(document.restarts, 'time')}."

@@ -302,7 +302,7 @@ def _spread(runs: Sequence[Run]) -> list[tuple[float, Run]]:
 
 
 def name_files(files: Sequence[str | Path]) -> str:
-    """Return a text with the names of the configuration files and of the option `--config`, for error messages."""
+    """Return a text for error messages: where a setting may come from, such as "config.yaml (or --config)"."""
     here = Path.cwd()
     names = (
         path.relative_to(here) if path.is_relative_to(here) else path for path in map(Path, files)

@@ -76,7 +76,7 @@ def overview(
     compared: Sequence[Advice],
     pages: Collection[str],
 ) -> Several:
-    """Return the tiles (boxes) with the answers to an operator's three questions per testbed, and two curves.
+    """Return the top of the overview: three boxes (tiles) with answers per testbed, and then two figures.
 
     Parameters
     ----------

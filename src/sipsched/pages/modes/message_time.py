@@ -174,7 +174,8 @@ def types_table(case: Case, family: Comparisons) -> Table:
         places=2,
         rows=tuple(rows),
         none=f"no load has valid runs of both {first} and {second}",
-        caption="K_rcv, T_sip and refused datagrams of each message type at the compared load.",
+        caption="Waiting time K_rcv, service time T_sip and refused datagrams of each message type at the compared "
+        "load.",
         reading=f'The column "refused" shows the share of a type\'s datagrams that the full socket queue refused. All '
         f"rows exclude retransmissions. Call setup consists of {', '.join(SETUP)}. {corrected(family)}",
         provenance=provenance(case.summary),
