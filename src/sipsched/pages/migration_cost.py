@@ -45,6 +45,8 @@ PUBLISHED_BEST = {2: 0, 4: 0, 6: 500_000}
 """The migration cost in ns that the paper found best, per number of cores (sections III-A and IV-A)."""
 TITLES = {"pdr": "PDR (%)", "k_rcv": "K_rcv (µs)"}
 SCALES = {"pdr": 100.0, "k_rcv": 1.0}
+MOST_NAMED = 3
+"""Largest number of points that the answer names. The table of the page names all points."""
 
 
 class Spot(NamedTuple):
@@ -232,19 +234,27 @@ def answer(cost_study: CostStudy) -> Answer:
         return Answer(
             f"There is no answer yet, because too few runs with {default}, and with other costs have the same arrivals."
         )
+    places: dict[tuple[str, str], list[str]] = {}
+    for better in (True, False):
+        for asked, cell in judged.items():
+            if cell.stands_out and (cell.comparison.difference.estimate < 0) is better:
+                change = (_cost(_cost_at(cost_study, asked)), "fewer" if better else "more")
+                places.setdefault(change, []).append(cost_study.name(asked.spot))
     told = [
-        f"a cost of {_cost(_cost_at(cost_study, asked))} drops {'fewer' if better else 'more'} messages at "
-        f"{cost_study.name(asked.spot)}"
-        for better in (True, False)
-        for asked, cell in judged.items()
-        if cell.stands_out and (cell.comparison.difference.estimate < 0) is better
+        f"A cost of {cost} drops {direction} messages at {_listed(names)}."
+        for (cost, direction), names in places.items()
     ]
     if not told:
         return Answer(
             f"No migration cost changes the number of dropped messages significantly, compared with {default} "
             f"({plural(len(judged), 'comparison')})."
         )
-    return Answer(f"Compared with {default}, {listed(told)}.")
+    return Answer(f"The costs are compared with {default}. {' '.join(told)}")
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return the names of points as text, or only their number if they are many."""
+    return " and at ".join(names) if len(names) <= MOST_NAMED else f"{len(names)} points (table)"
 
 
 def _cost_at(cost_study: CostStudy, asked: Asked) -> int:
