@@ -23,7 +23,7 @@ enum trace_mode {
 
 enum trace_event {
 	TRACE_EVENT_MESSAGE = 0, /* a worker received this datagram */
-	TRACE_EVENT_DROP = 1,    /* the full socket queue refused this datagram (RcvbufErrors) */
+	TRACE_EVENT_DROP = 1,    /* the kernel dropped this datagram at the socket's queue (drop_reason) */
 };
 
 /* The kind of the SIP message: its method, or its status code and the method in CSeq (RFC 3261). */
@@ -106,10 +106,11 @@ struct trace_record {
 	uint16_t flags;    /* bits of enum trace_flag */
 	uint16_t switches; /* number of context switches of the worker between t_sip_in and t_sip_out */
 	uint8_t event;     /* one of enum trace_event */
-	uint8_t kind; /* one of enum trace_kind; `sipprobe watch` adds the method or status (TRACE_METHODS) */
-	/* Number of datagrams that the worker sent between t_sip_in and the end of the message's service. */
+	/* One of enum trace_kind. `sipprobe watch` also stores the method or status in bits 3 to 7 (TRACE_METHODS). */
+	uint8_t kind;
+	/* Number of datagrams that the worker sent between t_sip_in and its next read from the socket, at most 255. */
 	uint8_t n_send;
-	/* For a drop, the kernel's errno value: 12 for RcvbufErrors, 105 for MemErrors. */
+	/* The kernel's errno for a drop: ENOMEM (12, counter RcvbufErrors) or ENOBUFS (105, counter MemErrors). */
 	uint8_t drop_reason;
 } __attribute__((packed));
 #endif

@@ -20,7 +20,7 @@
 #define STEP         64
 #define HASH_STEP    16
 #define VALUE_MAX    256 /* the hash covers at most this many bytes of a Call-ID */
-#define SPARE        16  /* extra bytes after the head, so that comparisons stay within the buffer */
+#define SPARE        16  /* extra bytes after the copied message, so that reads stay within the buffer */
 #define NEWLINES     0x0a0a0a0a0a0a0a0aULL
 #define LOW_BITS     0x0101010101010101ULL
 #define HIGH_BITS    0x8080808080808080ULL
@@ -87,7 +87,10 @@ static __always_inline __u32 value_after(const struct head *head, __u32 at)
 	return 0;
 }
 
-/* Return whether the Call-ID header begins after a line end among these eight bytes. */
+/*
+ * Search the eight bytes at `at` for the line end before the Call-ID header. If it is found, store the offset of the
+ * Call-ID's value in `search` and return true.
+ */
 static __always_inline bool find_in_word(struct search *search, __u32 at)
 {
 	__u64 word = *(__u64 *)(search->head->bytes + at) ^ NEWLINES;
@@ -122,7 +125,7 @@ static long find_in_step(__u32 index, void *context)
 	return 0;
 }
 
-/* Add the next bytes of the value to the hash. Skip the colon and blanks. */
+/* Add the next HASH_STEP bytes of the Call-ID's value to the hash. Skip blanks and the colon before the value. */
 static long hash_step(__u32 index, void *context)
 {
 	struct search *search = context;
@@ -143,7 +146,7 @@ static long hash_step(__u32 index, void *context)
 	return 0;
 }
 
-/* Copy the head of the message into `search`. Return false if the message has no head. */
+/* Copy at most HEAD_BYTES bytes of the message into `search`. Return false if it is empty or the copy fails. */
 static __always_inline bool load_head(struct sk_reuseport_md *message, struct search *search)
 {
 	__u32 size = message->len;

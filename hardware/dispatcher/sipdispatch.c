@@ -57,7 +57,7 @@
 #define TOUCHED_MAX   1024
 #define BACKLOG       4096
 #define RETRY_NS      (100 * NS_PER_MS)
-/* After 64 T1, a transaction without an answer has ended (RFC 3261 17.1.2.2). */
+/* The longest wait for an answer. After 64 T1 = 32 s, the request's transaction has ended (RFC 3261 17.1.2.2). */
 #define LINGER_NS (32 * NS_PER_S)
 
 struct session;

@@ -40,7 +40,7 @@ struct shards {
 	unsigned port;
 	unsigned wanted;
 	unsigned n_sockets;
-	int denied; /* errno value of the last failure to copy the descriptors of a process */
+	int denied; /* errno of the last failed attempt to copy the sockets of a process; 0: none failed */
 	int sockets[SHARDS_MAX];
 	uint64_t cookies[SHARDS_MAX];
 };
@@ -52,7 +52,10 @@ static _Noreturn void usage(void)
 	exit(EXIT_USAGE);
 }
 
-/* Add the socket to the list if it belongs to the port and is new. Otherwise close the socket. */
+/*
+ * Add a copied socket to the list if it shares the UDP port (SO_REUSEPORT) and the list does not contain it yet.
+ * Otherwise close the copy.
+ */
 static void keep_socket(void *context, int socket)
 {
 	struct shards *shards = context;

@@ -26,7 +26,7 @@ struct timing {
 
 /* The address or connection from which a message came, or to which a message is sent. */
 struct peer {
-	struct sockaddr_in address; /* the address, for UDP and for the clients of a TCP server */
+	struct sockaddr_in address; /* IP address and port of the other side; unused by a TCP client */
 	uint32_t connection;        /* number of the TCP connection; NO_CONNECTION for UDP */
 	/* How often this connection number was reused, which distinguishes new connections from old ones. */
 	uint32_t generation;
@@ -55,7 +55,7 @@ struct counts {
 	uint64_t connections_lost;
 	uint64_t connections_cut;           /* TCP: connections that ended in the middle of a message */
 	uint64_t blocked;                   /* TCP: number of times that a send buffer was full */
-	uint64_t blocked_ns;                /* TCP: total time that messages waited for a full send buffer */
+	uint64_t blocked_ns;                /* TCP: total time during which send buffers were full */
 	uint64_t send_errors[ERRNO_MAX];    /* number of send errors per errno */
 	uint64_t receive_errors[ERRNO_MAX]; /* number of receive errors per errno, including ICMP errors */
 };

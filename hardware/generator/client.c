@@ -16,10 +16,10 @@
 #include "../common/schedule.h"
 #include "uac.h"
 
-#define LEAD_NS       (100 * NS_PER_MS) /* time before t0, so that all threads run before the first call */
+#define LEAD_NS       (100 * NS_PER_MS) /* time to start the threads before t0, the start of the schedule */
 #define LINGER_NS     (100 * NS_PER_MS) /* the run ends when no call has been open for this time */
 #define STARTS_A_PASS 16 /* largest number of calls that a thread starts before it receives again */
-#define SEND_NS       (10 * NS_PER_US) /* expected duration of one send */
+#define SEND_NS       (10 * NS_PER_US) /* assumed duration of one send, used by flush_between_starts() */
 #define WAIT_MAX_NS   (20 * NS_PER_MS) /* longest wait of a thread, so that it notices a signal in time */
 
 struct load {
@@ -31,7 +31,7 @@ struct load {
 	uint64_t give_up_ns; /* time at which the run ends: last scheduled start + drain time */
 	uint64_t end_ns;
 	struct usage usage;
-	int64_t no_ports;   /* counter of datagrams to closed ports, read when all sockets were open */
+	int64_t no_ports;   /* the host's counter NoPorts (report.h) before the first call */
 	uint32_t instances; /* number of SIP servers, which listen on consecutive ports from --remote */
 };
 
@@ -171,7 +171,10 @@ static uint64_t flush_between_starts(struct client *client, uint64_t next_ns)
 	return next_ns;
 }
 
-/* Run until no call of this thread has been open for `LINGER_NS`, or until a signal stops the run. */
+/*
+ * Make the calls of this thread. Return when all calls are started and no call has been open for `LINGER_NS`. Also
+ * return at `give_up_ns`, or when a signal stops the run.
+ */
 static void make_calls(struct client *client)
 {
 	uint64_t quiet_ns = 0; /* time at which the last open call ended; 0 while a call is open */
@@ -337,7 +340,7 @@ static void survey_starts(const struct load *load, struct starts *starts)
 	qsort(starts->lateness_ns, starts->count, sizeof(*starts->lateness_ns), compare_u64);
 }
 
-/* Return the smallest lateness that at least `share` of the calls do not exceed. */
+/* Return the quantile of the lateness for `share`, a number from 0 to 1. Return 0 if no call was started. */
 static uint64_t lateness_quantile(const struct starts *starts, double share)
 {
 	double rank = share * (double)starts->count;

@@ -111,11 +111,14 @@ static void feed(const uint8_t *bytes, size_t size)
 static void begin(void)
 {
 	static const char host[] = "10.0.0.1";
-	/* timers are 100 times shorter than in RFC 3261, because each piece advances time by only 0.1 ms per byte */
+	/* timers are 100 times shorter than in RFC 3261, because each input byte advances time by only 0.1 ms */
 	const struct timing timing = { 5 * NS_PER_MS, 40 * NS_PER_MS, 50 * NS_PER_MS, true, false };
 	const struct span name = { host, host + strlen(host) };
 	const struct peer peer = { .connection = NO_CONNECTION };
-	/* use the Call-IDs and tags of test_sipload --corpus, so that the first inputs belong to calls of this client */
+	/*
+	 * The first inputs of the fuzzer are the messages that `test_sipload --corpus` writes. Use the same Call-IDs
+	 * and tags here, so that these messages belong to calls of this client.
+	 */
 	struct uac_setup uac = { .timing = timing,
 				 .host = name,
 				 .port = 5060,
@@ -144,7 +147,7 @@ static void begin(void)
 		fuzz.calls[i].hold_ns = i % 2 ? 0 : 10 * NS_PER_MS;
 		uac_start(&fuzz.uac, &fuzz.from_uac, i, &peer, fuzz.now_ns);
 	}
-	/* half of the calls reach the server, and the other half receive only the messages of the input */
+	/* pass half of the INVITEs to the server, so that the other calls have no answer when the input begins */
 	fuzz.from_uac.used = CALLS / 2;
 	pass_time(NS_PER_MS);
 }

@@ -15,7 +15,7 @@
 /* Size of a buffer for one datagram. The extra bytes put a batch's buffers into different sets of the CPU's cache. */
 #define DATAGRAM_BYTES (65536 + 4096 + 64)
 #define EVENTS         64
-#define OUT_BYTES_MAX  (16UL << 20) /* a message counts as not sent if it would exceed this limit */
+#define OUT_BYTES_MAX  (16UL << 20) /* limit of unsent bytes per connection; messages above it are dropped */
 #define LISTENER       UINT32_MAX
 #define BACKLOG        4096
 
@@ -70,9 +70,9 @@ struct link {
 	uint32_t n_spare;
 	uint32_t *dirty; /* indices of connections that have unsent bytes or must be closed */
 	uint32_t n_dirty;
-	uint32_t *lost; /* indices of lost connections that the owner does not know about yet */
+	uint32_t *lost; /* indices of lost connections that report_losses() has not reported yet */
 	uint32_t n_lost;
-	uint32_t room; /* number of elements of the four arrays above */
+	uint32_t room; /* allocated length of `connections`, `spare`, `dirty` and `lost` */
 	char *stream;
 };
 
@@ -197,7 +197,7 @@ static void count_blocked(struct link *link, struct connection *c)
 	c->blocked_ns = 0;
 }
 
-/* Close a connection and count its unsent messages as not sent. Add its index to `spare` for reuse. */
+/* Close a connection and count its unsent messages as not sent. The caller adds its index to `spare` or `lost`. */
 static void end_connection(struct link *link, uint32_t index)
 {
 	struct connection *c = &link->connections[index];
@@ -424,7 +424,7 @@ void link_close(struct link *link, const struct peer *peer)
 }
 
 /*
- * End a lost connection. The link informs the connection's owner later, because the owner may be writing a message now.
+ * End a lost connection. report_losses() informs the agent later, because the agent may be writing a message now.
  */
 static void lose(struct link *link, struct connection *c, int error)
 {

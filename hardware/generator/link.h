@@ -13,7 +13,10 @@
 
 typedef void link_received(void *context, const char *text, size_t size, const struct peer *from,
 			   uint64_t now_ns);
-/* A function that the link calls when the TCP connection `owner` failed to open, broke, or was closed by the server. */
+/*
+ * A function that a TCP client's link calls when a connection failed to open, broke, or was closed by the server.
+ * `owner` is the number that link_connect() received for this connection.
+ */
 typedef void link_lost(void *context, uint64_t owner, uint64_t now_ns);
 
 struct link;

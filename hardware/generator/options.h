@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The values of sipload's command line after their check. sipload.c describes the options. */
+/* The checked values of sipload's command line. sipload.c describes the options. */
 #ifndef SIPSCHED_OPTIONS_H
 #define SIPSCHED_OPTIONS_H
 #include <string.h>
@@ -31,15 +31,20 @@ struct options {
 	uint64_t ring_ns;
 	uint64_t drain_ns;
 	uint64_t late_ns; /* longest time from INVITE to 2xx; a slower call counts as late */
-	uint64_t spin_ns; /* a thread polls for this time before a deadline; UINT64_MAX: it always polls */
+	/* How long `uac` polls before each deadline, and `uas` after each received message. UINT64_MAX: always poll. */
+	uint64_t spin_ns;
 	int buffer_bytes;
 	int fifo; /* priority for SCHED_FIFO; 0: do not change the policy */
 };
 
-/* The options of `sipload schedule`: a law with a rate, and a number of calls or blocks. */
+/*
+ * The options of `sipload schedule`. The start times follow the law `law` with the rate `rate_cps`. Either `calls` or
+ * the file `blocks` determines how many calls the schedule has.
+ */
 struct schedule_options {
 	const char *output;
-	const char *blocks; /* file of blocks; NULL: the schedule has `calls` calls */
+	/* Path of a file with a block and a length per window (schedule.h). NULL: the schedule has `calls` calls. */
+	const char *blocks;
 	double rate_cps;
 	uint64_t calls;
 	enum schedule_law law;

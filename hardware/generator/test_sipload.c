@@ -205,7 +205,10 @@ static void on_fire(void *context, struct timer *timer, uint64_t now_ns)
 	}
 }
 
-/* Check that timers of every length fire: never early, and at most one tick and one step late. */
+/*
+ * Check that timers with durations up to `span_ns` never fire early. They may fire late by at most one tick of the
+ * wheel plus one step of the test's clock.
+ */
 static void test_wheel(uint64_t span_ns)
 {
 	const uint64_t tick_ns = 1 << WHEEL_TICK_BITS;
@@ -313,7 +316,10 @@ static const char *schedule_of(struct schedule *schedule, const char *text, doub
 	return wrong;
 }
 
-/* Check that a window's calls are the first calls of a schedule with this seed, up to the window's end. */
+/*
+ * Check the calls of one window, which begin at index `first`. They must equal the first calls of a schedule that is
+ * sampled from `seed`, up to `length_ns`. Return the index of the first call after the window.
+ */
 static uint64_t check_window(const struct schedule *found, uint64_t first, uint64_t start_ns,
 			     uint64_t length_ns, uint64_t seed)
 {
@@ -804,7 +810,7 @@ static void test_answers(void)
 	reply("180 Ringing", 1, "INVITE", 'i');
 	CHECK(world->uac.counts.received[SIP_KIND_180] == 1 && world->uac.counts.overtaken == 1);
 	CHECK(!unexpected(&world->uac.counts) && world->records[1].t_ringing > world->records[1].t_ok_invite);
-	/* a second identical answer is a retransmission, because the client sent INVITE again */
+	/* the client has already received these two answers, so it counts them as retransmissions */
 	reply("180 Ringing", 1, "INVITE", 'i');
 	CHECK(world->uac.counts.received_again[SIP_KIND_180] == 1 && world->uac.counts.overtaken == 1);
 	reply("200 OK", 1, "INVITE", 'i');
@@ -829,7 +835,10 @@ static void test_answers(void)
 	end_world();
 }
 
-/* Test unknown calls, and a missing ACK: the server sends 200 at 0.5, 1.5, 3.5 and 7.5 s, and then every 4 s. */
+/*
+ * Send the server requests that belong to no call, and then an INVITE without an ACK. The server repeats its 200 at
+ * 0.5, 1.5, 3.5 and 7.5 s, and then every 4 s.
+ */
 static void test_server_alone(void)
 {
 	const struct peer from = { .connection = NO_CONNECTION };

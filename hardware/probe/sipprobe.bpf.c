@@ -609,7 +609,10 @@ int BPF_PROG(on_refused_no_skb, int rc, struct sock *sk)
 	drop = new_drop(rc, sk, address);
 	if (!drop)
 		return 0;
-	/* In exact mode, last_skb is the refused datagram, because on_enqueue has just stored it on this CPU. */
+	/*
+	 * In exact mode, the hook on_enqueue has just stored the refused datagram in last_skb of this CPU. In
+	 * tracepoint mode, last_skb may be another datagram, so do not copy its bytes.
+	 */
 	if (cfg_exact)
 		copy_refused(drop, address);
 	bpf_ringbuf_submit(drop, BPF_RB_NO_WAKEUP);
@@ -710,7 +713,7 @@ int BPF_PROG(on_sys_enter, struct pt_regs *regs, long id)
 static __always_inline __u64 running_since(const struct probe_worker *worker, __u64 t)
 {
 	for (__u32 i = 1; i <= PROBE_SEGMENTS; i++) {
-		/* Visit the stored periods on a CPU, beginning with the oldest period. */
+		/* Visit the periods in which the worker was on a CPU, beginning with the oldest stored period. */
 		__u32 segment = (worker->segment + i) & (PROBE_SEGMENTS - 1);
 		__u64 on = worker->on[segment];
 		__u64 off = worker->off[segment];
@@ -741,7 +744,10 @@ __noinline __u32 find_payload(__u64 fingerprint)
 	return found;
 }
 
-/* Find the message's arrival by the payload's fingerprint, and copy its times. Return false if no arrival matches. */
+/*
+ * Find the arrival that has the fingerprint of the message's payload, and copy the times of the arrival to the message.
+ * Return false if no arrival has this fingerprint.
+ */
 static __always_inline bool match_payload(struct probe_message *message)
 {
 	__u32 found = find_payload(fingerprint_of((__u64 *)message->payload, message->length));
@@ -754,7 +760,10 @@ static __always_inline bool match_payload(struct probe_message *message)
 	message->rmem = payload->rmem;
 	message->flags = payload->flags;
 	payload->used = 0;
-	/* t_stack is missing or too late if this worker took the datagram before the hook on another CPU ran. */
+	/*
+	 * The worker may receive the datagram before another CPU runs the hook that sets t_stack (the queueing time).
+	 * Then t_stack is missing or later than t_sip_in, so use t_arr (the arrival time) instead.
+	 */
 	if (!message->t_stack || message->t_stack > message->t_sip_in) {
 		message->flags |= PROBE_FLAG_NO_STACK;
 		message->t_stack = message->t_arr;

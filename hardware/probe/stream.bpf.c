@@ -142,7 +142,7 @@ static __always_inline int on_stream_driver(struct sk_buff *skb, bool protocol_l
 	address = address_of(skb);
 	before = &handed_up[(address >> 6 ^ address >> 18) & (HANDED_UP - 1)];
 	if (protocol_layer) {
-		/* Ignore the segment, because a hook of the driver has already reported its earlier arrival. */
+		/* Ignore the segment, because an earlier hook, in the driver, has already reported the segment. */
 		if (before->skb == address && before->seq == segment.seq) {
 			before->skb = 0;
 			return 0;
@@ -295,7 +295,10 @@ static __always_inline bool is_write(long id)
 	return id == NR_WRITE || id == NR_WRITEV || is_send(id);
 }
 
-/* Record the time at which a read has copied its bytes. The reader holds the socket's lock while this program runs. */
+/*
+ * Record the time at which a read has copied its bytes, and the position of the read's end in the stream. The reader
+ * holds the socket's lock, so no other thread changes the position meanwhile.
+ */
 SEC("tp_btf/tcp_rcv_space_adjust")
 int BPF_PROG(on_stream_taken, struct sock *sk)
 {

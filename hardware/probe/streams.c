@@ -13,7 +13,11 @@
  * arrival therefore counts as unmatched. Before, the message may have arrived while recording was off.
  */
 #define BEHIND_NS 1000000000ULL
-/* ASSUME a segment takes at most this time from the driver to its reader, once the probe knows earlier arrivals. */
+/*
+ * The limit instead of BEHIND_NS, once a worker has read a message with a known arrival on the connection. TCP delivers
+ * data in order, so later data hardly arrived before recording began.
+ * ASSUME a segment takes at most this time from the driver to its reader.
+ */
 #define UNDERWAY_NS 100000000ULL
 #define SWEEP_NS    1000000000ULL
 #define ROOM        1024
@@ -48,8 +52,8 @@ struct flow {
 struct stream {
 	struct stream *next;
 	struct probe_connection connection;
-	uint64_t t_closed; /* time at which the connection closed; 0: it is open */
-	bool timed;        /* true: the probe knows an arrival, so it knows all later arrivals */
+	uint64_t t_closed; /* time at which the connection closed; 0: the connection is open */
+	bool timed;        /* true: a worker has read a message with a known arrival; see UNDERWAY_NS */
 	struct flow in;
 	struct flow out;
 	struct marks arrived;
@@ -307,7 +311,10 @@ static bool is_done(const struct streams *streams, const struct waiting *waiting
 
 /* ---- received messages ---- */
 
-/* Set t_arr, t_stack and t_sockq. If t_stack is missing or later than the read, set it to t_arr. */
+/*
+ * Set the times of a message's arrival (t_arr), queueing (t_stack) and dequeueing (t_sockq). If the probe knows no
+ * arrival, set only a flag. If the queueing time is missing or later than t_sockq, set t_stack to t_arr.
+ */
 static void set_receive_times(struct trace_record *record, const struct probe_call *read,
 			      const struct mark *arrived, const struct mark *queued)
 {
@@ -326,7 +333,10 @@ static void set_receive_times(struct trace_record *record, const struct probe_ca
 	}
 }
 
-/* Add the message at `tail` to the messages that the worker's current read has completed and the worker now serves. */
+/*
+ * Add the newest message, at position `tail`, to the messages that the worker's last read completed. If one read
+ * completes several messages, set TRACE_FLAG_SHARED_READ in their records.
+ */
 static void enter_service(struct streams *streams, struct service *service)
 {
 	if (service->first < service->last) {
@@ -409,7 +419,10 @@ static void count_send(struct streams *streams, const struct sip_class *class, c
 	}
 }
 
-/* Find the received message that a written message forwards, and set the times of its send. */
+/*
+ * Find the received message that the written message forwards. In the record of the received message, set t_sip_out (the
+ * time of the write) and, if the departure is already known, t_dep.
+ */
 static void forward(struct streams *streams, struct stream *stream, const struct probe_call *write,
 		    const char *text, size_t size, uint32_t last)
 {
@@ -432,7 +445,7 @@ static void forward(struct streams *streams, struct stream *stream, const struct
 		waiting->record.switches = saturate_u16(began->switches);
 		waiting->record.in_cost_ns = saturate_u16(began->cost_ns);
 	} else {
-		/* The worker that forwarded the message is not the worker that read the message. */
+		/* Another worker forwarded the message, or the same worker did so after it had read again. */
 		waiting->record.flags |= TRACE_FLAG_LEFT;
 	}
 	if (departed)

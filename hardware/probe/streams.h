@@ -31,9 +31,9 @@ struct stream_counts {
 struct service {
 	uint64_t t;      /* end of the worker's last read */
 	uint64_t number; /* serial number of this last read */
-	/* Position among the waiting messages of the first message that the last read completed. */
+	/* Position of the first message that the last read completed, in the ring of waiting messages. */
 	uint64_t first;
-	uint64_t last; /* position after the last message that the read completed */
+	uint64_t last; /* position after the last message that the last read completed */
 };
 
 struct waiting;
@@ -61,10 +61,15 @@ struct streams {
 int on_stream_event(void *context, void *data, size_t size);
 /* Reset the counters. */
 void streams_afresh(struct streams *streams);
-/* Write the records of the oldest messages that are complete or have waited too long for their forwarding. */
+/*
+ * Write the records of the oldest messages, up to the first unfinished message. A message is finished when it has
+ * departed and its worker has read again, or when HOLD_NS (streams.c) have passed since it was read. Also free the state
+ * of closed connections.
+ */
 void settle_streams(struct streams *streams);
-/* Return the number of messages that have not departed, and the number of connections with unread bytes. */
+/* Return the number of waiting messages that have not departed. */
 uint64_t count_waiting(const struct streams *streams);
+/* Return the number of connections with bytes that have arrived, but that no worker has read. */
 uint64_t count_unread(const struct streams *streams);
 /* Write the records of departed messages. Forget all other messages and all unread bytes. */
 void forget_streams(struct streams *streams);

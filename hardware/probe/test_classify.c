@@ -21,7 +21,7 @@ static struct sip_class classify_copy(const char *text, size_t size)
 	if (!copy)
 		abort();
 	memcpy(copy, text, size);
-	/* Pass an empty text behind its heap block, so that the sanitizer reports any read. */
+	/* For an empty text, pass a pointer to the end of a 1-byte heap block. The sanitizer then reports any read. */
 	class = sip_classify(size ? copy : copy + 1, size, NULL);
 	free(copy);
 	return class;
@@ -58,7 +58,10 @@ static void test_kind(const char *start_line, const char *cseq, uint8_t kind, ui
 	}
 }
 
-/* Check the method or status code that sip_classify() returns if a key is used. */
+/*
+ * Check that sip_classify() returns the method or status code `name` if it gets a key for hashes, as in `sipprobe watch`.
+ * If `name` is NULL, the text must count as no SIP message.
+ */
 static void test_detail(const char *start_line, const char *name)
 {
 	static const char *const names[] = { TRACE_METHODS, TRACE_STATUSES };

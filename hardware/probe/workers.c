@@ -39,7 +39,10 @@ static void record_pending(struct workers *workers, size_t slot)
 	worker->in_service = 0;
 }
 
-/* Clear a worker's state. Keep its id, and increase its message number, so that late departures match no new message. */
+/*
+ * Clear a worker's state, except for its thread id and its message number `service`. Increase the message number, so that
+ * the late departure of an earlier message does not count as the departure of a new message.
+ */
 static void forget_worker(struct probe_worker *worker, size_t slot)
 {
 	uint32_t tid = worker->tid;
@@ -50,7 +53,11 @@ static void forget_worker(struct probe_worker *worker, size_t slot)
 	worker->service = service + 1;
 	worker->fd = -1;
 	worker->message.slot = (__u32)slot;
-	/* Assume that the thread has always been on a CPU. Otherwise, t_sockq might not be a lower bound. */
+	/*
+	 * Assume that the thread has always been on a CPU. In tracepoint mode, t_sockq is the earliest time at which
+	 * the worker may have dequeued a message. If the probe assumed a later start on a CPU, t_sockq could be too
+	 * late.
+	 */
 	worker->on[0] = 1;
 	worker->behind = 1;
 }

@@ -19,7 +19,8 @@ struct workers {
 	const char *comm;   /* name of the proxy's processes; the probe traces their threads */
 	uint32_t namespace; /* inode number of the proxy's network namespace */
 	struct sipprobe *object;
-	struct records *records; /* destination of the last message of an ended thread */
+	/* Destination of the record of a thread's last message, if the thread has ended or tracing stops. */
+	struct records *records;
 	struct thread threads[PROBE_WORKERS];
 	size_t n_threads;
 	uint64_t untraced; /* largest number of untraced threads in one scan */

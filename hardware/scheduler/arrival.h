@@ -15,6 +15,9 @@
  * the INVITE must be at the start of a segment. Return -1 and set errno on failure.
  */
 int arrival_open(uint16_t port, uint16_t last_port, bool tcp);
-/* Return the time in ns (CLOCK_MONOTONIC) at which the kernel received the INVITE. */
+/*
+ * Return the time in ns (CLOCK_MONOTONIC) at which the kernel received the first INVITE on the socket of arrival_open().
+ * If the kernel's timestamp is missing or wrong, return the current time.
+ */
 uint64_t arrival_read(int socket);
 #endif

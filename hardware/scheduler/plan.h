@@ -51,7 +51,7 @@ struct plan {
 	struct plan_mode modes[MODES_MAX];
 	unsigned n_files;
 	char *files[FILES_MAX]; /* paths of the files */
-	bool has_probe;         /* at least one mode switches the probe */
+	bool has_probe;         /* at least one mode has a line `probe on` or `probe off` */
 	size_t n_windows;
 	struct plan_window *windows;
 };

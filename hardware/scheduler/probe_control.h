@@ -14,7 +14,8 @@
 
 /* Return a socket that is connected to the probe, or -errno on failure. */
 int probe_connect(const char *path);
-/* Send a command, or wait for its answer. Return 0 on success, or an errno value. */
+/* Send the command `on` or `off` without waiting for the answer. Return 0 on success, or an errno value. */
 int probe_send(int probe, bool on);
+/* Wait for the probe's answer to the last command, and store it in `answer`. Return 0 on success, or an errno value. */
 int probe_wait(int probe, char answer[PROBE_ANSWER_MAX]);
 #endif

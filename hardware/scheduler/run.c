@@ -72,7 +72,10 @@ static bool sample_until(struct runner *runner, uint64_t instant_ns, uint64_t *n
 	return wait_until(runner, instant_ns);
 }
 
-/* Wait for the first INVITE, and make all switches of the plan. Return false if a signal ended the plan early. */
+/*
+ * Wait for the first INVITE, and then switch to the mode of each window when the window starts. Take samples in
+ * between. Return false if a signal ended the plan early.
+ */
 static bool play(struct runner *runner)
 {
 	const struct plan *plan = runner->plan;

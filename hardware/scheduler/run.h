@@ -9,7 +9,7 @@ struct run_options {
 	const char *plan;
 	const char *log;
 	const char *probe_control; /* path of the probe's socket; NULL: no probe */
-	int fifo;                  /* priority of switcher for SCHED_FIFO; 0: keep its policy */
+	int fifo;                  /* SCHED_FIFO priority of switcher itself; 0: switcher keeps its policy */
 	uint16_t port, last_port;  /* first and last port of the proxy */
 	bool tcp;
 	struct cpu_set cpus;

@@ -16,10 +16,10 @@
 /* The result of one switch to a mode. */
 struct outcome {
 	uint64_t began_ns;
-	/* Time after all settings were made and the probe has answered, before the settings are read back. */
+	/* Time at which all settings were made and the probe had answered. Afterwards, the settings are read back. */
 	uint64_t done_ns;
 	unsigned errors; /* number of failed system calls */
-	unsigned unlike; /* number of tasks and files that, read back, differ from the mode's settings */
+	unsigned unlike; /* number of tasks and files whose value after the switch is not the mode's value */
 	char error[ERROR_MAX]; /* text about the first failed call or the first wrong value */
 };
 
@@ -37,9 +37,10 @@ struct switches {
 	int probe; /* socket of the probe, -errno, or NO_PROBE */
 	unsigned n_tasks;
 	const pid_t *tasks;
-	struct attributes *wanted; /* attributes for each mode and task */
+	struct attributes *wanted; /* attributes to set; index: mode * n_tasks + task */
 	int *set_errors;           /* per task, the result of the current switch: 0 or an errno value */
-	pid_t model;               /* a sleeping child process with slice 0, which shows the base slice */
+	/* A sleeping child process with slice 0. For its slice, sched_getattr(2) reports the kernel's base slice. */
+	pid_t model;
 };
 
 /*

@@ -32,7 +32,7 @@
 #include "../common/program.h"
 #include "attributes.h"
 
-#define WORDS 4 /* number of words of ATTRIBUTES */
+#define WORDS 4 /* the number of words in the arguments ATTRIBUTES: policy, nice value, priority, slice */
 
 static int report_error(const char *what)
 {
