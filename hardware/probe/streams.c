@@ -15,7 +15,7 @@
 #define BEHIND_NS 1000000000ULL
 /*
  * The limit instead of BEHIND_NS, once a worker has read a message with a known arrival on the connection. TCP delivers
- * data in order, so later data hardly arrived before recording began.
+ * data in order, so later data most probably arrived after recording began.
  * ASSUME a segment takes at most this time from the driver to its reader.
  */
 #define UNDERWAY_NS 100000000ULL
@@ -420,8 +420,8 @@ static void count_send(struct streams *streams, const struct sip_class *class, c
 }
 
 /*
- * Find the received message that the written message forwards. In the record of the received message, set t_sip_out (the
- * time of the write) and, if the departure is already known, t_dep.
+ * Find the received message that the written message forwards. In the record of the received message, set t_sip_out
+ * (the time of the write) and, if the departure is already known, t_dep.
  */
 static void forward(struct streams *streams, struct stream *stream, const struct probe_call *write,
 		    const char *text, size_t size, uint32_t last)

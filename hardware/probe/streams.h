@@ -63,8 +63,8 @@ int on_stream_event(void *context, void *data, size_t size);
 void streams_afresh(struct streams *streams);
 /*
  * Write the records of the oldest messages, up to the first unfinished message. A message is finished when it has
- * departed and its worker has read again, or when HOLD_NS (streams.c) have passed since it was read. Also free the state
- * of closed connections.
+ * departed and its worker has read again, or when HOLD_NS (streams.c) have passed since it was read. Also free the
+ * state of closed connections.
  */
 void settle_streams(struct streams *streams);
 /* Return the number of waiting messages that have not departed. */

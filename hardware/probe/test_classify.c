@@ -59,8 +59,8 @@ static void test_kind(const char *start_line, const char *cseq, uint8_t kind, ui
 }
 
 /*
- * Check that sip_classify() returns the method or status code `name` if it gets a key for hashes, as in `sipprobe watch`.
- * If `name` is NULL, the text must count as no SIP message.
+ * Check that sip_classify() returns the method or status code `name` if it gets a key for hashes, as in
+ * `sipprobe watch`. If `name` is NULL, the text must count as no SIP message.
  */
 static void test_detail(const char *start_line, const char *name)
 {

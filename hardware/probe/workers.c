@@ -40,8 +40,8 @@ static void record_pending(struct workers *workers, size_t slot)
 }
 
 /*
- * Clear a worker's state, except for its thread id and its message number `service`. Increase the message number, so that
- * the late departure of an earlier message does not count as the departure of a new message.
+ * Clear a worker's state, except for its thread id and its message number `service`. Increase the message number, so
+ * that the late departure of an earlier message does not count as the departure of a new message.
  */
 static void forget_worker(struct probe_worker *worker, size_t slot)
 {

@@ -16,8 +16,8 @@
  */
 int arrival_open(uint16_t port, uint16_t last_port, bool tcp);
 /*
- * Return the time in ns (CLOCK_MONOTONIC) at which the kernel received the first INVITE on the socket of arrival_open().
- * If the kernel's timestamp is missing or wrong, return the current time.
+ * Return the time in ns (CLOCK_MONOTONIC) at which the kernel received the first INVITE on the socket of
+ * arrival_open(). If the kernel's timestamp is missing or wrong, return the current time.
  */
 uint64_t arrival_read(int socket);
 #endif

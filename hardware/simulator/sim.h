@@ -132,7 +132,10 @@ struct cpu {
 	uint64_t irq_ns;
 	uint64_t next_tick;
 	uint64_t next_stall;
-	/* Datagrams that wait for their interrupt at the time `at`. An interrupt of another datagram may handle them earlier. */
+	/*
+	 * Datagrams whose interrupt has not yet occurred. It will occur at the datagram's time `at`. If the interrupt of
+	 * another datagram occurs earlier, it handles these datagrams, too.
+	 */
 	struct fifo raised;
 	struct fifo backlog; /* softirqs and stalls in order; the first one runs now, until its time `at` */
 	struct fair_rq fair;

@@ -197,7 +197,7 @@ static void test_cfs_slices(void)
 	m.nr_latency = 2;
 	m.min_granularity_ns = 2 * MS;
 	EXPECT("min granularity", &m, NULL, three, "0:A 3:B 6:C 9:A 10:B 11:C 12:-");
-	/* The published slices are shorter than a tick of 4 ms. Only a tick ends a slice, so a worker runs for 4 ms. */
+	/* The slices that the two papers set are shorter than a tick of 4 ms. Only a tick ends a slice, so a worker runs for 4 ms. */
 	m.workers = 2;
 	m.tick_ns = 4 * MS;
 	m.nr_latency = 8;

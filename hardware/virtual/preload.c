@@ -107,7 +107,10 @@ static int poll_really(struct pollfd *polled, nfds_t count, int64_t ns)
 /* Return how long in real time the main loop may wait, if its next timer is due in `ahead_ns` of virtual time. */
 static int64_t longest_rest(bool idle, int64_t ahead_ns)
 {
-	/* limit the wait: if the main loop holds QEMU's lock, no vCPU can run, and the timer would never be due */
+	/*
+	 * Limit the wait. If QEMU's main loop holds QEMU's lock while it waits for a timer, no virtual CPU can run. Virtual
+	 * time then stands still, so the timer would never be due.
+	 */
 	if (!idle)
 		return PATIENCE_NS;
 	return settings.idle_rate > 0 ? idle_rest_ns(ahead_ns) : 0;

@@ -382,7 +382,7 @@ class Ranking:
 
     @property
     def trades(self) -> tuple[Candidate, ...]:
-        """The modes that lower the sum K_rcv + T_sip but raise another quantity, such as the drop rate."""
+        """The modes that shorten the waiting plus service time but raise another quantity, such as the drop rate."""
         return tuple(
             candidate
             for candidate in self.candidates

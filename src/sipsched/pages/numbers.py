@@ -89,7 +89,10 @@ def with_unit(interval: Interval, unit: str = "", plus: str = "") -> str:
 
 
 def _largest(interval: Interval) -> float:
-    """Return the value that decides whether a time is shown in µs or in ms."""
+    """Return the absolute value of a time in µs, from which `with_unit` decides whether the page shows µs or ms.
+
+    If only the bounds of the time are known, return the larger bound.
+    """
     if interval.resolved:
         return abs(interval.estimate)
     return max((abs(end) for end in (interval.low, interval.high) if math.isfinite(end)), default=0)
@@ -102,7 +105,10 @@ def _bounds(low: str, high: str, both: str) -> str:
 
 
 def _seen(interval: Interval, unit: str, plus: str) -> str:
-    """Return the smallest and the largest value of the runs as text, if too few runs exist for an interval."""
+    """Return the smallest and the largest value of the runs as text in brackets; empty if both values are equal.
+
+    A page shows this text instead of an interval that is based on too few runs.
+    """
     least, most = (_alone(end, unit, plus) for end in (interval.least, interval.most))
     return f" (runs: {least} to {most})" if least and most and least != most else ""
 
@@ -145,9 +151,9 @@ def _places(error: float) -> int:
 
 
 def _alone(value: float, unit: str, plus: str, digits: int = 2) -> str:
-    """Return a number without a known error as text, rounded to some digits.
+    """Return a number without a known error as text, rounded to `digits` significant digits.
 
-    With three digits, a whole number is not rounded.
+    With three or more digits, the digits before the decimal point are kept.
     """
     power = math.floor(math.log10(abs(value))) if value and math.isfinite(value) else 0
     places = min(digits - 1 - power, 6)

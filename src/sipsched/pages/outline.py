@@ -1,4 +1,7 @@
-"""The outline of a page: a JSON file with its title and figures, from which overview and archive are made."""
+"""The outline of a page: a JSON file with the page's title and the ids of its figures.
+
+The overview page and the archive are made from the outlines of the pages.
+"""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path

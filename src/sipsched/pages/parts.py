@@ -397,7 +397,7 @@ class LoadAnswers:
     beyond: str
 
     def at(self, cps: float) -> str:
-        """Return the answer for a load (calls per second) as text, equal to the text from the page's script."""
+        """Return the answer for a load (calls per second) as text. The page's script computes the same text."""
         for limit, text, capacity, words in self.steps:
             if cps <= limit:
                 return f"{text}, {words}{100 * cps / capacity:.0f}\u00a0% used"

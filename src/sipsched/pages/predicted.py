@@ -91,7 +91,7 @@ def read(
 
 
 def answer(predictions: CheckedPredictions) -> Answer:
-    """Return a sentence that counts the predictions inside the measured 95 % intervals, and the right signs."""
+    """Return a sentence with two counts: predictions inside the measured 95 % interval, and right predicted signs."""
     if predictions.why_not:
         return Answer(f"{NOTHING}{predictions.why_not}.")
     comparable = predictions.check.comparable

@@ -127,7 +127,7 @@ def comparison(compared: pd.DataFrame, study: str, table: str) -> Table:
 
 
 def loads_at_limit(points: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> Table:
-    """Return a table of the two printed loads between which the drop rate exceeds a limit, for each system."""
+    """Return a table with two printed loads per system and mode: the last within the drop limit, the first above it."""
     edges = crossings(points, pdr_limit)
     rows = []
     for (study, cores, threads), group in edges.groupby(["study", "cores", "threads"]):
@@ -326,7 +326,7 @@ def _capacity_words(capacities: pd.DataFrame, mode: str) -> str:
 def capacity_model(
     points: pd.DataFrame, predicted: pd.DataFrame, pdr_limit: float = PDR_LIMIT
 ) -> Table:
-    """Return a table of the capacities that the papers' model predicts, beside the capacities from their tables."""
+    """Return a table of capacities: predicted by the papers' model, and computed from the papers' tables."""
     rows = []
     for row in _rows(predictions(points, predicted, pdr_limit)):
         cells = [row[name] for name in ("cores", "processors", "threads", "capacity_cps")]

@@ -113,7 +113,7 @@ def make_page(
 
 
 def _plain(value: Any) -> Any:
-    """Return a parameter value with absolute paths as text.
+    """Return a parameter value in which each path is replaced by its absolute path as text.
 
     A notebook runs in another folder, and papermill accepts only text.
     """

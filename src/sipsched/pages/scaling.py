@@ -56,7 +56,8 @@ class ScalingData:
     Attributes
     ----------
     campaign
-        The measurements of the testbed on which the most systems were searched. None if nothing was measured.
+        The measurements of one testbed: the testbed with the most systems for which a search measured the capacity.
+        None if nothing was measured.
     """
 
     campaign: Campaign | None
@@ -143,7 +144,7 @@ def heading(scaling: ScalingData) -> Heading:
 
 
 def others(scaling: ScalingData) -> Words:
-    """Return sentences about the CPU time that other programs used, and about the searches' probe modes."""
+    """Return sentences on the CPU time that other programs used, and on how the probe recorded messages in searches."""
     lines = [*competitors([scaling.campaign] if scaling.campaign else []).lines]
     for transport, name in TRANSPORTS.items():
         searches = [
@@ -498,7 +499,10 @@ def published(scaling: ScalingData) -> Table:
 
 
 def _gains(scaling: ScalingData) -> Iterator[tuple[SpeedUp, SpeedUp]]:
-    """Yield pairs of speed-ups: of workers that share sockets, and of workers with the published remedy."""
+    """Yield pairs of speed-ups on equal numbers of cores: with sockets that all workers share, and with a remedy.
+
+    The remedy is the deployment that is most similar to the remedy in the published report.
+    """
     for transport, deployments in REMEDIES.items():
         among = [
             speed_up for speed_up in scaling.speed_ups if speed_up.one.place.transport == transport
@@ -563,7 +567,8 @@ def simulated_answer(scaling: ScalingData) -> Words:
 def simulated_curves(scaling: ScalingData) -> Figure | Words:
     """Return a figure of simulated speed-ups against the number of cores.
 
-    One panel shows machines on which one CPU receives all packets, the other one machines on which every core receives.
+    One panel shows machines on which one CPU receives all packets. The other panel shows machines on which every core
+    receives packets.
     """
     rows = [row for row in scaling.simulated if LOCK not in row.model]
     kinds = list(dict.fromkeys((row.transport, row.deployment) for row in rows))

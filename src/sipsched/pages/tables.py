@@ -541,7 +541,10 @@ def versions(*data: Path) -> Several:
 
 
 def repetitions(data: xr.Dataset) -> Table | None:
-    """Return a table of the reached precision per point. None if the number of repetitions was fixed."""
+    """Return a table of how precise the results of each point are. None if the number of repetitions was fixed.
+
+    The precision of a result is the half-width of its confidence interval, in percent of the result.
+    """
     if "precision" not in data.attrs:
         return None
     precision = Precision(**json.loads(data.attrs["precision"]))

@@ -1,4 +1,4 @@
-"""The figure on the testbed's page of the programs that used the proxy machine's CPU time in each run."""
+"""A figure for the testbed's page: which programs used the CPU time of the proxy machine in each run."""
 
 import numpy as np
 import pandas as pd

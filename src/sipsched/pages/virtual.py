@@ -1,4 +1,7 @@
-"""The page about effects of the papers' settings on a kernel in virtual time, beside earlier predictions."""
+"""The page about effects of the papers' settings, measured in virtual time, beside the simulator's predictions.
+
+In virtual time, the clock of a QEMU guest counts executed instructions. The predictions were recorded before the runs.
+"""
 
 import itertools
 import math
@@ -34,12 +37,12 @@ class Panel:
 
     @property
     def title(self) -> str:
-        """The name of the panel: the setting, the number of cores and the other programs."""
+        """The name of the panel: the setting, the number of cores and the program that ran beside the proxy."""
         return f"{self.setting}, {self.where}"
 
 
 def panels_of(effects: Sequence[GuestEffect]) -> list[Panel]:
-    """Group effects into panels by setting, reference mode, number of cores and other programs."""
+    """Group effects into panels by setting, reference mode, number of cores and the program beside the proxy."""
     groups: dict[tuple[str, str, str], list[GuestEffect]] = {}
     for effect in effects:
         reference = effect.place.reference
@@ -218,6 +221,6 @@ def heading(loads: Sequence[ComparedLoad]) -> Heading:
 
 
 def fidelity(loads: Sequence[ComparedLoad]) -> str:
-    """Return the label that states the origin of the measured numbers, such as a kernel in virtual time."""
+    """Return the label that states how the numbers were measured, such as in virtual time. Empty without runs."""
     runs = itertools.chain.from_iterable(load.runs for load in loads)
     return "; ".join(dict.fromkeys(str(run.attrs["fidelity"]) for run in runs))

@@ -255,7 +255,10 @@ class Config:
         _check_use(self.suts[run.sut], run.mode, self.suts, what)
 
     def searches(self) -> list[Point]:
-        """List, without duplicates, the points at which searches find the loads of studies."""
+        """List the points (SUT, mode, cores and threads) at which searches find the loads of studies.
+
+        Each point is listed once.
+        """
         points = itertools.chain.from_iterable(
             study.searches(name) for name in self.testbeds for study in self.studies.values()
         )
@@ -270,14 +273,15 @@ class Config:
 
         The runs of a testbed are consecutive. On a testbed, all studies progress together: after half of the campaign,
         half of the runs of each study are measured. So an interrupted campaign has results for every study, and the
-        repetitions of a point are spread over the drift of the machine. The runs of a group stay consecutive.
+        repetitions of a point are spread over the drift of the machine. Runs that differ only in mode or SUT are
+        consecutive.
 
         Parameters
         ----------
         crossings
             See `Study.runs`.
         repeats
-            Groups with additional repetitions, per study and testbed.
+            Groups (cores, threads and load) with additional repetitions, per study and testbed.
         """
         runs: dict[Run, None] = {}
         for name in self.testbeds:
@@ -409,7 +413,7 @@ def _documents(file: Declared, studies: Mapping[str, Study], what: str) -> dict[
 
 
 def _suts(file: Declared, what: str) -> dict[str, Sut]:
-    """Read the SUTs. Keys that a SUT lacks get the default values for its proxy program."""
+    """Read the SUTs (systems under test). A key that a SUT does not set gets the default value of its proxy program."""
     for proxy, body in file.sut_defaults.items():
         check_keys(Sut, body, f"{what}: sut_defaults.{proxy}", ("name", "proxy"))
     suts = {}

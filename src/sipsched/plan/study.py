@@ -80,7 +80,7 @@ class Study:
         ]
 
     def searches(self, testbed: str) -> list[Point]:
-        """List the points at which searches find the loads of the study on a testbed."""
+        """List the points (SUT, mode, cores and threads) at which searches find the loads of the study on a testbed."""
         if not self.is_on(testbed):
             return []
         return [

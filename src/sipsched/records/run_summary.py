@@ -154,7 +154,7 @@ def _alone(ds: xr.Dataset) -> dict[str, float]:
     )
     latest = np.maximum.accumulate(left)
     met_none = np.zeros(len(arrived), bool)
-    # Exclude the first message, because the SPS may still have served an earlier, unrecorded message at its arrival.
+    # Exclude the first message. When it arrived, the proxy may still have served an earlier, unrecorded message.
     met_none[1:] = arrived[1:] > latest[:-1]
     waits = nanoseconds(ds, "k_sockq") / 1000
     seen = (ds["flags"].to_numpy() & FLAGS["enqueue_not_seen"]) == 0

@@ -1,4 +1,7 @@
-"""The parts of a message's time per mode, and the times per message type, at the load chosen for comparisons."""
+"""Tables and figures of the parts of a message's time, such as the wait in the socket queue, in each scheduler mode.
+
+All numbers are from the load that was chosen for comparisons of modes.
+"""
 
 from collections.abc import Sequence
 
@@ -183,9 +186,10 @@ def types_table(case: Case, family: Comparisons) -> Table:
 
 
 def _by_type(case: Case, family: Comparisons, at: ComparedQuantity) -> list[Cell]:
-    """Return the cells of a message type: pairs of runs, K_rcv and T_sip in both modes, and refused datagrams.
+    """Return the table cells of one message type: number of pairs, times and refused datagrams in both modes.
 
-    `at` has a message type instead of a quantity.
+    The times are K_rcv (receiving time) and T_sip (service time). A pair consists of two runs with the same arrivals.
+    The field `at.quantity` contains the message type.
     """
     cells = [
         family.cells[at._replace(quantity=of_type(at.quantity, name))]

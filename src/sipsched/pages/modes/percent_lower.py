@@ -49,7 +49,7 @@ UNITS = {"pdr": ("PDR", "%", 100.0), "k_rcv": ("K_rcv", "µs", 1.0)}
 
 
 def answer(case: Case, family: Comparisons) -> Answer:
-    """Return the page's answer: whether the other mode drops fewer messages than the reference and shortens waits."""
+    """Return the answer: whether messages are dropped less and wait less in `case.other` than in `case.reference`."""
     first, second = case.both
     told = []
     for name, title in (("pdr", "drops messages"), ("k_rcv", "lets messages wait")):
@@ -74,7 +74,10 @@ def answer(case: Case, family: Comparisons) -> Answer:
 
 
 def _less_or_more(cells: Sequence[ComparedCell]) -> str:
-    """Return as text for how many proxy configurations a quantity is significantly lower, or significantly higher."""
+    """Return as text in how many cells the other mode's value is significantly lower or higher than the reference's.
+
+    Each cell compares one quantity between the reference mode and the other mode, for one proxy configuration.
+    """
     sure = [cell.comparison.difference.estimate for cell in cells if cell.stands_out]
     less, more = sum(value < 0 for value in sure), sum(value > 0 for value in sure)
     of = plural(len(cells), "place")
@@ -87,7 +90,7 @@ def _less_or_more(cells: Sequence[ComparedCell]) -> str:
 
 
 def figure(case: Case, family: Comparisons) -> Figure:
-    """Draw the percentage by which the other mode lowers drop rate (PDR) and wait (K_rcv), measured and published."""
+    """Draw by how many percent PDR and K_rcv are lower in `case.other` than in `case.reference`, here and published."""
     among = [
         place
         for place in case.places(published=True)
@@ -165,7 +168,10 @@ def _seen(case: Case, family: Comparisons) -> list[str]:
 
 
 def _counted(case: Case, percents: Sequence[Interval]) -> str:
-    """Return as text how many proxy configurations have a lower value in the other mode, and how many significantly."""
+    """Return as text how many proxy configurations have a lower value in `case.other` than in `case.reference`.
+
+    The text also counts the significantly lower and higher values. `percents` contains a decrease per configuration.
+    """
     fewer = sum(interval.estimate > 0 for interval in percents)
     of = f"{case.label(case.other)} is lower at {fewer} of {plural(len(percents), 'place')}"
     judged = [interval for interval in percents if interval.known]
@@ -207,7 +213,7 @@ def _draw_here(axis: Axes, case: Case, cell: ComparedCell | None, y: float) -> N
 
 
 def verdict(case: Case, family: Comparisons) -> Words:
-    """Return a sentence per proxy configuration and quantity: the effect of the other mode, and its significance."""
+    """Return a sentence per proxy configuration and quantity: the difference of the two modes, and its significance."""
     first, second = case.both
     lines = []
     for place in case.places():

@@ -58,7 +58,7 @@ def compared(cell: ComparedCell, unit: str) -> tuple[Cell, Cell, Cell]:
 
 
 def lower(cell: ComparedCell, n: int) -> Number:
-    """Return the table cell with the percentage by which a quantity is lower in the other mode."""
+    """Return the cell with the percentage by which a quantity is lower in the other mode than in the reference mode."""
     return Number(cell.comparison.percent_lower, "%", n=n, p_value=cell.p_value)
 
 

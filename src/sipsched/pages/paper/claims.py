@@ -1,4 +1,4 @@
-"""The paper's answer and findings, and the results of the two earlier papers' settings on this kernel."""
+"""The main answer and findings of this project's paper, and the effects of two earlier papers' settings."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -79,7 +79,10 @@ def _worth(material: Material) -> str:
 
 
 def _replacing(material: Material) -> str:
-    """Return a sentence on the best changes of settings, workers or versions, with the fall of the 99th percentile."""
+    """Return a sentence on the changes that lower the 99th percentile of the time per message most.
+
+    A change is another scheduler setting, number of workers, proxy version or memory allocator.
+    """
     falls: dict[str, list[float]] = {}
     for study in (SETTINGS, WORKERS, VERSIONS):
         for ranking in material.rankings(study):
@@ -223,7 +226,10 @@ def place_here(setting: Setting, steps: dict[str, list[dict[str, object]]]) -> s
 
 
 def compared(material: Material) -> Words:
-    """Return a paragraph that compares enhanced with baseline mode per load, with the smallest detectable decrease."""
+    """Return a paragraph that compares the time per message in enhanced mode with baseline mode, at each load.
+
+    The paragraph also names the smallest decrease that the measurement would probably detect.
+    """
     rankings = material.rankings(PAPERS_MODES)
     if not rankings:
         return Words((NOT_MEASURED.format(PAPERS_MODES),), PARAGRAPH)
@@ -233,7 +239,10 @@ def compared(material: Material) -> Words:
 
 
 def _percentiles(rankings: Iterable[Ranking]) -> Iterator[str]:
-    """Yield a sentence per load and mode: the change of the 99th percentile, and the smallest detectable decrease."""
+    """Yield sentences per load and mode on the change of the 99th percentile of the time per message.
+
+    The sentences also name the smallest decrease that the test detects in four of five cases.
+    """
     for ranking in rankings:
         for candidate in ranking.candidates:
             p99, fall = candidate.effects[DECIDING[0]], ranking.detectable()

@@ -59,7 +59,7 @@ def marks(material: Material) -> Words:
 
 
 def table(material: Material) -> Table:
-    """Return a table of effects: of enhanced mode, and of each other mode that differs from its reference mode."""
+    """Return a table of the effects of enhanced mode, and of the other modes whose result chance cannot explain."""
     rows: list[tuple[Cell, ...]] = []
     for study in COMPARED:
         changes: dict[str, list[tuple[Cell, ...]]] = {}

@@ -54,7 +54,7 @@ def words(
     costs: Sequence[MigrationCost],
     ablations: Sequence[Ablation],
 ) -> Words:
-    """Return sentences on the prediction errors, the best migration cost, and the causes of the effects."""
+    """Return sentences on prediction errors, on the scheduler's best migration cost, and on the causes of effects."""
     return Words(
         (
             _reach(errors),
@@ -129,8 +129,8 @@ def _origin(path: Path, recorded: Path) -> str:
         return "All runs were simulated here."
     if path.samefile(recorded):
         return (
-            "The repository contains all runs. The command snakemake reports/papers_predicted.html simulates the runs "
-            "of the grid again."
+            "The repository contains all runs. The command snakemake reports/papers_predicted.html simulates these "
+            "runs again."
         )
     same, runs = repeated(load_predictions(path), load_predictions(recorded))
     if same == runs:

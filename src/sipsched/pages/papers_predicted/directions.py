@@ -1,4 +1,4 @@
-"""The published effects of the modes and of the migration cost, beside the simulated effects."""
+"""The published effects of enhanced mode and of the migration cost (a scheduler setting), beside simulated effects."""
 
 from collections.abc import Sequence
 
@@ -25,7 +25,7 @@ LEAST = -100.0
 
 
 def figure(effects: Sequence[PublishedEffect], runs: pd.DataFrame) -> Figure:
-    """Draw by how many percent enhanced mode lowers each quantity from baseline mode, predicted and published."""
+    """Draw by how many percent each quantity is lower in enhanced than in baseline mode, predicted and published."""
 
     def draw(axis: Axes, i: int, first: bool) -> None:
         these = [effect for effect in effects if effect.metric == EFFECTS[i]]
@@ -107,7 +107,10 @@ def table(effects: Sequence[PublishedEffect], runs: pd.DataFrame) -> Table:
 
 
 def costs(found_costs: Sequence[MigrationCost], runs: pd.DataFrame) -> Table:
-    """Return a table of the migration costs in figure 2 of the paper, which prints the best cost but no values."""
+    """Return a table of the simulated effects of each migration cost in figure 2 of the multi-core paper.
+
+    The migration cost is a scheduler setting. The paper states which cost is best, but prints no results per cost.
+    """
     rows = []
     for migration in found_costs:
         for cost, value in migration.values.items():
