@@ -113,7 +113,7 @@ def test_ledger(data: st.DataObject) -> None:
 
 
 @given(data=st.data())
-@few
+@steady
 def test_counters_file(record: Path, data: st.DataObject) -> None:
     result = synthetic.counters(30, 0)
     path = record / "counters.json.zst"

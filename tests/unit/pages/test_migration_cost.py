@@ -58,6 +58,7 @@ def test_the_best_cost_is_found_and_compared_with_the_default():
     ]
     assert free.comparison.percent_lower.estimate == pytest.approx(63.0, abs=0.1)
     assert free.p_value < 0.001
+    assert "A cost of 0 drops fewer messages at " in migration_cost.answer(study).line
     text = " ".join(migration_cost.best(study).lines)
     # the text names the best cost for PDR and for K_rcv, each on 2, 4 and 6 cores
     lowest = re.findall("lowest at a cost of ([^,;:]+)", text)
