@@ -241,7 +241,7 @@ def answer(cost_study: CostStudy) -> Answer:
                 change = (_cost(_cost_at(cost_study, asked)), "fewer" if better else "more")
                 places.setdefault(change, []).append(cost_study.name(asked.spot))
     told = [
-        f"A cost of {cost} drops {direction} messages at {_listed(names)}."
+        f"A cost of {cost} drops {direction} messages at {_points(names)}."
         for (cost, direction), names in places.items()
     ]
     if not told:
@@ -252,7 +252,7 @@ def answer(cost_study: CostStudy) -> Answer:
     return Answer(f"The costs are compared with {default}. {' '.join(told)}")
 
 
-def _listed(names: Sequence[str]) -> str:
+def _points(names: Sequence[str]) -> str:
     """Return the names of points as text, or only their number if they are many."""
     return " and at ".join(names) if len(names) <= MOST_NAMED else f"{len(names)} points (table)"
 
