@@ -296,7 +296,10 @@ static __always_inline __s64 count_running(__s64 change)
 #endif
 }
 
-/* The kernel verifies this function once and not at each call, because it is global. The verifier allows no larger program. */
+/*
+ * Keep a gap if it is one of the longest. This function is global, so the verifier checks it once and not at each call. With
+ * a copy of its loop at each call, on_switch() would be too complex for the verifier.
+ */
 __noinline int keep_gap(__u64 from, __u64 to)
 {
 	struct account_gap *shortest = &gaps[0];
@@ -380,7 +383,7 @@ static __always_inline void keep_burst(struct task_struct *task, __s32 pid, __u3
 static __always_inline void keep_task(const struct account_cpu *cpu, __u32 number, struct task_struct *task,
 				      __u64 now)
 {
-	if (cpu->part != PART_idle && cpu->part != PART_proxy && cpu->key == key_of(task))
+	if (cpu->part != PART_idle && cpu->part != PART_proxy)
 		keep_burst(task, READ(task, pid), number, cpu->part, cpu->since_ns, now);
 }
 
@@ -438,39 +441,62 @@ static __always_inline __u32 state_of(struct task_struct *task)
 #endif
 
 /*
- * Catch up on a switch that the kernel did not report. On some machines, the kernel runs no BPF programs while certain
- * tasks run, so it does not report the switch away from such a task. `task` now has the CPU, but `cpu` still describes the
- * earlier task. The scheduler's count of the earlier task's CPU time shows when this task lost the CPU. For real-time
- * tasks, the scheduler does not keep the start of this count, so the switch then counts as happening now.
+ * Record that the CPU passed at the time `at` from the task that `cpu` describes to `next`. `prev` is the first task, or
+ * NULL if the kernel did not report the switch.
+ */
+static __always_inline void hand_over(struct account_cpu *cpu, __u32 number, struct task_struct *prev,
+				      __u32 prev_state, struct task_struct *next, __u64 at)
+{
+	__u64 key = cpu->key;
+	struct account_task *entry = key ? bpf_map_lookup_elem(&tasks, &key) : NULL;
+
+	if (entry) {
+		end_burst(cpu, number, entry, prev, at);
+		if (cpu->part == PART_proxy)
+			proxy_ends(entry, number, at, prev_state);
+	}
+	entry = entry_of(next);
+	begin_burst(cpu, entry, next, at);
+	if (entry && cpu->part == PART_proxy)
+		proxy_begins(entry, at);
+}
+
+/*
+ * Return when the task that `cpu` describes lost the CPU in a switch that the kernel did not report. The scheduler's count
+ * of the task's CPU time shows this instant. For real-time tasks, the scheduler does not keep the start of this count, so
+ * the result is then `now`.
+ */
+static __always_inline __u64 lost_at(const struct account_cpu *cpu, __u64 now)
+{
+	struct task_struct *task = (void *)cpu->task;
+	__u64 key = cpu->key, at = now, ran;
+	struct account_task *entry = key ? bpf_map_lookup_elem(&tasks, &key) : NULL;
+
+	if (entry && !is_realtime(entry->policy) && BPF_CORE_READ(task, pid) == entry->pid) {
+		ran = BPF_CORE_READ(task, se.sum_exec_runtime) -
+		      BPF_CORE_READ(task, se.prev_sum_exec_runtime);
+		if (ran < now - cpu->since_ns)
+			at = cpu->since_ns + ran;
+	}
+	return at < cpu->charged_ns ? cpu->charged_ns : at;
+}
+
+/*
+ * Charge the time until now. `task` has the CPU. On some machines, the kernel runs no BPF programs while certain tasks run,
+ * so it does not report the switch away from such a task. If `cpu` still describes this earlier task, record the switch
+ * now. Its burst is not written, because its end is only computed.
  */
 static __always_inline void catch_up(struct account_cpu *cpu, __u32 number, struct task_struct *task,
 				     __u64 now)
 {
-	struct task_struct *earlier = (void *)cpu->task;
-	__u64 key = cpu->key, at = now, ran;
-	struct account_task *entry;
+	__u64 at;
 
-	if (key == key_of(task))
-		return;
-	entry = key ? bpf_map_lookup_elem(&tasks, &key) : NULL;
-	if (entry && !is_realtime(entry->policy) && BPF_CORE_READ(earlier, pid) == entry->pid) {
-		ran = BPF_CORE_READ(earlier, se.sum_exec_runtime) -
-		      BPF_CORE_READ(earlier, se.prev_sum_exec_runtime);
-		if (ran < now - cpu->since_ns)
-			at = cpu->since_ns + ran;
+	if (cpu->key != key_of(task)) {
+		at = lost_at(cpu, now);
+		charge(cpu, at);
+		hand_over(cpu, number, NULL, TASK_SLEEPS, task, at);
 	}
-	if (at < cpu->charged_ns)
-		at = cpu->charged_ns;
-	charge(cpu, at);
-	if (entry) {
-		end_burst(cpu, number, entry, NULL, at);
-		if (cpu->part == PART_proxy)
-			proxy_ends(entry, number, at, TASK_SLEEPS);
-	}
-	entry = entry_of(task);
-	begin_burst(cpu, entry, task, at);
-	if (entry && cpu->part == PART_proxy)
-		proxy_begins(entry, at);
+	charge(cpu, now);
 }
 
 SEC("tp_btf/sched_switch")
@@ -486,26 +512,14 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 #endif
 	__u32 number = bpf_get_smp_processor_id();
 	struct account_cpu *cpu = cpu_state(number);
-	struct account_task *entry;
-	__u64 now, key;
+	__u64 now;
 
 	if (!cpu)
 		return 0;
 	now = bpf_ktime_get_ns();
 	catch_up(cpu, number, prev, now);
-	charge(cpu, now);
 	keep_task(cpu, number, prev, now);
-	key = cpu->key;
-	entry = key ? bpf_map_lookup_elem(&tasks, &key) : NULL;
-	if (entry) {
-		end_burst(cpu, number, entry, prev, now);
-		if (cpu->part == PART_proxy)
-			proxy_ends(entry, number, now, prev_state);
-	}
-	entry = entry_of(next);
-	begin_burst(cpu, entry, next, now);
-	if (entry && cpu->part == PART_proxy)
-		proxy_begins(entry, now);
+	hand_over(cpu, number, prev, prev_state, next, now);
 	return 0;
 }
 
@@ -543,7 +557,6 @@ int BPF_PROG(on_irq, int irq, struct irqaction *action)
 	if (cpu) {
 		now = bpf_ktime_get_ns();
 		catch_up(cpu, number, current_task(), now);
-		charge(cpu, now);
 		cpu->irqs++;
 	}
 	return 0;
@@ -572,7 +585,6 @@ int BPF_PROG(on_softirq, unsigned int vector)
 	if (cpu) {
 		now = bpf_ktime_get_ns();
 		catch_up(cpu, number, current_task(), now);
-		charge(cpu, now);
 		if (!cpu->softirqs++)
 			cpu->softirq_ns = now;
 	}
@@ -622,7 +634,6 @@ int settle(void *context)
 	if (!cpu_state(number))
 		return 0;
 	catch_up(cpu, number, task, now);
-	charge(cpu, now);
 	keep_task(cpu, number, task, now);
 	key = cpu->key;
 	entry = key ? bpf_map_lookup_elem(&tasks, &key) : NULL;
