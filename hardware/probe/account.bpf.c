@@ -297,8 +297,8 @@ static __always_inline __s64 count_running(__s64 change)
 }
 
 /*
- * Keep a gap if it is one of the longest. This function is global, so the verifier checks it once and not at each call. With
- * a copy of its loop at each call, on_switch() would be too complex for the verifier.
+ * Keep a gap if it is one of the longest. This function is global, so the verifier checks it once and not at each
+ * call. With a copy of its loop at each call, on_switch() would be too complex for the verifier.
  */
 __noinline int keep_gap(__u64 from, __u64 to)
 {
@@ -462,9 +462,9 @@ static __always_inline void hand_over(struct account_cpu *cpu, __u32 number, str
 }
 
 /*
- * Return when the task that `cpu` describes lost the CPU in a switch that the kernel did not report. The scheduler's count
- * of the task's CPU time shows this instant. For real-time tasks, the scheduler does not keep the start of this count, so
- * the result is then `now`.
+ * Return when the task that `cpu` describes lost the CPU in a switch that the kernel did not report. The scheduler's
+ * count of the task's CPU time shows this instant. For real-time tasks, the scheduler does not keep the start of this
+ * count, so the result is then `now`.
  */
 static __always_inline __u64 lost_at(const struct account_cpu *cpu, __u64 now)
 {
@@ -482,9 +482,9 @@ static __always_inline __u64 lost_at(const struct account_cpu *cpu, __u64 now)
 }
 
 /*
- * Charge the time until now. `task` has the CPU. On some machines, the kernel runs no BPF programs while certain tasks run,
- * so it does not report the switch away from such a task. If `cpu` still describes this earlier task, record the switch
- * now. Its burst is not written, because its end is only computed.
+ * Charge the time until now. `task` has the CPU. On some machines, the kernel runs no BPF programs while certain
+ * tasks run, so it does not report the switch away from such a task. If `cpu` still describes this earlier task,
+ * record the switch now. Its burst is not written, because its end is only computed.
  */
 static __always_inline void catch_up(struct account_cpu *cpu, __u32 number, struct task_struct *task,
 				     __u64 now)
