@@ -70,6 +70,13 @@ __u64 tasks_lost;    /* number of tasks for which the table had no room */
 __u64 bursts_lost;   /* number of bursts for which the ring buffer had no room */
 bool ending;         /* true: settle() ends the measurement; false: settle() begins it */
 
+/*
+ * The result of the search in keep_gap(). The variable is in memory, because the verifier would otherwise follow each
+ * possible result separately, and loading the programs would take ten times as long. Two CPUs rarely search at the same
+ * time. If they do, one of them may replace a gap that is not the shortest.
+ */
+static volatile __u32 shortest_gap;
+
 static const struct account_task no_task = { 0 };
 
 /* Return the key of a thread. The key contains the thread's start time, because the kernel reuses thread ids. */
@@ -296,24 +303,27 @@ static __always_inline __s64 count_running(__s64 change)
 #endif
 }
 
-/*
- * Keep a gap if it is one of the longest. This function is global, so the verifier checks it once and not at each
- * call. With a copy of its loop at each call, on_switch() would be too complex for the verifier.
- */
-__noinline int keep_gap(__u64 from, __u64 to)
+/* Keep a gap if it is one of the longest. */
+static __always_inline void keep_gap(__u64 from, __u64 to)
 {
-	struct account_gap *shortest = &gaps[0];
+	__u64 least = ~0ULL;
+	struct account_gap *shortest;
 
 	if (!from || to <= from || to - from < ACCOUNT_GAP_NS)
-		return 0;
-	for (int i = 1; i < ACCOUNT_GAPS; i++)
-		if (gaps[i].to_ns - gaps[i].from_ns < shortest->to_ns - shortest->from_ns)
-			shortest = &gaps[i];
-	if (to - from > shortest->to_ns - shortest->from_ns) {
+		return;
+	for (__u32 i = 0; i < ACCOUNT_GAPS; i++) {
+		__u64 length = gaps[i].to_ns - gaps[i].from_ns;
+
+		if (length < least) {
+			least = length;
+			shortest_gap = i;
+		}
+	}
+	shortest = &gaps[shortest_gap & (ACCOUNT_GAPS - 1)];
+	if (to - from > least) {
 		shortest->from_ns = from;
 		shortest->to_ns = to;
 	}
-	return 0;
 }
 
 static __always_inline void end_stop(struct account_task *entry, __u64 now)
