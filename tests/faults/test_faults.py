@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from faults import checks
 from faults.table import CASES, INTO_LOAD_S, OF_INSTANCES, CannotInjectError, Case, Target
-from helpers import LOAD, pids, snakemake, start_run, wait_for
+from helpers import snakemake, start_run, wait_for_load
 
 from sipsched.errors import StableError
 from sipsched.measure import acquisition
@@ -125,7 +125,7 @@ def disturb(case: Case, project: Project, run: Run, said: Path) -> None:
             process.wait(LONGEST_S)
         return
     with start(case, project, run, said) as process:
-        wait_for(lambda: bool(pids(LOAD)), 20)
+        wait_for_load(process)
         time.sleep(INTO_LOAD_S)
         with case.inject(replace(target, pid=process.pid)):
             process.wait(LONGEST_S)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from faults.checks import make_project
-from helpers import LOAD, change_study, pids, wait_for
+from helpers import LOAD, change_study, pids, wait_for_load
 
 from sipsched.plan.config import load_config
 from sipsched.records.record import failed_attempts, is_recorded
@@ -30,7 +30,7 @@ def test_disturbed_run_is_repeated_after_the_others(testbed: Testbed, tmp_path: 
         stderr=subprocess.PIPE,
         text=True,
     ) as child:
-        wait_for(lambda: bool(pids(LOAD)), 60)
+        wait_for_load(child)
         time.sleep(0.5)
         for pid in pids(LOAD):
             os.kill(pid, signal.SIGKILL)

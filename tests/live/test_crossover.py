@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from faults.checks import make_project
-from helpers import LOAD, Measure, build_native, pids, run_json, start_run, wait_for
+from helpers import Measure, build_native, pids, run_json, start_run, wait_for_load
 
 from sipsched.analysis.advice import read_loads
 from sipsched.analysis.buffers import buffers_at
@@ -174,7 +174,7 @@ def test_an_instance_that_ends_is_named(testbed: Testbed, tmp_path: Path, short:
         said.open("w") as stderr,
         start_run(tmp_path / "raw", mode=mode, settings=short, stderr=stderr) as worker,
     ):
-        wait_for(lambda: bool(pids(LOAD)), 60)
+        wait_for_load(worker)
         for proxy in pids("^[^ ]*kamailio .*/instance-1/proxy.cfg"):
             os.kill(proxy, signal.SIGKILL)
         assert worker.wait(180) != 0
@@ -200,7 +200,7 @@ def test_killed_switcher_is_named_in_the_error(
             tmp_path / "raw", mode=COMPARISON, cps=200, settings=short, stderr=stderr
         ) as worker,
     ):
-        wait_for(lambda: bool(pids(LOAD)), 60)
+        wait_for_load(worker)
         for switcher in pids("^[^ ]*/switcher run "):
             os.kill(switcher, signal.SIGKILL)
         assert worker.wait(120) != 0
@@ -240,7 +240,7 @@ def test_each_instance_runs_on_its_number_of_cores(
     first, second = testbed.sps.cpus[:2]
     mode = "default,default+cores=2"
     with start_run(tmp_path / "raw", mode=mode, settings=short) as worker:
-        wait_for(lambda: bool(pids(LOAD)), 60)
+        wait_for_load(worker)
         for number, cpus in enumerate(({first}, {first, second}, {first})):
             proxies = pids(f"^[^ ]*kamailio .*/instance-{number}/proxy.cfg")
             assert proxies

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 from helpers import (
-    LOAD,
     Measure,
     findings,
     leftovers,
@@ -20,6 +19,7 @@ from helpers import (
     start_run,
     under_load,
     wait_for,
+    wait_for_load,
 )
 
 from sipsched.errors import StableError, TransientError
@@ -116,13 +116,13 @@ def test_dead_front_ends_the_run_with_its_reason(measure: Measure, sut: str) -> 
 def test_killed_controller_leaves_nothing(testbed: Testbed, tmp_path: Path, sut: str) -> None:
     local.take_down()
     with start_run(tmp_path / "raw", sut=sut) as worker:
-        wait_for(lambda: bool(pids(LOAD)), 20)
+        wait_for_load(worker)
         assert len(pids(INSTANCE)) >= 2
         worker.kill()
     # The hosts stop their processes automatically after the controller was killed.
-    wait_for(lambda: not pids(INSTANCE) and not any(map(pids, FRONTS.values())), 15)
+    wait_for(lambda: not pids(INSTANCE) and not any(map(pids, FRONTS.values())))
     local.take_down()
-    wait_for(lambda: leftovers() == [], 5)
+    wait_for(lambda: leftovers() == [])
 
 
 @pytest.mark.parametrize(

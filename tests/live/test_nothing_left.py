@@ -5,7 +5,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from helpers import LOAD, leftovers, pids, start_run, wait_for
+from helpers import leftovers, pids, start_run, wait_for, wait_for_load
 
 from sipsched.testbed import local, virtual, vm
 from sipsched.testbed.inventory import Testbed
@@ -14,7 +14,7 @@ from sipsched.testbed.inventory import Testbed
 def test_killed_probe_leaves_no_program_in_the_kernel(testbed: Testbed, tmp_path: Path) -> None:
     local.take_down()
     with start_run(tmp_path / "raw") as worker:
-        wait_for(lambda: bool(pids(LOAD)), 20)
+        wait_for_load(worker)
         if not pids("/sipprobe run "):
             worker.kill()
             pytest.skip("this kernel refuses BPF")
@@ -25,7 +25,7 @@ def test_killed_probe_leaves_no_program_in_the_kernel(testbed: Testbed, tmp_path
         worker.kill()
     local.take_down()
     # The kernel frees a program a moment after its last user ends.
-    wait_for(lambda: not any("name on_" in line for line in leftovers()), 5)
+    wait_for(lambda: not any("name on_" in line for line in leftovers()))
 
 
 def test_nothing_is_left() -> None:

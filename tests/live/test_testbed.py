@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import LOAD, Measure, leftovers, pids, run_json, squatter, start_run, wait_for
+from helpers import Measure, leftovers, pids, run_json, squatter, start_run, wait_for, wait_for_load
 
 from sipsched.errors import SipschedError, StableError, TransientError
 from sipsched.measure import acquisition, crossing_search, proxy, serving
@@ -48,7 +48,7 @@ def test_second_user_waits_and_learns_who_holds_the_testbed(
                     return time.monotonic()
 
             asked = pool.submit(second)
-            wait_for(lambda: bool(said), 10)
+            wait_for(lambda: bool(said))
             time.sleep(0.5)
             let_go = time.monotonic()
         assert let_go < asked.result() < let_go + 3
@@ -90,13 +90,13 @@ def test_killed_run_leaves_nothing_and_the_next_run_works(
     local.take_down()
     raw = tmp_path / "raw"
     with start_run(raw, idle_s=1.0) as worker:
-        wait_for(lambda: bool(pids(LOAD)), 20)
+        wait_for_load(worker)
         os.kill(worker.pid, signal.SIGKILL)
     partial = list(raw.rglob("rep~1.partial"))
     assert len(partial) == 1
     assert list(raw.rglob("run.json")) == []
     # The guardian process stops the testbed after it was idle for a second.
-    wait_for(lambda: leftovers() == [], 20)
+    wait_for(lambda: leftovers() == [])
     kept = measure(threads=2, cps=100, duration_s=1.0)
     assert (kept / "run.json").is_file()
     failed = kept.with_name("rep~1.failed-1")

@@ -5,7 +5,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from helpers import LOAD, Measure, pids, run_json, start_run, wait_for
+from helpers import Measure, run_json, start_run, wait_for_load
 
 from sipsched.errors import StableError, TransientError
 from sipsched.measure.scheduler import DEBUGFS, KernelFamily
@@ -89,7 +89,7 @@ def test_next_run_restores_settings_of_a_killed_run_and_then_its_own(
     with open_hosts(guest) as hosts:
         before = settings(hosts.sps)
     with start_run(tmp_path / "raw", bed="vm", mode="baseline", cores=2) as worker:
-        wait_for(lambda: bool(pids(LOAD)), 60)
+        wait_for_load(worker)
         os.kill(worker.pid, signal.SIGKILL)
     with open_hosts(guest) as hosts:
         assert settings(hosts.sps) != before
