@@ -42,7 +42,7 @@ def mean_k_rcv_us(
     bed = load_testbed("simulated-cfs")
     assert bed.simulated is not None
     machine = replace(bed.simulated, kernel=kernel)
-    task = DeclaredCompetitor("logger", 3000, 20_000, tuple(range(cores)))
+    task = DeclaredCompetitor("logger", 3000, 20_000, tuple(range(min(cores, 2))))
     bed = replace(bed, simulated=machine, competitors=(task,) if beside else ())
     plan = plan_point(Point(bed.name, "kamailio-udp", mode, cores, workers), CONFIG, bed)
     numbers = {**plan.at(LOAD, Arrivals(cps, CALLS, seed)), **GUEST}
@@ -57,12 +57,17 @@ def mean_k_rcv_us(
 MIGRATION_COST = ("baseline", "baseline+migration_cost_ns=0")
 PAPERS = ("baseline", "enhanced")
 KERNELS = {"virtual-510": "5.10", "virtual-2000": "6.1"}
+SEVERAL = ((2, 2, 850), (2, 8, 850), (4, 4, 1700), (4, 8, 1700))
 ROWS = (
     *(
         (f"{bed}{beside}", *MIGRATION_COST, *system)
         for beside, bed, system in product(("", "-busy"), KERNELS, product((2,), (2, 4, 8), (850,)))
     ),
     *((bed, *PAPERS, *system) for bed, system in product(KERNELS, product((1,), (2, 8), (420,)))),
+    *(
+        (f"virtual-510{beside}", *PAPERS, *system)
+        for beside, system in product(("", "-busy"), SEVERAL)
+    ),
 )
 """Rows of the table. A row names the testbed, the reference mode, the other mode, cores, workers and cps."""
 
