@@ -25,23 +25,19 @@ STUDIES = sorted((PROJECT_ROOT / "config" / "studies").glob("*.yaml"))
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    make_project(tmp_path)
-    return tmp_path
-
-
-def make_project(folder: Path) -> None:
     """Copy the project without generated files and with only one study. The copy uses the installed library."""
-    copy_project(folder)
-    change_config(folder, lambda document: document.update(only=["load_sweep"]))
+    copy_project(tmp_path)
+    change_config(tmp_path, lambda document: document.update(only=["load_sweep"]))
     # set the CPUs of the hosts, so that plans are the same on every machine
-    bed = folder / "hardware" / "testbeds" / "local.yaml"
+    bed = tmp_path / "hardware" / "testbeds" / "local.yaml"
     file = yaml.safe_load(bed.read_text())
     for host in file["hosts"].values():
         host |= {"cpus": [0], "helper_cpus": [0]}
     file["hosts"]["sps"]["cpus"] = [*range(1, 13), 0]
     bed.write_text(yaml.safe_dump(file))
     # set fixed loads, which need no capacity search
-    change_study(folder, cps=[1000, 2000])
+    change_study(tmp_path, cps=[1000, 2000])
+    return tmp_path
 
 
 def planned_jobs(project: Path, *arguments: str) -> dict[str, int]:
@@ -285,28 +281,17 @@ def rules_looked_at(project: Path, *arguments: str) -> set[str]:
     return set(re.findall(r'label = "([a-z_]+)', done.stdout))
 
 
-SUMMARY = Path("results/load_sweep/local/summary.nc")
-
-
-@pytest.fixture(scope="module")
-def with_summary(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Make a project with the joined summary of a study of four runs."""
-    folder = tmp_path_factory.mktemp("with_summary")
-    make_project(folder)
-    change_study(folder, cps=[500, 1000], threads=[2], repetitions=2)
-    for cps in (500, 1000):
-        record_campaign(folder, "raw", cps)
-    done = snakemake(folder, str(SUMMARY))
-    assert done.returncode == 0, done.stderr
-    return folder
-
-
 @pytest.fixture
-def joined(project: Path, with_summary: Path) -> Path:
-    """Make the project a copy of `with_summary`, and return the path of the summary."""
-    shutil.rmtree(project)
-    shutil.copytree(with_summary, project, symlinks=True)
-    return SUMMARY
+def joined(project: Path) -> Path:
+    """Make a project with the joined summary of a study of four runs, and return the path of the summary."""
+    asked = {"cps": [500, 1000], "threads": [2], "repetitions": 2}
+    change_study(project, **asked)
+    for cps in (500, 1000):
+        record_campaign(project, "raw", cps)
+    summary = Path("results/load_sweep/local/summary.nc")
+    done = snakemake(project, str(summary))
+    assert done.returncode == 0, done.stderr
+    return summary
 
 
 def test_no_job_is_made_for_runs_in_a_studys_summary(project: Path, joined: Path) -> None:
