@@ -110,8 +110,7 @@ def probed(testbed: Testbed, folder: Path, relay: Sequence[str], *options: str) 
             )
         ready = folder / "ready"
         wait_for(
-            lambda: probe.poll() is not None or (ready.exists() and "ready" in ready.read_text()),
-            10,
+            lambda: probe.poll() is not None or (ready.exists() and "ready" in ready.read_text())
         )
         yield Probed(folder, traffic, probe)
     finally:
