@@ -36,7 +36,7 @@ from sipsched.records.verification import verify
 from sipsched.testbed.inventory import Testbed
 from sipsched.validity.rules import SHARED_MACHINE, Limits
 
-pytestmark = pytest.mark.live
+pytestmark = pytest.mark.quiet
 CPU = max(os.sched_getaffinity(0))
 NO_PROBE = ProbeReport("off", "", 0, drops=0, lost=0)
 # This program wakes up 100 times a second, as a worker does for messages.

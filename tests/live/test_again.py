@@ -16,7 +16,7 @@ from sipsched.records.record import failed_attempts, is_recorded
 from sipsched.records.run_document import read_run
 from sipsched.testbed.inventory import Testbed
 
-pytestmark = pytest.mark.live
+pytestmark = pytest.mark.quiet
 
 
 def test_disturbed_run_is_repeated_after_the_others(testbed: Testbed, tmp_path: Path) -> None:

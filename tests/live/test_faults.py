@@ -17,7 +17,7 @@ from sipsched.plan import config
 from sipsched.plan.run import Run
 from sipsched.testbed.inventory import Testbed
 
-pytestmark = pytest.mark.usefixtures("up")
+pytestmark = [pytest.mark.usefixtures("up"), pytest.mark.quiet]
 
 
 def broken_rules(raw: Path) -> set[str]:

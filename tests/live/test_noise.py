@@ -2,9 +2,13 @@
 
 from pathlib import Path
 
+import pytest
+
 from sipsched.measure.noise import measure_noise
 from sipsched.records.noise_record import read_noise
 from sipsched.testbed.inventory import Testbed
+
+pytestmark = pytest.mark.quiet
 
 
 def test_every_cpu_of_the_sps_is_measured(testbed: Testbed, tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ from helpers import leftovers, pids, start_run, wait_for, wait_for_load
 from sipsched.testbed import local, virtual, vm
 from sipsched.testbed.inventory import Testbed
 
+pytestmark = pytest.mark.quiet
+
 
 def test_killed_probe_leaves_no_program_in_the_kernel(testbed: Testbed, tmp_path: Path) -> None:
     local.take_down()

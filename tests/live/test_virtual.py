@@ -13,7 +13,6 @@ from sipsched.testbed import provision, virtual
 from sipsched.testbed.inventory import Testbed, load_testbed
 from sipsched.testbed.session import open_hosts
 
-pytestmark = pytest.mark.guest
 STAMPS = ("t_arr", "t_stack", "t_sockq", "t_sip_in", "t_sip_out", "t_dep")
 
 

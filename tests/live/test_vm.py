@@ -16,8 +16,6 @@ from sipsched.testbed import vm
 from sipsched.testbed.inventory import Testbed
 from sipsched.testbed.session import Hosts, open_hosts
 
-pytestmark = pytest.mark.guest
-
 
 @pytest.fixture
 def hosts(guest: Testbed) -> Iterator[Hosts]:

@@ -16,7 +16,6 @@ from sipsched.testbed.host import Host
 from sipsched.testbed.inventory import Testbed
 from sipsched.testbed.session import open_hosts
 
-pytestmark = pytest.mark.guest
 DECLARED = load_modes()
 ONLINE = "/sys/devices/system/cpu/online"
 ALL_CPUS = "0-7"
