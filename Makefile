@@ -142,7 +142,9 @@ lock:
 	fi
 	test -x $(BIN)/pip || $(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet uv==$(UV_VERSION)
-	# Compile all packages to bytecode now. Without bytecode, each job of the workflow (a new process) would compile them again.
+	# Compile all packages to bytecode now. If Python may not write bytecode later (PYTHONDONTWRITEBYTECODE), each job of the
+	# workflow (a new process) would compile them again.
 	$(BIN)/uv pip sync --quiet --compile-bytecode requirements.lock
 	$(BIN)/uv pip install --quiet --no-deps --editable .
+	$(BIN)/python -m compileall -q src
 	touch $@
