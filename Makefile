@@ -77,7 +77,7 @@ test: .venv/ready
 	trap 'kill "$$others" 2> /dev/null; rm -f "$$said"' EXIT
 	$(LIVE) -m "not quiet" --cache-clear || [ $$? = 1 ]
 	wait "$$others" || { cat "$$said"; exit 1; }
-	grep -E "^=.* passed" "$$said"
+	grep -E "^SKIPPED|^=.* passed" "$$said"
 	$(LIVE) -m "not quiet" --last-failed --last-failed-no-failures none || [ $$? = 5 ]
 	# Other work may disturb these runs, too, so pytest repeats a failed test up to twice, and names it in the report.
 	$(LIVE) -m quiet --reruns 2 -raR
