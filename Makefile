@@ -13,7 +13,7 @@ LAB ?= notebooks/explore.ipynb
 # The tests beside each other must not share the list of failed tests.
 LIVE := $(BIN)/pytest tests/live tests/faults -o cache_dir=.pytest_cache/live
 PAPER := reports/recorded/paper.html
-VIRTUAL := config/studies/migration_cost_virtual.yaml config/studies/single_core_virtual.yaml
+VIRTUAL := $(addprefix config/studies/,migration_cost_virtual.yaml single_core_virtual.yaml multi_core_virtual.yaml)
 
 .PHONY: reproduce reports paper lab publish check native test offline soak bench docs rulegraph lint format tables lock
 
