@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from helpers import copy_project
 
 from sipsched.paths import PROJECT_ROOT
 
@@ -121,10 +122,13 @@ rule own:
     assert sorted((outer / "own.txt").read_text().split()) == sorted(FILES)
 
 
-def test_the_drawn_rules_are_the_rules_of_the_workflow() -> None:
+def test_the_drawn_rules_are_the_rules_of_the_workflow(tmp_path: Path) -> None:
     """Compare docs/rulegraph.svg, which `make rulegraph` draws, with the rules of the recorded campaign."""
+    # In a copy without results, Snakemake omits no rule that has nothing left to do.
+    copy_project(tmp_path)
+    shutil.copytree(PROJECT_ROOT / "recorded", tmp_path / "recorded")
     done = called(
-        PROJECT_ROOT,
+        tmp_path,
         *(sys.executable, "-m", "snakemake", "--rulegraph", "dot"),
         *("--configfile", "config/config.yaml", "recorded/config.yaml"),
     )
