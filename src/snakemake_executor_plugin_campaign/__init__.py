@@ -15,6 +15,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -45,6 +46,8 @@ from snakemake_logger_plugin_campaign import OURS
 
 PAGE = "progress.html"
 """File name of the progress page in the folder of the pages."""
+LAST_S = 30.0
+"""How long Snakemake may still run after an interruption, when all jobs have ended, in s."""
 
 common_settings = local.common_settings
 
@@ -183,6 +186,11 @@ class Executor(local.Executor):  # type: ignore[misc]
                     os.kill(int(process), signal.SIGTERM)
         super().cancel()
         self._end_page()
+        # Snakemake has only its summary left to print. But after an interruption at a bad moment, its event loop waits
+        # forever for a task (Workflow.tear_down). So end this process if it is still running then.
+        last = threading.Timer(LAST_S, os._exit, (1,))
+        last.daemon = True
+        last.start()
 
     def _end(self, job: Any) -> None:
         """Record the end of an attempt to measure a run."""
