@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from helpers import PATIENCE_S, build_native, wait_for
+from helpers import build_native, wait_for
 
 SANITIZED = "-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all"
 LOOPBACK = "127.0.0.1"
@@ -33,11 +33,11 @@ def running(argv: Sequence[str | Path], ready: Path) -> Iterator[None]:
     """Run a program until the end of the block, and check that its exit code after SIGTERM is 0."""
     process = subprocess.Popen(argv)
     try:
-        wait_for(lambda: ready.exists() or process.poll() is not None)
+        wait_for(lambda: ready.exists() or process.poll() is not None, 10)
         yield
     finally:
         process.terminate()
-        assert process.wait(PATIENCE_S) == 0
+        assert process.wait(10) == 0
 
 
 @contextmanager
@@ -63,7 +63,7 @@ def call(sipload: Path, folder: Path, port: int, connections: str, **more: str) 
         *("--calls-file", folder / "calls"),
         *(word for name, value in options.items() for word in (f"--{name}", value)),
     ]
-    subprocess.run(argv, check=True, timeout=PATIENCE_S)
+    subprocess.run(argv, check=True, timeout=30)
     document: dict[str, Any] = json.loads(report.read_text())
     return document
 

@@ -26,7 +26,7 @@ SLURM_CONF = STATE / "etc" / "slurm.conf"
 """Value of the environment variable SLURM_CONF, which Slurm's commands read."""
 KEEPER = "sipsched-cluster"
 """Name of the keeper process. When the keeper process ends, all other processes of the cluster end, too."""
-PATIENCE_S = 60.0
+PATIENCE_S = 10.0
 KEY_BYTES = 128
 
 # See slurm.conf(5). By default, Slurm delays a job by 3 s, to schedule several jobs at once.

@@ -90,7 +90,7 @@ def own_hosts(folder: Path) -> Iterator[Testbed]:
         _join()
         processes = [_start(role, folder) for role in NAMES]
         for role in NAMES:
-            wait_for(lambda role=role: _answers(f"{MANAGEMENT[role]}.2"))
+            wait_for(lambda role=role: _answers(f"{MANAGEMENT[role]}.2"), 20)
         yield _testbed(folder)
     finally:
         for process in processes:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from helpers import PATIENCE_S, wait_for
+from helpers import wait_for
 
 from sipsched.records.trace import HEADER, RECORD
 from sipsched.testbed.inventory import Testbed, native_folder
@@ -51,19 +51,19 @@ class Probed:
         """Reset the counters while recording is off, so that no message is in progress during the reset."""
         assert ask(client, "off") == "ok"
         self.probe.send_signal(signal.SIGUSR1)
-        wait_for(lambda: "fresh" in (self.folder / "ready").read_text())
+        wait_for(lambda: "fresh" in (self.folder / "ready").read_text(), 5)
         assert ask(client, "on") == "ok"
 
     def finish(self) -> tuple[dict[str, Any], npt.NDArray[Any], dict[str, Any]]:
         """Stop traffic and probe. Return the probe's report, the probe's records, and the relay's own timestamps."""
         self.tell()
-        wait_for((self.folder / "seen.json").exists)
+        wait_for((self.folder / "seen.json").exists, 20)
         time.sleep(0.2)
         self.probe.terminate()
-        assert self.probe.wait(PATIENCE_S) == 0, self.log
+        assert self.probe.wait(10) == 0, self.log
         assert self.relay.stdin is not None
         self.relay.stdin.close()
-        self.relay.wait(PATIENCE_S)
+        self.relay.wait(10)
         trace = (self.folder / "trace.bin").read_bytes()
         return (
             json.loads((self.folder / "probe.json").read_text()),
@@ -110,11 +110,12 @@ def probed(testbed: Testbed, folder: Path, relay: Sequence[str], *options: str) 
             )
         ready = folder / "ready"
         wait_for(
-            lambda: probe.poll() is not None or (ready.exists() and "ready" in ready.read_text())
+            lambda: probe.poll() is not None or (ready.exists() and "ready" in ready.read_text()),
+            10,
         )
         yield Probed(folder, traffic, probe)
     finally:
         for process in (traffic, probe):
             if process is not None and process.poll() is None:
                 process.terminate()
-                process.wait(PATIENCE_S)
+                process.wait(10)

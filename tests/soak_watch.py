@@ -117,7 +117,7 @@ def soak(minutes: float, seed: int, folder: Path) -> list[str]:
         argv += ["--pid", str(place.started[0].pid), "--output", str(record)]
         with (folder / "watch.log").open("wb") as log:
             watch = subprocess.Popen(argv, stdout=log, stderr=log)
-        wait_for(lambda: (record / SECONDS_FILE).exists())
+        wait_for(lambda: (record / SECONDS_FILE).exists(), 30)
         done, memory_kb = disturb(place, watch, record, minutes, rng)
         with contextlib.suppress(subprocess.TimeoutExpired):
             uac.wait(60)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 import zstandard
-from helpers import PATIENCE_S, Measure, build_native, run_json
+from helpers import Measure, build_native, run_json
 
 import sipsched
 from sipsched.errors import TransientError
@@ -83,7 +83,7 @@ def counting(program: Path, folder: Path, *options: str) -> Iterator[dict[str, A
             time.sleep(0.01)
         yield result
         process.terminate()
-        assert process.wait(PATIENCE_S) == 0
+        assert process.wait(10) == 0
     result |= json.loads(report.read_text())
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import PATIENCE_S, build_native, wait_for
+from helpers import build_native, wait_for
 
 YIELDS, PASSED = 400, 14
 PROCESSES = f"""
@@ -47,14 +47,14 @@ def count(program: Path, group: str, folder: Path) -> subprocess.Popen[str]:
     counting = subprocess.Popen(
         [program, "--group", group, *files], text=True, stderr=subprocess.PIPE
     )
-    wait_for(lambda: (folder / "ready").exists() or counting.poll() is not None)
+    wait_for(lambda: (folder / "ready").exists() or counting.poll() is not None, 20)
     return counting
 
 
 def finish(counting: subprocess.Popen[str], folder: Path) -> dict[str, Any]:
     """Stop the program and return its report."""
     counting.send_signal(signal.SIGTERM)
-    assert counting.wait(PATIENCE_S) == 0, counting.communicate()[1]
+    assert counting.wait(10) == 0, counting.communicate()[1]
     report: dict[str, Any] = json.loads((folder / "report").read_text())
     return report
 

@@ -56,11 +56,11 @@ def test_orphaned_workers_are_stopped_at_the_next_connection(
     orphans = "sleep 297.5 & sleep 297.5 & wait"
     with Host(testbed.sps, testbed.workdir) as sps:
         process = sps.start("proxy", ["sh", "-c", orphans], cpus=[0], limit_s=300)
-        wait_for(lambda: len(pids("^sleep 297.5")) >= 2)
+        wait_for(lambda: len(pids("^sleep 297.5")) >= 2, 5)
         assert (process.group != "") == (found_by != "process groups")
         assert sps.cpu_time_ns(process) > 0
         sps.shell('pkill -KILL --parent "$(cat "$1")"', process.pid_file)
-        wait_for(lambda: not sps.is_running(process))
+        wait_for(lambda: not sps.is_running(process), 5)
         assert len(pids("^sleep 297.5")) == 2
     with open_hosts(testbed) as hosts:
         assert hosts.sps.stop_strays() == ["proxy"]
@@ -76,7 +76,7 @@ def test_process_without_a_pid_file_is_stopped(up: None, testbed: Testbed) -> No
         if not process.group:
             pytest.skip("this machine has no control groups of version 2")
         Path(process.pid_file).unlink()
-        wait_for(lambda: bool(pids("^sleep 296.5")))
+        wait_for(lambda: bool(pids("^sleep 296.5")), 5)
         assert hosts.sps.stop_strays() == ["proxy"]
         assert pids("^sleep 296.5") == []
 
@@ -108,7 +108,7 @@ def test_interrupt_stops_the_uac_within_a_second(testbed: Testbed, tmp_path: Pat
         wait_for_load(worker)
         worker.send_signal(signal.SIGINT)
         interrupted = time.monotonic()
-        wait_for(lambda: not pids(LOAD))
+        wait_for(lambda: not pids(LOAD), 5)
         assert time.monotonic() - interrupted < 1
         # Interrupt a second time, as an impatient user does. The hosts must still stop all processes.
         worker.send_signal(signal.SIGINT)

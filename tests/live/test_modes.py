@@ -135,9 +135,9 @@ def test_host_restores_settings_of_a_killed_run(
 ) -> None:
     local.take_down()
     with start_run(tmp_path / "raw", mode="enhanced") as worker:
-        wait_for(lambda: Path(UNDO_FILE).exists() and AUTOGROUP.read_text().strip() == "0")
+        wait_for(lambda: Path(UNDO_FILE).exists() and AUTOGROUP.read_text().strip() == "0", 20)
         os.kill(worker.pid, signal.SIGKILL)
-    wait_for(lambda: AUTOGROUP.read_text() == autogroup and not Path(UNDO_FILE).exists())
+    wait_for(lambda: AUTOGROUP.read_text() == autogroup and not Path(UNDO_FILE).exists(), 5)
     run = measure(threads=2, cps=100, duration_s=1.0)
     assert not run_json(run)["scheduler"]["repaired"]
 

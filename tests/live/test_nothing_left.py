@@ -27,7 +27,7 @@ def test_killed_probe_leaves_no_program_in_the_kernel(testbed: Testbed, tmp_path
         worker.kill()
     local.take_down()
     # The kernel frees a program a moment after its last user ends.
-    wait_for(lambda: not any("name on_" in line for line in leftovers()))
+    wait_for(lambda: not any("name on_" in line for line in leftovers()), 5)
 
 
 def test_nothing_is_left() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from helpers import PATIENCE_S, wait_for
+from helpers import wait_for
 
 PORT = 25071
 CALLS = 64
@@ -56,17 +56,17 @@ def registrar(dispatcher: Path, folder: Path, instances: int) -> Iterator[None]:
                         process_group=0,
                     )
                 )
-        wait_for(lambda: listening() == instances)
+        wait_for(lambda: listening() == instances, 10)
         argv = [str(dispatcher / "sipshard"), "--port", str(PORT), "--sockets", str(instances)]
         argv += ["--report", str(folder / "report"), "--ready", str(folder / "ready")]
         started.append(subprocess.Popen([*argv, *(str(one.pid) for one in started)]))
-        wait_for(lambda: (folder / "ready").exists() or started[-1].poll() is not None)
+        wait_for(lambda: (folder / "ready").exists() or started[-1].poll() is not None, 10)
         assert started[-1].poll() is None
         yield
     finally:
         for one in reversed(started):
             one.terminate()
-            one.wait(PATIENCE_S)
+            one.wait(10)
 
 
 def listening() -> int:

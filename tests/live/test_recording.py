@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import relay
-from helpers import PATIENCE_S, wait_for
+from helpers import wait_for
 from probed import Probed, ask, probed
 
 from sipsched.records.trace import Event, Flag
@@ -263,7 +263,7 @@ def test_reset_while_recording_is_off(testbed: Testbed, tmp_path: Path) -> None:
         assert ask(client, "off") == "ok"
         time.sleep(MOMENT_S)
         run.probe.send_signal(signal.SIGUSR1)
-        wait_for(lambda: "fresh" in (run.folder / "ready").read_text())
+        wait_for(lambda: "fresh" in (run.folder / "ready").read_text(), 5)
         assert ask(client, "on") == "ok"
         time.sleep(MOMENT_S)
         report, records, _ = run.finish()
@@ -278,7 +278,7 @@ def test_control_socket_of_a_dead_probe_is_replaced(testbed: Testbed, tmp_path: 
         with run.connect() as client:
             assert run.control.stat().st_mode & 0o777 == 0o600
             run.probe.kill()
-            run.probe.wait(PATIENCE_S)
+            run.probe.wait(10)
             assert is_gone(client)
         assert run.control.is_socket()
     (tmp_path / "ready").unlink()

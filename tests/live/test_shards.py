@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from helpers import PATIENCE_S, Measure, findings, run_json, wait_for
+from helpers import Measure, findings, run_json, wait_for
 
 PORT, SOCKETS = 25060, 3
 RECEIVER = """
@@ -79,12 +79,12 @@ def command(dispatcher: Path, folder: Path, *owners: subprocess.Popen[str]) -> l
 def attached(argv: list[str], folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     process = subprocess.Popen(argv)
     try:
-        wait_for(lambda: (folder / "ready").exists() or process.poll() is not None)
+        wait_for(lambda: (folder / "ready").exists() or process.poll() is not None, 5)
         assert process.poll() is None
         yield process
     finally:
         process.terminate()
-        process.wait(PATIENCE_S)
+        process.wait(5)
 
 
 def got(receiver: subprocess.Popen[str]) -> dict[str, int]:
@@ -191,7 +191,7 @@ def test_missing_feature_of_the_kernel_is_an_error_in_one_line(
     ]
     with receivers(dispatcher, 0) as started:
         argv = [*inject, *command(dispatcher, tmp_path, *started)]
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S)
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=20)
     assert done.returncode == 1
     assert re.fullmatch(f"sipshard: {said}\n", done.stderr)
     assert not (tmp_path / "ready").exists()
@@ -210,7 +210,7 @@ def test_killed_sipshard_leaves_nothing_in_the_kernel(dispatcher: Path, tmp_path
         process.wait()
         # The program stays loaded as long as the sockets exist.
         assert shown()
-    wait_for(lambda: not shown())
+    wait_for(lambda: not shown(), 5)
 
 
 @pytest.mark.parametrize("deployment", ["sockets", "partitioned"])

@@ -48,7 +48,7 @@ def test_second_user_waits_and_learns_who_holds_the_testbed(
                     return time.monotonic()
 
             asked = pool.submit(second)
-            wait_for(lambda: bool(said))
+            wait_for(lambda: bool(said), 10)
             time.sleep(0.5)
             let_go = time.monotonic()
         assert let_go < asked.result() < let_go + 3
@@ -96,7 +96,7 @@ def test_killed_run_leaves_nothing_and_the_next_run_works(
     assert len(partial) == 1
     assert list(raw.rglob("run.json")) == []
     # The guardian process stops the testbed after it was idle for a second.
-    wait_for(lambda: leftovers() == [])
+    wait_for(lambda: leftovers() == [], 20)
     kept = measure(threads=2, cps=100, duration_s=1.0)
     assert (kept / "run.json").is_file()
     failed = kept.with_name("rep~1.failed-1")

@@ -20,7 +20,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 import pytest
 from agents import free_port
-from helpers import PATIENCE_S, build_native, pids, wait_for
+from helpers import build_native, pids, wait_for
 
 from sipsched import watch
 from sipsched.analysis.watched import percentiles_us, total
@@ -78,7 +78,7 @@ class Place:
         config.write_text(CONFIG.read_text().replace(":5060", f":{self.port}"))
         own = ["-f", config, "-Y", self.folder, "-P", self.folder / "pid", "-m", "32", "-M", "4"]
         process = self.start("kamailio", "-DD", "-E", *own)
-        wait_for(lambda: self.ask(request("OPTIONS", "ready"), 0.2) is not None)
+        wait_for(lambda: self.ask(request("OPTIONS", "ready"), 0.2) is not None, 15)
         return process
 
     @contextlib.contextmanager
@@ -142,7 +142,7 @@ def placed(folder: Path, port: int = 5060) -> Iterator[Place]:
         finally:
             for process in reversed(found.started):
                 process.terminate()
-                process.wait(PATIENCE_S)
+                process.wait(10)
             holder.kill()
 
 
@@ -202,7 +202,7 @@ def watching(
     thread = threading.Thread(target=run)
     thread.start()
     try:
-        wait_for(lambda: running.seconds() > 0 or not thread.is_alive())
+        wait_for(lambda: running.seconds() > 0 or not thread.is_alive(), 20)
         assert not running.failed, running.failed
         yield running
     finally:
@@ -266,9 +266,9 @@ def test_real_traffic_is_joined_and_its_contents_are_nowhere(
                 for datagram in MALFORMED * 5:
                     sock.sendto(datagram, (address, 5060))
         uacs = place.started[-2:]
-        wait_for(lambda: all(process.poll() is not None for process in uacs))
+        wait_for(lambda: all(process.poll() is not None for process in uacs), 20)
         # wait for two checks of the connections, after which the hooks for TCP are attached
-        wait_for(lambda: running.seconds() >= 4)
+        wait_for(lambda: running.seconds() >= 4, 10)
         for i in range(20):
             for connection in (stream, stream_ipv6):
                 connection.sendall(
@@ -277,7 +277,7 @@ def test_real_traffic_is_joined_and_its_contents_are_nowhere(
                 assert connection.recv(4096).startswith(b"SIP/2.0 407")
         assert place.ask(request("OPTIONS", "alive")) is not None
         seen = running.seconds()
-        wait_for(lambda: running.seconds() >= seen + 2)
+        wait_for(lambda: running.seconds() >= seen + 2, 10)
 
     assert not attached & loaded()
     assert not pids(f"^{probe} watch")
@@ -339,9 +339,9 @@ def test_histograms_count_every_message_and_no_trace_exists(
         with place.socket() as sock:
             for datagram in MALFORMED:
                 sock.sendto(datagram, (ADDRESS, 5060))
-        wait_for(lambda: uac.poll() is not None)
+        wait_for(lambda: uac.poll() is not None, 20)
         seen = running.seconds()
-        wait_for(lambda: running.seconds() >= seen + 2)
+        wait_for(lambda: running.seconds() >= seen + 2, 10)
     assert not attached & loaded()
     sums = total(read_seconds(running.output))
     assert sums.messages["BYE"] == sums.messages["ACK"] == 80
@@ -379,7 +379,7 @@ def test_every_datagram_of_10_000_per_second_is_counted(
                 time.sleep(max(0.0, begin + i / per_s - time.monotonic()) if i % 100 == 0 else 0)
             took = time.monotonic() - begin
         seen = running.seconds()
-        wait_for(lambda: running.seconds() >= seen + 3)
+        wait_for(lambda: running.seconds() >= seen + 3, 10)
     recorded = read_seconds(running.output)
     assert max(second.largest_queue_bytes for second in recorded) > 0
     assert recorded[-1].largest_queue_bytes == 0
@@ -406,13 +406,13 @@ def test_message_of_a_b2bua_is_joined_to_the_message_with_another_call_id(
     place: Place, probe: PurePosixPath
 ) -> None:
     b2bua = place.start(sys.executable, "-c", B2BUA)
-    wait_for(lambda: "13C6" in Path(f"/proc/{place.holder}/net/udp").read_text())
+    wait_for(lambda: "13C6" in Path(f"/proc/{place.holder}/net/udp").read_text(), 10)
     with watching(place, probe, b2bua.pid, port=5062) as running, place.socket() as sock:
         for i in range(20):
             sock.sendto(request("INVITE", f"leg{i}"), (ADDRESS, 5062))
             time.sleep(0.02)
         seen = running.seconds()
-        wait_for(lambda: running.seconds() >= seen + 2)
+        wait_for(lambda: running.seconds() >= seen + 2, 10)
     ds = open_messages(running.output / "messages.nc")
     flags = ds["flags"].to_numpy()
     assert (ds["name"].to_numpy() == NAMES["INVITE"]).sum() == ds.sizes["message"] == 20
@@ -456,7 +456,7 @@ def test_three_capabilities_suffice(place: Place, probe: PurePosixPath) -> None:
             ) as process:
                 assert process.stdout is not None
                 assert process.stdout.read(6) in (b"ready\n", b"SIPTRA")
-                process.communicate(timeout=PATIENCE_S)
+                process.communicate(timeout=10)
             assert process.returncode == 0
         inode = str(Path(namespace).stat().st_ino)
         done = subprocess.run(
@@ -473,13 +473,13 @@ def test_restarted_proxy_is_found_again(place: Place, probe: PurePosixPath) -> N
         for left in pids(f"^kamailio .*{place.folder}"):
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(os.pidfd_open(left), signal.SIGKILL)
-        wait_for(lambda: any("is not running" in line for line in running.said))
+        wait_for(lambda: any("is not running" in line for line in running.said), 10)
         place.proxy()
-        wait_for(lambda: any("started again" in line for line in running.said))
+        wait_for(lambda: any("started again" in line for line in running.said), 10)
         for i in range(20):
             assert place.ask(request("REGISTER", f"after{i}")) is not None
         seen = running.seconds()
-        wait_for(lambda: running.seconds() >= seen + 2)
+        wait_for(lambda: running.seconds() >= seen + 2, 10)
     assert read_watch(running.output).restarts == 1
     ds = open_messages(running.output / "messages.nc")
     assert (ds["name"].to_numpy() == NAMES["REGISTER"]).sum() == 20
@@ -498,13 +498,13 @@ def test_proxy_in_a_new_namespace_is_found_by_its_port(
             assert first.ask(request("REGISTER", "first")) is not None
             time.sleep(1.5)
         with placed(folders[1], port) as second:
-            wait_for(lambda: any("runs again" in line for line in running.said))
+            wait_for(lambda: any("runs again" in line for line in running.said), 15)
             seen = running.seconds()
-            wait_for(lambda: running.seconds() > seen)
+            wait_for(lambda: running.seconds() > seen, 10)
             assert second.ask(request("REGISTER", "second")) is not None
-            wait_for(lambda: running.seconds() > seen + 2)
+            wait_for(lambda: running.seconds() > seen + 2, 10)
             running.stop.asked.set()
-            wait_for((running.output / "page.html").exists)
+            wait_for((running.output / "page.html").exists, 20)
     ds = open_messages(running.output / "messages.nc")
     assert (ds["name"].to_numpy() == NAMES["REGISTER"]).sum() == 2
     times = [second.t_s for second in read_seconds(running.output)]
@@ -532,7 +532,7 @@ def test_probe_without_a_reader_loses_records_and_the_proxy_never_waits(
         assert process.stdin is not None
         process.stdin.close()
         data = process.stdout.read()
-        assert process.wait(PATIENCE_S) == 0
+        assert process.wait(10) == 0
         last = json.loads(process.stderr.read().decode().strip().splitlines()[-1])
     records = len(data) // trace.RECORD.itemsize
     assert 0 < records < 4500
@@ -548,11 +548,11 @@ def test_killed_watch_leaves_nothing_behind(place: Place, probe: PurePosixPath) 
     out = place.folder / "out"
     argv = [sys.executable, "-c", code, str(place.started[0].pid), str(out), str(probe)]
     with subprocess.Popen(argv, stdout=subprocess.DEVNULL) as process:
-        wait_for(lambda: len(held(probe)) > 10)
+        wait_for(lambda: len(held(probe)) > 10, 20)
         attached = held(probe)
         process.kill()
-    wait_for(lambda: not pids(f"^{probe} watch"))
-    wait_for(lambda: not attached & loaded())
+    wait_for(lambda: not pids(f"^{probe} watch"), 10)
+    wait_for(lambda: not attached & loaded(), 10)
     assert not pids(f"sh -c .*{place.started[0].pid}")
 
 
@@ -610,7 +610,7 @@ def ssh_to_this_machine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     sshd = ["/usr/sbin/sshd", "-D", "-e", "-f", str(folder / "sshd.cfg")]
     with (folder / "sshd.log").open("wb") as log, subprocess.Popen(sshd, stderr=log) as process:
         try:
-            wait_for((folder / "sshd.pid").exists)
+            wait_for((folder / "sshd.pid").exists, 10)
             yield "thehost"
         finally:
             process.terminate()
@@ -626,13 +626,13 @@ def test_host_over_ssh_is_watched_and_a_lost_connection_leaves_nothing(
             for i in range(20):
                 assert place.ask(request("REGISTER", f"remote{i}")) is not None
             seen = running.seconds()
-            wait_for(lambda: running.seconds() >= seen + 2)
+            wait_for(lambda: running.seconds() >= seen + 2, 10)
             attached = held(probe)
             assert len(attached) > 10
             for connection in pids(f"^/usr/bin/ssh -F {folder}/ssh.cfg"):
                 os.kill(connection, signal.SIGKILL)
-            wait_for(lambda: bool(running.failed))
-        wait_for(lambda: not attached & loaded())
+            wait_for(lambda: bool(running.failed), 10)
+        wait_for(lambda: not attached & loaded(), 10)
     assert not pids(f"^{probe} watch")
     (error,) = running.failed
     assert isinstance(error, SipschedError)

@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from helpers import PATIENCE_S
 
 from sipsched.errors import ComputedFileError, StableError, TransientError
 from sipsched.scripting import (
@@ -71,7 +70,7 @@ def test_a_second_signal_does_not_disturb_the_end(number: int, tmp_path: Path) -
         [sys.executable, "-c", INTERRUPTED, str(log), str(int(number))],
         capture_output=True,
         text=True,
-        timeout=PATIENCE_S,
+        timeout=30,
     )
     assert (done.returncode, done.stdout) == (1, "cleaned up\n")
     # the job prints nothing, because the parent process reports the interrupt once for all jobs
@@ -166,10 +165,7 @@ with one_line_errors(sys.argv[1]):
 def test_an_interrupt_waits_until_a_job_has_loaded_its_modules(tmp_path: Path) -> None:
     log = tmp_path / "log"
     done = subprocess.run(
-        [sys.executable, "-c", HELD, LOADING, str(log)],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
+        [sys.executable, "-c", HELD, LOADING, str(log)], capture_output=True, text=True, timeout=30
     )
     assert (done.returncode, done.stdout, done.stderr) == (1, "", "")
     assert log.read_text().startswith("interrupted: ")

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import PATIENCE_S
 from watched import document, second
 
 import sipsched
@@ -89,12 +88,10 @@ def test_metrics_are_served_and_a_used_port_is_an_error() -> None:
         assert served._server is not None
         port = served._server.server_address[1]
         served.show([second()], total([second()]))
-        with urllib.request.urlopen(
-            f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE_S
-        ) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
             assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
             assert b'sipsched_messages_total{name="INVITE"} 100' in answer.read()
         with pytest.raises(StableError, match=f"--metrics {port}"):
             watch.Metrics(port)
     with pytest.raises(OSError, match="refused"):
-        urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE_S)
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5)

@@ -66,12 +66,12 @@ def test_a_cluster_analyses_local_runs_despite_killed_jobs_and_a_failed_node(
     targets = [f"results/runs/{run.path}/summary.nc.zst" for run in load_config(path).runs()]
     with start(tmp_path, slurm, *targets) as child:
         running = ("squeue", "--noheader", "--states=running", "--format=%i")
-        wait_for(lambda: len(ask(slurm, *running)) == 2)
+        wait_for(lambda: len(ask(slurm, *running)) == 2, 60)
         killed, lost = ask(slurm, *running)
         ask(slurm, "scancel", killed)
         state = ("scontrol", "update", f"nodename={cluster.node()}")
         ask(slurm, *state, "state=down", "reason=test")
-        wait_for(lambda: ask(slurm, *running) == [])
+        wait_for(lambda: ask(slurm, *running) == [], 20)
         ask(slurm, *state, "state=resume")
         assert child.stderr is not None
         said = child.stderr.read()
@@ -131,10 +131,10 @@ def test_a_killed_cluster_leaves_nothing_that_blocks_the_next(
 ) -> None:
     """Kill one process. All processes of the cluster and their jobs must end, and the next cluster must start empty."""
     ask(slurm, "sbatch", "--output=/dev/null", "--wrap=exec sleep 600.125")
-    wait_for(lambda: bool(pids("^sleep 600.125")))
+    wait_for(lambda: bool(pids("^sleep 600.125")), 10)
     (keeper,) = pids(f"^unshare .*{cluster.KEEPER}")
     os.kill(keeper, 9)
-    wait_for(lambda: not pids(f"^sleep 600.125|slurm.* -f {cluster.SLURM_CONF}"))
+    wait_for(lambda: not pids(f"^sleep 600.125|slurm.* -f {cluster.SLURM_CONF}"), 10)
     began = time.monotonic()
     cluster.bring_up()
     assert time.monotonic() - began < cluster.PATIENCE_S

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from agents import CALLS, LOOPBACK, SENT_BY_UAC, build, call, free_port, running, server, sums
-from helpers import PATIENCE_S
 
 INSTANCES = 3
 BYE = b"BYE sip:b SIP/2.0\r\nCall-ID: a\r\nContent-Length: 0\r\n\r\n"
@@ -155,7 +154,7 @@ def test_a_failed_start_has_an_error_message(sipdispatch: Path, tmp_path: Path) 
     with socket.create_server((LOOPBACK, 0)) as taken:
         at = f"{LOOPBACK}:{taken.getsockname()[1]}"
         argv = [str(sipdispatch), "--listen", at, "--instance", at, *report]
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S)
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=10)
     assert (done.returncode, done.stderr) == (
         1,
         "sipdispatch: cannot listen: Address already in use\n",
@@ -165,7 +164,7 @@ def test_a_failed_start_has_an_error_message(sipdispatch: Path, tmp_path: Path) 
         [str(sipdispatch), "--listen", at, *many, *report],
         capture_output=True,
         text=True,
-        timeout=PATIENCE_S,
+        timeout=10,
     )
     assert done.returncode == 2
     assert "at most 250 instances" in done.stderr

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import PATIENCE_S
 
 from sipsched.errors import StableError, TransientError
 from sipsched.testbed import virtual_clock
@@ -40,7 +39,7 @@ def load(settings: str, *, preload: bool = True) -> str:
         input="quit\n",
         capture_output=True,
         text=True,
-        timeout=PATIENCE_S,
+        timeout=60,
     )
     refused = [line for line in done.stderr.splitlines() if line.startswith("libsipvirtual")]
     assert bool(refused) == (done.returncode != 0), done.stderr
