@@ -307,6 +307,38 @@ def test_a_page_shows_the_progress_and_the_refused_runs(project: Path) -> None:
     assert ["local", "2", "2"] in [row[:3] for row in rows]
 
 
+HANGING = """
+import sys, time
+import snakemake_executor_plugin_campaign as plugin
+from snakemake import cli, workflow
+
+plugin.LAST_S = 1
+workflow.Workflow.tear_down = lambda self: time.sleep(600)
+cli.main(sys.argv[1:])
+"""
+"""Snakemake that does not come to its end by itself, like one whose event loop waits for a task."""
+
+
+def test_an_interrupted_snakemake_ends_even_if_it_waits_forever(project: Path) -> None:
+    (project / "fates.json").write_text(json.dumps({"2/1": "slow"}))
+    with subprocess.Popen(
+        [sys.executable, "-c", HANGING, RUNS[0]],
+        cwd=project,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as child:
+        assert child.stderr is not None
+        for line in child.stderr:
+            if line.startswith("measuring "):
+                break
+        os.killpg(child.pid, signal.SIGINT)
+        try:
+            assert child.wait(60) == 1
+        finally:
+            child.kill()
+
+
 def test_snakemakes_options_dry_run_and_quiet_still_work(project: Path) -> None:
     runs = len(load_config(project / "config" / "config.yaml").runs())
     _, said, started = run(project, {}, "-m", "snakemake", "-n")
