@@ -11,7 +11,7 @@ CAMPAIGN ?=
 MINUTES ?= 60
 LAB ?= notebooks/explore.ipynb
 CHECK := $(BIN)/pytest -m "not live" --numprocesses auto --dist worksteal
-# The tests beside each other must not share the list of failed tests.
+# These tests run at the same time as those of CHECK, so each group has its own list of failed tests.
 LIVE := $(BIN)/pytest tests/live tests/faults -o cache_dir=.pytest_cache/live
 PAPER := reports/recorded/paper.html
 VIRTUAL := $(addprefix config/studies/,migration_cost_virtual.yaml single_core_virtual.yaml multi_core_virtual.yaml)

@@ -21,7 +21,7 @@ from sipsched.measure.simulated_point import plan_point
 from sipsched.measure.simulator import simulate
 from sipsched.plan.config import load_config
 from sipsched.plan.run import Point
-from sipsched.testbed.inventory import DeclaredCompetitor, load_testbed
+from sipsched.testbed.inventory import Testbed, load_testbed
 
 SEEDS = range(6)
 CALLS = 8000
@@ -37,13 +37,12 @@ LOAD = replace(CONFIG.load, retransmissions=False)
 
 
 def mean_k_rcv_us(
-    kernel: str, mode: str, cores: int, workers: int, cps: int, beside: bool, seed: int
+    guest: Testbed, mode: str, cores: int, workers: int, cps: int, seed: int
 ) -> float:
     bed = load_testbed("simulated-cfs")
-    assert bed.simulated is not None
-    machine = replace(bed.simulated, kernel=kernel)
-    task = DeclaredCompetitor("logger", 3000, 20_000, tuple(range(min(cores, 2))))
-    bed = replace(bed, simulated=machine, competitors=(task,) if beside else ())
+    assert bed.simulated is not None and guest.virtual is not None
+    machine = replace(bed.simulated, kernel=guest.virtual.kernel)
+    bed = replace(bed, simulated=machine, competitors=guest.competitors)
     plan = plan_point(Point(bed.name, "kamailio-udp", mode, cores, workers), CONFIG, bed)
     numbers = {**plan.at(LOAD, Arrivals(cps, CALLS, seed)), **GUEST}
     services = np.array(numbers["service_ns"], float)
@@ -56,17 +55,18 @@ def mean_k_rcv_us(
 
 MIGRATION_COST = ("baseline", "baseline+migration_cost_ns=0")
 PAPERS = ("baseline", "enhanced")
-KERNELS = {"virtual-510": "5.10", "virtual-2000": "6.1"}
-SEVERAL = ((2, 2, 850), (2, 8, 850), (4, 4, 1700), (4, 8, 1700))
+BEDS = ("virtual-510", "virtual-2000")
+SEVERAL_CORES = ((2, 2, 850), (2, 8, 850), (4, 4, 1700), (4, 8, 1700))
+"""Cores, workers and cps of the study multi_core_virtual."""
 ROWS = (
     *(
         (f"{bed}{beside}", *MIGRATION_COST, *system)
-        for beside, bed, system in product(("", "-busy"), KERNELS, product((2,), (2, 4, 8), (850,)))
+        for beside, bed, system in product(("", "-busy"), BEDS, product((2,), (2, 4, 8), (850,)))
     ),
-    *((bed, *PAPERS, *system) for bed, system in product(KERNELS, product((1,), (2, 8), (420,)))),
+    *((bed, *PAPERS, *system) for bed, system in product(BEDS, product((1,), (2, 8), (420,)))),
     *(
         (f"virtual-510{beside}", *PAPERS, *system)
-        for beside, system in product(("", "-busy"), SEVERAL)
+        for beside, system in product(("", "-busy"), SEVERAL_CORES)
     ),
 )
 """Rows of the table. A row names the testbed, the reference mode, the other mode, cores, workers and cps."""
@@ -75,15 +75,15 @@ if __name__ == "__main__":
     table = csv.writer(sys.stdout, lineterminator="\n")
     table.writerow(field.name for field in fields(PredictedEffect))
     for bed, reference, mode, cores, workers, cps in ROWS:
-        kernel, task = KERNELS[bed.removesuffix("-busy")], bed.endswith("-busy")
+        guest = load_testbed(bed)
+        assert guest.virtual is not None
         first, second = (
-            np.array(
-                [mean_k_rcv_us(kernel, name, cores, workers, cps, task, seed) for seed in SEEDS]
-            )
+            np.array([mean_k_rcv_us(guest, name, cores, workers, cps, seed) for seed in SEEDS])
             for name in (reference, mode)
         )
         change = 100 * (second / first - 1)
         numbers = (f"{value:.1f}" for value in (change.mean(), change.min(), change.max()))
-        names = (bed, kernel, "logger" if task else "", "kamailio-udp", reference, mode)
+        beside = " ".join(task.name for task in guest.competitors)
+        names = (bed, guest.virtual.kernel, beside, "kamailio-udp", reference, mode)
         row = (*names, cores, workers, cps, *numbers, len(SEEDS))
         table.writerow(row)
