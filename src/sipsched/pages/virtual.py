@@ -91,13 +91,15 @@ def words(effects: Sequence[GuestEffect]) -> Words:
     """Return sentences that compare measured effects with predictions and with A/A comparisons (equal modes)."""
     measured = [effect for effect in effects if effect.measured.known]
     inside = sum(effect.contains_prediction for effect in measured)
-    shams = sum(excludes_zero(effect.sham) for effect in measured)
+    # Comparisons of the same system at the same load share one A/A comparison.
+    shams = {(effect.place, effect.cps): effect.sham for effect in measured}
+    differ = sum(map(excludes_zero, shams.values()))
     lines = [
         f"{len(measured)} of {plural(len(effects), 'predicted comparison')} are measured.",
         f"The measured interval contains the simulator's prediction in {inside} of "
         f"{plural(len(measured), 'comparison')}.",
-        f"Windows with the same mode (A/A) differ by more than chance in {shams} of "
-        f"{plural(len(measured), 'comparison')}. About {0.05 * len(measured):.1f} are expected by chance.",
+        f"{differ} of {plural(len(shams), 'A/A comparison')} (windows with the same mode) differ by more than chance. "
+        f"About {0.05 * len(shams):.1f} are expected by chance.",
     ]
     return Words(tuple(lines))
 

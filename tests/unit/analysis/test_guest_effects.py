@@ -1,6 +1,7 @@
 """Test that a predicted effect in virtual time is compared with the measured effect of the same setting."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from notebook_inputs import virtual
 from sipsched.analysis.advice import read_loads
 from sipsched.analysis.guest_effects import effects, read_predictions
 from sipsched.errors import StableError
+from sipsched.pages.virtual import words
 
 
 def test_a_prediction_is_compared_with_the_run_of_the_same_setting(tmp_path: Path) -> None:
@@ -25,6 +27,14 @@ def test_a_prediction_is_compared_with_the_run_of_the_same_setting(tmp_path: Pat
     assert beside.measured.low <= 100 * math.expm1(-0.4) <= beside.measured.high
     assert beside.predicted.low == -40
     assert beside.sham.low <= 0 <= beside.sham.high
+
+
+def test_comparisons_of_the_same_system_share_an_a_a_comparison(tmp_path: Path) -> None:
+    given = virtual(tmp_path)
+    first, *_ = effects(read_loads(given["windows"]), read_predictions(given["files"][0]))
+    lines = words([first, replace(first, mode="enhanced")]).lines
+    assert lines[0] == "2 of 2 predicted comparisons are measured."
+    assert lines[2].startswith("0 of 1 A/A comparison ")
 
 
 def test_a_damaged_prediction_is_named_with_its_key(tmp_path: Path) -> None:
