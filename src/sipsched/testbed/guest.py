@@ -36,6 +36,8 @@ KERNEL_OPTIONS = (
     # Mitigations of CPU vulnerabilities are off, because the kernels of the papers had no mitigations.
     # The parameter panic=-1 makes the guest reboot after a kernel panic. QEMU runs with -no-reboot, so it then stops.
     *("mitigations=off", "panic=-1"),
+    # A program then has the same addresses at each start, so that QEMU can use its translation of the program again.
+    "norandmaps",
 )
 NETWORK_SCRIPT = (
     "set -e",
