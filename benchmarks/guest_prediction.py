@@ -78,6 +78,7 @@ def capacities() -> Iterator[Deployed]:
     """Yield the simulated capacity of each system of the study scaling_virtual."""
     guest = load_testbed("virtual-8cores")
     for name, cores in product(("kamailio-udp", "kamailio-udp-partitioned"), (1, 2, 4, 8)):
+        # The SUTs of the study have this buffer.
         sut = replace(CONFIG.sut(name), receive_buffer_bytes=65_536)
         config = replace(CONFIG, suts={name: sut}, load=LOAD)
         point = Point("simulated-cfs", name, "default", cores, 8)

@@ -35,6 +35,7 @@ from sipsched.records.windows import write_windows
 
 NOTEBOOKS = sorted(path.stem for path in (PROJECT_ROOT / "notebooks").glob("*.ipynb"))
 Parameters = dict[str, Any]
+PUBLISHED_SPEEDUPS = PROJECT_ROOT / "config" / "published" / "speedups.csv"
 EFFECTS = {
     "default": {},
     "fifo": {"t_sip_mean": -0.5, "total_p99": -0.5, "total_mean": -0.2},
@@ -123,9 +124,11 @@ def parameters_of_nothing(notebook: str, folder: Path) -> Parameters:
         given["summary"] = written(study_summary.combine([], planned[notebook]), folder, "nothing")
     elif notebook in ("index", "testbed"):
         given["summaries"] = [written(study_summary.combine([], sweep), folder, "nothing")]
-    absent = {"testbed": "noise", "scaling": "simulated", "paper": "simulated"}
+    absent = {"testbed": "noise", "paper": "simulated"}
     if notebook in absent:
         given[absent[notebook]] = folder / "nothing.csv"
+    elif notebook == "scaling":
+        given["files"] = [PUBLISHED_SPEEDUPS, folder / "nothing.csv"]
     return given
 
 
@@ -233,7 +236,7 @@ def scaling(folder: Path) -> Parameters:
         "summaries": [summary],
         "crossings": [],
         "capacities": [known],
-        "simulated": speedups(folder),
+        "files": [PUBLISHED_SPEEDUPS, speedups(folder)],
     }
 
 

@@ -537,8 +537,8 @@ def simulated(scaling: ScalingData) -> Table:
         rows=tuple(rows),
         none="nothing was simulated",
         caption="Simulated speed-ups of each deployment on each number of cores.",
-        reading="A model of the proxy under the kernel's scheduler was fitted to runs on one core. Each speed-up "
-        "compares a deployment with itself on one core, using the best number of workers.",
+        reading="Simulated with a model of the proxy under the kernel's scheduler. The third column names the origin "
+        "of the model's numbers. Each speed-up compares a deployment with itself on one core.",
         provenance=SIMULATED,
     )
 
