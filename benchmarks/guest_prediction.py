@@ -108,6 +108,7 @@ ROWS = (
         (f"{bed}{beside}", *MIGRATION_COST, *system)
         for beside, bed, system in product(("", "-busy"), BEDS, product((2,), (2, 4, 8), (850,)))
     ),
+    *((f"{bed}-busy-1us", *MIGRATION_COST, 2, 2, 850) for bed in BEDS),
     *((bed, *PAPERS, *system) for bed, system in product(BEDS, product((1,), (2, 8), (420,)))),
     *(
         (f"virtual-510{beside}", *PAPERS, *system)
@@ -131,7 +132,8 @@ def print_changes() -> None:
         change = 100 * (second / first - 1)
         numbers = (f"{value:.1f}" for value in (change.mean(), change.min(), change.max()))
         beside = " ".join(task.name for task in guest.competitors)
-        names = (bed, guest.virtual.kernel, beside, "kamailio-udp", reference, mode)
+        clock = f"{guest.virtual.clock.quantum_ns / 1000:g}"
+        names = (bed, guest.virtual.kernel, clock, beside, "kamailio-udp", reference, mode)
         row = (*names, cores, workers, cps, *numbers, len(SEEDS))
         table.writerow(row)
 

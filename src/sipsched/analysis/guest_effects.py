@@ -20,6 +20,8 @@ from sipsched.records.conversion import as_part
 from sipsched.records.windows import SHAM
 
 QUANTITY = "k_rcv_mean"
+USUAL_QUANTUM_US = 5.0
+"""Length of a step of the virtual clock in µs, on all testbeds except those that show the error of this length."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +32,15 @@ class PredictedEffect:
     ----------
     kernel
         Version of the testbed's kernel.
+    quantum_us
+        Length of a step of the testbed's virtual clock in µs.
     competitor
         Name of the program that runs on the SPS's CPUs besides the proxy; empty if none.
     """
 
     testbed: str
     kernel: str
+    quantum_us: float
     competitor: str
     sut: str
     reference: str
@@ -65,6 +70,7 @@ class GuestEffect:
 
     place: ReferenceSystem
     kernel: str
+    quantum_us: float
     competitor: str
     cps: int
     mode: str
@@ -131,6 +137,7 @@ def _effect(
         sham = percent(load.effect(SHAM, QUANTITY).interval)
     ends = (predicted.change_percent, predicted.lowest_percent, predicted.highest_percent)
     return GuestEffect(
-        *(place, predicted.kernel, predicted.competitor, predicted.cps, predicted.mode),
+        *(place, predicted.kernel, predicted.quantum_us, predicted.competitor),
+        *(predicted.cps, predicted.mode),
         *(measured, sham, Interval(*ends, predicted.seeds)),
     )

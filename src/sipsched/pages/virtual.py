@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from sipsched.analysis.advice import ComparedLoad
-from sipsched.analysis.guest_effects import GuestEffect, excludes_zero
+from sipsched.analysis.guest_effects import USUAL_QUANTUM_US, GuestEffect, excludes_zero
 from sipsched.pages.drawing import INK
 from sipsched.pages.numbers import told, with_unit
 from sipsched.pages.parts import Answer, Cell, Figure, Heading, Table, Words
@@ -57,8 +57,11 @@ def panels_of(effects: Sequence[GuestEffect]) -> list[Panel]:
 
 
 def _row(effect: GuestEffect) -> str:
-    """Return the name of a row in the figure: the kernel and the number of workers."""
-    return f"{effect.kernel}, {plural(effect.place.threads, 'worker')}"
+    """Return the name of a row in the figure: the kernel, the number of workers, and an unusual step of the clock."""
+    name = f"{effect.kernel}, {plural(effect.place.threads, 'worker')}"
+    if effect.quantum_us == USUAL_QUANTUM_US:
+        return name
+    return f"{name}, quantum {effect.quantum_us:g} µs"
 
 
 def answer(effects: Sequence[GuestEffect]) -> Answer:
@@ -75,8 +78,7 @@ def _outstanding(effects: Sequence[GuestEffect]) -> Iterator[str]:
     """Yield a sentence per panel (setting and number of cores) with effects that differ significantly from 0."""
     for panel in panels_of(effects):
         changes = [
-            f"by {with_unit(effect.measured, '%', '+')} with kernel {effect.kernel} and "
-            f"{plural(effect.place.threads, 'worker')}"
+            f"by {with_unit(effect.measured, '%', '+')} (kernel {_row(effect)})"
             for effect in panel.effects
             if effect.stands_out
         ]
