@@ -156,10 +156,10 @@ static __always_inline bool load_head(struct sk_reuseport_md *message, struct se
 	size -= UDP_HEADER;
 	if (size > HEAD_BYTES)
 		size = HEAD_BYTES;
-	/* without this explicit comparison with the bound, the BPF verifier rejects the access below */
+	/* this keeps the value, and shows it to the BPF verifier to be at least 1; Linux 6.1 does not learn this from comparisons */
 	asm volatile("" : "+r"(size));
-	if (size < 1 || size > HEAD_BYTES ||
-	    bpf_skb_load_bytes(message, UDP_HEADER, search->head->bytes, size))
+	size = ((size - 1) & (HEAD_BYTES - 1)) + 1;
+	if (bpf_skb_load_bytes(message, UDP_HEADER, search->head->bytes, size))
 		return false;
 	search->size = size;
 	return true;

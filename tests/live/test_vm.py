@@ -87,6 +87,15 @@ def test_run_has_six_timestamps_and_its_fidelity(guest: Testbed, measure: Measur
     assert {program.owner for program in bursts.programs} & {"softirq", "kernel", "fair", "own"}
 
 
+def test_calls_reach_instances_by_call_id(guest: Testbed, measure: Measure) -> None:
+    # this kernel's BPF verifier must accept the program of sipshard
+    run = run_json(
+        measure(bed=guest, sut="kamailio-udp-partitioned", threads=2, cps=20, duration_s=2.0)
+    )
+    assert run["generator"]["calls_completed"] == run["load"]["calls"] == 40
+    assert min(run["proxy"]["shards"]["selected"]) > 0
+
+
 def test_drops_under_overload_are_counted_exactly(guest: Testbed, measure: Measure) -> None:
     # Switch receive steering off. The kernel then delivers packets in lists, and can refuse single packets of a list.
     with open_hosts(guest) as hosts:

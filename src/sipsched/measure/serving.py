@@ -274,8 +274,8 @@ class Serving:
         if not completed:
             self.record_proxy_log()
             raise TransientError(
-                f"no call from the UAC reached the UAS through the proxy: {calls} offered, none completed; "
-                "see proxy.log"
+                f"no call from the UAC reached the UAS through the proxy: {calls} offered at {cps} cps, none "
+                "completed; see proxy.log"
             )
         cpu_s = (self._cpu_ns().all - before_ns) / 1e9
         if completed < calls or self.sut.over_tcp:
