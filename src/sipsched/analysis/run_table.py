@@ -34,16 +34,20 @@ POINT = ("sut", "mode", "cores", "threads", "cps")
 OF_ALL_MESSAGES = tuple(f"{name}_{statistic}" for name in SUMMARY_TIMES for statistic in STATISTICS)
 
 
-def provenance(summary: xr.Dataset) -> str:
-    """Return a sentence for figures about the source of simulated numbers; an empty text for measured numbers.
+LABELLED_KINDS = ("simulated", "vm", "virtual")
+"""Kinds of testbeds whose times are not the times of a real machine. Each figure and table of their runs says so."""
 
-    A page states the source of measured numbers only once, and not in each figure.
+
+def provenance(summary: xr.Dataset) -> str:
+    """Return a sentence for figures about the source of simulated or emulated numbers; empty for other numbers.
+
+    A page states the source of other numbers only once, and not in each figure.
     """
     return _provenance(summary.attrs["kind"], summary.attrs["fidelity"])
 
 
 def _provenance(kind: str, fidelity: str) -> str:
-    return fidelity if kind == "simulated" else ""
+    return fidelity if kind in LABELLED_KINDS else ""
 
 
 def facets(summary: xr.Dataset) -> list[Facet]:
@@ -153,7 +157,7 @@ class Campaign:
 
     @property
     def provenance(self) -> str:
-        """The source of simulated numbers as text, for figures; empty for measured numbers."""
+        """The source of simulated or emulated numbers as text, for figures; empty for other numbers."""
         return _provenance(self.kind, self.fidelity)
 
     @property

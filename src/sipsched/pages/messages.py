@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from sipsched.analysis.run_table import LABELLED_KINDS
 from sipsched.pages import tables
 from sipsched.pages.capacities import estimate
 from sipsched.pages.explore.ccdf import ccdf
@@ -309,13 +310,13 @@ def conditions(shown_runs: ShownRuns) -> Words:
 
 
 def _provenance(shown_runs: ShownRuns) -> str:
-    """Return a label that marks the page's numbers as simulated, or an empty text for measured numbers.
+    """Return a label that marks the page's numbers as simulated or emulated, or an empty text for other numbers.
 
-    Measured numbers have no label, because the end of the page states their origin.
+    Other numbers have no label, because the end of the page states their origin.
     """
     return (
         provenance(shown_runs.all)
-        if any(r.testbed_kind == "simulated" for r in shown_runs.all)
+        if any(r.testbed_kind in LABELLED_KINDS for r in shown_runs.all)
         else ""
     )
 

@@ -168,6 +168,8 @@ def answer(scaling: ScalingData) -> Answer:
         lines.append(
             f"Only runs on {plural(min(cores), 'core')} were measured, so the speed-up is unknown."
         )
+    if scaling.campaign and scaling.campaign.kind == "virtual":
+        lines.append("The numbers are in virtual time, in which caches cost nothing.")
     return Answer(" ".join(lines))
 
 
@@ -175,27 +177,26 @@ def _choices(
     scaling: ScalingData, places: Sequence[MeasuredSetting], transport: str
 ) -> Iterator[str]:
     """Yield a sentence per number of cores that names the deployment with the largest capacity."""
-    for cores in sorted({setting.place.cores for setting in places}):
-        among = [
-            setting
-            for setting in places
-            if setting.place.cores == cores and np.isfinite(setting.capacity.estimate)
-        ]
-        if among:
-            yield f"Over {transport} on {plural(cores, 'core')}, {_best(scaling, among)}"
+    known = [setting for setting in places if np.isfinite(setting.capacity.estimate)]
+    for cores in sorted({setting.place.cores for setting in known}):
+        among = [setting for setting in known if setting.place.cores == cores]
+        yield f"Over {transport} on {plural(cores, 'core')}, {_best(scaling, among)}"
+    if len({setting.place.sut for setting in known}) == 1:
+        yield f"No other deployment was measured over {transport}."
 
 
 def _best(scaling: ScalingData, among: Sequence[MeasuredSetting]) -> str:
     best = max(among, key=lambda setting: setting.capacity.estimate)
     plain = next((setting for setting in among if setting.place.deployment == SHARED), None)
-    reason = "" if len(among) > 1 else " No other deployment was measured on this number of cores."
+    reason = ""
     if plain is not None and best is not plain:
         if _apart(best.capacity, plain.capacity):
             reason = f" {plain.place.sut} handles {_cps(plain.capacity)}."
         else:
             best = plain
             reason = " No other deployment is distinguishably better, and this deployment is the simplest."
-    text = f"choose {best.place.sut}. It handles {_cps(best.capacity)}"
+    choice = f"choose {best.place.sut}. It" if len(among) > 1 else best.place.sut
+    text = f"{choice} handles {_cps(best.capacity)}"
     gained = scaling.gained(best)
     if gained is not None:
         text += f", {_times(gained.measured)} its capacity on one core{_room(gained)}"

@@ -186,7 +186,7 @@ def _logarithms(percents: Sequence[float]) -> list[float]:
     return [math.log1p(value / 100) if value > -100 else math.nan for value in percents]
 
 
-def table(effects: Sequence[GuestEffect]) -> Table:
+def table(effects: Sequence[GuestEffect], provenance: str) -> Table:
     """Return a table of all measured effects, with their predictions and A/A comparisons (equal modes)."""
     rows: list[tuple[Cell, ...]] = [
         (
@@ -211,6 +211,7 @@ def table(effects: Sequence[GuestEffect]) -> Table:
         caption="The change of the mean K_rcv by each setting, with its prediction.",
         none="No effect was predicted.",
         places=1,
+        provenance=provenance,
     )
 
 

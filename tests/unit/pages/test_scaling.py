@@ -167,7 +167,18 @@ def test_the_answer_names_the_deployment_with_the_highest_capacity() -> None:
     assert "Over UDP on 1 core, choose kamailio-udp." in line
     assert "Over UDP on 2 cores, choose kamailio-udp-partitioned." in line
     assert re.search(r"1\.\d+ times \(.*\) its capacity on one core", line)
-    assert "Over TCP on 1 core, choose kamailio-tcp." in line
+    assert "Over TCP on 1 core, kamailio-tcp handles " in line
+    assert line.endswith("No other deployment was measured over TCP.")
+
+
+def test_numbers_in_virtual_time_say_so_everywhere() -> None:
+    campaigns, crossings = measured()
+    fidelity = "virtual time, 2000 MIPS"
+    campaigns = [replace(one, kind="virtual", fidelity=fidelity) for one in campaigns]
+    page = scaling.found_of(campaigns, crossings, [], [])
+    assert "virtual time" in scaling.answer(page).line
+    for part in (scaling.curves, scaling.capacities, scaling.costs, scaling.herd):
+        assert fidelity in part(page).provenance
 
 
 def test_a_difference_within_the_intervals_is_no_reason() -> None:

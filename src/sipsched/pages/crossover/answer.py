@@ -121,9 +121,12 @@ def advised(advice: Advice) -> str:
         groups.setdefault(_kind(ranking), []).append(ranking)
     settings_first = sorted(groups.items(), key=lambda group: group[0][0] != "set")
     text = " ".join(_sentences(*group) for group in settings_first)
-    answered = (run for ranking in advice.rankings if ranking.judged for run in ranking.load.runs)
-    if any(run.attrs["kind"] == "simulated" for run in answered):
+    judged = (ranking for ranking in advice.rankings if ranking.judged)
+    kinds = {run.attrs["kind"] for ranking in judged for run in ranking.load.runs}
+    if "simulated" in kinds:
         text += " The numbers are predicted by a model, not measured."
+    elif "virtual" in kinds:
+        text += " The numbers are in virtual time, in which caches cost nothing."
     return text
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from sipsched.analysis.advice import SQUEEZED, ComparedLoad, ReferenceSystem
 from sipsched.analysis.crossover import Effect, Scale, percent
 from sipsched.analysis.intervals import Interval
+from sipsched.analysis.run_table import LABELLED_KINDS
 from sipsched.pages.capacities import disagreements, estimate, share_words
 from sipsched.pages.numbers import Number, told, with_unit
 from sipsched.pages.parts import Several
@@ -158,10 +159,10 @@ def fall_words(detectable: float) -> str:
 
 
 def provenance(loads: Iterable[ComparedLoad]) -> str:
-    """Return the label that marks numbers as simulated; empty for measured numbers.
+    """Return the label that marks numbers as simulated or emulated; empty for other numbers.
 
-    Measured numbers have no label, because the end of the page states their origin.
+    Other numbers have no label, because the end of the page states their origin.
     """
     runs = [run for load in loads for run in load.runs]
-    simulated = [run for run in runs if run.attrs["kind"] == "simulated"]
-    return "; ".join(dict.fromkeys(str(run.attrs["fidelity"]) for run in simulated))
+    labelled = [run for run in runs if run.attrs["kind"] in LABELLED_KINDS]
+    return "; ".join(dict.fromkeys(str(run.attrs["fidelity"]) for run in labelled))
