@@ -4,23 +4,39 @@ The benchmark boots the emulated machine (the guest) with a self-test. During ha
 other program. During the other half, busy loops run at idle priority, which is also the guest's priority. The benchmark
 prints the results and the real time of each boot, and the difference between the mean waits of both halves. The
 argument is a kernel release (default: 6.1), or the path of a bzImage on machines without a guest image.
+
+With `--proxy`, the guest runs Kamailio instead of the self-test, and each trial offers the same calls. The load is
+slightly above the capacity of one core, so a slower or faster proxy would drop another number of messages.
 """
 
+import argparse
 import os
 import statistics
 import subprocess
-import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 
-from sipsched.testbed.inventory import VirtualClock
+from sipsched.measure.crossing_search import _offer
+from sipsched.measure.serving import Serving
+from sipsched.measure.tuning import tuned
+from sipsched.plan.config import load_config
+from sipsched.plan.modes import DEFAULT, find_mode, load_modes
+from sipsched.plan.run import Point
+from sipsched.records.record import UnfinishedRecord
+from sipsched.testbed.inventory import VirtualClock, load_testbed
+from sipsched.testbed.session import open_hosts
 from sipsched.testbed.virtual_clock import find_kernel, judge, self_test
 
 BOOTS = 10
 LOOPS_PER_CPU = 3
 CORES = 4
 CLOCK = VirtualClock(mips=2000, quantum_ns=5000, kernel_weight=1, wake_ns=0)
+POINT = Point("virtual-2000", "kamailio-udp", DEFAULT, cores=1, threads=8)
+TRIALS, TRIAL_CPS, TRIAL_S = 5, 720, 2.0
 
 
 @contextmanager
@@ -36,12 +52,48 @@ def busy_loops(count: int) -> Iterator[None]:
             loop.wait()
 
 
-def main() -> None:
-    """Boot the guest several times, and print the results."""
-    kernel = find_kernel(sys.argv[1] if len(sys.argv) > 1 else "6.1")
+def halves() -> tuple[int, int]:
+    """Return the number of busy loops in each half of a benchmark."""
+    return 0, LOOPS_PER_CPU * (os.cpu_count() or 1)
+
+
+def try_proxy() -> None:
+    """Offer the same calls to Kamailio in the guest several times, and print the dropped messages and the CPU time."""
+    campaign = load_config()
+    load = replace(campaign.load, warmup_s=0.1, drain_s=0.3, retransmissions=False)
+    config = replace(campaign, probe="off", load=load)
+    bed, costs = load_testbed(POINT.testbed), dict[int, list[float]]()
+    with tempfile.TemporaryDirectory() as scratch:
+        record = UnfinishedRecord.begin(Path(scratch), POINT.run(0, 0))
+        with open_hosts(bed, "benchmarks/virtual_clock.py") as hosts:
+            serving = Serving(hosts, POINT, config, record, limit_s=600)
+            serving.clear_hosts()
+            serving.check_hosts(round(TRIAL_CPS * TRIAL_S))
+            mode = find_mode(POINT.mode, load_modes())
+            with tuned(hosts.sps, bed, mode, POINT.cores, POINT.threads) as state:
+                for loops in halves():
+                    with busy_loops(loops):
+                        for number in range(TRIALS):
+                            start = time.monotonic()
+                            trial = _offer(serving, state, config.validity, TRIAL_CPS, TRIAL_S, 0)
+                            assert trial.cpu_us is not None
+                            costs.setdefault(loops, []).append(trial.cpu_us)
+                            print(
+                                f"{loops} busy loops, trial {number}: {trial.refused} of "
+                                f"{trial.received + trial.refused} messages dropped, {trial.cpu_us:.1f} µs of CPU "
+                                f"time per message; {time.monotonic() - start:.0f} s real",
+                                flush=True,
+                            )
+    alone, beside = (statistics.fmean(values) for values in costs.values())
+    print(f"change of the CPU time per message by busy loops: {beside / alone - 1:+.2%}")
+
+
+def test_clock(release: str) -> None:
+    """Boot the guest with the self-test several times, and print the results."""
+    kernel = find_kernel(release)
     waits: dict[int, list[float]] = {}
     print(f"{CORES} cores, {CLOCK}")
-    for loops in (0, LOOPS_PER_CPU * (os.cpu_count() or 1)):
+    for loops in halves():
         with busy_loops(loops):
             for boot in range(BOOTS):
                 start = time.monotonic()
@@ -64,4 +116,11 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("kernel", nargs="?", default="6.1")
+    parser.add_argument("--proxy", action="store_true")
+    asked = parser.parse_args()
+    if asked.proxy:
+        try_proxy()
+    else:
+        test_clock(asked.kernel)
