@@ -17,6 +17,8 @@ from sipsched.testbed.host import Host
 from sipsched.testbed.inventory import Testbed
 from sipsched.testbed.session import open_hosts
 
+# The tests look for what is left on the whole machine, so no other test may run at the same time.
+pytestmark = pytest.mark.quiet
 SERVERS = r"^[^ ]*(kamailio|sipload|sipprobe) "
 
 
