@@ -14,6 +14,7 @@ CHECK := $(BIN)/pytest -m "not live" --numprocesses auto --dist worksteal
 # These tests run at the same time as those of CHECK, so each group has its own list of failed tests.
 LIVE := $(BIN)/pytest tests/live tests/faults -o cache_dir=.pytest_cache/live
 PAPER := reports/recorded/paper.html
+VIRTUAL_PAGES := $(patsubst %,reports/recorded/virtual/%.html,virtual scaling)
 VIRTUAL := $(patsubst %,config/studies/%_virtual.yaml,migration_cost single_core multi_core scaling)
 
 .PHONY: reproduce reports paper lab publish check native test offline soak bench docs rulegraph lint format tables lock
@@ -26,9 +27,8 @@ reproduce: .venv/ready
 reports: .venv/ready
 	@$(BIN)/snakemake --config only_measured=True --configfile config/config.yaml recorded/config.yaml
 	$(BIN)/snakemake --config only_measured=True --configfile config/config.yaml $(VIRTUAL) recorded/virtual/config.yaml \
-		-- reports/recorded/virtual/virtual.html reports/recorded/virtual/scaling.html
-	printf 'Open: %s\n' "$$PWD"/reports/recorded/index.html "$$PWD"/reports/recorded/virtual/virtual.html \
-		"$$PWD"/reports/recorded/virtual/scaling.html
+		-- $(VIRTUAL_PAGES)
+	printf 'Open: %s\n' $(addprefix "$$PWD"/,reports/recorded/index.html $(VIRTUAL_PAGES))
 
 # Write the paper about the recorded campaign as a page and as a PDF. This target measures nothing, and does not need root.
 paper: .venv/ready

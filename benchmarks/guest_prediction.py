@@ -75,16 +75,16 @@ def mean_k_rcv_us(
 
 
 def capacities() -> Iterator[Deployed]:
-    """Yield the simulated capacity of each system of the study scaling_virtual."""
+    """Yield the simulated capacities of the study scaling_virtual, and of the instances that this study gave up."""
     guest = load_testbed("virtual-8cores")
     for name, cores in product(("kamailio-udp", "kamailio-udp-partitioned"), (1, 2, 4, 8)):
-        # The SUTs of the study have this buffer.
+        # The SUT of the study has this buffer.
         sut = replace(CONFIG.sut(name), receive_buffer_bytes=65_536)
         config = replace(CONFIG, suts={name: sut}, load=LOAD)
         point = Point("simulated-cfs", name, "default", cores, 8)
         plan = plan_in_guest(guest, point, config)
         numbers = in_guest(plan.at(LOAD, Arrivals(1, CALLS, 1)))
-        changes = {name: numbers[name] for name in (*GUEST, "service_ns")}
+        changes = {cost: numbers[cost] for cost in (*GUEST, "service_ns")}
         capacity = _capacity(plan, changes, config, 0.0, lambda cps: CALLS, 0)
         yield Deployed(
             deployment=sut.deployment,

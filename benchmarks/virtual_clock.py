@@ -2,33 +2,28 @@
 
 The benchmark boots the emulated machine (the guest) with a self-test. During half of the boots, the host should run no
 other program. During the other half, busy loops run at idle priority, which is also the guest's priority. The benchmark
-prints the results and the real time of each boot, and the difference between the mean waits of both halves. The
-argument is a kernel release (default: 6.1), or the path of a bzImage on machines without a guest image.
+prints the results and the real time of each boot, and the difference between the mean waits of messages in both
+halves. The argument is a kernel release (default: 6.1), or the path of a bzImage on machines without a guest image.
 
 With `--proxy`, the guest runs Kamailio instead of the self-test, and each trial offers the same calls. The load is
-slightly above the capacity of one core, so a slower or faster proxy would drop another number of messages.
+slightly above the capacity of one core, so a slower or faster proxy would drop a different number of messages.
 """
 
 import argparse
+import itertools
 import os
 import statistics
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 
-from sipsched.measure.crossing_search import _offer
-from sipsched.measure.serving import Serving
-from sipsched.measure.tuning import tuned
+from sipsched.measure.crossing_search import _offer, ready_for_trials
 from sipsched.plan.config import load_config
-from sipsched.plan.modes import DEFAULT, find_mode, load_modes
+from sipsched.plan.modes import DEFAULT
 from sipsched.plan.run import Point
-from sipsched.records.record import UnfinishedRecord
 from sipsched.testbed.inventory import VirtualClock, load_testbed
-from sipsched.testbed.session import open_hosts
 from sipsched.testbed.virtual_clock import find_kernel, judge, self_test
 
 BOOTS = 10
@@ -62,28 +57,20 @@ def try_proxy() -> None:
     campaign = load_config()
     load = replace(campaign.load, warmup_s=0.1, drain_s=0.3, retransmissions=False)
     config = replace(campaign, probe="off", load=load)
-    bed, costs = load_testbed(POINT.testbed), dict[int, list[float]]()
-    with tempfile.TemporaryDirectory() as scratch:
-        record = UnfinishedRecord.begin(Path(scratch), POINT.run(0, 0))
-        with open_hosts(bed, "benchmarks/virtual_clock.py") as hosts:
-            serving = Serving(hosts, POINT, config, record, limit_s=600)
-            serving.clear_hosts()
-            serving.check_hosts(round(TRIAL_CPS * TRIAL_S))
-            mode = find_mode(POINT.mode, load_modes())
-            with tuned(hosts.sps, bed, mode, POINT.cores, POINT.threads) as state:
-                for loops in halves():
-                    with busy_loops(loops):
-                        for number in range(TRIALS):
-                            start = time.monotonic()
-                            trial = _offer(serving, state, config.validity, TRIAL_CPS, TRIAL_S, 0)
-                            assert trial.cpu_us is not None
-                            costs.setdefault(loops, []).append(trial.cpu_us)
-                            print(
-                                f"{loops} busy loops, trial {number}: {trial.refused} of "
-                                f"{trial.received + trial.refused} messages dropped, {trial.cpu_us:.1f} µs of CPU "
-                                f"time per message; {time.monotonic() - start:.0f} s real",
-                                flush=True,
-                            )
+    costs: dict[int, list[float]] = {}
+    with ready_for_trials(POINT, config, load_testbed(POINT.testbed)) as (serving, state):
+        for loops, number in itertools.product(halves(), range(TRIALS)):
+            start = time.monotonic()
+            with busy_loops(loops):
+                trial = _offer(serving, state, config.validity, TRIAL_CPS, TRIAL_S, 0)
+            assert trial.cpu_us is not None
+            costs.setdefault(loops, []).append(trial.cpu_us)
+            print(
+                f"{loops} busy loops, trial {number}: {trial.refused} of "
+                f"{trial.received + trial.refused} messages dropped, {trial.cpu_us:.1f} µs of CPU time per message; "
+                f"{time.monotonic() - start:.0f} s real",
+                flush=True,
+            )
     alone, beside = (statistics.fmean(values) for values in costs.values())
     print(f"change of the CPU time per message by busy loops: {beside / alone - 1:+.2%}")
 

@@ -4,7 +4,8 @@ import json
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -134,9 +135,11 @@ def _with_progress(offer: Offer, point: Point, limit: float) -> Offer:
     return reported
 
 
-def _search(
-    point: Point, config: Config, testbed: Testbed, look: Callable[[Offer], Bracket]
-) -> _Found:
+@contextmanager
+def ready_for_trials(
+    point: Point, config: Config, testbed: Testbed
+) -> Iterator[tuple[Serving, Tuned]]:
+    """Prepare a testbed's hosts for trials at a point. At the end of the block, restore the hosts."""
     search = config.search
     # The files of a trial replace the files of the previous trial, so the disk must hold only the largest trial.
     calls = round(search.highest_cps * search.trial_s)
@@ -149,9 +152,16 @@ def _search(
             serving.clear_hosts()
             serving.check_hosts(calls)
             with tuned(hosts.sps, testbed, mode, point.cores, point.threads) as state:
-                bracket = look(_with_own_arrivals(partial(_offer, serving, state, config.validity)))
-                kernel = serving.describe().sps.kernel
-    return _Found(bracket, hosts.testbed.labels, state.label, kernel)
+                yield serving, state
+
+
+def _search(
+    point: Point, config: Config, testbed: Testbed, look: Callable[[Offer], Bracket]
+) -> _Found:
+    with ready_for_trials(point, config, testbed) as (serving, state):
+        bracket = look(_with_own_arrivals(partial(_offer, serving, state, config.validity)))
+        kernel = serving.describe().sps.kernel
+    return _Found(bracket, serving.hosts.testbed.labels, state.label, kernel)
 
 
 def _search_simulated(

@@ -10,7 +10,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter
 
 from sipsched.analysis.crossing_load import PDR_LIMIT
 from sipsched.analysis.intervals import Estimates, Interval
-from sipsched.analysis.run_table import Campaign, Configuration, campaigns_of
+from sipsched.analysis.run_table import IN_VIRTUAL_TIME, Campaign, Configuration, campaigns_of
 from sipsched.analysis.speedup import (
     FACTORS,
     REMEDIES,
@@ -168,8 +168,8 @@ def answer(scaling: ScalingData) -> Answer:
         lines.append(
             f"Only runs on {plural(min(cores), 'core')} were measured, so the speed-up is unknown."
         )
-    if scaling.campaign and scaling.campaign.kind == "virtual":
-        lines.append("The numbers are in virtual time, in which caches cost nothing.")
+    if scaling.carried and scaling.campaign and scaling.campaign.kind == "virtual":
+        lines.append(IN_VIRTUAL_TIME)
     return Answer(" ".join(lines))
 
 
@@ -178,10 +178,13 @@ def _choices(
 ) -> Iterator[str]:
     """Yield a sentence per number of cores that names the deployment with the largest capacity."""
     known = [setting for setting in places if np.isfinite(setting.capacity.estimate)]
+    suts = {setting.place.sut for setting in known}
     for cores in sorted({setting.place.cores for setting in known}):
         among = [setting for setting in known if setting.place.cores == cores]
         yield f"Over {transport} on {plural(cores, 'core')}, {_best(scaling, among)}"
-    if len({setting.place.sut for setting in known}) == 1:
+        if len(among) == 1 < len(suts):
+            yield "No other deployment was measured on this number of cores."
+    if len(suts) == 1:
         yield f"No other deployment was measured over {transport}."
 
 

@@ -3,7 +3,6 @@
 In virtual time, the clock of a QEMU guest counts executed instructions. The predictions were recorded before the runs.
 """
 
-import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from sipsched.analysis.advice import ComparedLoad
 from sipsched.analysis.guest_effects import USUAL_QUANTUM_US, GuestEffect, excludes_zero
+from sipsched.pages.crossover.wording import provenance
 from sipsched.pages.drawing import INK
 from sipsched.pages.numbers import told, with_unit
 from sipsched.pages.parts import Answer, Cell, Figure, Heading, Table, Words
@@ -58,10 +58,12 @@ def panels_of(effects: Sequence[GuestEffect]) -> list[Panel]:
 
 def _row(effect: GuestEffect) -> str:
     """Return the name of a row in the figure: the kernel, the number of workers, and an unusual step of the clock."""
-    name = f"{effect.kernel}, {plural(effect.place.threads, 'worker')}"
-    if effect.quantum_us == USUAL_QUANTUM_US:
-        return name
-    return f"{name}, quantum {effect.quantum_us:g} µs"
+    return f"{effect.kernel}, {plural(effect.place.threads, 'worker')}{_step(effect)}"
+
+
+def _step(effect: GuestEffect) -> str:
+    usual = effect.quantum_us == USUAL_QUANTUM_US
+    return "" if usual else f", steps of {effect.quantum_us:g} µs"
 
 
 def answer(effects: Sequence[GuestEffect]) -> Answer:
@@ -78,7 +80,8 @@ def _outstanding(effects: Sequence[GuestEffect]) -> Iterator[str]:
     """Yield a sentence per panel (setting and number of cores) with effects that differ significantly from 0."""
     for panel in panels_of(effects):
         changes = [
-            f"by {with_unit(effect.measured, '%', '+')} (kernel {_row(effect)})"
+            f"by {with_unit(effect.measured, '%', '+')} with kernel {effect.kernel} and "
+            f"{plural(effect.place.threads, 'worker')}{_step(effect)}"
             for effect in panel.effects
             if effect.stands_out
         ]
@@ -106,7 +109,7 @@ def words(effects: Sequence[GuestEffect]) -> Words:
     return Words(tuple(lines))
 
 
-def figure(effects: Sequence[GuestEffect], provenance: str) -> Figure:
+def figure(effects: Sequence[GuestEffect], loads: Sequence[ComparedLoad]) -> Figure:
     """Return a figure of each measured effect, its A/A comparison (equal modes) and its prediction."""
     groups = panels_of(effects)
     low, high = _reach(effects)
@@ -136,10 +139,11 @@ def figure(effects: Sequence[GuestEffect], provenance: str) -> Figure:
         ),
         caption=f"The change of the mean K_rcv by each setting against {references}, in virtual time.",
         seen=tuple(words(effects).lines),
-        reading="Each row names the kernel and the number of workers. The bar of a measured effect is its 95 % "
+        reading="Each row names the kernel and the number of workers. The virtual clock advances in steps of "
+        f"{USUAL_QUANTUM_US:g} µs, unless a row names other steps. The bar of a measured effect is its 95 % "
         "confidence interval. The bar of a simulated effect ends at the smallest and the largest value over six "
         "seeds. The A/A comparison compares windows with the same mode, so its true value is 0.",
-        provenance=provenance,
+        provenance=provenance(loads),
     )
 
 
@@ -186,7 +190,7 @@ def _logarithms(percents: Sequence[float]) -> list[float]:
     return [math.log1p(value / 100) if value > -100 else math.nan for value in percents]
 
 
-def table(effects: Sequence[GuestEffect], provenance: str) -> Table:
+def table(effects: Sequence[GuestEffect], loads: Sequence[ComparedLoad]) -> Table:
     """Return a table of all measured effects, with their predictions and A/A comparisons (equal modes)."""
     rows: list[tuple[Cell, ...]] = [
         (
@@ -211,7 +215,7 @@ def table(effects: Sequence[GuestEffect], provenance: str) -> Table:
         caption="The change of the mean K_rcv by each setting, with its prediction.",
         none="No effect was predicted.",
         places=1,
-        provenance=provenance,
+        provenance=provenance(loads),
     )
 
 
@@ -219,13 +223,7 @@ def heading(loads: Sequence[ComparedLoad]) -> Heading:
     """Return the heading of the page: the origin of the measured numbers, and the testbeds' kernels."""
     kernels = {load.place.testbed: load.runs[0].attrs["kernel"] for load in loads}
     return Heading(
-        fidelity=fidelity(loads) or "Nothing was measured here",
+        fidelity=provenance(loads) or "Nothing was measured here",
         testbed="The simulator's predictions are not measurements. They were recorded before the runs.",
         description=" ".join(f"{name}: kernel {kernel}." for name, kernel in kernels.items()),
     )
-
-
-def fidelity(loads: Sequence[ComparedLoad]) -> str:
-    """Return the label that states how the numbers were measured, such as in virtual time. Empty without runs."""
-    runs = itertools.chain.from_iterable(load.runs for load in loads)
-    return "; ".join(dict.fromkeys(str(run.attrs["fidelity"]) for run in runs))

@@ -176,9 +176,19 @@ def test_numbers_in_virtual_time_say_so_everywhere() -> None:
     fidelity = "virtual time, 2000 MIPS"
     campaigns = [replace(one, kind="virtual", fidelity=fidelity) for one in campaigns]
     page = scaling.found_of(campaigns, crossings, [], [])
-    assert "virtual time" in scaling.answer(page).line
+    assert scaling.answer(page).line.endswith("in virtual time, in which caches cost nothing.")
     for part in (scaling.curves, scaling.capacities, scaling.costs, scaling.herd):
         assert fidelity in part(page).provenance
+    assert scaling.answer(scaling.found_of(campaigns, [], [], [])).line == scaling.NOTHING
+
+
+def test_the_answer_says_where_only_one_of_the_deployments_was_measured() -> None:
+    places = [("kamailio-udp", 1), ("kamailio-udp-partitioned", 1), ("kamailio-udp", 2)]
+    before, after = scaling.answer(found(places)).line.split(
+        "Over UDP on 2 cores, kamailio-udp handles "
+    )
+    assert "No other" not in before.replace("No other deployment is distinguishably better", "")
+    assert after.endswith("No other deployment was measured on this number of cores.")
 
 
 def test_a_difference_within_the_intervals_is_no_reason() -> None:

@@ -18,6 +18,7 @@ from sipsched.analysis.advice import (
     is_lower,
 )
 from sipsched.analysis.crossover import RUNS_AS_SAMPLE, Doubt, percent, to_percent
+from sipsched.analysis.run_table import IN_VIRTUAL_TIME
 from sipsched.pages.crossover.wording import (
     AA,
     IN_WORDS,
@@ -126,7 +127,7 @@ def advised(advice: Advice) -> str:
     if "simulated" in kinds:
         text += " The numbers are predicted by a model, not measured."
     elif "virtual" in kinds:
-        text += " The numbers are in virtual time, in which caches cost nothing."
+        text += f" {IN_VIRTUAL_TIME}"
     return text
 
 
