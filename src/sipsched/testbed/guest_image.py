@@ -23,7 +23,7 @@ IMAGES = Path(places.DATA_FOLDER / "vm")
 RECIPE_VERSION = 2
 """Version of the steps that build a disk image. After a change of the version, every image is built again."""
 SUITE = "bookworm"
-KERNEL_SUITES = {"6.1": "bookworm", "5.10": "bullseye"}
+KERNEL_SUITES = {"6.12": "trixie", "6.1": "bookworm", "5.10": "bullseye"}
 KERNEL_PACKAGE = "linux-image-cloud-amd64"
 """Debian kernel package with built-in disk drivers, so that the guest boots without an initial RAM disk."""
 PARTS = tuple(dict.fromkeys((*NATIVE_PARTS["sps"], *NATIVE_PARTS["uac"])))
@@ -79,7 +79,7 @@ def ensure_image(
     Parameters
     ----------
     kernel
-        `6.1`, `5.10`, or the path of a bzImage file.
+        `6.12`, `6.1`, `5.10`, or the path of a bzImage file.
     say
         Function that shows a line before each long step.
     folder

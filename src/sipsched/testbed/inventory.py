@@ -133,9 +133,10 @@ class GuestMachine:
     kernel: Annotated[
         str,
         Meta(
-            pattern=r"\A(6\.1|5\.10|.*/.*)\Z",
-            description="6.1 (Debian 12's cloud kernel, CFS), 5.10 (Debian 11's, CFS), or the path of a bzImage with "
-            "ext4 and virtio (the kernel's kvm_guest.config). Six timestamps need BTF in the kernel.",
+            pattern=r"\A(6\.12|6\.1|5\.10|.*/.*)\Z",
+            description="6.12 (Debian 13's cloud kernel, EEVDF), 6.1 (Debian 12's, CFS), 5.10 (Debian 11's, CFS), or the "
+            "path of a bzImage with ext4 and virtio (the kernel's kvm_guest.config). Six timestamps need BTF in the "
+            "kernel.",
         ),
     ]
     sockets: Annotated[int, Meta(ge=1, le=8, description="Number of processors.")]
@@ -146,10 +147,11 @@ class GuestMachine:
     def kernel_name(self) -> str:
         """The name of the virtual machine's kernel for descriptions, without the path of the kernel's file.
 
-        The names of Debian kernels contain CFS, because these kernels are older than EEVDF.
+        The names of Debian kernels contain their scheduler.
         """
-        own = "/" in self.kernel
-        return Path(self.kernel).name if own else f"Debian's {self.kernel} kernel (CFS)"
+        if "/" in self.kernel:
+            return Path(self.kernel).name
+        return f"Debian's {self.kernel} kernel ({'EEVDF' if self.kernel == '6.12' else 'CFS'})"
 
     @property
     def cpus(self) -> int:

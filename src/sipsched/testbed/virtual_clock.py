@@ -135,7 +135,7 @@ def find_kernel(kernel: str) -> Path:
     Parameters
     ----------
     kernel
-        `6.1`, `5.10`, or the path of a bzImage file.
+        `6.12`, `6.1`, `5.10`, or the path of a bzImage file.
 
     Raises
     ------
