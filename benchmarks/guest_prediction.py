@@ -1,11 +1,14 @@
 """Use the simulator to predict the results of the studies in virtual time.
 
 These studies run in an emulated machine, the guest (docs/virtual-time.md). The simulator uses the guest's numbers: 250
-µs of CPU time per message, and the softirq on the first core. In some rows, a task also uses 3 ms in every 20 ms. None
-of these numbers was fitted to the effect of a mode. Each line of the CSV output is a change of the mean K_rcv, from the
-reference mode to the other mode. It has the mean, the smallest and the largest change of six seeds.
+µs of CPU time per message at 2000 million instructions per second (MIPS), and the softirq on the first core. In some
+rows, a task also uses 3 ms in every 20 ms. None of these numbers was fitted to the effect of a mode. Each line of the
+CSV output is a change of the mean K_rcv, from the reference mode to the other mode. It has the mean, the smallest and
+the largest change of six seeds.
 
 `--capacities FILE` writes the predictions of the study scaling_virtual: the capacity on 1 to 8 cores of the guest.
+`--papers` prints the predictions of the study papers_virtual: the changes of the drop rate and of the mean K_rcv for
+each row of the papers' comparison tables.
 """
 
 import argparse
@@ -24,23 +27,41 @@ from sipsched.analysis.guest_effects import PredictedEffect
 from sipsched.measure.generator import Arrivals
 from sipsched.measure.prediction import _capacity
 from sipsched.measure.simulated_point import SimulatedPoint, plan_point
-from sipsched.measure.simulator import ModelNumbers, simulate
+from sipsched.measure.simulator import ModelNumbers, SimulatorReport, simulate
+from sipsched.paths import PROJECT_ROOT
 from sipsched.plan.config import Config, load_config
+from sipsched.plan.documents import read_yaml
 from sipsched.plan.run import Point
 from sipsched.records.speedups import Deployed, write_speedups
 from sipsched.testbed.inventory import Testbed, load_testbed
 
 SEEDS = range(6)
 CALLS = 8000
+MIPS = 2000
+"""Speed of the guest's CPUs, in million instructions per second, to which the following costs belong."""
 MESSAGE_NS = 250_000
-GUEST = {
-    **{"receive_cpus": 1, "receive_ns": 2000, "wake_ns": 1000, "interrupt_ns": 0},
-    **{"switch_ns": 1000, "idle_exit_ns": 2000, "refill_ns": 0, "refill_near_ns": 0},
-    **{"copy_ns": 500, "send_ns": 1000, "loop_ns": 2000, "stall_every_ns": 0, "link_ns": 10_000},
+MEASURED_NS = 275_000
+"""CPU time per message on one core, as the study scaling_virtual measured it after its predictions."""
+COMPUTING = {
+    **{"receive_ns": 2000, "wake_ns": 1000, "switch_ns": 1000},
+    **{"copy_ns": 500, "send_ns": 1000, "loop_ns": 2000, "link_ns": 10_000},
 }
-"""Costs in the guest, an emulated machine without caches, in which kernel code takes little time."""
+"""Costs of instructions in the guest. Kernel code takes little time there."""
+FIXED = {
+    **{"receive_cpus": 1, "interrupt_ns": 0, "idle_exit_ns": 2000, "refill_ns": 0},
+    **{"refill_near_ns": 0, "stall_every_ns": 0},
+}
+"""Numbers of the guest that do not depend on its speed. The guest has no caches."""
 CONFIG = load_config()
 LOAD = replace(CONFIG.load, retransmissions=False)
+SMALL_BUFFER_BYTES = 65_536
+"""Receive buffer of the SUTs in the studies scaling_virtual and papers_virtual."""
+SMALL_BUFFER = replace(
+    CONFIG,
+    suts={
+        "kamailio-udp": replace(CONFIG.sut("kamailio-udp"), receive_buffer_bytes=SMALL_BUFFER_BYTES)
+    },
+)
 
 
 def plan_in_guest(guest: Testbed, point: Point, config: Config) -> SimulatedPoint:
@@ -56,35 +77,57 @@ def plan_in_guest(guest: Testbed, point: Point, config: Config) -> SimulatedPoin
     return plan_point(point, config, replace(bed, simulated=machine, competitors=guest.competitors))
 
 
-def in_guest(numbers: ModelNumbers) -> ModelNumbers:
-    """Replace the costs of a real machine by the guest's costs. A message then takes `MESSAGE_NS` of CPU time."""
+def in_guest(guest: Testbed, numbers: ModelNumbers, message_ns: float = MESSAGE_NS) -> ModelNumbers:
+    """Replace the costs of a real machine by the guest's costs, with `message_ns` per message at `MIPS`."""
+    assert guest.virtual is not None
+    slower = MIPS / guest.virtual.clock.mips
+    costs = {name: round(cost * slower) for name, cost in COMPUTING.items()}
     services = np.array(numbers["service_ns"], float)
-    rest = GUEST["copy_ns"] + GUEST["send_ns"] + GUEST["loop_ns"] + GUEST["receive_ns"]
-    service_ns = (services * (MESSAGE_NS - rest) / services[1:].mean()).tolist()
-    return {**numbers, **GUEST, "service_ns": service_ns}
+    rest = sum(costs[name] for name in ("copy_ns", "send_ns", "loop_ns", "receive_ns"))
+    mean_ns = message_ns * slower - rest
+    service_ns = (services * mean_ns / services[1:].mean()).tolist()
+    return {**numbers, **FIXED, **costs, "service_ns": service_ns}
 
 
-def mean_k_rcv_us(
-    guest: Testbed, mode: str, cores: int, workers: int, cps: int, seed: int
-) -> float:
-    point = Point("simulated-cfs", "kamailio-udp", mode, cores, workers)
-    plan = plan_in_guest(guest, point, CONFIG)
+def simulated(
+    guest: Testbed,
+    mode: str,
+    cores: int,
+    workers: int,
+    cps: int,
+    seed: int,
+    config: Config = CONFIG,
+    message_ns: float = MESSAGE_NS,
+) -> SimulatorReport:
+    """Simulate a run in the guest. The proxy is the first SUT of the configuration."""
+    (sut, *_) = config.suts
+    point = Point("simulated-cfs", sut, mode, cores, workers)
+    plan = plan_in_guest(guest, point, config)
     with tempfile.TemporaryDirectory() as folder:
-        report = simulate(in_guest(plan.at(LOAD, Arrivals(cps, CALLS, seed))), Path(folder))
+        numbers = plan.at(LOAD, Arrivals(cps, CALLS, seed))
+        return simulate(in_guest(guest, numbers, message_ns), Path(folder))
+
+
+def k_rcv_us(report: SimulatorReport) -> float:
+    """Return the mean K_rcv of a simulated run in µs."""
     return report.k_rcv_ns / report.served / 1000
+
+
+def pdr(report: SimulatorReport) -> float:
+    """Return the share of messages that the proxy of a simulated run dropped."""
+    return report.refused / report.arrived
 
 
 def capacities() -> Iterator[Deployed]:
     """Yield the simulated capacities of the study scaling_virtual, and of the instances that this study gave up."""
     guest = load_testbed("virtual-8cores")
     for name, cores in product(("kamailio-udp", "kamailio-udp-partitioned"), (1, 2, 4, 8)):
-        # The SUT of the study has this buffer.
-        sut = replace(CONFIG.sut(name), receive_buffer_bytes=65_536)
+        sut = replace(CONFIG.sut(name), receive_buffer_bytes=SMALL_BUFFER_BYTES)
         config = replace(CONFIG, suts={name: sut}, load=LOAD)
         point = Point("simulated-cfs", name, "default", cores, 8)
         plan = plan_in_guest(guest, point, config)
-        numbers = in_guest(plan.at(LOAD, Arrivals(1, CALLS, 1)))
-        changes = {cost: numbers[cost] for cost in (*GUEST, "service_ns")}
+        numbers = in_guest(guest, plan.at(LOAD, Arrivals(1, CALLS, 1)))
+        changes = {cost: numbers[cost] for cost in (*COMPUTING, *FIXED, "service_ns")}
         capacity = _capacity(plan, changes, config, 0.0, lambda cps: CALLS, 0)
         yield Deployed(
             deployment=sut.deployment,
@@ -116,6 +159,8 @@ ROWS = (
     ),
 )
 """Rows of the table. A row names the testbed, the reference mode, the other mode, cores, workers and cps."""
+PAPERS_STUDIES = PROJECT_ROOT / "config" / "studies" / "papers_virtual.yaml"
+"""Configuration of the rows of the papers' comparison tables in virtual time."""
 
 
 def print_changes() -> None:
@@ -126,7 +171,7 @@ def print_changes() -> None:
         guest = load_testbed(bed)
         assert guest.virtual is not None
         first, second = (
-            np.array([mean_k_rcv_us(guest, name, cores, workers, cps, seed) for seed in SEEDS])
+            np.array([k_rcv_us(simulated(guest, name, cores, workers, cps, s)) for s in SEEDS])
             for name in (reference, mode)
         )
         change = 100 * (second / first - 1)
@@ -138,11 +183,45 @@ def print_changes() -> None:
         table.writerow(row)
 
 
+def print_papers() -> None:
+    """Print a CSV row for each point of the study file papers_virtual.yaml.
+
+    The columns k_rcv are the change of the mean K_rcv in percent, and the columns pdr the change of the drop rate in
+    percentage points, from baseline to enhanced mode: mean, smallest and largest change over the seeds.
+    """
+    table = csv.writer(sys.stdout, lineterminator="\n")
+    changes = [
+        f"{name}_{part}" for name in ("k_rcv", "pdr") for part in ("mean", "lowest", "highest")
+    ]
+    table.writerow(("testbed", "cores", "threads", "cps", "pdr_baseline_percent", *changes))
+    studies = read_yaml(PAPERS_STUDIES)["studies"].values()
+    rows = [
+        (bed, *point) for study in studies for bed in study["testbeds"] for point in study["points"]
+    ]
+    for bed, cores, workers, cps in rows:
+        guest = load_testbed(bed)
+        runs = [
+            [
+                simulated(guest, mode, cores, workers, cps, seed, SMALL_BUFFER, MEASURED_NS)
+                for mode in PAPERS
+            ]
+            for seed in SEEDS
+        ]
+        k_rcv = np.array([100 * (k_rcv_us(b) / k_rcv_us(a) - 1) for a, b in runs])
+        dropped = np.array([100 * (pdr(b) - pdr(a)) for a, b in runs])
+        percent = 100 * np.mean([pdr(a) for a, _ in runs])
+        numbers = [f"{f(c):.2f}" for c in (k_rcv, dropped) for f in (np.mean, np.min, np.max)]
+        table.writerow((bed, cores, workers, cps, f"{percent:.2f}", *numbers))
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--capacities", type=Path, metavar="FILE")
-    file = parser.parse_args().capacities
-    if file:
-        write_speedups(speedups(capacities()), file)
+    parser.add_argument("--papers", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.capacities:
+        write_speedups(speedups(capacities()), arguments.capacities)
+    elif arguments.papers:
+        print_papers()
     else:
         print_changes()
