@@ -58,12 +58,12 @@ def panels_of(effects: Sequence[GuestEffect]) -> list[Panel]:
 
 def _row(effect: GuestEffect) -> str:
     """Return the name of a row in the figure: the kernel, the number of workers, and an unusual step of the clock."""
-    return f"{effect.kernel}, {plural(effect.place.threads, 'worker')}{_step(effect)}"
+    step = f", {effect.quantum_us:g} µs" if _unusual_step(effect) else ""
+    return f"{effect.kernel}, {plural(effect.place.threads, 'worker')}{step}"
 
 
-def _step(effect: GuestEffect) -> str:
-    usual = effect.quantum_us == USUAL_QUANTUM_US
-    return "" if usual else f", steps of {effect.quantum_us:g} µs"
+def _unusual_step(effect: GuestEffect) -> bool:
+    return effect.quantum_us != USUAL_QUANTUM_US
 
 
 def answer(effects: Sequence[GuestEffect]) -> Answer:
@@ -81,7 +81,8 @@ def _outstanding(effects: Sequence[GuestEffect]) -> Iterator[str]:
     for panel in panels_of(effects):
         changes = [
             f"by {with_unit(effect.measured, '%', '+')} with kernel {effect.kernel} and "
-            f"{plural(effect.place.threads, 'worker')}{_step(effect)}"
+            f"{plural(effect.place.threads, 'worker')}"
+            f"{f' (clock in steps of {effect.quantum_us:g} µs)' if _unusual_step(effect) else ''}"
             for effect in panel.effects
             if effect.stands_out
         ]
@@ -140,7 +141,7 @@ def figure(effects: Sequence[GuestEffect], loads: Sequence[ComparedLoad]) -> Fig
         caption=f"The change of the mean K_rcv by each setting against {references}, in virtual time.",
         seen=tuple(words(effects).lines),
         reading="Each row names the kernel and the number of workers. The virtual clock advances in steps of "
-        f"{USUAL_QUANTUM_US:g} µs, unless a row names other steps. The bar of a measured effect is its 95 % "
+        f"{USUAL_QUANTUM_US:g} µs, unless the name of a row ends with another length. The bar of a measured effect is its 95 % "
         "confidence interval. The bar of a simulated effect ends at the smallest and the largest value over six "
         "seeds. The A/A comparison compares windows with the same mode, so its true value is 0.",
         provenance=provenance(loads),
