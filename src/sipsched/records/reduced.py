@@ -24,8 +24,8 @@ REDUCED_FILE = "reduced.json"
 VERSION = 2
 SUMMARY_FILE = "summary.nc.zst"
 WINDOWS_FILE, REDUCED_WINDOWS_FILE = "windows.nc", "windows.nc.zst"
-LEFT_OUT = ("trace.bin.zst", "uac.calls.zst", "bursts.json.zst")
-"""Files that a reduced record lacks, because the size of these files grows with the length of the run.
+LEFT_OUT = ("trace.bin.zst", "uac.calls.zst", "bursts.json.zst", "proxy.log")
+"""Files that a reduced record lacks, because these files are large and no summary or page reads them afterwards.
 `bursts.json.zst` also names other programs of the machine."""
 LEVEL = 19
 REMEDY = "copy the record from the campaign from which it was reduced"

@@ -37,6 +37,12 @@ def test_the_recorded_runs_are_intact() -> None:
     assert all(line.partition(" (")[0].endswith(" 0 damaged") for line in checks.lines)
 
 
+def test_the_recorded_campaigns_stay_small() -> None:
+    files = [path for path in RECORDED.parent.rglob("*") if path.is_file()]
+    assert 1000 < len(files)
+    assert sum(path.stat().st_size for path in files) < 20_000_000
+
+
 def test_records_of_all_testbeds_are_counted(tmp_path: Path) -> None:
     for testbed in ("one", "two"):
         write(tmp_path, 1, testbed)
