@@ -8,7 +8,8 @@ the largest change of six seeds.
 
 `--capacities FILE` writes the predictions of the study scaling_virtual: the capacity on 1 to 8 cores of the guest.
 `--papers` prints the predictions of the study papers_virtual: the changes of the drop rate and of the mean K_rcv for
-each row of the papers' comparison tables.
+each row of the papers' comparison tables. `--kernels` prints the predictions of the study kernels_virtual: the change
+of the mean K_rcv from CFS (Linux 6.1) to EEVDF (Linux 6.12), each with its own settings.
 """
 
 import argparse
@@ -70,7 +71,7 @@ def plan_in_guest(guest: Testbed, point: Point, config: Config) -> SimulatedPoin
     assert bed.simulated is not None and guest.virtual is not None
     machine = replace(
         bed.simulated,
-        kernel=guest.virtual.kernel,
+        kernel=EEVDF.get(guest.virtual.kernel, guest.virtual.kernel),
         processors=guest.virtual.sockets,
         cores_per_processor=guest.virtual.cores_per_socket,
     )
@@ -159,6 +160,10 @@ ROWS = (
     ),
 )
 """Rows of the table. A row names the testbed, the reference mode, the other mode, cores, workers and cps."""
+EEVDF = {"6.12": "6.18"}
+"""The simulated kernel for a kernel with EEVDF that the simulator lacks, by the name of the guest's kernel."""
+KERNELS = (("virtual-2000", "virtual-612"), ("virtual-2000-busy", "virtual-612-busy"))
+"""Testbeds with CFS and with EEVDF of the study kernels_virtual."""
 PAPERS_STUDIES = PROJECT_ROOT / "config" / "studies" / "papers_virtual.yaml"
 """Configuration of the rows of the papers' comparison tables in virtual time."""
 
@@ -181,6 +186,31 @@ def print_changes() -> None:
         names = (bed, guest.virtual.kernel, clock, beside, "kamailio-udp", reference, mode)
         row = (*names, cores, workers, cps, *numbers, len(SEEDS))
         table.writerow(row)
+
+
+def print_kernels() -> None:
+    """Print a CSV row for each pair of kernels and number of workers of the study kernels_virtual.
+
+    The columns k_rcv are the change of the mean K_rcv in percent from the first testbed to the second: mean, smallest
+    and largest change over the seeds.
+    """
+    table = csv.writer(sys.stdout, lineterminator="\n")
+    changes = [f"k_rcv_{part}" for part in ("mean", "lowest", "highest")]
+    table.writerow(("testbed", "other_testbed", "cores", "threads", "cps", *changes))
+    for beds, workers in product(KERNELS, (2, 4, 8)):
+        first, second = (
+            np.array(
+                [
+                    k_rcv_us(simulated(load_testbed(bed), "default", 2, workers, 850, s))
+                    for s in SEEDS
+                ]
+            )
+            for bed in beds
+        )
+        change = 100 * (second / first - 1)
+        table.writerow(
+            (*beds, 2, workers, 850, *(f"{f(change):.1f}" for f in (np.mean, np.min, np.max)))
+        )
 
 
 def print_papers() -> None:
@@ -218,9 +248,12 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--capacities", type=Path, metavar="FILE")
     parser.add_argument("--papers", action="store_true")
+    parser.add_argument("--kernels", action="store_true")
     arguments = parser.parse_args()
     if arguments.capacities:
         write_speedups(speedups(capacities()), arguments.capacities)
+    elif arguments.kernels:
+        print_kernels()
     elif arguments.papers:
         print_papers()
     else:
