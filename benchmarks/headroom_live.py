@@ -1,11 +1,12 @@
-"""Test `fab headroom` on a real proxy, whose capacity is measured directly before and after the recording.
+"""Test the capacity that `fab headroom` predicts for a real proxy from a recording at a low load.
 
 Each case has its own proxy on one CPU, in a network namespace. sipload offers calls on the other CPU. The calls follow
 a Poisson process, come in bursts, or follow a daily curve. The capacity is the load at which the proxy's socket refuses
-1 % of the messages. A search by bisection measures the capacity before and after the recording. `fab watch` records
-40 s at 35 to 60 % of the first capacity. The prediction uses only the recorded messages. The benchmark prints both
-capacities, and whether the predicted interval contains their mean. It needs root, two CPUs, and three minutes per case.
-The option `--first` is the number of the first case, and `--sut` names the proxy in config.yaml.
+1 % of the messages. `fab headroom` predicts it with an interval. A search by bisection measures the capacity before and
+after the recording. `fab watch` records 40 s at 35 to 60 % of the first capacity. The prediction uses only the recorded
+messages. The benchmark prints both capacities, and whether the predicted interval contains their mean. It needs root,
+two CPUs, and three minutes per case. The option `--first` is the number of the first case, and `--sut` names the proxy
+in config.yaml.
 """
 
 import argparse
