@@ -57,6 +57,7 @@ def parameters(notebook: str, folder: Path) -> Parameters:
     writers = {
         "modes": modes,
         "migration_cost": migration_cost,
+        "kernels": kernels,
         "crossover": crossover,
         "scaling": scaling,
         "capacity_model": capacity_model,
@@ -97,6 +98,7 @@ WITHOUT_DATA = {
     "load_sweep": ("capacities",),
     "modes": ("crossings",),
     "migration_cost": (),
+    "kernels": (),
     "crossover": ("windows", "crossings", "capacities"),
     "index": ("outlines", "crossings", "capacities"),
     "testbed": (),
@@ -122,6 +124,10 @@ def parameters_of_nothing(notebook: str, folder: Path) -> Parameters:
     given: Parameters = {name: [] for name in WITHOUT_DATA[notebook]}
     if notebook in planned:
         given["summary"] = written(study_summary.combine([], planned[notebook]), folder, "nothing")
+    elif notebook == "kernels":
+        run = Run(mode="default")
+        nothing = written(study_summary.combine([], [run]), folder, "nothing")
+        given["summaries"] = [nothing] * 4
     elif notebook in ("index", "testbed"):
         given["summaries"] = [written(study_summary.combine([], sweep), folder, "nothing")]
     absent = {"testbed": "noise", "paper": "simulated"}
@@ -154,6 +160,26 @@ def modes(folder: Path) -> Parameters:
         planned, lambda run: None if run is planned[0] else synthetic.two_modes(run)
     )
     return {"summary": written(ds, folder, "single_core"), "crossings": []}
+
+
+def kernels(folder: Path) -> Parameters:
+    """Write runs on two kernels, alone and beside another task. Waits are shorter on the second kernel."""
+    planned = [
+        Run(mode="default", threads=threads, rep=rep) for threads in (2, 8) for rep in (1, 2, 3)
+    ]
+    files = []
+    for number, release in enumerate(("6.1.0", "6.12.1", "6.1.0", "6.12.1")):
+        mode = "enhanced" if release == "6.12.1" else "baseline"
+
+        def outcome(run: synthetic.PlannedRun, mode: str = mode) -> dict[str, Any]:
+            values = synthetic.two_modes(dataclasses.replace(run, mode=mode), translated=False)
+            family = {"baseline": "CFS, debugfs", "enhanced": "EEVDF, debugfs"}[mode]
+            return values | {"mode_label": "default", "scheduler_family": family}
+
+        summary = synthetic.combined(planned, outcome)
+        summary.attrs["kernels"] = release
+        files.append(written(summary, folder / str(number), "kernels_virtual"))
+    return {"summaries": files}
 
 
 def migration_cost(folder: Path, unavailable: str = "") -> Parameters:

@@ -280,6 +280,11 @@ class Case:
         ]
         return simultaneous_level(len(met))
 
+    @property
+    def beside_papers(self) -> bool:
+        """True if the page shows published numbers beside the measured runs."""
+        return not self.printed.empty
+
     def printed_comparison(self, place: Place) -> Mapping[Any, Any] | None:
         """Return the row of a paper's comparison table for the two modes and this setting; None without such a row."""
         if (self.reference, self.other) != ("baseline", "enhanced"):
@@ -473,6 +478,47 @@ def _recorded_labels(summary: xr.Dataset) -> dict[str, list[str]]:
 def labelled(summary: xr.Dataset) -> xr.Dataset:
     """Return the summary of a study with the labels of the modes instead of their names, for figures and tables."""
     return summary.assign_coords(mode=list(labels(summary).values()))
+
+
+def join_kernels(groups: Mapping[str, Sequence[xr.Dataset]]) -> xr.Dataset:
+    """Join summaries of a study with one mode, from testbeds with different kernels, into one summary.
+
+    In the result, the modes are the kernels, such as "EEVDF (Linux 6.12)", so that pages can compare kernels as modes.
+
+    Parameters
+    ----------
+    groups
+        Summaries of testbeds that differ only in the kernel. The key is appended to the names of the SUTs.
+    """
+    by_group = [
+        xr.concat(
+            [_named(summary, beside, i + 1) for i, summary in enumerate(summaries)],
+            "mode",
+            **JOINED,
+        )
+        for beside, summaries in groups.items()
+    ]
+    return xr.concat(by_group, "sut", **JOINED)
+
+
+JOINED: Mapping[str, Any] = {"data_vars": "minimal", "coords": "minimal", "compat": "override"}
+
+
+def _named(summary: xr.Dataset, beside: str, number: int) -> xr.Dataset:
+    """Return a summary with its kernel as the name of its mode, and with `beside` after the names of the SUTs."""
+    family = next(
+        (str(text) for text in summary["scheduler_family"].to_numpy().ravel() if text), ""
+    )
+    release = ".".join(str(summary.attrs["kernels"]).split(".")[:2])
+    kernel = (
+        f"{family.split()[0].rstrip(',')} (Linux {release})"
+        if family
+        else f"kernel {number}, not measured"
+    )
+    label = summary["mode_label"]
+    return summary.assign(mode_label=label.where(label == "", kernel)).assign_coords(
+        mode=[kernel], sut=[f"{sut}{beside}" for sut in summary["sut"].to_numpy()]
+    )
 
 
 def runs_at(values: xr.DataArray, place: Place, mode: str, cps: float | None = None) -> Values:

@@ -141,9 +141,9 @@ def figure(effects: Sequence[GuestEffect], loads: Sequence[ComparedLoad]) -> Fig
         caption=f"The change of the mean K_rcv by each setting against {references}, in virtual time.",
         seen=tuple(words(effects).lines),
         reading="Each row names the kernel and the number of workers. The virtual clock advances in steps of "
-        f"{USUAL_QUANTUM_US:g} µs, unless the name of a row ends with another length. The bar of a measured effect is its 95 % "
-        "confidence interval. The bar of a simulated effect ends at the smallest and the largest value over six "
-        "seeds. The A/A comparison compares windows with the same mode, so its true value is 0.",
+        f"{USUAL_QUANTUM_US:g} µs, unless the name of a row ends with another length. The bar of a measured effect is "
+        "its 95 % confidence interval. The bar of a simulated effect ends at the smallest and the largest value over "
+        "six seeds. The A/A comparison compares windows with the same mode, so its true value is 0.",
         provenance=provenance(loads),
     )
 

@@ -134,9 +134,9 @@ class GuestMachine:
         str,
         Meta(
             pattern=r"\A(6\.12|6\.1|5\.10|.*/.*)\Z",
-            description="6.12 (Debian 13's cloud kernel, EEVDF), 6.1 (Debian 12's, CFS), 5.10 (Debian 11's, CFS), or the "
-            "path of a bzImage with ext4 and virtio (the kernel's kvm_guest.config). Six timestamps need BTF in the "
-            "kernel.",
+            description="6.12 (Debian 13's cloud kernel, EEVDF), 6.1 (Debian 12's, CFS), 5.10 (Debian 11's, CFS), or "
+            "the path of a bzImage with ext4 and virtio (the kernel's kvm_guest.config). Six timestamps need BTF in "
+            "the kernel.",
         ),
     ]
     sockets: Annotated[int, Meta(ge=1, le=8, description="Number of processors.")]

@@ -111,7 +111,11 @@ def figure(case: Case, family: Comparisons) -> Figure:
         axis.set_ylim(len(among) - 0.5, -0.5)
 
     first, second = case.both
-    studies = dict.fromkeys(study_of(cores) for _, cores in case.systems)
+    studies = dict.fromkeys(study_of(cores) for _, cores in case.systems if case.beside_papers)
+    published = (
+        "An open point is a published result at the paper's own load, without an interval. "
+        * bool(studies)
+    )
     return Figure(
         identity="figure-lower",
         draw=panels(
@@ -124,10 +128,9 @@ def figure(case: Case, family: Comparisons) -> Figure:
             beside=False,
         ),
         caption=f"Decrease of PDR and K_rcv from {first} to {second} in percent, at {_loads(case, among)}.",
-        reading=f"A large point is this testbed's result with its interval. A small point is this testbed's result if "
-        f"too few runs exist for an interval. An open point is a published result at the paper's own load, "
-        f"without an interval. The axis is cut off at {number(DRAWN_FROM_PERCENT)} %. A place is a proxy with its "
-        f"numbers of cores and threads. {corrected(family)}",
+        reading="A large point is this testbed's result with its interval. A small point is this testbed's result if "
+        f"too few runs exist for an interval. {published}The axis is cut off at {number(DRAWN_FROM_PERCENT)} %. A "
+        f"place is a proxy with its numbers of cores and threads. {corrected(family)}",
         seen=tuple(_seen(case, family)) or (NOTHING,),
         provenance=with_papers(case.summary, *studies),
     )
@@ -266,6 +269,10 @@ def _table(case: Case, family: Comparisons, system: SutOnCores) -> Table:
     table = f", Table {printed[-1]['table']}" if printed else ""
     first, second = case.both
     beside = f"{PAPERS[study_of(cores)]}{table}, beside this testbed" if table else "This testbed"
+    of_papers = (
+        ' The row "difference" shows differences of means in percent of the published means, and differences of '
+        f"percentages in percentage points.{PUBLISHED_MODES}"
+    )
     return Table(
         identity=identity("table-comparison", sut, cores),
         groups=(("", 3), ("PDR", 4), ("K_rcv", 4)),
@@ -275,15 +282,16 @@ def _table(case: Case, family: Comparisons, system: SutOnCores) -> Table:
         none="nothing was planned",
         caption=f"{beside}: {sut}, {plural(cores, 'core')}, {first} against {second}.",
         reading=f"The compared load is {_loads(case, among)}. Values describe typical runs, with 95 % intervals. "
-        f'{corrected(family)} {OF_MEANS_READING} The row "difference" shows differences of means in percent of the '
-        "published means, and differences of percentages in percentage points."
-        f"{PUBLISHED_MODES}",
+        f"{corrected(family)} {OF_MEANS_READING}{of_papers * case.beside_papers}",
         provenance=with_papers(case.summary, *([study_of(cores)] if table else [])),
     )
 
 
 def _rows(case: Case, family: Comparisons, place: Place) -> list[tuple[Cell, ...]]:
-    """Return three table rows of a proxy configuration: published values, this testbed's values, the difference."""
+    """Return the table rows of a proxy configuration: published values, this testbed's values, the difference.
+
+    Without published numbers, the result is the row of this testbed.
+    """
     threads = plural(place.threads, "thread")
     printed = case.printed_comparison(place)
     texts = [NOT_PRINTED, *[NO_ENTRY] * 8]
@@ -293,7 +301,7 @@ def _rows(case: Case, family: Comparisons, place: Place) -> list[tuple[Cell, ...
             for column in (f"{name}_baseline{unit}", f"{name}_enhanced{unit}"):
                 texts.append(str(printed[f"{column}_printed"]))
             texts += [NO_ENTRY, str(printed[f"{name}_lower_pct_printed"])]
-    rows: list[tuple[Cell, ...]] = [(threads, "published", *texts)]
+    rows: list[tuple[Cell, ...]] = [(threads, "published", *texts)] * case.beside_papers
     cps = case.compared_load(place)
     if cps is None:
         return [*rows, (threads, "this testbed", _why_not_compared(case, place), *[NO_ENTRY] * 8)]
