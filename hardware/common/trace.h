@@ -72,6 +72,7 @@ enum trace_flag {
 	 * Only `sipprobe watch`: the worker sent no message of the same kind, so t_sip_out is the time of another send.
 	 */
 	TRACE_FLAG_ANSWERED = 1 << 12,
+	/* src/sipsched/records/watch.py uses bit 13 to mark messages over TCP. */
 };
 
 struct trace_header {

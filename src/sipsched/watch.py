@@ -416,7 +416,7 @@ class _Session:
             self._say(f"error: the record in {folder} is incomplete: {error}")
             return
         self._say(f"record: {folder}; page: {folder / PAGE_FILE}")
-        if messages is not None and target.udp_ports and not self._budget:
+        if messages is not None and messages.attrs["transport"] == "udp" and not self._budget:
             self._say(f"headroom: fab headroom --messages {folder / MESSAGES_FILE}")
 
 

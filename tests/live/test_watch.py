@@ -29,7 +29,7 @@ from sipsched.files import read_zstd
 from sipsched.measure.watching import CAPABILITIES
 from sipsched.records import trace
 from sipsched.records.messages import FLAGS, open_messages
-from sipsched.records.watch import ANSWERED, NAMES, read_seconds, read_watch
+from sipsched.records.watch import ANSWERED, NAMES, OVER_TCP, read_seconds, read_watch
 
 CONFIG = Path(__file__).parent.parent / "data" / "watch" / "kamailio.cfg"
 ADDRESS, CLIENT, IPV6 = "127.66.77.88", "127.66.77.99", "::1"
@@ -300,6 +300,9 @@ def test_real_traffic_is_joined_and_its_contents_are_nowhere(
     assert not answered[names == NAMES["BYE"]].any()
     assert (flags & 1 << 6 == 0).mean() > 0.99, "the arrival of datagrams is not found"
     assert np.all(ds["t_sip"].to_numpy()[names == NAMES["BYE"]] < 1_000_000_000)
+    np.testing.assert_array_equal(flags & OVER_TCP != 0, names == NAMES["MESSAGE"])
+    assert ds.attrs["transport"] == "udp+tcp"
+    assert not any(line.startswith("headroom:") for line in running.said)
     document = read_watch(running.output)
     assert (document.receive_buffer_bytes or 0) == ds.attrs["receive_buffer_bytes"] > 1000
     assert document.lost == document.not_written == 0
@@ -389,6 +392,10 @@ def test_every_datagram_of_10_000_per_second_is_counted(
     assert sums.messages["OPTIONS"] + dropped == per_s * seconds
     assert dropped < 0.5 * per_s * seconds
     assert read_watch(running.output).lost == 0
+    assert histograms or read_watch(running.output).transports == "udp+tcp"
+    # the proxy also listens on TCP, but received only datagrams, from which the headroom can be predicted
+    suggested = [line for line in running.said if line.startswith("headroom:")]
+    assert len(suggested) == (not histograms)
 
 
 B2BUA = """

@@ -196,7 +196,10 @@ class ProbeStream:
         data = b"".join(pieces)
         whole = len(data) // RECORD.itemsize * RECORD.itemsize
         self._rest = data[whole:]
-        return np.frombuffer(data[:whole], RECORD)
+        records = np.frombuffer(data[:whole], RECORD).copy()
+        if self.mode == ProbeMode.STREAM:
+            records["flags"] |= watch.OVER_TCP
+        return records
 
     def record(self, *, on: bool) -> None:
         """Start or stop the recording, by attaching or detaching the BPF programs."""

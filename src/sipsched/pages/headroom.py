@@ -24,7 +24,8 @@ LACKS: Mapping[Lack, str] = {
     Lack.SAMPLED: (
         "The recording contains only a sample of the calls. The replay needs every message, so record all calls."
     ),
-    Lack.STREAM: "The proxy uses TCP. A TCP socket drops no messages, so this method cannot predict when calls fail.",
+    Lack.STREAM: "The recording contains messages over TCP. A TCP socket drops no messages, so this method cannot "
+    "predict when calls fail.",
     Lack.MESSAGES: f"The recording has fewer than {grouped(LEAST_MESSAGES)} messages. Record for longer.",
     Lack.BREAKS: "The recording has a break: no message arrived for more than a second, and for more than 100 times "
     "the mean time between messages. Record without breaks. The option --cpu of fab watch causes breaks, so omit it.",

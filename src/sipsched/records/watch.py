@@ -48,6 +48,8 @@ STATUSES = (
 NOT_SIP, NOT_SIP_CODE = "not SIP", 30
 ANSWERED = 1 << 12
 """Flag of a message that the proxy answered instead of sending it on (`TRACE_FLAG_ANSWERED`)."""
+OVER_TCP = 1 << 13
+"""Flag of a message that arrived over TCP. `fab watch` sets this flag in the records of the TCP probe."""
 HISTOGRAMS = "histograms"
 """The mode of a probe that counts times in the kernel and records no per-message times."""
 _FIRST = 8
@@ -275,15 +277,19 @@ def messages_of_watch(folder: Path, document: WatchDocument) -> xr.Dataset:
         The columns of `messages_from_record`, and further columns on the dimension `message`: `name` (method or status,
         see `NAMES`), `length` (bytes) and `queued_bytes` (memory in the queue at the arrival, with the message). The
         flag `answered_by_proxy` marks a message that the proxy answered instead of sending it on; `t_sip` then ends
-        with the first message that the worker sent. A method or status that `MESSAGE_TYPES` lacks has type `other`.
+        with the first message that the worker sent. The flag `over_tcp` marks a message that arrived over TCP. A method
+        or status that `MESSAGE_TYPES` lacks has type `other`. The attribute `transport` contains the transports of the
+        recorded messages.
     """
     records = read_trace(folder / TRACE_FILE).records.copy()
     name = names_of(records)
     records["kind"] &= KIND_MASK
+    over_tcp = records["flags"] & OVER_TCP != 0
+    transports = [name for name, of in (("udp", ~over_tcp), ("tcp", over_tcp)) if of.any()]
     columns, drops, tids = columns_of(records)
     order = _order(records)
     received = order[records["event"][order] == Event.MESSAGE]
-    flags = FLAGS | {"answered_by_proxy": ANSWERED}
+    flags = FLAGS | {"answered_by_proxy": ANSWERED, "over_tcp": OVER_TCP}
     attrs = {
         "title": "SIP messages through a proxy in production, with one row per message",
         "format": "sipsched messages",
@@ -297,7 +303,7 @@ def messages_of_watch(folder: Path, document: WatchDocument) -> xr.Dataset:
         "rep": 1,
         "kind": TESTBED,
         "fidelity": FIDELITY,
-        "transport": document.transports,
+        "transport": "+".join(transports),
         "probe_mode": document.probe_mode,
         "kernel": document.kernel,
         "clock": "CLOCK_MONOTONIC of the SPS",

@@ -89,6 +89,20 @@ def test_messages_have_the_columns_of_a_run_and_say_what_was_joined(tmp_path: Pa
     assert answered.tolist() == [False, True, False]
     unmatched = ds["flags"].to_numpy() & masks["arrival_not_found"] != 0
     assert unmatched.tolist() == [False, False, True]
+    assert ds.attrs["transport"] == "udp"
+
+
+def test_messages_over_tcp_are_marked(tmp_path: Path) -> None:
+    found = records()
+    found["flags"][1] |= watch.OVER_TCP
+    written(tmp_path, found)
+    ds = watch.messages_of_watch(tmp_path, document(transports="udp+tcp"))
+    assert (ds["flags"].to_numpy() & watch.OVER_TCP != 0).tolist() == [False, True, False]
+    assert "over_tcp" in ds["flags"].attrs["flag_meanings"].split()
+    assert ds.attrs["transport"] == "udp+tcp"
+    written(tmp_path, records())
+    ds = watch.messages_of_watch(tmp_path, document(transports="udp+tcp"))
+    assert ds.attrs["transport"] == "udp"
 
 
 def test_a_second_is_read_as_it_was_written_and_a_cut_line_is_ignored(tmp_path: Path) -> None:
