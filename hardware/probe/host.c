@@ -40,7 +40,8 @@ static void print_number_rows(const char *line, const char *prefix)
 
 static void print_cpu(const char *line, const char *prefix)
 {
-	if (!strncmp(line, "cpu ", 4))
+	/* Skip the row `cpu` with the sums over all CPUs, because the proxy may be limited to some CPUs. */
+	if (!strncmp(line, "cpu", 3) && isdigit((unsigned char)line[3]))
 		print_whole(line, prefix);
 }
 
@@ -125,10 +126,10 @@ static void look_at_processes(struct processes *processes)
 	printf("\n");
 }
 
-/* Print for each task of a process its time on a CPU and its time waiting for a CPU. */
+/* Print for each task of a process its time on a CPU, its time waiting for a CPU, and the CPUs on which it may run. */
 static void print_tasks(long pid)
 {
-	char folder[64], task[128], times[LINE];
+	char folder[64], task[128], status[PATH_MAX], prefix[32], times[LINE];
 	struct dirent *entry;
 	DIR *tasks;
 
@@ -138,9 +139,13 @@ static void print_tasks(long pid)
 		return;
 	while ((entry = readdir(tasks))) {
 		snprintf(task, sizeof(task), "%s/%.20s", folder, entry->d_name);
-		if (isdigit((unsigned char)entry->d_name[0]) &&
-		    read_small(times, sizeof(times), task, "schedstat"))
-			printf("ran %s %s\n", entry->d_name, times);
+		if (!isdigit((unsigned char)entry->d_name[0]) ||
+		    !read_small(times, sizeof(times), task, "schedstat"))
+			continue;
+		printf("ran %s %s\n", entry->d_name, times);
+		snprintf(status, sizeof(status), "%s/status", task);
+		snprintf(prefix, sizeof(prefix), "allowed %.20s ", entry->d_name);
+		print_file(status, print_allowed, prefix);
 	}
 	closedir(tasks);
 }
@@ -181,8 +186,6 @@ static void print_network(long pid, unsigned long tcp_port)
 	print_file(path, print_udp, "snmp ");
 	snprintf(path, sizeof(path), "/proc/%ld/net/snmp6", pid);
 	print_file(path, print_udp6, "snmp6 ");
-	snprintf(path, sizeof(path), "/proc/%ld/status", pid);
-	print_file(path, print_allowed, "allowed ");
 	if (tcp_port)
 		printf("connections %lu\n",
 		       count_connections(pid, "tcp", tcp_port) + count_connections(pid, "tcp6", tcp_port));

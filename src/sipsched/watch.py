@@ -374,6 +374,7 @@ class _Session:
     def _finish(self, target: Target, kernel: str, started: float, ended_by: str) -> None:
         sums = self._sums
         kept = list(self._seconds)
+        with_workers = [second for second in kept if second.workers]
         cost = probe_cost(kept)
         document = WatchDocument(
             program=target.proxy.program,
@@ -381,7 +382,8 @@ class _Session:
             udp_ports=target.udp_ports,
             tcp_port=target.tcp_port,
             workers=self._workers,
-            cpus=max(second.cpus for second in self._seconds),
+            # The CPUs of the workers are unknown in a second without workers.
+            cpus=max(second.cpus for second in with_workers or kept),
             kernel=kernel,
             probe_mode=self._modes,
             one_in=self._options.one_in,

@@ -412,7 +412,7 @@ while True:
 def test_message_of_a_b2bua_is_joined_to_the_message_with_another_call_id(
     place: Place, probe: PurePosixPath
 ) -> None:
-    b2bua = place.start(sys.executable, "-c", B2BUA)
+    b2bua = place.start("taskset", "--cpu-list", "0", sys.executable, "-c", B2BUA)
     wait_for(lambda: "13C6" in Path(f"/proc/{place.holder}/net/udp").read_text(), 10)
     with watching(place, probe, b2bua.pid, port=5062) as running, place.socket() as sock:
         for i in range(20):
@@ -427,6 +427,9 @@ def test_message_of_a_b2bua_is_joined_to_the_message_with_another_call_id(
     assert not (flags & FLAGS["nothing_sent"]).any()
     assert not np.isnan(ds["t_sip"].to_numpy().astype(float)).any()
     assert b"other-leg" not in content(running.output)
+    # the program may run on only one CPU of the machine
+    assert read_watch(running.output).cpus == 1
+    assert {second.cpus for second in read_seconds(running.output) if second.workers} == {1}
 
 
 def test_static_probe_runs_without_any_library(tmp_path: Path) -> None:

@@ -52,8 +52,8 @@ class Totals:
     recorded_s
         Seconds in which the probe recorded. Counts of messages are from these seconds only.
     busy_s, others_s, cpu_s, stolen_s
-        CPU time per worker and per other program. The last two are shares of the time of all CPUs, multiplied by the
-        time in seconds: the used share, and the share that the hypervisor took.
+        CPU time per worker and per other program. The last two are shares of the time of the CPUs on which the workers
+        may run, multiplied by the time in seconds: the used share, and the share that the hypervisor took.
     """
 
     seconds: float = 0.0
@@ -307,26 +307,37 @@ def _too_few_workers(seconds: Sequence[Second]) -> ShownCause | None:
 
 
 def _no_cpu_left(seconds: Sequence[Second]) -> ShownCause | None:
-    """Return the evidence of lacking CPU time: seconds without idle CPU in which workers waited for a CPU; or None.
+    """Return the evidence of lacking CPU time: seconds in which the workers' CPUs had no idle time; or None.
 
-    If workers did not wait, the CPUs were busy with programs of lower priority, which do not disturb the proxy. If
-    another program used at least the share `COMPETING` of a CPU, this program is the cause.
+    The workers must have used almost all time of these CPUs, or must have waited for a CPU. Otherwise, the CPUs were
+    busy with programs of lower priority, which do not disturb the proxy. If the workers had to wait and another program
+    used at least the share `COMPETING` of a CPU, this program is the cause.
     """
     shown = [
         second
         for second in seconds
-        if second.cpu_busy >= 1 - (1 - BUSY) / 2 and _delayed(second) >= DELAYED
+        if second.cpu_busy >= 1 - (1 - BUSY) / 2
+        and (_delayed(second) >= DELAYED or _used(second) >= BUSY)
     ]
-    delayed = float(np.mean([_delayed(second) for second in shown])) if shown else math.nan
+    delayed, own = (
+        float(np.mean([of(second) for second in shown])) if shown else math.nan
+        for of in (_delayed, _used)
+    )
     others: dict[str, float] = {}
     for second in shown:
         for share in second.others:
             others[share.name] = others.get(share.name, 0.0) + share.busy
     name, used = max(others.items(), key=lambda item: item[1], default=("", 0.0))
-    if shown and used / len(shown) >= COMPETING:
+    # If the workers used almost all time of their CPUs, other programs ran on other CPUs.
+    if shown and used / len(shown) >= COMPETING and own < BUSY:
         values = {"share": used / len(shown), "delayed": delayed}
         return _finding(Cause.COMPETITOR, shown, seconds, values, name)
-    return _finding(Cause.NO_CPU_LEFT, shown, seconds, {"delayed": delayed})
+    return _finding(Cause.NO_CPU_LEFT, shown, seconds, {"used": own, "delayed": delayed})
+
+
+def _used(second: Second) -> float:
+    """Return the share of the time of the workers' CPUs that the workers used."""
+    return sum(share.busy for share in second.workers) / max(second.cpus, 1)
 
 
 def _delayed(second: Second) -> float:

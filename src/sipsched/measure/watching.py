@@ -49,8 +49,10 @@ class Counters:
 
     Attributes
     ----------
-    busy, total, stolen
-        Clock ticks, summed over all CPUs: busy ticks, all ticks, and ticks that the hypervisor stole.
+    ticks
+        Clock ticks per CPU: all ticks, busy ticks, and ticks that the hypervisor stole.
+    allowed
+        The CPUs on which each task of the proxy may run.
     ran_ns, delayed_ns
         CPU time per task of the proxy, and the time in which the task was runnable but had no CPU.
     programs
@@ -59,15 +61,13 @@ class Counters:
 
     t_s: float = 0.0
     pids: tuple[int, ...] = ()
-    busy: int = 0
-    total: int = 0
-    stolen: int = 0
-    allowed: int = 0
     datagrams: int = 0
     errors: int = 0
     backlog_drops: int = 0
     queued_bytes: int = 0
     connections: int = 0
+    ticks: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+    allowed: dict[int, tuple[int, ...]] = field(default_factory=dict)
     socket_drops: dict[int, int] = field(default_factory=dict)
     ran_ns: dict[int, int] = field(default_factory=dict)
     delayed_ns: dict[int, int] = field(default_factory=dict)
@@ -84,10 +84,10 @@ def parse_counters(lines: Sequence[str], ports: Sequence[int]) -> Counters:
             counters.pids = tuple(map(int, values))
         elif word == "uptime":
             counters.t_s = float(values[0])
-        elif word == "cpu":
+        elif word.startswith("cpu"):
             ticks = [int(value) for value in values[:8]]
-            counters.total, counters.stolen = sum(ticks), ticks[7]
-            counters.busy = counters.total - ticks[3] - ticks[4]
+            total = sum(ticks)
+            counters.ticks[int(word[3:])] = (total, total - ticks[3] - ticks[4], ticks[7])
         elif word == "stat":
             pid, _, after = rest.partition(" (")
             name, _, numbers = after.rpartition(") ")
@@ -102,7 +102,7 @@ def parse_counters(lines: Sequence[str], ports: Sequence[int]) -> Counters:
         elif word == "connections":
             counters.connections = int(rest)
         elif word == "allowed":
-            counters.allowed = len(parse_cpu_list(rest))
+            counters.allowed[int(values[0])] = parse_cpu_list(values[1])
         elif word == "table":
             for socket in parse_socket(values[0], rest.partition(" ")[2]):
                 if socket.port in ports:
@@ -578,7 +578,7 @@ class Watching:
             )
         )
         workers = sorted(self._workers & ran.keys())
-        total = max(now.total - before.total, 1)
+        cpus, cpu_busy, cpu_stolen = _cpu_use(before, now, workers)
         lost = self._counts()
         fresh = {key: max(0, lost[key] - self._lost.get(key, 0)) for key in lost}
         self._lost = lost
@@ -601,9 +601,9 @@ class Watching:
                 for tid in workers
             ),
             others=_others(before, now, length),
-            cpus=now.allowed,
-            cpu_busy=(now.busy - before.busy) / total,
-            cpu_stolen=(now.stolen - before.stolen) / total,
+            cpus=cpus,
+            cpu_busy=cpu_busy,
+            cpu_stolen=cpu_stolen,
             proxy_cpu_ns=sum(ran.values()),
             lost=fresh["lost"],
             unmatched=fresh["unmatched"] + received.unmatched,
@@ -630,6 +630,19 @@ class Watching:
         while len(self._calls) > MOST_CALLS:
             self._calls.popitem(last=False)
         return count
+
+
+def _cpu_use(before: Counters, now: Counters, workers: Sequence[int]) -> tuple[int, float, float]:
+    """Return the number of CPUs on which the workers may run, the busy share of these CPUs, and the stolen share.
+
+    If no worker is known yet, the CPUs of all tasks of the proxy count. If the proxy does not run, all CPUs count.
+    """
+    allowed = {cpu for tid in workers or now.allowed for cpu in now.allowed.get(tid, ())}
+    cpus = (allowed or now.ticks.keys()) & now.ticks.keys() & before.ticks.keys()
+    total, busy, stolen = (
+        sum(now.ticks[cpu][i] - before.ticks[cpu][i] for cpu in cpus) for i in range(3)
+    )
+    return len(cpus), busy / max(total, 1), stolen / max(total, 1)
 
 
 def _drops(records: npt.NDArray[Any], before: Counters, now: Counters) -> dict[str, int]:

@@ -89,7 +89,8 @@ def lines_of(second: Second) -> list[str]:
         f"          {times}",
         f"          queue {grouped(second.queued_bytes)} bytes   drops: {drops}   "
         f"receive errors {second.receive_errors}{lost}",
-        f"          {workers}   CPUs busy {100 * second.cpu_busy:.0f} %   others: {others}",
+        f"          {workers}   {plural(second.cpus, 'CPU')} for workers busy {100 * second.cpu_busy:.0f} %   "
+        f"others: {others}",
     ]
 
 
@@ -162,7 +163,8 @@ def metrics(seconds: Sequence[Second], sums: Totals) -> str:
     )
     if seconds:
         add("queue_bytes", "gauge", "Memory in the queues.", {"": seconds[-1].queued_bytes})
-        add("cpu_busy_ratio", "gauge", "Used share of all CPUs.", {"": seconds[-1].cpu_busy})
+        busy = {"": seconds[-1].cpu_busy}
+        add("cpu_busy_ratio", "gauge", "Used share of the CPUs on which workers may run.", busy)
         add("proxy_processes", "gauge", "Processes of the proxy.", {"": seconds[-1].processes})
     return "\n".join(lines) + "\n"
 
@@ -208,7 +210,8 @@ def _advice(finding: ShownCause, program: str) -> CauseInWords:
     if finding.cause is Cause.TOO_FEW_WORKERS:
         return CauseInWords(
             "The proxy has too few workers.",
-            f"{share}, {busy}, while the CPUs were busy only {100 * values['cpu_busy']:.0f} %. {wait}",
+            f"{share}, {busy}, while the CPUs on which they may run were busy only {100 * values['cpu_busy']:.0f} %. "
+            f"{wait}",
             f"raise N above {values['workers']:.0f}: {workers}; {restart}",
         )
     if finding.cause is Cause.SLEEPING_WORKERS:
@@ -225,7 +228,7 @@ def _advice(finding: ShownCause, program: str) -> CauseInWords:
     if finding.cause is Cause.COMPETITOR:
         return CauseInWords(
             f"The program {finding.program} competes with the proxy.",
-            f"{share}, the CPUs were busy {100 * values['cpu_busy']:.0f} %, and {finding.program} used "
+            f"{share}, the workers' CPUs were busy {100 * values['cpu_busy']:.0f} %, and {finding.program} used "
             f"{100 * values['share']:.0f} % of one CPU. {delayed} {wait}",
             f"move it to other CPUs: taskset --all-tasks --cpu-list --pid CPUS $(pidof {finding.program}); or lower "
             f"its priority: renice -n 19 -p $(pidof {finding.program})",
@@ -248,10 +251,11 @@ def _advice(finding: ShownCause, program: str) -> CauseInWords:
             "help",
         )
     return CauseInWords(
-        "The proxy needs more CPU time than the machine has.",
-        f"{share}, the CPUs were busy {100 * values['cpu_busy']:.0f} %, and no other program used a tenth of a CPU. "
-        f"{delayed} {wait}",
-        "give the proxy more CPUs, or send some of its calls to another machine; more workers would not help",
+        "The proxy needs more CPU time than its CPUs have.",
+        f"{share}, the CPUs on which the workers may run were busy {100 * values['cpu_busy']:.0f} %, and the workers "
+        f"used {100 * values['used']:.0f} % of these CPUs' time. {delayed} {wait}",
+        "give the proxy more CPUs and at least one worker per CPU, or send some of its calls to another machine; more "
+        "workers on the same CPUs would not help",
     )
 
 
@@ -504,7 +508,7 @@ def _cpu_table(sums: Totals) -> Table:
         for name, s in sorted(sums.others_s.items(), key=lambda item: -item[1])
         if sums.share(s) >= LEAST_SHOWN
     ]
-    rows.append(("all CPUs of the machine, mean", number(100 * sums.share(sums.cpu_s))))
+    rows.append(("CPUs on which the workers may run, mean", number(100 * sums.share(sums.cpu_s))))
     return Table(
         identity="table-cpu",
         header=("task or program", "CPU time (% of one CPU)"),

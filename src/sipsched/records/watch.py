@@ -106,9 +106,9 @@ class Second:
     others
         Other programs, by their CPU time.
     cpus
-        Number of CPUs that the proxy may use.
+        Number of CPUs on which the workers may run. A program such as taskset or a container can limit these CPUs.
     cpu_busy, cpu_stolen
-        Share of the CPUs' time without idle time and waits for I/O, and share that the hypervisor took.
+        Share of these CPUs' time without idle time and waits for I/O, and share that the hypervisor took.
     delayed_ns
         Time during which workers were runnable but had no CPU.
     connections

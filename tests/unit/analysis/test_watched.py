@@ -115,6 +115,17 @@ def test_causes_of_busy_seconds() -> None:
     assert the_cause(*[second(waiting=LONG)] * 20) is None
 
 
+def test_a_worker_that_fills_its_only_cpu_needs_more_cpus() -> None:
+    """Limit one worker to one of the machine's two CPUs."""
+    limited = second(workers=workers(0.95), cpus=1, cpu_busy=0.98, waiting=LONG)
+    assert the_cause(*[limited] * 20) is Cause.NO_CPU_LEFT
+    # the other program must run on the other CPU, because the worker uses almost the whole time of its CPU
+    beside = replace(limited, others=(CpuShare("backup", 0.9),))
+    assert the_cause(*[beside] * 20) is Cause.NO_CPU_LEFT
+    # on two CPUs, a second worker would help
+    assert the_cause(*[replace(limited, cpus=2, cpu_busy=0.5)] * 20) is Cause.TOO_FEW_WORKERS
+
+
 def test_workers_that_interrupt_each_other_are_too_many() -> None:
     interrupted = second(
         workers=workers(*[0.1] * 8), off_cpu_ns=15_000_000, delayed_ns=14_000_000, waiting=LONG

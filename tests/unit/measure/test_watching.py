@@ -10,6 +10,7 @@ from sipsched.measure.running_proxy import Running, Target
 from sipsched.measure.watching import (
     Counters,
     Means,
+    _cpu_use,
     _drops,
     _others,
     parse_counters,
@@ -23,12 +24,13 @@ from sipsched.records.watch import add_bins
 LINES = """\
 pids 100 101
 uptime 1000.50 3000.00
-cpu  100 0 50 800 10 0 5 35 0 0
+cpu0 100 0 50 800 10 0 5 35 0 0
+cpu1 0 0 0 1000 0 0 0 0 0 0
 stat 100 (kamailio) S 1 2 3 4 5 6 7 8 9 10 30 12 0 0
 stat 9 (a (b) c) R 1 2 3 4 5 6 7 8 9 10 40 2 0 0
 softnet 000000ff 00000003 00000000
 ran 100 5000 600 7
-allowed 0,2-3
+allowed 100 0,2-3
 table udp  1: 0100007F:13C4 00000000:0000 07 00000000:00000500 00:00000000 00000000 0 0 77 2 0000 7
 table udp  2: 0100007F:0035 00000000:0000 07 00000000:00000900 00:00000000 00000000 0 0 78 2 0000 9
 snmp 1000 2 11 900 7 0 0 0 0
@@ -43,17 +45,29 @@ def test_counters_are_those_of_the_ports() -> None:
     counters = parse_counters(LINES, [5060])
     assert counters.pids == (100, 101)
     assert counters.t_s == 1000.5
-    assert (counters.total, counters.busy, counters.stolen) == (1000, 190, 35)
+    assert counters.ticks == {0: (1000, 190, 35), 1: (1000, 0, 0)}
     assert counters.programs == {100: ("kamailio", 42), 9: ("a (b) c", 42)}
     assert counters.ran_ns == {100: 5000}
     assert counters.delayed_ns == {100: 600}
-    assert counters.allowed == 3
+    assert counters.allowed == {100: (0, 2, 3)}
     assert counters.queued_bytes == 0x500
     assert counters.socket_drops == {77: 7}
     assert counters.backlog_drops == 3
     # counters add IPv4 and IPv6; datagrams for a full buffer count as drops, not as errors
     assert counters.datagrams == 1010
     assert counters.errors == 11 - 7 + 5 - 4
+
+
+def test_only_the_cpus_of_the_workers_count() -> None:
+    before = Counters(ticks={0: (0, 0, 0), 1: (0, 0, 0)})
+    now = Counters(ticks={0: (100, 95, 10), 1: (100, 5, 0)}, allowed={7: (0,), 8: (1,), 9: (0, 1)})
+    assert _cpu_use(before, now, [7]) == (1, 0.95, 0.1)
+    assert _cpu_use(before, now, [7, 8]) == (2, 0.5, 0.05)
+    assert _cpu_use(before, now, []) == (2, 0.5, 0.05)
+    stopped = Counters(ticks=now.ticks)
+    assert _cpu_use(before, stopped, []) == (2, 0.5, 0.05)
+    # a CPU that was switched on within the second is unknown at its beginning
+    assert _cpu_use(Counters(ticks={0: (0, 0, 0)}), now, []) == (1, 0.95, 0.1)
 
 
 def test_drops_have_causes_and_a_new_socket_starts_at_zero() -> None:

@@ -52,6 +52,7 @@ def test_metrics_are_text_of_prometheus() -> None:
 def test_every_cause_has_evidence_and_a_command_of_the_program() -> None:
     values = {"busy": 0.9, "cpu_busy": 0.9, "wait_us": 100.0, "workers": 4, "off_cpu": 0.6}
     values |= {
+        "used": 0.9,
         "drops": 5,
         "bytes": 300_000,
         "share": 0.5,
