@@ -390,6 +390,10 @@ def test_every_datagram_of_10_000_per_second_is_counted(
     dropped = sums.drops["socket buffer full"]
     assert took < 1.5 * seconds, "this machine cannot send 10,000 datagrams per second"
     assert sums.messages["OPTIONS"] + dropped == per_s * seconds
+    assert set(sums.drops) <= {"socket buffer full", "CPU backlog full"}
+    # the kernel's and the probe's counts agree, and no datagram is counted twice
+    assert sums.rest == 0
+    assert sums.arrived - sums.drops["CPU backlog full"] == per_s * seconds
     assert dropped < 0.5 * per_s * seconds
     assert read_watch(running.output).lost == 0
     assert histograms or read_watch(running.output).transports == "udp+tcp"

@@ -60,6 +60,7 @@ class Totals:
     recorded_s: float = 0.0
     messages: Counter[str] = field(default_factory=Counter)
     calls: int = 0
+    over_tcp: int = 0
     waiting: npt.NDArray[np.int64] = field(default_factory=_no_bins)
     service: npt.NDArray[np.int64] = field(default_factory=_no_bins)
     datagrams: int = 0
@@ -79,6 +80,7 @@ class Totals:
             self.recorded_s += second.length_s
         self.messages.update(second.messages)
         self.calls += second.calls
+        self.over_tcp += second.over_tcp
         for bins, of in ((self.waiting, second.waiting), (self.service, second.service)):
             for i, count in of:
                 bins[i] += count
@@ -98,6 +100,20 @@ class Totals:
     def received(self) -> int:
         """The number of received messages."""
         return sum(self.messages.values())
+
+    @property
+    def arrived(self) -> int:
+        """The number of datagrams that arrived: datagrams that programs received from UDP sockets, and drops."""
+        return self.datagrams + sum(self.drops.values())
+
+    @property
+    def rest(self) -> int:
+        """The number of datagrams that arrived but are neither received messages nor drops.
+
+        The kernel counts the datagrams, and the probe counts the messages. So the rest contains datagrams of other
+        sockets, datagrams of seconds without recording, and messages that the probe missed.
+        """
+        return self.datagrams - (self.received - self.over_tcp)
 
     def per_s(self, count: int) -> float:
         """Convert a count of messages or calls into a rate per recorded second."""

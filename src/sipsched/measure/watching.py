@@ -385,8 +385,8 @@ class Received:
 
     Attributes
     ----------
-    names, calls
-        Messages by method or status, and new calls.
+    names, calls, over_tcp
+        Messages by method or status, new calls, and messages over TCP.
     waiting, service
         Histograms of the waiting time and of the service time, as pairs of bin and count.
     by_task
@@ -404,6 +404,7 @@ class Received:
     off_cpu_ns: int
     largest_queue_bytes: int
     unmatched: int = 0
+    over_tcp: int = 0
 
 
 def parse_histograms(counts: Mapping[str, Any]) -> Received:
@@ -544,7 +545,7 @@ class Watching:
             if self._histograms
             else self._received(records)
         )
-        second = self._second(received, _drops(records, self._before, now), self._before, now)
+        second = self._second(received, _drops(self._before, now), self._before, now)
         self._before = now
         return second, records, now
 
@@ -563,6 +564,7 @@ class Watching:
             service_ns=int(np.nansum(service)),
             off_cpu_ns=int(received["off_cpu_ns"][served].astype(np.int64).sum()),
             largest_queue_bytes=int(records["rmem"].max(initial=0)),
+            over_tcp=int((received["flags"] & watch.OVER_TCP != 0).sum()) * self._one_in,
         )
 
     def _second(
@@ -613,6 +615,7 @@ class Watching:
             delayed_ns=sum(delayed[tid] for tid in workers),
             connections=now.connections,
             processes=len(now.pids),
+            over_tcp=received.over_tcp,
         )
 
     def _counts(self) -> dict[str, int]:
@@ -645,8 +648,11 @@ def _cpu_use(before: Counters, now: Counters, workers: Sequence[int]) -> tuple[i
     return len(cpus), busy / max(total, 1), stolen / max(total, 1)
 
 
-def _drops(records: npt.NDArray[Any], before: Counters, now: Counters) -> dict[str, int]:
-    """Return the number of datagrams lost between two readings, per cause. Causes without drops are omitted."""
+def _drops(before: Counters, now: Counters) -> dict[str, int]:
+    """Return the number of datagrams lost between two readings, per cause. Causes without drops are omitted.
+
+    The records of drops in the trace are not counted, because the counter of the socket includes these drops.
+    """
     at_socket = sum(
         drops - before.socket_drops.get(inode, 0) for inode, drops in now.socket_drops.items()
     )
@@ -654,9 +660,6 @@ def _drops(records: npt.NDArray[Any], before: Counters, now: Counters) -> dict[s
         "socket buffer full": at_socket,
         "CPU backlog full": now.backlog_drops - before.backlog_drops,
     }
-    seen = int((records["event"] == Event.DROP).sum())
-    if seen:
-        causes["seen by the probe"] = seen
     return {cause: count for cause, count in causes.items() if count > 0}
 
 

@@ -138,7 +138,7 @@ def metrics(seconds: Sequence[Second], sums: Totals) -> str:
         labelled("name", sums.messages),
     )
     add("calls_total", "counter", "INVITE requests with a new Call-ID.", {"": sums.calls})
-    add("datagrams_total", "counter", "Datagrams to the UDP sockets.", {"": sums.datagrams})
+    add("datagrams_total", "counter", "Datagrams received by programs.", {"": sums.datagrams})
     add("drops_total", "counter", "Lost datagrams by cause.", labelled("cause", sums.drops))
     add("receive_errors_total", "counter", "Rejected datagrams.", {"": sums.receive_errors})
     add("lost_records_total", "counter", "Records that the probe lost.", {"": sums.lost})
@@ -480,8 +480,11 @@ def _joined(messages: xr.Dataset | None) -> Iterator[Table]:
 
 def _ledger(document: WatchDocument, sums: Totals) -> Table:
     rows = [
-        ("datagrams that the kernel passed to the UDP sockets", sums.datagrams),
+        ("datagrams that arrived", sums.arrived),
+        ("received by the proxy as a message", sums.received - sums.over_tcp),
         *((f"dropped: {cause}", count) for cause, count in sums.drops.items()),
+        ("rest: other sockets, or not recorded", sums.rest),
+        ("messages over TCP", sums.over_tcp),
         ("receive errors", sums.receive_errors),
         ("records that the probe lost", document.lost),
         (
@@ -496,7 +499,10 @@ def _ledger(document: WatchDocument, sums: Totals) -> Table:
         identity="table-ledger",
         header=("count", "number"),
         rows=tuple((name, grouped(count)) for name, count in rows),
-        caption="Datagrams and losses during the watch. The kernel and the probe both count drops at a full buffer.",
+        caption="Datagrams and losses during the watch. The first number is the sum of the received messages, the "
+        "drops and the rest. The rest contains datagrams of other sockets, datagrams of seconds without recording, and "
+        "messages that the probe missed. It can be slightly negative, because the kernel and the probe do not count at "
+        "the same moment.",
         none="",
     )
 

@@ -88,13 +88,15 @@ class Second:
     recording
         Whether the probe recorded during the interval. Otherwise only the kernel's counters are known.
     one_in
-        The probe samples one call in `one_in` calls. `messages` and `calls` are already multiplied by this number.
-    messages, calls
-        Received messages by method or status, and new calls (INVITE with a new Call-ID).
+        The probe samples one call in `one_in` calls. `messages`, `calls` and `over_tcp` are already multiplied by this
+        number.
+    messages, calls, over_tcp
+        Received messages by method or status, new calls (INVITE with a new Call-ID), and messages that came over TCP.
     waiting, service
         Histograms of K_rcv and T_sip (`sipsched.records.histogram`), as pairs of bin and count.
     datagrams
-        Datagrams that the kernel passed to the UDP sockets of the network namespace, with or without the probe.
+        Datagrams that programs received from UDP sockets of the network namespace (InDatagrams), with or without the
+        probe.
     queued_bytes, largest_queue_bytes
         Memory of the socket's queue in bytes: at the end of the interval, and the largest value at an arrival.
     drops
@@ -145,6 +147,7 @@ class Second:
     delayed_ns: int = 0
     connections: int = 0
     processes: int = 0
+    over_tcp: int = 0
 
     @property
     def received(self) -> int:

@@ -1,6 +1,7 @@
 """Test reading the counters of a watched proxy."""
 
 import os
+from collections import OrderedDict
 from pathlib import PurePosixPath
 
 import numpy as np
@@ -10,6 +11,7 @@ from sipsched.measure.running_proxy import Running, Target
 from sipsched.measure.watching import (
     Counters,
     Means,
+    Watching,
     _cpu_use,
     _drops,
     _others,
@@ -19,7 +21,7 @@ from sipsched.measure.watching import (
 )
 from sipsched.records import histogram
 from sipsched.records.trace import RECORD, Event
-from sipsched.records.watch import add_bins
+from sipsched.records.watch import INVITE, OVER_TCP, add_bins
 
 LINES = """\
 pids 100 101
@@ -73,9 +75,19 @@ def test_only_the_cpus_of_the_workers_count() -> None:
 def test_drops_have_causes_and_a_new_socket_starts_at_zero() -> None:
     before = Counters(socket_drops={1: 10}, backlog_drops=5)
     now = Counters(socket_drops={1: 13, 2: 4}, backlog_drops=5)
-    records = np.zeros(3, RECORD)
-    records["event"][:2] = Event.DROP
-    assert _drops(records, before, now) == {"socket buffer full": 7, "seen by the probe": 2}
+    assert _drops(before, now) == {"socket buffer full": 7}
+
+
+def test_messages_over_tcp_are_counted_for_all_calls() -> None:
+    watching = Watching.__new__(Watching)
+    watching._one_in, watching._calls = 5, OrderedDict()
+    records = np.zeros(4, RECORD)
+    records["kind"] = INVITE
+    records["flags"][:3] = OVER_TCP
+    records["event"][2] = Event.DROP
+    received = watching._received(records)
+    assert received.names == {"INVITE": 15}
+    assert received.over_tcp == 10
 
 
 def test_other_programs_are_added_up_by_name_without_the_proxy() -> None:

@@ -1,13 +1,16 @@
 """Test the words, the metrics and the page of a watched proxy."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 from watched import document, second, workers
 
 from sipsched.analysis.watched import Cause, ShownCause, findings, total
-from sipsched.pages.watched import advice, advice_lines, lines_of, metrics, write_page
+from sipsched.pages.watched import _ledger, advice, advice_lines, lines_of, metrics, write_page
 from sipsched.records.watch import bins_of
 
 SAMPLE = re.compile(r'^sipsched_[a-z_]+(\{[a-z]+="[^"]*"\})? -?[0-9.e+-]+$')
@@ -85,6 +88,33 @@ def test_page_is_written_with_and_without_data(tmp_path: Path) -> None:
     text = page.read_text()
     for expected in ("table-times.csv", "figure-seconds", "table-ledger.csv", "worker 12"):
         assert expected in text
-    off = [second(recording=False, workers=())]
+    off = [second(recording=False, messages={}, workers=())]
     write_page(page, document(messages=0), off, None, total(off))
     assert "No second with messages" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("changes", "rest"),
+    [
+        ({}, 200),
+        ({"drops": {"socket buffer full": 30, "CPU backlog full": 4}}, 200),
+        ({"over_tcp": 50}, 250),
+        ({"datagrams": 199}, -1),
+        ({"recording": False, "messages": {}}, 400),
+    ],
+)
+def test_ledger_balances(changes: Mapping[str, Any], rest: int) -> None:
+    sums = total([second(**changes)] * 3)
+    rows = {name: number_of(text) for name, text in _ledger(document(), sums).rows}
+    (remaining,) = [number for name, number in rows.items() if name.startswith("rest")]
+    drops = sum(number for name, number in rows.items() if name.startswith("dropped"))
+    assert remaining == 3 * rest
+    assert drops == 3 * sum(changes.get("drops", {}).values())
+    assert (
+        rows["datagrams that arrived"]
+        == rows["received by the proxy as a message"] + drops + remaining
+    )
+
+
+def number_of(text: str) -> int:
+    return int(re.sub(r"[^-\d]", "", text.replace("\u2212", "-")))
