@@ -20,6 +20,7 @@ from typing import IO, Any
 import numpy.typing as npt
 import zstandard
 
+from sipsched.analysis.headroom import Headroom
 from sipsched.analysis.watched import (
     ASSUMED_COST,
     ASSUMED_COST_OF_HISTOGRAMS,
@@ -38,7 +39,14 @@ from sipsched.measure.watching import (
     probe_commands,
     read_means,
 )
-from sipsched.pages.watched import advice_lines, cost_line, lines_of, metrics, write_page
+from sipsched.pages.watched import (
+    advice_lines,
+    cost_line,
+    headroom_of,
+    lines_of,
+    metrics,
+    write_page,
+)
 from sipsched.records.messages import write_messages
 from sipsched.records.trace import ProbeMode
 from sipsched.records.watch import (
@@ -413,12 +421,13 @@ class _Session:
                 write_messages(messages, folder / MESSAGES_FILE)
             else:
                 (folder / TRACE_FILE).unlink()
-            write_page(folder / PAGE_FILE, document, kept, messages, sums)
+            load = headroom_of(messages, sums)
+            write_page(folder / PAGE_FILE, document, kept, messages, sums, load)
         except (OSError, StableError) as error:
             self._say(f"error: the record in {folder} is incomplete: {error}")
             return
         self._say(f"record: {folder}; page: {folder / PAGE_FILE}")
-        if messages is not None and messages.attrs["transport"] == "udp" and not self._budget:
+        if isinstance(load, Headroom) and not load.lack:
             self._say(f"headroom: fab headroom --messages {folder / MESSAGES_FILE}")
 
 

@@ -23,10 +23,12 @@ from agents import free_port
 from helpers import build_native, pids, wait_for
 
 from sipsched import watch
+from sipsched.analysis.headroom import Lack
 from sipsched.analysis.watched import percentiles_us, total
 from sipsched.errors import SipschedError
 from sipsched.files import read_zstd
 from sipsched.measure.watching import CAPABILITIES
+from sipsched.pages.headroom import LACKS
 from sipsched.records import trace
 from sipsched.records.messages import FLAGS, open_messages
 from sipsched.records.watch import ANSWERED, NAMES, OVER_TCP, read_seconds, read_watch
@@ -302,6 +304,7 @@ def test_real_traffic_is_joined_and_its_contents_are_nowhere(
     assert np.all(ds["t_sip"].to_numpy()[names == NAMES["BYE"]] < 1_000_000_000)
     np.testing.assert_array_equal(flags & OVER_TCP != 0, names == NAMES["MESSAGE"])
     assert ds.attrs["transport"] == "udp+tcp"
+    assert LACKS[Lack.STREAM] in (running.output / "page.html").read_text()
     assert not any(line.startswith("headroom:") for line in running.said)
     document = read_watch(running.output)
     assert (document.receive_buffer_bytes or 0) == ds.attrs["receive_buffer_bytes"] > 1000
@@ -397,9 +400,12 @@ def test_every_datagram_of_10_000_per_second_is_counted(
     assert dropped < 0.5 * per_s * seconds
     assert read_watch(running.output).lost == 0
     assert histograms or read_watch(running.output).transports == "udp+tcp"
-    # the proxy also listens on TCP, but received only datagrams, from which the headroom can be predicted
-    suggested = [line for line in running.said if line.startswith("headroom:")]
-    assert len(suggested) == (not histograms)
+    page = (running.output / "page.html").read_text()
+    assert "How much load can be added?" in page
+    # the proxy also listens on TCP, but received only datagrams
+    if not histograms:
+        assert open_messages(running.output / "messages.nc").attrs["transport"] == "udp"
+        assert LACKS[Lack.STREAM] not in page
 
 
 B2BUA = """

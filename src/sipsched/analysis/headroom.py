@@ -5,7 +5,7 @@ docs/methodology/headroom.md describes the method. The functions only compute, a
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import count
 from typing import Any, Protocol
@@ -146,7 +146,8 @@ class Headroom:
     Attributes
     ----------
     lack
-        Why the messages do not allow a prediction. `growth` and `times` are then missing.
+        Why the messages do not allow a prediction. `growth` and `times` are then missing. They are also missing if
+        nothing was replayed.
     messages, seconds, dropped
         Number of received messages, length of the recording, and share of dropped messages.
     busy
@@ -198,7 +199,9 @@ class Headroom:
         return (self.growth.high - self.growth.low) / 2 / self.growth.estimate
 
 
-def headroom(ds: xr.Dataset, server: Server, replay: Replayer, draws: int = DRAWS) -> Headroom:
+def headroom(
+    ds: xr.Dataset, server: Server, replay: Replayer | None, draws: int = DRAWS
+) -> Headroom:
     """Predict the load at which 1 % of messages is dropped, and the time per message at multiples of today's load.
 
     Parameters
@@ -206,14 +209,15 @@ def headroom(ds: xr.Dataset, server: Server, replay: Replayer, draws: int = DRAW
     ds
         Messages, as `sipsched.records.messages.open_messages` returns them.
     replay
-        The simulator for the cores, workers and kernel of the proxy.
+        The simulator for the cores, workers and kernel of the proxy. With None, nothing is simulated. The result then
+        contains the work per message and the bound for Poisson arrivals, after a small part of the time.
     draws
         Number of samples from which the intervals are computed.
     """
     messages, drops = ds.sizes["message"], ds.sizes.get("drop", 0)
     seconds = float(np.ptp(ds["t_arr"].to_numpy())) / 1e9 if messages > 1 else 0.0
     dropped = drops / max(1, messages + drops)
-    lack = _lack_of_messages(ds)
+    lack = lack_of_messages(ds)
     if lack:
         return Headroom(server, lack, messages, seconds, dropped)
     stamps = Stamps.of(ds)
@@ -231,16 +235,13 @@ def headroom(ds: xr.Dataset, server: Server, replay: Replayer, draws: int = DRAW
         return Headroom(
             server, Lack.LOAD, messages, seconds, dropped, busy=busy, cycles=known.cycles
         )
-    model = _Model(replay, server, known, ds, arrivals, rate, *_fixed_ns(ds, stamps))
-    growth = model.growth(draws)
-    p99_us, replayed, times = model.times(max(1, draws // 2))
     limits = queue_capacity_cps(
         known.mean_ns / 1e3 / server.cores,
         1,
         system_places(server.receive_buffer_bytes, server.truesize, 1),
         known.scv,
     )
-    return Headroom(
+    found = Headroom(
         server=server,
         lack=Lack.NONE,
         messages=messages,
@@ -250,16 +251,26 @@ def headroom(ds: xr.Dataset, server: Server, replay: Replayer, draws: int = DRAW
         cycles=known.cycles,
         work_us=_interval(known.mean_ns / 1e3, known.draws[:, 0] / 1e3),
         slope=_interval(known.slope, known.draws[:, 1]),
-        growth=growth,
         poisson=limits * MESSAGES_PER_CALL / rate,
-        p99_us=p99_us,
-        replayed_p99_us=replayed,
-        times=times,
         stolen=float(ds.attrs.get("cpu_stolen", np.nan)),
     )
+    if replay is None:
+        return found
+    model = _Model(replay, server, known, ds, arrivals, rate, *_fixed_ns(ds, stamps))
+    growth = model.growth(draws)
+    p99_us, replayed, times = model.times(max(1, draws // 2))
+    return replace(found, growth=growth, p99_us=p99_us, replayed_p99_us=replayed, times=times)
 
 
-def _lack_of_messages(ds: xr.Dataset) -> Lack:
+def latest(ds: xr.Dataset, most: int) -> xr.Dataset:
+    """Return the last messages of a recording, at most `most`, and the drops since the first of these messages."""
+    kept = ds.isel(message=slice(-most, None))
+    since = kept["drop_t_arr"].to_numpy() >= kept["t_arr"].to_numpy()[0]
+    return kept.isel({"drop": since})
+
+
+def lack_of_messages(ds: xr.Dataset) -> Lack:
+    """Return why messages do not allow a prediction for any server, or `Lack.NONE`."""
     if int(ds.attrs.get("one_in", 1)) > 1:
         return Lack.SAMPLED
     if "tcp" in str(ds.attrs.get("transport", "")).lower():

@@ -44,7 +44,10 @@ LACKS: Mapping[Lack, str] = {
 
 
 def sentences(headroom: Headroom) -> tuple[str, ...]:
-    """Return up to nine sentences that predict how much load can be added, or why no prediction is possible."""
+    """Return up to nine sentences that predict how much load can be added, or why no prediction is possible.
+
+    If nothing was simulated, the sentences state the bound for Poisson arrivals instead of the prediction.
+    """
     server = headroom.server
     today = (
         f"Today: {plural(headroom.messages, 'message')} in {number(headroom.seconds)} s, which is "
@@ -52,19 +55,28 @@ def sentences(headroom: Headroom) -> tuple[str, ...]:
         f"assumes {plural(server.cores, 'CPU')}, {plural(server.workers, 'worker')} and a receive buffer of "
         f"{grouped(server.receive_buffer_bytes)} bytes."
     )
-    if headroom.lack or not (headroom.growth and headroom.work_us and headroom.slope):
+    if headroom.lack or not (headroom.work_us and headroom.slope):
         return today, f"The headroom is unknown. {LACKS[headroom.lack]}"
     work = (
         f"A message needs {with_unit(headroom.work_us, 'µs')} of CPU time, so the messages need "
         f"{100 * headroom.busy:.0f} % of the CPU time. Doubling the load changes the CPU time of a message by "
         f"{with_unit(headroom.slope.map(lambda slope: 100 * (2**slope - 1)), '%', '+')}."
     )
+    poisson = (
+        f"If messages arrived as a Poisson process, {LIMIT} would be dropped at {headroom.poisson:.2f} times today's "
+        "load."
+    )
+    if headroom.growth is None:
+        command = (
+            "Bursts of calls reduce this load. The command fab headroom simulates the recorded arrivals, and predicts "
+            "by how much."
+        )
+        return today, work, poisson, *_stolen(headroom), command
     return (
         today,
         work,
         _growth(headroom, headroom.growth),
-        f"If messages arrived as a Poisson process, {LIMIT} would be dropped at {headroom.poisson:.2f} times today's "
-        "load.",
+        poisson,
         *_times(headroom),
         *_stolen(headroom),
         "The prediction is valid only for arrivals and competing programs like those of this recording.",
@@ -120,10 +132,11 @@ def _time(at: TimeAt, measured: str) -> str:
     return text
 
 
-def section(headroom: Headroom) -> Section:
-    """Return the section of a page that predicts how much load the proxy can additionally handle."""
+def section(headroom: Headroom | str) -> Section:
+    """Return the section of a page about the load that the proxy can additionally handle, or why it is unknown."""
     expected = (
         "Expected: the load can grow until the messages need all the CPU time. With bursts, drops begin at a lower "
         "load. Shortly before this load, message times grow fast."
     )
-    return Section("How much load can be added?", expected, (Words(sentences(headroom)),))
+    words = (headroom,) if isinstance(headroom, str) else sentences(headroom)
+    return Section("How much load can be added?", expected, (Words(words),))

@@ -9,6 +9,14 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 
+from sipsched.analysis.headroom import (
+    Headroom,
+    Lack,
+    Server,
+    headroom,
+    lack_of_messages,
+    latest,
+)
 from sipsched.analysis.intervals import Interval
 from sipsched.analysis.watched import (
     PERCENTILES,
@@ -20,10 +28,12 @@ from sipsched.analysis.watched import (
     probe_cost,
     total,
 )
+from sipsched.errors import StableError
 from sipsched.files import whole
 from sipsched.pages import html
 from sipsched.pages.explore.ccdf import ccdf
 from sipsched.pages.explore.timeline import place_in_time
+from sipsched.pages.headroom import LACKS, section
 from sipsched.pages.numbers import in_words
 from sipsched.pages.parts import Figure, Heading, Page, Part, Section, Table, Title, Words
 from sipsched.pages.plots import draw_line, look, panels
@@ -53,6 +63,8 @@ BUFFER = {
 }
 LEAST_SHOWN = 0.001
 """The page lists another program only if it used at least this share of a CPU."""
+MOST_MESSAGES = 1_000_000
+"""Number of latest messages from which the page computes the headroom. They need about a second of CPU time."""
 NO_CAUSE = "The watch found no cause of waiting or of drops, so nothing needs to change."
 
 
@@ -280,12 +292,30 @@ def advice_lines(seconds: Sequence[Second], program: str) -> list[str]:
 # ---- the page ----
 
 
+def headroom_of(messages: xr.Dataset | None, sums: Totals) -> Headroom | str:
+    """Return the headroom of a watched proxy without a simulation, or a sentence that says why it is unknown.
+
+    A simulation would use all CPUs for half a minute. These may be the CPUs of the watched proxy.
+    """
+    if messages is None:
+        return "The headroom is unknown, because the watch recorded no single messages. Omit --histograms."
+    lack = Lack.BREAKS if sums.recorded_s < sums.seconds else lack_of_messages(messages)
+    if lack:
+        return f"The headroom is unknown. {LACKS[lack]}"
+    try:
+        server = Server.of(messages)
+    except StableError as error:
+        return f"The headroom is unknown. The command fab headroom reports: {error}."
+    return headroom(latest(messages, MOST_MESSAGES), server, None)
+
+
 def write_page(
     path: Path,
     document: WatchDocument,
     seconds: Sequence[Second],
     messages: xr.Dataset | None,
     sums: Totals,
+    load: Headroom | str,
 ) -> None:
     """Write the HTML page about a watched proxy.
 
@@ -297,8 +327,10 @@ def write_page(
         The sums since the start of the watch.
     messages
         The content of `messages.nc`. None if the watch keeps no single messages.
+    load
+        The result of `headroom_of`.
     """
-    page = Page(TITLE, (Title(TITLE), *_parts(document, seconds, messages, sums)))
+    page = Page(TITLE, (Title(TITLE), *_parts(document, seconds, messages, sums, load)))
     with whole(path) as partial:
         partial.write_text(html.document(page), encoding="utf-8")
 
@@ -308,10 +340,12 @@ def _parts(
     seconds: Sequence[Second],
     messages: xr.Dataset | None,
     sums: Totals,
+    load: Headroom | str,
 ) -> Iterator[Part]:
     cost = probe_cost(seconds)
     yield Words(tuple(_summary(document, sums, cost)))
     yield Section("Advice", "", (Words(tuple(advice_lines(seconds, document.program))),))
+    yield section(load)
     yield Section("Times", "", (_times_table(document, sums), *_ccdf(messages)))
     yield Section("Over time", "", (_over_time(seconds),))
     yield Section("Messages", "", (_names_table(sums), *_joined(messages)))

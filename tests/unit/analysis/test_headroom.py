@@ -15,6 +15,7 @@ from sipsched.analysis.headroom import (
     Server,
     TimeAt,
     headroom,
+    latest,
     resampled,
     scaled,
 )
@@ -182,6 +183,31 @@ def test_messages_that_cannot_show_the_headroom_are_named(lack: Lack) -> None:
     assert section(prediction).parts
     if lack in (Lack.CYCLES, Lack.CORES):
         assert prediction.cycles < LEAST_CYCLES
+
+
+def test_without_a_replay_the_bound_for_poisson_arrivals_is_known() -> None:
+    arrivals = poisson()
+    ds = recording(arrivals, constant(arrivals))
+    bound = headroom(ds, SERVER, None)
+    prediction = predict(ds)
+    assert bound.growth is None and not bound.times and not bound.lack
+    assert bound.poisson == prediction.poisson
+    assert bound.busy == prediction.busy
+    assert f"at {bound.poisson:.2f} times" in " ".join(sentences(bound))
+    assert len(sentences(bound)) < len(sentences(prediction))
+
+
+def test_latest_messages_have_the_drops_since_the_first_of_them() -> None:
+    arrivals = poisson(seconds=1.0)
+    ds = recording(arrivals, constant(arrivals))
+    first = int(ds["t_arr"][-1000])
+    drops = np.array([first - 1, first, first + 1])
+    ds = ds.drop_dims("drop").assign(drop_t_arr=("drop", drops))
+    kept = latest(ds, 1000)
+    assert kept.sizes["message"] == 1000
+    assert kept["drop_t_arr"].to_numpy().tolist() == [first, first + 1]
+    assert latest(ds, 10_000_000).sizes == ds.sizes
+    assert kept.attrs == ds.attrs
 
 
 def test_a_server_comes_from_the_attributes_or_from_the_caller() -> None:

@@ -9,10 +9,23 @@ import numpy as np
 import pytest
 from watched import document, second, workers
 
+from sipsched.analysis.headroom import Headroom, Lack
 from sipsched.analysis.watched import Cause, ShownCause, findings, total
-from sipsched.pages.watched import _ledger, advice, advice_lines, lines_of, metrics, write_page
+from sipsched.pages.headroom import LACKS, sentences
+from sipsched.pages.watched import (
+    _ledger,
+    advice,
+    advice_lines,
+    headroom_of,
+    lines_of,
+    metrics,
+    write_page,
+)
+from sipsched.paths import PROJECT_ROOT
+from sipsched.records.messages import messages_from_record
 from sipsched.records.watch import bins_of
 
+RECORD = PROJECT_ROOT / "recorded/fit/local/kamailio-udp/default/cores~1/threads~8/cps~1600/rep~1"
 SAMPLE = re.compile(r'^sipsched_[a-z_]+(\{[a-z]+="[^"]*"\})? -?[0-9.e+-]+$')
 
 
@@ -84,13 +97,33 @@ def test_advice_without_enough_data_says_why() -> None:
 def test_page_is_written_with_and_without_data(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     seconds = [second(t_s=float(i)) for i in range(12)]
-    write_page(page, document(not_written=3), seconds, None, total(seconds))
+    sums = total(seconds)
+    write_page(page, document(not_written=3), seconds, None, sums, headroom_of(None, sums))
     text = page.read_text()
+    assert "--histograms" in text
     for expected in ("table-times.csv", "figure-seconds", "table-ledger.csv", "worker 12"):
         assert expected in text
     off = [second(recording=False, messages={}, workers=())]
-    write_page(page, document(messages=0), off, None, total(off))
+    write_page(page, document(messages=0), off, None, total(off), headroom_of(None, total(off)))
     assert "No second with messages" in page.read_text()
+
+
+def test_headroom_of_a_watch_is_known_or_has_a_reason() -> None:
+    ds = messages_from_record(RECORD)
+    watched = total([second()])
+    buffer = {"receive_buffer_bytes": 524_288}
+    found = headroom_of(ds.assign_attrs(buffer), watched)
+    assert isinstance(found, Headroom)
+    assert found.poisson > 1
+    assert found.messages == ds.sizes["message"]
+    assert "unknown" not in " ".join(sentences(found))
+    assert "--buffer" in str(headroom_of(ds, watched))
+    for messages, sums, lack in (
+        (ds.isel(message=slice(0)), watched, Lack.MESSAGES),
+        (ds.assign_attrs(transport="udp+tcp"), watched, Lack.STREAM),
+        (ds, total([second(), second(recording=False)]), Lack.BREAKS),
+    ):
+        assert LACKS[lack] in str(headroom_of(messages, sums))
 
 
 @pytest.mark.parametrize(
