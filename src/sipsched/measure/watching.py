@@ -551,6 +551,7 @@ class Watching:
 
     def _received(self, records: npt.NDArray[Any]) -> Received:
         received = records[records["event"] == Event.MESSAGE]
+        over_tcp = records["flags"] & watch.OVER_TCP != 0
         waiting, service = watch.times_of(received)
         served = ~np.isnan(service)
         tids, by_task = np.unique(received["tid"], return_counts=True)
@@ -563,8 +564,8 @@ class Watching:
             by_task=dict(zip(map(int, tids), map(int, by_task), strict=True)),
             service_ns=int(np.nansum(service)),
             off_cpu_ns=int(received["off_cpu_ns"][served].astype(np.int64).sum()),
-            largest_queue_bytes=int(records["rmem"].max(initial=0)),
-            over_tcp=int((received["flags"] & watch.OVER_TCP != 0).sum()) * self._one_in,
+            largest_queue_bytes=int(records["rmem"][~over_tcp].max(initial=0)),
+            over_tcp=int(over_tcp.sum()) * self._one_in,
         )
 
     def _second(

@@ -55,6 +55,8 @@ from sipsched.words import grouped, listed, number, plural
 TITLE = "What did the proxy do with its messages?"
 MOST_NAMES = 6
 """Largest number of SIP methods and statuses in a line of the terminal."""
+MOST_WORKERS = 8
+"""Largest number of workers whose busy shares are listed in a line of the terminal."""
 WORKERS = {"kamailio": "children=N in kamailio.cfg", "opensips": "udp_workers=N in opensips.cfg"}
 """The configuration setting for the number of workers, for each proxy program."""
 BUFFER = {
@@ -88,20 +90,14 @@ def lines_of(second: Second) -> list[str]:
         head = f"{_rate(second.datagrams, second)} datagrams/s, the probe is switched off"
         times = "waiting and service are unknown"
     drops = ", ".join(f"{cause} {count}" for cause, count in second.drops.items()) or "none"
-    busy = [share.busy for share in second.workers]
-    workers = (
-        f"{plural(len(busy), 'worker')} busy {100 * float(np.mean(busy)):.0f} % "
-        f"({100 * min(busy):.0f} to {100 * max(busy):.0f})"
-        if busy
-        else "no worker has received a message"
-    )
+    largest = f" (at most {grouped(second.largest_queue_bytes)})" if second.recording else ""
     others = _shares(second.others)
     return [
         f"{second.t_s:6.0f} s  {head}",
         f"          {times}",
-        f"          queue {grouped(second.queued_bytes)} bytes   drops: {drops}   "
+        f"          queue {grouped(second.queued_bytes)} bytes{largest}   drops: {drops}   "
         f"receive errors {second.receive_errors}{lost}",
-        f"          {workers}   {plural(second.cpus, 'CPU')} for workers busy {100 * second.cpu_busy:.0f} %   "
+        f"          {_workers(second)}   {plural(second.cpus, 'CPU')} for workers busy {100 * second.cpu_busy:.0f} %   "
         f"others: {others}",
     ]
 
@@ -114,6 +110,19 @@ def _times(bins: Sequence[Sequence[int]]) -> str:
     known = percentiles_us(add_bins([bins]))
     values = " / ".join("–" if math.isnan(value) else number(value) for value in known.values())
     return f"{'/'.join(known)} {values} µs"
+
+
+def _workers(second: Second) -> str:
+    """Return the mean busy share of the workers, and the share of each worker, or the range if they are many."""
+    busy = [100 * share.busy for share in second.workers]
+    if not busy:
+        return "no worker has received a message"
+    each = (
+        ", ".join(f"{share:.0f}" for share in busy)
+        if len(busy) <= MOST_WORKERS
+        else f"{min(busy):.0f} to {max(busy):.0f}"
+    )
+    return f"{plural(len(busy), 'worker')} busy {float(np.mean(busy)):.0f} % ({each})"
 
 
 def _shares(shares: Sequence[CpuShare]) -> str:

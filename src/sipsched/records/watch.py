@@ -98,7 +98,8 @@ class Second:
         Datagrams that programs received from UDP sockets of the network namespace (InDatagrams), with or without the
         probe.
     queued_bytes, largest_queue_bytes
-        Memory of the socket's queue in bytes: at the end of the interval, and the largest value at an arrival.
+        Memory of the queue of the UDP sockets in bytes: at the end of the interval, and the largest value of a socket
+        at the arrival of a datagram.
     drops
         Lost datagrams by cause.
     receive_errors

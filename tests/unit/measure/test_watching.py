@@ -83,11 +83,14 @@ def test_messages_over_tcp_are_counted_for_all_calls() -> None:
     watching._one_in, watching._calls = 5, OrderedDict()
     records = np.zeros(4, RECORD)
     records["kind"] = INVITE
-    records["flags"][:3] = OVER_TCP
+    records["flags"][:2] = OVER_TCP
     records["event"][2] = Event.DROP
+    records["rmem"] = (900, 900, 400, 500)
     received = watching._received(records)
     assert received.names == {"INVITE": 15}
     assert received.over_tcp == 10
+    # advice for the receive buffer needs the queue of the UDP sockets
+    assert received.largest_queue_bytes == 500
 
 
 def test_other_programs_are_added_up_by_name_without_the_proxy() -> None:

@@ -35,11 +35,20 @@ def test_lines_show_rates_times_drops_and_workers() -> None:
         assert expected in text
     for expected in (
         "2 records lost",
-        "2 workers busy 30 % (20 to 40)",
+        "2 workers busy 30 % (20, 40)",
+        "queue 0 bytes (at most 1\u202f280)",
         "backup 5 %",
         "p50/p99/p99.9",
     ):
         assert expected in text
+
+
+def test_many_workers_are_a_range() -> None:
+    assert (
+        "(10, 90, 10, 10, 10, 10, 10, 10)"
+        in lines_of(second(workers=workers(0.1, 0.9, *[0.1] * 6)))[-1]
+    )
+    assert "(10 to 90)" in lines_of(second(workers=workers(0.1, 0.9, *[0.1] * 7)))[-1]
 
 
 def test_lines_of_an_idle_a_stopped_and_an_unrecorded_second() -> None:
