@@ -163,6 +163,10 @@ def test_a_proxy_of_another_root_file_system_is_compared(
     ]
     versions = run["hosts"]["sps"]["versions"]
     assert versions["kamailio-udp"] == versions["other"] != ""
+    printed = [text for text in run["hosts"]["sps"]["files"].values() if versions["other"] in text]
+    # The proxy of each SUT prints its build options, and the other SUT's proxy is in a root file system of its own.
+    assert len(printed) == 2
+    assert all("flags: " in text and "compiled with gcc" in text for text in printed)
     assert run["generator"]["calls_completed"] == run["generator"]["calls_created"]
     assert run["probe"]["unmatched"] == run["probe"]["lost"] == 0
 

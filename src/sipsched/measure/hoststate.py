@@ -1,5 +1,7 @@
 """Functions that read the description of a host and the kernel's counters from text files of the host."""
 
+import shlex
+
 from sipsched.errors import StableError
 from sipsched.files import parse_json
 from sipsched.records.publishable import FILES, KERNEL_OPTIONS
@@ -89,7 +91,8 @@ def describe(host: Host, versions: dict[str, list[str]]) -> HostReport:
     Parameters
     ----------
     versions
-        Per program, the command that prints the version to record.
+        Per program, the command that prints the version to record. `files` has the whole output, which contains the
+        build options of a proxy.
 
     Returns
     -------
@@ -99,6 +102,8 @@ def describe(host: Host, versions: dict[str, list[str]]) -> HostReport:
     files = read_files(host, DESCRIPTION_FILES)
     if options := host.shell(READ_OPTIONS).stdout:
         files[KERNEL_OPTIONS] = options
+    printed = {name: _output(host, argv) for name, argv in versions.items()}
+    files |= {shlex.join(argv): printed[name] for name, argv in versions.items()}
     fields = parse_lscpu_json(host.run(["lscpu", "-J"]).stdout, f"host {host.spec}")
 
     def value(path: str) -> str | None:
@@ -113,7 +118,7 @@ def describe(host: Host, versions: dict[str, list[str]]) -> HostReport:
         online_cpus=value("/sys/devices/system/cpu/online"),
         clocksource=value("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
         governor=value("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
-        versions={name: _first_line(host, argv) for name, argv in versions.items()},
+        versions={name: text.partition("\n")[0].strip() for name, text in printed.items()},
         lscpu=fields,
         files=files,
     )
@@ -147,7 +152,6 @@ def parse_lscpu_json(text: str, where: str) -> dict[str, str | None]:
     return fields
 
 
-def _first_line(host: Host, argv: list[str]) -> str:
+def _output(host: Host, argv: list[str]) -> str:
     done = host.run(argv, check=False)
-    lines = (done.stdout + done.stderr).strip().splitlines()
-    return lines[0].strip() if lines else "unknown"
+    return (done.stdout + done.stderr).strip() or "unknown"
