@@ -27,6 +27,7 @@ from sipsched.analysis.headroom import Lack
 from sipsched.analysis.watched import percentiles_us, total
 from sipsched.errors import SipschedError
 from sipsched.files import read_zstd
+from sipsched.measure import watching as measuring
 from sipsched.measure.watching import CAPABILITIES
 from sipsched.pages.headroom import LACKS
 from sipsched.records import trace
@@ -636,9 +637,13 @@ def ssh_to_this_machine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
             process.terminate()
 
 
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_host_over_ssh_is_watched_and_a_lost_connection_leaves_nothing(
-    place: Place, probe: PurePosixPath, monkeypatch: pytest.MonkeyPatch
+    place: Place, probe: PurePosixPath, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
+    # A stopped ssh is like a silent network: the connection stays open, and no answer arrives.
+    for limit in ("ANSWER_TIMEOUT_S", "END_TIMEOUT_S"):
+        monkeypatch.setattr(measuring, limit, 2)
     folder = place.folder / "ssh"
     folder.mkdir()
     with ssh_to_this_machine(folder, monkeypatch) as host:
@@ -650,13 +655,14 @@ def test_host_over_ssh_is_watched_and_a_lost_connection_leaves_nothing(
             attached = held(probe)
             assert len(attached) > 10
             for connection in pids(f"^/usr/bin/ssh -F {folder}/ssh.cfg"):
-                os.kill(connection, signal.SIGKILL)
+                os.kill(connection, number)
             wait_for(lambda: bool(running.failed), 10)
         wait_for(lambda: not attached & loaded(), 10)
     assert not pids(f"^{probe} watch")
     (error,) = running.failed
     assert isinstance(error, SipschedError)
     assert "host thehost" in str(error) or "the probe ended" in str(error)
+    assert (running.output / "page.html").exists()
     # the record of the time before the loss is complete
     ds = open_messages(running.output / "messages.nc")
     assert (ds["name"].to_numpy() == NAMES["REGISTER"]).sum() == 20

@@ -6,6 +6,7 @@ closes, so no program remains on the host if the connection is lost.
 
 import json
 import os
+import select
 import threading
 import time
 from collections import Counter, OrderedDict, deque
@@ -123,7 +124,7 @@ class ProbeStream:
     """A running probe (`sipprobe watch`), whose trace arrives through a pipe."""
 
     def __init__(self, machine: Machine, argv: Sequence[str]) -> None:
-        self._process = machine.open(argv)
+        self.process = machine.open(argv)
         self._where = str(machine)
         self._pieces: deque[bytes] = deque()
         self._rest = b""
@@ -138,13 +139,13 @@ class ProbeStream:
             thread.start()
 
     def _read(self) -> None:
-        pipe = self._process.stdout
+        pipe = self.process.stdout
         assert pipe is not None
         while piece := os.read(pipe.fileno(), PIECE_BYTES):
             self._pieces.append(piece)
 
     def _listen(self) -> None:
-        pipe = self._process.stderr
+        pipe = self.process.stderr
         assert pipe is not None
         for line in pipe:
             text = line.decode(errors="replace").strip()
@@ -164,7 +165,7 @@ class ProbeStream:
         """
         deadline = time.monotonic() + READY_TIMEOUT_S
         while not self._header_came():
-            if self._process.poll() is not None or time.monotonic() > deadline:
+            if self.process.poll() is not None or time.monotonic() > deadline:
                 self.end()
                 said = " ".join(self._said) or f"not ready after {READY_TIMEOUT_S} s"
                 raise StableError(f"{self._where}: probe: {said}")
@@ -181,7 +182,7 @@ class ProbeStream:
     @property
     def is_running(self) -> bool:
         """True if the probe is still running."""
-        return self._process.poll() is None
+        return self.process.poll() is None
 
     @property
     def said(self) -> str:
@@ -206,7 +207,7 @@ class ProbeStream:
         if on == self._on:
             return
         self._on = on
-        pipe = self._process.stdin
+        pipe = self.process.stdin
         assert pipe is not None
         with suppress(OSError):
             pipe.write(b"1" if on else b"0")
@@ -214,7 +215,7 @@ class ProbeStream:
 
     def end(self) -> None:
         """Stop the probe, which then writes its last records."""
-        _end(self._process)
+        _end(self.process)
         for thread in self._threads:
             thread.join(END_TIMEOUT_S)
 
@@ -223,7 +224,7 @@ class HistogramStream:
     """A running `sipprobe histograms`. For each line of input, it prints the counts since the previous line."""
 
     def __init__(self, machine: Machine, argv: Sequence[str]) -> None:
-        self._process = machine.open(argv)
+        self.process = machine.open(argv)
         self._where = str(machine)
 
     def wait_ready(self) -> None:
@@ -234,16 +235,11 @@ class HistogramStream:
         StableError
             The probe cannot run. The error message contains the reason.
         """
-        if not self._answer():
+        if not _answer(self.process, self._where):
             raise StableError(f"{self._where}: probe: {self.said}")
 
-    def _answer(self) -> bytes:
-        pipe = self._process.stdout
-        assert pipe is not None
-        return pipe.readline()
-
     def _send(self, command: bytes) -> None:
-        pipe = self._process.stdin
+        pipe = self.process.stdin
         assert pipe is not None
         with suppress(OSError):
             pipe.write(command)
@@ -252,8 +248,8 @@ class HistogramStream:
     @property
     def said(self) -> str:
         """The lines that the probe printed before it ended."""
-        self.end()
-        pipe = self._process.stderr
+        _end(self.process)
+        pipe = self.process.stderr
         assert pipe is not None
         return pipe.read().decode(errors="replace").strip() or "no message"
 
@@ -264,9 +260,11 @@ class HistogramStream:
         ------
         StableError
             The probe has ended.
+        LostError
+            The connection is lost.
         """
         self._send(b"\n")
-        answer = self._answer()
+        answer = _answer(self.process, self._where)
         if not answer:
             raise StableError(f"the probe ended: {self.said}")
         return json.loads(answer)  # type: ignore[no-any-return]
@@ -274,10 +272,6 @@ class HistogramStream:
     def record(self, *, on: bool) -> None:
         """Start or stop the counting, by attaching or detaching the BPF programs."""
         self._send(b"1" if on else b"0")
-
-    def end(self) -> None:
-        """Stop the program `sipprobe histograms`."""
-        _end(self._process)
 
 
 class CounterStream:
@@ -294,7 +288,7 @@ class CounterStream:
         self._where = str(machine)
         port = [str(tcp_port)] if tcp_port else []
         argv = [str(probe), "counters", program, str(netns), *port]
-        self._process: Popen[bytes] = machine.open(argv)
+        self.process = machine.open(argv)
 
     def read(self, ports: Sequence[int]) -> Counters:
         """Read and return the current counters.
@@ -304,37 +298,57 @@ class CounterStream:
         LostError
             The connection is lost.
         """
-        pipe, answer = self._process.stdin, self._process.stdout
+        pipe = self.process.stdin
         assert pipe is not None
-        assert answer is not None
-        lines: list[str] = []
         try:
             pipe.write(b"\n")
             pipe.flush()
-            while not lines or lines[-1] != "end":
-                line = answer.readline()
-                if not line:
-                    raise OSError("the connection ended")
-                lines.append(line.decode(errors="replace").rstrip("\n"))
         except OSError as error:
             raise LostError(f"{self._where}: counters: {error}") from None
-        return parse_counters(lines, ports)
+        answer = _answer(self.process, self._where, b"\nend\n")
+        if not answer:
+            raise LostError(f"{self._where}: counters: the connection ended")
+        return parse_counters(answer.decode(errors="replace").split("\n"), ports)
 
-    def end(self) -> None:
-        """Stop the program `sipprobe counters`."""
-        _end(self._process)
+
+def _answer(process: Popen[bytes], where: str, end: bytes = b"\n") -> bytes:
+    """Return the next output of a program, up to the bytes `end`. If the program ends before, return no bytes.
+
+    Raises
+    ------
+    LostError
+        The program did not answer in time, for example because the network is silent. The program is killed.
+    """
+    pipe = process.stdout
+    assert pipe is not None
+    poll = select.poll()
+    poll.register(pipe, select.POLLIN)
+    deadline = time.monotonic() + ANSWER_TIMEOUT_S
+    answer = b""
+    while not answer.endswith(end):
+        if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+            process.kill()
+            raise LostError(f"{where}: no answer after {ANSWER_TIMEOUT_S} s")
+        piece = os.read(pipe.fileno(), PIECE_BYTES)
+        if not piece:
+            return b""
+        answer += piece
+    return answer
 
 
-def _end(process: Popen[bytes]) -> None:
-    """Stop a program by closing its input, and kill the program if it does not end in time."""
-    assert process.stdin is not None
-    with suppress(OSError):
-        process.stdin.close()
-    try:
-        process.wait(END_TIMEOUT_S)
-    except TimeoutExpired:
-        process.kill()
-        process.wait()
+def _end(*processes: Popen[bytes]) -> None:
+    """Stop programs by closing their inputs, and kill the programs that do not end in time."""
+    for process in processes:
+        assert process.stdin is not None
+        with suppress(OSError):
+            process.stdin.close()
+    deadline = time.monotonic() + END_TIMEOUT_S
+    for process in processes:
+        try:
+            process.wait(max(0.0, deadline - time.monotonic()))
+        except TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 @dataclass(frozen=True)
@@ -516,11 +530,11 @@ class Watching:
 
     def end(self) -> npt.NDArray[Any]:
         """Stop all programs that watch the proxy, and return their last records."""
-        for stream in self._probes:
-            stream.end()
-        if self._histograms:
-            self._histograms.end()
-        self._counters.end()
+        # The programs end at the same time, so that a silent network delays the end only once.
+        streams = (*self._probes, self._histograms, self._counters)
+        _end(*(stream.process for stream in streams if stream))
+        for probe in self._probes:
+            probe.end()
         parts = [stream.take() for stream in self._probes if stream.mode]
         return np.concatenate(parts) if parts else np.empty(0, RECORD)
 

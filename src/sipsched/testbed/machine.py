@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from sipsched.errors import LostError, StableError
 from sipsched.testbed.connection import remote_command
 
-SSH = ("ssh", "-o", "BatchMode=yes")
-"""The user's `ssh` command, which reads keys, users and jump hosts of production hosts from ~/.ssh/config."""
+SSH = ("ssh", "-oBatchMode=yes", "-oServerAliveInterval=10", "-oServerAliveCountMax=3")
+"""The user's `ssh` command, which reads keys, users and jump hosts of production hosts from ~/.ssh/config.
+
+If the network is silent for 30 s, `ssh` ends.
+"""
 SSH_FAILED = 255
 ANSWER_TIMEOUT_S = 60
 
