@@ -1,6 +1,7 @@
 """Commands for testbeds and records. `fab -l` lists all commands. `--testbed` names a file in hardware/testbeds."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -235,7 +236,13 @@ def watch_proxy(
         dry_run=dry_run,
         probe=PurePosixPath(probe),
     )
-    watch(options, say=lambda line: print(line, flush=True))
+    watch(options, say=print_now)
+
+
+def print_now(line):
+    """Print a line without a buffer. Python prints lines in a buffer again at the end, and would fail there, too."""
+    if sys.stdout:
+        os.write(sys.stdout.fileno(), f"{line}\n".encode())
 
 
 def share(option, text):

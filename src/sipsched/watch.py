@@ -7,6 +7,7 @@ import http.server
 import json
 import math
 import signal
+import sys
 import threading
 import time
 from collections import deque
@@ -171,6 +172,27 @@ class Files:
         self._seconds.close()
 
 
+class Terminal:
+    """The printed lines of a watch. If a line cannot be printed, such as on a full disk, the watch continues."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._failed = False
+
+    def __call__(self, line: str) -> None:
+        """Print a line. Report the first line that cannot be printed on stderr."""
+        try:
+            self._say(line)
+        except OSError as error:
+            if not self._failed:
+                self._failed = True
+                with suppress(OSError):
+                    print(
+                        f"error: cannot print: {error.strerror}; the watch continues",
+                        file=sys.stderr,
+                    )
+
+
 class Stop:
     """The user's request to end `fab watch`, made by Ctrl-C or SIGTERM."""
 
@@ -251,6 +273,7 @@ def watch(
     SipschedError
         No proxy runs, the probe cannot run, or the connection is lost. Earlier data stay in the record.
     """
+    say = Terminal(say)
     machine = Machine(options.host)
     target = find_target(machine, options)
     means = read_means(machine, options.probe)

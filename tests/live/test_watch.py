@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from typing import IO
 
 import numpy as np
 import pytest
@@ -575,6 +576,35 @@ def test_killed_watch_leaves_nothing_behind(place: Place, probe: PurePosixPath) 
     wait_for(lambda: not pids(f"^{probe} watch"), 10)
     wait_for(lambda: not attached & loaded(), 10)
     assert not pids(f"sh -c .*{place.started[0].pid}")
+
+
+@contextlib.contextmanager
+def command(
+    place: Place, probe: PurePosixPath, stdout: int | IO[bytes]
+) -> Iterator["subprocess.Popen[bytes]"]:
+    """Run the command `fab watch`, and wait until it has recorded a second."""
+    fab = Path(sys.executable).with_name("fab")
+    argv = [str(fab), "watch", "--pid", str(place.started[0].pid), "--probe", str(probe)]
+    argv += ["--output", str(place.folder / "out")]
+    with subprocess.Popen(argv, stdout=stdout, stderr=subprocess.PIPE) as process:
+        seconds = place.folder / "out" / "seconds.jsonl"
+        try:
+            wait_for(lambda: seconds.exists() and seconds.stat().st_size > 0, 20)
+            yield process
+        finally:
+            process.kill()
+
+
+def test_full_disk_under_the_printed_lines_is_one_error(place: Place, probe: PurePosixPath) -> None:
+    with Path("/dev/full").open("wb") as full, command(place, probe, full) as process:
+        time.sleep(1.5)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=20)
+    (error,) = said.decode().splitlines()
+    assert "No space left on device" in error
+    assert process.returncode == 0
+    assert (place.folder / "out" / "page.html").exists()
+    assert len(read_seconds(place.folder / "out")) > 1
 
 
 def test_dry_run_attaches_nothing_and_names_privileges(place: Place, probe: PurePosixPath) -> None:

@@ -1,5 +1,6 @@
 """Test the files that `fab watch` writes, and its server of metrics."""
 
+import errno
 import urllib.request
 from pathlib import Path
 
@@ -76,6 +77,22 @@ def test_record_opens_in_python_and_draws_figures(tmp_path: Path) -> None:
         assert "<svg" in figure.wide
     with pytest.raises(StableError, match=r"watch\.json"):
         sipsched.open_watched(tmp_path)
+
+
+def test_lines_that_cannot_be_printed_are_one_error(capsys: pytest.CaptureFixture[str]) -> None:
+    printed: list[str] = []
+
+    def print_line(line: str) -> None:
+        if line == "lost":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        printed.append(line)
+
+    terminal = watch.Terminal(print_line)
+    for line in ("first", "lost", "lost", "last"):
+        terminal(line)
+    assert printed == ["first", "last"]
+    (error,) = capsys.readouterr().err.splitlines()
+    assert "No space left on device" in error
 
 
 def test_existing_folder_is_an_error(tmp_path: Path) -> None:
