@@ -194,21 +194,22 @@ class Terminal:
 
 
 class Stop:
-    """The user's request to end `fab watch`, made by Ctrl-C or SIGTERM."""
+    """The user's request to end `fab watch`, made by Ctrl-C, by SIGTERM, or by closing the terminal (SIGHUP)."""
 
     def __init__(self) -> None:
         self.asked = threading.Event()
 
     @contextmanager
     def on_signals(self) -> Iterator[None]:
-        """Catch SIGINT and SIGTERM while the `with` block runs, and set `asked` when a signal arrives."""
+        """Catch SIGINT, SIGTERM and SIGHUP while the `with` block runs, and set `asked` when a signal arrives."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {
-            number: signal.signal(number, lambda *_: self.asked.set())
-            for number in (signal.SIGINT, signal.SIGTERM)
-        }
+        numbers = [signal.SIGINT, signal.SIGTERM]
+        # The program nohup ignores SIGHUP, so that the watch continues without its terminal.
+        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+            numbers.append(signal.SIGHUP)
+        before = {number: signal.signal(number, lambda *_: self.asked.set()) for number in numbers}
         try:
             yield
         finally:

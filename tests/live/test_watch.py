@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import json
 import os
+import pty
 import re
 import shutil
 import signal
@@ -580,11 +581,11 @@ def test_killed_watch_leaves_nothing_behind(place: Place, probe: PurePosixPath) 
 
 @contextlib.contextmanager
 def command(
-    place: Place, probe: PurePosixPath, stdout: int | IO[bytes]
+    place: Place, probe: PurePosixPath, stdout: int | IO[bytes], *before: str
 ) -> Iterator["subprocess.Popen[bytes]"]:
     """Run the command `fab watch`, and wait until it has recorded a second."""
     fab = Path(sys.executable).with_name("fab")
-    argv = [str(fab), "watch", "--pid", str(place.started[0].pid), "--probe", str(probe)]
+    argv = [*before, str(fab), "watch", "--pid", str(place.started[0].pid), "--probe", str(probe)]
     argv += ["--output", str(place.folder / "out")]
     with subprocess.Popen(argv, stdout=stdout, stderr=subprocess.PIPE) as process:
         seconds = place.folder / "out" / "seconds.jsonl"
@@ -605,6 +606,30 @@ def test_full_disk_under_the_printed_lines_is_one_error(place: Place, probe: Pur
     assert process.returncode == 0
     assert (place.folder / "out" / "page.html").exists()
     assert len(read_seconds(place.folder / "out")) > 1
+
+
+def test_closed_terminal_ends_the_watch_with_a_page(place: Place, probe: PurePosixPath) -> None:
+    ours, terminal = pty.openpty()
+    # The kernel sends SIGHUP to the process whose controlling terminal is closed. A write then fails with EIO.
+    own_terminal = ("sh", "-c", 'exec setsid --ctty "$@" <&1', "sh")
+    with command(place, probe, terminal, *own_terminal) as process:
+        os.close(terminal)
+        os.close(ours)
+        _, said = process.communicate(timeout=20)
+    assert process.returncode == 0, said
+    assert read_watch(place.folder / "out").ended_by == "the user"
+    assert (place.folder / "out" / "page.html").exists()
+
+
+def test_watch_under_nohup_continues_after_sighup(place: Place, probe: PurePosixPath) -> None:
+    with command(place, probe, subprocess.DEVNULL, "nohup") as process:
+        seen = len(read_seconds(place.folder / "out"))
+        process.send_signal(signal.SIGHUP)
+        wait_for(lambda: len(read_seconds(place.folder / "out")) > seen + 1, 10)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+    assert process.returncode == 0
+    assert (place.folder / "out" / "page.html").exists()
 
 
 def test_dry_run_attaches_nothing_and_names_privileges(place: Place, probe: PurePosixPath) -> None:
