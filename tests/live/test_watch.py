@@ -14,7 +14,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+import urllib.request
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import IO
@@ -34,7 +36,7 @@ from sipsched.measure.watching import CAPABILITIES
 from sipsched.pages.headroom import LACKS
 from sipsched.records import trace
 from sipsched.records.messages import FLAGS, open_messages
-from sipsched.records.watch import ANSWERED, NAMES, OVER_TCP, read_seconds, read_watch
+from sipsched.records.watch import ANSWERED, NAMES, OVER_TCP, Second, read_seconds, read_watch
 
 CONFIG = Path(__file__).parent.parent / "data" / "watch" / "kamailio.cfg"
 ADDRESS, CLIENT, IPV6 = "127.66.77.88", "127.66.77.99", "::1"
@@ -372,6 +374,82 @@ def test_histograms_count_every_message_and_no_trace_exists(
     values = {*re.findall(r"^Call-ID: *(\S+)", call_ids.read_text(), re.MULTILINE), USER}
     assert len(values) == 81
     assert [value for value in {*values, ADDRESS, CLIENT} if value.encode() in everything] == []
+
+
+SAMPLE = re.compile(r'^sipsched_(\w+)(?:\{\w+="(.*)"\})? (\S+)$', re.MULTILINE)
+"""A line of the metrics: a name, the value of the label, and a number."""
+
+
+def scrape(port: int) -> str:
+    """Return the metrics of a watch on this machine."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+        text: str = answer.read().decode()
+        return text
+
+
+def expected_samples(seconds: Sequence[Second]) -> dict[tuple[str, str], float]:
+    """Compute the metrics, apart from drops and quantiles, from the seconds of a record."""
+    last, latest = seconds[-1], seconds[-watch.METRICS_SECONDS :]
+    samples: defaultdict[tuple[str, str], float] = defaultdict(float)
+    for second in seconds:
+        for name, count in second.messages.items():
+            samples["messages_total", name] += count
+        for share in second.others:
+            samples["other_programs_cpu_seconds_total", share.name] += share.busy * second.length_s
+    length_s = sum(second.length_s for second in latest)
+    busy_s = sum(second.cpu_busy * second.length_s for second in latest)
+    stolen_s = sum(second.cpu_stolen * second.length_s for second in latest)
+    plain = {
+        "calls_total": sum(second.calls for second in seconds),
+        "datagrams_total": sum(second.datagrams for second in seconds),
+        "unmatched_messages_total": sum(second.unmatched for second in seconds),
+        "recorded_seconds_total": sum(second.length_s for second in seconds if second.recording),
+        "cpu_busy_ratio": busy_s / length_s,
+        "cpu_stolen_ratio": stolen_s / length_s,
+        "tcp_connections": last.connections,
+        "recording": last.recording,
+        "proxy_processes": last.processes,
+    }
+    return {**samples, **{(name, ""): float(value) for name, value in plain.items()}}
+
+
+@pytest.mark.parametrize("histograms", [False, True])
+def test_metrics_during_traffic_equal_the_record(
+    place: Place, probe: PurePosixPath, *, histograms: bool
+) -> None:
+    port = free_port()
+    with (
+        place.socket(kind=socket.SOCK_STREAM) as stream,
+        # with a limit of CPU time, the probe does not record all the time
+        watching(
+            place, probe, place.started[0].pid, histograms=histograms, metrics=port, cpu=0.05
+        ) as running,
+    ):
+        stream.connect((ADDRESS, 5060))
+        scraped = []
+        for i in range(10):
+            for j in range(20):
+                assert place.ask(request("OPTIONS", f"scraped{i}x{j}")) is not None
+            scraped.append(scrape(port))
+            time.sleep(0.5)
+    recorded = read_seconds(running.output)
+    expected = [expected_samples(recorded[:n]) for n in range(1, len(recorded) + 1)]
+    names = {name for name, _ in expected[-1]}
+    values = set[tuple[str, str, float]]()
+    for text in scraped:
+        samples = {
+            (name, label): float(value)
+            for name, label, value in SAMPLE.findall(text)
+            if name in names
+        }
+        # a scrape does not state how many seconds had been recorded
+        assert any(samples == pytest.approx(each) for each in expected)
+        values.update((*key, value) for key, value in samples.items())
+    assert {value for name, _, value in values if name == "recording"} == {0, 1}
+    assert max(value for *key, value in values if key == ["messages_total", "OPTIONS"]) > 20
+    assert max(value for name, _, value in values if name.startswith("other_programs")) > 0
+    if not histograms:
+        assert max(value for name, _, value in values if name == "tcp_connections") > 0
 
 
 @pytest.mark.parametrize("histograms", [False, True])

@@ -163,6 +163,19 @@ def metrics(seconds: Sequence[Second], sums: Totals) -> str:
     add("drops_total", "counter", "Lost datagrams by cause.", labelled("cause", sums.drops))
     add("receive_errors_total", "counter", "Rejected datagrams.", {"": sums.receive_errors})
     add("lost_records_total", "counter", "Records that the probe lost.", {"": sums.lost})
+    add(
+        "unmatched_messages_total",
+        "counter",
+        "Messages whose arrival the probe did not find.",
+        {"": sums.unmatched},
+    )
+    add("recorded_seconds_total", "counter", "Time of recording.", {"": sums.recorded_s})
+    add(
+        "other_programs_cpu_seconds_total",
+        "counter",
+        "CPU time of other programs, in the seconds in which they were among the three with the most CPU time.",
+        labelled("program", sums.others_s),
+    )
     last = total(seconds)
     for name, counts in (("waiting", last.waiting), ("service", last.service)):
         known = {
@@ -184,8 +197,20 @@ def metrics(seconds: Sequence[Second], sums: Totals) -> str:
     )
     if seconds:
         add("queue_bytes", "gauge", "Memory in the queues.", {"": seconds[-1].queued_bytes})
-        busy = {"": seconds[-1].cpu_busy}
-        add("cpu_busy_ratio", "gauge", "Used share of the CPUs on which workers may run.", busy)
+        add(
+            "cpu_busy_ratio",
+            "gauge",
+            "Used share of the CPUs on which workers may run.",
+            {"": last.share(last.cpu_s)},
+        )
+        add(
+            "cpu_stolen_ratio",
+            "gauge",
+            "Share of these CPUs that the hypervisor took.",
+            {"": last.share(last.stolen_s)},
+        )
+        add("tcp_connections", "gauge", "Open TCP connections.", {"": seconds[-1].connections})
+        add("recording", "gauge", "1 if the probe records.", {"": seconds[-1].recording})
         add("proxy_processes", "gauge", "Processes of the proxy.", {"": seconds[-1].processes})
     return "\n".join(lines) + "\n"
 

@@ -59,13 +59,24 @@ def test_lines_of_an_idle_a_stopped_and_an_unrecorded_second() -> None:
 
 
 def test_metrics_are_text_of_prometheus() -> None:
-    seconds = [second(drops={"socket buffer full": 2})] * 3
+    values = {"cpu_stolen": 0.25, "connections": 7, "unmatched": 4}
+    seconds = [second(drops={"socket buffer full": 2}, **values)] * 2
+    seconds.append(second(drops={"socket buffer full": 2}, recording=False, **values))
     text = metrics(seconds, total(seconds))
     lines = text.splitlines()
     samples = [line for line in lines if not line.startswith("#")]
     assert all(SAMPLE.match(line) for line in samples), samples
     assert 'sipsched_messages_total{name="INVITE"} 300' in lines
     assert 'sipsched_drops_total{cause="socket buffer full"} 6' in lines
+    assert 'sipsched_other_programs_cpu_seconds_total{program="backup"} 0.15' in lines
+    for sample in (
+        "unmatched_messages_total 12",
+        "recorded_seconds_total 2",
+        "cpu_stolen_ratio 0.25",
+    ):
+        assert f"sipsched_{sample}" in lines
+    for sample in ("tcp_connections 7", "recording 0"):
+        assert f"sipsched_{sample}" in lines
     (waiting,) = [line for line in samples if 'waiting_seconds{quantile="0.99"}' in line]
     assert abs(float(waiting.split()[-1]) - 50e-6) < 1e-6
     named = {line.split("{")[0].split()[0] for line in samples}
