@@ -37,9 +37,10 @@ FIDELITY = "a proxy in production, with real traffic and unchanged settings"
 KIND_BITS = 3
 KIND_MASK = (1 << KIND_BITS) - 1
 # METHODS and STATUSES must equal TRACE_METHODS and TRACE_STATUSES of hardware/common/trace.h.
+OTHER_REQUEST = "other request"
 METHODS = (
     *("CANCEL", "OPTIONS", "REGISTER", "PRACK", "SUBSCRIBE", "NOTIFY", "PUBLISH", "INFO", "REFER"),
-    *("MESSAGE", "UPDATE", "other request"),
+    *("MESSAGE", "UPDATE", OTHER_REQUEST),
 )
 STATUSES = (
     *("100", "183", "1xx", "2xx", "3xx", "401", "403", "404", "407", "408", "486", "487", "4xx"),
@@ -292,7 +293,10 @@ def messages_of_watch(folder: Path, document: WatchDocument) -> xr.Dataset:
     transports = [name for name, of in (("udp", ~over_tcp), ("tcp", over_tcp)) if of.any()]
     columns, drops, tids = columns_of(records)
     order = _order(records)
-    received = order[records["event"][order] == Event.MESSAGE]
+    is_message = records["event"][order] == Event.MESSAGE
+    received = order[is_message]
+    again = _repeated_requests(records[order], name[order])[is_message]
+    columns["message_type"][again] = MESSAGE_TYPES["retransmission"]
     flags = FLAGS | {"answered_by_proxy": ANSWERED, "over_tcp": OVER_TCP}
     attrs = {
         "title": "SIP messages through a proxy in production, with one row per message",
@@ -326,6 +330,31 @@ def messages_of_watch(folder: Path, document: WatchDocument) -> xr.Dataset:
     for key, (values, described) in _further(records[received], name[received]).items():
         ds[key] = ("message", values, described)
     return ds
+
+
+def _repeated_requests(
+    records: npt.NDArray[Any], names: npt.NDArray[np.uint8]
+) -> npt.NDArray[np.bool_]:
+    """Return which requests have the Call-ID, CSeq and method of an earlier request, with shape (record,).
+
+    Only methods in `METHODS` are compared, because `columns_of` marks the retransmissions of the other messages. Two
+    responses with the same status, such as 183, need not be retransmissions.
+
+    Parameters
+    ----------
+    records, names
+        The records in the order of their arrival, and the code of each record's method or status.
+    """
+    methods = [NAMES[method] for method in METHODS if method != OTHER_REQUEST]
+    rows = np.flatnonzero(np.isin(names, methods) & (records["call_id_hash"] != 0))
+    keys = (names[rows], records["cseq"][rows], records["call_id_hash"][rows])
+    ordered = np.lexsort(keys)
+    same = np.ones(max(0, len(rows) - 1), bool)
+    for key in keys:
+        same &= np.diff(key[ordered]) == 0
+    repeated = np.zeros(len(records), bool)
+    repeated[rows[ordered[1:][same]]] = True
+    return repeated
 
 
 def _further(

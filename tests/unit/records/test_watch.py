@@ -105,6 +105,36 @@ def test_messages_over_tcp_are_marked(tmp_path: Path) -> None:
     assert ds.attrs["transport"] == "udp"
 
 
+def test_repeated_requests_of_all_methods_are_retransmissions(tmp_path: Path) -> None:
+    kinds = {name: watch.METHODS.index(name) + 1 << 3 for name in ("REGISTER", "OPTIONS")}
+    kinds |= {"183": len(watch.METHODS) + watch.STATUSES.index("183") + 1 << 3, "INVITE": 1}
+    rows = (
+        # method or status, hash of the Call-ID, CSeq, expected message type
+        ("REGISTER", 11, 1, 0),
+        ("INVITE", 11, 1, 1),
+        ("REGISTER", 11, 1, 7),
+        ("REGISTER", 11, 2, 0),
+        ("OPTIONS", 11, 1, 0),
+        ("REGISTER", 12, 1, 0),
+        ("INVITE", 11, 1, 7),
+        ("183", 11, 1, 0),
+        ("183", 11, 1, 0),
+        ("REGISTER", 0, 1, 0),
+        ("REGISTER", 0, 1, 0),
+        ("REGISTER", 11, 1, 7),
+    )
+    found = np.zeros(len(rows), RECORD)
+    found["t_arr"] = 1000 * np.arange(1, len(rows) + 1)
+    found["t_sip_in"] = found["t_arr"] + 100
+    found["kind"] = [kinds[name] for name, *_ in rows]
+    found["call_id_hash"] = [call for _, call, _, _ in rows]
+    found["cseq"] = [cseq for _, _, cseq, _ in rows]
+    # in a trace, the messages need not have the order of their arrival
+    written(tmp_path, found[::-1])
+    ds = watch.messages_of_watch(tmp_path, document())
+    assert ds["message_type"].to_numpy().tolist() == [expected for *_, expected in rows]
+
+
 def test_a_second_is_read_as_it_was_written_and_a_cut_line_is_ignored(tmp_path: Path) -> None:
     first = second()
     line = json.dumps(asdict(first))
