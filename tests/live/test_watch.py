@@ -35,12 +35,12 @@ from sipsched.measure import watching as measuring
 from sipsched.measure.watching import CAPABILITIES
 from sipsched.pages.headroom import LACKS
 from sipsched.records import trace
-from sipsched.records.messages import FLAGS, open_messages
+from sipsched.records.messages import FLAGS, MESSAGE_TYPES, open_messages
 from sipsched.records.watch import ANSWERED, NAMES, OVER_TCP, Second, read_seconds, read_watch
 
 CONFIG = Path(__file__).parent.parent / "data" / "watch" / "kamailio.cfg"
-ADDRESS, CLIENT, IPV6 = "127.66.77.88", "127.66.77.99", "::1"
-USER = "alicewhocalls"
+ADDRESS, CLIENT, IPV6 = "127.66.77.88", "127.66.77.99", "fd66:77:88::99"
+USER, REFUSED, CALLED = "alicewhocalls", "secret", "bobiscalled"
 CLONE_NEWNET = 0x40000000
 MALFORMED = (
     b"\x00",
@@ -138,7 +138,8 @@ def probe(tmp_path_factory: pytest.TempPathFactory) -> PurePosixPath:
 @contextlib.contextmanager
 def placed(folder: Path, port: int = 5060) -> Iterator[Place]:
     """Start a proxy in its own network namespace."""
-    held = ["unshare", "--net", "sh", "-c", "ip link set lo up; echo up; exec sleep 300"]
+    script = 'ip link set lo up; ip address add "$0" dev lo nodad; echo up; exec sleep 300'
+    held = ["unshare", "--net", "sh", "-c", script, f"{IPV6}/128"]
     with subprocess.Popen(held, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"up\n"
@@ -228,6 +229,31 @@ def content(folder: Path) -> bytes:
     return b"\n".join((*parts, *((folder / name).read_bytes() for name in names)))
 
 
+def identifiers(messages: str) -> set[str]:
+    """Return the values in SIP messages that identify a user, a call or a host."""
+    headers = re.findall(r"^(?:Via|From|To|Contact|Call-ID): *(.+?)\r?$", messages, re.MULTILINE)
+    users = re.findall(r"sip:([^@\s>;]+)@", messages)
+    return {
+        *headers,
+        *re.findall(r"(?:tag|branch)=([^;>\s]+)", messages),
+        # "sipp" and "service" are words of a page, too
+        *(
+            f"{before}{user}{after}"
+            for user in users
+            for before, after in (("sip:", ""), ("", "@"))
+        ),
+        *(USER, CALLED, ADDRESS, CLIENT, IPV6),
+    }
+
+
+def assert_private(messages: str, output: bytes) -> None:
+    """Assert that the output of a watch contains no identifier and no address of SIP messages."""
+    values = {value.encode() for value in identifiers(messages)}
+    values |= {socket.inet_aton(address) for address in (ADDRESS, CLIENT)}
+    values.add(socket.inet_pton(socket.AF_INET6, IPV6))
+    assert [value for value in values if value in output] == []
+
+
 def fnv1a(text: bytes) -> int:
     """Return the FNV-1a hash, which traces of runs contain. A watch must not use this hash, because it has no key."""
     value = 0xCBF29CE484222325
@@ -236,36 +262,39 @@ def fnv1a(text: bytes) -> int:
     return value
 
 
-# This test has 80 lines, because all kinds of traffic pass one watch, and all checks read the record of this watch.
+# This test has 100 lines, because all kinds of traffic pass one watch, and all checks read the record of this watch.
 @pytest.mark.skipif(shutil.which("sipp") is None, reason="sipp is not installed")
 def test_real_traffic_is_joined_and_its_contents_are_nowhere(
     place: Place, probe: PurePosixPath
 ) -> None:
     calls = [f"{kind}{i}" for kind in ("register", "options", "refused") for i in range(20)]
     methods = {"register": "REGISTER", "options": "OPTIONS", "refused": "INVITE"}
-    logs = ["-trace_msg", "-message_file", place.folder / "uac.msg"]
+    port = free_port()
+    sent = []
     with (
         place.socket(kind=socket.SOCK_STREAM) as stream,
         place.socket(socket.AF_INET6, socket.SOCK_STREAM) as stream_ipv6,
-        watching(place, probe, place.started[0].pid, metrics=0) as running,
+        watching(place, probe, place.started[0].pid, metrics=port) as running,
     ):
         stream.connect((ADDRESS, 5060))
         stream_ipv6.connect((IPV6, 5060))
         attached = held(probe)
         assert attached <= loaded()
         assert len(attached) > 10
-        for address, port in ((ADDRESS, 5070), (f"[{IPV6}]", 5070)):
-            place.start("sipp", "-sn", "uas", "-i", address, "-p", port, "-nostdin")
+        for address in (ADDRESS, f"[{IPV6}]"):
+            logs = ("-trace_msg", "-message_file", place.folder / f"uas{address}.messages")
+            place.start("sipp", "-sn", "uas", "-i", address, "-p", 5070, "-nostdin", *logs)
         time.sleep(0.5)
         for address, client in ((ADDRESS, CLIENT), (f"[{IPV6}]", f"[{IPV6}]")):
-            options = ["-i", client, "-p", "5080", "-r", "40", "-m", "80", "-nostdin", *logs]
-            place.start("sipp", "-sn", "uac", f"{address}:5060", *options)
-            logs = []
+            options = ["-i", client, "-p", "5080", "-r", "40", "-m", "80", "-nostdin", "-s", CALLED]
+            logs = ("-trace_msg", "-message_file", place.folder / f"uac{address}.messages")
+            place.start("sipp", "-sn", "uac", f"{address}:5060", *options, *logs)
         for call in calls:
             kind = call.rstrip("0123456789")
-            user = "secret" if kind == "refused" else USER
-            message = request(methods[kind], call, user)
-            assert place.ask(message) is not None
+            message = request(methods[kind], call, REFUSED if kind == "refused" else USER)
+            answer = place.ask(message)
+            assert answer is not None
+            sent += [message, answer]
             if kind == "register":
                 place.ask(message)
         for family, address in ((socket.AF_INET, ADDRESS), (socket.AF_INET6, IPV6)):
@@ -277,14 +306,16 @@ def test_real_traffic_is_joined_and_its_contents_are_nowhere(
         # wait for two checks of the connections, after which the hooks for TCP are attached
         wait_for(lambda: running.seconds() >= 4, 10)
         for i in range(20):
-            for connection in (stream, stream_ipv6):
-                connection.sendall(
-                    request("MESSAGE", f"stream{i}", "secret").replace(b"/UDP", b"/TCP")
-                )
-                assert connection.recv(4096).startswith(b"SIP/2.0 407")
-        assert place.ask(request("OPTIONS", "alive")) is not None
+            for connection, call in ((stream, f"stream-4-{i}"), (stream_ipv6, f"stream-6-{i}")):
+                message = request("MESSAGE", call, REFUSED).replace(b"/UDP", b"/TCP")
+                connection.sendall(message)
+                sent += [message, connection.recv(4096)]
+                assert sent[-1].startswith(b"SIP/2.0 407")
+        sent.append(request("OPTIONS", "alive"))
+        assert place.ask(sent[-1]) is not None
         seen = running.seconds()
         wait_for(lambda: running.seconds() >= seen + 2, 10)
+        scraped = scrape(port)
 
     assert not attached & loaded()
     assert not pids(f"^{probe} watch")
@@ -305,6 +336,9 @@ def test_real_traffic_is_joined_and_its_contents_are_nowhere(
     assert answered[names == NAMES["REGISTER"]].sum() == 2 * 20
     assert answered[names == NAMES["INVITE"]].sum() >= 20
     assert not answered[names == NAMES["BYE"]].any()
+    again = ds["message_type"].to_numpy() == MESSAGE_TYPES["retransmission"]
+    assert again[names == NAMES["REGISTER"]].sum() == 20
+    assert not again[(names == NAMES["MESSAGE"]) | (names == NAMES["OPTIONS"])].any()
     assert (flags & 1 << 6 == 0).mean() > 0.99, "the arrival of datagrams is not found"
     assert np.all(ds["t_sip"].to_numpy()[names == NAMES["BYE"]] < 1_000_000_000)
     np.testing.assert_array_equal(flags & OVER_TCP != 0, names == NAMES["MESSAGE"])
@@ -316,43 +350,45 @@ def test_real_traffic_is_joined_and_its_contents_are_nowhere(
     assert document.lost == document.not_written == 0
     assert sum(second.received for second in read_seconds(running.output)) <= ds.sizes["message"]
 
-    everything = content(running.output)
-    sent = (place.folder / "uac.msg").read_text()
-    headers = re.findall(r"^(?:From|To|Contact|Call-ID): *(.+)$", sent, re.MULTILINE)
-    call_ids = set(re.findall(r"^Call-ID: *(\S+)", sent, re.MULTILINE))
-    assert len(call_ids) == 80
-    values = {value.strip() for value in headers} | call_ids
-    values |= {f"{call}@{CLIENT}" for call in calls} | {USER, ADDRESS, CLIENT, "sipp@"}
-    assert [value for value in values if value.encode() in everything] == []
-    addresses = [socket.inet_aton(address) for address in (ADDRESS, CLIENT)]
-    assert [address for address in addresses if address in everything] == []
+    logs = [path.read_text() for path in place.folder.glob("*.messages")]
+    assert len(logs) == 4
+    messages = "".join((*logs, *(message.decode() for message in sent)))
+    assert identifiers(messages) > {"sip:sipp", f"{CALLED}@", "register19", "z9hG4bKstream-6-19"}
+    assert "sipsched_messages_total" in scraped
+    shown = "\n".join((*running.said, scraped)).encode()
+    assert_private(messages, content(running.output) + shown)
+    call_ids = set(re.findall(r"^Call-ID: *(\S+)", messages, re.MULTILINE))
+    # two clients with 80 calls, 40 messages over TCP, and the last OPTIONS
+    assert len(call_ids) == 160 + len(calls) + 40 + 1
     records = trace.read_trace(running.output / "trace.bin.zst").records
     plain = [fnv1a(call.encode()) for call in call_ids]
     assert not np.isin(records["call_id_hash"], np.array(plain, np.uint64)).any()
-    assert np.unique(records["call_id_hash"]).size >= 160 + len(calls)
+    assert np.unique(records["call_id_hash"]).size >= len(call_ids)
 
 
 @pytest.mark.skipif(shutil.which("sipp") is None, reason="sipp is not installed")
 def test_histograms_count_every_message_and_no_trace_exists(
     place: Place, probe: PurePosixPath
 ) -> None:
-    call_ids = place.folder / "uac.msg"
-    with watching(place, probe, place.started[0].pid, histograms=True) as running:
+    log, port = place.folder / "uac.messages", free_port()
+    sent = [request("REGISTER", f"register{i}") for i in range(20)]
+    with watching(place, probe, place.started[0].pid, histograms=True, metrics=port) as running:
         attached = held(probe)
         assert len(attached & loaded()) == 3
         place.start("sipp", "-sn", "uas", "-i", ADDRESS, "-p", 5070, "-nostdin")
         time.sleep(0.5)
-        options = ["-p", "5080", "-r", "40", "-m", "80", "-nostdin"]
-        logs = ["-trace_msg", "-message_file", call_ids]
+        options = ["-p", "5080", "-r", "40", "-m", "80", "-nostdin", "-s", CALLED]
+        logs = ["-trace_msg", "-message_file", log]
         uac = place.start("sipp", "-sn", "uac", "-i", CLIENT, f"{ADDRESS}:5060", *options, *logs)
-        for i in range(20):
-            assert place.ask(request("REGISTER", f"register{i}")) is not None
+        for message in sent:
+            assert place.ask(message) is not None
         with place.socket() as sock:
             for datagram in MALFORMED:
                 sock.sendto(datagram, (ADDRESS, 5060))
         wait_for(lambda: uac.poll() is not None, 20)
         seen = running.seconds()
         wait_for(lambda: running.seconds() >= seen + 2, 10)
+        shown = "\n".join((*running.said, scrape(port)))
     assert not attached & loaded()
     sums = total(read_seconds(running.output))
     assert sums.messages["BYE"] == sums.messages["ACK"] == 80
@@ -370,10 +406,10 @@ def test_histograms_count_every_message_and_no_trace_exists(
     assert (running.output / "page.html").exists()
     assert not (running.output / "trace.bin.zst").exists()
     assert not (running.output / "messages.nc").exists()
-    everything = b"".join(path.read_bytes() for path in running.output.iterdir())
-    values = {*re.findall(r"^Call-ID: *(\S+)", call_ids.read_text(), re.MULTILINE), USER}
-    assert len(values) == 81
-    assert [value for value in {*values, ADDRESS, CLIENT} if value.encode() in everything] == []
+    messages = "".join((log.read_text(), *(message.decode() for message in sent)))
+    assert len(set(re.findall(r"^Call-ID: *(\S+)", messages, re.MULTILINE))) == 80 + 20
+    written = b"".join(path.read_bytes() for path in running.output.iterdir())
+    assert_private(messages, written + shown.encode())
 
 
 SAMPLE = re.compile(r'^sipsched_(\w+)(?:\{\w+="(.*)"\})? (\S+)$', re.MULTILINE)
