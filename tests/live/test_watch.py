@@ -710,6 +710,70 @@ def command(
             process.kill()
 
 
+def threads_of(place: Place) -> dict[tuple[int, str], tuple[object, ...]]:
+    """Return the scheduling of each thread of the proxy: its class, priority, nice value, CPUs and control group."""
+    found = {}
+    for pid in pids(f"^kamailio .*{place.folder}"):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            tid, started = (
+                int(task.name),
+                (task / "stat").read_text().rpartition(")")[2].split()[19],
+            )
+            found[tid, started] = (
+                os.sched_getscheduler(tid),
+                os.sched_getparam(tid).sched_priority,
+                os.getpriority(os.PRIO_PROCESS, tid),
+                os.sched_getaffinity(tid),
+                (task / "cgroup").read_text(),
+            )
+    return found
+
+
+def host_of(place: Place) -> dict[str, object]:
+    """Return the settings and the files of the proxy's host, apart from the loaded BPF programs."""
+
+    def output(*argv: str) -> str:
+        return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+
+    inside = ("nsenter", f"--net=/proc/{place.holder}/ns/net")
+    # Other programs on this machine may add network devices, and the sysctls of these devices, to the host's namespace.
+    kernel = r"^(?:net\.core|kernel\.(?:sched|bpf|perf|unprivileged_bpf)).*$"
+    folders = [place.folder, Path("/etc/kamailio"), *Path("/usr/lib").glob("*/kamailio")]
+    return {
+        "sysctls of the namespace": re.findall(r"^net\..*$", output(*inside, "sysctl", "-a"), re.M),
+        "sysctls of the kernel": re.findall(kernel, output("sysctl", "-a"), re.M),
+        "threads": threads_of(place),
+        "socket buffers": sorted(re.findall(r"[rt]b\d+", output(*inside, "ss", "-utamn"))),
+        "pinned BPF objects": sorted(Path("/sys/fs/bpf").rglob("*")),
+        "files": {
+            path: (path.stat().st_mode, path.stat().st_mtime_ns, path.stat().st_size)
+            for folder in folders
+            for path in folder.rglob("*")
+            # the proxy writes its log, and the watch writes its record, which need not be on the proxy's host
+            if path != place.folder / "log" and place.folder / "out" not in (path, *path.parents)
+        },
+    }
+
+
+@pytest.mark.parametrize("options", [{}, {"histograms": True, "cpu": 0.05}])
+def test_watch_changes_nothing_on_the_host(
+    place: Place, probe: PurePosixPath, options: dict[str, object]
+) -> None:
+    before, programs = host_of(place), loaded()
+    assert all(len(before[key]) > 3 for key in before if key != "pinned BPF objects")
+    with watching(place, probe, place.started[0].pid, **options) as running:
+        for i in range(100):
+            assert place.ask(request("OPTIONS", f"unchanged{i}")) is not None
+        seen = running.seconds()
+        wait_for(lambda: running.seconds() >= seen + 2, 10)
+        during = host_of(place)
+        assert loaded() - programs == held(probe) != set()
+    after = host_of(place)
+    for key in before:
+        assert before[key] == during[key] == after[key], key
+    assert loaded() == programs
+
+
 def test_full_disk_under_the_printed_lines_is_one_error(place: Place, probe: PurePosixPath) -> None:
     with Path("/dev/full").open("wb") as full, command(place, probe, full) as process:
         time.sleep(1.5)
