@@ -72,6 +72,8 @@ MOST_RECORDS = 10_000_000
 """Largest number of message records that a watch writes. With this number, `messages.nc` needs 2 GB of memory."""
 MOST_SECONDS = 3600
 """Number of latest seconds whose data stay in memory for advice and figures. An hour needs about 100 MB."""
+SEARCHES = 10
+"""Number of seconds after a restart of the proxy in which the watch looks for other ports of the proxy."""
 METRICS_SECONDS = 15
 """Number of latest seconds that the gauges for Prometheus cover, a usual interval between two scrapes."""
 
@@ -345,6 +347,7 @@ class _Session:
             self._machine, target, options.probe, options.one_in, histograms=options.histograms
         ) as watching:
             pids: tuple[int, ...] = target.proxy.pids
+            searches = 0
             tick = time.monotonic()
             # After a restart of the proxy, only the rest of the requested time is left.
             end = tick + (options.seconds or math.inf) - offset
@@ -360,9 +363,12 @@ class _Session:
                         self._say(
                             f"{target.proxy.program} was started again: process {counters.pids[0]}"
                         )
+                        searches = SEARCHES
                     pids = counters.pids or pids
-                    if not counters.pids:
-                        moved = self._moved(target)
+                    # A restarted proxy opens its sockets a little later than its process starts.
+                    if searches or not counters.pids:
+                        searches = max(0, searches - 1)
+                        moved = self._moved(target, counters.pids)
                         if moved:
                             return moved
                     if self._budget:
@@ -377,18 +383,25 @@ class _Session:
                 self._workers = max(self._workers, watching.workers)
                 self._mode = watching.mode
 
-    def _moved(self, target: Target) -> Target | None:
-        """Return the restarted proxy if it runs in another network namespace or at other ports, otherwise None."""
+    def _moved(self, target: Target, pids: tuple[int, ...]) -> Target | None:
+        """Return the restarted proxy if it runs in another network namespace or at other ports, otherwise None.
+
+        Parameters
+        ----------
+        pids
+            The processes of the restarted proxy, if the watch has already found and counted them.
+        """
+        pid = pids[0] if pids else None
         try:
-            found_target = find_target(self._machine, replace(self._options, pid=None))
+            found_target = find_target(self._machine, replace(self._options, pid=pid))
         except StableError:
             return None
-        if (
-            found_target.proxy.netns == target.proxy.netns
-            and found_target.udp_ports == target.udp_ports
-        ):
+        # A proxy that is still opening its sockets has only some of the watched ports.
+        watched = set(found_target.udp_ports) <= set(target.udp_ports)
+        watched &= found_target.tcp_port in (None, target.tcp_port)
+        if found_target.proxy.netns == target.proxy.netns and watched:
             return None
-        self._restarts += 1
+        self._restarts += not pids
         self._say(f"the proxy runs again: {found_target.proxy}")
         return found_target
 

@@ -88,6 +88,14 @@ class Place:
         wait_for(lambda: self.ask(request("OPTIONS", "ready"), 0.2) is not None, 15)
         return process
 
+    def kill_proxy(self) -> None:
+        """Kill all processes of the proxy, which is the first started program."""
+        self.started[0].send_signal(signal.SIGKILL)
+        self.started.pop(0).wait()
+        for left in pids(f"^kamailio .*{self.folder}"):
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(os.pidfd_open(left), signal.SIGKILL)
+
     @contextlib.contextmanager
     def socket(
         self, family: int = socket.AF_INET, kind: int = socket.SOCK_DGRAM
@@ -605,11 +613,7 @@ def test_three_capabilities_suffice(place: Place, probe: PurePosixPath) -> None:
 def test_restarted_proxy_is_found_again(place: Place, probe: PurePosixPath) -> None:
     with watching(place, probe, place.started[0].pid) as running:
         assert place.ask(request("OPTIONS", "before")) is not None
-        place.started[0].send_signal(signal.SIGKILL)
-        place.started.pop(0).wait()
-        for left in pids(f"^kamailio .*{place.folder}"):
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(os.pidfd_open(left), signal.SIGKILL)
+        place.kill_proxy()
         wait_for(lambda: any("is not running" in line for line in running.said), 10)
         place.proxy()
         wait_for(lambda: any("started again" in line for line in running.said), 10)
@@ -620,6 +624,28 @@ def test_restarted_proxy_is_found_again(place: Place, probe: PurePosixPath) -> N
     assert read_watch(running.output).restarts == 1
     ds = open_messages(running.output / "messages.nc")
     assert (ds["name"].to_numpy() == NAMES["REGISTER"]).sum() == 20
+
+
+def test_proxy_restarted_at_another_port_within_a_second_is_found(
+    place: Place, probe: PurePosixPath
+) -> None:
+    with watching(place, probe, place.started[0].pid) as running:
+        assert place.ask(request("REGISTER", "before")) is not None
+        seen = running.seconds()
+        wait_for(lambda: running.seconds() > seen, 5)
+        place.kill_proxy()
+        place.port = 5080
+        place.proxy()
+        wait_for(lambda: any("runs again" in line for line in running.said), 10)
+        seen = running.seconds()
+        wait_for(lambda: running.seconds() > seen, 10)
+        assert place.ask(request("REGISTER", "after")) is not None
+        seen = running.seconds()
+        wait_for(lambda: running.seconds() >= seen + 2, 10)
+    assert read_watch(running.output).restarts == 1
+    assert read_watch(running.output).udp_ports == [5080]
+    ds = open_messages(running.output / "messages.nc")
+    assert (ds["name"].to_numpy() == NAMES["REGISTER"]).sum() == 2
 
 
 def test_proxy_in_a_new_namespace_is_found_by_its_port(
