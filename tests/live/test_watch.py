@@ -146,9 +146,10 @@ def probe(tmp_path_factory: pytest.TempPathFactory) -> PurePosixPath:
 @contextlib.contextmanager
 def placed(folder: Path, port: int = 5060) -> Iterator[Place]:
     """Start a proxy in its own network namespace."""
-    script = 'ip link set lo up; ip address add "$0" dev lo nodad; echo up; exec sleep 300'
+    script = 'ip link set lo up; ip address add "$0" dev lo nodad; echo up; exec cat'
     held = ["unshare", "--net", "sh", "-c", script, f"{IPV6}/128"]
-    with subprocess.Popen(held, stdout=subprocess.PIPE) as holder:
+    # The namespace exists until cat reads the end of its input, which is also closed if this program is killed.
+    with subprocess.Popen(held, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"up\n"
         found = Place(folder, holder.pid, port)
