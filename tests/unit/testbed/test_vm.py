@@ -88,7 +88,9 @@ def test_release_and_vmlinux_of_a_kernel_are_read() -> None:
 
 
 def test_a_file_that_is_not_a_kernel_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(StableError, match=r"guest kernel '/no/such': no such file; .* 6.12, 6.1, 5.10"):
+    with pytest.raises(
+        StableError, match=r"guest kernel '/no/such': no such file; .* 6.12, 6.1, 5.10"
+    ):
         guest_image.image_name("/no/such")
     (tmp_path / "text").write_text("x" * 4096)
     with pytest.raises(StableError, match="not a bzImage"):
