@@ -484,24 +484,23 @@ def join_kernels(groups: Mapping[str, Sequence[xr.Dataset]]) -> xr.Dataset:
     """Join summaries of a study with one mode, from testbeds with different kernels, into one summary.
 
     In the result, the modes are the kernels, such as "EEVDF (Linux 6.12)", so that pages can compare kernels as modes.
+    The modes are in alphabetical order, so CFS is before EEVDF.
 
     Parameters
     ----------
     groups
         Summaries of testbeds that differ only in the kernel. The key is appended to the names of the SUTs.
     """
-    by_group = [
-        xr.concat(
-            [_named(summary, beside, i + 1) for i, summary in enumerate(summaries)],
-            "mode",
-            **JOINED,
-        )
-        for beside, summaries in groups.items()
-    ]
+    by_group = []
+    for beside, summaries in groups.items():
+        named = [_named(summary, beside, i + 1) for i, summary in enumerate(summaries)]
+        by_group.append(xr.concat(named, "mode", **JOINED).sortby("mode"))
     return xr.concat(by_group, "sut", **JOINED)
 
 
-JOINED: Mapping[str, Any] = {"data_vars": "minimal", "coords": "minimal", "compat": "override"}
+JOINED: Mapping[str, Any] = {
+    **{"data_vars": "minimal", "coords": "minimal", "compat": "override", "join": "exact"}
+}
 
 
 def _named(summary: xr.Dataset, beside: str, number: int) -> xr.Dataset:
