@@ -24,7 +24,7 @@ from typing import IO
 import numpy as np
 import pytest
 from agents import free_port
-from helpers import build_native, pids, wait_for
+from helpers import PATIENCE_S, build_native, pids, wait_for
 
 from sipsched import watch
 from sipsched.analysis.headroom import Lack
@@ -85,7 +85,7 @@ class Place:
         config.write_text(CONFIG.read_text().replace(":5060", f":{self.port}"))
         own = ["-f", config, "-Y", self.folder, "-P", self.folder / "pid", "-m", "32", "-M", "4"]
         process = self.start("kamailio", "-DD", "-E", *own)
-        wait_for(lambda: self.ask(request("OPTIONS", "ready"), 0.2) is not None, 15)
+        wait_for(lambda: self.ask(request("OPTIONS", "ready"), 0.2) is not None, PATIENCE_S)
         return process
 
     def kill_proxy(self) -> None:
@@ -219,7 +219,7 @@ def watching(
     thread = threading.Thread(target=run)
     thread.start()
     try:
-        wait_for(lambda: running.seconds() > 0 or not thread.is_alive(), 20)
+        wait_for(lambda: running.seconds() > 0 or not thread.is_alive(), PATIENCE_S)
         assert not running.failed, running.failed
         yield running
     finally:
@@ -311,9 +311,9 @@ def test_real_traffic_is_joined_and_its_contents_are_nowhere(
                 for datagram in MALFORMED * 5:
                     sock.sendto(datagram, (address, 5060))
         uacs = place.started[-2:]
-        wait_for(lambda: all(process.poll() is not None for process in uacs), 20)
+        wait_for(lambda: all(process.poll() is not None for process in uacs), PATIENCE_S)
         # wait for two checks of the connections, after which the hooks for TCP are attached
-        wait_for(lambda: running.seconds() >= 4, 10)
+        wait_for(lambda: running.seconds() >= 4, PATIENCE_S)
         for i in range(20):
             for connection, call in ((stream, f"stream-4-{i}"), (stream_ipv6, f"stream-6-{i}")):
                 message = request("MESSAGE", call, REFUSED).replace(b"/UDP", b"/TCP")
@@ -323,7 +323,7 @@ def test_real_traffic_is_joined_and_its_contents_are_nowhere(
         sent.append(request("OPTIONS", "alive"))
         assert place.ask(sent[-1]) is not None
         seen = running.seconds()
-        wait_for(lambda: running.seconds() >= seen + 2, 10)
+        wait_for(lambda: running.seconds() >= seen + 2, PATIENCE_S)
         scraped = scrape(port)
 
     assert not attached & loaded()
@@ -394,9 +394,9 @@ def test_histograms_count_every_message_and_no_trace_exists(
         with place.socket() as sock:
             for datagram in MALFORMED:
                 sock.sendto(datagram, (ADDRESS, 5060))
-        wait_for(lambda: uac.poll() is not None, 20)
+        wait_for(lambda: uac.poll() is not None, PATIENCE_S)
         seen = running.seconds()
-        wait_for(lambda: running.seconds() >= seen + 2, 10)
+        wait_for(lambda: running.seconds() >= seen + 2, PATIENCE_S)
         shown = "\n".join((*running.said, scrape(port)))
     assert not attached & loaded()
     sums = total(read_seconds(running.output))
@@ -511,7 +511,7 @@ def test_every_datagram_of_10_000_per_second_is_counted(
                 time.sleep(max(0.0, begin + i / per_s - time.monotonic()) if i % 100 == 0 else 0)
             took = time.monotonic() - begin
         seen = running.seconds()
-        wait_for(lambda: running.seconds() >= seen + 3, 10)
+        wait_for(lambda: running.seconds() >= seen + 3, PATIENCE_S)
     recorded = read_seconds(running.output)
     assert max(second.largest_queue_bytes for second in recorded) > 0
     assert recorded[-1].largest_queue_bytes == 0
@@ -549,13 +549,13 @@ def test_message_of_a_b2bua_is_joined_to_the_message_with_another_call_id(
     place: Place, probe: PurePosixPath
 ) -> None:
     b2bua = place.start("taskset", "--cpu-list", "0", sys.executable, "-c", B2BUA)
-    wait_for(lambda: "13C6" in Path(f"/proc/{place.holder}/net/udp").read_text(), 10)
+    wait_for(lambda: "13C6" in Path(f"/proc/{place.holder}/net/udp").read_text(), PATIENCE_S)
     with watching(place, probe, b2bua.pid, port=5062) as running, place.socket() as sock:
         for i in range(20):
             sock.sendto(request("INVITE", f"leg{i}"), (ADDRESS, 5062))
             time.sleep(0.02)
         seen = running.seconds()
-        wait_for(lambda: running.seconds() >= seen + 2, 10)
+        wait_for(lambda: running.seconds() >= seen + 2, PATIENCE_S)
     ds = open_messages(running.output / "messages.nc")
     flags = ds["flags"].to_numpy()
     assert (ds["name"].to_numpy() == NAMES["INVITE"]).sum() == ds.sizes["message"] == 20
@@ -615,13 +615,13 @@ def test_restarted_proxy_is_found_again(place: Place, probe: PurePosixPath) -> N
     with watching(place, probe, place.started[0].pid) as running:
         assert place.ask(request("OPTIONS", "before")) is not None
         place.kill_proxy()
-        wait_for(lambda: any("is not running" in line for line in running.said), 10)
+        wait_for(lambda: any("is not running" in line for line in running.said), PATIENCE_S)
         place.proxy()
-        wait_for(lambda: any("started again" in line for line in running.said), 10)
+        wait_for(lambda: any("started again" in line for line in running.said), PATIENCE_S)
         for i in range(20):
             assert place.ask(request("REGISTER", f"after{i}")) is not None
         seen = running.seconds()
-        wait_for(lambda: running.seconds() >= seen + 2, 10)
+        wait_for(lambda: running.seconds() >= seen + 2, PATIENCE_S)
     assert read_watch(running.output).restarts == 1
     ds = open_messages(running.output / "messages.nc")
     assert (ds["name"].to_numpy() == NAMES["REGISTER"]).sum() == 20
@@ -633,16 +633,16 @@ def test_proxy_restarted_at_another_port_within_a_second_is_found(
     with watching(place, probe, place.started[0].pid) as running:
         assert place.ask(request("REGISTER", "before")) is not None
         seen = running.seconds()
-        wait_for(lambda: running.seconds() > seen, 5)
+        wait_for(lambda: running.seconds() > seen, PATIENCE_S)
         place.kill_proxy()
         place.port = 5080
         place.proxy()
-        wait_for(lambda: any("runs again" in line for line in running.said), 10)
+        wait_for(lambda: any("runs again" in line for line in running.said), PATIENCE_S)
         seen = running.seconds()
-        wait_for(lambda: running.seconds() > seen, 10)
+        wait_for(lambda: running.seconds() > seen, PATIENCE_S)
         assert place.ask(request("REGISTER", "after")) is not None
         seen = running.seconds()
-        wait_for(lambda: running.seconds() >= seen + 2, 10)
+        wait_for(lambda: running.seconds() >= seen + 2, PATIENCE_S)
     assert read_watch(running.output).restarts == 1
     assert read_watch(running.output).udp_ports == [5080]
     ds = open_messages(running.output / "messages.nc")
@@ -662,13 +662,13 @@ def test_proxy_in_a_new_namespace_is_found_by_its_port(
             assert first.ask(request("REGISTER", "first")) is not None
             time.sleep(1.5)
         with placed(folders[1], port) as second:
-            wait_for(lambda: any("runs again" in line for line in running.said), 15)
+            wait_for(lambda: any("runs again" in line for line in running.said), PATIENCE_S)
             seen = running.seconds()
-            wait_for(lambda: running.seconds() > seen, 10)
+            wait_for(lambda: running.seconds() > seen, PATIENCE_S)
             assert second.ask(request("REGISTER", "second")) is not None
-            wait_for(lambda: running.seconds() > seen + 2, 10)
+            wait_for(lambda: running.seconds() > seen + 2, PATIENCE_S)
             running.stop.asked.set()
-            wait_for((running.output / "page.html").exists, 20)
+            wait_for((running.output / "page.html").exists, PATIENCE_S)
     ds = open_messages(running.output / "messages.nc")
     assert (ds["name"].to_numpy() == NAMES["REGISTER"]).sum() == 2
     times = [second.t_s for second in read_seconds(running.output)]
@@ -712,11 +712,11 @@ def test_killed_watch_leaves_nothing_behind(place: Place, probe: PurePosixPath) 
     out = place.folder / "out"
     argv = [sys.executable, "-c", code, str(place.started[0].pid), str(out), str(probe)]
     with subprocess.Popen(argv, stdout=subprocess.DEVNULL) as process:
-        wait_for(lambda: len(held(probe)) > 10, 20)
+        wait_for(lambda: len(held(probe)) > 10, PATIENCE_S)
         attached = held(probe)
         process.kill()
-    wait_for(lambda: not pids(f"^{probe} watch"), 10)
-    wait_for(lambda: not attached & loaded(), 10)
+    wait_for(lambda: not pids(f"^{probe} watch"), PATIENCE_S)
+    wait_for(lambda: not attached & loaded(), PATIENCE_S)
     assert not pids(f"sh -c .*{place.started[0].pid}")
 
 
@@ -731,7 +731,7 @@ def command(
     with subprocess.Popen(argv, stdout=stdout, stderr=subprocess.PIPE) as process:
         seconds = place.folder / "out" / "seconds.jsonl"
         try:
-            wait_for(lambda: seconds.exists() and seconds.stat().st_size > 0, 20)
+            wait_for(lambda: seconds.exists() and seconds.stat().st_size > 0, PATIENCE_S)
             yield process
         finally:
             process.kill()
@@ -792,7 +792,7 @@ def test_watch_changes_nothing_on_the_host(
         for i in range(100):
             assert place.ask(request("OPTIONS", f"unchanged{i}")) is not None
         seen = running.seconds()
-        wait_for(lambda: running.seconds() >= seen + 2, 10)
+        wait_for(lambda: running.seconds() >= seen + 2, PATIENCE_S)
         during = host_of(place)
         assert loaded() - programs == held(probe) != set()
     after = host_of(place)
@@ -830,7 +830,7 @@ def test_watch_under_nohup_continues_after_sighup(place: Place, probe: PurePosix
     with command(place, probe, subprocess.DEVNULL, "nohup") as process:
         seen = len(read_seconds(place.folder / "out"))
         process.send_signal(signal.SIGHUP)
-        wait_for(lambda: len(read_seconds(place.folder / "out")) > seen + 1, 10)
+        wait_for(lambda: len(read_seconds(place.folder / "out")) > seen + 1, PATIENCE_S)
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=20)
     assert process.returncode == 0
@@ -891,7 +891,7 @@ def ssh_to_this_machine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     sshd = ["/usr/sbin/sshd", "-D", "-e", "-f", str(folder / "sshd.cfg")]
     with (folder / "sshd.log").open("wb") as log, subprocess.Popen(sshd, stderr=log) as process:
         try:
-            wait_for((folder / "sshd.pid").exists, 10)
+            wait_for((folder / "sshd.pid").exists, PATIENCE_S)
             yield "thehost"
         finally:
             process.terminate()
@@ -911,13 +911,13 @@ def test_host_over_ssh_is_watched_and_a_lost_connection_leaves_nothing(
             for i in range(20):
                 assert place.ask(request("REGISTER", f"remote{i}")) is not None
             seen = running.seconds()
-            wait_for(lambda: running.seconds() >= seen + 2, 10)
+            wait_for(lambda: running.seconds() >= seen + 2, PATIENCE_S)
             attached = held(probe)
             assert len(attached) > 10
             for connection in pids(f"^/usr/bin/ssh -F {folder}/ssh.cfg"):
                 os.kill(connection, number)
-            wait_for(lambda: bool(running.failed), 10)
-        wait_for(lambda: not attached & loaded(), 10)
+            wait_for(lambda: bool(running.failed), PATIENCE_S)
+        wait_for(lambda: not attached & loaded(), PATIENCE_S)
     assert not pids(f"^{probe} watch")
     (error,) = running.failed
     assert isinstance(error, SipschedError)
