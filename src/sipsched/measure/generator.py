@@ -170,24 +170,6 @@ class Arrivals:
 
 
 @dataclass(frozen=True)
-class Schedule:
-    """A random schedule of calls, with the start times of its first and its last call.
-
-    Attributes
-    ----------
-    distinct
-        Number of different calls. All other calls repeat one of these calls in another window.
-    first_ns, last_ns
-        Start times of the first and the last call, in ns after the beginning of the schedule.
-    """
-
-    calls: int
-    distinct: int
-    first_ns: int
-    last_ns: int
-
-
-@dataclass(frozen=True)
 class Starts:
     """The actual and the intended start times of calls in ns, by CLOCK_MONOTONIC of the UAC; shape (calls,)."""
 
@@ -217,8 +199,11 @@ class Sipload:
         ]
         return uas.start(SERVER_LOG, argv, cpus=spec.cpus, limit_s=limit_s)
 
-    def draw(self, uac: Host, load: Load, label: str, arrivals: Arrivals) -> Schedule:
-        """Create the random schedule of the calls that `offer` starts. Equal arguments lead to equal schedules."""
+    def draw(self, uac: Host, load: Load, label: str, arrivals: Arrivals) -> int:
+        """Create the random schedule of the calls that `offer` starts. Equal arguments lead to equal schedules.
+
+        Returns the start time of the first call, in ns after the beginning of the schedule.
+        """
         calls = ["--calls", str(arrivals.calls)]
         if arrivals.blocks is not None:
             blocks = uac.workdir / f"{label}.blocks"
@@ -228,7 +213,7 @@ class Sipload:
             *(self._program(uac), "schedule", "--output", str(_schedule_file(uac, label))),
             *("--law", load.law, "--rate", str(arrivals.cps), "--seed", str(arrivals.seed), *calls),
         ]
-        return Schedule(**parse_json(uac.run(argv).stdout))
+        return int(parse_json(uac.run(argv).stdout)["first_ns"])
 
     def offer(
         self,

@@ -388,7 +388,7 @@ class Serving:
 
     def first_call_ns(self, label: str, arrivals: Arrivals) -> int:
         """Return the time in ns from the beginning of a load's schedule to the first call of the schedule."""
-        return self.generator.draw(self.hosts.uac, self.load, label, arrivals).first_ns
+        return self.generator.draw(self.hosts.uac, self.load, label, arrivals)
 
     def _cpu_ns(self) -> CpuTime:
         """Read the CPU time that the proxy and its front end have used since their start."""
