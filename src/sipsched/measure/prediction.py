@@ -6,7 +6,6 @@ parameters and the settings to predict.
 
 import itertools
 import os
-import resource
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -223,7 +222,6 @@ def predict_capacity(fitted: Fitted, config: Config) -> CapacityPrediction:
     none = CapacityPrediction(fitted, config.pdr_limit, CORES_PER_PROCESSOR)
     if not fitted.numbers:
         return none
-    before = _cpu_s()
     settings = [
         (cores, threads)
         for cores in CORES
@@ -247,7 +245,6 @@ def predict_capacity(fitted: Fitted, config: Config) -> CapacityPrediction:
         central,
         draws=tuple(itertools.chain.from_iterable(map(again, fitted.draws))),
         assumed={name: again(changes) for name, changes in ASSUMED.items()},
-        cpu_s=_cpu_s() - before,
     )
 
 
@@ -437,8 +434,3 @@ def _at_once(do: Callable[[Each], Result], jobs: Sequence[Each]) -> list[Result]
     """
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return list(pool.map(do, jobs))
-
-
-def _cpu_s() -> float:
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(usage.ru_utime + usage.ru_stime for usage in used)

@@ -169,7 +169,6 @@ class CapacityPrediction:
     carried: tuple[CapacityOfCores, ...] = ()
     draws: tuple[CapacityOfCores, ...] = ()
     assumed: dict[str, tuple[CapacityOfCores, ...]] | None = None
-    cpu_s: float = 0.0
 
     def best(self, cores: int) -> CapacityOfCores | None:
         """Return the largest simulated capacity with `cores` cores. Among equal capacities, prefer fewer threads."""
