@@ -1,12 +1,10 @@
 """The file with the simulator's parameters that were fitted to runs of a campaign. The predictions read this file."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sipsched.errors import StableError
 from sipsched.files import read_json, write_json
 from sipsched.records.conversion import as_part
 
@@ -48,27 +46,6 @@ class Fitted:
     base_slice_ns: int | None = None
     numbers: Mapping[str, Any] = field(default_factory=dict)
     draws: tuple[Mapping[str, Any], ...] = ()
-
-
-def to_json(fitted: Fitted) -> str:
-    """Return the fitted parameters of the simulator as JSON text."""
-    return json.dumps({"schema_version": SCHEMA_VERSION, **asdict(fitted)}, indent=1)
-
-
-def from_json(text: str, where: Path) -> Fitted:
-    """Return the simulator's fitted parameters from a JSON text.
-
-    Raises
-    ------
-    StableError
-        The text is not a fit, or has another format version.
-    """
-    content = json.loads(text)
-    if content.pop("schema_version", None) != SCHEMA_VERSION:
-        raise StableError(
-            f"{where}: this fit has another format version; delete the file and run snakemake"
-        )
-    return as_part(Fitted, content, str(where))
 
 
 def write_fitted(fitted: Fitted, path: Path) -> None:

@@ -1,5 +1,6 @@
 """The simulator's predictions in `results/predicted/`: the files `settings.nc` and `capacity.json` per testbed."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -12,7 +13,7 @@ from sipsched.errors import MAKE_AGAIN
 from sipsched.files import read_json, whole, write_json
 from sipsched.records.computed import open_netcdf
 from sipsched.records.conversion import as_part
-from sipsched.records.fitted import Fitted, from_json, to_json
+from sipsched.records.fitted import Fitted
 from sipsched.versions import PREDICTION_VERSION
 
 FORMAT = "sipsched prediction"
@@ -94,7 +95,7 @@ def write_predictions(predictions: Predictions, path: Path) -> None:
         {
             "format": FORMAT,
             "format_version": PREDICTION_VERSION,
-            "fitted": to_json(predictions.fitted),
+            "fitted": json.dumps(asdict(predictions.fitted), indent=1),
             "seconds": predictions.seconds,
         },
     )
@@ -121,7 +122,7 @@ def open_predictions(path: Path) -> Predictions:
         count = int(row["n_windows"])
         windows = row["windows"].to_numpy()[:, :count]
         predicted.append(Predicted(setting, row["whole"].to_numpy(), windows))
-    fitted = from_json(ds.attrs["fitted"], path)
+    fitted = as_part(Fitted, json.loads(ds.attrs["fitted"]), str(path))
     return Predictions(fitted, float(ds.attrs["seconds"]), tuple(predicted))
 
 
