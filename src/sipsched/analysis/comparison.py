@@ -63,11 +63,6 @@ class Place(NamedTuple):
     cores: int
     threads: int
 
-    @property
-    def system(self) -> SutOnCores:
-        """The system under test and the number of cores, as a tuple."""
-        return self.sut, self.cores
-
     def __str__(self) -> str:
         """Return the numbers of cores and threads as text."""
         return f"{plural(self.cores, 'core')}, {plural(self.threads, 'thread')}"
