@@ -582,8 +582,7 @@ def _together(asked: Iterable[tuple[ComparedLoad, str]]) -> Effects[tuple[int, s
 
 
 def _floor(interval: Interval) -> float:
-    told = is_lower(interval) or is_higher(interval)
-    return max(abs(interval.low), abs(interval.high)) if told else 0.0
+    return max(abs(interval.low), abs(interval.high)) if interval.excludes_zero else 0.0
 
 
 def _rank(candidate: Candidate) -> tuple[bool, float]:

@@ -81,7 +81,7 @@ class GuestEffect:
     @property
     def stands_out(self) -> bool:
         """True if the confidence interval of the measured effect excludes 0."""
-        return excludes_zero(self.measured)
+        return self.measured.excludes_zero
 
     @property
     def contains_prediction(self) -> bool:
@@ -89,11 +89,6 @@ class GuestEffect:
         return self.measured.known and (
             self.measured.low <= self.predicted.estimate <= self.measured.high
         )
-
-
-def excludes_zero(interval: Interval) -> bool:
-    """Return True if a confidence interval exists and does not contain 0."""
-    return interval.known and not interval.low <= 0 <= interval.high
 
 
 def read_predictions(path: Path) -> tuple[PredictedEffect, ...]:

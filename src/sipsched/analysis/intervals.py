@@ -74,6 +74,11 @@ class Interval:
         """True if the estimate has a confidence interval."""
         return not self.why
 
+    @property
+    def excludes_zero(self) -> bool:
+        """True if a confidence interval exists and does not contain 0."""
+        return self.known and not self.low <= 0 <= self.high
+
     def map(self, function: Callable[[float], float]) -> "Interval":
         """Apply a monotone function to the estimate and the ends. A decreasing function swaps the interval's ends."""
         low, high = sorted((function(self.low), function(self.high)))

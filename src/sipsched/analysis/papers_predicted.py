@@ -414,11 +414,6 @@ class Ablation:
     mechanisms: tuple[Contribution, ...]
     settings: tuple[Contribution, ...]
 
-    @property
-    def told(self) -> bool:
-        """True if the confidence interval of the difference between the two modes exists and excludes 0."""
-        return self.whole.known and not self.whole.low <= 0 <= self.whole.high
-
 
 def ablation(runs: pd.DataFrame, metric: str) -> Ablation | None:
     """Estimate how much each mechanism and setting contributes to the difference between baseline and enhanced mode.

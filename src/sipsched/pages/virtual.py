@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from sipsched.analysis.advice import ComparedLoad
-from sipsched.analysis.guest_effects import USUAL_QUANTUM_US, GuestEffect, excludes_zero
+from sipsched.analysis.guest_effects import USUAL_QUANTUM_US, GuestEffect
 from sipsched.pages.crossover.wording import provenance
 from sipsched.pages.drawing import INK
 from sipsched.pages.numbers import told, with_unit
@@ -99,7 +99,7 @@ def words(effects: Sequence[GuestEffect]) -> Words:
     inside = sum(effect.contains_prediction for effect in measured)
     # Comparisons of the same system at the same load share one A/A comparison.
     shams = {(effect.place, effect.cps): effect.sham for effect in measured}
-    differ = sum(map(excludes_zero, shams.values()))
+    differ = sum(sham.excludes_zero for sham in shams.values())
     lines = [
         f"{len(measured)} of {plural(len(effects), 'predicted comparison')} are measured.",
         f"The measured interval contains the simulator's prediction in {inside} of "

@@ -171,7 +171,7 @@ def test_figure_2_compares_the_published_best_with_the_others():
 def test_a_known_ablation_is_decomposed():
     parts = {"placement": 0.75, "wakeup_granularity_ns": 0.5}
     ablation = papers_predicted.ablation(synthetic.predictions(0.4, parts=parts), "k_rcv_us")
-    assert ablation.told
+    assert ablation.whole.excludes_zero
     whole = ablation.whole.estimate
     assert whole == pytest.approx(0.4 * ablation.baseline.estimate)
     by_name = {part.name: part for part in (*ablation.mechanisms, *ablation.settings)}
@@ -189,7 +189,7 @@ def test_an_undetected_effect_names_the_detectable_effect():
     noise = np.random.default_rng(5).normal(400, 40, here.sum())
     runs.loc[here, "k_rcv_us"] = noise
     ablation = papers_predicted.ablation(runs, "k_rcv_us")
-    assert not ablation.told
+    assert not ablation.whole.excludes_zero
     # the detectable effect is 2.13 + 0.87 standard errors of a difference (Student's t with 15 degrees of freedom)
     error = 40 * np.sqrt(2 / papers_predicted.ABLATION_REPETITIONS)
     assert ablation.detectable == pytest.approx(3.0 * error, rel=0.4)

@@ -14,8 +14,6 @@ from sipsched.analysis.advice import (
     ComparedLoad,
     ModeEffect,
     Ranking,
-    is_higher,
-    is_lower,
 )
 from sipsched.analysis.crossover import RUNS_AS_SAMPLE, Doubt, percent, to_percent
 from sipsched.analysis.run_table import IN_VIRTUAL_TIME
@@ -371,7 +369,7 @@ def _costs(advice: Advice) -> Iterator[str]:
         for name in COSTS:
             if name in chosen.effects:
                 effect = chosen.effects[name]
-                differs = is_higher(effect.interval) or is_lower(effect.interval)
+                differs = effect.interval.excludes_zero
                 words = f"{TITLES[name]} {effect_words(effect, name)}"
                 (beyond if differs else within).append(words)
         where = f"{ranking.load.label(chosen.mode)} at {loads_name([ranking.load])}"

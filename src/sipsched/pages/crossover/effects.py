@@ -13,8 +13,6 @@ from sipsched.analysis.advice import (
     Candidate,
     ModeEffect,
     Ranking,
-    is_higher,
-    is_lower,
 )
 from sipsched.analysis.crossover import Effect, to_percent
 from sipsched.analysis.papers import PAPERS, load_comparison
@@ -173,7 +171,7 @@ def _draw_effects(axis: Axes, ranking: Ranking, names: Sequence[str], quantity: 
         if name == AA and effect.interval.known:
             axis.axvspan(low, high, color=GRID, alpha=0.5, linewidth=0)
         look = mode_look(name if name != AA else ranking.load.place.reference)
-        differs = is_lower(effect.interval) or is_higher(effect.interval)
+        differs = effect.interval.excludes_zero
         axis.hlines(row, low, high, color=look.color, linewidth=1.3)
         label = AA if name == AA else ranking.load.label(name)
         titles = [f"{label}: {TITLES[quantity]} {effect_words(effect, quantity)}"]

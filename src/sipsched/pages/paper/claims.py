@@ -11,8 +11,6 @@ from sipsched.analysis.advice import (
     ComparedLoad,
     ModeEffect,
     Ranking,
-    is_higher,
-    is_lower,
 )
 from sipsched.analysis.papers import MODES, PAPERS, PAPERS_RUNS
 from sipsched.pages import published
@@ -265,8 +263,7 @@ def _moved(rankings: Iterable[Ranking]) -> Iterator[str]:
             changed = {
                 name: effect
                 for name in ("k_rcv_mean", "t_sip_mean")
-                if is_lower((effect := candidate.effects[name]).interval)
-                or is_higher(effect.interval)
+                if (effect := candidate.effects[name]).interval.excludes_zero
             }
             if changed:
                 words = [

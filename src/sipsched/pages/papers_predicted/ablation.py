@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import pandas as pd
 from matplotlib.axes import Axes
 
-from sipsched.analysis.intervals import Interval
 from sipsched.analysis.papers_predicted import ABLATED, Ablation, Contribution
 from sipsched.pages.drawing import INK, SERIES
 from sipsched.pages.numbers import in_words, told
@@ -43,7 +42,7 @@ def whole_words(ablation: Ablation) -> str:
     difference = f"{NAMES[ablation.metric]}, {compared()}: {in_words(whole, unit)}"
     if not whole.known:
         return f"{difference}."
-    if not ablation.told:
+    if not ablation.whole.excludes_zero:
         least = f"{number(ablation.detectable * scale)} {unit}"
         return (
             f"{difference}, which is indistinguishable from 0. The simulation detects a difference of {least} in four "
@@ -57,15 +56,11 @@ def _parts_words(ablation: Ablation) -> str:
     parts = [
         f"{number(contribution.part.estimate * scale)} {unit} from {_name(contribution)}"
         for contribution in (*ablation.mechanisms, *ablation.settings)
-        if _is_told(contribution.part)
+        if contribution.part.excludes_zero
     ]
     if not parts:
         return "Each part of this difference is indistinguishable from 0."
     return f"These parts differ from 0 by more than chance: {'; '.join(parts)}."
-
-
-def _is_told(part: Interval) -> bool:
-    return part.known and not part.low <= 0 <= part.high
 
 
 def _unit(metric: str) -> str:
