@@ -5,16 +5,25 @@ makes the decision again from the runs.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from sipsched.errors import MAKE_AGAIN, StableError
+from sipsched.errors import MAKE_AGAIN
 from sipsched.files import read_json, write_json
 from sipsched.plan.config import Config
 from sipsched.plan.run import NO_REPEATS, Crossings, Group, Repeats
 from sipsched.plan.study import Study
+from sipsched.records.conversion import as_part
 from sipsched.records.record import is_recorded
 
 SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class _Look:
+    """The content of the file of a decision."""
+
+    still_wide: tuple[Group, ...]
 
 
 def look_path(results: Path, study: str, testbed: str, repetitions: int) -> Path:
@@ -66,26 +75,14 @@ def read_repeats(results: Path, study: Study, testbed: str, until: int | None = 
         # At each look, the workflow decides which groups of runs still have too wide an interval. Only groups that were
         # too wide at the previous look count. Check this again, because the file of the previous look may have been
         # replaced.
-        wide = [group for group in _still_wide(path) if not repeats or repeats.get(group) == now]
+        look = as_part(_Look, read_json(path, SCHEMA_VERSION, MAKE_AGAIN), str(path), MAKE_AGAIN)
+        wide = [group for group in look.still_wide if not repeats or repeats.get(group) == now]
         if not wide:
             break
         repeats = dict.fromkeys(wide, then) | {
             group: times for group, times in repeats.items() if group not in wide
         }
     return repeats
-
-
-def _still_wide(path: Path) -> list[Group]:
-    document = read_json(path, SCHEMA_VERSION, MAKE_AGAIN)
-    try:
-        groups = [
-            (int(cores), int(threads), int(cps)) for cores, threads, cps in document["still_wide"]
-        ]
-    except (KeyError, TypeError, ValueError):
-        raise StableError(
-            f"{path}: this file is not a decision about the repetitions of a study; {MAKE_AGAIN}"
-        ) from None
-    return groups
 
 
 def all_repeats(results: Path, config: Config) -> dict[tuple[str, str], Repeats]:
