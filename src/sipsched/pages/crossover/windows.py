@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-import xarray as xr
 from matplotlib.axes import Axes
 
 from sipsched.analysis.advice import ComparedLoad
@@ -190,8 +189,8 @@ def machine(loads: Sequence[ComparedLoad]) -> Words:
 
 def table(loads: Sequence[ComparedLoad]) -> Folded:
     """Return a collapsed table with one row per run: windows (periods in one mode), mode switches and machine speed."""
-    switchings = [(load, run, switching(run)) for load in loads for run in load.runs]
-    reasons = sorted({reason for *_, record in switchings for reason in record.left_out})
+    switchings = [(load, switching(run)) for load in loads for run in load.runs]
+    reasons = sorted({reason for _, record in switchings for reason in record.left_out})
     shown = Table(
         identity="table-switches",
         places=1,
@@ -210,8 +209,7 @@ def table(loads: Sequence[ComparedLoad]) -> Folded:
             *("mean", "worst window", "before", "after", "change (%)"),
         ),
         rows=tuple(
-            (load_among(load, loads), *_row(load, run, record, reasons))
-            for load, run, record in switchings
+            (load_among(load, loads), *_row(load, record, reasons)) for load, record in switchings
         ),
         none="no valid run compares modes",
         caption="The windows, the switches and the speed of the machine, for each run.",
@@ -232,16 +230,14 @@ def table(loads: Sequence[ComparedLoad]) -> Folded:
     return Folded("Windows and switches of each run", (shown,))
 
 
-def _row(
-    load: ComparedLoad, run: xr.Dataset, record: Switching, reasons: Sequence[int]
-) -> list[str]:
+def _row(load: ComparedLoad, record: Switching, reasons: Sequence[int]) -> list[str]:
     """Return the table cells of a run without the first cell, which contains the load."""
     several = len({run.attrs["mode"] for run in load.runs}) > 1
     moved = record.speed_after / record.speed_before - 1
     return [
         f"{record.mode}, {record.rep}" if several else str(record.rep),
-        _cell(100 * float(run.attrs["utilisation"])),
-        _cell(1000 * float(run.attrs["relaxation_s"])),
+        _cell(100 * record.utilisation),
+        _cell(1000 * record.relaxation_s),
         f"{record.window_s:.2g}",
         f"{1000 * record.washout_s:.0f}",
         f"{record.whole_blocks} of {record.blocks}",
