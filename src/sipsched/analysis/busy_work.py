@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
+from sipsched.analysis.intervals import Values
 from sipsched.records.messages import MESSAGE_TYPES, k_rcv, nanoseconds
 
-Values = npt.NDArray[np.float64]
 LOCAL = 64
 """Number of arrivals before a busy cycle (time in which a CPU is never idle) from which the local load is computed."""
 LEAST_OF_TYPE = 30

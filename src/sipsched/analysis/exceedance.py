@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-Values = npt.NDArray[np.float64]
+from sipsched.analysis.intervals import Values
+
 LEVELS = 200
 """Number of points on the time axis (logarithmic scale) at which the share of longer messages is computed."""
 

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import optimize
 
+from sipsched.analysis.intervals import Values
 from sipsched.analysis.papers import wide
 from sipsched.plan.simulated import KINDS
 
@@ -27,8 +28,6 @@ SEARCHED, POLISHED = 1, 5
 """Number of random arrival sequences per column of the tables, in the global search and in the later local search."""
 RACED = 8
 """Number of candidates from the global search that are compared again with more arrival sequences."""
-
-Values = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

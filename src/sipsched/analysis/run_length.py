@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-Values = npt.NDArray[np.float64]
+from sipsched.analysis.intervals import Values
+
 LEAST_PERIODS = 20
 """Smallest effective number of busy periods (times in which the proxy is never idle) in a sufficiently long run."""
 LONGEST_SHARE = 0.1

@@ -39,6 +39,7 @@ from sipsched.records.prediction import (
     UNITS,
     CapacityOfCores,
     CapacityPrediction,
+    Floats,
     Predicted,
     PredictedSetting,
     Predictions,
@@ -84,7 +85,6 @@ ASSUMED = {
 """Alternative assumptions about several cores. All are simulated, as records from one core cannot confirm them."""
 
 Changes = Mapping[str, Any]
-Floats = npt.NDArray[np.float64]
 Each = TypeVar("Each")
 Result = TypeVar("Result")
 

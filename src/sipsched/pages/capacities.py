@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from datetime import datetime
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from matplotlib.axes import Axes
 
 from sipsched.analysis.capacity.estimate import interval_of
 from sipsched.analysis.crossing_load import RATE_RANGE
+from sipsched.analysis.intervals import Values
 from sipsched.analysis.run_length import too_short
 from sipsched.pages.numbers import in_words, rounded, with_unit
 from sipsched.pages.plots import Curve, Look, draw_curve, draw_line, limit_line, symlog_scale
@@ -22,7 +22,6 @@ HOW = (
 )
 CLEARLY = 0.05
 """Smallest relative change of the CPU time per message that can explain why a search found a different capacity."""
-Values = npt.NDArray[np.float64]
 
 
 def evidence(capacity: SystemCapacity) -> str:

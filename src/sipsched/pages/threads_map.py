@@ -4,20 +4,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure as Canvas
 
+from sipsched.analysis.intervals import Values
 from sipsched.analysis.run_table import Facet, counted, facet_name, facets, provenance
 from sipsched.pages.drawing import INK, Layout, themed
 from sipsched.pages.parts import Figure, Several
 from sipsched.records.summary_variables import ALL
 from sipsched.words import grouped, number, plural
 
-Values = npt.NDArray[np.float64]
 MOST_LABELLED = 12
 """If a heat map has more loads than this, its cells do not show their numbers."""
 CELL_IN, TITLE_IN = 0.28, 0.9

@@ -4,11 +4,11 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
 from sipsched.analysis.advice import Advice, Ranking
+from sipsched.analysis.intervals import Values
 from sipsched.pages.crossover.effects import ordered_modes
 from sipsched.pages.crossover.wording import (
     by_proxy,
@@ -27,8 +27,6 @@ SHARES = {"total_p50": 0.5, "total_p90": 0.1, "total_p99": 0.01}
 """The drawn percentiles of the message time, each with the share of messages that take longer."""
 MOST = 6
 """The largest number of modes in the figure."""
-
-Floats = npt.NDArray[np.float64]
 
 
 def figures(comparisons: Sequence[Advice]) -> Several:
@@ -73,7 +71,7 @@ def _figure(advice: Advice) -> Figure:
     )
 
 
-def times(ranking: Ranking, modes: Sequence[str]) -> dict[str, Floats]:
+def times(ranking: Ranking, modes: Sequence[str]) -> dict[str, Values]:
     """Return the median, 90th and 99th percentile of the message time in µs per mode, for modes that have all three."""
     load = ranking.load
     of_reference = np.array([load.mean(load.place.reference, name).estimate for name in SHARES])
@@ -91,7 +89,7 @@ def times(ranking: Ranking, modes: Sequence[str]) -> dict[str, Floats]:
     return {mode: values for mode, values in by_mode.items() if np.isfinite(values).all()}
 
 
-def _draw_shares(axis: Axes, ranking: Ranking, by_mode: dict[str, Floats]) -> None:
+def _draw_shares(axis: Axes, ranking: Ranking, by_mode: dict[str, Values]) -> None:
     if not by_mode:
         not_measured(axis)
         return
@@ -112,7 +110,7 @@ def _draw_shares(axis: Axes, ranking: Ranking, by_mode: dict[str, Floats]) -> No
     axis.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g} %"))
 
 
-def _words(ranking: Ranking, by_mode: dict[str, Floats]) -> str:
+def _words(ranking: Ranking, by_mode: dict[str, Values]) -> str:
     """Return a sentence with the time that one message in a hundred exceeds, for each mode at a load."""
     listed = ", ".join(
         f"{in_us(float(values[-1]))} with {ranking.load.label(mode)}"

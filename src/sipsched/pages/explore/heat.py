@@ -1,16 +1,15 @@
 """A heat map of message times over the course of a run (Gregg 2010, doi:10.1145/1785414.1785435)."""
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib.colors import LogNorm
 from matplotlib.ticker import FuncFormatter
 
+from sipsched.analysis.intervals import Values
 from sipsched.pages.drawing import LIMIT, Layout, themed
 from sipsched.pages.explore.timeline import Messages, name_of, provenance
 from sipsched.pages.parts import Figure
 from sipsched.words import grouped, number
 
-Values = npt.NDArray[np.float64]
 TIMES, LATENCIES = 120, 40
 """Numbers of columns and rows of the heat map."""
 

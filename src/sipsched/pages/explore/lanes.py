@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib.axes import Axes
 
+from sipsched.analysis.intervals import Values
 from sipsched.pages.drawing import GRID, INK, PAPER, SERIES, Layout, legend, themed, titled
 from sipsched.pages.explore.ran import named, ran_words
 from sipsched.pages.explore.timeline import US, Messages, name_of, provenance
@@ -29,8 +29,6 @@ OTHERS: dict[str, tuple[str, int]] = {
 """For each kind of other program, the name in the legend and the index of the colour in `SERIES`."""
 LEAST = 0.005
 """The page mentions a part of the wait only if the part is at least this share."""
-
-Values = npt.NDArray[np.float64]
 
 
 def slow_message(messages: Messages) -> int | None:

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib.axes import Axes
 
+from sipsched.analysis.intervals import Values
 from sipsched.pages.drawing import SERIES, titled
 from sipsched.pages.explore.timeline import Messages, name_of_all, provenance
 from sipsched.pages.parts import Figure
@@ -14,7 +14,6 @@ from sipsched.pages.plots import panels
 from sipsched.records.messages import MESSAGE_TYPES
 from sipsched.words import grouped, number
 
-Values = npt.NDArray[np.float64]
 PERCENTILES = {"a usual message": (49.0, 51.0), "a slow one": (98.5, 99.5)}
 """Column titles for usual and slow messages, with the range of percentiles of the total time for each column."""
 FEWEST = 100
