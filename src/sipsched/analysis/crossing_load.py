@@ -285,14 +285,12 @@ def capacity(
     cps: npt.ArrayLike,
     pdr: npt.ArrayLike,
     limit: float = PDR_LIMIT,
-    level: float = LEVEL,
-    seed: int = SEED,
 ) -> SweepCapacity:
     """Return the capacity by two definitions: the largest measured load within the limit, and an interpolated load.
 
     The parameters and errors are the same as for `crossing`.
     """
-    found_crossing = crossing(cps, pdr, limit, level, seed=seed)
+    found_crossing = crossing(cps, pdr, limit)
     means, *_ = mean_intervals(_rows(cps, pdr)[1])
     return SweepCapacity(*grid_capacity(cps, means, limit), found_crossing)
 

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from importlib.metadata import version as installed_version
 from pathlib import Path
 
@@ -33,7 +33,7 @@ def debian_packages() -> list[str]:
     )
 
 
-def make_bundle(pages: Path, to: Path, say: Callable[[str], None] = print) -> Path:
+def make_bundle(pages: Path, to: Path) -> Path:
     """Write the offline bundle of the current commit as a tar archive, and return the archive's path.
 
     Parameters
@@ -42,8 +42,6 @@ def make_bundle(pages: Path, to: Path, say: Callable[[str], None] = print) -> Pa
         Folder with the pages of the recorded campaign.
     to
         Folder for the archive. This function creates the folder.
-    say
-        Function that shows a line before each step.
 
     Returns
     -------
@@ -67,12 +65,12 @@ def make_bundle(pages: Path, to: Path, say: Callable[[str], None] = print) -> Pa
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
     try:
-        say("downloading Debian packages")
+        print("downloading Debian packages")
         _debian(debian_packages(), folder / "packages")
-        say("downloading Python packages")
+        print("downloading Python packages")
         pythons = (_debian_python(folder / "packages"), platform.python_version())
         _python(folder / "wheels", pythons)
-        say("adding sources and pages")
+        print("adding sources and pages")
         _sources(folder / "sources.tar")
         shutil.copytree(pages, folder / "pages")
         shutil.copy(PROGRAM, folder / "run")

@@ -139,14 +139,13 @@ class Host(Connection):
         *,
         cpus: Sequence[int],
         limit_s: float,
-        accept: Sequence[int] = (0,),
     ) -> CommandResult:
         """Run a process with a time limit, wait until the process ends, and return the result.
 
         Raises
         ------
         StableError
-            The exit code is not in `accept`.
+            The exit code is not 0.
         TransientError
             A signal killed the process.
         """
@@ -161,7 +160,7 @@ class Host(Connection):
             raise TransientError(
                 f"host {self.spec}: {name} ended unexpectedly, killed by a signal: {shlex.join(argv)}"
             )
-        if done.exit_code not in accept:
+        if done.exit_code != 0:
             raise self.failed(done)
         return done
 

@@ -82,8 +82,8 @@ class Posterior:
     Attributes
     ----------
     estimate_cps, low_cps, high_cps
-        Median of the capacity, and ends of the central interval.
-    drift, scatter, steepness, share_of_speed
+        Median of the capacity, and ends of the central interval with probability `LEVEL`.
+    drift, scatter, share_of_speed
         Posterior means of the model's parameters.
     """
 
@@ -92,11 +92,10 @@ class Posterior:
     high_cps: float
     drift: float
     scatter: float
-    steepness: float
     share_of_speed: float
 
 
-def fit(observations: Observations, limit: float, level: float = LEVEL) -> Posterior:
+def fit(observations: Observations, limit: float) -> Posterior:
     """Estimate the capacity of a system from all trials of searches and all runs of the system.
 
     Parameters
@@ -105,8 +104,6 @@ def fit(observations: Observations, limit: float, level: float = LEVEL) -> Poste
         The trials and runs, at least one.
     limit
         Drop rate that defines the capacity, as a share.
-    level
-        Probability that the interval contains the capacity.
     """
     order = np.argsort(observations.time_s, kind="stable")
     ordered = Observations(*(values[order] for values in observations))
@@ -128,7 +125,7 @@ def fit(observations: Observations, limit: float, level: float = LEVEL) -> Poste
     step = places[1] - places[0]
     fine = np.linspace(places[inside[0]] - step, places[inside[-1]] + step, FINE)
     total = _weighted(grid.evidence(settings, fine, time_s), weights)
-    steepness, scatter, drift, _, share = (total.sum(axis=1) @ settings).tolist()
+    _, scatter, drift, _, share = (total.sum(axis=1) @ settings).tolist()
     unseen = _usual_speed(time_s, speed).scaled(share)
     beyond = 4 * unseen.spread + abs(unseen.middle)
     loads = np.linspace(fine[0] - beyond, fine[-1] + beyond, RESOLUTION)
@@ -136,9 +133,9 @@ def fit(observations: Observations, limit: float, level: float = LEVEL) -> Poste
     # The next lines convert the capacity to the machine's usual speed.
     away = loads[:, None] - fine - unseen.middle
     below = special.ndtr(away / max(unseen.spread, fine[1] - fine[0])) @ total.sum(axis=0)
-    ends = np.interp(((1 - level) / 2, 0.5, (1 + level) / 2), below, loads)
+    ends = np.interp(((1 - LEVEL) / 2, 0.5, (1 + LEVEL) / 2), below, loads)
     low, middle, high = np.exp(ends).tolist()
-    return Posterior(middle, low, high, drift, scatter, steepness, share)
+    return Posterior(middle, low, high, drift, scatter, share)
 
 
 def speeds(observations: Observations) -> Values:
