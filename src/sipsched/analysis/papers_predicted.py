@@ -397,8 +397,8 @@ class Ablation:
     ----------
     whole
         Baseline minus enhanced mode. K_rcv is in µs, PDR is a share.
-    baseline, enhanced
-        Means of the metric in the two modes.
+    baseline
+        Mean of the metric in baseline mode.
     detectable
         The smallest whole difference that the simulated runs detect with a power of 80 %.
     mechanisms, settings
@@ -409,7 +409,6 @@ class Ablation:
     metric: str
     whole: Interval
     baseline: Interval
-    enhanced: Interval
     detectable: float
     mechanisms: tuple[Contribution, ...]
     settings: tuple[Contribution, ...]
@@ -450,7 +449,6 @@ def ablation(runs: pd.DataFrame, metric: str) -> Ablation | None:
         metric=metric,
         whole=mean_interval(whole),
         baseline=mean_interval(baseline, least=0.0),
-        enhanced=mean_interval(enhanced, least=0.0),
         detectable=_detectable(whole),
         mechanisms=tuple(parts[name] for name in MECHANISMS),
         settings=tuple(parts[name] for name in back),

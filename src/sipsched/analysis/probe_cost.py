@@ -21,7 +21,7 @@ class ProbeCost:
 
     Attributes
     ----------
-    testbed, sut, mode, cores, threads, cps
+    sut, mode, cores, threads, cps
         The setting and its load. `mode` is the mode in which the probe records.
     without_us
         Mean CPU time per message over the windows without recording.
@@ -32,7 +32,6 @@ class ProbeCost:
         windows run in the reference mode, so this ratio shows chance.
     """
 
-    testbed: str
     sut: str
     mode: str
     cores: int
@@ -65,14 +64,11 @@ def probe_costs(paths: Iterable[Path]) -> list[ProbeCost]:
                 places = (arms.index(mode), arms.index(arm), len(arms) - 1)
                 runs[mode, point, places].append(by_arm(ds, "cpu_per_message"))
     costs = []
-    for (mode, (testbed, sut, cores, threads, cps), (on, off, sham)), tables in sorted(
-        runs.items()
-    ):
+    for (mode, (_, sut, cores, threads, cps), (on, off, sham)), tables in sorted(runs.items()):
         without = np.concatenate([table[:, off] for table in tables])
         known = without[~np.isnan(without)]
         costs.append(
             ProbeCost(
-                testbed=str(testbed),
                 sut=str(sut),
                 mode=mode,
                 cores=int(cores),

@@ -126,8 +126,8 @@ class Campaign:
         Missing columns of messages.nc: name of the column, reason, number of runs.
     hosts
         Description of the hosts from the study that lists the most CPUs of the SPS.
-    settings, load
-        Settings and load from the first study that has runs.
+    load
+        The load from the first study that has runs.
     summaries
         The summaries of the studies, in the order of `studies`.
     capacities
@@ -144,7 +144,6 @@ class Campaign:
     attempts: tuple[Attempt, ...]
     columns_missing: tuple[tuple[str, str, int], ...]
     hosts: Mapping[str, Any]
-    settings: Mapping[str, Any]
     load: Mapping[str, Any]
     summaries: tuple[xr.Dataset, ...]
     capacities: tuple[SystemCapacity, ...] = ()
@@ -299,7 +298,6 @@ def _campaign(testbed: str, studies: Sequence[tuple[str, xr.Dataset]]) -> Campai
         attempts=attempts,
         columns_missing=tuple((*key, count) for key, count in reasons.items()),
         hosts=hosts,
-        settings=json.loads(first.attrs["settings"]),
         load=json.loads(first.attrs["load"]),
         summaries=tuple(data),
     )

@@ -47,7 +47,6 @@ FACTORS = {
 class WorkerSetting(NamedTuple):
     """A system under test with its deployment, number of cores, and total number of workers (`threads`)."""
 
-    proxy: str
     transport: str
     deployment: str
     sut: str
@@ -210,7 +209,6 @@ def carried(
             continue
         first = runs.iloc[0]
         worker_setting = WorkerSetting(
-            str(first["proxy"]),
             str(first["transport"]),
             str(first["deployment"]),
             point.sut,
