@@ -1,6 +1,6 @@
 rule parse_run:
     input:
-        run=NEEDS.record_of_messages,
+        run=NEEDS.record_for("messages.nc"),
     output:
         messages=f"{RESULTS}/runs/{tuples.RUN_PATTERN}/messages.nc",
     log:
@@ -20,7 +20,7 @@ rule parse_run:
 
 rule summarise_run:
     input:
-        run=NEEDS.record_of_summary,
+        run=NEEDS.record_for("summary.nc.zst"),
         messages=f"{RESULTS}/runs/{tuples.RUN_PATTERN}/messages.nc",
     output:
         summary=f"{RESULTS}/runs/{tuples.RUN_PATTERN}/summary.nc.zst",
@@ -41,7 +41,7 @@ rule summarise_run:
 
 rule reduce_windows:
     input:
-        run=NEEDS.record_of_windows,
+        run=NEEDS.record_for("windows.nc"),
         messages=f"{RESULTS}/runs/{tuples.RUN_PATTERN}/messages.nc",
     output:
         windows=f"{RESULTS}/runs/{tuples.RUN_PATTERN}/windows.nc",
@@ -118,7 +118,7 @@ checkpoint look_at_runs:
     resources:
         machine=1,
     params:
-        results=NEEDS.results,
+        results=str(RESULTS),
         precision=NEEDS.study_precision,
         schema_version=versions.SUMMARY_VERSION,
     message:
@@ -146,7 +146,7 @@ rule combine_summaries:
         forked_for_pages=1,
         machine=1,
     params:
-        results=NEEDS.results,
+        results=str(RESULTS),
         precision=NEEDS.study_precision,
         schema_version=versions.SUMMARY_VERSION,
     message:

@@ -84,17 +84,18 @@ class Needs:
                 self._measure_lost(run)
         return [self._computed(run, SUMMARY) for run in runs]
 
-    def record_of_messages(self, wildcards: Mapping[str, str]) -> str:
-        """Return the path of the record from which the workflow makes a run's `messages.nc`."""
-        return self._record_for(MESSAGES, wildcards)
+    def record_for(self, name: str) -> Callable[[Mapping[str, str]], str]:
+        """Return an input function for Snakemake, which returns the path of the record of a run.
 
-    def record_of_summary(self, wildcards: Mapping[str, str]) -> str:
-        """Return the path of the record from which the workflow makes a run's summary."""
-        return self._record_for(SUMMARY, wildcards)
+        `name` is the name of the run's file that the rule computes from the record, such as `messages.nc`.
+        """
 
-    def record_of_windows(self, wildcards: Mapping[str, str]) -> str:
-        """Return the path of the record from which the workflow makes a run's `windows.nc`."""
-        return self._record_for(WINDOWS, wildcards)
+        def of_run(wildcards: Mapping[str, str]) -> str:
+            folder = str(Run.from_wildcards(wildcards).path)
+            self._make_stale_again(folder, name)
+            return f"{self._plan.raw}/{folder}/run.json"
+
+        return of_run
 
     def reduced_records(self, wildcards: object) -> list[str]:
         """Return the paths of all reduced records, which one job unpacks together."""
@@ -111,10 +112,6 @@ class Needs:
         """Return the paths of the run summaries that a decision about more repetitions reads."""
         runs = self._runs(self._study(wildcards), wildcards.testbed, until=int(wildcards.rep))
         return [self._computed(run, SUMMARY) for run in runs]
-
-    def results(self, wildcards: object) -> str:
-        """Return the path of the folder with all files that the workflow computes from records."""
-        return str(self._plan.results)
 
     def study_precision(self, wildcards: Wildcards) -> str:
         """Return a study's requested precision (width of intervals) as text, so that Snakemake notices changes."""
@@ -322,12 +319,6 @@ class Needs:
         # One job unpacks all records of `recorded/` (the reduced records). The job needs all of them as inputs, so
         # their runs do not count as settled, even if their records are unchanged.
         return unchanged - {str(run.path) for run in plan.reduced}
-
-    def _record_for(self, name: str, wildcards: Mapping[str, str]) -> str:
-        """Return the path of the record from which a rule of the workflow computes a file of a run."""
-        folder = str(Run.from_wildcards(wildcards).path)
-        self._make_stale_again(folder, name)
-        return f"{self._plan.raw}/{folder}/run.json"
 
     def _make_stale_again(self, folder: str, name: str) -> None:
         """Make Snakemake compute a file of a run again if the record of the run was replaced.
