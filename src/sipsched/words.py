@@ -36,6 +36,11 @@ def plural(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
+def listed_cores(counts: Sequence[int]) -> str:
+    """Return several numbers of cores as text, such as "1 core" or "1, 2 and 4 cores"."""
+    return f"{listed([*map(str, counts)])} core{'s' * ([*counts] != [1])}"
+
+
 def listed(words: Sequence[str], last: str = "and") -> str:
     """Return words joined as text in the form "a, b and c"."""
     if len(words) < 2:

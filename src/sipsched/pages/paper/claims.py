@@ -32,7 +32,7 @@ from sipsched.pages.predicted import MODEL
 from sipsched.pages.predicted import answer as predicted
 from sipsched.plan.modes import PAPERS as PAPERS_SETTINGS
 from sipsched.plan.modes import Counts, Setting, find_mode, load_modes, value_name
-from sipsched.words import grouped, listed, number, plural
+from sipsched.words import grouped, listed, listed_cores, number, plural
 
 PARAGRAPH = "paragraphs"
 """CSS class of sentences that the page shows as paragraphs."""
@@ -149,9 +149,10 @@ def papers_say(material: Material) -> Words:
     """Return a paragraph with the improvements that the two earlier papers published for enhanced mode."""
     lines = ["All numbers of this paragraph are published and were not measured here."]
     lines += [
-        f"{PAPERS[str(study)]}: in {plural(len(rows), 'comparison')} with {_cores(rows)}, enhanced mode lowers PDR by "
-        f"{_range(rows['pdr_lower_pct'])} % and the mean of K_rcv by {_range(rows['k_rcv_lower_pct'])} %. Each "
-        f"printed number is the mean of {PAPERS_RUNS} experiments, without an interval."
+        f"{PAPERS[str(study)]}: in {plural(len(rows), 'comparison')} with {listed_cores(sorted(set(rows['cores'])))}, "
+        f"enhanced mode lowers PDR by {_range(rows['pdr_lower_pct'])} % and the mean of K_rcv by "
+        f"{_range(rows['k_rcv_lower_pct'])} %. Each printed number is the mean of {PAPERS_RUNS} experiments, "
+        "without an interval."
         for study, rows in material.comparison.groupby("study", sort=False)
     ]
     lines.append(published.answer(material.points, material.checks, material.limit).line)
@@ -160,11 +161,6 @@ def papers_say(material: Material) -> Words:
 
 def _range(values: "pd.Series[float]") -> str:
     return f"{number(values.min())} to {number(values.max())}"
-
-
-def _cores(rows: pd.DataFrame) -> str:
-    counts = sorted(set(rows["cores"]))
-    return f"{listed([*map(str, counts)])} core{'s' * (counts != [1])}"
 
 
 def settings(material: Material) -> Table:

@@ -12,7 +12,7 @@ from sipsched.pages.index.campaigns import counting, diagram, probing, software,
 from sipsched.pages.paper.claims import PARAGRAPH
 from sipsched.pages.paper.material import COMPARED, PAPERS_MODES, Material
 from sipsched.pages.parts import Definitions, Figure, Heading, Several, Words, translated
-from sipsched.words import listed, number, plural
+from sipsched.words import listed, listed_cores, number, plural
 
 NOTHING = "No run was measured."
 
@@ -136,11 +136,11 @@ def _open_questions(material: Material) -> Iterator[str]:
     if not loads:
         yield "Nothing is shown about modes, because no valid run compares modes."
     else:
-        cores = sorted({load.place.cores for load in loads})
+        counts = sorted({load.place.cores for load in loads})
         suts = dict.fromkeys(load.place.sut for load in loads)
         yield (
-            f"Other systems: modes were compared with {listed([*suts])} on {_cores(cores)} only. The papers used "
-            "OpenSIPS, and the second paper used several cores."
+            f"Other systems: modes were compared with {listed([*suts])} on {listed_cores(counts)} only. The papers "
+            "used OpenSIPS, and the second paper used several cores."
         )
     falls = [
         fall
@@ -180,10 +180,6 @@ def _open_questions(material: Material) -> Iterator[str]:
         yield (
             "Real network cards: the hosts of the campaign are network namespaces of one machine."
         )
-
-
-def _cores(counts: list[int]) -> str:
-    return f"{listed([*map(str, counts)])} core{'s' * (counts != [1])}"
 
 
 def versions(material: Material) -> Several:
