@@ -447,27 +447,23 @@ def receive_buffers(runs: pd.DataFrame, *by: str) -> Buffers:
     )
 
 
-def pairs(
-    runs: pd.DataFrame, column: str, by: str, reference: str, other: str
-) -> dict[SettingKey, Pair]:
-    """Return the values of a column for pairs of runs that have the same arrivals and differ in one setting.
+def pairs(runs: pd.DataFrame, column: str, reference: str, other: str) -> dict[SettingKey, Pair]:
+    """Return the values of a column for pairs of runs that have the same arrivals and differ only in their mode.
 
     Parameters
     ----------
-    by
-        Name of the setting in which the two runs of a pair differ: `sut` or `mode`.
     reference, other
-        The two values of this setting.
+        The two modes.
 
     Returns
     -------
     dict
-        Two arrays of shape (pair,) per point. The keys have the settings in the order of `POINT` without `by`. Runs
+        Two arrays of shape (pair,) per point. The keys have the settings in the order of `POINT` without the mode. Runs
         without a partner are excluded.
     """
-    rest = [name for name in POINT if name != by]
-    chosen = runs[runs[by].isin((reference, other))]
-    table = chosen.pivot_table(index=[*rest, "rep"], columns=by, values=column)
+    rest = [name for name in POINT if name != "mode"]
+    chosen = runs[runs["mode"].isin((reference, other))]
+    table = chosen.pivot_table(index=[*rest, "rep"], columns="mode", values=column)
     if not {reference, other} <= set(table.columns):
         return {}
     table = table.dropna()

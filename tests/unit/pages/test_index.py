@@ -281,8 +281,8 @@ def test_links_show_the_title_of_a_page(tmp_path):
 
 
 def test_pairs_have_the_same_arrivals(whole):
-    paired = run_table.pairs(whole.counted, "pdr", "mode", "baseline", "default")
+    paired = run_table.pairs(whole.counted, "pdr", "baseline", "default")
     assert {key[-1] for key in paired} == LOADS
     # at 500 cps, one repetition was missing and one was never valid
     assert len(paired["kamailio-udp", 1, 8, 500][0]) == 1
-    assert run_table.pairs(whole.counted, "pdr", "mode", "baseline", "nobody") == {}
+    assert run_table.pairs(whole.counted, "pdr", "baseline", "nobody") == {}

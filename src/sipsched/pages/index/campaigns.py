@@ -157,8 +157,8 @@ def modes(campaign: Campaign, limit: float) -> str:
     runs = campaign.traced
     for sut in dict.fromkeys(runs["sut"]):
         chosen = runs[runs["sut"] == sut]
-        waits = pairs(chosen, "k_rcv_mean", "mode", REFERENCE, CHANGED)
-        drops = pairs(chosen, "pdr", "mode", REFERENCE, CHANGED)
+        waits = pairs(chosen, "k_rcv_mean", REFERENCE, CHANGED)
+        drops = pairs(chosen, "pdr", REFERENCE, CHANGED)
         common = [key for key in waits if key in drops]
         if common:
             break
