@@ -35,18 +35,6 @@ class LocalTestbed(MachineTestbed):
     def __init__(self) -> None:
         super().__init__("local", NAMESPACES, __name__, "fab up")
 
-    def check_machine(self, testbed: Testbed) -> None:
-        """Raise an error if this machine cannot create the testbed `local`, for example without root rights.
-
-        Raises
-        ------
-        StableError
-            The message names the first missing part, and the remedy.
-        """
-        self.check_platform()
-        self.check_programs(("ip", "sshd", "ssh-keygen", "taskset"))
-        self.check_cpus(testbed, testbed.hosts)
-
     def _create(self, testbed: Testbed) -> None:
         self._make_keys([namespace.management for namespace in self.namespaces])
         self._create_namespaces()

@@ -106,9 +106,21 @@ class MachineTestbed(ABC):
     root_for = "network namespaces and eBPF"
     """The parts of the testbed that need root. The error message for users without root lists these parts."""
 
-    @abstractmethod
+    programs: tuple[str, ...] = ("ip", "sshd", "ssh-keygen", "taskset")
+    """The programs that this machine needs to create the testbed."""
+
     def check_machine(self, testbed: Testbed) -> None:
-        """Raise a StableError if this machine cannot run the testbed. The message names the missing part."""
+        """Raise an error if this machine cannot create the testbed, for example without root rights.
+
+        Raises
+        ------
+        StableError
+            The message names the first missing part and the remedy.
+        """
+        self.check_platform()
+        self.check_programs(self.programs)
+        roles = {namespace.role for namespace in self.namespaces}
+        self.check_cpus(testbed, [spec for spec in testbed.hosts if spec.role in roles])
 
     @abstractmethod
     def _create(self, testbed: Testbed) -> None:

@@ -54,20 +54,14 @@ class VirtualTestbed(GuestTestbed):
     """The testbed `virtual`, which consists of three network namespaces inside a virtual machine."""
 
     root_for = "the guest's image"
+    programs = ("ssh-keygen", "mmdebstrap", "mke2fs", "make", "gcc", QEMU)
 
     def __init__(self) -> None:
         super().__init__("virtual", (), __name__, "fab virtual.up", COMM, ROOT)
 
     def check_machine(self, testbed: Testbed) -> None:
-        """Raise an error if this machine cannot run the testbed's QEMU guest.
-
-        Raises
-        ------
-        StableError
-            The message names the first missing part and the remedy.
-        """
-        self.check_platform()
-        self.check_programs(("ssh-keygen", "mmdebstrap", "mke2fs", "make", "gcc", QEMU))
+        """Raise an error if this machine cannot create the testbed, or if the version of QEMU is wrong."""
+        super().check_machine(testbed)
         qemu_version()
 
     def patience(self) -> Patience:
@@ -174,7 +168,6 @@ def guest_command(
 
 _VIRTUAL = VirtualTestbed()
 STATE = _VIRTUAL.state
-check_machine = _VIRTUAL.check_machine
 bring_up = _VIRTUAL.bring_up
 take_down = _VIRTUAL.take_down
 is_up = _VIRTUAL.is_up

@@ -26,7 +26,13 @@ from sipsched.testbed.guest import (
 )
 from sipsched.testbed.guest_image import GuestImage, ensure_image
 from sipsched.testbed.inventory import Guest, HostSpec, Testbed
-from sipsched.testbed.namespaces import AGENT_NETS, SSHD_CONFIG, STATE_ROOT, Namespace
+from sipsched.testbed.namespaces import (
+    AGENT_NETS,
+    SSHD_CONFIG,
+    STATE_ROOT,
+    MachineTestbed,
+    Namespace,
+)
 
 IDLE_S = 120.0
 """Seconds without use after which a background process removes the guest. A boot without KVM takes up to 20 s."""
@@ -64,6 +70,8 @@ LINKS = (MANAGEMENT, *AGENT_LINKS.values())
 class VmTestbed(GuestTestbed):
     """The testbed `vm`, which consists of two network namespaces and a virtual machine."""
 
+    programs = (*MachineTestbed.programs, "mmdebstrap", "mke2fs", QEMU)
+
     def __init__(self) -> None:
         super().__init__("vm", NAMESPACES, __name__, "fab vm.up", COMM)
 
@@ -74,19 +82,6 @@ class VmTestbed(GuestTestbed):
 
     def _inside(self, testbed: Testbed) -> Sequence[HostSpec]:
         return (testbed.sps,)
-
-    def check_machine(self, testbed: Testbed) -> None:
-        """Raise an error if this machine cannot run the testbed's QEMU guest.
-
-        Raises
-        ------
-        StableError
-            The message names the first missing part and the remedy.
-        """
-        self.check_platform()
-        tools = ("ip", "sshd", "ssh-keygen", "taskset", "mmdebstrap", "mke2fs", QEMU)
-        self.check_programs(tools)
-        self.check_cpus(testbed, (testbed.uac, testbed.uas))
 
     def as_booted(self, testbed: Testbed) -> Testbed:
         """Return a copy of the testbed that states the accelerator (KVM or TCG) of the running guest."""
@@ -201,8 +196,6 @@ def qemu_command(guest: Guest, image: GuestImage, state: Path, accelerator: str)
 
 _VM = VmTestbed()
 STATE = _VM.state
-check_platform = _VM.check_platform
-check_machine = _VM.check_machine
 bring_up = _VM.bring_up
 take_down = _VM.take_down
 is_up = _VM.is_up
