@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,7 @@ from sipsched.errors import StableError
 from sipsched.files import parse_json, read_zstd
 from sipsched.plan.loads import Load
 from sipsched.plan.sut import Sut
-from sipsched.records.conversion import as_part
+from sipsched.records.conversion import as_part, part_of_json
 from sipsched.records.load_report import CallCounts, Connections, Sends
 from sipsched.records.retransmissions import REQUESTS
 from sipsched.testbed.host import Host, Process
@@ -23,6 +23,7 @@ from sipsched.validity.ledger import Tally
 
 SERVER_LOG = "uas"
 SERVER_REPORT = "uas.json"
+INCOMPLETE = "not a complete sipload report"
 SOCKET_BUFFER_BYTES = 4_194_304
 """Size of the receive buffer of the sockets of UAC and UAS. The default of 64 KiB drops datagrams at high loads."""
 
@@ -389,7 +390,7 @@ def read_sipload_report(text: str, source: str) -> CallStatistics:
     StableError
         The text is not JSON, lacks a key, or has a value of another type.
     """
-    report = _read_report(_ClientReport, text, source)
+    report = part_of_json(_ClientReport, text, f"{source}: {INCOMPLETE}")
     calls, messages = report.calls, report.messages
     failed = calls.timeout_invite + calls.timeout_bye + calls.rejected_invite + calls.rejected_bye
     return CallStatistics(
@@ -424,7 +425,7 @@ def read_server_report(text: str, source: str) -> Served:
     StableError
         The same reasons as for `read_sipload_report`.
     """
-    report = _read_report(_ServerReport, text, source)
+    report = part_of_json(_ServerReport, text, f"{source}: {INCOMPLETE}")
     return Served(
         messages=report.tally,
         calls=report.peers,
@@ -433,17 +434,6 @@ def read_server_report(text: str, source: str) -> Served:
         connections=report.connection_counts(source),
         cpu_us=report.cpu_us(report.calls.begun),
     )
-
-
-Kind = TypeVar("Kind", bound=_Report)
-
-
-def _read_report(kind: type[Kind], text: str, source: str) -> Kind:
-    what = f"{source}: not a complete sipload report"
-    try:
-        return as_part(kind, parse_json(text), what)
-    except ValueError as error:
-        raise StableError(f"{what}: {error}") from None
 
 
 def _sends(counts: _Messages | None) -> Sends:

@@ -8,9 +8,8 @@ import numpy as np
 import zstandard
 
 from sipsched.errors import DISK_FULL, SipschedError, StableError
-from sipsched.files import parse_json
 from sipsched.measure.hoststate import read_files
-from sipsched.records.conversion import as_part
+from sipsched.records.conversion import part_of_json
 from sipsched.records.probe_report import ProbeReport
 from sipsched.records.record import TRACE_FILE
 from sipsched.records.trace import HEADER, RECORD, ProbeMode
@@ -172,10 +171,7 @@ def parse_report(text: str, where: str) -> ProbeReport:
     StableError
         The text is not JSON, or lacks a key that the record needs.
     """
-    try:
-        return as_part(ProbeReport, parse_json(text), where)
-    except ValueError as error:
-        raise StableError(f"{where}: {error}") from None
+    return part_of_json(ProbeReport, text, where)
 
 
 class PreloadProbe:

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sipsched.errors import StableError
-from sipsched.files import parse_json, read_zstd
-from sipsched.records.conversion import as_part
+from sipsched.files import read_zstd
+from sipsched.records.conversion import part_of_json
 
 BURSTS_FILE = "bursts.json.zst"
 VERSION = 1
@@ -107,14 +107,7 @@ def read_bursts(record: Path) -> Bursts | None:
     if not path.exists():
         return None
     data = read_zstd(path, "file of bursts", REMEDY)
-    try:
-        content = parse_json(data.decode())
-    except ValueError as error:
-        raise StableError(f"{path}: {error}; {REMEDY}") from None
-    version = content.get("version") if isinstance(content, dict) else None
-    if version != VERSION:
-        raise StableError(f"{path}: expected version {VERSION}, found {version}; {REMEDY}")
-    document = as_part(_Document, content, str(path), REMEDY)
+    document = part_of_json(_Document, data, str(path), REMEDY, VERSION)
     numbers = np.array([burst[:3] for burst in document.bursts], np.int64).reshape(-1, 3)
     if (numbers[:, 2] < numbers[:, 1]).any():
         raise StableError(f"{path}: a burst ends before it starts; {REMEDY}")

@@ -11,9 +11,9 @@ import numpy.typing as npt
 import xarray as xr
 
 from sipsched.errors import StableError
-from sipsched.files import parse_json, read_zstd
+from sipsched.files import read_zstd
 from sipsched.records import histogram
-from sipsched.records.conversion import as_part
+from sipsched.records.conversion import part_of_json
 from sipsched.records.cpu_report import Wait
 from sipsched.records.load_report import GeneratorReport, Sends
 from sipsched.records.messages import (
@@ -238,12 +238,7 @@ class _Counters:
 
 def _read_counters(record: Path) -> dict[str, Any]:
     path = record / COUNTERS_FILE
-    remedy = "repeat the run"
-    try:
-        document = parse_json(read_zstd(path, "counters", remedy).decode())
-    except ValueError as error:
-        raise StableError(f"{path}: not JSON: {error}; {remedy}") from None
-    hosts = as_part(_Counters, document, str(path))
+    hosts = part_of_json(_Counters, read_zstd(path, "counters", "repeat the run"), str(path))
     return {role: vars(texts) for role, texts in vars(hosts).items() if texts is not None}
 
 

@@ -3,19 +3,17 @@
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TypeVar
 
 import zstandard
 
 from sipsched.errors import StableError
-from sipsched.files import parse_json, read_zstd
+from sipsched.files import read_zstd
 from sipsched.plan.crossover import Design
-from sipsched.records.conversion import as_part
+from sipsched.records.conversion import part_of_json
 
 WINDOWS_FILE = "windows.json.zst"
 VERSION = 1
 LOG_VERSION = 1
-_Part = TypeVar("_Part")
 
 
 @dataclass(frozen=True)
@@ -128,7 +126,7 @@ def parse_log(text: str, where: str) -> SwitchLog:
     StableError
         The text is not JSON, has another format version, or lacks a key.
     """
-    return _checked(SwitchLog, text, where, LOG_VERSION)
+    return part_of_json(SwitchLog, text, where, version=LOG_VERSION)
 
 
 def read_windows(record: Path) -> WindowsDocument:
@@ -141,20 +139,9 @@ def read_windows(record: Path) -> WindowsDocument:
     """
     path = record / WINDOWS_FILE
     data = read_zstd(path, "record of windows", "repeat the run")
-    document = _checked(WindowsDocument, data.decode(errors="replace"), str(path), VERSION)
+    document = part_of_json(WindowsDocument, data, str(path), version=VERSION)
     if len(document.log.windows) > len(document.design.windows):
         raise StableError(
             f"{path}: {len(document.log.windows)} switches for {len(document.design.windows)} windows; repeat the run"
         )
     return document
-
-
-def _checked(kind: type[_Part], text: str, where: str, version: int) -> _Part:
-    try:
-        content = parse_json(text)
-    except ValueError as error:
-        raise StableError(f"{where}: {error}; repeat the run") from None
-    actual = content.get("version") if isinstance(content, dict) else None
-    if actual != version:
-        raise StableError(f"{where}: expected version {version}, found {actual}; repeat the run")
-    return as_part(kind, content, where)
