@@ -40,23 +40,18 @@ class CpuTimes:
 
 @dataclass(frozen=True)
 class WorkerCounts:
-    """The counts of a simulated worker. `charged_ns` is the CPU time that a kernel would report."""
+    """Counts of a simulated worker. `charged_ns` is the CPU time that a kernel would report."""
 
     messages: int
     ran_ns: int
     spun_ns: int
-    switches: int
-    preemptions: int
-    wakeups: int
     migrations: int
-    empty_receives: int
-    yields: int
     charged_ns: int
 
 
 @dataclass(frozen=True)
 class SimulatorReport:
-    """The counts of messages, calls and wake-ups in a simulated run, and its CPU times.
+    """The counts of messages and calls in a simulated run, and its CPU times. `report.json` contains further counts.
 
     Attributes
     ----------
@@ -70,8 +65,6 @@ class SimulatorReport:
         Sums of K_rcv and T_sip in ns over the served messages.
     from_uac
         Arrived datagrams that came from the UAC.
-    wakeups, idle_wakeups
-        Number of wake-ups of workers, and number of wake-ups on an idle CPU.
     selected
         Messages per socket, for deployments with several sockets.
     passed, fronts
@@ -82,9 +75,7 @@ class SimulatorReport:
         Over TCP, number of started calls, and number of calls that completed and were set up in time.
     """
 
-    version: int
     t_end_ns: int
-    events: int
     arrived: int
     received: int
     refused: int
@@ -93,8 +84,6 @@ class SimulatorReport:
     t_sip_ns: int
     datagrams_sent: int
     sent_to_uac: int
-    wakeups: int
-    idle_wakeups: int
     from_uac: int
     cpus: tuple[CpuTimes, ...]
     workers: tuple[WorkerCounts, ...]
@@ -188,11 +177,7 @@ def simulate(
     StableError
         A parameter is missing, unknown or out of range, the simulation does not end in time, or the disk is full.
     """
-    model, report = folder / "model.txt", folder / "report.json"
-    model.write_text(write_numbers(numbers))
-    files = () if outputs is None else outputs.given
-    _run([str(program()), "run", *map(str, (model, report, *files))], RUN_TIMEOUT_S)
-    return msgspec.json.decode(report.read_bytes(), type=SimulatorReport)
+    return _simulate("run", numbers, folder, () if outputs is None else outputs.given)
 
 
 def replay(
@@ -212,10 +197,15 @@ def replay(
     StableError
         See `simulate`. Or the schedule is damaged.
     """
+    return _simulate("replay", numbers, folder, (schedule,) if trace is None else (schedule, trace))
+
+
+def _simulate(
+    command: str, numbers: ModelNumbers, folder: Path, files: Sequence[Path]
+) -> SimulatorReport:
     model, report = folder / "model.txt", folder / "report.json"
     model.write_text(write_numbers(numbers))
-    files = (model, report, schedule) if trace is None else (model, report, schedule, trace)
-    _run([str(program()), "replay", *map(str, files)], RUN_TIMEOUT_S)
+    _run([str(program()), command, *map(str, (model, report, *files))], RUN_TIMEOUT_S)
     return msgspec.json.decode(report.read_bytes(), type=SimulatorReport)
 
 
