@@ -8,7 +8,6 @@ from sipsched.analysis.sojourn import Sojourn, sojourn
 from sipsched.pages.crossover.wording import (
     by_proxy,
     identity,
-    place_name,
     provenance,
     short_load,
 )
@@ -21,7 +20,7 @@ def page(comparisons: Sequence[Advice]) -> Several:
     """Return a table per proxy on one core: the measured mean message time and two bounds from queueing theory."""
     if not comparisons:
         return Several((Words(("There are no bounds, because nothing was measured.",)),))
-    return by_proxy([Several((_part(advice),), place_name(advice.place)) for advice in comparisons])
+    return by_proxy(comparisons, lambda advice: (_part(advice),))
 
 
 def _part(advice: Advice) -> Table | Words:

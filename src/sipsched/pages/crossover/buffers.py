@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from sipsched.analysis.advice import Advice, ComparedLoad
 from sipsched.analysis.buffers import BufferAtLoad, buffers_at
-from sipsched.pages.crossover.wording import by_proxy, identity, loads_name, place_name, short_load
+from sipsched.pages.crossover.wording import by_proxy, identity, loads_name, short_load
 from sipsched.pages.numbers import in_us, told
 from sipsched.pages.parts import Cell, Part, Several, Table, Words
 from sipsched.words import binary_size, grouped, listed
@@ -12,10 +12,7 @@ from sipsched.words import binary_size, grouped, listed
 
 def page(comparisons: Sequence[Advice]) -> Several:
     """Return sentences and a table per proxy that compare receive buffers. Empty if no run compares buffers."""
-    parts = [(advice, _parts(advice)) for advice in comparisons]
-    return by_proxy(
-        [Several(figures, place_name(advice.place)) for advice, figures in parts if figures]
-    )
+    return by_proxy(comparisons, _parts)
 
 
 def _parts(advice: Advice) -> tuple[Part, ...]:

@@ -24,7 +24,6 @@ from sipsched.pages.crossover.wording import (
     effect_words,
     identity,
     loads_name,
-    place_name,
     provenance,
     short_load,
     unit,
@@ -53,9 +52,7 @@ WORDS = {
 
 def figures(comparisons: Sequence[Advice]) -> Several:
     """Draw the effect of each scheduler mode on the message time (K_rcv + T_sip), with one figure per proxy."""
-    return by_proxy(
-        [Several((_figure(advice),), place_name(advice.place)) for advice in comparisons]
-    )
+    return by_proxy(comparisons, lambda advice: (_figure(advice),))
 
 
 def _figure(advice: Advice) -> Figure:
@@ -271,12 +268,7 @@ def printed(advice: Advice) -> str:
 
 def tables(comparisons: Sequence[Advice]) -> Several:
     """Return tables per proxy and load: all modes with all effects, ordered by the message time's 99th percentile."""
-    return by_proxy(
-        [
-            Several(tuple(map(_table, advice.rankings)), place_name(advice.place))
-            for advice in comparisons
-        ]
-    )
+    return by_proxy(comparisons, lambda advice: tuple(map(_table, advice.rankings)))
 
 
 def _table(ranking: Ranking) -> Table:

@@ -14,7 +14,6 @@ from sipsched.pages.crossover.wording import (
     by_proxy,
     identity,
     loads_name,
-    place_name,
     provenance,
     short_load,
 )
@@ -31,9 +30,7 @@ MOST = 6
 
 def figures(comparisons: Sequence[Advice]) -> Several:
     """Draw the share of messages that take longer than a given time, for each mode, with one figure per proxy."""
-    return by_proxy(
-        [Several((_figure(advice),), place_name(advice.place)) for advice in comparisons]
-    )
+    return by_proxy(comparisons, lambda advice: (_figure(advice),))
 
 
 def _figure(advice: Advice) -> Figure:

@@ -2,15 +2,15 @@
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from sipsched.analysis.advice import SQUEEZED, ComparedLoad, ReferenceSystem
+from sipsched.analysis.advice import SQUEEZED, Advice, ComparedLoad, ReferenceSystem
 from sipsched.analysis.crossover import Effect, Scale, percent
 from sipsched.analysis.intervals import Interval
 from sipsched.analysis.run_table import LABELLED_KINDS
 from sipsched.pages.capacities import disagreements, estimate, share_words
 from sipsched.pages.numbers import Number, told, with_unit
-from sipsched.pages.parts import Several
+from sipsched.pages.parts import Part, Several
 from sipsched.plan.modes import DEFAULT
 from sipsched.words import grouped, listed, number, plural
 
@@ -39,11 +39,18 @@ UNITS = {"pdr": "points", SQUEEZED: "per second"}
 SCALES = {"pdr": 100.0, SQUEEZED: 1.0}
 
 
-def by_proxy(groups: Sequence[Several]) -> Several:
-    """Join the page parts of several proxies into one part.
+def by_proxy(
+    comparisons: Iterable[Advice], parts_of: Callable[[Advice], Sequence[Part]]
+) -> Several:
+    """Join the page parts of several proxies into one part. Proxies without parts are excluded.
 
     Each proxy has a heading, unless the page shows only one proxy.
     """
+    groups = [
+        Several(parts, place_name(advice.place))
+        for advice in comparisons
+        if (parts := parts_of(advice))
+    ]
     return Several(groups if len(groups) != 1 else groups[0].parts)
 
 
