@@ -74,7 +74,7 @@ exec "$program" "$@" -- $(pgrep --pgroup "$(cat "$pid_file")" "$proxy")
 Arguments: the path of `buffers`, the file with the proxy's process group, the proxy's program, PORT=BYTES per socket.
 """
 LISTENING = '[ "$(ss -Hln "--$1" "( sport >= :$2 and sport <= :$3 )" | wc -l)" -ge "$4" ]'
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
 class Serving:
@@ -502,7 +502,7 @@ class Serving:
         self._record.write("proxy.log", log)
         return log
 
-    def on_each(self, action: Callable[[Host], Answer]) -> list[Answer]:
+    def on_each(self, action: Callable[[Host], Result]) -> list[Result]:
         """Call a function for all hosts in parallel. Return the results in the order UAC, SPS, UAS."""
         with ThreadPoolExecutor(len(self.hosts.all)) as pool:
             return list(pool.map(action, self.hosts.all))

@@ -25,7 +25,7 @@ LEAST = {"PDR": 0.01, "wait": 1.0}
 
 
 @dataclass(frozen=True)
-class Panel:
+class ThreadsMap:
     """The drop rate and waiting time of one configuration, shape (threads, load). NaN if no run is valid."""
 
     facet: Facet
@@ -53,7 +53,7 @@ def heat_maps(summary: xr.Dataset) -> Several:
     return Several((figure,))
 
 
-def _drawn(panels: Sequence[Panel], layout: Layout) -> str:
+def _drawn(panels: Sequence[ThreadsMap], layout: Layout) -> str:
     across = 1 if layout.stacked else 2
     heights = [
         TITLE_IN + CELL_IN * len(panel.threads) for panel in panels for _ in range(2 // across)
@@ -74,7 +74,7 @@ def _drawn(panels: Sequence[Panel], layout: Layout) -> str:
         return themed(canvas)
 
 
-def _panel(summary: xr.Dataset, facet: Facet) -> Panel | None:
+def _panel(summary: xr.Dataset, facet: Facet) -> ThreadsMap | None:
     sut, mode, cores = facet
     runs = counted(summary).sel(sut=sut, mode=mode, cores=cores)
     pdr = 100 * runs["pdr"].median("rep").transpose("threads", "cps")
@@ -83,7 +83,7 @@ def _panel(summary: xr.Dataset, facet: Facet) -> Panel | None:
     threads, cps = known.any("cps").to_numpy(), known.any("threads").to_numpy()
     if threads.sum() < 2 or cps.sum() < 2:
         return None
-    return Panel(
+    return ThreadsMap(
         facet,
         tuple(pdr["threads"].to_numpy()[threads].tolist()),
         tuple(pdr["cps"].to_numpy()[cps].tolist()),
@@ -93,7 +93,7 @@ def _panel(summary: xr.Dataset, facet: Facet) -> Panel | None:
 
 
 def _draw(
-    axis: Axes, panel: Panel, values: Values, least: float, say: Callable[[float], str]
+    axis: Axes, panel: ThreadsMap, values: Values, least: float, say: Callable[[float], str]
 ) -> None:
     shown = np.where(values > 0, values, np.nan)
     highest = float(np.nanmax(shown, initial=2 * least))
@@ -119,7 +119,7 @@ def _draw(
             )
 
 
-def _words(panel: Panel) -> str:
+def _words(panel: ThreadsMap) -> str:
     """Return a sentence with the highest load without drops, and the numbers of threads that handle this load."""
     name = facet_name(panel.facet)
     clean = np.where(panel.pdr > 0, -1.0, np.array(panel.cps, float))

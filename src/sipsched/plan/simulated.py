@@ -104,7 +104,7 @@ class Lengths:
 
 
 @dataclass(frozen=True)
-class ModelNumbers:
+class ModelParameters:
     """The parameters of hardware/simulator/model.h, each with its source."""
 
     copy_ns: Annotated[
@@ -232,7 +232,9 @@ class DeclaredModel:
     ]
     sut: Annotated[ModelSut, Meta(description="The SUT of the model.")]
     service: Annotated[ServiceTimes, Meta(description="CPU time between recv and send.")]
-    numbers: Annotated[ModelNumbers, Meta(description="Parameters of hardware/simulator/model.h.")]
+    numbers: Annotated[
+        ModelParameters, Meta(description="Parameters of hardware/simulator/model.h.")
+    ]
     lengths: Annotated[Lengths, Meta(description="Lengths of the messages.")]
     wakes_all: Annotated[bool, Meta(description="Whether a datagram wakes every waiting worker.")]
     deployments: Annotated[

@@ -187,8 +187,7 @@ def fit_scaling(
     if len(np.unique(points)) < parameters:
         raise TooFewPointsError(
             "scaling law",
-            f"expected capacities of at least {parameters} different numbers of cores, "
-            f"found {len(np.unique(points))}",
+            f"expected capacities of at least {parameters} different numbers of cores, found {len(np.unique(points))}",
         )
     best = _fit_law(points, rates, contention_only)
     spare = n - parameters
