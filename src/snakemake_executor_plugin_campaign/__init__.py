@@ -37,10 +37,12 @@ from sipsched.testbed.lock import holder
 from sipsched.words import plural
 from snakemake_executor_plugin_campaign import forked
 from snakemake_executor_plugin_campaign.internals import (
+    config_of,
     left_to_measure,
     measures,
     measures_run,
     plan_of,
+    report_failure,
 )
 from snakemake_logger_plugin_campaign import OURS
 
@@ -77,7 +79,7 @@ class Executor(local.Executor):  # type: ignore[misc]
             Path(log).unlink(missing_ok=True)
         if measures(job) and self._aside.is_given_up(_testbed(job)):
             # Report the failure only to the scheduler: the job has not started, so the terminal shows no error.
-            self.workflow.scheduler.error_callback(job)
+            report_failure(self.workflow, job)
             return
         if measures_run(job):
             left = {_run(other): float(other.resources.expected_s) for other in self._to_measure()}
@@ -98,7 +100,7 @@ class Executor(local.Executor):  # type: ignore[misc]
         rule, *arguments = self.job_args_and_prepare(job)[:8]
         # The script of a rule reads this object as `snakemake`. The last argument is the repetition of a benchmark,
         # which no rule uses.
-        snakemake = Snakemake(*arguments, self.workflow.globals["config"], job.name, None)
+        snakemake = Snakemake(*arguments, config_of(self.workflow), job.name, None)
         benchmark = Path(str(job.benchmark)) if job.benchmark else None
         return self.pool.submit(self._run_forked, rule, snakemake, benchmark)
 

@@ -101,6 +101,22 @@ def start_jobs_without_limit(workflow: Any) -> None:
     workflow.scheduling_settings.max_jobs_per_timespan = None
 
 
+def config_of(workflow: Any) -> dict[str, Any]:
+    """Return the merged configuration of a workflow, which a script reads as `snakemake.config`."""
+    config: dict[str, Any] = workflow.globals["config"]
+    return config
+
+
+def report_failure(workflow: Any, job: Any) -> None:
+    """Tell Snakemake's job scheduler that a job has failed, without an error on the terminal."""
+    workflow.scheduler.error_callback(job)
+
+
+def runs_jobs(scheduler: Any) -> bool:
+    """Return whether Snakemake's job scheduler waits for the end of a job."""
+    return bool(scheduler.running)
+
+
 def look_for_jobs(scheduler: Any) -> None:
     """Make Snakemake look for jobs that it can start now."""
     scheduler._open_jobs.release()

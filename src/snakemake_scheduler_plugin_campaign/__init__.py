@@ -19,6 +19,7 @@ from snakemake_executor_plugin_campaign.internals import (
     look_for_jobs,
     measures,
     plan_of,
+    runs_jobs,
     start_jobs_without_limit,
 )
 
@@ -55,7 +56,7 @@ class Scheduler(greedy.Scheduler):  # type: ignore[misc]
         chosen: Sequence[Any] = super().select_jobs(ready, *rest) if ready else []
         if chosen or not waiting:
             return chosen
-        if workflow.scheduler.running:
+        if runs_jobs(workflow.scheduler):
             self._look_again(workflow.scheduler)
             return chosen
         given_up = [job for name in waiting if aside.is_given_up(name) for job in waiting[name]]

@@ -70,6 +70,9 @@ onerror:
     jobs = [job for job in workflow.dag.jobs if internals.measures_run(job)]
     assert internals.left_to_measure(workflow.dag) == jobs
     assert [job.rule.name for job in workflow.dag.jobs if internals.searches(job)] == ["find_crossing"]
+    assert internals.config_of(workflow) is config
+    assert not internals.runs_jobs(workflow.scheduler)
+    internals.report_failure(workflow, jobs[0])
     for line in internals.missing_lines(workflow, "index.html"):
         print(line)
 """
