@@ -36,6 +36,7 @@ from sipsched.pages.parts import Answer, Figure, Several
 from sipsched.pages.plots import (
     Curve,
     draw_curve,
+    from_zero,
     limit_line,
     load_axis,
     log_scale,
@@ -421,7 +422,7 @@ def _from_zero(
     def draw(axis: Axes, facet: Facet) -> None:
         _draw_lines(axis, summary, facet, values, unit)
         axis.set_ylabel(label)
-        axis.set_ylim(bottom=0)
+        from_zero(axis)
         axis.yaxis.set_major_formatter(FuncFormatter(grouped))
 
     return draw
@@ -431,14 +432,10 @@ def _times_panels(
     summary: xr.Dataset, values: Mapping[str, xr.DataArray], label: str
 ) -> Callable[[Layout], str]:
     """Return a function that draws times against the load, in panels that share one logarithmic time axis."""
-    means = np.concatenate(
-        [
-            typical_intervals(of.transpose(..., "rep").to_numpy()).estimate.ravel()
-            for of in values.values()
-        ]
-    )
-    means = means[means > 0]
-    low, high = (np.log10(means.min()), np.log10(means.max())) if means.size else (0.0, 1.0)
+    # The figure draws each single run, so the axis has to include the runs and not only the typical runs.
+    runs = np.concatenate([of.to_numpy().ravel() for of in values.values()])
+    runs = runs[runs > 0]
+    low, high = (np.log10(runs.min()), np.log10(runs.max())) if runs.size else (0.0, 1.0)
     limits = (float(10 ** np.floor(low)), float(10 ** max(np.ceil(high), np.floor(low) + 1)))
 
     def panel(of: xr.DataArray) -> Callable[[Axes, Facet], None]:

@@ -30,6 +30,7 @@ from sipsched.pages.plots import (
     Curve,
     categories,
     draw_curve,
+    from_zero,
     limit_line,
     look,
     not_measured,
@@ -283,7 +284,7 @@ def curves(cost_study: CostStudy) -> Figure:
         if not any(curves):
             not_measured(axis)
             return
-        axis.set_ylim(bottom=0)
+        from_zero(axis)
         if name == "pdr":
             limit_line(axis, 100 * cost_study.limit)
 

@@ -294,12 +294,24 @@ def limit_line(axis: Axes, height: float, name: str = "") -> None:
         )
 
 
+def from_zero(axis: Axes) -> None:
+    """Let a linear y axis begin at zero and end above the data.
+
+    Setting one end of an axis fixes the other end, too. If several panels share the axis, the data of a later panel
+    could then lie outside. Each call therefore computes the upper end again, from all panels drawn so far.
+    """
+    axis.autoscale(axis="y")
+    axis.set_ylim(bottom=0)
+
+
 def symlog_scale(axis: Axes, threshold: float) -> None:
     """Set a y axis to a scale that is linear up to a threshold and logarithmic above the threshold.
 
-    The axis begins a little below zero, so that a point at zero is fully visible.
+    The axis begins a little below zero, so that a point at zero is fully visible. As in `from_zero`, the upper end
+    includes the data of all panels that share the axis and are already drawn.
     """
     axis.set_yscale("symlog", linthresh=threshold, linscale=0.5)
+    axis.autoscale(axis="y")
     _, high = axis.get_ylim()
     axis.set_ylim(-0.3 * threshold, max(high, 3 * threshold))
     axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))

@@ -30,7 +30,15 @@ from sipsched.analysis.papers import (
 from sipsched.pages.drawing import PAPER
 from sipsched.pages.numbers import NO_ENTRY
 from sipsched.pages.parts import Answer, Figure, Heading, Table, Words
-from sipsched.pages.plots import categories, draw_line, limit_line, look, mode_look, panels
+from sipsched.pages.plots import (
+    categories,
+    draw_line,
+    from_zero,
+    limit_line,
+    look,
+    mode_look,
+    panels,
+)
 from sipsched.words import grouped, number, plural
 
 DODGE = {"baseline": -0.14, "enhanced": 0.14}
@@ -171,7 +179,7 @@ def crossing(points: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> Figure:
         axis.set_ylabel(label)
         if not column:
             limit_line(axis, 100 * pdr_limit)
-        axis.set_ylim(bottom=0)
+        from_zero(axis)
 
     return Figure(
         identity="figure-crossing",
@@ -267,7 +275,7 @@ def capacity(points: pd.DataFrame, predicted: pd.DataFrame, pdr_limit: float = P
         if mode == "enhanced":
             _stars(axis, predicted, systems, threads)
         categories(axis, threads)
-        axis.set_ylim(bottom=0)
+        from_zero(axis)
         axis.set_ylabel("capacity (cps)")
         axis.yaxis.set_major_formatter(FuncFormatter(grouped))
 

@@ -32,7 +32,16 @@ from sipsched.pages.crossings import probe_modes
 from sipsched.pages.drawing import LIMIT
 from sipsched.pages.numbers import NO_ENTRY, rounded, told, with_unit
 from sipsched.pages.parts import Answer, Cell, Figure, Heading, Table, Words
-from sipsched.pages.plots import Curve, Look, draw_curve, draw_line, look, not_measured, panels
+from sipsched.pages.plots import (
+    Curve,
+    Look,
+    draw_curve,
+    draw_line,
+    from_zero,
+    look,
+    not_measured,
+    panels,
+)
 from sipsched.pages.tables import competitors
 from sipsched.records.crossing import SearchRecord, read_crossing
 from sipsched.records.speedups import Speedup, read_speedups
@@ -372,7 +381,7 @@ def curves(scaling: ScalingData) -> Figure:
             _draw_speed_up(axis, of_kind, kind.sut, look(i), shift)
         axis.xaxis.set_major_locator(FixedLocator(cores))
         axis.set_ylabel("C(c) / C(1)")
-        axis.set_ylim(bottom=0)
+        from_zero(axis)
 
     return Figure(
         identity="figure-speed-up",
@@ -438,7 +447,7 @@ def herd(scaling: ScalingData) -> Figure:
             draw_line(axis, list(proxy.by_threads), values, look(i), titles, label=name)
         workers = sorted({threads for proxy in scaling.herds for threads in proxy.by_threads})
         axis.xaxis.set_major_locator(FixedLocator(workers))
-        axis.set_ylim(bottom=0)
+        from_zero(axis)
         axis.set_ylabel("wake-ups per message")
 
     return Figure(

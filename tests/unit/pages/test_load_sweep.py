@@ -145,3 +145,17 @@ def test_without_single_messages_percentiles_by_type_are_drawn(tmp_path):
 )
 def test_labels_of_loads_that_would_overlap_are_omitted(loads, gap, named):
     assert plots.loads_apart(np.array(loads, float), gap) == named
+
+
+def test_a_time_axis_includes_every_single_run(monkeypatch):
+    """Make one of three runs ten times as long as the typical run. Its point must lie on the axis, too."""
+    waits = (20.0, 21.0, 250.0)
+    planned = [synthetic.Run(cps=cps, rep=rep) for cps in (1000, 1400) for rep in (1, 2, 3)]
+    ds = synthetic.combined(
+        planned,
+        lambda run: {f"k_rcv_{name}": waits[run.rep - 1] for name in ("mean", "p50", "p99")},
+    )
+    axes = []
+    monkeypatch.setattr(load_sweep, "log_scale", lambda _, limits: axes.append(limits))
+    assert load_sweep.receive_time(ds).wide
+    assert axes and all(low <= min(waits) and max(waits) <= high for low, high in axes)

@@ -14,7 +14,7 @@ from sipsched.pages.crossover.wording import AA, load_among, provenance
 from sipsched.pages.drawing import GRID, LIMIT
 from sipsched.pages.numbers import NO_ENTRY, with_unit
 from sipsched.pages.parts import Figure, Folded, Table, Words
-from sipsched.pages.plots import mode_look, panels
+from sipsched.pages.plots import from_zero, mode_look, panels
 from sipsched.plan.crossover import CALL_TAIL_S, RELAXATIONS, WINDOW_MIN_S, WINDOW_WASHOUTS
 from sipsched.records.window_time import STOLEN, SWITCH, UNFINISHED
 from sipsched.records.windows import DROPPED, FEW, LEFT_OUT, SHAM
@@ -57,7 +57,7 @@ def response(loads: Sequence[ComparedLoad]) -> Figure | Words:
         axis.axvspan(0, 1000 * alignment.washout_s, color=GRID, alpha=0.5, linewidth=0)
         axis.axvline(1000 * alignment.washout_s, color=LIMIT, linestyle="--", linewidth=1)
         axis.set_xlim(left=0)
-        axis.set_ylim(bottom=0)
+        from_zero(axis)
         axis.set_ylabel("mean K_rcv + T_sip (µs)")
 
     return Figure(

@@ -12,6 +12,7 @@ from sipsched.pages.parts import Figure, Several
 from sipsched.pages.plots import (
     Curve,
     draw_curve,
+    from_zero,
     limit_line,
     load_axis,
     mode_look,
@@ -70,7 +71,7 @@ def _draw_modes(axis: Axes, case: Case, place: Place, name: str) -> None:
     if name == "pdr":
         symlog_scale(axis, 100 * case.limit / RATE_RANGE)
     else:
-        axis.set_ylim(bottom=0)
+        from_zero(axis)
 
 
 def _curve(side: Side, name: str, i: int) -> Curve:
