@@ -25,9 +25,10 @@ reproduce: .venv/ready
 
 # Make the pages of the recorded campaign. This target measures nothing, and does not need root.
 reports: .venv/ready
-	@$(BIN)/snakemake --config only_measured=True --configfile config/config.yaml recorded/config.yaml
-	$(BIN)/snakemake --config only_measured=True --configfile config/config.yaml $(VIRTUAL) recorded/virtual/config.yaml \
+	@$(BIN)/snakemake --config only_measured=True --configfile config/config.yaml $(VIRTUAL) recorded/virtual/config.yaml \
 		-- $(VIRTUAL_PAGES)
+	# The overview links the pages in virtual time that exist when it is made.
+	$(BIN)/snakemake --config only_measured=True --configfile config/config.yaml recorded/config.yaml
 	printf 'Open: %s\n' $(addprefix "$$PWD"/,reports/recorded/index.html $(VIRTUAL_PAGES))
 
 # Write the paper about the recorded campaign as a page and as a PDF. This target measures nothing, and does not need root.

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import snakemake_logger_plugin_campaign as terminal
 from sipsched import paths, versions
-from sipsched.pages import progress
+from sipsched.pages import outline, progress
 from sipsched.plan.crossover import is_comparison
 from sipsched.plan.study import TESTBED_PAGES
 from sipsched.planner.campaign import Plan

@@ -24,6 +24,7 @@ rule render_report:
         forked_for_pages=1,
         machine=1,
     params:
+        overview=PLAN.overview,
         messages_root=RESULTS / "runs",
         pdr_limit=NEEDS.study_limit,
     message:
@@ -59,6 +60,7 @@ rule render_document:
         forked_for_pages=1,
         machine=1,
     params:
+        overview=PLAN.overview,
         pdr_limit=PLAN.config.pdr_limit,
     message:
         "Make the page {wildcards.document}."
@@ -88,6 +90,7 @@ rule render_testbed_page:
         forked_for_pages=1,
         machine=1,
     params:
+        overview=PLAN.overview,
         noise=lambda wildcards: RAW / wildcards.testbed / "noise.json",
         records=list(dict.fromkeys((RAW, PLAN.whole))),
     message:
@@ -121,6 +124,7 @@ rule render_index:
         forked_for_pages=1,
         machine=1,
     params:
+        overview=PLAN.overview,
         pdr_limit=PLAN.config.pdr_limit,
     message:
         "Make the overview."

@@ -22,4 +22,4 @@ required = {name: inputs[name] for name in ("summary",) if name in inputs}
 offered = {**snakemake.wildcards, **inputs, **snakemake.params}
 with scripting.one_line_errors(log), scripting.stderr_into(log):
     page, outline = Path(snakemake.output.html), Path(snakemake.output.outline)
-    render.render(notebook, page, outline, required, offered)
+    render.render(notebook, page, outline, required, offered, snakemake.params.overview)

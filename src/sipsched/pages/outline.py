@@ -3,14 +3,20 @@
 The overview page and the archive are made from the outlines of the pages.
 """
 
+import re
 from dataclasses import asdict, dataclass
+from html import unescape
 from pathlib import Path
 
 from sipsched.errors import MAKE_AGAIN
 from sipsched.files import read_json, write_json
 from sipsched.pages.parts import Page
-from sipsched.paths import project_path
+from sipsched.paths import PROJECT_ROOT, project_path
 from sipsched.records.conversion import as_part
+
+HOME = "index.html"
+"""The overview page, which links to all other pages of the folder."""
+TITLE = re.compile("<title>(.*?)</title>", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -64,3 +70,30 @@ def read_outline(path: Path) -> Outline:
         The file is missing or damaged.
     """
     return as_part(Outline, read_json(path, None, MAKE_AGAIN), str(path), MAKE_AGAIN)
+
+
+def nested_pages(folder: Path) -> dict[Path, str]:
+    """Return the existing pages in the folders below a folder of pages, with their titles.
+
+    `reports/recorded/virtual`, for example, has the pages of the runs in virtual time. A folder with an overview is
+    omitted, because its overview lists the pages.
+
+    Parameters
+    ----------
+    folder
+        Folder of pages, relative to the working directory or to the project's folder.
+    """
+    if folder == Path():
+        return {}
+    found = sorted((PROJECT_ROOT / folder).glob("*/*.html"))
+    return {
+        folder / page.parent.name / page.name: _title(page)
+        for page in found
+        if not (page.parent / HOME).exists()
+    }
+
+
+def _title(page: Path) -> str:
+    """Return the title of an HTML page. A page without a title has its file name as title."""
+    title = TITLE.search(page.read_text(encoding="utf-8"))
+    return unescape(title[1]) if title else page.name

@@ -10,11 +10,10 @@ from typing import Any
 
 from sipsched.errors import StableError
 from sipsched.files import whole
+from sipsched.pages.outline import HOME, write_outline
 from sipsched.pages.parts import Page, Part, Prose, Section, Title
 from sipsched.paths import PROJECT_ROOT, project_path
 
-HOME = "index.html"
-"""The overview page, which links to all other pages of the folder."""
 NOT_ON_PAGE = "notebook-only"
 """Tag of a notebook's text cell that the page omits, because the page has a title computed from the data."""
 
@@ -25,6 +24,7 @@ def render(
     outline: Path,
     parameters: Mapping[str, Any],
     offered: Mapping[str, Any] = MappingProxyType({}),
+    overview: str = HOME,
 ) -> None:
     """Run a notebook and write its page as one self-contained HTML file.
 
@@ -32,6 +32,8 @@ def render(
     ----------
     notebook, parameters, offered
         As in `make_page`.
+    overview
+        The address of the overview, relative to the page. The overview itself has no link to this address.
     output_html
         The page. Its directory is made.
     outline
@@ -43,9 +45,8 @@ def render(
         As in `make_page`. No page is left half-written.
     """
     from sipsched.pages import html
-    from sipsched.pages.outline import write_outline
 
-    page = make_page(notebook, parameters, offered, "" if output_html.name == HOME else HOME)
+    page = make_page(notebook, parameters, offered, "" if output_html.name == HOME else overview)
     with whole(output_html) as partial:
         partial.write_text(html.document(page), encoding="utf-8")
     write_outline(page, output_html, outline)

@@ -96,6 +96,17 @@ class Plan:
         return Path("reports", self.raw.parent if self.raw.name == "raw" else self.raw)
 
     @property
+    def overview(self) -> str:
+        """Return the address of the overview, relative to the other pages.
+
+        If the records lie in the folder of another recorded campaign (recorded/virtual/raw and recorded/raw), the
+        overview of the other campaign lists the pages of both.
+        """
+        around = self.raw.parent.parent
+        nested = around != Path() and paths.provided(around / self.raw.name).is_dir()
+        return "../index.html" if nested else "index.html"
+
+    @property
     def whole(self) -> Path:
         """Return the folder of records with the times of each message. Records in `raw` can lack these times."""
         return self.raw if self.raw == RAW else self.raw.parent / "fit"

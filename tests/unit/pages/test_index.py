@@ -9,7 +9,7 @@ from sipsched.analysis import advice, papers, run_table
 from sipsched.analysis.capacity.evidence import collect
 from sipsched.analysis.probe_cost import probe_costs
 from sipsched.errors import StableError
-from sipsched.pages import parts, tables
+from sipsched.pages import outline, parts, tables
 from sipsched.pages.capacities import disagreements, doubts_near, estimate
 from sipsched.pages.index import campaigns as index
 from sipsched.pages.index import tiles
@@ -278,6 +278,16 @@ def test_links_show_the_title_of_a_page(tmp_path):
     link = index.links(index.other_pages([str(path)]))
     assert link.pages == (("a.html", "1 < 2"),)
     assert '<a href="a.html">1 &lt; 2</a>' in link._repr_html_()
+
+
+def test_pages_of_a_folder_below_are_linked_if_it_has_no_overview(tmp_path, monkeypatch):
+    monkeypatch.setattr(outline, "PROJECT_ROOT", tmp_path)
+    for name in ("virtual/a.html", "own/a.html", "own/index.html"):
+        page = tmp_path / "reports/recorded" / name
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text("<title>1 &lt; 2</title>", encoding="utf-8")
+    links = index.links([outline.Outline("reports/recorded/b.html", "b")])
+    assert links.pages == (("b.html", "b"), ("virtual/a.html", "1 < 2"))
 
 
 def test_pairs_have_the_same_arrivals(whole):

@@ -134,6 +134,9 @@ def test_without_measuring_only_existing_records_are_needed(plan: Plan) -> None:
 def test_a_campaign_with_other_records_has_separate_files(plan: Plan) -> None:
     other = replace(plan, config=replace(plan.config, records=Path("recorded/raw")))
     assert (str(other.results), str(other.reports)) == ("results/recorded/raw", "reports/recorded")
+    assert other.overview == "index.html"
+    inside = replace(plan, config=replace(plan.config, records=Path("recorded/virtual/raw")))
+    assert (str(inside.reports), inside.overview) == ("reports/recorded/virtual", "../index.html")
     assert not {*other.pages} & {*plan.pages}
     assert other.whole == Path("recorded/fit")
 

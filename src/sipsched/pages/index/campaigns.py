@@ -23,7 +23,7 @@ from sipsched.pages.crossover.wording import effect_words
 from sipsched.pages.drawing import Layout
 from sipsched.pages.index.tiles import NOT_MEASURED
 from sipsched.pages.numbers import in_words
-from sipsched.pages.outline import Outline, read_outline
+from sipsched.pages.outline import HOME, Outline, nested_pages, read_outline
 from sipsched.pages.parts import (
     Definitions,
     Figure,
@@ -34,7 +34,6 @@ from sipsched.pages.parts import (
     Words,
     translated,
 )
-from sipsched.pages.render import HOME
 from sipsched.plan.modes import is_translation, plain
 from sipsched.records.messages import PROBE_OFF
 from sipsched.records.study_summary import MEASURED
@@ -104,9 +103,18 @@ def other_pages(outlines: Iterable[str] | None) -> list[Outline]:
     return [page for page in pages if page.name != HOME]
 
 
-def links(pages: Iterable[Outline]) -> Links:
-    """Return a list of links to pages for the overview page, with the titles of the pages."""
-    return Links(tuple((page.name, page.title) for page in pages))
+def links(pages: Sequence[Outline]) -> Links:
+    """Return a list of links to pages for the overview page, with the titles of the pages.
+
+    The existing pages of campaigns in folders below (`nested_pages`) follow the given pages.
+    """
+    folders = dict.fromkeys(Path(page.page).parent for page in pages)
+    nested = [
+        (file.relative_to(folder).as_posix(), title)
+        for folder in folders
+        for file, title in nested_pages(folder).items()
+    ]
+    return Links((*((page.name, page.title) for page in pages), *nested))
 
 
 def coverage(campaigns: Sequence[Campaign]) -> Table:
