@@ -246,6 +246,21 @@ def test_modes_compared_within_runs_have_their_answer_on_their_testbed(tmp_path)
     assert unknown.value == "Not measured"
 
 
+def test_the_papers_settings_are_compared_within_runs_if_no_pairs_of_runs_exist(tmp_path):
+    result = read(tmp_path, synthetic.repeated())
+    effects = {"baseline": {}, "enhanced": {"total_p99": -0.5}}
+    runs = [
+        synthetic.windows(synthetic.Run(mode="baseline,enhanced", testbed=bed), effects)
+        for bed in ("synthetic", "elsewhere")
+    ]
+    here, elsewhere = advice.advise(advice.loads_of(runs), quantities=())
+    (_, text), *_ = index.details(result, compared=[here, elsewhere]).pairs
+    assert "1 run alternated" in text and "which is more than chance explains" in text
+    assert "by −41\xa0%" in text
+    (_, text), *_ = index.details(result, compared=[elsewhere]).pairs
+    assert text.startswith("Not measured")
+
+
 def test_a_setting_that_changes_nothing_is_not_advised(tmp_path):
     result = read(tmp_path, synthetic.repeated())
     run = synthetic.windows(synthetic.Run(mode="default,fifo"), {"default": {}, "fifo": {}})

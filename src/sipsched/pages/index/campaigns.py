@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 import pandas as pd
 
 from sipsched import paths
+from sipsched.analysis.advice import DECIDING, Advice, is_higher, is_lower
 from sipsched.analysis.crossing_load import PDR_LIMIT
 from sipsched.analysis.families import SIGNIFICANT, ComparedCell, compare_together
 from sipsched.analysis.probe_cost import ProbeCost
@@ -19,7 +20,7 @@ from sipsched.analysis.run_table import (
     pairs,
 )
 from sipsched.pages.capacities import systems
-from sipsched.pages.crossover.wording import effect_words
+from sipsched.pages.crossover.wording import IN_WORDS, effect_words, loads_name, place_name
 from sipsched.pages.drawing import Layout
 from sipsched.pages.index.tiles import NOT_MEASURED
 from sipsched.pages.numbers import in_words
@@ -140,7 +141,10 @@ def coverage(campaigns: Sequence[Campaign]) -> Table:
 
 
 def details(
-    campaign: Campaign, limit: float = PDR_LIMIT, costs: Sequence[ProbeCost] = ()
+    campaign: Campaign,
+    limit: float = PDR_LIMIT,
+    costs: Sequence[ProbeCost] = (),
+    compared: Sequence[Advice] = (),
 ) -> Definitions:
     """Return three questions with answers for a testbed: on the papers' settings, valid runs and the probe's cost.
 
@@ -148,20 +152,26 @@ def details(
     ----------
     limit
         Packet drop rate at which capacity ends, as a share.
+    compared
+        Comparisons of modes within runs. If no two runs compare the papers' modes, these comparisons give the answer.
     """
     return Definitions(
         f"answers-{campaign.testbed}",
         f"Testbed {campaign.testbed}, kind {campaign.kind}",
         (
-            ("What do the papers' settings change?", modes(campaign, limit)),
+            ("What do the papers' settings change?", modes(campaign, limit, compared)),
             ("How many runs of the campaign are valid?", counting(campaign)),
             ("What does measuring cost, and what could not be measured?", probing(campaign, costs)),
         ),
     )
 
 
-def modes(campaign: Campaign, limit: float) -> str:
-    """Return sentences that compare the papers' enhanced mode with baseline mode, at the load nearest to capacity."""
+def modes(campaign: Campaign, limit: float, compared: Sequence[Advice] = ()) -> str:
+    """Return sentences that compare the papers' enhanced mode with baseline mode.
+
+    Pairs of runs are compared at the load nearest to the capacity. Without such pairs, the sentences state the result
+    of runs that alternate between both modes (`compared`).
+    """
     runs = campaign.traced
     for sut in dict.fromkeys(runs["sut"]):
         chosen = runs[runs["sut"] == sut]
@@ -171,7 +181,7 @@ def modes(campaign: Campaign, limit: float) -> str:
         if common:
             break
     else:
-        return NO_PAIRS
+        return _modes_within_runs(campaign, compared) or NO_PAIRS
     values = {"k_rcv": waits, "pdr": drops}
     compared = compare_together(
         {(key, name): by_key[key] for key in common for name, by_key in values.items()}
@@ -200,6 +210,37 @@ def modes(campaign: Campaign, limit: float) -> str:
     )
 
 
+def _modes_within_runs(campaign: Campaign, compared: Sequence[Advice]) -> str:
+    """Return sentences that compare the papers' modes in the windows of the same runs. Empty without such runs."""
+    quantity = DECIDING[0]
+    lines: list[str] = []
+    names: dict[str, None] = {}
+    for advice in compared:
+        if (advice.place.testbed, advice.place.reference) != (campaign.testbed, REFERENCE):
+            continue
+        by_load = [
+            (ranking.load, candidate.effects[quantity])
+            for ranking in advice.rankings
+            if ranking.judged
+            for candidate in ranking.candidates
+            if candidate.mode == CHANGED
+        ]
+        if by_load:
+            runs = plural(sum(len(load.runs) for load, _ in by_load), "run")
+            lines.append(
+                f"{place_name(advice.place)}: {runs} alternated between {REFERENCE} and {CHANGED} mode."
+            )
+        for load, effect in by_load:
+            told = is_lower(effect.interval) or is_higher(effect.interval)
+            lines.append(
+                f"At {loads_name([load])}, {CHANGED} mode changes {IN_WORDS[quantity]} by "
+                f"{effect_words(effect, quantity)}, which {_beyond_chance(told)}."
+            )
+            names |= dict.fromkeys(load.translations)
+    known = [name for name in names if name in (REFERENCE, CHANGED)]
+    return " ".join(lines) + translated(known) if lines else ""
+
+
 def _translations(runs: pd.DataFrame) -> list[str]:
     """Return the names of the papers' modes that this kernel can only approximate with other settings."""
     labels = runs[["mode", "mode_label"]].drop_duplicates().itertuples(index=False)
@@ -208,7 +249,11 @@ def _translations(runs: pd.DataFrame) -> list[str]:
 
 
 def _judged(cell: ComparedCell) -> str:
-    return "is more than chance explains" if cell.stands_out else "is indistinguishable from chance"
+    return _beyond_chance(cell.stands_out)
+
+
+def _beyond_chance(told: bool) -> str:
+    return "is more than chance explains" if told else "is indistinguishable from chance"
 
 
 def counting(campaign: Campaign) -> str:
