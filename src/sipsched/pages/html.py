@@ -35,6 +35,7 @@ def _rendered(**values: parts.Page | parts.Part) -> str:
         csv_address=_csv_address,
         sort_key=parts.sort_key,
         cell_text=parts.cell_text,
+        long_cell=parts.LONG_CELL,
         number_and_interval=parts.number_and_interval,
         is_number=lambda cell: isinstance(cell, Number),
         svg=Markup,

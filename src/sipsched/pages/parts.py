@@ -88,6 +88,10 @@ Cell = str | Number
 """A cell of a table: text, or a number with its interval."""
 EMPTY = frozenset(("", NO_ENTRY))
 """Cells without information. A column or row with only such cells is not shown."""
+LONG_CELL = 60
+"""A text cell with more characters than this is shown in several lines."""
+BROAD = 9
+"""A table with more columns than this has a smaller font."""
 
 
 @dataclass(frozen=True)
@@ -157,6 +161,29 @@ class Table(Part):
             )
         )
 
+    @functools.cached_property
+    def labels(self) -> list[str]:
+        """The names of all columns, each after the heading of its group."""
+        groups = [text for text, span in self.groups for _ in range(span)]
+        groups += [""] * (len(self.header) - len(groups))
+        pairs = zip(groups, self.header, strict=True)
+        return [": ".join(filter(None, pair)) for pair in pairs]
+
+    @functools.cached_property
+    def has_prose(self) -> bool:
+        """True if a shown cell, except the first of its row, has a long text. A phone then shows each row as a list."""
+        return any(
+            len(str(row[i])) > LONG_CELL
+            for row in self.rows[: self.shown]
+            for i in self.columns[1:]
+            if i not in self.numeric
+        )
+
+    @property
+    def css_class(self) -> str:
+        """The classes of the table in the page."""
+        return " ".join(("broad",) * (len(self.columns) > BROAD) + ("prose",) * self.has_prose)
+
     def spanners(self) -> list[tuple[str, int]]:
         """Return the group headings above the table's header, each with the number of shown columns that it spans."""
         ends = list(accumulate((span for _, span in self.groups), initial=0))
@@ -193,11 +220,8 @@ class Table(Part):
         A number with an interval has columns for estimate, low, high, n and unit. If a test was made, the
         number also has a column for p.
         """
-        spans = [text for text, span in self.groups for _ in range(span)]
-        spans += [""] * (len(self.header) - len(spans))
         columns = []
-        for i, (span, name) in enumerate(zip(spans, self.header, strict=True)):
-            title = ": ".join(filter(None, (span, name)))
+        for i, title in enumerate(self.labels):
             cells = [row[i] if i < len(row) else "" for row in self.rows]
             columns += _csv_columns(title, cells)
         buffer = io.StringIO()

@@ -181,3 +181,17 @@ def test_a_page_has_contents_a_glossary_and_folded_explanations():
     ]
     assert [e.text for e in tree.find_all("dt")] == ["PDR"]
     assert len(tree.find_all("svg")) == 2
+
+
+def test_cells_of_a_table_with_long_texts_name_their_columns_for_a_phone():
+    prose = "a sentence that is much longer than the sixty characters of one line"
+    groups = (("", 1), ("K_rcv", 2))
+    page = BeautifulSoup(
+        table(("mode", "p99 < 1", "risk"), (("fifo", "3", prose),), groups=groups)._repr_html_(),
+        "html.parser",
+    )
+    (shown,) = page.select("table.prose")
+    cells = [(cell.text, cell.get("data-label")) for cell in shown.select("tbody td")]
+    assert cells == [("3", "K_rcv: p99 < 1"), (prose, "K_rcv: risk")]
+    short = BeautifulSoup(table(("mode", "risk"), (("fifo", "none"),))._repr_html_(), "html.parser")
+    assert not short.select("table.prose, [data-label]")

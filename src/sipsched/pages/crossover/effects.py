@@ -45,9 +45,10 @@ FARTHEST = math.log(20)
 COMPARED = ("baseline", "enhanced")
 """The two scheduler modes that the papers compare: the reference mode first, then the papers' proposal."""
 WORDS = {
-    ModeEffect.ALIKE: "differs by at most 5\u00a0%",
-    ModeEffect.UNSURE: "chance explains the difference",
+    ModeEffect.ALIKE: "within 5\u00a0%",
+    ModeEffect.UNSURE: "within chance",
 }
+"""Verdicts in a table of modes. The texts are short, because the table has many columns."""
 
 
 def figures(comparisons: Sequence[Advice]) -> Several:
@@ -274,29 +275,41 @@ def tables(comparisons: Sequence[Advice]) -> Several:
 def _table(ranking: Ranking) -> Table:
     load = ranking.load
     reference = load.place.reference
-    absolute = [_absolute(ranking, reference, name) for name in RANKED]
+    no_drops = _no_drops(ranking)
+    quantities = RANKED[:-1] if no_drops else RANKED
+    absolute = [_absolute(ranking, reference, name) for name in quantities]
     sham = "differs" if any(ranking.floors.values()) else "as expected"
     rows: list[tuple[Cell, ...]] = [
-        (load.label(reference), "the reference", *absolute),
-        (AA, *_cells(ranking.sham, sham)),
+        (load.label(reference), "reference", *absolute),
+        (AA, sham, *_cells(ranking.sham, quantities)),
     ]
     rows += [
-        (load.label(candidate.mode), *_cells(candidate.effects, verdict_words(candidate)))
+        (
+            load.label(candidate.mode),
+            verdict_words(candidate),
+            *_cells(candidate.effects, quantities),
+        )
         for candidate in ranking.candidates
     ]
     return Table(
         identity=identity("table-ranking", *load.place[1:4], load.cps),
-        groups=(("", 2), ("K_rcv + T_sip (%)", 3), ("K_rcv (%)", 2), ("T_sip (%)", 2), ("", 2)),
+        groups=(
+            *(("", 2), ("K_rcv + T_sip (%)", 3), ("K_rcv (%)", 2), ("T_sip (%)", 2)),
+            ("", len(quantities) - 7),
+        ),
         header=(
             *("mode", "verdict", "p99", "mean", "p50", "mean", "p99", "mean", "p99"),
-            *(f"{TITLES[name]} ({unit(name)})" for name in RANKED[-2:]),
+            *(f"{TITLES[name]} ({unit(name)})" for name in quantities[7:]),
         ),
         rows=tuple(rows),
         none="no window is valid",
         caption=f"{short_load(load)}: modes ordered by the 99th percentile of K_rcv + T_sip, from the lowest to the "
         f"highest.",
         reading=f"The first row shows the values of {load.label(reference)}, averaged over its windows. All other rows "
-        f"show the difference of a mode from the first row.",
+        f"show the difference of a mode from the first row. The verdict 'within chance' means that chance explains the "
+        f"differences of the 99th percentile and of the mean."
+        + " No message was dropped, so PDR has no column."
+        * no_drops,
         provenance=provenance([load]),
     )
 
@@ -309,5 +322,12 @@ def _absolute(ranking: Ranking, mode: str, quantity: str) -> Cell:
     return told(mean, "µs")
 
 
-def _cells(effects: Mapping[str, Effect], verdict: str) -> tuple[Cell, ...]:
-    return (verdict, *(effect_cell(effects[name], name) for name in RANKED))
+def _cells(effects: Mapping[str, Effect], quantities: Sequence[str]) -> tuple[Cell, ...]:
+    return tuple(effect_cell(effects[name], name) for name in quantities)
+
+
+def _no_drops(ranking: Ranking) -> bool:
+    """Return whether no mode dropped a message at a load, so that a column of drop rates would contain only zeros."""
+    effects = (ranking.sham, *(candidate.effects for candidate in ranking.candidates))
+    reference = ranking.load.mean(ranking.load.place.reference, "pdr").estimate
+    return reference == 0 and all(each["pdr"].interval.estimate == 0 for each in effects)

@@ -235,7 +235,9 @@ def _row(load: ComparedLoad, record: Switching, reasons: Sequence[int]) -> list[
     several = len({run.attrs["mode"] for run in load.runs}) > 1
     moved = record.speed_after / record.speed_before - 1
     return [
-        f"{record.mode}, {record.rep}" if several else str(record.rep),
+        f"{', '.join(map(load.label, record.mode.split(',')))}, {record.rep}"
+        if several
+        else str(record.rep),
         _cell(100 * record.utilisation),
         _cell(1000 * record.relaxation_s),
         f"{record.window_s:.2g}",
@@ -245,7 +247,7 @@ def _row(load: ComparedLoad, record: Switching, reasons: Sequence[int]) -> list[
         *(str(record.left_out.get(reason, 0)) for reason in reasons),
         str(record.tasks),
         *map(_cell, (record.switch_median_us, record.switch_max_us, record.late_max_us)),
-        str(record.failed),
+        str(record.failed or NO_ENTRY),
         *(_cell(100 * share) for share in (record.steal_mean, record.steal_max)),
         *map(_cell, (record.speed_before, record.speed_after)),
         NO_ENTRY if math.isnan(moved) else _signed(100 * moved, 1),
