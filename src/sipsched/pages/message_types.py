@@ -73,7 +73,7 @@ def distributions(
         )
     rows = facets(summary)
     names = [
-        f"{facet_name(facet)}: {point[0]} cps, {plural(point[1], 'thread')}"
+        f"{facet_name(facet)}: {grouped(point[0])} cps, {plural(point[1], 'thread')}"
         for facet, point in points.items()
     ]
     return Figure(

@@ -38,7 +38,7 @@ from sipsched.pages.plots import (
 )
 from sipsched.plan.modes import Setting, find_mode, label, load_modes
 from sipsched.records.study_summary import NOT_PLANNED
-from sipsched.words import listed, plural
+from sipsched.words import grouped, listed, plural
 
 DEFAULT_COST_NS = 500_000
 """The kernel's default of the scheduler setting sched_migration_cost_ns."""
@@ -58,7 +58,7 @@ class Spot(NamedTuple):
 
     def __str__(self) -> str:
         """Return the numbers of cores and threads and the load (calls per second) as text."""
-        return f"{self.place}, {self.cps} cps"
+        return f"{self.place}, {grouped(self.cps)} cps"
 
 
 @dataclass(frozen=True)

@@ -215,7 +215,7 @@ def _dumbbells(axis: Axes, among: pd.DataFrame, column: str, scale: float, share
             (first, rows["first_cps"], style.color, ">"),
         ):
             titles = [
-                f"{mode}, {count} threads, {load} cps: {number(value)} {unit}"
+                f"{mode}, {count} threads, {grouped(load)} cps: {number(value)} {unit}"
                 for count, load, value in zip(rows["threads"], loads, values, strict=True)
                 if pd.notna(value)
             ]
@@ -240,7 +240,7 @@ def _crossing_words(capacities: pd.DataFrame, system: tuple[str, int]) -> str:
             continue
         loads, times = rows["last_cps"], rows["last_k_rcv_us"]
         parts.append(
-            f"{mode}: {loads.min()} to {loads.max()} cps, K_rcv {number(times.min())} to "
+            f"{mode}: {grouped(loads.min())} to {grouped(loads.max())} cps, K_rcv {number(times.min())} to "
             f"{number(times.max())} µs"
         )
     last = among.pivot(index="threads", columns="mode", values="last_cps").reindex(columns=[*MODES])
@@ -266,7 +266,7 @@ def capacity(points: pd.DataFrame, predicted: pd.DataFrame, pdr_limit: float = P
             rows = rows[rows["mode"] == mode].dropna(subset="last_cps").sort_values("threads")
             name = plural(cores, "core")
             titles = [
-                f"{name}, {count} threads: {cps} cps"
+                f"{name}, {count} threads: {grouped(cps)} cps"
                 for count, cps in zip(rows["threads"], rows["last_cps"], strict=True)
             ]
             at = [threads.index(count) for count in rows["threads"]]
@@ -326,7 +326,7 @@ def _capacity_words(capacities: pd.DataFrame, mode: str) -> str:
         most = rows[rows["last_cps"] == rows["last_cps"].max()]
         counts = " or ".join(map(str, most["threads"]))
         parts.append(
-            f"{plural(cores, 'core')}, {most['last_cps'].iloc[0]} cps with {counts} threads"
+            f"{plural(cores, 'core')}, {grouped(most['last_cps'].iloc[0])} cps with {counts} threads"
         )
     return f"The largest capacity in {mode} mode: {'; '.join(parts)}."
 
@@ -357,9 +357,9 @@ def capacity_model(
         none="the paper has no prediction",
         caption="Capacities that the papers' model predicts, and capacities in the papers' tables.",
         reading="The model is in section V of the multi-core paper: C(p,c) = T(p,c) × C(1,1), with C(1,1) = "
-        f"{', '.join(map(str, predicted['single_core_cps'].unique()))} cps. The capacity in the tables II, V and VIII "
-        f"is the last load whose PDR is at most {100 * pdr_limit:g} %. The paper prints the first four columns. The "
-        f"other columns are computed from the tables.",
+        f"{', '.join(map(grouped, predicted['single_core_cps'].unique()))} cps. The capacity in the tables II, V and "
+        f"VIII is the last load whose PDR is at most {100 * pdr_limit:g} %. The paper prints the first four columns. "
+        f"The other columns are computed from the tables.",
     )
 
 

@@ -438,7 +438,7 @@ def herd(scaling: ScalingData) -> Figure:
             not_measured(axis)
             return
         for i, proxy in enumerate(scaling.herds):
-            name = f"{proxy.sut}, {proxy.cps} cps"
+            name = f"{proxy.sut}, {grouped(proxy.cps)} cps"
             titles = [
                 f"{name}, {plural(workers, 'worker')}: {_about(value)} wake-ups per message"
                 for workers, value in proxy.by_threads.items()

@@ -222,7 +222,7 @@ def _listed(points: pd.DataFrame) -> str:
     """Return the first four points as text, and the number of further points."""
     few = 4
     words = [
-        f"{_configuration(mode, cores, threads)}, {cps} cps"
+        f"{_configuration(mode, cores, threads)}, {grouped(cps)} cps"
         for _, mode, cores, threads, cps in points[list(POINT)].itertuples(index=False)
     ]
     more = f" and {len(words) - few} more" if len(words) > few else ""

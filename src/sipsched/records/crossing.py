@@ -19,6 +19,7 @@ from sipsched.files import read_sealed
 from sipsched.plan.loads import Capacity
 from sipsched.plan.run import Point
 from sipsched.records.conversion import as_part
+from sipsched.words import grouped
 
 SCHEMA_VERSION = 2
 REMEDY = "move the file away and run snakemake"
@@ -118,11 +119,14 @@ class SearchRecord:
     def found(self) -> str:
         """Return as text at which load the drop rate exceeds its limit, such as "between 900 and 950 cps"."""
         if self.lower_cps is None:
-            return f"below {self.upper_cps} cps, as even the lowest load of the search exceeded the limit"
+            return f"below {grouped(self.upper_cps)} cps, as even the lowest load of the search exceeded the limit"
         if self.upper_cps is None:
-            return f"above {self.lower_cps} cps, as even the highest load of the search did not exceed the limit"
+            return (
+                f"above {grouped(self.lower_cps)} cps, as even the highest load of the search did not exceed the "
+                "limit"
+            )
         late = ", when the time limit of the search ended" if self.ended_by == "time" else ""
-        return f"between {self.lower_cps} and {self.upper_cps} cps{late}"
+        return f"between {grouped(self.lower_cps)} and {grouped(self.upper_cps)} cps{late}"
 
 
 def read_crossing(path: Path) -> SearchRecord:

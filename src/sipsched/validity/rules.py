@@ -85,7 +85,7 @@ _DECLARED = (
     ),
     Rule(
         "lateness_p99_us",
-        "one call in a hundred started more than {value:.0f} µs late",
+        "one call in a hundred started more than {value:,.0f} µs late",
         suspect=500,
         invalid=2000,
         why="A late call meets a different queue. At loads below the knee, messages wait about 100 µs.",
@@ -93,7 +93,7 @@ _DECLARED = (
     ),
     Rule(
         "uas_lateness_p99_us",
-        "at one instant in a hundred, a message would have waited more than {value:.0f} µs for the UAS",
+        "at one instant in a hundred, a message would have waited more than {value:,.0f} µs for the UAS",
         suspect=1000,
         invalid=5000,
         why="A late UAS sends its answers in bursts, and a burst waits at the SPS. In benchmarks/late_uas.py, the mean "
@@ -110,14 +110,14 @@ _DECLARED = (
     ),
     Rule(
         "generator_drops",
-        "sockets of UAC and UAS refused {value:.0f} datagrams",
+        "sockets of UAC and UAS refused {value:,.0f} datagrams",
         suspect=0,
         invalid=0,
         why="A message that an agent loses would be counted as lost although the SPS did not lose it.",
     ),
     Rule(
         "calls_not_started",
-        "the generator did not start {value:.0f} of its calls",
+        "the generator did not start {value:,.0f} of its calls",
         suspect=0,
         invalid=0,
         why="The load was not offered as planned.",
@@ -139,14 +139,14 @@ _DECLARED = (
     ),
     Rule(
         "datagrams_without_port",
-        "{value:.0f} datagrams were sent to closed ports while UAC, SPS and UAS were running",
+        "{value:,.0f} datagrams were sent to closed ports while UAC, SPS and UAS were running",
         suspect=0,
         invalid=10,
         why="Either an agent has ended, or another program sends datagrams.",
     ),
     Rule(
         "foreign_datagrams",
-        "{value:.0f} datagrams that belong to no call reached the SPS",
+        "{value:,.0f} datagrams that belong to no call reached the SPS",
         suspect=0,
         invalid=10,
         why="Such datagrams take time of the workers and room in the queue. A UAS that no longer knows a call "
@@ -154,21 +154,21 @@ _DECLARED = (
     ),
     Rule(
         "link_drops",
-        "interfaces dropped {value:.0f} packets",
+        "interfaces dropped {value:,.0f} packets",
         suspect=0,
         invalid=0,
         why="A packet that a link drops would be missing although the SPS did not drop it.",
     ),
     Rule(
         "ledger_residual",
-        "{value:.0f} sent messages are missing in all other counts",
+        "{value:,.0f} sent messages are missing in all other counts",
         suspect=0,
         invalid=0,
         why="Every sent message must be received, dropped or refused. Otherwise a counter is wrong.",
     ),
     Rule(
         "segments_again",
-        "TCP retransmitted {value:.0f} segments",
+        "TCP retransmitted {value:,.0f} segments",
         suspect=0,
         invalid=100,
         why="Packets were lost between the hosts, and each loss costs a call tenths of a second. "
@@ -184,14 +184,14 @@ _DECLARED = (
     ),
     Rule(
         "foreign_connections",
-        "{value:.0f} TCP connections that do not come from the UAC reached the dispatcher",
+        "{value:,.0f} TCP connections that do not come from the UAC reached the dispatcher",
         suspect=0,
         invalid=10,
         why="Such connections take time of the dispatcher, which is a part of the SPS.",
     ),
     Rule(
         "broken_streams",
-        "the dispatcher could not follow {value:.0f} streams and closed their connections",
+        "the dispatcher could not follow {value:,.0f} streams and closed their connections",
         suspect=0,
         invalid=10,
         why="UAC and proxy send whole messages, so another program sent these streams. "
@@ -199,7 +199,7 @@ _DECLARED = (
     ),
     Rule(
         "calls_split",
-        "{value:.0f} calls had messages at more than one of the SPS's sockets",
+        "{value:,.0f} calls had messages at more than one of the SPS's sockets",
         suspect=0,
         invalid=0,
         why="If each worker has its own calls, a worker cannot answer a message of another worker's call.",
@@ -213,7 +213,7 @@ _DECLARED = (
     ),
     Rule(
         "retransmission_disagreement",
-        "UAC and SPS disagree for {value:.0f} requests whether they are retransmissions",
+        "UAC and SPS disagree for {value:,.0f} requests whether they are retransmissions",
         suspect=0,
         invalid=0,
         why="The requests that the UAC retransmitted must be the requests that reached the SPS twice. Otherwise "
@@ -221,14 +221,14 @@ _DECLARED = (
     ),
     Rule(
         "probe_lost",
-        "the probe lost {value:.0f} records",
+        "the probe lost {value:,.0f} records",
         suspect=0,
         invalid=0,
         why="A message without a record may be the slowest message.",
     ),
     Rule(
         "probe_skipped",
-        "the kernel did not run the probe for {value:.0f} messages, whose timestamps may be missing",
+        "the kernel did not run the probe for {value:,.0f} messages, whose timestamps may be missing",
         suspect=0,
         invalid=100,
         why="A run of minutes typically has one or two skipped programs, although no record is missing. Messages "
@@ -236,7 +236,7 @@ _DECLARED = (
     ),
     Rule(
         "settings_unlike_asked",
-        "{value:.0f} scheduler settings differ from the written values when read back",
+        "{value:,.0f} scheduler settings differ from the written values when read back",
         suspect=0,
         invalid=0,
         why="If the settings of a mode are not in force, the run measures another mode.",
@@ -274,7 +274,7 @@ _DECLARED = (
     ),
     Rule(
         "competitor_wait_us",
-        "the longest wait for another program raises the mean waiting time by {value:.0f} µs",
+        "the longest wait for another program raises the mean waiting time by {value:,.0f} µs",
         suspect=10,
         invalid=40,
         why="The mean of K_rcv in 5 s at 800 cps has an interval of ± 40 µs. A wait w in a load of T seconds raises "
@@ -284,7 +284,7 @@ _DECLARED = (
     Rule(
         "frozen_us",
         "the longest time in which messages waited and no task of the proxy could run raises the mean waiting time "
-        "by {value:.0f} µs",
+        "by {value:,.0f} µs",
         suspect=10,
         invalid=40,
         why="The reason is the same as for `competitor_wait_us`.",
@@ -292,14 +292,14 @@ _DECLARED = (
     ),
     Rule(
         "workers_moved",
-        "{value:.0f} tasks of the proxy were given other CPUs during the load",
+        "{value:,.0f} tasks of the proxy were given other CPUs during the load",
         suspect=0,
         invalid=0,
         why="Results of a proxy on other CPUs are not comparable.",
     ),
     Rule(
         "trace_stops",
-        "a debugger or strace stopped tasks of the proxy {value:.0f} times",
+        "a debugger or strace stopped tasks of the proxy {value:,.0f} times",
         suspect=0,
         invalid=0,
         why="A traced program stops at each system call.",
@@ -313,7 +313,7 @@ _DECLARED = (
     ),
     Rule(
         "allocation_failures",
-        "the proxy's log contains {value:.0f} failed allocations",
+        "the proxy's log contains {value:,.0f} failed allocations",
         suspect=0,
         invalid=0,
         why="Like a drop, a failed allocation ends a call, but no counter shows it.",

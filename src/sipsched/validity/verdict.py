@@ -1,11 +1,14 @@
 """The verdict on a run, which applies every rule to the run's numbers."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from sipsched.validity.rules import RULES, Limits
 
+THOUSANDS = re.compile(r"(?<=\d),(?=\d{3})")
+"""The separators in a number of a rule's text. A page groups digits with thin spaces instead."""
 VALID, SUSPECT, INVALID = "valid", "suspect", "invalid"
 
 
@@ -39,6 +42,7 @@ class Finding:
             return f"{self.rule}: unknown"
         if self.rule in RULES:
             words = RULES[self.rule].words.format(value=self.value)
+            words = THOUSANDS.sub("\u202f", words)
         else:
             # The record can come from another version of sipsched that has a rule which this version lacks.
             words = f"{self.rule} is {self.value:g}"

@@ -128,7 +128,7 @@ def test_without_single_messages_percentiles_by_type_are_drawn(tmp_path):
     shown = load_sweep.distributions(synthetic.combined(planned, outcome), tmp_path)
     assert "did not record single messages" in shown.reading
     (words,) = shown.seen
-    assert "1000 cps" in words and "19\u00a0µs (runs: 10 to 30), n = 3 (INVITE)" in words
+    assert "1\u202f000 cps" in words and "19\u00a0µs (runs: 10 to 30), n = 3 (INVITE)" in words
     nothing = load_sweep.distributions(synthetic.combined(planned, lambda run: None), tmp_path)
     assert "No run to draw" in nothing.caption
     assert nothing.seen == ("There is nothing to show yet, because no run is valid.",)

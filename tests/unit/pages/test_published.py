@@ -43,7 +43,7 @@ def test_figures_state_the_source_of_their_numbers(points):
     ):
         assert figure.provenance.startswith("Published numbers, not measured here")
         assert not any(marker in figure.wide for marker in THEME)
-    assert "6 cores, 6600 cps with 6 threads" in figure.seen[1]
+    assert "6 cores, 6\u202f600 cps with 6 threads" in figure.seen[1]
 
 
 def test_figures_of_another_limit_and_of_one_paper(points):

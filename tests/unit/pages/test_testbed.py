@@ -46,7 +46,7 @@ def test_a_suspect_run_is_shown_in_the_figure_and_in_the_table(whole):
     figure = testbed.coverage(result)
     points = (whole.runs["cps"] == 2000).sum() // 3
     assert f", {points} suspect" in figure.seen[0]
-    assert "suspect at default, 1 core, 8 threads, 2000 cps" in figure.seen[1]
+    assert "suspect at default, 1 core, 8 threads, 2\u202f000 cps" in figure.seen[1]
     statuses = [row[6] for row in testbed.doubtful_runs(result).rows]
     assert statuses.count("suspect") == (whole.counted["cps"] == 2000).sum()
 

@@ -181,7 +181,7 @@ def test_an_attempt_with_a_verdict_is_listed_by_its_rules(tmp_path: Path) -> Non
     record.fail("run is not valid")
     (attempt,) = failed_attempts(tmp_path, [RUN])
     assert attempt.causes == ("lateness_p99_us",)
-    assert str(attempt) == "one call in a hundred started more than 2100 µs late"
+    assert str(attempt) == "one call in a hundred started more than 2\u202f100 µs late"
 
 
 def test_an_attempt_whose_run_json_is_cut_keeps_its_error(

@@ -85,7 +85,7 @@ def _name(run: Run, keys: Sequence[str]) -> str:
     for key in keys or ("mode", "cps"):
         value = getattr(run, key)
         counted = plural(value, NOUNS[key]) if key in NOUNS else str(value)
-        named.append(f"{value} cps" if key == "cps" else counted)
+        named.append(f"{grouped(value)} cps" if key == "cps" else counted)
     return ", ".join(named)
 
 

@@ -24,7 +24,7 @@ from sipsched.records.messages import (
     nanoseconds,
     open_messages,
 )
-from sipsched.words import number, plural
+from sipsched.words import grouped, number, plural
 
 MOST_DRAWN = 1500
 """The largest number of messages in a figure. The numbers in sentences always cover all messages."""
@@ -284,7 +284,7 @@ def name_of(run: Run) -> tuple[str, str]:
     """Return the name of a run as two lines of text."""
     return (
         f"{run.sut}, {run.mode}, {plural(run.cores, 'core')}",
-        f"{run.threads} threads, {run.cps} cps, repetition {run.rep}",
+        f"{run.threads} threads, {grouped(run.cps)} cps, repetition {run.rep}",
     )
 
 
@@ -293,7 +293,7 @@ def name_of_all(runs: Sequence[Messages]) -> str:
     run = runs[0].run
     which = f"repetition {run.rep}" if len(runs) == 1 else plural(len(runs), "run")
     configuration, _ = name_of(run)
-    return f"{configuration}, {run.threads} threads, {run.cps} cps, {which}"
+    return f"{configuration}, {run.threads} threads, {grouped(run.cps)} cps, {which}"
 
 
 def within(times: Values, start_s: float, end_s: float) -> slice:

@@ -293,8 +293,8 @@ def probing(campaign: Campaign, costs: Sequence[ProbeCost] = ()) -> str:
 def _cost_words(cost: ProbeCost) -> str:
     added, sham = (effect_words(effect, "cpu_per_message") for effect in (cost.effect, cost.sham))
     return (
-        f"{cost.sut}, {cost.mode} mode at {cost.cps} cps: the probe changes the proxy's CPU time per message by "
-        f"{added}, compared within runs. For comparison, two windows of the same mode differ by {sham}."
+        f"{cost.sut}, {cost.mode} mode at {grouped(cost.cps)} cps: the probe changes the proxy's CPU time per message "
+        f"by {added}, compared within runs. For comparison, two windows of the same mode differ by {sham}."
     )
 
 

@@ -20,7 +20,7 @@ from sipsched.pages.plots import (
     panels,
     symlog_scale,
 )
-from sipsched.words import plural
+from sipsched.words import grouped, plural
 
 COLUMNS = {"pdr": ("PDR", "%", 100.0), "k_rcv": ("K_rcv", "µs", 1.0), "t_sip": ("T_sip", "µs", 1.0)}
 """For each quantity, the title, the unit and the factor that converts a value to this unit."""
@@ -101,7 +101,7 @@ def _words(case: Case, place: Place) -> str:
         side = case.side(place, mode)
         met = side.loads_met
         ends = [
-            f"{in_words(side.mean('k_rcv', cps), 'µs')} at {cps} cps"
+            f"{in_words(side.mean('k_rcv', cps), 'µs')} at {grouped(cps)} cps"
             for cps in dict.fromkeys((*met[:1], *met[-1:]))
         ]
         if ends:

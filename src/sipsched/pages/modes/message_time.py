@@ -58,7 +58,9 @@ def _figure(case: Case, system: SutOnCores) -> Figure:
         place = list(loads)[row]
         _draw_parts(axis, [case.side(place, mode) for mode in case.modes], loads[place])
 
-    names = [f"{plural(place.threads, 'thread')}, {cps} cps" for place, cps in loads.items()]
+    names = [
+        f"{plural(place.threads, 'thread')}, {grouped(cps)} cps" for place, cps in loads.items()
+    ]
     return Figure(
         identity=identity("figure-parts", sut, cores),
         draw=panels(
@@ -73,7 +75,7 @@ def _figure(case: Case, system: SutOnCores) -> Figure:
         f"{plural(cores, 'core')}.",
         reading=f"Each small point is a run. A large point is the typical run with its 95 % interval. {SERVICE}",
         seen=tuple(
-            f"{case.name(place)}, {cps} cps: {text}."
+            f"{case.name(place)}, {grouped(cps)} cps: {text}."
             for place, cps in loads.items()
             if (text := _part_words(case, place, cps))
         )

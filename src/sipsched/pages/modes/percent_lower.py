@@ -190,7 +190,7 @@ def _counted(case: Case, percents: Sequence[Interval]) -> str:
 
 def _tick(case: Case, place: Place) -> str:
     cps = case.compared_load(place)
-    return f"{case.name(place)}\n" + ("not measured" if cps is None else f"{cps} cps")
+    return f"{case.name(place)}\n" + ("not measured" if cps is None else f"{grouped(cps)} cps")
 
 
 def _draw_published(axis: Axes, case: Case, place: Place, name: str, y: float) -> None:
@@ -235,7 +235,7 @@ def verdict(case: Case, family: Comparisons) -> Words:
             cell = family.cells.get(ComparedQuantity(place, cps, name))
             if cell is not None:
                 said = _said(cell, title, second, first)
-                lines.append(f"{case.name(place)}, {cps} cps: {said}{same}")
+                lines.append(f"{case.name(place)}, {grouped(cps)} cps: {said}{same}")
     return Words(tuple(lines))
 
 

@@ -43,7 +43,7 @@ def simulated(runs: pd.DataFrame) -> str:
 
 def place(cores: int, threads: int, cps: int) -> str:
     """Return cores, threads and load as text, such as "1 core, 4 threads, 900 cps"."""
-    return f"{plural(cores, 'core')}, {plural(threads, 'thread')}, {cps} cps"
+    return f"{plural(cores, 'core')}, {plural(threads, 'thread')}, {grouped(cps)} cps"
 
 
 def scaled(metric: str) -> float:

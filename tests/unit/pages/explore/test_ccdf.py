@@ -38,7 +38,7 @@ def test_repetitions_are_one_group_and_other_groups_are_named_by_their_differenc
     assert "nan" not in figure.wide
     by_load = [*runs[:1], read(tmp_path, synthetic.Run(mode="baseline", cps=500, threads=2))]
     named = [line.partition(":")[0] for line in ccdf(by_load).seen]
-    assert named == ["8 threads, 1000 cps, 1 run", "2 threads, 500 cps, 1 run"]
+    assert named == ["8 threads, 1\u202f000 cps, 1 run", "2 threads, 500 cps, 1 run"]
 
 
 def test_the_99th_percentile_is_computed_per_run(tmp_path):
