@@ -14,7 +14,7 @@ from sipsched.analysis.advice import read_loads
 from sipsched.analysis.intervals import Estimates, Interval
 from sipsched.analysis.predicted import DIFFERENCES, Check, Contrast, Level, by_quantity, check
 from sipsched.analysis.run_table import Campaign, campaigns_of
-from sipsched.pages.drawing import INK, PAPER, SERIES
+from sipsched.pages.drawing import INK, PAPER, SERIES, titled
 from sipsched.pages.numbers import Number, in_us, rounded, told
 from sipsched.pages.parts import Answer, Figure, Heading, Table, Words
 from sipsched.pages.plots import wrapped
@@ -34,6 +34,7 @@ TITLES = {
     "cpu_per_message": "CPU per message",
 }
 MISSES_TOLD = 8
+OUTER_FENCE = 3.0
 NOTHING = "There is nothing to compare: "
 MODEL = "Predicted by simulation, not measured"
 
@@ -199,26 +200,20 @@ def figure(predictions: CheckedPredictions) -> Figure | Words:
             for name, group in groups.items()
         ),
         reading="Bars are 95 % intervals. On the diagonal line, the prediction equals the "
-        "measurement. A point is filled if the prediction lies in the measured interval.",
+        "measurement. A point is filled if the prediction lies in the measured interval. A star at the edge of a "
+        "panel marks a number outside the panel's range.",
         provenance=MODEL,
     )
 
 
 def _panel(axis: Axes, group: Sequence[Contrast]) -> None:
-    ends = [
-        value
-        for contrast in group
-        for one in (contrast.measured, contrast.predicted)
-        for value in (one.low, one.high, one.estimate)
-        if np.isfinite(value)
-    ]
-    # The axis range ignores very wide intervals, because they would squeeze all other points together.
-    reach = [contrast.measured.estimate for contrast in group] + [
-        contrast.predicted.estimate for contrast in group
-    ]
-    margin = 0.25 * (max(reach) - min(reach)) + 1
-    low = max(min(ends), min(reach) - margin)
-    high = min(max(ends), max(reach) + margin)
+    low, high = _shown_range(
+        [
+            interval.estimate
+            for contrast in group
+            for interval in (contrast.measured, contrast.predicted)
+        ]
+    )
     axis.plot((low, high), (low, high), color=INK, linewidth=0.8)
     axis.axhline(0, color=INK, linewidth=0.4)
     axis.axvline(0, color=INK, linewidth=0.4)
@@ -227,17 +222,45 @@ def _panel(axis: Axes, group: Sequence[Contrast]) -> None:
         color = SERIES[2] if inside else SERIES[1]
         measured = Estimates.of([contrast.measured for contrast in these])
         predicted = Estimates.of([contrast.predicted for contrast in these])
-        x, y = measured.estimate, predicted.estimate
+        # A number outside the range is drawn at the edge.
+        x, y = (np.clip(of.estimate, low, high) for of in (measured, predicted))
+        beyond = (x != measured.estimate) | (y != predicted.estimate)
         axis.hlines(y, measured.low, measured.high, color=color, linewidth=0.7)
         axis.vlines(x, predicted.low, predicted.high, color=color, linewidth=0.7)
-        face = color if inside else PAPER
-        axis.plot(
-            x, y, linestyle="none", marker="o", markersize=3.6, color=color, markerfacecolor=face
-        )
+        titles = np.array([_sentence(contrast) for contrast in these], object)
+        for where, marker, size in ((~beyond, "o", 3.6), (beyond, "*", 7.0)):
+            (points,) = axis.plot(
+                x[where],
+                y[where],
+                linestyle="none",
+                marker=marker,
+                markersize=size,
+                color=color,
+                markerfacecolor=color if inside else PAPER,
+                clip_on=False,
+                zorder=3,
+            )
+            # A star at the edge overlaps the axis. The layout of the panels ignores this.
+            points.set_in_layout(False)
+            titled(points, titles[where].tolist())
     axis.set_xlim(low, high)
     axis.set_ylim(low, high)
     axis.set_xlabel("measured")
     axis.set_ylabel("predicted")
+
+
+def _shown_range(values: Sequence[float]) -> tuple[float, float]:
+    """Return the range of a panel's axes: all values except outliers, and a margin.
+
+    A few far values would squeeze all other points together. A value is an outlier if its distance from the quartiles
+    exceeds three times their distance from each other (Tukey's outer fences).
+    """
+    known = np.array([value for value in values if np.isfinite(value)] or [0.0])
+    lower, upper = np.percentile(known, (25, 75))
+    fence = OUTER_FENCE * max(upper - lower, 1.0)
+    near = known[(known >= lower - fence) & (known <= upper + fence)]
+    margin = 0.1 * float(near.max() - near.min()) + 1
+    return float(near.min()) - margin, float(near.max()) + margin
 
 
 def misses(predictions: CheckedPredictions) -> Words:

@@ -1,5 +1,6 @@
 """Tests of the page of predictions, with data and without data."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -110,3 +111,10 @@ def test_the_fit_is_listed_with_its_range() -> None:
     assert ("switch_ns", "8\u202f000", "7\u202f000 to 7\u202f000") in table.rows
     assert ("service_ns INVITE", "9", "8 to 8") in table.rows
     assert not any(name == "service_ns other" for name, *_ in table.rows)
+
+
+def test_an_outlier_does_not_squeeze_the_other_points():
+    low, high = predicted._shown_range([*range(-10, 11), 4000.0, math.nan])
+    assert -20 < low < -10 and 10 < high < 20
+    low, high = predicted._shown_range([5.0])
+    assert low < 5 < high
