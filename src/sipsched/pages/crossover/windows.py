@@ -11,8 +11,8 @@ from sipsched.analysis.carry_over import settled_after
 from sipsched.analysis.intervals import Values
 from sipsched.analysis.switching import Aligned, Switching, aligned, switching
 from sipsched.pages.crossover.wording import AA, load_among, provenance
-from sipsched.pages.drawing import GRID, LIMIT
-from sipsched.pages.numbers import NO_ENTRY, with_unit
+from sipsched.pages.drawing import GRID, LIMIT, titled
+from sipsched.pages.numbers import NO_ENTRY, in_us, with_unit
 from sipsched.pages.parts import Figure, Folded, Table, Words
 from sipsched.pages.plots import from_zero, mode_look, panels
 from sipsched.plan.crossover import CALL_TAIL_S, RELAXATIONS, WINDOW_MIN_S, WINDOW_WASHOUTS
@@ -34,6 +34,8 @@ ERRORS_MOST = 3.0
 The limit applies to the mode with the largest change, out of about ten modes.
 """
 BINS_LEAST = 8
+MOST_LINES = 6
+MARKERS_PER_LINE = 10
 SPEED_MOVED = 0.05
 """The page mentions a change of the machine's speed index only if the relative change is at least this large."""
 
@@ -46,14 +48,32 @@ def response(loads: Sequence[ComparedLoad]) -> Figure | Words:
             ("It is unknown how the times settle after a switch, because no window is valid.",)
         )
 
+    every = dict.fromkeys(arm for _, alignment in known for arm in alignment.by_arm)
+    shown = _shown_arms(known)
+
     def draw(axis: Axes, row: int, column: int) -> None:
         load, alignment = known[column]
+        since_ms = 1000 * alignment.since_s
         for arm, (mean, error) in alignment.by_arm.items():
-            color = mode_look(load.place.reference if arm == SHAM else arm).color
+            if arm not in shown:
+                continue
+            look = mode_look(load.place.reference if arm == SHAM else arm)
             style, label = ("--", AA) if arm == SHAM else ("-", load.label(arm))
-            since_ms = 1000 * alignment.since_s
-            axis.plot(since_ms, mean, style, color=color, label=label)
-            axis.fill_between(since_ms, mean - error, mean + error, color=color, alpha=0.2, lw=0)
+            axis.plot(since_ms, mean, style, color=look.color, label=label)
+            axis.fill_between(
+                since_ms, mean - error, mean + error, color=look.color, alpha=0.2, lw=0
+            )
+            marked = slice(None, None, max(1, len(mean) // MARKERS_PER_LINE))
+            (points,) = axis.plot(
+                *(since_ms[marked], mean[marked], look.marker), color=look.color, markersize=3.5
+            )
+            titled(
+                points,
+                [
+                    f"{label}, {number(ms)} ms after the switch: {in_us(us)}"
+                    for ms, us in zip(since_ms[marked], mean[marked], strict=True)
+                ],
+            )
         axis.axvspan(0, 1000 * alignment.washout_s, color=GRID, alpha=0.5, linewidth=0)
         axis.axvline(1000 * alignment.washout_s, color=LIMIT, linestyle="--", linewidth=1)
         axis.set_xlim(left=0)
@@ -71,10 +91,33 @@ def response(loads: Sequence[ComparedLoad]) -> Figure | Words:
         ),
         caption="Mean of K_rcv + T_sip against the time since the switch, over all valid windows.",
         reading="The bands are standard errors. The grey area is the washout, which is excluded from the results. If "
-        "the lines are flat to the right of the washout, the washout is long enough.",
+        "the lines are flat to the right of the washout, the washout is long enough."
+        + (
+            f" The figure shows the reference, the A/A comparison and the modes with the lowest means after the "
+            f"washout. It omits the lines of {plural(len(every) - len(shown), 'other mode')}."
+            if len(shown) < len(every)
+            else ""
+        ),
         seen=tuple(_settles(load_among(load, loads), load, alignment) for load, alignment in known),
         provenance=provenance(loads),
     )
+
+
+def _shown_arms(known: Sequence[tuple[ComparedLoad, Aligned]]) -> set[str]:
+    """Return the arms that the figure shows: the reference, the A/A comparison and the modes with the lowest means.
+
+    Many lines of few colours could not be distinguished.
+    """
+    references = {load.place.reference for load, _ in known}
+    ranks: dict[str, list[int]] = {}
+    for _, alignment in known:
+        after = alignment.since_s >= alignment.washout_s
+        means = {arm: float(mean[after].mean()) for arm, (mean, _) in alignment.by_arm.items()}
+        for rank, arm in enumerate(sorted(means, key=lambda arm: means[arm])):
+            ranks.setdefault(arm, []).append(rank)
+    always = {arm for arm in ranks if arm == SHAM or arm in references}
+    others = sorted(ranks.keys() - always, key=lambda arm: (np.mean(ranks[arm]), arm))
+    return always | set(others[: MOST_LINES - len(always)])
 
 
 def _settles(name: str, load: ComparedLoad, alignment: Aligned) -> str:
