@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 
 FORMULA_BEGINS = ("=", "+", "-", "@", "\t", "\r")
 """If a cell begins with one of these characters, a spreadsheet runs the cell as a formula."""
-NUMBER = re.compile(r"<?[+-]?[0-9][0-9.,]*(e[+-]?[0-9]+)?( ?%)?")
-"""Pattern of a number. A number may begin with a character of `FORMULA_BEGINS`, but is not a formula."""
+NUMBER = re.compile(r"<?([+-]?[0-9][0-9.,]*(?:e[+-]?[0-9]+)?)(?: ?(%|µs|ms|s))?")
+"""Pattern of a number and its unit. A number may begin with a character of `FORMULA_BEGINS`, but is not a formula."""
+IN_US = {"ms": 1e3, "s": 1e6}
+"""Factors that convert a time to microseconds, so that a column with several units of time is sorted by the times."""
 
 
 class Part:
@@ -235,7 +237,11 @@ def sort_key(cell: Cell) -> str:
     """Return the number by which the page sorts a cell, as text. Empty for a cell with words."""
     if isinstance(cell, Number):
         return _written(cell.interval.estimate)
-    return _plain(cell).removeprefix("<") if _is_number(cell) else ""
+    match = NUMBER.fullmatch(_plain(cell))
+    if match is None:
+        return ""
+    digits, unit = match.groups()
+    return _written(IN_US[unit] * float(digits)) if unit in IN_US else digits
 
 
 def cell_text(cell: Cell) -> str:

@@ -195,3 +195,14 @@ def test_cells_of_a_table_with_long_texts_name_their_columns_for_a_phone():
     assert cells == [("3", "K_rcv: p99 < 1"), (prose, "K_rcv: risk")]
     short = BeautifulSoup(table(("mode", "risk"), (("fifo", "none"),))._repr_html_(), "html.parser")
     assert not short.select("table.prose, [data-label]")
+
+
+def test_times_are_sorted_as_numbers_whatever_their_unit():
+    times = table(("load", "p99"), (("a", "817\u00a0µs"), ("b", "1.59\u00a0ms"), ("c", "2\u00a0s")))
+    assert times.numeric == {1}
+    page = BeautifulSoup(times._repr_html_(), "html.parser")
+    keys = [float(cell["data-sort"]) for cell in page.select("tbody td.number")]
+    assert keys == [817, 1590, 2_000_000]
+    assert BeautifulSoup(
+        table(("a", "b"), (("x", "24\u00a0%"),))._repr_html_(), "html.parser"
+    ).select('td[data-sort="24"]')
