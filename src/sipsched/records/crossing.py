@@ -118,15 +118,13 @@ class SearchRecord:
     @property
     def found(self) -> str:
         """Return as text at which load the drop rate exceeds its limit, such as "between 900 and 950 cps"."""
+        lower, upper = map(grouped, self.loads)
         if self.lower_cps is None:
-            return f"below {grouped(self.upper_cps)} cps, as even the lowest load of the search exceeded the limit"
+            return f"below {upper} cps, as even the lowest load of the search exceeded the limit"
         if self.upper_cps is None:
-            return (
-                f"above {grouped(self.lower_cps)} cps, as even the highest load of the search did not exceed the "
-                "limit"
-            )
+            return f"above {lower} cps, as even the highest load of the search did not exceed the limit"
         late = ", when the time limit of the search ended" if self.ended_by == "time" else ""
-        return f"between {grouped(self.lower_cps)} and {grouped(self.upper_cps)} cps{late}"
+        return f"between {lower} and {upper} cps{late}"
 
 
 def read_crossing(path: Path) -> SearchRecord:

@@ -281,7 +281,7 @@ def test_a_probe_without_parts_and_loads_that_never_pass_the_limit():
     case = case_of(plan(), outcome)
     text = everything(case)
     assert "not measured by the probe" in text
-    assert "none: PDR ≤ 1\u00a0% up to 2000 cps" in text
+    assert "none: PDR ≤ 1\u00a0% up to 2\u202f000 cps" in text
     assert "the reference is 0 in every run" in text
     assert (
         "highest load of both modes, since no PDR exceeds"

@@ -183,7 +183,7 @@ def modes(campaign: Campaign, limit: float, compared: Sequence[Advice] = ()) -> 
     else:
         return _modes_within_runs(campaign, compared) or NO_PAIRS
     values = {"k_rcv": waits, "pdr": drops}
-    compared = compare_together(
+    together = compare_together(
         {(key, name): by_key[key] for key in common for name, by_key in values.items()}
     )
     full = systems(campaign.capacities, limit, sut, REFERENCE)
@@ -194,8 +194,8 @@ def modes(campaign: Campaign, limit: float, compared: Sequence[Advice] = ()) -> 
         return key[1:3] != near, abs(key[3] - target)
 
     at = min(common, key=distance)
-    wait, drop = compared.cells[at, "k_rcv"], compared.cells[at, "pdr"]
-    standing = Counter(name for (_, name), cell in compared.cells.items() if cell.stands_out)
+    wait, drop = together.cells[at, "k_rcv"], together.cells[at, "pdr"]
+    standing = Counter(name for (_, name), cell in together.cells.items() if cell.stands_out)
     percent = wait.comparison.ratio.map(lambda ratio: 100 * (ratio - 1))
     points = drop.comparison.difference.map(lambda share: 100 * share)
     labels = [_label(chosen, mode) for mode in (CHANGED, REFERENCE)]

@@ -135,7 +135,7 @@ def _load(side: Side, first: bool, cps: float) -> str:
     if np.isfinite(cps):
         return grouped(cps)
     if first:
-        return f"none: PDR ≤ {share} up to {max(met)} cps"
+        return f"none: PDR ≤ {share} up to {grouped(max(met))} cps"
     return f"none: PDR > {share} from {min(met)} cps on"
 
 
