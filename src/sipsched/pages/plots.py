@@ -34,6 +34,8 @@ A panel with more lines has a legend.
 NAME_GAP = 0.09
 """The smallest vertical distance between the names of two lines, as a share of the panel's height."""
 MAX_LOADS_AS_TICKS = 5
+LONGEST_BESIDE = 24
+"""The largest number of characters in a name at the end of a line. Longer names would leave no room for the panels."""
 TICK_IN = 0.45
 """Width in inches that the label of a load needs on the x axis."""
 
@@ -196,7 +198,7 @@ def panels(
     prepare
         Sets the ticks of the axes before a panel is drawn. Its last argument is the panel's width in inches.
     beside
-        If true, the names of a few lines are written beside the lines. Otherwise, a legend names all lines.
+        If true, a few short names of lines are written beside the lines. Otherwise, a legend names all lines.
     """
 
     def draw(layout: Layout) -> str:
@@ -216,7 +218,8 @@ def panels(
             above = ", ".join(filter(None, (rows[row], *labels))) if len(labels) == 1 else rows[row]
             names = (above if not column else "", columns[column])
             axis.set_title("\n".join(filter(None, names)), loc="left")
-        if len(labels) > 1 and (len(labels) > MAX_NAMED or not beside):
+        fits = len(labels) <= MAX_NAMED and max(map(len, labels), default=0) <= LONGEST_BESIDE
+        if len(labels) > 1 and not (fits and beside):
             legend(canvas, grid)
         elif len(labels) > 1:
             name_lines(grid if layout.stacked else grid[:, -1:])

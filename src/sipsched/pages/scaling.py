@@ -452,7 +452,7 @@ def herd(scaling: ScalingData) -> Figure:
 
     return Figure(
         identity="figure-herd",
-        draw=panels([""], [""], draw, "workers", beside=False),
+        draw=panels([""], [""], draw, "workers"),
         caption="Wake-ups of the proxy's tasks per message, against the number of workers that share one UDP socket "
         "on one core.",
         seen=tuple(map(_herd_words, scaling.herds))

@@ -24,8 +24,8 @@ from sipsched.analysis.run_table import (
     findings_of,
     receive_buffers,
 )
-from sipsched.pages.drawing import PAPER, SERIES, Layout, themed
-from sipsched.pages.numbers import NO_ENTRY, told, with_unit
+from sipsched.pages.drawing import PAPER, SERIES, Layout, themed, titled
+from sipsched.pages.numbers import NO_ENTRY, in_us, told, with_unit
 from sipsched.pages.parts import Answer, Cell, Figure, Heading, Table, Words
 from sipsched.pages.plots import look, panels
 from sipsched.pages.tables import MAX_RUNS_LISTED, conditions_of
@@ -37,6 +37,7 @@ from sipsched.words import grouped, listed, number, plural
 NARROW_CELL_IN = 0.45
 """Cells of the coverage figure that are narrower than this, in inches, have vertical text."""
 MOST_LEVEL_LOADS = 6
+MARKED_GAPS = 12
 WIDE_NAME, NARROW_NAME = 40, 20
 """Largest number of characters in a line of the coverage figure's row names: on a page, and on a phone."""
 SUSPECT = "suspect"
@@ -252,18 +253,20 @@ def draw_noise(found_noise: Noise, campaign: Campaign) -> Figure:
 
     def draw_panel(axis: Axes, *_: int) -> None:
         for i, cpu in enumerate(found_noise.cpus):
-            lengths = np.sort(cpu.gaps_us)[::-1]
-            rate = np.arange(1, len(lengths) + 1) / cpu.duration_s
+            lengths = np.sort(cpu.gaps_us)
+            rate = np.arange(len(lengths), 0, -1) / cpu.duration_s
             shape = look(i)
-            axis.step(
-                lengths,
-                rate,
-                where="post",
-                color=shape.color,
-                marker=shape.marker,
-                markevery=max(1, len(lengths) // 12),
-                markersize=3.5,
-                label=f"CPU {cpu.cpu}",
+            axis.step(lengths, rate, where="pre", color=shape.color, label=f"CPU {cpu.cpu}")
+            shown = slice(None, None, max(1, len(lengths) // MARKED_GAPS))
+            (points,) = axis.plot(
+                *(lengths[shown], rate[shown], shape.marker), color=shape.color, markersize=3.5
+            )
+            titled(
+                points,
+                [
+                    f"CPU {cpu.cpu}: {number(per_second)} gaps per second of {in_us(us)} or longer"
+                    for us, per_second in zip(lengths[shown], rate[shown], strict=True)
+                ],
             )
         if any(cpu.gaps_us.size for cpu in found_noise.cpus):
             axis.set_xscale("log")
@@ -274,7 +277,7 @@ def draw_noise(found_noise: Noise, campaign: Campaign) -> Figure:
 
     return Figure(
         identity="figure-noise",
-        draw=panels([""], [""], draw_panel, "length of a gap (µs)", beside=False),
+        draw=panels([""], [""], draw_panel, "length of a gap (µs)"),
         caption="How often an idle CPU of the SPS is interrupted for longer than a given time. A program that reads "
         "the clock without a pause sees an interruption as a gap.",
         reading="Both scales are logarithmic. The noise was measured once, so no number has an interval. "

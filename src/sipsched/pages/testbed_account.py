@@ -1,11 +1,15 @@
 """A figure for the testbed's page: which programs used the CPU time of the proxy machine in each run."""
 
+from collections.abc import Hashable, Mapping
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
 from sipsched.analysis.run_table import Campaign
-from sipsched.pages.drawing import INK, SERIES, Layout, legend, themed
+from sipsched.pages.drawing import INK, SERIES, Layout, legend, themed, titled
 from sipsched.pages.parts import Figure, Words
+from sipsched.pages.plots import TICK_IN, loads_apart
 from sipsched.pages.tables import competitors_of
 from sipsched.records.summary_variables import CPU_PARTS
 from sipsched.words import grouped, plural
@@ -22,6 +26,9 @@ LABELS = {
 }
 COLOURS = (SERIES[0], SERIES[2], SERIES[3], SERIES[4], SERIES[1], SERIES[5], INK, "none")
 """The colours of the uses of CPU time. Other programs have the warning colour, and idle time has no colour."""
+
+MOST_TITLED = 200
+"""A figure with more runs than this shows no values on hover, because the page would become large."""
 
 
 def cpu_account(campaign: Campaign) -> Figure | Words:
@@ -62,17 +69,35 @@ def _drawn(runs: pd.DataFrame, layout: Layout) -> str:
             label=None if colour == "none" else LABELS[name],
         )
         below = above
+    if len(runs) <= MOST_TITLED:
+        # The page shows the shares of a run on hover over its bar. The marks are as high as the panel and invisible.
+        (marks,) = axis.plot(
+            *(edges[:-1] + 0.5, np.full(len(runs), 0.5), "|"),
+            markersize=150,
+            alpha=0,
+            markeredgewidth=3,
+        )
+        titled(marks, list(map(_title, runs.to_dict("records"))))
     axis.set_xlim(0, len(runs))
     axis.set_ylim(0, 1)
-    axis.set_xlabel("runs, by load")
+    axis.set_xlabel("runs, by load (cps)")
     axis.set_ylabel("share of CPU time")
     loads = runs["cps"].to_numpy()
     starts = np.flatnonzero(np.append(True, loads[1:] != loads[:-1]))
-    most = 4 if layout.stacked else 10
-    shown = starts[:: -(-len(starts) // most)]
-    axis.set_xticks(shown, [f"{grouped(loads[start])} cps" for start in shown])
+    gap = TICK_IN / (0.8 * layout.width_in) * len(runs)
+    shown = loads_apart(starts.astype(float), gap)
+    axis.set_xticks(shown, [grouped(loads[int(start)]) for start in shown])
     legend(canvas, grid, columns=4)
     return themed(canvas)
+
+
+def _title(run: Mapping[Hashable, Any]) -> str:
+    shares = [
+        f"{LABELS[name]} {100 * run[name]:.2g} %"
+        for name in CPU_PARTS
+        if name in LABELS and run[name] > 0
+    ]
+    return f"{run['sut']}, {run['mode']}, {grouped(run['cps'])} cps, repetition {run['rep']}: {', '.join(shares)}"
 
 
 def _worst(runs: pd.DataFrame) -> tuple[str, ...]:
@@ -84,5 +109,5 @@ def _worst(runs: pd.DataFrame) -> tuple[str, ...]:
         f"Largest share of other programs: {100 * worst['competitor_share']:.1f} %, in repetition {worst['rep']} "
         f"of {worst['sut']}, {worst['mode']}, "
         f"{plural(int(worst['cores']), 'core')}, {plural(int(worst['threads']), 'worker')}, "
-        f"{worst['cps']:g} cps.",
+        f"{grouped(worst['cps'])} cps.",
     )

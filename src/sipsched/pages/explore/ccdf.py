@@ -9,8 +9,9 @@ from matplotlib.ticker import FuncFormatter
 
 from sipsched.analysis.exceedance import exceedance
 from sipsched.errors import StableError
-from sipsched.pages.drawing import SERIES
+from sipsched.pages.drawing import SERIES, titled
 from sipsched.pages.explore.timeline import Messages, provenance
+from sipsched.pages.numbers import in_us
 from sipsched.pages.parts import Figure
 from sipsched.pages.plots import look, mode_look, panels
 from sipsched.plan.run import Run
@@ -18,6 +19,7 @@ from sipsched.words import grouped, number, plural
 
 Values = npt.NDArray[np.float64]
 PANELS = ("K_rcv: wait", "T_sip: service", "K_rcv + T_sip")
+SLOW = 0.01
 NOUNS = {"cores": "core", "threads": "thread"}
 """Nouns for the numeric parameters of a run, such as "4 threads"."""
 
@@ -58,11 +60,12 @@ def ccdf(runs: Sequence[Messages], by: Sequence[str] | None = None) -> Figure:
 
     return Figure(
         identity="figure-ccdf",
-        draw=panels([""], PANELS, draw, "time (µs)", shared=("", "all"), beside=False),
+        draw=panels([""], PANELS, draw, "time (µs)", shared=("", "all")),
         caption="The share of received messages that take longer than the time on the x axis.",
         reading="A lower line means that fewer messages take longer than a given time. A line is the mean "
-        "of the runs. The band around the line reaches from the lowest to the highest run. Datagrams "
-        "that the socket refused have no time, so the lines exclude them.",
+        "of the runs. A point marks the time that one message in a hundred exceeds. The band around the line reaches "
+        "from the lowest to the highest run. Datagrams that the socket refused have no time, so the lines exclude "
+        "them.",
         seen=tuple(_words(name, members) for name, members in groups.items()),
         provenance=provenance(runs),
     )
@@ -95,6 +98,11 @@ def _draw(axis: Axes, runs: Sequence[Values], name: str, color: str) -> None:
         return
     some = found_exceedance.mean > 0
     axis.plot(found_exceedance.at[some], found_exceedance.mean[some], color=color, label=name)
+    slow = np.flatnonzero(found_exceedance.mean <= SLOW)
+    if slow.size:
+        us = float(found_exceedance.at[slow[0]])
+        (point,) = axis.plot([us], [found_exceedance.mean[slow[0]]], "o", color=color, markersize=4)
+        titled(point, [f"{name}: 1 in 100 messages takes {in_us(us)} or longer"])
     band = found_exceedance.lowest > 0
     if len(found_exceedance.shares) > 1:
         axis.fill_between(

@@ -6,8 +6,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from sipsched.analysis.papers_predicted import ABLATED, Ablation, Contribution
-from sipsched.pages.drawing import INK, SERIES
-from sipsched.pages.numbers import in_words, told
+from sipsched.pages.drawing import INK, SERIES, titled
+from sipsched.pages.numbers import in_words, told, with_unit
 from sipsched.pages.papers_predicted.wording import (
     NAMES,
     UNITS,
@@ -85,7 +85,8 @@ def figure(ablations: Sequence[Ablation], runs: pd.DataFrame) -> Figure:
             ends = [shown.low, shown.high] if shown.known else [shown.estimate] * 2
             color = SERIES[0] if row else INK
             axis.plot(ends, [row, row], color=color, linewidth=1.4)
-            axis.plot([shown.estimate], [row], color=color, marker="o", markersize=4)
+            (point,) = axis.plot([shown.estimate], [row], color=color, marker="o", markersize=4)
+            titled(point, [f"{rows[row][0]}: {with_unit(shown, _unit(metric), '+')}"])
         axis.axvline(0, color=INK, linewidth=0.8)
         axis.set_yticks(range(len(rows)), [name for name, _ in rows])
         axis.tick_params(labelleft=first)

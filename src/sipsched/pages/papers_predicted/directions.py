@@ -6,7 +6,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from sipsched.analysis.papers_predicted import EFFECTS, MigrationCost, PublishedEffect
-from sipsched.pages.drawing import INK, PAPER, SERIES
+from sipsched.pages.drawing import INK, PAPER, SERIES, titled
 from sipsched.pages.numbers import told, with_unit
 from sipsched.pages.papers_predicted.wording import (
     NAMES,
@@ -34,14 +34,19 @@ def figure(effects: Sequence[PublishedEffect], runs: pd.DataFrame) -> Figure:
             middle = max(lower.estimate, LEAST)
             ends = [max(lower.low, LEAST), lower.high] if lower.known else [middle, middle]
             axis.plot(ends, [row, row], color=SERIES[0], linewidth=1.4)
-            axis.plot([middle], [row], "o", color=SERIES[0], markersize=3.5, label="predicted")
-            axis.plot(
+            where = place(effect.cores, effect.threads, effect.cps)
+            (point,) = axis.plot(
+                [middle], [row], "o", color=SERIES[0], markersize=3.5, label="predicted"
+            )
+            titled(point, [f"{where}: predicted {with_unit(lower, '%', '+')}"])
+            (point,) = axis.plot(
                 *([effect.published], [row], "D"),
                 color=SERIES[1],
                 markerfacecolor=PAPER,
                 markersize=4.5,
                 label="published",
             )
+            titled(point, [f"{where}: published {number(effect.published)} %"])
         axis.axvline(0, color=INK, linewidth=0.8)
         names = [place(effect.cores, effect.threads, effect.cps) for effect in these]
         axis.set_yticks(range(len(these)), names)

@@ -1,6 +1,7 @@
 """Figures and tables that compare predicted with published numbers, and the predicted capacities."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -9,7 +10,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from sipsched.analysis.crossing_load import PDR_LIMIT
 from sipsched.analysis.papers_predicted import Error, PaperGroup
-from sipsched.pages.drawing import INK, MARKERS, SERIES
+from sipsched.pages.drawing import INK, MARKERS, SERIES, titled
 from sipsched.pages.numbers import signed
 from sipsched.pages.papers_predicted.wording import (
     GROUPS,
@@ -33,7 +34,7 @@ def figure(
     def draw(axis: Axes, i: int, _: bool) -> None:
         metric = list(NAMES)[i]
         part = both[(both["metric"] == metric) & (both["predicted"] > 0)]
-        _panel(axis, part, scaled(metric))
+        _panel(axis, part, metric)
         axis.set_xlabel("published")
         axis.set_ylabel("predicted")
 
@@ -50,16 +51,16 @@ def figure(
     )
 
 
-def _panel(axis: Axes, part: pd.DataFrame, scale: float) -> None:
+def _panel(axis: Axes, part: pd.DataFrame, metric: str) -> None:
     if part.empty:
         axis.text(0.5, 0.5, "nothing predicted", transform=axis.transAxes, ha="center")
         return
-    values = scale * part[["published", "predicted"]].to_numpy(float)
+    values = scaled(metric) * part[["published", "predicted"]].to_numpy(float)
     ends = np.array([values.min() / 1.3, values.max() * 1.3])
     axis.plot(ends, ends, color=INK, linewidth=0.8)
     for group, marker, color in zip(PaperGroup, MARKERS, SERIES, strict=False):
         here = (part["group"] == group).to_numpy()
-        axis.plot(
+        (points,) = axis.plot(
             *values[here].T,
             linestyle="none",
             marker=marker,
@@ -67,11 +68,23 @@ def _panel(axis: Axes, part: pd.DataFrame, scale: float) -> None:
             color=color,
             label=GROUPS[group],
         )
+        titled(points, [_title(row, metric) for row in part[here].to_dict("records")])
     axis.set(xscale="log", yscale="log", xlim=ends, ylim=ends, aspect="equal")
     for one in (axis.xaxis, axis.yaxis):
         one.set_major_locator(LogLocator(10, (1.0, 2.0, 5.0)))
         one.set_major_formatter(FuncFormatter(grouped))
         one.set_minor_formatter(NullFormatter())
+
+
+def _title(row: Mapping[Hashable, Any], metric: str) -> str:
+    """Return the text that the page shows on hover over a mark: the setting, and both numbers."""
+    where = f"{plural(row['cores'], 'core')}, {plural(row['threads'], 'thread')}"
+    if not pd.isna(row.get("cps")):
+        where += f", {grouped(row['cps'])} cps"
+    published, predicted = (
+        number(scaled(metric) * row[name]) for name in ("published", "predicted")
+    )
+    return f"{row['mode']}, {where}: published {published} {UNITS[metric]}, predicted {predicted} {UNITS[metric]}"
 
 
 def _error_words(metric: str, found_errors: Sequence[Error]) -> str:
