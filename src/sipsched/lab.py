@@ -110,15 +110,20 @@ class Runs(Catalogue):
         )
         return slowest(placed, self.modes, count)
 
-    def to_dataframe(self, rows: Literal["runs", "windows", "messages"] = "runs") -> pd.DataFrame:
+    def to_dataframe(
+        self, rows: Literal["runs", "windows", "messages"] | None = None
+    ) -> pd.DataFrame:
         """Return a pandas table with one row per run, window or message, with names instead of codes and times in µs.
 
         Parameters
         ----------
         rows
             One row per run, one row per window of runs that compare modes, or one row per message. See `run_frame`,
-            `window_frame` and `message_frame` of `sipsched.records.frames`.
+            `window_frame` and `message_frame` of `sipsched.records.frames`. None means one row per run. A selection of
+            windows, such as `sel(mode="fifo")` in runs that compare modes, has one row per window.
         """
+        if rows is None:
+            rows = "windows" if self.has_only_windows else "runs"
         frames = {"runs": run_frame, "windows": window_frame, "messages": message_frame}
         if rows not in frames:
             raise StableError(f"rows: expected one of {', '.join(frames)}, found {rows}")

@@ -265,6 +265,8 @@ def test_tables_have_a_row_per_run_window_or_message(comparing):
     with pytest.raises(StableError, match="runs, windows, messages"):
         comparing.to_dataframe("days")
     assert comparing.sel(mode="batch").to_dataframe("windows").empty
+    chosen = comparing.sel(mode="fifo").to_dataframe()
+    assert set(chosen["mode"]) == {"fifo"} and len(chosen) > 1
 
 
 def test_the_text_of_a_selection_has_a_line_per_key(comparing):

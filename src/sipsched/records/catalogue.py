@@ -259,6 +259,11 @@ class Catalogue:
             }
             yield replace(run, mode=mode), ds.isel(kept)
 
+    @property
+    def has_only_windows(self) -> bool:
+        """True if the selection contains only the windows of some modes instead of whole runs."""
+        return bool(self.modes) and any(is_comparison(run.mode) for run in self.runs)
+
     def _refuse_part(self, of: str) -> None:
         """Raise an error if only some windows of a run are selected, for functions that need whole runs.
 
@@ -267,7 +272,7 @@ class Catalogue:
         StableError
             The message names the functions that return numbers per mode.
         """
-        if self.modes and any(is_comparison(run.mode) for run in self.runs):
+        if self.has_only_windows:
             raise StableError(
                 f"{of} needs whole runs, but only windows of mode {', '.join(self.modes)} are selected. Use windows() "
                 f"or messages()"
