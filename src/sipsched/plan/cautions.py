@@ -1,4 +1,4 @@
-"""The risk of each kind of scheduler setting for the machine, and the command that reverts the setting."""
+"""The risk of each kind of setting for the machine, and the command that reverts the setting."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -69,3 +69,30 @@ OF_FILES = Caution(
     "write the earlier value to the file, or restart the machine",
 )
 """The caution for settings that are files of the kernel, such as the settings of CFS."""
+OF_INSTANCES: Mapping[str, Caution] = MappingProxyType(
+    {
+        "threads": Caution(
+            "Calls in progress may fail during the restart. With fewer workers, a slow operation such as a database "
+            "query blocks a larger share of the proxy. More workers need more memory, and switch contexts more often.",
+            "restart the proxy with the earlier number of workers",
+        ),
+        "sut": Caution(
+            "Calls in progress may fail during the restart. Another version or another build of the proxy may read the "
+            "configuration in another way, or may lack a module.",
+            "keep the earlier program and its configuration, and restart the proxy with them",
+        ),
+        "cores": Caution(
+            "Calls in progress may fail during the restart. Other programs on the added CPUs get less CPU time, and "
+            "fewer CPUs handle less load.",
+            "restart the proxy with the earlier CPU list",
+        ),
+        "receive_buffer_bytes": Caution(
+            "Calls in progress may fail during the restart. A larger buffer drops fewer messages, but messages wait "
+            "longer. A smaller buffer drops messages earlier. net.core.rmem_default applies to every new socket of the "
+            "machine.",
+            "write the earlier values of net.core.rmem_default and net.core.rmem_max, and restart the proxy with the "
+            "earlier configuration",
+        ),
+    }
+)
+"""The cautions for settings that need a restart of the proxy. The keys are fields of `OtherInstance`."""

@@ -508,3 +508,15 @@ def test_a_mode_is_recommended_only_if_all_its_starts_are_better() -> None:
     assert ranking.best is None
     effect = loads[0].start_effect(again, "total_p99").interval
     assert effect.low == pytest.approx(0.5, abs=0.1)
+
+
+@pytest.mark.parametrize("mode", ["default+threads=2", "default+sut=kamailio-udp-fm"])
+def test_a_recommended_restart_has_its_risk_and_how_to_undo_it(mode: str) -> None:
+    loads, found = of(made(f"default,{mode}", {mode: FIFO}))
+    text = " ".join(setting.advised(found).lines)
+    (caution,) = setting.cautions_of_restart(mode)
+    label = loads[0].label(mode)
+    assert f"Risk of {label}: {caution.risk}" in text
+    assert f"To undo {label}: {caution.undo}." in text
+    rows = {row[1]: row for row in setting.table(loads).rows}
+    assert rows[label][4:] == (caution.risk, caution.undo)

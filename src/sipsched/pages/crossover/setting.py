@@ -7,7 +7,7 @@ from typing import Any
 from sipsched.analysis.advice import Advice, ComparedLoad
 from sipsched.pages.crossover.wording import place_name, provenance
 from sipsched.pages.parts import Folded, Table, Words
-from sipsched.plan.cautions import OF_FILES, OF_POLICIES, OF_SETTINGS, Caution
+from sipsched.plan.cautions import OF_FILES, OF_INSTANCES, OF_POLICIES, OF_SETTINGS, Caution
 from sipsched.plan.modes import Policy, Setting, split_name
 from sipsched.words import binary_size, listed, plural
 
@@ -149,6 +149,12 @@ def restarted(mode: str) -> str:
     )
 
 
+def cautions_of_restart(mode: str) -> list[Caution]:
+    """Return the risks of a mode that needs a restart of the proxy, each with the command that reverts the setting."""
+    _, other, _ = split_name(mode)
+    return [caution for key, caution in OF_INSTANCES.items() if getattr(other, key) is not None]
+
+
 def advised(comparisons: Sequence[Advice]) -> Words:
     """Return sentences on how to apply and revert each recommended mode, and on the risk of each mode."""
     lines: dict[str, None] = {}
@@ -159,6 +165,9 @@ def advised(comparisons: Sequence[Advice]) -> Words:
             restart = restarted(mode)
             if restart:
                 lines[f"To set {label}: {restart}."] = None
+            for caution in cautions_of_restart(mode):
+                lines[f"Risk of {label}: {caution.risk}"] = None
+                lines[f"To undo {label}: {caution.undo}."] = None
             if settings.empty and restart:
                 continue
             if settings.empty:
@@ -181,12 +190,14 @@ def every_mode(loads: Sequence[ComparedLoad]) -> Folded:
 def table(loads: Sequence[ComparedLoad]) -> Table:
     """Return a table of modes: their settings, the commands that apply and revert the settings, and the risk."""
     modes: dict[tuple[str, str], dict[str, InForce]] = {}
+    restarts: dict[tuple[str, str], list[Caution]] = {}
     for load in loads:
         for mode in (load.place.reference, *load.modes):
             applied = in_force(load.settings(mode))
             way = how(applied, load.place.sut)
             if applied.empty and mode != load.place.reference:
                 way = restarted(mode) or "see config/modes.yaml"
+                restarts[load.place.sut, way] = cautions_of_restart(mode)
             modes.setdefault((load.place.sut, way), {}).setdefault(load.label(mode), applied)
     rows = []
     for (sut, way), settings in modes.items():
@@ -194,6 +205,7 @@ def table(loads: Sequence[ComparedLoad]) -> Table:
         cautions = dict.fromkeys(
             caution for applied in settings.values() for caution in applied.cautions
         )
+        cautions |= dict.fromkeys(restarts.get((sut, way), ()))
         risk, undo = (
             " ".join(caution.risk for caution in cautions),
             "; ".join(caution.undo for caution in cautions),
