@@ -93,7 +93,7 @@ def test_settings_of_a_mode_are_shown_for_more_cores_than_the_testbed_has():
     code, text = fab("modes", "--cores=4", "--threads=8")
     assert code == 0
     lines = text.splitlines()
-    assert lines[0] == "4 core(s) of one processor, 8 threads; any kernel"
+    assert lines[0] == "4 cores of one processor, 8 threads; any kernel"
     assert ["enhanced", "sched_latency_ns", "3,200,000", "ns"] in [line.split() for line in lines]
     assert "testbed local: the SPS has 2 CPU(s)" in lines[-1]
     assert "cores=4 threads=8" in lines[-1] and "cps" not in lines[-1]

@@ -7,6 +7,7 @@ from sipsched.measure.scheduler import same_settings
 from sipsched.measure.tuning import compile_modes, read_kernel, read_layout
 from sipsched.plan.modes import NAMED, Counts, Setting, find_mode, load_modes, value_name
 from sipsched.testbed.host import Host
+from sipsched.words import plural
 
 
 def modes_table(sps: Host, cores: int, threads: int) -> list[str]:
@@ -44,7 +45,7 @@ def modes_table(sps: Host, cores: int, threads: int) -> list[str]:
     where = f"{layout.processors} processor(s); {kernel.family}"
     if kernel.base_slice_ns is not None:
         where += f"; base slice {kernel.base_slice_ns:,} ns"
-    heading = f"{sps.spec}: {cores} core(s), {threads} threads; {where}"
+    heading = f"{sps.spec}: {plural(cores, 'core')}, {plural(threads, 'thread')}; {where}"
     return [
         heading,
         *_aligned(rows),
@@ -74,7 +75,7 @@ def asked_table(cores: int, threads: int) -> list[str]:
         if not settings:
             rows.append((name, "none", ""))
     return [
-        f"{cores} core(s) of one processor, {threads} threads; any kernel",
+        f"{plural(cores, 'core')} of one processor, {plural(threads, 'thread')}; any kernel",
         *_aligned(rows),
     ]
 

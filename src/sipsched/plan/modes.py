@@ -351,7 +351,7 @@ class Mode:
                     values.setdefault(Setting.PRIORITY, LOWEST_PRIORITY)
                 return values
         raise StableError(
-            f"mode {self.name}: no variant for {counts.cores} core(s) in config/modes.yaml; "
+            f"mode {self.name}: no variant for {plural(counts.cores, 'core')} in config/modes.yaml; "
             f"variants: {', '.join(variant.cores for variant in self.variants)}"
         )
 
