@@ -48,7 +48,10 @@ def answer(found_systems: Sequence[SizedSystem]) -> Answer:
     first = found_systems[0]
     name, options = first.system.name, first.known.options
     origin = "Measured" if not first.system.published else "By the papers' tables"
-    known = [f"{plural(option.cores, 'core')} {_handles(option)}" for option in options]
+    known = [
+        f"{plural(option.cores, 'core')} with {plural(option.threads, 'thread')} {_handles(option)}"
+        for option in options
+    ]
     lines = [f"{origin}, {name}: {listed(known)}." if known else f"No capacity of {name} is known."]
     if first.system.published:
         lines.insert(0, "Nothing was measured here.")

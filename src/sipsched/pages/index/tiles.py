@@ -326,8 +326,9 @@ def _time_tile(
             f"The time comes from {plural(here.runs, 'run')} with {grouped(here.counts.sum())} messages. "
             f"{spread_words}",
         ),
-        link=_page(campaign, pages, lambda ds: _loads_measured(ds, system)),
-        link_text="Times at every load",
+        link=_page(campaign, pages, lambda ds: _loads_measured(ds, system, here.cps))
+        or f"#{_ccdf_identity(campaign)}",
+        link_text="Times at several loads",
         figure=_time_strip(campaign, here),
     )
 
@@ -434,8 +435,8 @@ def _setting_tile(
     return Tile(
         question=SETTING,
         value=listed(tuple(labels), "or") if labels else f"Keep {reference}",
-        meaning=f"{of_what}{means} Change of the 99th percentile of K_rcv + T_sip against {reference}, with "
-        f"95\u00a0% intervals in brackets: {'; '.join(map(_of_load, judged))}.",
+        meaning=f"{of_what}{means} The numbers are changes of the 99th percentile of K_rcv + T_sip against "
+        f"{reference}, with 95\u00a0% intervals in brackets. {' '.join(map(_of_load, judged))}",
         grade=graded(runs, width / 100, doubts),
         trust=_trust(
             campaign,
@@ -476,22 +477,22 @@ def _half_percent(interval: Interval) -> float:
 
 
 def _of_load(ranking: Ranking) -> str:
-    """Return a few words on the best setting at a load, with the change of the 99th percentile."""
-    at = f"at {short_load(ranking.load)}"
+    """Return a short sentence on the best setting at a load, with the change of the 99th percentile."""
+    at = f"At {short_load(ranking.load)}:"
     if ranking.best:
         decisive = ranking.best.decided_by
         change = with_unit(percent(ranking.best.effects[decisive].interval), "%", "+")
         by = "" if decisive == DECIDING[0] else " in the mean"
-        return f"{at} {ranking.load.label(ranking.best.mode)} {change}{by}"
+        return f"{at} {ranking.load.label(ranking.best.mode)} {change}{by}."
     if ranking.trades:
-        return f"{at} {ranking.load.label(ranking.trades[0].mode)} is faster, but has a cost"
+        return f"{at} {ranking.load.label(ranking.trades[0].mode)} is faster, but has a cost."
     if ranking.alike:
-        return f"{at} a change of at most 5\u00a0% with every setting"
+        return f"{at} a change of at most 5\u00a0% with every setting."
     fall = ranking.detectable()
     missed = (
         "" if np.isnan(fall) else f" (a decrease of less than {fall_words(fall)} could be missed)"
     )
-    return f"{at} indistinguishable from chance with every setting{missed}"
+    return f"{at} indistinguishable from chance with every setting{missed}."
 
 
 def _comparison_doubts(
@@ -561,12 +562,20 @@ def _page(campaign: Campaign, pages: Collection[str], weight: Callable[[xr.Datas
     return name if most else ""
 
 
-def _loads_measured(summary: xr.Dataset, capacity: SystemCapacity) -> int:
-    """Return the number of loads at which a study (a set of runs) measured a proxy configuration."""
+def _loads_measured(
+    summary: xr.Dataset, capacity: SystemCapacity, needed_cps: float | None = None
+) -> int:
+    """Return the number of loads at which a study (a set of runs) measured a proxy configuration.
+
+    If the study did not measure the load `needed_cps`, return 0.
+    """
     at = _system(capacity)._asdict()
     if any(value not in summary[name].to_numpy() for name, value in at.items()):
         return 0
-    return int((summary["status"].sel(at) == MEASURED).any("rep").sum())
+    measured = (summary["status"].sel(at) == MEASURED).any("rep")
+    if needed_cps is not None and not measured.where(summary["cps"] == needed_cps, False).any():
+        return 0
+    return int(measured.sum())
 
 
 def _runs_that_compare(summary: xr.Dataset, advice: Advice) -> int:
@@ -620,6 +629,10 @@ def _highest(curve: Curve, system: SystemCapacity) -> str:
     )
 
 
+def _ccdf_identity(campaign: Campaign) -> str:
+    return f"figure-overview-ccdf-{campaign.testbed}"
+
+
 def _ccdf(campaign: Campaign, system: SystemCapacity, times: Sequence[LoadTimes]) -> Figure:
     """Draw the share of messages that take longer than a given time, at up to three loads."""
     chosen = {
@@ -645,7 +658,7 @@ def _ccdf(campaign: Campaign, system: SystemCapacity, times: Sequence[LoadTimes]
         axis.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g} %"))
 
     return Figure(
-        identity=f"figure-overview-ccdf-{campaign.testbed}",
+        identity=_ccdf_identity(campaign),
         draw=panels([""], [""], draw_panel, "K_rcv + T_sip (µs)", height_in=2.8),
         caption=f"Share of the messages of {system_name(system)} that take longer than the time on the x axis (CCDF), "
         f"for each load.",
