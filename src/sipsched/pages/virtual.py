@@ -13,6 +13,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from sipsched.analysis.advice import ComparedLoad
 from sipsched.analysis.guest_effects import USUAL_QUANTUM_US, GuestEffect
+from sipsched.pages.crossover.effects import spread_ticks
 from sipsched.pages.crossover.wording import provenance
 from sipsched.pages.drawing import INK
 from sipsched.pages.numbers import told, with_unit
@@ -20,8 +21,8 @@ from sipsched.pages.parts import Answer, Cell, Figure, Heading, Table, Words
 from sipsched.pages.plots import draw_line, look, panels
 from sipsched.words import listed, plural
 
-TICKS = (-90, -75, -50, -25, 0, 25, 50, 100, 200, 300)
-"""Ticks of the x axis, in percent of change of the mean waiting time K_rcv."""
+TICKS_APART = 0.12
+"""Smallest distance of two ticks, as a share of the x axis. The labels then do not touch on a phone."""
 SERIES = ("measured", "same mode (A/A)", "simulated before")
 SHIFTS = (-0.22, 0.0, 0.22)
 
@@ -77,20 +78,20 @@ def answer(effects: Sequence[GuestEffect]) -> Answer:
 
 
 def _outstanding(effects: Sequence[GuestEffect]) -> Iterator[str]:
-    """Yield a sentence per panel (setting and number of cores) with effects that differ significantly from 0."""
+    """Yield sentences per panel (setting and number of cores) with effects that differ significantly from 0."""
     for panel in panels_of(effects):
         changes = [
-            f"by {with_unit(effect.measured, '%', '+')} with kernel {effect.kernel} and "
-            f"{plural(effect.place.threads, 'worker')}"
-            f"{f' (clock in steps of {effect.quantum_us:g} µs)' if _unusual_step(effect) else ''}"
+            f"With kernel {effect.kernel} and {plural(effect.place.threads, 'worker')}"
+            f"{f' (clock in steps of {effect.quantum_us:g} µs)' if _unusual_step(effect) else ''}, the change is "
+            f"{with_unit(effect.measured, '%', '+')}."
             for effect in panel.effects
             if effect.stands_out
         ]
         if changes:
             yield (
-                f"On {panel.where}: {panel.setting} instead of {panel.reference} changes the mean waiting time K_rcv "
-                f"{listed(changes)}."
+                f"On {panel.where}: {panel.setting} instead of {panel.reference} changes the mean waiting time K_rcv."
             )
+            yield from changes
 
 
 def words(effects: Sequence[GuestEffect]) -> Words:
@@ -120,7 +121,7 @@ def figure(effects: Sequence[GuestEffect], loads: Sequence[ComparedLoad]) -> Fig
         _draw(axis, groups[row].effects)
         margin = 0.06 * (high - low)
         axis.set_xlim(low - margin, high + margin)
-        ticks = [t for t in TICKS if low - margin <= math.log1p(t / 100) <= high + margin]
+        ticks = spread_ticks(low - margin, high + margin, TICKS_APART)
         axis.xaxis.set_major_locator(FixedLocator([math.log1p(t / 100) for t in ticks]))
         axis.xaxis.set_major_formatter(
             FuncFormatter(lambda value, _: f"{round(100 * math.expm1(value))}".replace("-", "−"))
@@ -181,7 +182,9 @@ def _draw(axis: Axes, effects: Sequence[GuestEffect]) -> None:
             color=style.color,
             linewidth=1.2,
         )
-    axis.set_yticks(range(len(effects)), list(map(_row, effects)))
+    # A short name leaves more room for the panel on a phone.
+    names = [_row(effect).replace("steps of ", "") for effect in effects]
+    axis.set_yticks(range(len(effects)), names)
     axis.set_ylim(len(effects) - 0.5, -0.5)
     axis.grid(False, axis="y")
     axis.tick_params(left=False)
