@@ -385,14 +385,13 @@ def _too_short(summary: xr.Dataset, line: Line) -> dict[int, BusyPeriods]:
 
 
 def _short_words(summary: xr.Dataset, line: Line) -> str:
+    """Return a sentence per load with too short runs, after an introduction. Empty without such runs."""
     by_load = [
-        f"{grouped(cps)} cps, {busy.short} of {plural(busy.runs, 'run')}: busy without a break for up to "
-        f"{number(busy.longest_s)} s, {number(100 * busy.longest_share)} % of the run"
+        f"At {grouped(cps)} cps, {busy.short} of {plural(busy.runs, 'run')} {'is' if busy.short == 1 else 'are'} busy "
+        f"without a break for up to {number(busy.longest_s)} s, {number(100 * busy.longest_share)} % of the run."
         for cps, busy in _too_short(summary, line).items()
     ]
-    return (
-        f"Some runs are too short for many busy periods: {'; '.join(by_load)}." if by_load else ""
-    )
+    return " ".join(("Some runs are too short for many busy periods.", *by_load)) if by_load else ""
 
 
 def _draw_lines(
@@ -484,15 +483,16 @@ def _figure(
     return Figure(
         identity=identity,
         draw=draw,
-        caption=f"{caption} {_replicates(summary)}",
-        reading=f"Each small point is a run. The line joins the typical run of each load. {reading}",
+        caption=caption,
+        reading=f"Each small point is a run. The line joins the typical run of each load. {_replicates(summary)} "
+        f"{reading}",
         seen=tuple(seen) or ("There is nothing to show yet, because no run is valid.",),
         provenance=provenance(summary),
     )
 
 
 def _replicates(summary: xr.Dataset) -> str:
-    """Return sentences for a caption: the number of runs per point, and the meaning of the error bars."""
+    """Return sentences with the number of runs per point, and the meaning of the error bars."""
     counts = (summary["status"] == MEASURED).sum("rep").to_numpy().ravel()
     counts = counts[counts > 0]
     if not counts.size:

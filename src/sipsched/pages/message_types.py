@@ -86,8 +86,8 @@ def distributions(
             shared=("column", "all"),
             beside=False,
         ),
-        caption=f"{caption} {'; '.join(names) or 'No run to draw'}.",
-        reading=reading,
+        caption=caption,
+        reading=f"{reading} The figure shows {'; '.join(names) or 'no run'}.",
         seen=_seen(dict(zip(names, points, strict=True)), medians),
         provenance=provenance(summary),
     )

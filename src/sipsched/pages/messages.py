@@ -169,10 +169,11 @@ def answer(shown_runs: ShownRuns) -> Answer:
     usual, slow, _ = np.percentile(_pooled(runs), PERCENTILES)
     lengths = [f"{length(run.length_s for run in runs):.2g}" for length in (min, max)]
     sentences = [
-        f"{plural(len(runs), 'run')} of {' to '.join(dict.fromkeys(lengths))} s at "
-        f"{grouped(shown_runs.shown_cps)} calls per second{_share_words(shown_runs)}: one message in a hundred takes "
-        f"longer than {in_us(slow)} from its arrival until the proxy sends it on. This is {number(slow / usual)} "
-        f"times the median."
+        f"One message in a hundred takes longer than {in_us(slow)} from its arrival until the proxy sends it on. "
+        f"This is {number(slow / usual)} times the median.",
+        f"The numbers come from {plural(len(runs), 'run')} of {' to '.join(dict.fromkeys(lengths))} s at "
+        f"{grouped(shown_runs.shown_cps)} calls per second.",
+        *_share_words(shown_runs),
     ]
     if max(run.length_s for run in runs) < SHORT_S:
         sentences.append(
@@ -188,23 +189,23 @@ def answer(shown_runs: ShownRuns) -> Answer:
     return Answer(" ".join(sentences))
 
 
-def _share_words(shown_runs: ShownRuns) -> str:
-    """Return as text how many percent of the capacity the shown load (calls per second) is.
+def _share_words(shown_runs: ShownRuns) -> list[str]:
+    """Return sentences on how many percent of the capacity the shown load (calls per second) is.
 
-    If the share is far from `SHOWN_SHARE`, the text also states the distance.
+    If the share is far from `SHOWN_SHARE`, a sentence states the distance.
     """
     capacity = shown_runs.capacity
     if capacity is None or capacity.estimate_cps is None:
-        return " (the capacity is not known)"
+        return ["The capacity is not known."]
     share = shown_runs.shown_cps / capacity.estimate_cps
-    text = f"{100 * share:.0f} % of the capacity of {estimate(capacity)} cps"
+    text = f"This load is {100 * share:.0f} % of the capacity of {estimate(capacity)} cps."
     if abs(share - SHOWN_SHARE) <= NEAR:
-        return f" ({text})"
+        return [text]
     side = "below" if share < SHOWN_SHARE else "above"
-    points = (
+    distance = (
         f"{100 * abs(share - SHOWN_SHARE):.0f} percentage points {side} {100 * SHOWN_SHARE:.0f} %"
     )
-    return f" ({text}; this is {points}, but no recorded load is nearer)"
+    return [text, f"The share is {distance}, but no recorded load is nearer."]
 
 
 def distributions(shown_runs: ShownRuns) -> Figure | Words:

@@ -382,7 +382,7 @@ def levels(predictions: CheckedPredictions) -> Table:
         header=("setting", "quantity", "simulated", "runs"),
         rows=tuple(rows),
         none="no run of the default mode was predicted and measured",
-        caption="Simulated and measured numbers of the default mode. The model was fitted to these measurements.",
+        caption="Simulated and measured numbers of the default mode, to which the model was fitted.",
         reading="A simulated number is the mean over many simulations. Its interval contains 95 % of the simulations.",
         provenance=MODEL,
     )

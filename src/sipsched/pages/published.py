@@ -414,7 +414,7 @@ def audit_disagreements(checks: pd.DataFrame) -> Table:
         header=("paper and table", "cell", "printed", "expected", "difference", "rule", "remark"),
         rows=tuple(rows),
         none="none: every check holds",
-        caption="Every check that fails. The numbers are shown as printed.",
+        caption="Every check that fails, with the numbers as printed.",
     )
 
 

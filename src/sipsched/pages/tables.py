@@ -261,8 +261,8 @@ def arrivals(summary: xr.Dataset) -> Table:
         ),
         rows=_rows_per_point(summary, columns),
         none="no run was measured",
-        caption="Arrival certificates, which check that calls arrived on schedule. Each value is the worst value over "
-        "the runs of a point.",
+        caption="Arrival certificates, which check that calls arrived on schedule.",
+        reading="Each value is the worst value over the runs of a point.",
         provenance=provenance(summary),
     )
 
@@ -287,9 +287,9 @@ def accounts(summary: xr.Dataset) -> Table:
         places=4,
         rows=_rows_per_point(summary, columns),
         none="no run was measured",
-        caption="Drop ledgers, which account for every sent message. Each value is the largest over the runs of "
-        "a point.",
-        reading="The retransmissions at the SPS include the requests that the full socket of the SPS refused.",
+        caption="Drop ledgers, which account for every sent message.",
+        reading="Each value is the largest over the runs of a point. The retransmissions at the SPS include the "
+        "requests that the full socket of the SPS refused.",
         provenance=provenance(summary),
     )
 
@@ -331,7 +331,8 @@ def attempts(summary: xr.Dataset) -> Table:
         header=("run", "why it is invalid"),
         rows=tuple(rows),
         none="none, because every attempt was valid",
-        caption=f"Invalid attempts ({len(rows)}). Their files are stored beside the record of the run.",
+        caption=f"Invalid attempts ({len(rows)}).",
+        reading="The files of an invalid attempt are stored beside the record of the run.",
         provenance=provenance(summary),
         shown=MAX_RUNS_LISTED,
     )

@@ -278,9 +278,9 @@ def draw_noise(found_noise: Noise, campaign: Campaign) -> Figure:
     return Figure(
         identity="figure-noise",
         draw=panels([""], [""], draw_panel, "length of a gap (µs)"),
-        caption="How often an idle CPU of the SPS is interrupted for longer than a given time. A program that reads "
-        "the clock without a pause sees an interruption as a gap.",
-        reading="Both scales are logarithmic. The noise was measured once, so no number has an interval. "
+        caption="How often an idle CPU of the SPS is interrupted for longer than a given time.",
+        reading="A program that reads the clock without a pause sees an interruption as a gap. Both scales are "
+        "logarithmic. The noise was measured once, so no number has an interval. "
         f"The measurement started at {found_noise.started_at}, with kernel {found_noise.kernel}.",
         seen=tuple(map(_noise_words, found_noise.cpus)),
         provenance=campaign.provenance,
@@ -331,9 +331,9 @@ def cost_of_the_probe(campaign: Campaign, windows: Sequence[Path]) -> Table:
         ),
         rows=tuple(rows),
         none="not measured: no run compares a mode with itself and recording=off",
-        caption="CPU time of the proxy per message, with and without the probe. Both are measured in the same runs, "
-        "in alternating windows.",
-        reading="Intervals are 95 % confidence intervals. The sham compares windows with the same probe setting.",
+        caption="CPU time of the proxy per message, with and without the probe.",
+        reading="Both are measured in the same runs, in alternating windows. Intervals are 95 % confidence intervals. "
+        "The sham compares windows with the same probe setting.",
         provenance=campaign.provenance,
     )
 
@@ -364,8 +364,8 @@ def certificates(campaign: Campaign) -> Table:
         ),
         rows=tuple(rows),
         none="no run is valid",
-        caption="Arrival certificates of the valid runs, which check that calls arrived on schedule. Each cell shows "
-        "the smallest and the largest value at a load.",
+        caption="Arrival certificates of the valid runs, which check that calls arrived on schedule.",
+        reading="Each cell shows the smallest and the largest value at a load.",
         provenance=campaign.provenance,
     )
 
@@ -393,7 +393,8 @@ def reasons(campaign: Campaign) -> Table:
         rows=tuple(rows),
         none="none, because no run is suspect and every attempt was valid",
         caption=f"Reasons for {plural(len(suspect), 'suspect run')} and "
-        f"{plural(len(campaign.attempts), 'invalid attempt')}. A run may have several reasons.",
+        f"{plural(len(campaign.attempts), 'invalid attempt')}.",
+        reading="A run may have several reasons.",
         provenance=campaign.provenance,
     )
 

@@ -89,7 +89,7 @@ def test_the_answer_says_that_its_runs_are_too_short():
 
 def test_runs_that_are_too_short_for_their_busy_periods_are_named():
     ds = knees()
-    said = "1\u202f200 cps, 3 of 3 runs: busy without a break for up to 2.1 s, 35 % of the run."
+    said = "1\u202f200 cps, 3 of 3 runs are busy without a break for up to 2.1 s, 35 % of the run."
     assert said in load_sweep.pdr(ds).seen[0]
     assert not any("too short" in line for line in load_sweep.pdr(ds).seen[1:])
     cells = {(row[3], row[4]): row[-3:] for row in tables.drops(ds).rows}
@@ -130,7 +130,7 @@ def test_without_single_messages_percentiles_by_type_are_drawn(tmp_path):
     (words,) = shown.seen
     assert "1\u202f000 cps" in words and "19\u00a0µs (runs: 10 to 30), n = 3 (INVITE)" in words
     nothing = load_sweep.distributions(synthetic.combined(planned, lambda run: None), tmp_path)
-    assert "No run to draw" in nothing.caption
+    assert "The figure shows no run." in nothing.reading
     assert nothing.seen == ("There is nothing to show yet, because no run is valid.",)
 
 

@@ -138,9 +138,9 @@ def fitted(evidence: CapacityEvidence) -> Folded:
         ),
         rows=tuple(rows),
         none="nothing to fit",
-        caption="Scaling laws, which are formulas for the capacity from the number of cores. The laws are fitted to "
-        "the best setting on each number of cores.",
-        reading="The Universal Scalability Law is C(N) = λ N / (1 + σ (N − 1) + κ N (N − 1)), where N is the number "
+        caption="Scaling laws, which are formulas for the capacity from the number of cores.",
+        reading="The laws are fitted to the best setting on each number of cores. The Universal Scalability Law is "
+        "C(N) = λ N / (1 + σ (N − 1) + κ N (N − 1)), where N is the number "
         "of cores and C(N) is the capacity on N cores. The capacity is largest at N* cores. In Amdahl's law, κ is 0. "
         "The rule of the two papers is C(p,c) = T(p,c) × C(1,1), where C(p,c) is the capacity of c cores in p "
         "processors, and T(p,c) is their number of threads. "

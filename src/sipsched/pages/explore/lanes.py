@@ -88,9 +88,9 @@ def lanes(messages: Messages, index: int | None = None) -> Figure | None:
     return Figure(
         identity="figure-lanes",
         draw=draw,
-        caption=f"{', '.join(name_of(messages.run))}: recorded work while a slow message waited. The wait of this "
-        f"message is nearest to the 99th percentile.",
-        reading="A bar of a worker begins when the worker takes a message from the socket's queue. The bar ends when "
+        caption=f"{', '.join(name_of(messages.run))}: recorded work while a slow message waited.",
+        reading="The wait of this message is nearest to the 99th percentile. A bar of a worker begins when the worker "
+        "takes a message from the socket's queue. The bar ends when "
         "the kernel hands the sent message to the network driver. The pale part is the time off CPU. Only the length "
         "of this part is recorded, so the figure draws it at the end of the service. "
         + ("" if others is None else 'The lane "others" shows other programs and softirqs. ')
