@@ -50,7 +50,7 @@ def estimates(comparisons: Sequence[Advice]) -> Folded:
         places=2,
         header=(
             *("load", "quantity", "mode", "effect", "unit", "robust", "p", "blocks", "runs"),
-            *("lag\u00a01", "widened", "would have been detected"),
+            *("lag 1", "widened", "would have been detected"),
         ),
         rows=tuple(rows),
         none="nothing was compared",
@@ -58,7 +58,7 @@ def estimates(comparisons: Sequence[Advice]) -> Folded:
         reading="The effect is the mean over the blocks with its 95 % interval, and p is the p-value of the same "
         "test. For the 99th percentile and the mean of K_rcv + T_sip, intervals and p-values are corrected "
         'for the number of modes and loads. "Robust" is the estimate of Hodges and Lehmann, which depends '
-        'less on single blocks. "Lag 1" is the correlation of neighbouring blocks. A large correlation '
+        'less on single blocks. The column "lag 1" shows the correlation of neighbouring blocks. A large correlation '
         "widens the interval. The last column is the smallest decrease that the test detects in four of five "
         "cases.",
         provenance=provenance(ranking.load for _, ranking in _named(comparisons)),
