@@ -9,7 +9,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 CAMPAIGN ?=
 MINUTES ?= 60
-LAB ?= notebooks/explore.ipynb
+LAB ?= notebooks/lab/explore.ipynb
 CHECK := $(BIN)/pytest -m "not live" --numprocesses auto --dist worksteal
 # These tests run at the same time as those of CHECK, so each group has its own list of failed tests.
 LIVE := $(BIN)/pytest tests/live tests/faults -o cache_dir=.pytest_cache/live

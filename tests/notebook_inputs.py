@@ -33,7 +33,13 @@ from sipsched.records.speedups import Speedup, write_speedups
 from sipsched.records.system_capacity import write_capacities
 from sipsched.records.windows import write_windows
 
-NOTEBOOKS = sorted(path.stem for path in (PROJECT_ROOT / "notebooks").glob("*.ipynb"))
+NOTEBOOK_FILES = {
+    path.stem: path
+    for folder in ("notebooks", "notebooks/lab")
+    for path in sorted((PROJECT_ROOT / folder).glob("*.ipynb"))
+}
+"""The notebooks by name: those of the pages, and those for interactive work."""
+NOTEBOOKS = sorted(NOTEBOOK_FILES)
 Parameters = dict[str, Any]
 PUBLISHED_SPEEDUPS = PROJECT_ROOT / "config" / "published" / "speedups.csv"
 EFFECTS = {

@@ -60,9 +60,8 @@ def scripts_of(environment: str) -> list[str]:
             codes += [(WORKFLOW / "scripts" / script).read_text()] if its == environment else []
     if any("render.render" in code for code in codes):
         for notebook in (PROJECT_ROOT / "notebooks").glob("*.ipynb"):
-            if notebook.stem not in ("explore", "question"):  # only for JupyterLab
-                cells = json.loads(notebook.read_text())["cells"]
-                codes += ["".join(c["source"]) for c in cells if c["cell_type"] == "code"]
+            cells = json.loads(notebook.read_text())["cells"]
+            codes += ["".join(c["source"]) for c in cells if c["cell_type"] == "code"]
     return codes
 
 

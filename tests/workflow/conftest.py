@@ -10,7 +10,6 @@ import notebook_inputs
 import pytest
 
 from sipsched.pages import render
-from sipsched.paths import PROJECT_ROOT
 
 CHROMIUM, DRIVER = Path("/usr/bin/chromium"), Path("/usr/bin/chromedriver")
 FLAGS = (
@@ -49,7 +48,7 @@ def page_of(tmp_path_factory):
 
     @functools.cache
     def make(notebook, inputs=notebook_inputs.parameters):
-        path = PROJECT_ROOT / "notebooks" / f"{notebook}.ipynb"
+        path = notebook_inputs.NOTEBOOK_FILES[notebook]
         return render.make_page(path, inputs(notebook, folder))
 
     return make

@@ -33,7 +33,7 @@ def lab(tmp_path_factory):
     folder = tmp_path_factory.mktemp("lab")
     for run in (*synthetic.repeated((500, 2000), 2), synthetic.Run(mode="enhanced", cps=3000)):
         synthetic.write_record(folder / "raw", run, calls=3 * run.cps // 10)
-    notebook = load_notebook_node(str(PROJECT_ROOT / "notebooks" / "explore.ipynb"))
+    notebook = load_notebook_node(str(PROJECT_ROOT / "notebooks/lab/explore.ipynb"))
     given = {"testbed": "synthetic", "records": str(folder / "raw")}
     write_ipynb(parameterize_notebook(notebook, given), str(folder / "explore.ipynb"))
     options = [f"--ServerApp.root_dir={folder}", "--LabApp.expose_app_in_browser=True"]

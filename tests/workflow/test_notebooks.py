@@ -13,7 +13,7 @@ from papermill.parameterize import parameterize_notebook
 from sipsched.paths import PROJECT_ROOT
 from sipsched.plan.study import TESTBED_PAGES
 
-NOTEBOOKS = sorted((PROJECT_ROOT / "notebooks").glob("*.ipynb"))
+NOTEBOOKS = list(notebook_inputs.NOTEBOOK_FILES.values())
 TIMEOUT_S = 300
 
 
@@ -54,7 +54,7 @@ def test_the_defaults_of_a_notebook_name_no_folder_of_one_machine(path):
 
 
 def test_without_data_a_notebook_says_in_one_line_what_to_run(tmp_path):
-    explore = PROJECT_ROOT / "notebooks" / "explore.ipynb"
+    explore = notebook_inputs.NOTEBOOK_FILES["explore"]
     with pytest.raises(nbclient.exceptions.CellExecutionError) as caught:
         execute(explore, {"records": str(tmp_path)})
     assert "snakemake measures missing runs" in caught.value.evalue

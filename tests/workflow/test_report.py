@@ -10,6 +10,7 @@ import page_text
 import pytest
 import synthetic
 from notebook_inputs import (
+    NOTEBOOK_FILES,
     NOTEBOOKS,
     WITHOUT_DATA,
     migration_cost,
@@ -18,7 +19,6 @@ from notebook_inputs import (
 )
 
 from sipsched.pages import html, parts, render
-from sipsched.paths import PROJECT_ROOT
 from sipsched.records import trace
 
 AXE = resources.files("axe_playwright_python").joinpath("axe.min.js").read_text()
@@ -214,7 +214,7 @@ def check_drawn(page):
 @pytest.mark.parametrize("state", STATES)
 def test_a_page_of_incomplete_data_has_every_figure(state, tmp_path):
     notebook, inputs = STATES[state]
-    path = PROJECT_ROOT / "notebooks" / f"{notebook}.ipynb"
+    path = NOTEBOOK_FILES[notebook]
     check_drawn(render.make_page(path, inputs(tmp_path)))
 
 

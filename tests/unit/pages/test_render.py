@@ -8,7 +8,8 @@ import pytest
 from sipsched.errors import StableError
 from sipsched.pages import render
 
-NOTEBOOKS = sorted((Path(__file__).parents[3] / "notebooks").glob("*.ipynb"))
+FOLDER = Path(__file__).parents[3] / "notebooks"
+NOTEBOOKS = sorted([*FOLDER.glob("*.ipynb"), *FOLDER.glob("lab/*.ipynb")])
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
