@@ -496,7 +496,7 @@ def _replicates(summary: xr.Dataset) -> str:
     counts = (summary["status"] == MEASURED).sum("rep").to_numpy().ravel()
     counts = counts[counts > 0]
     if not counts.size:
-        return "n = 0 runs."
+        return "No run is valid (n = 0)."
     low, high = int(counts.min()), int(counts.max())
     runs = f"n = {low}" if low == high else f"n = {low} to {high}"
     bars = (
@@ -504,4 +504,4 @@ def _replicates(summary: xr.Dataset) -> str:
         if high >= FEWEST
         else "These are too few runs for an interval"
     )
-    return f"{runs} runs per point. {bars}."
+    return f"Each point has {runs} {'run' if high == 1 else 'runs'}. {bars}."

@@ -49,6 +49,12 @@ WORDS = {
     ModeEffect.UNSURE: "within chance",
 }
 """Verdicts in a table of modes. The texts are short, because the table has many columns."""
+MEANINGS = {
+    ModeEffect.ALIKE: 'The verdict "within 5\u00a0%" means that the 99th percentile and the mean differ by at most '
+    "5\u00a0%. ",
+    ModeEffect.UNSURE: 'The verdict "within chance" means that chance explains the differences of the 99th percentile '
+    "and of the mean. ",
+}
 
 
 def figures(comparisons: Sequence[Advice]) -> Several:
@@ -306,10 +312,13 @@ def _table(ranking: Ranking) -> Table:
         caption=f"{short_load(load)}: modes ordered by the 99th percentile of K_rcv + T_sip, from the lowest to the "
         f"highest.",
         reading=f"The first row shows the values of {load.label(reference)}, averaged over its windows. All other rows "
-        f"show the difference of a mode from the first row. The verdict 'within chance' means that chance explains the "
-        f"differences of the 99th percentile and of the mean."
-        + " No message was dropped, so PDR has no column."
-        * no_drops,
+        f"show the difference of a mode from the first row. "
+        + "".join(
+            MEANINGS[verdict]
+            for verdict in (ModeEffect.ALIKE, ModeEffect.UNSURE)
+            if any(candidate.verdict is verdict for candidate in ranking.candidates)
+        )
+        + "No message was dropped, so PDR has no column." * no_drops,
         provenance=provenance([load]),
     )
 

@@ -233,13 +233,14 @@ def machine(loads: Sequence[ComparedLoad]) -> Words:
 def table(loads: Sequence[ComparedLoad]) -> Folded:
     """Return a collapsed table with one row per run: windows (periods in one mode), mode switches and machine speed."""
     switchings = [(load, switching(run)) for load in loads for run in load.runs]
+    failures = any(record.failed for _, record in switchings)
     reasons = sorted({reason for _, record in switchings for reason in record.left_out})
     shown = Table(
         identity="table-switches",
         places=1,
         groups=(
             *(("", 2), ("warm-up", 2), ("", 4), ("invalid windows", len(reasons))),
-            *(("switch (µs)", 5), ("steal (%)", 2), ("speed index", 3)),
+            *(("switch (µs)", 4 + failures), ("steal (%)", 2), ("speed index", 3)),
         ),
         header=(
             *("load", "run", "busy (%)", "relaxation (ms)", "window (s)", "washout (ms)"),
@@ -248,11 +249,13 @@ def table(loads: Sequence[ComparedLoad]) -> Folded:
                 "windows",
                 *(REASONS.get(reason, LEFT_OUT[reason]) for reason in reasons),
             ),
-            *("processes", "median", "longest", "latest", "failed"),
+            *("processes", "median", "longest", "latest"),
+            *(["failed"] if failures else []),
             *("mean", "worst window", "before", "after", "change (%)"),
         ),
         rows=tuple(
-            (load_among(load, loads), *_row(load, record, reasons)) for load, record in switchings
+            (load_among(load, loads), *_row(load, record, reasons, failures))
+            for load, record in switchings
         ),
         none="no valid run compares modes",
         caption="The windows, the switches and the speed of the machine, for each run.",
@@ -273,8 +276,13 @@ def table(loads: Sequence[ComparedLoad]) -> Folded:
     return Folded("Windows and switches of each run", (shown,))
 
 
-def _row(load: ComparedLoad, record: Switching, reasons: Sequence[int]) -> list[str]:
-    """Return the table cells of a run without the first cell, which contains the load."""
+def _row(
+    load: ComparedLoad, record: Switching, reasons: Sequence[int], failures: bool
+) -> list[str]:
+    """Return the table cells of a run without the first cell, which contains the load.
+
+    The cell with the number of failed switches exists only with `failures`.
+    """
     several = len({run.attrs["mode"] for run in load.runs}) > 1
     moved = record.speed_after / record.speed_before - 1
     return [
@@ -290,7 +298,7 @@ def _row(load: ComparedLoad, record: Switching, reasons: Sequence[int]) -> list[
         *(str(record.left_out.get(reason, 0)) for reason in reasons),
         str(record.tasks),
         *map(_cell, (record.switch_median_us, record.switch_max_us, record.late_max_us)),
-        str(record.failed or NO_ENTRY),
+        *([str(record.failed)] if failures else []),
         *(_cell(100 * share) for share in (record.steal_mean, record.steal_max)),
         *map(_cell, (record.speed_before, record.speed_after)),
         NO_ENTRY if math.isnan(moved) else _signed(100 * moved, 1),
