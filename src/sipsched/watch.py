@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
@@ -31,7 +31,12 @@ from sipsched.analysis.watched import (
     total,
 )
 from sipsched.errors import SipschedError, StableError
-from sipsched.measure.running_proxy import Target, find_proxy, receive_buffer_bytes
+from sipsched.measure.running_proxy import (
+    Target,
+    find_proxy,
+    namespaces,
+    receive_buffer_bytes,
+)
 from sipsched.measure.watching import (
     CAPABILITIES,
     PROGRAM,
@@ -219,9 +224,12 @@ class Stop:
                 signal.signal(number, handler)
 
 
-def find_target(machine: Machine, options: WatchOptions) -> Target:
-    """Return the running proxy to watch, with its ports. With `histograms`, only its UDP ports are watched."""
-    target = find_proxy(machine, options.pid, options.port)
+def find_target(machine: Machine, options: WatchOptions, others: Collection[int] = ()) -> Target:
+    """Return the running proxy to watch, with its ports. With `histograms`, only its UDP ports are watched.
+
+    A proxy in one of the network namespaces `others` is never the proxy to watch.
+    """
+    target = find_proxy(machine, options.pid, options.port, others)
     if not options.histograms or target.tcp_port is None:
         return target
     if not target.udp_ports:
@@ -347,6 +355,8 @@ class _Session:
             self._machine, target, options.probe, options.one_in, histograms=options.histograms
         ) as watching:
             pids: tuple[int, ...] = target.proxy.pids
+            # Proxies that already run elsewhere cannot be the restarted proxy.
+            others = namespaces(self._machine) - {target.proxy.netns}
             searches = 0
             tick = time.monotonic()
             # After a restart of the proxy, only the rest of the requested time is left.
@@ -368,7 +378,7 @@ class _Session:
                     # A restarted proxy opens its sockets a little later than its process starts.
                     if searches or not counters.pids:
                         searches = max(0, searches - 1)
-                        moved = self._moved(target, counters.pids)
+                        moved = self._moved(target, counters.pids, others)
                         if moved:
                             return moved
                     if self._budget:
@@ -383,17 +393,21 @@ class _Session:
                 self._workers = max(self._workers, watching.workers)
                 self._mode = watching.mode
 
-    def _moved(self, target: Target, pids: tuple[int, ...]) -> Target | None:
+    def _moved(
+        self, target: Target, pids: tuple[int, ...], others: Collection[int]
+    ) -> Target | None:
         """Return the restarted proxy if it runs in another network namespace or at other ports, otherwise None.
 
         Parameters
         ----------
         pids
             The processes of the restarted proxy, if the watch has already found and counted them.
+        others
+            Network namespaces of other proxies.
         """
         pid = pids[0] if pids else None
         try:
-            found_target = find_target(self._machine, replace(self._options, pid=pid))
+            found_target = find_target(self._machine, replace(self._options, pid=pid), others)
         except StableError:
             return None
         # A proxy that is still opening its sockets has only some of the watched ports.

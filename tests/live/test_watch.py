@@ -649,6 +649,24 @@ def test_proxy_restarted_at_another_port_within_a_second_is_found(
     assert (ds["name"].to_numpy() == NAMES["REGISTER"]).sum() == 2
 
 
+def test_another_proxy_is_not_taken_for_the_restarted_proxy(
+    tmp_path: Path, probe: PurePosixPath
+) -> None:
+    folders = [tmp_path / name for name in ("watched", "other")]
+    for folder in folders:
+        folder.mkdir()
+    with placed(folders[0]) as place, placed(folders[1]):
+        with watching(place, probe, place.started[0].pid) as running:
+            assert place.ask(request("REGISTER", "before")) is not None
+            place.kill_proxy()
+            down = "is not running"
+            wait_for(lambda: sum(down in line for line in running.said) >= 3, PATIENCE_S)
+            place.proxy()
+            wait_for(lambda: any("started again" in line for line in running.said), PATIENCE_S)
+        assert not any("runs again" in line for line in running.said)
+        assert read_watch(running.output).restarts == 1
+
+
 def test_proxy_in_a_new_namespace_is_found_by_its_port(
     tmp_path: Path, probe: PurePosixPath
 ) -> None:

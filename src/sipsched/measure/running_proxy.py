@@ -1,7 +1,7 @@
 """Functions that find a running SIP proxy and its sockets, without changing anything on its host."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from sipsched.errors import StableError
@@ -122,8 +122,18 @@ class Target:
         return "+".join(name for name, part in watched if part)
 
 
-def find_proxy(machine: Machine, pid: int | None = None, port: int | None = None) -> Target:
+def find_proxy(
+    machine: Machine,
+    pid: int | None = None,
+    port: int | None = None,
+    others: Collection[int] = (),
+) -> Target:
     """Find a running proxy by its process name, by a process id, or by a port. Exactly one proxy must match.
+
+    Parameters
+    ----------
+    others
+        Network namespaces of proxies that cannot match.
 
     Raises
     ------
@@ -141,7 +151,13 @@ def find_proxy(machine: Machine, pid: int | None = None, port: int | None = None
         programs = [proxy for proxy in named if pid in proxy.pids]
         if not programs:
             raise StableError(f"{machine}: no process {pid}")
-    return choose(programs, str(machine), port)
+    able = [proxy for proxy in programs if proxy.netns not in others]
+    return choose(able, str(machine), port)
+
+
+def namespaces(machine: Machine) -> frozenset[int]:
+    """Return the network namespaces of all running proxies on a machine."""
+    return frozenset(proxy.netns for proxy in parse_processes(machine.shell(FIND, *PROGRAMS)))
 
 
 def choose(programs: Sequence[Running], where: str, port: int | None = None) -> Target:
