@@ -118,7 +118,7 @@ checkpoint look_at_runs:
     resources:
         machine=1,
     params:
-        results=str(RESULTS),
+        results=lambda _: str(RESULTS),
         precision=NEEDS.study_precision,
         schema_version=versions.SUMMARY_VERSION,
     message:
@@ -146,7 +146,7 @@ rule combine_summaries:
         forked_for_pages=1,
         machine=1,
     params:
-        results=str(RESULTS),
+        results=lambda _: str(RESULTS),
         precision=NEEDS.study_precision,
         schema_version=versions.SUMMARY_VERSION,
     message:
