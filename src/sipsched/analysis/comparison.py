@@ -29,7 +29,12 @@ from sipsched.analysis.intervals import (
     typical_interval,
 )
 from sipsched.analysis.message_times import overall_service_time
-from sipsched.analysis.papers import MESSAGES_PER_CALL, crossings
+from sipsched.analysis.papers import (
+    MESSAGES_PER_CALL,
+    crossings,
+    load_comparison,
+    load_points,
+)
 from sipsched.analysis.run_table import Buffers, counted, receive_buffers
 from sipsched.plan.modes import is_translation, plain
 from sipsched.records.study_summary import INVALID, MISSING, NOT_PLANNED
@@ -475,22 +480,24 @@ def labelled(summary: xr.Dataset) -> xr.Dataset:
     return summary.assign_coords(mode=list(labels(summary).values()))
 
 
-def join_kernels(groups: Mapping[str, Sequence[xr.Dataset]]) -> xr.Dataset:
-    """Join summaries of a study with one mode, from testbeds with different kernels, into one summary.
+def kernels_case(summaries: Sequence[xr.Dataset]) -> Case:
+    """Compare kernels as modes: the runs of a study with one mode, on testbeds that differ in the kernel.
 
-    In the result, the modes are the kernels, such as "EEVDF (Linux 6.12)", so that pages can compare kernels as modes.
-    The modes are in alphabetical order, so CFS is before EEVDF.
-
-    Parameters
-    ----------
-    groups
-        Summaries of testbeds that differ only in the kernel. The key is appended to the names of the SUTs.
+    The modes are the kernels in alphabetical order, such as "CFS (Linux 6.1)" and "EEVDF (Linux 6.12)". Runs of a
+    testbed with declared competitors belong to a SUT of their own.
     """
+    groups: dict[str, list[xr.Dataset]] = {}
+    for summary in summaries:
+        competes = "competitor" in summary.attrs["testbed_description"]
+        groups.setdefault(", beside another task" if competes else "", []).append(summary)
     by_group = []
-    for beside, summaries in groups.items():
-        named = [_named(summary, beside, i + 1) for i, summary in enumerate(summaries)]
+    for beside, several in groups.items():
+        named = [_named(summary, beside, i + 1) for i, summary in enumerate(several)]
         by_group.append(xr.concat(named, "mode", **JOINED).sortby("mode"))
-    return xr.concat(by_group, "sut", **JOINED)
+    joined = xr.concat(by_group, "sut", **JOINED)
+    reference, other = map(str, joined["mode"].to_numpy())
+    # No paper compares these kernels.
+    return Case(joined, load_points()[:0], load_comparison()[:0], reference, other)
 
 
 JOINED: Mapping[str, Any] = {

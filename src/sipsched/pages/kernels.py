@@ -1,0 +1,7 @@
+"""The parts of the page that compares kernels. The page shows the kernels as the page `modes` shows modes."""
+
+from sipsched.pages.modes.message_time import parts_figures, parts_table
+from sipsched.pages.modes.percent_lower import answer, figure, tables
+from sipsched.pages.modes.settings import table as settings_table
+
+__all__ = ["answer", "figure", "parts_figures", "parts_table", "settings_table", "tables"]
