@@ -299,10 +299,13 @@ class _Builder:
         return "".join(f"{line}\n" for line in lines)
 
     def _add_modules(self, release: str) -> None:
-        modules = self.scratch / "kernel/lib/modules"
-        if modules.is_dir():
-            self._run(["cp", "-r", f"{modules}/.", str(self.root / "usr/lib/modules")])
-            self._run(["chroot", str(self.root), "depmod", release])
+        target = self.root / "usr/lib/modules"
+        # The kernel packages of Debian 13 have their modules below /usr.
+        for modules in ("lib/modules", "usr/lib/modules"):
+            if (self.scratch / "kernel" / modules).is_dir():
+                target.mkdir(exist_ok=True)
+                self._run(["cp", "-r", f"{self.scratch}/kernel/{modules}/.", str(target)])
+                self._run(["chroot", str(self.root), "depmod", release])
 
     def _build_native(self, kernel: bytes) -> None:
         """Build sipsched's C programs for the guest with the guest's compiler, for the guest's kernel."""
