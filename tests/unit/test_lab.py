@@ -102,7 +102,7 @@ def test_figures_of_recorded_messages(tmp_path):
     runs = sipsched.open("local", "recorded/fit", messages=True)
     alike = runs.sel(cps=1600)
     assert alike.plot.waterfall().caption.startswith(
-        "kamailio-udp, default, 1 core, 8 threads, 1600 cps, 2 runs"
+        "kamailio-udp, default, 1 core, 8 threads, 1\u202f600 cps, 2 runs"
     )
     with pytest.raises(StableError, match=r"6 runs are selected, .*\. Select one with sel: cps"):
         runs.plot.waterfall()
@@ -121,7 +121,7 @@ def test_the_recorded_runs_open_in_three_lines():
     ds = chosen.messages()
     assert ds.attrs["testbed"] == "local"
     assert float(ds["k_rcv"].mean()) > 0
-    assert chosen.plot.ccdf().seen[0].startswith("default, 1000 cps, 2 runs")
+    assert chosen.plot.ccdf().seen[0].startswith("default, 1\u202f000 cps, 2 runs")
     campaign = sipsched.open("local", PROJECT_ROOT / "recorded" / "raw")
     with pytest.raises(StableError, match="no per-message times: the trace was left out"):
         campaign.sel(mode="default", threads=16, cps=1200).messages()
