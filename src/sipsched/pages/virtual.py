@@ -50,7 +50,7 @@ def panels_of(effects: Sequence[GuestEffect]) -> list[Panel]:
         rival = effect.competitor
         where = (
             f"{plural(effect.place.cores, 'core')}, "
-            f"{f'beside the program {rival}' if rival else 'without other programs'}"
+            f"{f'beside the task {rival}' if rival else 'without other programs'}"
         )
         setting = effect.mode.removeprefix(f"{reference}+")
         groups.setdefault((setting, reference, where), []).append(effect)
