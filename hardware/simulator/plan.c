@@ -26,7 +26,7 @@ static bool is_switched(const char *name)
 	return false;
 }
 
-/* Read a whole number. Return the text after the number and the following space. */
+/* Read a whole number into `value`, and move `text` behind the number and the following space. Return false on an error. */
 static bool read_number(char **text, uint64_t most, uint64_t *value)
 {
 	char *end;

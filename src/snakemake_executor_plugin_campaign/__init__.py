@@ -189,7 +189,7 @@ class Executor(local.Executor):  # type: ignore[misc]
         super().cancel()
         self._end_page()
         # Snakemake has only its summary left to print. But after an interruption at a bad moment, its event loop waits
-        # forever for a task (Workflow.tear_down). So end this process if it is still running then.
+        # forever for a task (Workflow.tear_down). So end this process if it is still running after LAST_S.
         last = threading.Timer(LAST_S, os._exit, (1,))
         last.daemon = True
         last.start()

@@ -396,7 +396,8 @@ def _cross(loads: Values, rows: Values) -> _Crossed:
     high = np.take_along_axis(rows, right[:, None], axis=1)[:, 0]
     start, step = loads[left], loads[right] - loads[left]
     apart = low < high
-    # Drop rates beyond the factor RATE_RANGE from the limit are clipped. The estimate cannot distinguish such rates.
+    # Clip drop rates that are more than RATE_RANGE times above or below the limit, because the estimate cannot
+    # distinguish them.
     low, high = (np.clip(rate, *np.log((1 / RATE_RANGE, RATE_RANGE))) for rate in (low, high))
     straight = start + step * _share(1 - np.exp(low), np.exp(high) - np.exp(low), apart)
     estimate = start + step * _share(-low, high - low, apart)

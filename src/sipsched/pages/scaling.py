@@ -308,8 +308,8 @@ def capacities(scaling: ScalingData) -> Table:
         reading=f"The capacity is the load at which {share} is lost. Over UDP, the loss counts dropped datagrams that "
         f"reached the SPS. Over TCP, the loss counts calls that failed or took too long to set up. The column "
         f'"by calls" counts lost calls for both transports, and uses only the trials of the search. {HOW}. '
-        f'"Confirmed" counts the runs at the two final loads of the search that agree with the search. '
-        f'"Bound" is the number of cores × CPU time per message on one core / CPU time per message on this '
+        f'"Confirmed" is the number of runs, at the two final loads of the search, whose result agrees with the '
+        f'search. "Bound" is the number of cores × CPU time per message on one core / CPU time per message on this '
         f'number of cores. "CPUs it had" is the number of cores minus the CPU time of the generators on a '
         f"shared CPU.",
         provenance=scaling.provenance,

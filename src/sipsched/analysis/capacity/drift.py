@@ -157,7 +157,7 @@ def speeds(observations: Observations) -> Values:
 
 
 class _Offset(NamedTuple):
-    """An estimated difference between two log speeds of the machine, with a standard deviation."""
+    """The estimated difference between the logarithms of two speeds of the machine, with a standard deviation."""
 
     middle: float
     spread: float
