@@ -237,7 +237,7 @@ def test_probe_that_loses_records_makes_the_run_invalid(
     up: None, measure: Measure, tmp_path: Path, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr("sipsched.measure.probe.RING_BYTES", 4096)
-    with pytest.raises(TransientError, match=r"not valid: .*the probe lost \d+ records"):
+    with pytest.raises(TransientError, match=r"not valid: .*the probe lost [\d\u202f]+ records"):
         measure(threads=4, cps=1000, duration_s=2.0)
     (failed,) = (tmp_path / "raw").rglob("rep~1.failed-1")
     document = record.read_record(failed)

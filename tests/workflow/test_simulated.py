@@ -107,7 +107,7 @@ def test_capacities_are_searched_in_every_cell_and_measured_at_the_loads_around_
         )
         assert (four["ended_by"], four["lower_cps"], four["upper_cps"]) == ("range", 4500, None)
         line = (
-            f"kamailio-udp {mode} cores=4 threads=4 on simulated-cfs: the limit of 1 % is crossed above 4500 "
+            f"kamailio-udp {mode} cores=4 threads=4 on simulated-cfs: the limit of 1 % is crossed above 4\u202f500 "
             "cps, as even the highest load of the search did not exceed the limit"
         )
         assert line in said

@@ -489,7 +489,7 @@ def kernels_case(summaries: Sequence[xr.Dataset]) -> Case:
     groups: dict[str, list[xr.Dataset]] = {}
     for summary in summaries:
         competes = "competitor" in summary.attrs["testbed_description"]
-        groups.setdefault(", beside another task" if competes else "", []).append(summary)
+        groups.setdefault(" + task" if competes else "", []).append(summary)
     by_group = []
     for beside, several in groups.items():
         named = [_named(summary, beside, i + 1) for i, summary in enumerate(several)]
