@@ -73,7 +73,7 @@ def test_crossover_run_and_search(
     tolerant = dataclasses.replace(
         campaign,
         search=dataclasses.replace(
-            campaign.search, trial_s=0.5, trials_s=0.5, highest_cps=3000, relative_width=0.8
+            campaign.search, trial_s=0.5, trials_s=0.5, highest_cps=8000, relative_width=0.8
         ),
     )
     point = Point(bed.name, "kamailio-udp", "default", 1, 4)
