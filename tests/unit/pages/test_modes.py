@@ -124,6 +124,17 @@ def test_estimates_without_bounds_are_drawn_differently(monkeypatch):
     assert "this testbed, no interval" in labels
 
 
+def test_an_increase_is_drawn_if_only_one_panel_has_it(monkeypatch):
+    def longer(run):
+        return synthetic.two_modes(run, k_rcv_ratio=1.8)
+
+    case = case_of([run for run in plan() if run.rep <= 2], longer)
+    _, points = drawn_by(monkeypatch, case, lambda case: percent_lower.figure(case, case.family()))
+    increases = [(x.min(), axis.get_xlim()[0]) for x, axis, _ in points if x.min() < -50]
+    assert increases
+    assert all(low < x for x, low in increases)
+
+
 def test_modes_without_effect_are_indistinguishable_from_chance():
     def alike(run):
         rng = np.random.default_rng([run.cps, run.rep, run.mode == "enhanced"])

@@ -97,6 +97,8 @@ def figure(case: Case, family: Comparisons) -> Figure:
         if case.printed_comparison(place) is not None or case.compared_load(place) is not None
     ]
 
+    reached = [0.0]
+
     def draw(axis: Axes, row: int, column: int) -> None:
         name = list(TITLES)[column]
         axis.axvline(0, color=INK, linewidth=1)
@@ -105,8 +107,9 @@ def figure(case: Case, family: Comparisons) -> Figure:
             _draw_here(axis, case, _at_compared_load(case, family, place, name), y)
         if not among:
             not_measured(axis)
-        low, _ = axis.get_xlim()
-        axis.set_xlim(max(low, 1.08 * DRAWN_FROM_PERCENT), 108)
+        # The panels share this axis, so it has to reach the smallest value of all panels drawn so far.
+        reached.append(axis.dataLim.x0 if np.isfinite(axis.dataLim.x0) else 0.0)
+        axis.set_xlim(max(1.08 * min(reached), 1.08 * DRAWN_FROM_PERCENT) - 5, 108)
         axis.set_yticks(range(len(among)), [_tick(case, place) for place in among])
         axis.set_ylim(len(among) - 0.5, -0.5)
 
