@@ -56,18 +56,20 @@ def test_a_reduced_record_gives_the_same_numbers(campaign: Path) -> None:
         xr.testing.assert_identical(before, after)
     there = {path.name for path in (campaign / "small" / RUN.path).iterdir()}
     # a reduced record has no file of bursts, because this file names programs of other users
-    assert {"trace.bin.zst", "uac.calls.zst", BURSTS_FILE}.isdisjoint(there)
-    assert {"run.json", "windows.json.zst", REDUCED_FILE} <= there
+    assert {"trace.bin.zst", "uac.calls.zst", "windows.json.zst", BURSTS_FILE}.isdisjoint(there)
+    assert {"run.json", "counters.json.zst", REDUCED_FILE} <= there
 
 
 def test_the_other_files_of_the_record_are_copied_unchanged(campaign: Path) -> None:
     whole, small = campaign / "raw" / RUN.path, campaign / "again" / "small"
     (whole / "commands.json.zst").write_bytes(b"commands")
+    (whole / "front.cfg").write_text("front")
     rewrite(whole)
     computed(RUN, campaign / "raw", campaign / "results")
     reduce(whole, campaign / "results" / RUN.path, small)
-    for name in ("commands.json.zst", "counters.json.zst", "run.json", "windows.json.zst"):
+    for name in ("counters.json.zst", "front.cfg", "run.json"):
         assert (small / name).read_bytes() == (whole / name).read_bytes()
+    assert not (small / "commands.json.zst").exists()
 
 
 @pytest.mark.parametrize("name", ["run.json", "reduced.json", "summary.nc.zst", "windows.nc.zst"])
