@@ -36,6 +36,7 @@ from sipsched.analysis.papers import (
     load_points,
 )
 from sipsched.analysis.run_table import Buffers, counted, receive_buffers
+from sipsched.errors import StableError
 from sipsched.plan.modes import is_translation, plain
 from sipsched.records.study_summary import INVALID, MISSING, NOT_PLANNED
 from sipsched.records.summary_variables import ALL
@@ -82,6 +83,13 @@ class ComparedQuantity(NamedTuple):
 
 
 Comparisons = Family[ComparedQuantity]
+JOINED: Mapping[str, Any] = {
+    "data_vars": "minimal",
+    "coords": "minimal",
+    "compat": "override",
+    "join": "exact",
+}
+"""Options of `xarray.concat` for summaries with equal loads, threads and repetitions."""
 
 
 @dataclass(frozen=True)
@@ -484,38 +492,49 @@ def kernels_case(summaries: Sequence[xr.Dataset]) -> Case:
     """Compare kernels as modes: the runs of a study with one mode, on testbeds that differ in the kernel.
 
     The modes are the kernels in alphabetical order, such as "CFS (Linux 6.1)" and "EEVDF (Linux 6.12)". Runs of a
-    testbed with declared competitors belong to a SUT of their own.
+    testbed with declared competitors belong to a SUT of their own. The case excludes testbeds without a run.
+
+    Raises
+    ------
+    StableError
+        The summaries are from only one kernel.
     """
-    groups: dict[str, list[xr.Dataset]] = {}
+    groups: dict[str, dict[str, xr.Dataset]] = {}
     for summary in summaries:
-        competes = "competitor" in summary.attrs["testbed_description"]
-        groups.setdefault(" + task" if competes else "", []).append(summary)
-    by_group = []
-    for beside, several in groups.items():
-        named = [_named(summary, beside, i + 1) for i, summary in enumerate(several)]
-        by_group.append(xr.concat(named, "mode", **JOINED).sortby("mode"))
+        if kernel := _kernel(summary):
+            competes = "competitor" in summary.attrs["testbed_description"]
+            groups.setdefault(" + task" if competes else "", {})[kernel] = summary
+    complete = {beside: group for beside, group in groups.items() if len(group) == 2}
+    if not complete:
+        # Without runs on two kernels, the page says that nothing can be compared.
+        pair = enumerate(summaries[:2])
+        complete = {"": {_kernel(s) or f"kernel {i + 1}, not measured": s for i, s in pair}}
+    by_group = [
+        xr.concat([_named(group[k], k, beside) for k in sorted(group)], "mode", **JOINED)
+        for beside, group in complete.items()
+    ]
     joined = xr.concat(by_group, "sut", **JOINED)
+    if joined.sizes["mode"] != 2:
+        raise StableError(
+            f"comparison of kernels: expected two kernels, found {joined.sizes['mode']}"
+        )
+    used = [summary for group in complete.values() for summary in group.values()]
+    for name in ("testbed", "kernels", "testbed_description"):
+        joined.attrs[name] = "; ".join(dict.fromkeys(str(s.attrs[name]) for s in used))
     reference, other = map(str, joined["mode"].to_numpy())
     # No paper compares these kernels.
     return Case(joined, load_points()[:0], load_comparison()[:0], reference, other)
 
 
-JOINED: Mapping[str, Any] = {
-    **{"data_vars": "minimal", "coords": "minimal", "compat": "override", "join": "exact"}
-}
-
-
-def _named(summary: xr.Dataset, beside: str, number: int) -> xr.Dataset:
-    """Return a summary with its kernel as the name of its mode, and with `beside` after the names of the SUTs."""
-    family = next(
-        (str(text) for text in summary["scheduler_family"].to_numpy().ravel() if text), ""
-    )
+def _kernel(summary: xr.Dataset) -> str:
+    """Return the scheduler and the Linux version of a summary's testbed as text; empty without a run."""
+    family = next(filter(None, map(str, summary["scheduler_family"].to_numpy().ravel())), "")
     release = ".".join(str(summary.attrs["kernels"]).split(".")[:2])
-    kernel = (
-        f"{family.split()[0].rstrip(',')} (Linux {release})"
-        if family
-        else f"kernel {number}, not measured"
-    )
+    return f"{family.split()[0].rstrip(',')} (Linux {release})" if family else ""
+
+
+def _named(summary: xr.Dataset, kernel: str, beside: str) -> xr.Dataset:
+    """Return a summary with its kernel as the name of its mode, and with `beside` after the names of the SUTs."""
     label = summary["mode_label"]
     return summary.assign(mode_label=label.where(label == "", kernel)).assign_coords(
         mode=[kernel], sut=[f"{sut}{beside}" for sut in summary["sut"].to_numpy()]
