@@ -271,12 +271,12 @@ static __always_inline void begin_wait(struct account_task *entry, __u32 cpu, __
 
 static __always_inline void end_wait(struct account_task *entry, __u64 now)
 {
-	__u64 waited = now - entry->waiting_ns, by_others;
+	__u64 waited = account_ns(entry->waiting_ns, now), by_others;
 	struct account_cpu *cpu = cpu_state(entry->wait_cpu);
 
 	if (!entry->waiting_ns || !cpu)
 		return;
-	by_others = competed(entry->wait_cpu, now) - entry->competed;
+	by_others = account_ns(entry->competed, competed(entry->wait_cpu, now));
 	if (by_others > waited)
 		by_others = waited;
 	if (by_others <= worst_wait.competed)
@@ -328,8 +328,8 @@ static __always_inline void keep_gap(__u64 from, __u64 to)
 
 static __always_inline void end_stop(struct account_task *entry, __u64 now)
 {
-	if (entry->stopped_ns && now - entry->stopped_ns > worst_stop.ns) {
-		worst_stop.ns = now - entry->stopped_ns;
+	if (entry->stopped_ns && account_ns(entry->stopped_ns, now) > worst_stop.ns) {
+		worst_stop.ns = account_ns(entry->stopped_ns, now);
 		worst_stop.pid = entry->pid;
 	}
 	entry->stopped_ns = 0;

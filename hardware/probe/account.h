@@ -40,6 +40,15 @@ enum account_part {
 	ACCOUNT_PARTS(ACCOUNT_INDEX) ACCOUNT_PART_COUNT
 };
 
+/*
+ * Return the time from `from` until `to`, or 0 if `to` is earlier. A CPU may compute the time of a switch that the kernel
+ * did not report. Meanwhile, another CPU may have written a later time.
+ */
+static inline __attribute__((always_inline)) __u64 account_ns(__u64 from, __u64 to)
+{
+	return to > from ? to - from : 0;
+}
+
 /* A task that ran on at least one of the CPUs. */
 struct account_task {
 	__u64 ns;         /* CPU time without interrupts */

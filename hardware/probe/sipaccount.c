@@ -327,16 +327,16 @@ static void count_unfinished(struct account_bpf *object, const struct seen *seen
 	for (size_t i = 0; i < count; i++) {
 		const struct account_task *task = &seen[i].task;
 		const struct account_cpu *cpu = &object->bss->cpus[task->wait_cpu % ACCOUNT_CPUS];
-		__u64 competed = cpu->competed - task->competed;
+		__u64 competed = account_ns(task->competed, cpu->competed);
 
 		if (task->part != PART_proxy)
 			continue;
-		if (task->stopped_ns && now - task->stopped_ns > stop->ns) {
-			stop->ns = now - task->stopped_ns;
+		if (task->stopped_ns && account_ns(task->stopped_ns, now) > stop->ns) {
+			stop->ns = account_ns(task->stopped_ns, now);
 			stop->pid = task->pid;
 		}
 		if (task->waiting_ns && cpu->started_ns && competed > worst->competed)
-			*worst = (struct account_wait){ .ns = now - task->waiting_ns,
+			*worst = (struct account_wait){ .ns = account_ns(task->waiting_ns, now),
 							.competed = competed,
 							.pid = task->pid,
 							.cpu = task->wait_cpu };
