@@ -16,7 +16,7 @@ import argparse
 import csv
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import fields, replace
 from itertools import product
 from pathlib import Path
@@ -168,24 +168,38 @@ PAPERS_STUDIES = PROJECT_ROOT / "config" / "studies" / "papers_virtual.yaml"
 """Configuration of the rows of the papers' comparison tables in virtual time."""
 
 
+def changes(first: Iterable[float], second: Iterable[float]) -> np.ndarray:
+    """Return the change from `first` to `second` in percent, one value per seed."""
+    return 100 * (np.array(list(second)) / np.array(list(first)) - 1)
+
+
+def in_numbers(values: np.ndarray, digits: int = 1) -> list[str]:
+    """Return the mean, the smallest and the largest of some values."""
+    return [f"{value:.{digits}f}" for value in (values.mean(), values.min(), values.max())]
+
+
+def columns(*names: str) -> list[str]:
+    """Return the headings of the numbers that `in_numbers` returns."""
+    return [f"{name}_{part}" for name in names for part in ("mean", "lowest", "highest")]
+
+
+def waits(guest: Testbed, mode: str, *system: int) -> list[float]:
+    """Return the mean K_rcv in µs for each seed. `system` is the number of cores, of workers, and the load in cps."""
+    return [k_rcv_us(simulated(guest, mode, *system, seed)) for seed in SEEDS]
+
+
 def print_changes() -> None:
     """Print a CSV row for each predicted change of the mean K_rcv."""
     table = csv.writer(sys.stdout, lineterminator="\n")
     table.writerow(field.name for field in fields(PredictedEffect))
-    for bed, reference, mode, cores, workers, cps in ROWS:
+    for bed, reference, mode, *system in ROWS:
         guest = load_testbed(bed)
         assert guest.virtual is not None
-        first, second = (
-            np.array([k_rcv_us(simulated(guest, name, cores, workers, cps, s)) for s in SEEDS])
-            for name in (reference, mode)
-        )
-        change = 100 * (second / first - 1)
-        numbers = (f"{value:.1f}" for value in (change.mean(), change.min(), change.max()))
+        change = changes(waits(guest, reference, *system), waits(guest, mode, *system))
         beside = " ".join(task.name for task in guest.competitors)
         clock = f"{guest.virtual.clock.quantum_ns / 1000:g}"
         names = (bed, guest.virtual.kernel, clock, beside, "kamailio-udp", reference, mode)
-        row = (*names, cores, workers, cps, *numbers, len(SEEDS))
-        table.writerow(row)
+        table.writerow((*names, *system, *in_numbers(change), len(SEEDS)))
 
 
 def print_kernels() -> None:
@@ -195,22 +209,11 @@ def print_kernels() -> None:
     and largest change over the seeds.
     """
     table = csv.writer(sys.stdout, lineterminator="\n")
-    changes = [f"k_rcv_{part}" for part in ("mean", "lowest", "highest")]
-    table.writerow(("testbed", "other_testbed", "cores", "threads", "cps", *changes))
+    table.writerow(("testbed", "other_testbed", "cores", "threads", "cps", *columns("k_rcv")))
     for beds, workers in product(KERNELS, (2, 4, 8)):
-        first, second = (
-            np.array(
-                [
-                    k_rcv_us(simulated(load_testbed(bed), "default", 2, workers, 850, s))
-                    for s in SEEDS
-                ]
-            )
-            for bed in beds
-        )
-        change = 100 * (second / first - 1)
-        table.writerow(
-            (*beds, 2, workers, 850, *(f"{f(change):.1f}" for f in (np.mean, np.min, np.max)))
-        )
+        system = (2, workers, 850)
+        first, second = (waits(load_testbed(bed), "default", *system) for bed in beds)
+        table.writerow((*beds, *system, *in_numbers(changes(first, second))))
 
 
 def print_papers() -> None:
@@ -220,10 +223,8 @@ def print_papers() -> None:
     percentage points, from baseline to enhanced mode: mean, smallest and largest change over the seeds.
     """
     table = csv.writer(sys.stdout, lineterminator="\n")
-    changes = [
-        f"{name}_{part}" for name in ("k_rcv", "pdr") for part in ("mean", "lowest", "highest")
-    ]
-    table.writerow(("testbed", "cores", "threads", "cps", "pdr_baseline_percent", *changes))
+    numbers = columns("k_rcv", "pdr")
+    table.writerow(("testbed", "cores", "threads", "cps", "pdr_baseline_percent", *numbers))
     studies = read_yaml(PAPERS_STUDIES)["studies"].values()
     rows = [
         (bed, *point) for study in studies for bed in study["testbeds"] for point in study["points"]
@@ -237,10 +238,10 @@ def print_papers() -> None:
             ]
             for seed in SEEDS
         ]
-        k_rcv = np.array([100 * (k_rcv_us(b) / k_rcv_us(a) - 1) for a, b in runs])
+        k_rcv = changes(*(map(k_rcv_us, each) for each in zip(*runs, strict=True)))
         dropped = np.array([100 * (pdr(b) - pdr(a)) for a, b in runs])
         percent = 100 * np.mean([pdr(a) for a, _ in runs])
-        numbers = [f"{f(c):.2f}" for c in (k_rcv, dropped) for f in (np.mean, np.min, np.max)]
+        numbers = [*in_numbers(k_rcv, 2), *in_numbers(dropped, 2)]
         table.writerow((bed, cores, workers, cps, f"{percent:.2f}", *numbers))
 
 
