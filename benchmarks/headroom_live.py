@@ -4,9 +4,10 @@ Each case has its own proxy on one CPU, in a network namespace. sipload offers c
 a Poisson process, come in bursts, or follow a daily curve. The capacity is the load at which the proxy's socket refuses
 1 % of the messages. `fab headroom` predicts it with an interval. A search by bisection measures the capacity before and
 after the recording. `fab watch` records 40 s at 35 to 60 % of the first capacity. The prediction uses only the recorded
-messages. The benchmark prints both capacities, and whether the predicted interval contains their mean. It needs root,
-two CPUs, and three minutes per case. The option `--first` is the number of the first case, and `--sut` names the proxy
-in config.yaml.
+messages. The benchmark prints both capacities, and whether the predicted interval contains their mean. `fab watch` also
+records 20 s at 1.5 and 2 times this load, and the benchmark prints whether the predicted interval contains the 99th
+percentile of these messages. It needs root, two CPUs, and four minutes per case. The option `--first` is the number of
+the first case, and `--sut` names the proxy in config.yaml.
 """
 
 import argparse
@@ -22,20 +23,22 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 from headroom import LAWS, LIMIT, Result, show, starts_s
 
-from sipsched.analysis.headroom import Server, headroom
+from sipsched.analysis.headroom import FACTORS, Server, TimeAt, headroom
 from sipsched.measure.proxy import find_proxy
 from sipsched.measure.replay import Replay, write_schedule
 from sipsched.measure.running_proxy import parse_socket
 from sipsched.plan.config import load_config
-from sipsched.records.messages import open_messages
+from sipsched.records.messages import k_rcv, nanoseconds, open_messages
 from sipsched.records.watch import MESSAGES_FILE
 from sipsched.testbed.inventory import HostSpec, load_testbed, native_folder
 from sipsched.watch import PROBE, WatchOptions, watch
 
 PROXY, SERVER, CLIENT = "127.0.0.1:5060", "127.0.0.1:5070", "127.0.0.1:5080"
 PROXY_CPU, AGENT_CPU = "0", "1"
-RECORDING_S, TRIAL_S = 40.0, 8.0
-"""A trial and a recording have the same law of arrivals: the daily curve repeats after the length of a trial."""
+RECORDING_S, HIGHER_S, TRIAL_S = 40.0, 20.0, 8.0
+"""Length of the recording, of the recordings at higher loads, and of a trial.
+
+A trial and a recording have the same law of arrivals: the daily curve repeats after the length of a trial."""
 LEAST_ACHIEVED = 0.9
 """Smallest accepted ratio of started to planned calls per second. The ratio of random arrivals is rarely exactly 1."""
 LOWEST_CPS, HIGHEST_CPS, TRIALS, TRIALS_AFTER = 300.0, 6000.0, 7, 4
@@ -137,12 +140,12 @@ def bench(sut_name: str, workers: int) -> Iterator[Bench]:
         yield made
 
 
-def proxy_command(sut_name: str, workers: int, folder: Path) -> list[str]:
+def proxy_command(sut_name: str, workers: int, folder: Path, address: str = PROXY) -> list[str]:
     """Write the configuration of a proxy that sends all requests to the SIP server, and return its command line."""
     sut, testbed = load_config().sut(sut_name), load_testbed("local")
     program, folder_on_host = find_proxy(sut), PurePosixPath(folder)
     testbed = replace(
-        testbed, sps=at_address(testbed.sps, PROXY), uas=at_address(testbed.uas, SERVER)
+        testbed, sps=at_address(testbed.sps, address), uas=at_address(testbed.uas, SERVER)
     )
     config = folder_on_host / "proxy.cfg"
     Path(config).write_text(program.config_text(sut, testbed, workers, folder_on_host))
@@ -180,13 +183,19 @@ def measure(case: Case, probe: PurePosixPath, output: Path) -> tuple[float, floa
     with bench(case.sut, case.workers) as at:
         before = at.capacity_cps(case.law, LOWEST_CPS, HIGHEST_CPS, TRIALS, case.number)
         cps = case.share * before
-        load = at.offer(case.law, cps, RECORDING_S + 4, 1000 + case.number)
-        time.sleep(2)
-        watch(
-            WatchOptions(pid=at.pid, seconds=RECORDING_S, output=output, probe=probe),
-            say=lambda _: None,
-        )
-        at.finish(load, cps)
+
+        def recorded(factor: float, seconds: float, folder: Path) -> None:
+            load = at.offer(case.law, factor * cps, seconds + 4, round(1000 * factor) + case.number)
+            time.sleep(2)
+            watch(
+                WatchOptions(pid=at.pid, seconds=seconds, output=folder, probe=probe),
+                say=lambda _: None,
+            )
+            at.finish(load, factor * cps)
+
+        recorded(1, RECORDING_S, output)
+        for factor in FACTORS:
+            recorded(factor, HIGHER_S, output / f"{factor:g}")
         after = at.capacity_cps(
             case.law, before / 1.5, before * 1.5, TRIALS_AFTER, 10_000 + case.number
         )
@@ -214,7 +223,21 @@ def predict(case: Case, record: Path) -> Result:
         f"{'yes' if held else 'NO'}, half-width {found.half_width:.0%}, busy {found.busy:.0%}",
         flush=True,
     )
-    return held, found.half_width, []
+    return held, found.half_width, [contains_time(record, time_at) for time_at in found.times]
+
+
+def contains_time(record: Path, predicted: TimeAt) -> bool:
+    """Print the measured and the predicted 99th percentile at a higher load, and return whether they agree."""
+    ds = open_messages(record / f"{predicted.factor:g}" / MESSAGES_FILE)
+    p99_us = float(np.nanquantile(k_rcv(ds) + nanoseconds(ds, "t_sip"), 0.99)) / 1e3
+    interval = predicted.p99_us
+    held = interval.low <= p99_us <= interval.high
+    print(
+        f"    {predicted.factor:g} times the load: 99th percentile {p99_us:.0f} µs, predicted {interval.estimate:.0f} "
+        f"({interval.low:.0f} to {interval.high:.0f}) {'yes' if held else 'NO'}",
+        flush=True,
+    )
+    return held
 
 
 def main() -> None:
