@@ -1,25 +1,31 @@
-"""Measure the CPU time, the wake-ups and the memory of an idle instance of Kamailio or OpenSIPS.
+"""Measure what idle instances of a proxy cost: their own CPU time and memory, and the proxy that works beside them.
 
-The instances listen on the loopback interface and receive no messages. The benchmark reads the CPU time, and the number
-of times that a process got a CPU, from /proc/PID/schedstat. The memory is the proportional set size, which only root
-can read.
+A run that compares instances has idle instances beside the working one. In this benchmark, one instance serves calls on
+a CPU. Beside it, 0, 1 and 4 idle instances run on the same CPU, in random order within each block. The benchmark
+compares the CPU time per datagram of the working instance. For the idle instances, it prints the CPU time, the number
+of times that a process got a CPU, and the memory (proportional set size). The benchmark uses a network namespace of its
+own. It needs root and two CPUs.
 """
 
 import argparse
 import re
-import signal
 import subprocess
-import tempfile
 import time
-from dataclasses import replace
-from pathlib import Path, PurePosixPath
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
 
-from sipsched.measure.proxy import find_proxy
-from sipsched.plan.config import load_config
-from sipsched.testbed.inventory import load_testbed
+import numpy as np
+from headroom_live import PROXY_CPU, Bench, bench, proxy_command
 
-SETTLE_S = 2
+from sipsched.analysis.crossover import effect, percent
+from sipsched.pages.numbers import in_words
+
 FIRST_PORT = 5700
+NEIGHBOURS = (0, 1, 4)
+"""Numbers of idle instances. The first number is the reference."""
+SETTLE_S = 1.5
+"""Seconds from the start of idle instances to the measurement, in which they read their configuration."""
 
 
 def tasks(parent: int) -> list[int]:
@@ -28,15 +34,51 @@ def tasks(parent: int) -> list[int]:
     return [parent, *map(int, listed.stdout.split())]
 
 
-def used(pids: list[int]) -> tuple[int, int]:
+def used(pids: Sequence[int]) -> tuple[int, int]:
     """Return the total CPU time of processes in ns, and the number of times that the processes got a CPU."""
     read = [Path(f"/proc/{pid}/schedstat").read_text().split() for pid in pids]
     return sum(int(line[0]) for line in read), sum(int(line[2]) for line in read)
 
 
-def memory_kib(pids: list[int]) -> int:
+def memory_kib(pids: Sequence[int]) -> int:
     texts = [Path(f"/proc/{pid}/smaps_rollup").read_text() for pid in pids]
     return sum(int(re.findall(r"(?m)^Pss:\s+(\d+)", text)[0]) for text in texts)
+
+
+def datagrams(at: Bench) -> int:
+    """Return the number of datagrams that all sockets of the namespace received. Each call has the same number."""
+    rows = Path(f"/proc/{at.holder}/net/snmp").read_text().splitlines()
+    names, values = (row.split() for row in rows if row.startswith("Udp:"))
+    return int(values[names.index("InDatagrams")])
+
+
+def measure(at: Bench, count: int, options: argparse.Namespace) -> float:
+    """Return the CPU time per datagram of the working instance in ns, beside `count` idle instances."""
+    with ExitStack() as stack:
+        idle = []
+        for number in range(count):
+            folder = at.folder / f"idle-{number}"
+            folder.mkdir(exist_ok=True)
+            address = f"127.0.0.1:{FIRST_PORT + number}"
+            argv = proxy_command(options.sut, options.threads, folder, address)
+            process = at.start(PROXY_CPU, *argv)
+            stack.callback(process.wait)
+            stack.callback(process.terminate)
+            idle.append(process)
+        time.sleep(SETTLE_S)
+        working, sleeping = tasks(at.pid), [pid for one in idle for pid in tasks(one.pid)]
+        before, slept, received = used(working), used(sleeping), datagrams(at)
+        time.sleep(options.seconds)
+        after, woken, last = used(working), used(sleeping), datagrams(at)
+        if count == max(NEIGHBOURS):
+            print(
+                f"{count} idle instances with {len(sleeping)} processes: "
+                f"{(woken[0] - slept[0]) / 1e6 / options.seconds:.2f} ms of CPU time per second, a process got a CPU "
+                f"{(woken[1] - slept[1]) / options.seconds:.0f} times per second, "
+                f"{memory_kib(sleeping) / 1024:.0f} MiB",
+                flush=True,
+            )
+    return (after[0] - before[0]) / (last - received)
 
 
 def main() -> None:
@@ -45,43 +87,28 @@ def main() -> None:
     )
     parser.add_argument("--sut", default="kamailio-udp")
     parser.add_argument("--threads", type=int, default=8)
-    parser.add_argument("--instances", type=int, default=4)
-    parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--cps", type=float, default=500)
+    parser.add_argument("--blocks", type=int, default=12)
+    parser.add_argument("--seconds", type=float, default=4, help="length of a measurement")
     options = parser.parse_args()
-    sut = load_config().sut(options.sut)
-    proxy, bed = find_proxy(sut), load_testbed("local")
-    bed = replace(bed, sps=replace(bed.sps, sip_address="127.0.0.1", sip_port=FIRST_PORT))
-    started: list[subprocess.Popen[bytes]] = []
-    with tempfile.TemporaryDirectory() as scratch:
-        try:
-            for number in range(options.instances):
-                folder = Path(scratch, str(number))
-                folder.mkdir()
-                config, own = folder / "proxy.cfg", PurePosixPath(folder)
-                text = proxy.config_text(sut, bed, options.threads, own, instance=number)
-                config.write_text(text)
-                argv = proxy.command(sut, PurePosixPath(config), own, options.threads, bed.sps)
-                log = (folder / "log").open("wb")
-                started.append(subprocess.Popen(argv, stdout=log, stderr=log))
-            time.sleep(SETTLE_S)
-            groups = [tasks(process.pid) for process in started]
-            before = [used(group) for group in groups]
-            time.sleep(options.seconds)
-            after = [used(group) for group in groups]
-            for group, (ns, times), (ns_after, times_after) in zip(
-                groups, before, after, strict=True
-            ):
-                cpu_ms = (ns_after - ns) / 1e6 / options.seconds
-                print(
-                    f"{options.sut}: {len(group)} processes used {cpu_ms:.3f} ms of CPU time per second, got a CPU "
-                    f"{(times_after - times) / options.seconds:.0f} times per second, and have "
-                    f"{memory_kib(group) / 1024:.0f} MiB"
-                )
-        finally:
-            for process in started:
-                process.send_signal(signal.SIGTERM)
-            for process in started:
-                process.wait()
+    rng = np.random.default_rng(1)
+    each_s = SETTLE_S + options.seconds + 1
+    with bench(options.sut, options.threads) as at:
+        load_s = options.blocks * len(NEIGHBOURS) * each_s + 5
+        load = at.offer("Poisson", options.cps, load_s, 1)
+        time.sleep(2)
+        costs = np.empty((options.blocks, len(NEIGHBOURS)))
+        for block in range(options.blocks):
+            for place in rng.permutation(len(NEIGHBOURS)):
+                costs[block, place] = measure(at, NEIGHBOURS[place], options)
+        load.terminate()
+        load.wait()
+    print(
+        f"{options.sut} at {options.cps:g} cps: {np.median(costs[:, 0]) / 1000:.1f} µs per datagram alone"
+    )
+    for place, count in enumerate(NEIGHBOURS[1:], 1):
+        found = effect([costs], 0, place)
+        print(f"  beside {count} idle instances: {in_words(percent(found.interval), '%')}")
 
 
 if __name__ == "__main__":
