@@ -45,8 +45,8 @@ struct client {
 	struct uac uac;
 	struct link *link;
 	int socket;
-	struct peer *connections; /* TCP: the connections that several calls share */
-	unsigned n_connections;
+	struct peer *connections; /* TCP: the connections that several calls share, by instance */
+	unsigned n_connections;   /* number of shared connections to each instance */
 };
 
 static void on_received(void *context, const char *text, size_t size, const struct peer *from,
@@ -58,10 +58,25 @@ static void on_received(void *context, const char *text, size_t size, const stru
 	uac_receive(&client->uac, text, size, now_ns);
 }
 
+static uint32_t instance_of(const struct client *client, uint64_t index)
+{
+	return client->load->schedule.calls[index].instance;
+}
+
 /* Return the index of the shared connection for a call. */
 static uint64_t slot_of(const struct client *client, uint64_t index)
 {
-	return index / client->load->options->threads % client->n_connections;
+	return (uint64_t)instance_of(client, index) * client->n_connections +
+	       index / client->load->options->threads % client->n_connections;
+}
+
+/* Return the address of an instance. The instances listen on consecutive ports. */
+static struct sockaddr_in address_of(const struct client *client, uint32_t instance)
+{
+	struct sockaddr_in address = client->load->options->remote.address;
+
+	address.sin_port = htons((uint16_t)(ntohs(address.sin_port) + instance));
+	return address;
 }
 
 static void on_lost(void *context, uint64_t owner, uint64_t now_ns)
@@ -93,22 +108,20 @@ static void on_call_over(void *context, const struct peer *peer)
 static struct peer peer_of(struct client *client, uint64_t index)
 {
 	const struct options *o = client->load->options;
-	struct peer peer = { .address = o->remote.address, .connection = NO_CONNECTION };
+	struct peer peer = { .address = address_of(client, instance_of(client, index)),
+			     .connection = NO_CONNECTION };
+	struct sockaddr_in remote = peer.address;
 	struct peer *shared;
 
-	if (!o->timing.reliable) {
-		uint32_t instance = client->load->schedule.calls[index].instance;
-
-		peer.address.sin_port = htons((uint16_t)(ntohs(peer.address.sin_port) + instance));
+	if (!o->timing.reliable)
 		return peer;
-	}
 	if (!client->n_connections) {
-		link_connect(client->link, &o->local.address, &o->remote.address, index, &peer);
+		link_connect(client->link, &o->local.address, &remote, index, &peer);
 		return peer;
 	}
 	shared = &client->connections[slot_of(client, index)];
 	if (!link_is_open(client->link, shared) &&
-	    link_connect(client->link, &o->local.address, &o->remote.address, slot_of(client, index), shared))
+	    link_connect(client->link, &o->local.address, &remote, slot_of(client, index), shared))
 		link_counts(client->link)->connections_again++;
 	return *shared;
 }
@@ -225,6 +238,7 @@ static const char *open_client(struct client *client, struct load *load, unsigne
 				   .instance = new_instance() + number,
 				   .thread = number,
 				   .threads = o->threads };
+	unsigned shared;
 
 	client->load = load;
 	client->number = number;
@@ -245,16 +259,21 @@ static const char *open_client(struct client *client, struct load *load, unsigne
 		 load->schedule.header.count, clock_ns());
 	client->uac.call_over = on_call_over;
 	client->uac.context = client;
-	/* thread t of N opens each connection i with i mod N = t, and makes each call i with i mod N = t */
+	/*
+	 * To each instance, thread t of N opens each connection i with i mod N = t. It makes each call i with i mod N = t.
+	 */
 	for (unsigned i = number; o->timing.reliable && i < o->tcp_connections; i += o->threads)
 		client->n_connections++;
-	client->connections = calloc(client->n_connections + 1, sizeof(*client->connections));
+	shared = client->n_connections * load->instances;
+	client->connections = calloc(shared + 1, sizeof(*client->connections));
 	if (!client->connections)
 		return "not enough memory";
-	for (unsigned i = 0; i < client->n_connections; i++)
-		if (!link_connect(client->link, &o->local.address, &o->remote.address, i,
-				  &client->connections[i]))
+	for (unsigned i = 0; i < shared; i++) {
+		struct sockaddr_in remote = address_of(client, i / client->n_connections);
+
+		if (!link_connect(client->link, &o->local.address, &remote, i, &client->connections[i]))
 			return strerror(errno);
+	}
 	return NULL;
 }
 
@@ -288,8 +307,6 @@ static const char *prepare(struct load *load)
 		if (load->schedule.calls[i].instance >= load->instances)
 			load->instances = load->schedule.calls[i].instance + 1;
 	}
-	if (load->instances > 1 && o->timing.reliable)
-		return "calls to several instances need --transport udp";
 	if (ntohs(o->remote.address.sin_port) + load->instances > 65536)
 		return "the instances need ports above 65535";
 	return NULL;

@@ -13,6 +13,7 @@
 #define ETHERTYPE_IPV6 0x86DD
 
 extern const volatile __u16 cfg_port;
+extern const volatile __u16 cfg_ports;
 extern const volatile __u32 cfg_netns; /* inode number of the proxy's network namespace */
 
 extern struct probe_counters counters[PROBE_CPUS];
@@ -39,6 +40,12 @@ static __always_inline __u64 address_of(void *pointer)
 
 	__sync_fetch_and_add(&address, (__u64)pointer);
 	return address;
+}
+
+/* Return whether a local port belongs to the proxy. Each instance of a run has its own port. */
+static __always_inline bool port_is_ours(__u16 port)
+{
+	return (__u16)(port - cfg_port) < cfg_ports;
 }
 
 static __always_inline bool is_from_network(struct sk_buff *skb)

@@ -64,11 +64,6 @@ static __always_inline struct histograms *counts_here(void)
 	return bpf_map_lookup_elem(&counts, &zero);
 }
 
-static __always_inline bool port_is_ours(__u16 port)
-{
-	return (__u16)(port - cfg_port) < cfg_ports;
-}
-
 static __always_inline bool socket_is_ours(struct sock *sk)
 {
 	return port_is_ours(sk->__sk_common.skc_num) && sk->sk_protocol == PROTOCOL_UDP &&

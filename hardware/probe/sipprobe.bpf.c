@@ -22,7 +22,7 @@
 char LICENSE[] SEC("license") = "GPL";
 
 const volatile __u16 cfg_port = 5060;
-const volatile __u16 cfg_ports = 1; /* number of consecutive UDP ports to trace, from cfg_port on */
+const volatile __u16 cfg_ports = 1; /* number of consecutive ports to trace, from cfg_port on */
 const volatile __u32 cfg_netns = 0;
 const volatile __u32 cfg_snippet = PROBE_SNIPPET_DEFAULT;
 const volatile bool cfg_exact = false;
@@ -113,11 +113,6 @@ struct {
 } packets SEC(".maps");
 
 /* ---- functions that recognise packets and sockets of the port ---- */
-
-static __always_inline bool port_is_ours(__u16 port)
-{
-	return (__u16)(port - cfg_port) < cfg_ports;
-}
 
 static __always_inline bool is_ipv6(struct sk_buff *skb)
 {

@@ -136,7 +136,7 @@ static __always_inline int on_stream_driver(struct sk_buff *skb, bool protocol_l
 		return 0;
 	segment.length = segment_bytes(&headers, skb->len);
 	if (!segment.length ||
-	    (headers.tcp.dest != bpf_htons(cfg_port) && headers.tcp.source != bpf_htons(cfg_peer_port)))
+	    (!port_is_ours(bpf_ntohs(headers.tcp.dest)) && headers.tcp.source != bpf_htons(cfg_peer_port)))
 		return 0;
 	segment.seq = bpf_ntohl(headers.tcp.seq);
 	address = address_of(skb);
@@ -209,7 +209,7 @@ static __always_inline bool identify(struct sock *sk, __u16 local_port, struct p
 {
 	connection->local_port = local_port;
 	connection->remote_port = bpf_ntohs(sk->__sk_common.skc_dport);
-	if (connection->local_port != cfg_port && connection->remote_port != cfg_peer_port)
+	if (!port_is_ours(connection->local_port) && connection->remote_port != cfg_peer_port)
 		return false;
 	connection->local = sk->__sk_common.skc_rcv_saddr;
 	connection->remote = sk->__sk_common.skc_daddr;
@@ -256,7 +256,7 @@ int BPF_PROG(on_stream_departed, struct sk_buff *skb)
 		return 0;
 	segment.length = segment_bytes(&headers, skb->len - (__u32)ahead);
 	if (!segment.length ||
-	    (headers.tcp.source != bpf_htons(cfg_port) && headers.tcp.dest != bpf_htons(cfg_peer_port)))
+	    (!port_is_ours(bpf_ntohs(headers.tcp.source)) && headers.tcp.dest != bpf_htons(cfg_peer_port)))
 		return 0;
 	segment.seq = bpf_ntohl(headers.tcp.seq);
 	segment.connection.local = headers.source;
@@ -405,7 +405,7 @@ static __always_inline bool exit_write(struct probe_worker *worker, struct pt_re
 		return false;
 	connection.local_port = common.skc_num;
 	connection.remote_port = bpf_ntohs(common.skc_dport);
-	if ((connection.local_port != cfg_port && connection.remote_port != cfg_peer_port) ||
+	if ((!port_is_ours(connection.local_port) && connection.remote_port != cfg_peer_port) ||
 	    BPF_CORE_READ(sk, sk_protocol) != PROTOCOL_TCP)
 		return false;
 	connection.local = common.skc_rcv_saddr;

@@ -12,6 +12,8 @@ import pytest
 from helpers import Measure, pids, run_json, under_load
 
 from sipsched.records.messages import FLAGS, MISSING, messages_from_record
+from sipsched.records.switch_log import read_windows
+from sipsched.records.window_time import in_force
 from sipsched.testbed.inventory import Testbed
 
 PROXY = r"^kamailio .*/sps/.*proxy\.cfg"
@@ -64,6 +66,30 @@ def test_every_message_is_counted_on_both_sides(
         assert "missing_reason" not in ds[name].attrs
         assert np.array_equal(missing, flags & FLAGS[flag] != 0), name
         assert np.count_nonzero(missing) < 0.01 * ds.sizes["message"], name
+
+
+@pytest.mark.parametrize("sut", ["kamailio-tcp", "kamailio-tcp-per-call"])
+def test_each_window_reaches_its_instance(measure: Measure, sut: str) -> None:
+    two = "default+threads=2"
+    record = measure(sut=sut, mode=f"default,{two}", threads=4, cps=200)
+    run = run_json(record)
+    generator, probe, ledger = run["generator"], run["probe"], run["ledger"]
+    assert generator["calls_completed"] == generator["calls_created"]
+    # Each of the three instances, including the sham, has its own 8 connections, which stay open.
+    of_calls = generator["calls_created"]
+    assert generator["connections"]["opened"] == (3 * 8 if sut == "kamailio-tcp" else of_calls)
+    assert generator["connections"]["again"] == generator["connections"]["lost"] == 0
+    assert ledger["to_sps"]["residual"] == ledger["from_sps"]["residual"] == 0
+    assert probe["records"] == probe["received"] == ledger["to_sps"]["received"] == 6 * of_calls
+    ds = messages_from_record(record)
+    placed = in_force(read_windows(record), ds["t_arr"].to_numpy())
+    worker = ds["worker"].to_numpy()
+    served = {
+        name: set(worker[placed.evaluated & (placed.mode == name)]) for name in ("default", two)
+    }
+    assert 1 <= len(served[two]) <= 2
+    assert 3 <= len(served["default"]) <= 8
+    assert not served[two] & served["default"]
 
 
 def test_messages_that_share_a_read_under_overload_have_their_own_rows(measure: Measure) -> None:

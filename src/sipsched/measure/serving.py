@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
+from pathlib import PurePosixPath
 from typing import TypeVar
 
 from sipsched.errors import StableError, TransientError
@@ -243,7 +244,7 @@ class Serving:
     def _configure(self, number: int) -> list[str]:
         """Write the configuration of a proxy instance to its host and to the record, and return its command line."""
         sps, (sut, threads) = self.hosts.sps, self._instances[number]
-        folder = sps.workdir if len(self._instances) == 1 else sps.workdir / f"instance-{number}"
+        folder = self._folder(number)
         text = self.proxy.config_text(sut, self.hosts.testbed, threads, folder, instance=number)
         sps.run(["mkdir", "-p", str(folder)])
         sps.put_text(text, folder / "proxy.cfg")
@@ -252,6 +253,11 @@ class Serving:
         cpus = ",".join(map(str, self.cpus[: self._cores[number]]))
         pinned = ["taskset", "--cpu-list", cpus] if self._cores[number] < len(self.cpus) else []
         return [*pinned, *in_root(sut, sps), *command]
+
+    def _folder(self, number: int) -> PurePosixPath:
+        """Return the working folder of a proxy instance on its host."""
+        workdir = self.hosts.sps.workdir
+        return workdir if len(self._instances) == 1 else workdir / f"instance-{number}"
 
     def warm_up(self, cps: int, seed: int) -> WarmUp:
         """Start calls from the UAC before the measurement, and check that at least one call completes.
@@ -363,8 +369,13 @@ class Serving:
         return host.shell(LISTENING, *arguments, check=False).exit_code == 0
 
     def _proxy_messages(self) -> Tally | None:
-        sps = self.hosts.sps
-        return self.proxy.messages(sps, sps.workdir, self.sut, self.point.threads)
+        """Return the numbers of messages that all instances have counted since their start; None over UDP."""
+        counts = [
+            self.proxy.messages(self.hosts.sps, self._folder(number), sut, threads)
+            for number, (sut, threads) in enumerate(self._instances)
+        ]
+        known = [count for count in counts if count is not None]
+        return sum(known, Tally(0, 0)) if known else None
 
     def _ledger(
         self,

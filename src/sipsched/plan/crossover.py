@@ -242,9 +242,9 @@ def check_instances(mode: str, sut: Sut, suts: Mapping[str, Sut], where: str) ->
     Raises
     ------
     StableError
-        A SUT is not defined, or runs another program than the reference. Or a SUT does not serve UDP on one shared
-        socket. Or the reference overrides a key of its instance. Or an instance overrides its receive buffer by the
-        size that its SUT already has.
+        A SUT is not defined, or has another program, transport or number of connections than the reference. Or a SUT's
+        deployment is not `shared`. Or the reference overrides a key of its instance. Or an instance overrides its
+        receive buffer over TCP, or by the size that its SUT already has.
     """
     names = compared(mode)
     for name in names:
@@ -263,15 +263,25 @@ def check_instances(mode: str, sut: Sut, suts: Mapping[str, Sut], where: str) ->
             )
         second = suts[other.sut] if other.sut else sut
         for one in (sut, second):
-            if one.over_tcp or one.deployment != "shared":
+            if one.deployment != "shared":
                 raise StableError(
-                    f"{what}: {one.name} is {one.transport.upper()}, deployment {one.deployment}; a run compares "
-                    "instances over UDP with deployment shared; measure other SUTs in separate runs"
+                    f"{what}: {one.name} has deployment {one.deployment}; a run compares instances with deployment "
+                    "shared; measure other SUTs in separate runs"
                 )
+        if (second.transport, second.connections) != (sut.transport, sut.connections):
+            raise StableError(
+                f"{what}: {sut.name} and {second.name} differ in transport or connections, and the generator uses "
+                "the same for all instances; measure them in separate runs"
+            )
         if second.proxy != sut.proxy:
             raise StableError(
                 f"{what}: {sut.name} runs {sut.proxy}, {second.name} runs {second.proxy}; the probe finds the "
                 "workers of one program, so measure two programs in separate runs"
+            )
+        if other.receive_buffer_bytes and sut.over_tcp:
+            raise StableError(
+                f"{what}: {second.name} is TCP, and receive_buffer_bytes in a mode sets the buffer of a UDP socket; "
+                "define a second SUT with another receive_buffer_bytes, and compare it with +sut=NAME"
             )
         if other.receive_buffer_bytes == second.receive_buffer_bytes:
             raise StableError(

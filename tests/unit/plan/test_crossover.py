@@ -50,11 +50,20 @@ def test_an_impossible_comparison_is_one_clear_error(name: str, message: str) ->
     ("mode", "sut", "message"),
     [
         ("default,default+sut=other", "kamailio-udp", "'other' is not defined under suts"),
-        ("default,default+threads=2", "kamailio-tcp", "is TCP, deployment shared"),
-        ("default,default+threads=2", "kamailio-udp-sockets", "is UDP, deployment sockets"),
-        ("default,default+sut=kamailio-tcp", "kamailio-udp", "kamailio-tcp is TCP"),
+        ("default,default+threads=2", "kamailio-tcp-listeners", "has deployment listeners"),
+        ("default,default+threads=2", "kamailio-udp-sockets", "has deployment sockets"),
+        ("default,default+sut=kamailio-tcp", "kamailio-udp", "kamailio-tcp differ in transport"),
+        (
+            "default,default+sut=kamailio-tcp-per-call",
+            "kamailio-tcp",
+            "kamailio-tcp-per-call differ in transport or connections",
+        ),
         ("default,default+sut=opensips-udp", "kamailio-udp", "opensips-udp runs opensips"),
-        ("default,default+receive_buffer_bytes=65536", "kamailio-tcp", "is TCP"),
+        (
+            "default,default+receive_buffer_bytes=65536",
+            "kamailio-tcp",
+            "is TCP, and receive_buffer",
+        ),
         (
             "default,default+receive_buffer_bytes=262144",
             "kamailio-udp",
