@@ -1,4 +1,4 @@
-"""The comparison of predicted with measured effects of modes and of numbers of threads.
+"""The comparison of predicted with measured effects of modes, of numbers of threads and of numbers of cores.
 
 Predictions use only measurements in the default mode (`sipsched.analysis.model_fit`, `sipsched.measure.prediction`).
 Only this module compares predictions with measured effects.
@@ -38,12 +38,12 @@ All other quantities are compared by their ratio, in percent.
 
 @dataclass(frozen=True)
 class Contrast:
-    """The measured and the predicted effect of another mode or number of threads on a quantity.
+    """The measured and the predicted effect of another mode, number of threads or number of cores on a quantity.
 
     Attributes
     ----------
     reference, other
-        Settings that differ in the mode or in the number of threads.
+        Settings that differ in the mode, in the number of threads or in the number of cores.
     quantity
         One of `UNITS`.
     measured
@@ -165,20 +165,12 @@ _Found = tuple[PredictedSetting, PredictedSetting, str, Interval, float]
 
 def _modes(load: ComparedLoad, known: Mapping[PredictedSetting, Predicted]) -> Iterable[_Found]:
     system = load.place
-
-    def setting(mode: str) -> PredictedSetting:
-        return PredictedSetting(
-            system.sut,
-            mode,
-            system.cores,
-            system.threads,
-            load.cps,
-            True,
-        )
-
-    reference = setting(system.reference)
+    at = (system.cores, system.threads, load.cps)
+    reference = PredictedSetting.of_mode(system.sut, system.reference, *at)
     for mode in load.modes:
-        other = setting(mode)
+        other = PredictedSetting.of_mode(system.sut, mode, *at)
+        if reference is None or other is None or other == reference:
+            continue
         if reference not in known or other not in known:
             continue
         for quantity in PREDICTED_QUANTITIES:

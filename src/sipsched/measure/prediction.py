@@ -28,7 +28,7 @@ from sipsched.measure.simulator import (
     simulate,
 )
 from sipsched.plan.config import Config
-from sipsched.plan.crossover import compared, compares_instances, is_comparison, lengths
+from sipsched.plan.crossover import compared, is_comparison, lengths
 from sipsched.plan.modes import DEFAULT, find_mode, load_modes
 from sipsched.plan.modes import Setting as Key
 from sipsched.plan.run import Point, Run
@@ -97,8 +97,8 @@ def predict(fitted: Fitted, runs: Iterable[Run], config: Config) -> Predictions:
     fitted
         The fitted model. If no run was available for the fit, nothing is predicted.
     runs
-        The planned runs. In a run that compares modes, each mode is a separate setting. Modes that switch the probe's
-        recording off are excluded.
+        The planned runs. In a run that compares modes or proxy instances, each of them is a separate setting. Modes
+        that switch the probe's recording off are excluded, and so are instances with another SUT or receive buffer.
     """
     chosen = _settings(fitted, runs)
     return Predictions(
@@ -155,12 +155,15 @@ def _settings(fitted: Fitted, runs: Iterable[Run]) -> list[PredictedSetting]:
 def _settings_of(fitted: Fitted, runs: Iterable[Run]) -> Iterator[PredictedSetting]:
     declared = load_modes()
     for run in runs:
-        if run.sut != fitted.sut or compares_instances(run.mode):
+        if run.sut != fitted.sut:
+            continue
+        if not is_comparison(run.mode):
+            yield PredictedSetting(run.sut, run.mode, run.cores, run.threads, run.cps, False)
             continue
         for mode in compared(run.mode):
-            if Key.RECORDING not in find_mode(mode, declared).overrides:
-                several = is_comparison(run.mode)
-                yield PredictedSetting(run.sut, mode, run.cores, run.threads, run.cps, several)
+            setting = PredictedSetting.of_mode(run.sut, mode, run.cores, run.threads, run.cps)
+            if setting and Key.RECORDING not in find_mode(mode, declared).overrides:
+                yield setting
 
 
 def _testbed(fitted: Fitted, cores: int) -> Testbed:

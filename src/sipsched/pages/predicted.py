@@ -194,7 +194,7 @@ def figure(predictions: CheckedPredictions) -> Figure | Words:
             across=3,
             height_in=2.3,
         ),
-        caption="Predicted against measured effects of modes and of numbers of threads, with one panel per quantity.",
+        caption="Predicted against measured effects of modes, threads and cores, with one panel per quantity.",
         seen=tuple(
             f"{TITLES[name]}: {sum(contrast.inside for contrast in group)} of {len(group)} predictions lie inside."
             for name, group in groups.items()
@@ -300,9 +300,18 @@ def _sentence(contrast: Contrast) -> str:
 
 def setting_name(contrast: Contrast) -> str:
     """Return the changed setting and the load of a prediction as text."""
-    other, reference = contrast.other, contrast.reference
-    what = other.mode if other.mode != reference.mode else f"{other.threads} threads"
-    return f"{what} at {grouped(other.cps)} cps"
+    other = contrast.other
+    return f"{_changed(other, contrast.reference)} at {grouped(other.cps)} cps"
+
+
+def _changed(setting: PredictedSetting, other: PredictedSetting) -> str:
+    """Return the parts of a setting that differ from another setting, as text."""
+    parts = {
+        setting.mode: setting.mode != other.mode,
+        f"{setting.threads} threads": setting.threads != other.threads,
+        plural(setting.cores, "core"): setting.cores != other.cores,
+    }
+    return ", ".join(part for part, differs in parts.items() if differs)
 
 
 def _text(interval: Interval) -> str:
@@ -342,7 +351,8 @@ def contrasts(predictions: CheckedPredictions) -> Table:
         reading="A prediction is the mean of many simulations. Its interval contains 95 % of the simulations. Each "
         "simulation has its own arrivals, and its model is fitted to a random sample of the runs. A "
         "measurement has a 95 % confidence interval, computed from the blocks of a run or from pairs of runs "
-        "with the same arrivals.",
+        "with the same arrivals. For other numbers of threads or cores within a run, the measured change also contains "
+        "the chance difference between two started proxies. Its interval does not contain this difference.",
         provenance=MODEL,
         shown=40,
     )
@@ -353,10 +363,7 @@ def _place(setting: PredictedSetting) -> str:
 
 
 def _reference(contrast: Contrast) -> str:
-    reference = contrast.reference
-    return (
-        reference.mode if contrast.other.mode != reference.mode else f"{reference.threads} threads"
-    )
+    return _changed(contrast.reference, contrast.other)
 
 
 def _verdict(contrast: Contrast) -> str:

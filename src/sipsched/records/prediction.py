@@ -11,6 +11,7 @@ import xarray as xr
 
 from sipsched.errors import MAKE_AGAIN
 from sipsched.files import read_json, whole, write_json
+from sipsched.plan.modes import split_name
 from sipsched.records.computed import open_netcdf
 from sipsched.records.conversion import as_part
 from sipsched.records.fitted import Fitted
@@ -41,6 +42,21 @@ class PredictedSetting:
     threads: int
     cps: int
     compared: bool
+
+    @classmethod
+    def of_mode(
+        cls, sut: str, mode: str, cores: int, threads: int, cps: int
+    ) -> "PredictedSetting | None":
+        """Return the setting of a mode in a run that compares modes. The mode's name may change workers and cores.
+
+        None for a mode with another SUT or another receive buffer, which the simulator does not predict. All starts of
+        a proxy with equal settings have the same setting.
+        """
+        base, other, rest = split_name(mode)
+        if other.sut is not None or other.receive_buffer_bytes is not None:
+            return None
+        name = "+".join((base, *rest))
+        return cls(sut, name, other.cores or cores, other.threads or threads, cps, True)
 
 
 @dataclass(frozen=True)

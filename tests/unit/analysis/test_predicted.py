@@ -16,13 +16,15 @@ FITTED = Fitted(sut="kamailio-udp", runs=("a", "b"), messages=1000, numbers={"sw
 LEVELS = dict(zip(UNITS, (300.0, 210.0, 200.0, 400.0, 500.0, 0.4, 70.0), strict=True))
 
 
-def predicted(mode: str, effects: dict[str, float], replicates: int = 8) -> Predicted:
+def predicted(
+    mode: str, effects: dict[str, float], replicates: int = 8, threads: int = 8
+) -> Predicted:
     """Make a predicted setting. Its windows are the reference's windows, multiplied by e to the effects.
 
     `off_share` is added to the share of time off the CPU.
     """
     rng = np.random.default_rng(1)
-    setting = PredictedSetting("kamailio-udp", mode, 1, 8, 1000, True)
+    setting = PredictedSetting("kamailio-udp", mode, 1, threads, 1000, True)
     luck = 0.05 * rng.standard_normal((replicates, 6, 1))
     values = np.array(
         [
@@ -81,6 +83,18 @@ def test_time_off_cpu_is_compared_in_points() -> None:
     assert result.measured.low < -20 < result.measured.high
     assert result.predicted.estimate == pytest.approx(-20, abs=1)
     assert result.inside
+
+
+def test_instances_with_other_numbers_of_workers_are_compared_with_their_predictions() -> None:
+    mode = "default,default+threads=2,default+start=2"
+    effects = {"default": {}, "default+threads=2": {"t_sip_mean": -0.4}, "default+start=2": {}}
+    windows = synthetic.windows(Run(mode=mode), effects)
+    several = (predicted("default", {}), predicted("default", {"t_sip_mean": -0.4}, threads=2))
+    found = check(Predictions(FITTED, 6.0, several), loads_of([windows]), [])
+    # A second start of the reference has the same setting, so nothing is predicted.
+    assert {contrast.other.threads for contrast in found.contrasts} == {2}
+    assert of(found, "t_sip_mean").inside
+    assert of(found, "t_sip_mean").sign_right
 
 
 def test_settings_without_a_prediction_are_excluded() -> None:

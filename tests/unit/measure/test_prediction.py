@@ -26,6 +26,7 @@ from sipsched.records.fitted import Fitted, read_fitted, write_fitted
 from sipsched.records.prediction import (
     UNITS,
     CapacityPrediction,
+    PredictedSetting,
     open_predictions,
     read_capacity,
     write_capacity,
@@ -98,6 +99,21 @@ def test_each_mode_of_a_comparison_is_a_setting_unless_the_probe_is_off(config: 
     assert compared["fifo"].windows.shape == (2, 3, len(UNITS))
     # on one core, a worker that is not preempted is never off the CPU
     assert compared["fifo"].whole[:, list(UNITS).index("off_share")] == pytest.approx(0, abs=0.01)
+
+
+def test_each_instance_of_a_comparison_is_a_setting_unless_its_program_differs(
+    config: Config,
+) -> None:
+    mode = (
+        "default,default+threads=2,default+threads=2+start=2,fifo+threads=2+cores=2,"
+        "default+sut=kamailio-udp-fm,default+receive_buffer_bytes=65536"
+    )
+    found = predict(FITTED, [run(mode)], config)
+    assert [each.setting for each in found.predicted] == [
+        PredictedSetting("kamailio-udp", "default", 1, 2, 1000, True),
+        PredictedSetting("kamailio-udp", "default", 1, 8, 1000, True),
+        PredictedSetting("kamailio-udp", "fifo", 2, 2, 1000, True),
+    ]
 
 
 def test_predictions_are_repeatable_and_can_be_stored(config: Config, tmp_path: Path) -> None:
