@@ -75,6 +75,8 @@ SERVER: ModelNumbers = NOTHING | {
     "stream_ns": 0,
     "connections": 0,
     "instances": 1,
+    "compared": 0,
+    **dict.fromkeys(("compared_workers", "compared_cores", "compared_buffer_bytes"), [0] * 32),
     "fronts": 0,
     "front_ns": 0,
     "keep_ns": 0,

@@ -75,6 +75,10 @@ static const struct entry ENTRIES[] = {
 	NS(stream_ns),
 	BETWEEN(connections, COUNT, 0, 1e6),
 	BETWEEN(instances, COUNT, 1, WORKERS_MAX),
+	BETWEEN(compared, COUNT, 0, COMPARED_MAX),
+	BETWEEN(compared_workers, COUNT, 0, WORKERS_MAX),
+	BETWEEN(compared_cores, COUNT, 0, CPUS_MAX),
+	BETWEEN(compared_buffer_bytes, NUMBER, 0, 1e15),
 	BETWEEN(fronts, COUNT, 0, WORKERS_MAX),
 	NS(front_ns),
 	NS(keep_ns),
@@ -211,6 +215,22 @@ static const char *complain(char *error, size_t size, const char *what, const ch
 	return error;
 }
 
+/* Return whether the lists of the compared instances agree with the other parameters. */
+static bool compares_well(const struct model *m)
+{
+	uint32_t workers = 0;
+
+	if (!m->compared)
+		return true;
+	for (uint32_t i = 0; i < m->compared; i++) {
+		if (!m->compared_workers[i] || !m->compared_cores[i] || m->compared_cores[i] > m->cores)
+			return false;
+		workers += m->compared_workers[i];
+	}
+	return workers == m->workers && m->sockets == m->compared && m->instances == m->compared &&
+	       m->choice != CHOICE_HOLDER && !m->fronts;
+}
+
 const char *model_parse(struct model *model, const char *text, char *error, size_t size)
 {
 	bool seen[N_ENTRIES] = { false };
@@ -252,6 +272,9 @@ const char *model_parse(struct model *model, const char *text, char *error, size
 	if (model->choice == CHOICE_HOLDER && (model->sockets != model->workers || model->fronts != 1))
 		return complain(error, size, "expected one socket per worker and one front",
 				"choice = holder");
+	if (!compares_well(model))
+		return complain(error, size, "does not agree with workers, cores, sockets or instances",
+				"compared");
 	for (uint32_t i = 0; i < model->competitors; i++)
 		if (model->competitor_first_cpu[i] + model->competitor_cpus[i] > model->cores)
 			return complain(error, size, "includes a CPU above the last", "competitor_cpus");

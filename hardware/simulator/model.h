@@ -13,6 +13,7 @@
 #define CPUS_MAX        256
 #define WORKERS_MAX     1024
 #define COMPETITORS_MAX 16
+#define COMPARED_MAX    32
 #define IDLE_WEIGHT     3 /* weight of SCHED_IDLE: WEIGHT_IDLEPRIO in kernel/sched/sched.h */
 
 enum rules {
@@ -79,6 +80,13 @@ struct model {
 	uint64_t stream_ns;   /* TCP: additional time to receive a message */
 	uint32_t connections; /* connections of the UAC, which calls use in turn; 0: one per call */
 	uint32_t instances;   /* instances of the proxy; workers of different instances share no lock */
+	/*
+	 * members for a run that compares instances: each has its own socket, and the schedule names the instance of a call.
+	 * The lists have one number per instance: its workers, its CPUs from the first one on, and its receive buffer
+	 */
+	uint32_t compared; /* number of instances, equal to `sockets` and `instances`; 0: the run compares none */
+	uint32_t compared_workers[COMPARED_MAX], compared_cores[COMPARED_MAX];
+	uint64_t compared_buffer_bytes[COMPARED_MAX];
 	/*
 	 * number of front-end processes; they pass every message to the workers or, if workers hold connections, they
 	 * pass the connections that no worker holds

@@ -22,7 +22,9 @@ static bool allocate(struct sim *sim)
 	    !tree_init(&sim->tree, SOURCE_CPUS + m->cores + sim->n_others))
 		return false;
 	for (uint32_t i = 0; i < m->instances; i++) {
-		sim->locks[i].spinning = calloc(m->workers / m->instances + 1, sizeof(struct worker *));
+		uint32_t workers = m->compared ? m->compared_workers[i] : m->workers / m->instances;
+
+		sim->locks[i].spinning = calloc(workers + 1, sizeof(struct worker *));
 		if (!sim->locks[i].spinning)
 			return false;
 	}
@@ -35,6 +37,20 @@ static bool allocate(struct sim *sim)
 			return false;
 	}
 	return true;
+}
+
+/* Assign a worker to its instance, in a run that compares instances. The first workers belong to the first instance. */
+static void join_instance(struct sim *sim, struct worker *w)
+{
+	const struct model *m = &sim->model;
+	uint32_t instance = 0, number = w->id;
+
+	while (number >= m->compared_workers[instance])
+		number -= m->compared_workers[instance++];
+	w->socket = &sim->sockets[instance];
+	w->lock = &sim->locks[instance];
+	w->cpus = m->compared_cores[instance];
+	w->cpu = number % w->cpus;
 }
 
 static void init_worker(struct sim *sim, uint32_t id)
@@ -50,6 +66,8 @@ static void init_worker(struct sim *sim, uint32_t id)
 	w->policy = m->policy;
 	w->weight = sched_weight(m->nice);
 	w->cpus = m->cores;
+	if (m->compared)
+		join_instance(sim, w);
 	w->slice = (int64_t)m->slice_ns;
 	w->rt_left_ns = 100000000;
 	w->phase = PHASE_TAKE;
@@ -73,6 +91,9 @@ static const char *draw_calls(struct sim *sim)
 		return schedule_draw(&sim->schedule, law, m->rate_cps, m->calls, m->seed);
 	wrong = schedule_draw_blocks(&sim->schedule, law, m->rate_cps, plan->blocks, m->seed);
 	m->calls = sim->schedule.header.count;
+	for (uint64_t i = 0; !wrong && i < m->calls; i++)
+		if (sim->schedule.calls[i].instance && sim->schedule.calls[i].instance >= m->compared)
+			wrong = "the schedule names an instance that the model lacks";
 	return wrong;
 }
 

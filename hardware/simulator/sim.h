@@ -156,6 +156,7 @@ struct socket {
 	uint64_t charged;  /* bytes charged to the buffer (the kernel's sk_rmem_alloc) */
 	uint64_t deficit;  /* memory of read messages that the socket has not released yet */
 	uint32_t reader;   /* number of messages that were moved to the reader's part of the queue */
+	uint64_t buffer_bytes; /* limit of `charged` */
 	struct worker **waiters;
 	uint32_t room, first_waiter, n_waiters;
 	uint64_t chosen; /* number of messages for which this socket was chosen */

@@ -21,6 +21,11 @@ bool sockets_init(struct sim *sim)
 		struct socket *s = &sim->sockets[i];
 
 		s->room = i < m->sockets ? (m->workers + m->sockets - 1) / m->sockets : m->fronts + 1;
+		s->buffer_bytes = m->receive_buffer_bytes;
+		if (i < m->compared) {
+			s->room = m->compared_workers[i];
+			s->buffer_bytes = m->compared_buffer_bytes[i];
+		}
 		s->waiters = calloc(s->room, sizeof(*s->waiters));
 		if (!s->waiters)
 			return false;
@@ -50,8 +55,8 @@ void sockets_free(struct sim *sim)
 static bool is_full(const struct sim *sim, const struct socket *s, uint64_t size)
 {
 	bool full = sim->model.queue_rule == QUEUE_UNTIL_OVER
-			    ? s->charged > sim->model.receive_buffer_bytes
-			    : s->charged && s->charged + size > sim->model.receive_buffer_bytes;
+			    ? s->charged > s->buffer_bytes
+			    : s->charged && s->charged + size > s->buffer_bytes;
 
 	return full && !sim->model.streams;
 }
@@ -153,6 +158,8 @@ uint32_t socket_deliver(struct sim *sim, struct cpu *cpu, const struct timer *me
 		return deliver_stream(sim, cpu, &come);
 	if (sim->model.fronts)
 		s = front_socket(sim);
+	else if (sim->model.compared)
+		s = &sim->sockets[sim->schedule.calls[come.call].instance];
 	else if (sim->model.sockets > 1)
 		s = hashed(sim, come.call);
 	return enqueue(sim, s, cpu, come);
@@ -209,7 +216,7 @@ bool socket_take(struct sim *sim, struct worker *w)
 	s->reader--;
 	w->message = fifo_pop(&s->queue);
 	s->deficit += sim->model.truesize[w->message.kind];
-	if (!sim->model.deferred_release || !s->reader || s->deficit >= sim->model.receive_buffer_bytes / 4) {
+	if (!sim->model.deferred_release || !s->reader || s->deficit >= s->buffer_bytes / 4) {
 		s->charged -= s->deficit;
 		s->deficit = 0;
 	}

@@ -13,7 +13,7 @@ from sipsched.measure.simulator import ModelNumbers, Value, write_numbers
 from sipsched.measure.switching import SAMPLE_NS, Playable, playable
 from sipsched.measure.tuning import Tuned
 from sipsched.plan.config import Config
-from sipsched.plan.crossover import Design, compared, compares_instances, instances, is_comparison
+from sipsched.plan.crossover import Design, compared, cores_of, instances, is_comparison
 from sipsched.plan.loads import Load
 from sipsched.plan.modes import Counts, Mode, Scaling, Setting, find_mode, load_modes
 from sipsched.plan.run import Point
@@ -28,8 +28,8 @@ NORMAL_LATENCY_NS, NORMAL_GRANULARITY_NS, NORMAL_WAKEUP_NS = 6_000_000, 750_000,
 NORMAL_SLICE_NS = 700_000
 """Base slice of EEVDF on one CPU, in ns. SEE kernel/sched/fair.c of Linux 6.18: normalized_sysctl_sched_base_slice"""
 MIGRATION_COST_NS = 500_000
-COMPETITORS_MAX = 16
-"""Largest number of competitors. SEE hardware/simulator/model.h"""
+COMPETITORS_MAX, COMPARED_MAX = 16, 32
+"""Largest numbers of competitors and of compared instances. SEE hardware/simulator/model.h"""
 NICE_0_WEIGHT = 1024
 EVENTS_A_CALL = 5_000
 """Largest number of simulated events per call. 35 is usual; a run in which 250 workers wake at once has 2,000."""
@@ -127,31 +127,29 @@ def plan_point(point: Point, config: Config, testbed: Testbed) -> SimulatedPoint
     simulated, sut = _simulated(testbed), config.sut(point.sut)
     model = load_model(simulated.model)
     model.check_sut(sut)
-    layout = _layout(simulated, point.cores)
-    kernel = simulated_kernel(simulated.kernel, point.cores, simulated.base_slice_ns)
+    cores = max(cores_of(point.mode, point.cores))
+    layout = _layout(simulated, cores)
+    kernel = simulated_kernel(simulated.kernel, cores, simulated.base_slice_ns)
     declared = load_modes()
-    if compares_instances(point.mode):
-        raise StableError(
-            f"{point}: the simulator supports only one proxy; compare instances on another testbed"
-        )
     found_modes = [find_mode(name, declared) for name in compared(point.mode)]
     states = [_tuned(mode, layout, kernel, point.threads) for mode in found_modes]
-    one = instances(found_modes, point.sut, point.threads, point.cores)
-    modes = playable(point.mode, states, one) if is_comparison(point.mode) else None
+    several = instances(found_modes, point.sut, point.threads, point.cores)
+    modes = playable(point.mode, states, several) if is_comparison(point.mode) else None
     state = states[0]
     numbers: dict[str, Value] = {
         **model.numbers,
-        **model.deployed(sut, point.threads, point.cores),
-        "cores": point.cores,
+        **model.deployed(sut, point.threads, cores),
+        "cores": cores,
         "cores_per_processor": simulated.cores_per_processor,
-        "receive_cpus": min(int(model.numbers["receive_cpus"]), point.cores),
+        "receive_cpus": min(int(model.numbers["receive_cpus"]), cores),
         "receive_buffer_bytes": 2 * sut.receive_buffer_bytes,
         # SEE net/ipv4/udp.c: Linux 6.15 changed the condition on which __udp_enqueue_schedule_skb() refuses a datagram
         "queue_rule": "within" if simulated.is_eevdf else "until_over",
         "deferred_release": True,
         "workers": point.threads,
+        **_compared(point, sut, modes),
         "placement": True,
-        **_competitors(testbed.competitors, point.cores),
+        **_competitors(testbed.competitors, cores),
         "competitor_slice_ns": kernel.base_slice_ns or NORMAL_SLICE_NS,
         **_scheduling(state, simulated),
     }
@@ -171,6 +169,44 @@ def plan_point(point: Point, config: Config, testbed: Testbed) -> SimulatedPoint
         switched=tuple(switched),
         setattr_ns=simulated.setattr_ns,
     )
+
+
+def _compared(point: Point, sut: Sut, modes: Playable | None) -> dict[str, Value]:
+    """Return the simulator's parameters for the instances that a run compares. One instance needs no comparison.
+
+    Raises
+    ------
+    StableError
+        The run compares instances over TCP, instances with another SUT, or too many instances.
+    """
+    started = modes.instances.started if modes else ()
+    if len(started) < 2:
+        return {
+            "compared": 0,
+            **dict.fromkeys(("compared_workers", "compared_cores"), [0] * COMPARED_MAX),
+            "compared_buffer_bytes": [0] * COMPARED_MAX,
+        }
+    suts = dict.fromkeys(one.sut for one in started)
+    if len(suts) > 1 or sut.over_tcp or len(started) > COMPARED_MAX:
+        raise StableError(
+            f"{point}: the simulator compares up to {COMPARED_MAX} instances of one SUT over UDP, found "
+            f"{len(started)} instances of {', '.join(suts)} over {sut.transport.upper()}; compare them on another "
+            "testbed"
+        )
+    lists = {
+        "compared_workers": [one.threads for one in started],
+        "compared_cores": [one.cores or point.cores for one in started],
+        "compared_buffer_bytes": [
+            2 * (one.receive_buffer_bytes or sut.receive_buffer_bytes) for one in started
+        ],
+    }
+    rest = [0] * (COMPARED_MAX - len(started))
+    counts = dict.fromkeys(("compared", "sockets", "instances"), len(started))
+    return {
+        **counts,
+        "workers": sum(lists["compared_workers"]),
+        **{name: [*values, *rest] for name, values in lists.items()},
+    }
 
 
 def simulated_kernel(kernel: str, cores: int, base_slice_ns: int | None = None) -> KernelScheduler:

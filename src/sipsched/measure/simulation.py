@@ -22,7 +22,7 @@ from sipsched.measure.simulator import (
 )
 from sipsched.measure.switching import Playable
 from sipsched.plan.config import Config
-from sipsched.plan.crossover import Crossover, Design, choose, duration_s
+from sipsched.plan.crossover import Crossover, Design, choose, cores_of, duration_s
 from sipsched.plan.loads import Load
 from sipsched.plan.run import Run
 from sipsched.plan.sut import Sut
@@ -59,7 +59,8 @@ def simulated_run(
     design = None
     if plan.modes:
         design = _choose(run, plan, plan.modes, load, config.crossover, arrivals)
-        blocks = [(window.block, window.length_ns, 0) for window in design.windows]
+        of_window = plan.modes.instances.of_window
+        blocks = [(window.block, window.length_ns, of_window(window)) for window in design.windows]
         arrivals = Arrivals.in_blocks(run.cps, arrivals.seed, blocks)
     report, log, records = _simulate(plan, load, arrivals, design, record)
     ended = time.time()
@@ -86,7 +87,7 @@ def simulated_run(
         probe=probe,
         generator_version=version(),
         hosts=_hosts(plan.kernel, cpus),
-        settings=Settings(2 * plan.sut.receive_buffer_bytes, cpus),
+        settings=_settings(plan, cpus),
         windows=windows,
         modes=plan.modes,
     )
@@ -97,7 +98,7 @@ def _observed(
 ) -> Observed:
     """Convert the reports of the simulator and of its UAC into the counts of a load."""
     served = _served(report, records) if plan.sut.told_apart else None
-    counters = _counters(report, plan.point.cores, plan.sut.over_tcp)
+    counters = _counters(report, len(plan.state.layout.cpus), plan.sut.over_tcp)
     return Observed(
         started=0.0,
         ended=0.0,
@@ -124,7 +125,8 @@ def _choose(
     with tempfile.TemporaryDirectory(prefix="sipsched-simulated-") as scratch:
         before = Arrivals(run.cps, calls, arrivals.seed + 1)
         report = simulate(plan.at(load, before), Path(scratch))
-    cpu_s = report.charged_ns / 1e9 / run.cores
+    # The warm-up goes to the reference. The instance with the fewest cores decides how long windows must be.
+    cpu_s = report.charged_ns / 1e9 / min(cores_of(run.mode, run.cores))
     # No division by 0 can occur, because the proxy serves at least the first message.
     busy = (cpu_s / before.duration_s, cpu_s / report.served)
     total_s = duration_s(run.mode, crossover)
@@ -198,6 +200,16 @@ def _proxy_report(
     if served:
         calls = (*served.calls, *(0,) * (plan.point.threads - len(served.calls)))
     return ProxyReport(report.charged_ns, shards, front, calls)
+
+
+def _settings(plan: SimulatedPoint, cpus: tuple[int, ...]) -> Settings:
+    """Return the receive buffers and the CPUs of the simulated proxy, and of each instance that the run compares."""
+    own = 2 * plan.sut.receive_buffer_bytes
+    started = plan.modes.instances.started if plan.modes else ()
+    sizes = tuple(
+        2 * one.receive_buffer_bytes if one.receive_buffer_bytes else own for one in started
+    )
+    return Settings(own, cpus, so_rcvbuf_of_instances=sizes if len(sizes) > 1 else ())
 
 
 def _probe_report(report: SimulatorReport, records: int) -> ProbeReport:

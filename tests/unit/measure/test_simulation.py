@@ -34,6 +34,7 @@ from sipsched.records.messages import (
 from sipsched.records.record import damages, read_record
 from sipsched.records.run_summary import summarise_run
 from sipsched.records.switch_log import read_windows
+from sipsched.records.window_time import in_force
 from sipsched.records.windows import COUNTS, SHAM, by_arm, windows_from_record
 from sipsched.testbed.inventory import load_testbed
 from sipsched.testbed.session import open_hosts
@@ -270,6 +271,42 @@ def test_effects_within_a_run_equal_effects_between_runs(
         assert abs(within.estimate - apart) < 0.2
 
 
+def test_effects_between_instances_equal_effects_between_runs(
+    campaign: Config, tmp_path: Path
+) -> None:
+    """Compare workers and cores within a run, and in separate runs. The interval contains the separate effect."""
+    mode = "default,default+threads=1,default+cores=2"
+    run, config = point(mode=mode, threads=4).run(1500, 1), crossed(campaign, 12)
+    result = windows_of(run, config, tmp_path)
+    record = tmp_path / "raw" / run.path
+    document = read_record(record)
+    assert document.verdict.grade == "valid"
+    assert document.ledger.residual == 0
+    assert document.crossover is not None
+    assert [(one.threads, one.cores) for one in document.crossover.instances] == [
+        *((4, 1), (1, 1), (4, 2), (4, 1))
+    ]
+    ds = messages_from_record(record)
+    placed = in_force(read_windows(record), ds["t_arr"].to_numpy())
+    workers = {
+        name: np.unique(ds["worker"].to_numpy()[placed.evaluated & (placed.mode == name)])
+        for name in mode.split(",")
+    }
+    # The reference and its sham have four workers each.
+    assert [len(found) for found in workers.values()] == [8, 1, 4]
+    assert len(np.unique(np.concatenate(list(workers.values())))) == 13
+    longer = replace(campaign, load=replace(campaign.load, duration_s=20, retransmissions=False))
+    apart = {}
+    for cores, threads in ((1, 4), (1, 1), (2, 4)):
+        alone = point(cores=cores, threads=threads).run(1500, 1)
+        total = messages_from_record(measured(alone, longer, tmp_path))
+        apart[cores, threads] = float(np.nanmean(k_rcv(total)))
+    for arm, other in ((1, (1, 1)), (2, (2, 4))):
+        within = effect([by_arm(result, "k_rcv_mean")], 0, arm).interval
+        assert abs(within.estimate - np.log(apart[other] / apart[1, 4])) < 0.25
+    assert effect([by_arm(result, "k_rcv_mean")], 0, 3).p_value > 0.01
+
+
 def test_modes_that_change_no_service_take_the_same_cpu_time(
     campaign: Config, tmp_path: Path
 ) -> None:
@@ -311,6 +348,10 @@ def test_a_switch_of_the_mode_costs_the_worker_cpu_time(campaign: Config) -> Non
         ),
         ({"mode": "default,default+latency_ns=900000"}, "would compare a mode with itself"),
         ({"cores": 9}, "the SPS has 8 CPU"),
+        (
+            {"mode": "default,default+threads=2", "sut": "kamailio-tcp"},
+            "up to 32 instances of one SUT over UDP, found 3 instances of kamailio-tcp over TCP",
+        ),
     ],
 )
 def test_a_run_that_the_model_cannot_do_is_refused(

@@ -370,6 +370,7 @@ def test_one_interrupt_receives_all_messages_that_arrived(tmp_path: Path) -> Non
         ({"sockets": 0}, "not an allowed value"),
         ({"peers": 0}, "not an allowed value"),
         ({"instances": 2}, "does not divide the number of sockets: instances"),
+        ({"compared": 2}, "does not agree with workers, cores, sockets or instances: compared"),
         ({"sockets": 8, "instances": 3}, "does not divide the number of sockets: instances"),
         ({"fronts": 1025}, "not an allowed value"),
         ({"choice": "holder", "fronts": 1}, "expected one socket per worker and one front: choice"),
