@@ -83,10 +83,13 @@ def test_each_window_reaches_its_instance(measure: Measure, sut: str) -> None:
     assert probe["records"] == probe["received"] == ledger["to_sps"]["received"] == 6 * of_calls
     ds = messages_from_record(record)
     placed = in_force(read_windows(record), ds["t_arr"].to_numpy())
-    worker = ds["worker"].to_numpy()
-    served = {
-        name: set(worker[placed.evaluated & (placed.mode == name)]) for name in ("default", two)
-    }
+    served = {}
+    for name in ("default", two):
+        workers, counts = np.unique(
+            ds["worker"].to_numpy()[placed.evaluated & (placed.mode == name)], return_counts=True
+        )
+        # The first message of a window may arrive some µs before the switcher ends the window before it.
+        served[name] = set(workers[counts > 10])
     assert 1 <= len(served[two]) <= 2
     assert 3 <= len(served["default"]) <= 8
     assert not served[two] & served["default"]
