@@ -8,8 +8,8 @@ of an iteration. This cost determines the number of iterations for the planted d
 - A/A: the benchmark groups the instances of a run at random into comparisons with two starts per side. No instance is
   in two comparisons. The true difference is 0, so an interval should exclude 0 in 5 % of comparisons.
 - Planted: every trial has the same number of runs. The benchmark counts the trials that find the loop, and the trials
-  in which the instances without the loop differ. From the variances of starts and windows, it computes the seconds of
-  load after which 9 of 10 trials find the planted difference.
+  in which the instances without the loop differ. It also counts them in random choices of the runs. From the variances
+  of starts and windows, it computes the seconds of load after which 9 of 10 trials find the planted difference.
 
 `simulate` measures nothing. It samples comparisons with given standard deviations of starts and windows.
 """
@@ -78,7 +78,7 @@ for argument in "$@"; do
 done
 exec kamailio "$@"
 """
-SAMPLES = 2000
+SAMPLES, RESAMPLES = 2000, 400
 
 Values = npt.NDArray[np.float64]
 
@@ -293,6 +293,7 @@ def show_planted(runs: Sequence[xr.Dataset], runs_per_trial: int, percent: float
             f"  {words}, without the loop: differ {rate(sum(one.low > 0 or one.high < 0 for one in none), len(none))}:"
         )
         print("    " + "; ".join(in_words(one.map(to_percent), "%") for one in none))
+    show_resampled([table(run, "cpu_per_message") for run in runs], runs_per_trial, reference, loop)
     start, window = variances(runs, "cpu_per_message")
     blocks = int(np.mean([len(table(run, "cpu_per_message")) for run in runs]))
     run_s = seconds / runs_per_trial
@@ -305,6 +306,28 @@ def show_planted(runs: Sequence[xr.Dataset], runs_per_trial: int, percent: float
         print(
             f"  9 of 10 trials find {size:.1f} % with {count} runs, {count * run_s:.0f} s of load for all six instances"
         )
+
+
+def show_resampled(
+    tables: Sequence[Values], runs_per_trial: int, reference: Sequence[int], loop: Sequence[int]
+) -> None:
+    """Print how many random trials find the loop, and how many find a difference between equal instances.
+
+    The few trials in order of time show these shares only roughly. A random trial is a random choice of the runs.
+    """
+    rng = np.random.default_rng(1)
+    equal = [number for number in range(tables[0].shape[1]) if number not in loop]
+    found = differ = 0
+    for _ in range(RESAMPLES):
+        trial = [tables[run] for run in rng.permutation(len(tables))[:runs_per_trial]]
+        pairs = [int(arm) for arm in rng.permutation(equal)]
+        found += effect_of_starts(trial, reference, loop).low > 0
+        none = effect_of_starts(trial, pairs[:2], pairs[2:4])
+        differ += none.low > 0 or none.high < 0
+    print(
+        f"  CPU time per message, {RESAMPLES} random choices of {runs_per_trial} of {len(tables)} runs: "
+        f"{found / RESAMPLES:.1%} find the loop, and {differ / RESAMPLES:.1%} find a difference without the loop"
+    )
 
 
 def runs_needed(percent: float, error: float) -> int:
