@@ -23,10 +23,11 @@ class Caution:
 
 # SEE sched(7) and Documentation/scheduler/sched-rt-group.rst. Since Linux 6.12, the fair server replaces throttling.
 _REAL_TIME = (
-    "If a worker loops, every other task on its CPU starves, including SSH and logging. The kernel then keeps only "
-    "50 ms of each second for these tasks (kernel.sched_rt_runtime_us = 950000; the fair server from Linux 6.12 "
-    "on). With kernel.sched_rt_runtime_us = -1, older kernels keep nothing, and the CPU hangs. A worker that is "
-    "busy for more than 950 ms of a second may be stopped for the rest of this second."
+    "If a worker loops, it takes its CPU from every other task on this CPU, including SSH and logging. By default, the "
+    "kernel leaves only 5 % of the CPU's time to these tasks (50 ms of each second). Before Linux 6.12, real-time "
+    "throttling sets this limit (kernel.sched_rt_runtime_us = 950000). With kernel.sched_rt_runtime_us = -1, "
+    "throttling is off, and the CPU hangs. From Linux 6.12 on, the kernel's fair server reserves the 50 ms. A worker "
+    "that is busy for more than 950 ms of a second may be stopped for the rest of this second."
 )
 _TO_OTHER = (
     "chrt --other --pid 0 PID for each of the proxy's processes; remove CPUSchedulingPolicy= "
