@@ -4,9 +4,10 @@ A system is SUT:CORES:THREADS, such as kamailio-udp:1:4. A round has one trial o
 changes of the machine's speed therefore hardly affect the ratio. Each trial starts a new proxy. The carried load of a
 trial is the number of messages that the proxy received per second, divided by the messages of a call. The next trial of
 the system offers the carried load divided by 1 minus the intended drop rate, so each trial is slightly overloaded. The
-capacity that a trial shows is the carried load divided by 1 minus the limit of the drop rate. A round counts if every
-trial dropped more messages than the limit, and less than five times the intended drop rate. The ratio is the mean over
-the rounds on the log scale. Its interval is the interval on the pages, which comes from random signs of the rounds.
+capacity that a trial shows is the carried load divided by 1 minus the limit of the drop rate. A round counts if no
+trial was disturbed, and if every trial dropped more messages than the limit, and less than five times the intended drop
+rate. The ratio is the mean over the rounds on the log scale. Its interval is the interval on the pages, which comes
+from random signs of the rounds.
 
 `--simulate` measures nothing, and samples machines with a varying speed. It counts how often the interval contains the
 true ratio, and how often the intervals of two searches overlap.
@@ -24,7 +25,7 @@ from pathlib import Path
 import numpy as np
 
 from sipsched.analysis.crossover import Effect, effect
-from sipsched.errors import SipschedError
+from sipsched.errors import SipschedError, TransientError
 from sipsched.measure.bracketing import Trial
 from sipsched.measure.crossing_search import _offer
 from sipsched.measure.serving import Serving
@@ -45,8 +46,11 @@ STEP = 1.25
 MESSAGES_A_CALL = 6
 TRIAL_S = 3.0
 
-OfferTo = Callable[[int, int], Trial]
-"""A function that performs a trial. Its arguments are the index of the system and the load in calls per second."""
+OfferTo = Callable[[int, int], Trial | None]
+"""A function that performs a trial. Its arguments are the index of the system and the load in calls per second.
+
+It returns None if the trial was disturbed.
+"""
 
 
 @dataclass(frozen=True)
@@ -89,8 +93,11 @@ def search(
     while more():
         trials: dict[int, Trial] = {}
         for system in rng.permutation(len(loads)):
-            trials[int(system)] = offer(int(system), loads[system])
-        rounds.append(Round(tuple(trials[system] for system in range(len(loads)))))
+            trial = offer(int(system), loads[system])
+            if trial is not None:
+                trials[int(system)] = trial
+        if len(trials) == len(loads):
+            rounds.append(Round(tuple(trials[system] for system in range(len(loads)))))
         for system, trial in trials.items():
             dropped = trial.pdr > LIMIT
             loads[system] = round(carried(trial) / (1 - AIM) if dropped else trial.cps * STEP)
@@ -135,12 +142,18 @@ def measure(options: argparse.Namespace) -> None:
         servings = [Serving(hosts, point, config, record, options.limit_s + 60) for point in points]
         servings[0].clear_hosts()
 
-        def offer(system: int, cps: int) -> Trial:
+        def offer(system: int, cps: int) -> Trial | None:
             point = points[system]
             mode = find_mode(point.mode, load_modes())
             with tuned(hosts.sps, testbed, mode, point.cores, point.threads) as state:
                 rep = -int(rng.integers(1, 1_000_000))
-                trial = _offer(servings[system], state, config.validity, cps, options.trial_s, rep)
+                try:
+                    trial = _offer(
+                        servings[system], state, config.validity, cps, options.trial_s, rep
+                    )
+                except TransientError as error:
+                    print(error, file=sys.stderr, flush=True)
+                    return None
             counted = trial.account.account if trial.account else None
             others = f"{counted.parts.competitor_share:.1%}" if counted else "not counted"
             print(
