@@ -86,7 +86,7 @@ MACHINES = {
 
 
 def main() -> None:
-    """Print one row per machine and per order of the runs."""
+    """Print a row for each combination of a machine and an order of its runs."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--campaigns", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)

@@ -51,7 +51,7 @@ enum schedule_law {
 struct schedule_header {
 	char magic[8];     /* always SCHEDULE_MAGIC */
 	uint32_t version;  /* always SCHEDULE_VERSION */
-	uint32_t law;      /* one of enum schedule_law */
+	uint32_t law;      /* distribution of the times between calls; one of enum schedule_law */
 	uint64_t count;    /* number of calls after this header */
 	uint64_t distinct; /* number of different calls; windows of the same block repeat calls */
 	uint64_t seed;

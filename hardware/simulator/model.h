@@ -84,7 +84,8 @@ struct model {
 	 * members for a run that compares instances: each has its own socket, and the schedule names the instance of a call.
 	 * The lists have one number per instance: its workers, its CPUs from the first one on, and its receive buffer
 	 */
-	uint32_t compared; /* number of instances, equal to `sockets` and `instances`; 0: the run compares none */
+	uint32_t
+		compared; /* number of instances, equal to `sockets` and `instances`; 0: the run compares none */
 	uint32_t compared_workers[COMPARED_MAX], compared_cores[COMPARED_MAX];
 	uint64_t compared_buffer_bytes[COMPARED_MAX];
 	/*

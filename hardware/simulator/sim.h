@@ -26,7 +26,8 @@
 #include "switches.h"
 
 #define NICE_0_WEIGHT 1024
-#define T0_NS         1000000000 /* time 0 of the simulation in a record, because 0 in a record means unknown */
+/* Records contain this timestamp for time 0 of the simulation. The timestamp is not 0, because 0 means unknown. */
+#define T0_NS 1000000000
 
 /* The uses of a CPU's time. */
 enum spent {
@@ -152,10 +153,10 @@ struct cpu {
 };
 
 struct socket {
-	struct fifo queue; /* waiting messages; `at` is the time of queueing */
-	uint64_t charged;  /* bytes charged to the buffer (the kernel's sk_rmem_alloc) */
-	uint64_t deficit;  /* memory of read messages that the socket has not released yet */
-	uint32_t reader;   /* number of messages that were moved to the reader's part of the queue */
+	struct fifo queue;     /* waiting messages; `at` is the time of queueing */
+	uint64_t charged;      /* bytes charged to the buffer (the kernel's sk_rmem_alloc) */
+	uint64_t deficit;      /* memory of read messages that the socket has not released yet */
+	uint32_t reader;       /* number of messages that were moved to the reader's part of the queue */
 	uint64_t buffer_bytes; /* limit of `charged` */
 	struct worker **waiters;
 	uint32_t room, first_waiter, n_waiters;

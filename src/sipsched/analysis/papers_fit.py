@@ -91,7 +91,7 @@ def numbers(
 
 
 def values_of(model: Mapping[str, Any], free: Sequence[Free] = FREE) -> Values:
-    """Return the values that a model's file has for the parameters of the fit (`free`), as an array of shape (free,).
+    """Read the values of the parameters in `free` from a model's file. Return an array with one value per parameter.
 
     If the model has no bursts, each stall becomes a burst of the largest weight.
     """

@@ -33,7 +33,7 @@ PROFILES = {
     "https://w3id.org/ro/wfrun/workflow/0.5": ("Workflow Run Crate", "0.5"),
     "https://w3id.org/workflowhub/workflow-ro-crate/1.0": ("Workflow RO-Crate", "1.0"),
 }
-"""The profiles to which the archive conforms, with their names and versions."""
+"""The metadata standards (RO-Crate profiles) to which the archive conforms, with their names and versions."""
 TERMS = "https://w3id.org/ro/terms/workflow-run/context"
 """URL of the JSON-LD context with the terms of the profiles. RO-Crate itself does not define these terms."""
 WORKFLOW = "Snakefile"

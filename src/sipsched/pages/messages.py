@@ -287,7 +287,7 @@ def account_words(account: Account | None) -> str:
 
 
 def over_time(shown_runs: ShownRuns) -> Several:
-    """Return a heat map of the message times over the time of one run."""
+    """Return a heat map that shows how long messages took (K_rcv + T_sip) at each time of one run."""
     return _several(
         heat_map(shown_runs.shown[0]) if shown_runs.shown else None, shown_runs, NOTHING
     )

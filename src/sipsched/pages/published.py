@@ -396,7 +396,7 @@ def audit_words(checks: pd.DataFrame) -> Words:
 
 
 def audit_disagreements(checks: pd.DataFrame) -> Table:
-    """Return a table of all failed checks of printed numbers, with the printed and the expected number."""
+    """Return a table of the papers' numbers that failed a check, each with the printed and the expected number."""
     rows = [
         (
             _place(row),

@@ -220,7 +220,7 @@ def _broken(configuration: str, narrow: bool) -> str:
 
 
 def _listed(points: pd.DataFrame) -> str:
-    """Return the first four points as text, and the number of further points."""
+    """Return the first four measured configurations with their loads as text, and the number of further ones."""
     few = 4
     words = [
         f"{_configuration(mode, cores, threads)}, {grouped(cps)} cps"

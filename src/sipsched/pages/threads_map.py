@@ -36,7 +36,7 @@ class ThreadsMap:
 
 
 def heat_maps(summary: xr.Dataset) -> Several:
-    """Return heat maps of drop rate and waiting time, for configurations with several threads and loads."""
+    """Return heat maps of drop rate and waiting time, for configurations with several numbers of threads and loads."""
     panels = [panel for facet in facets(summary) if (panel := _panel(summary, facet)) is not None]
     if not panels:
         return Several(())

@@ -56,7 +56,7 @@ TITLE = "What did the proxy do with its messages?"
 MOST_NAMES = 6
 """Largest number of SIP methods and statuses in a line of the terminal."""
 MOST_WORKERS = 8
-"""Largest number of workers whose busy shares are listed in a line of the terminal."""
+"""Largest number of workers for which a terminal line lists each worker's share of busy time."""
 WORKERS = {"kamailio": "children=N in kamailio.cfg", "opensips": "udp_workers=N in opensips.cfg"}
 """The configuration setting for the number of workers, for each proxy program."""
 BUFFER = {

@@ -82,7 +82,7 @@ def _packed(ds: xr.Dataset) -> xr.Dataset:
 def _unpacked(
     arrays: Mapping[str, Any], attrs: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Undo `_packed`: return a mapping from names to numbers and texts, and a mapping of all other attributes."""
+    """Undo `_packed`. Return a mapping from the packed names to numbers and texts, and the remaining attributes."""
     rest = dict(attrs)
     names, texts = json.loads(rest.pop("names")), json.loads(rest.pop("texts"))
     values = dict(texts)

@@ -138,7 +138,7 @@ def washouts(comparisons: Sequence[Advice]) -> Several:
 
 def _summary(estimates: int, moved: int) -> str:
     if not estimates:
-        return "The washouts cannot be compared, because nothing was measured."
+        return "Two lengths of the washout cannot be compared, because nothing was measured."
     if not moved:
         return f"With twice the washout, none of {plural(estimates, 'estimate')} leaves its 95 % interval."
     return (

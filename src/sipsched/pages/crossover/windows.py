@@ -121,7 +121,7 @@ def _shown_arms(known: Sequence[tuple[ComparedLoad, Aligned]]) -> set[str]:
 
 
 def _settles(name: str, load: ComparedLoad, alignment: Aligned) -> str:
-    """Return a sentence on whether the message time still changes after the washout, for the mode that changes most."""
+    """State whether the message time still drifts after the washout, for the mode with the largest drift."""
     moves = {arm: _moves(alignment, *compared) for arm, compared in alignment.by_arm.items()}
     arm = max(moves, key=lambda compared: abs(moves[compared][1]))
     share, errors = moves[arm]

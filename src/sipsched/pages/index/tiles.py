@@ -477,7 +477,7 @@ def _half_percent(interval: Interval) -> float:
 
 
 def _of_load(ranking: Ranking) -> str:
-    """Return a short sentence on the best setting at a load, with the change of the 99th percentile."""
+    """Return a short sentence on the best setting at a load, and on how it changes the 99th percentile of times."""
     at = f"At {short_load(ranking.load)}:"
     if ranking.best:
         decisive = ranking.best.decided_by

@@ -87,7 +87,7 @@ def _threats(material: Material) -> Iterator[tuple[str, str]]:
 
 
 def _few(material: Material) -> str:
-    """Return sentences on the number of runs per comparison, and on intervals that the data make doubtful."""
+    """Return sentences on the number of runs per comparison, and on intervals whose assumptions may be wrong."""
     effects = [
         candidate.effects[DECIDING[0]]
         for ranking in material.rankings(*COMPARED)
