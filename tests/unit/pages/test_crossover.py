@@ -460,7 +460,7 @@ def test_no_more_modes_are_drawn_than_the_colours_distinguish() -> None:
     ("mode", "way"),
     [
         ("fifo", ""),
-        ("default+threads=1", r"^restart the proxy with 1 worker \(.*children=1;"),
+        ("default+threads=1", r"^restart the proxy with 1 worker \(.*tcp_children=1;"),
         ("default+start=2", "^restart the proxy$"),
         ("default+cores=2", r"^restart the proxy on 2 CPUs"),
         ("default+receive_buffer_bytes=65536", r"buffer of 64.KiB \(.*: maxbuffer=65536;"),

@@ -132,7 +132,8 @@ def restarted(mode: str) -> str:
     if other.threads:
         count = other.threads
         ways.append(
-            f"with {plural(count, 'worker')} (Kamailio: children={count}; OpenSIPS: udp_workers={count})"
+            f"with {plural(count, 'worker')} (Kamailio: children={count}, or over TCP tcp_children={count}; "
+            f"OpenSIPS: udp_workers={count}, or over TCP tcp_workers={count})"
         )
     if other.cores:
         ways.append(
