@@ -183,7 +183,8 @@ def test_an_instance_that_ends_is_named(testbed: Testbed, tmp_path: Path, short:
             os.kill(proxy, signal.SIGKILL)
         assert worker.wait(180) != 0
     assert re.search(
-        r"processes of the proxy, such as kamailio .* ended during the run", said.read_text()
+        r"processes of the proxy, such as kamailio of instance 1 .* ended during the run",
+        said.read_text(),
     )
     assert not pids("^[^ ]*/(kamailio|switcher|sipload|sipprobe) ")
 

@@ -362,6 +362,25 @@ def allocation_failures(log: str) -> list[str]:
     return [line for line in log.splitlines() if failure.search(line)]
 
 
+def parse_instances(processes: str) -> dict[int, int]:
+    """Return the index of the compared instance of each process, by process id.
+
+    Parameters
+    ----------
+    processes
+        One line per process with its id and its command line, as `pgrep --list-full` prints them. The command line of
+        an instance contains the instance's folder. The command line of the shell that starts all instances contains the
+        folders of all instances, so the result excludes the shell.
+    """
+    result = {}
+    for line in processes.splitlines():
+        pid, _, command = line.partition(" ")
+        numbers = set(re.findall(r"/instance-(\d+)\b", command))
+        if pid.isdecimal() and len(numbers) == 1:
+            result[int(pid)] = int(numbers.pop())
+    return result
+
+
 def shortened_log(sps: Host) -> str:
     """Return the proxy's log. For a long log, return only the beginning, the end and lines about failed allocations.
 

@@ -26,7 +26,13 @@ from sipsched.measure.hoststate import COUNTER_FILES, clock_offset_s, describe, 
 from sipsched.measure.observed import CpuTime, Observed, WarmUp
 from sipsched.measure.probe import Probe
 from sipsched.measure.probing import Probing
-from sipsched.measure.proxy import find_proxy, in_root, shortened_log, together
+from sipsched.measure.proxy import (
+    find_proxy,
+    in_root,
+    parse_instances,
+    shortened_log,
+    together,
+)
 from sipsched.measure.quiet import RECEIVE_QUEUES
 from sipsched.measure.restoring import read_settings
 from sipsched.measure.shards import Shards
@@ -74,6 +80,8 @@ exec "$program" "$@" -- $(pgrep --pgroup "$(cat "$pid_file")" "$proxy")
 
 Arguments: the path of `buffers`, the file with the proxy's process group, the proxy's program, PORT=BYTES per socket.
 """
+COMMAND_LINES = 'pgrep --list-full --pgroup "$(cat "$1")"'
+"""Shell command that prints the id and the command line of each process in the process group of a pid file."""
 LISTENING = '[ "$(ss -Hln "--$1" "( sport >= :$2 and sport <= :$3 )" | wc -l)" -ge "$4" ]'
 Result = TypeVar("Result")
 
@@ -164,6 +172,7 @@ class Serving:
         )
         self._competitors = Competitors(hosts.sps, hosts.testbed.competitors, limit_s)
         self._connections_made = 0
+        self._instance_of: Mapping[int, int] = {}
         self._sockets = sum(sut.listening_sockets(threads) for sut, threads in self._instances)
 
     @property
@@ -319,6 +328,7 @@ class Serving:
         before, clocks = self._counters(), self.on_each(clock_offset_s)
         messages_before = self._proxy_messages()
         members = self._members()
+        self._instance_of = self._find_instances()
         cpu_before = self._cpu_ns()
         started = time.time()
         with ExitStack() as stack:
@@ -447,6 +457,13 @@ class Serving:
         """Return the names of the proxy's processes, by process id."""
         return self.hosts.sps.processes(self.proxy_process)
 
+    def _find_instances(self) -> Mapping[int, int]:
+        """Return the index of the instance of each process, by process id; empty if the run has one instance."""
+        if len(self._instances) == 1:
+            return {}
+        pid_file = self.proxy_process.pid_file
+        return parse_instances(self.hosts.sps.shell(COMMAND_LINES, pid_file, check=False).stdout)
+
     def _expect_alive(self, members: Mapping[int, str], statistics: CallStatistics) -> None:
         """Raise a TransientError if a process of the proxy ended during the load.
 
@@ -467,6 +484,8 @@ class Serving:
             self._record.write(log_name, log)
         elif ended and sps.is_running(self.proxy_process):
             pid, name = next(iter(ended.items()))
+            if pid in self._instance_of:
+                name += f" of instance {self._instance_of[pid]}"
             what = f"{len(ended)} of {len(members)} processes of the proxy, such as {name} (process {pid}),"
         elif self._sockets > 1 and sps.is_running(self.proxy_process):
             what = f"one of the {self._sockets} sockets of the proxy"

@@ -16,6 +16,7 @@ from sipsched.measure.proxy import (
     allocation_failures,
     find_proxy,
     instance_folders,
+    parse_instances,
     parse_kamailio_counts,
     parse_opensips_counts,
 )
@@ -87,6 +88,20 @@ def test_a_sut_can_name_the_file_of_its_program() -> None:
 def test_allocation_failures_in_the_log() -> None:
     assert len(allocation_failures(KAMAILIO_LOG)) == 2
     assert allocation_failures("Listening on\n udp: 198.18.0.1:5060\n") == []
+
+
+# the output of `pgrep --list-full` in a run that compares instances, with shorter command lines
+PROCESSES = """\
+4231 sh -c for command in "$@"; do kamailio -Y /w/sps/instance-0 kamailio -Y /w/sps/instance-1
+4240 kamailio -DD -E -f /w/sps/instance-0/proxy.cfg -m 2048 -Y /w/sps/instance-0
+4241 kamailio -DD -E -f /w/sps/instance-1/proxy.cfg -m 2048 -Y /w/sps/instance-1
+4242 kamailio -DD -E -f /w/sps/instance-1/proxy.cfg -m 2048 -Y /w/sps/instance-1
+4250 opensips -F -f /w/sps/instance-12/proxy.cfg -m 2048 -w /w/sps/instance-12
+"""
+
+
+def test_a_process_belongs_to_the_instance_in_its_command_line() -> None:
+    assert parse_instances(PROCESSES) == {4240: 0, 4241: 1, 4242: 1, 4250: 12}
 
 
 # part of the output of Kamailio 5.6.3 after a thousand calls over TCP
