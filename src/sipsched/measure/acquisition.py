@@ -163,7 +163,7 @@ class _Acquisition:
             probe = serving.probe.end(self.record.folder)
             account.fetch_bursts(self.record.folder)
             fetching.result()
-            log = logging.result()
+            failures = allocation_failures(logging.result())
             self._mark("fetched")
         steal_share = self.config.crossover.steal_share
         return Performed(
@@ -182,7 +182,8 @@ class _Acquisition:
             recording_off=self.recording_off,
             windows=switcher.record(steal_share, account.competed()) if switcher else None,
             modes=modes,
-            allocation_failures=len(allocation_failures(log)),
+            allocation_failures=len(failures),
+            failures_by_instance=serving.count_by_instance(failures),
             account=account,
             factors=factors.report() if factors else None,
         )

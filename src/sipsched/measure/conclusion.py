@@ -54,6 +54,8 @@ class Performed:
         The windows of a run that compares modes, and the modes of these windows; None for other runs.
     allocation_failures
         Failed allocations that the proxy's log reports; None without a log.
+    failures_by_instance
+        Text with the failed allocations per instance; empty without failures, or if the run has one instance.
     account, factors, speed
         CPU time, events that make the proxy wait, and speed of the SPS's CPUs; None if not measured.
     """
@@ -74,6 +76,7 @@ class Performed:
     windows: WindowsDocument | None = None
     modes: Playable | None = None
     allocation_failures: int | None = None
+    failures_by_instance: str = ""
     account: CpuAccount | None = None
     factors: FactorReport | None = None
     speed: SpeedIndex | None = None
@@ -123,7 +126,11 @@ def conclude(
         scheduler=done.state.report(),
         layout=done.state.layout.describe(),
         ledger=observed.ledger,
-        verdict=judge(numbers(evidence), limits, causes(evidence.account)),
+        verdict=judge(
+            numbers(evidence),
+            limits,
+            {**causes(evidence.account), "allocation_failures": done.failures_by_instance},
+        ),
         crossover=done.modes.report(done.windows) if done.modes and done.windows else None,
         speed=done.speed,
         factors=done.factors,

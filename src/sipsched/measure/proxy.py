@@ -2,7 +2,8 @@
 
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
@@ -379,6 +380,32 @@ def parse_instances(processes: str) -> dict[int, int]:
         if pid.isdecimal() and len(numbers) == 1:
             result[int(pid)] = int(numbers.pop())
     return result
+
+
+def count_by_instance(lines: Iterable[str], instances: Mapping[int, int]) -> str:
+    """Return a text with the number of log lines per compared instance; empty if no line is from an instance.
+
+    Parameters
+    ----------
+    lines
+        Lines of the common log of all instances. The first number in round or square brackets is the id of the process
+        that wrote the line.
+    instances
+        Index of the instance of each process, by process id.
+    """
+    writers = (re.search(r"[(\[](\d+)[)\]]", line) for line in lines)
+    pids = [int(found[1]) for found in writers if found]
+    counts = Counter(instances[pid] for pid in pids if pid in instances)
+    # The verdict separates thousands by the same narrow space.
+    return ", ".join(
+        f"{count:,} in instance {number} ({config_name(number)})".replace(",", "\u202f")
+        for number, count in sorted(counts.items())
+    )
+
+
+def config_name(number: int) -> str:
+    """Return the name that the configuration of the instance with this index has in the record."""
+    return f"proxy-{number}.cfg" if number else "proxy.cfg"
 
 
 def shortened_log(sps: Host) -> str:

@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
@@ -27,6 +27,8 @@ from sipsched.measure.observed import CpuTime, Observed, WarmUp
 from sipsched.measure.probe import Probe
 from sipsched.measure.probing import Probing
 from sipsched.measure.proxy import (
+    config_name,
+    count_by_instance,
     find_proxy,
     in_root,
     parse_instances,
@@ -257,7 +259,7 @@ class Serving:
         text = self.proxy.config_text(sut, self.hosts.testbed, threads, folder, instance=number)
         sps.run(["mkdir", "-p", str(folder)])
         sps.put_text(text, folder / "proxy.cfg")
-        self._record.write(f"proxy-{number}.cfg" if number else "proxy.cfg", text)
+        self._record.write(config_name(number), text)
         command = self.proxy.command(sut, folder / "proxy.cfg", folder, threads, sps.spec)
         cpus = ",".join(map(str, self.cpus[: self._cores[number]]))
         pinned = ["taskset", "--cpu-list", cpus] if self._cores[number] < len(self.cpus) else []
@@ -531,6 +533,13 @@ class Serving:
         log = shortened_log(self.hosts.sps)
         self._record.write("proxy.log", log)
         return log
+
+    def count_by_instance(self, lines: Iterable[str]) -> str:
+        """Return a text with the number of log lines per instance; empty if the run has one instance.
+
+        Call `observe` first, because it finds the processes of each instance.
+        """
+        return count_by_instance(lines, self._instance_of)
 
     def on_each(self, action: Callable[[Host], Result]) -> list[Result]:
         """Call a function for all hosts in parallel. Return the results in the order UAC, SPS, UAS."""

@@ -14,6 +14,7 @@ from sipsched.measure import proxy
 from sipsched.measure.proxy import (
     PROXIES,
     allocation_failures,
+    count_by_instance,
     find_proxy,
     instance_folders,
     parse_instances,
@@ -102,6 +103,20 @@ PROCESSES = """\
 
 def test_a_process_belongs_to_the_instance_in_its_command_line() -> None:
     assert parse_instances(PROCESSES) == {4240: 0, 4241: 1, 4242: 1, 4250: 12}
+
+
+def test_failed_allocations_are_counted_by_instance() -> None:
+    instances = parse_instances(PROCESSES)
+    opensips = "Nov 26 12:00:00 [4250] ERROR:core:fm_malloc: not enough free shm memory"
+    failures = [*allocation_failures(KAMAILIO_LOG), opensips]
+    assert count_by_instance(failures, instances) == (
+        "2 in instance 1 (proxy-1.cfg), 1 in instance 12 (proxy-12.cfg)"
+    )
+    first = [" 1(4240) ERROR: tm [h_table.c:424]: build_cell(): could not allocate shared memory"]
+    assert count_by_instance(1000 * first, instances) == "1\u202f000 in instance 0 (proxy.cfg)"
+    # a run with one instance, and a line without a process id
+    assert count_by_instance(failures, {}) == ""
+    assert count_by_instance(["could not allocate"], instances) == ""
 
 
 # part of the output of Kamailio 5.6.3 after a thousand calls over TCP
