@@ -54,6 +54,8 @@ class Target:
 
 
 Fault = Callable[[Target], AbstractContextManager[None]]
+LEAKY = "kamailio-udp-leaky"
+"""Name of the SUT whose proxy leaks memory. `checks.declare_leaky` declares this SUT."""
 
 
 @dataclass(frozen=True)
@@ -263,6 +265,12 @@ def cut_ssh(target: Target) -> Iterator[None]:
     daemon = int((namespaces.STATE_ROOT / "local" / "sps.sshd.pid").read_text())
     for session in children(daemon):
         os.kill(session, signal.SIGKILL)
+    yield
+
+
+@contextmanager
+def nothing(target: Target) -> Iterator[None]:
+    """Disturb nothing, because the SUT of the run is faulty."""
     yield
 
 
@@ -508,6 +516,8 @@ CASES = (
         "sipshard ended unexpectedly during the run",
         sut="kamailio-udp-sockets",
     ),
+    # The SUT of this fault leaks memory.
+    Case("proxy leaks memory", nothing, frozenset({"allocation_failures"}), sut=LEAKY),
     # These faults stop processes for some time.
     Case("UAS stopped for 0.5 s", stop(lambda: [uas()], 0.5), frozenset({"uas_lateness_p99_us"})),
     # These faults compete for the proxy's CPU, or interfere with the proxy's processes.
@@ -600,6 +610,8 @@ CASES = (
 )
 INSTANCES = "default,default+threads=1"
 """The mode of a run that compares two numbers of workers. The run has three instances, including the sham."""
+LEAKS_IN_INSTANCE = f"default,default+sut={LEAKY}"
+"""The mode of a run in which only the second of three instances leaks memory."""
 OF_INSTANCES = (
     Case(
         "a compared instance killed",
@@ -613,6 +625,12 @@ OF_INSTANCES = (
         r"frozen for \d\.\d+ s",
         competes=True,
         mode=INSTANCES,
+    ),
+    Case(
+        "a compared instance leaks memory",
+        nothing,
+        r"log contains ([\d\u202f]+) failed allocations: \1 in instance 1 \(proxy-1\.cfg\)",
+        mode=LEAKS_IN_INSTANCE,
     ),
     *(
         replace(case, name=f"{case.name}, with instances", mode=INSTANCES)
