@@ -167,6 +167,11 @@ def compared_instance() -> int:
     return pids("^[^ ]*kamailio .*/instance-1/proxy.cfg")[0]
 
 
+def compared_worker() -> int:
+    """Return the process id of a worker of the second of the instances that a run compares."""
+    return children(compared_instance())[0]
+
+
 def compared_instance_all() -> list[int]:
     """Return the ids of all processes of the second instance that a run compares."""
     return pids("^[^ ]*kamailio .*/instance-1/proxy.cfg")
@@ -277,14 +282,18 @@ def nothing(target: Target) -> Iterator[None]:
 # ---- other programs ----
 
 
-@contextmanager
-def trace_worker(target: Target) -> Iterator[None]:
-    """Attach to a worker as a debugger does, without stopping it."""
-    ptrace = ctypes.CDLL(None, use_errno=True).ptrace
-    ptrace.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p]
-    if ptrace(PTRACE_SEIZE, proxy_worker(), None, None):
-        raise CannotInjectError(os.strerror(ctypes.get_errno()))
-    yield
+def trace(find: Callable[[], int]) -> Fault:
+    """Attach to a process as a debugger does, without stopping it."""
+
+    @contextmanager
+    def fault(target: Target) -> Iterator[None]:
+        ptrace = ctypes.CDLL(None, use_errno=True).ptrace
+        ptrace.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p]
+        if ptrace(PTRACE_SEIZE, find(), None, None):
+            raise CannotInjectError(os.strerror(ctypes.get_errno()))
+        yield
+
+    return fault
 
 
 # ---- links ----
@@ -532,7 +541,7 @@ CASES = (
     ),
     Case("proxy stopped for 1 s", stop(proxy_all, 1.0), r"frozen for \d\.\d+ s", competes=True),
     Case("workers moved to another CPU", move_workers, "were given other CPUs"),
-    Case("a worker is traced", trace_worker, "a debugger or strace"),
+    Case("a worker is traced", trace(proxy_worker), "a debugger or strace"),
     # These faults disturb links.
     Case("SSH cut", cut_ssh, r"host sps .*connection lost|no end after"),
     Case("management link away for 1 s", link_down(None, "sipsched-sps", 1.0), None),
@@ -610,14 +619,20 @@ CASES = (
 )
 INSTANCES = "default,default+threads=1"
 """The mode of a run that compares two numbers of workers. The run has three instances, including the sham."""
+INSTANCE_ENDS = r"such as kamailio of instance 1 \(process \d+\), ended during the run"
 LEAKS_IN_INSTANCE = f"default,default+sut={LEAKY}"
 """The mode of a run in which only the second of three instances leaks memory."""
+OWN_CASES = (
+    "worker killed",
+    "a worker is traced",
+    "a busy loop for 0.5 s",
+    "a link loses datagrams",
+)
+"""Names of the faults for which OF_INSTANCES has a case of its own instead of a copy of the case in CASES."""
 OF_INSTANCES = (
+    Case("a compared instance killed", kill(compared_instance), INSTANCE_ENDS, mode=INSTANCES),
     Case(
-        "a compared instance killed",
-        kill(compared_instance),
-        r"such as kamailio of instance 1 \(process \d+\), ended during the run",
-        mode=INSTANCES,
+        "worker of a compared instance killed", kill(compared_worker), INSTANCE_ENDS, mode=INSTANCES
     ),
     Case(
         "a compared instance stopped for 2 s",
@@ -632,19 +647,34 @@ OF_INSTANCES = (
         r"log contains ([\d\u202f]+) failed allocations: \1 in instance 1 \(proxy-1\.cfg\)",
         mode=LEAKS_IN_INSTANCE,
     ),
+    Case(
+        "worker of a compared instance traced",
+        trace(compared_worker),
+        "a debugger or strace",
+        mode=INSTANCES,
+    ),
+    # The load is longer with instances, so a loop needs more time for the same share of the CPU time.
+    Case(
+        "a busy loop for 2 s, with instances", hog(), r"sh \(nice 0", competes=True, mode=INSTANCES
+    ),
+    # The number of lost messages depends on the lengths of the windows, which are random.
+    Case(
+        "a link loses datagrams, with instances",
+        lose_acks,
+        r"\b[12]\u202f\d{3} sent messages are missing in all other counts",
+        before=True,
+        retransmissions=False,
+        mode=INSTANCES,
+    ),
+    # Except for the leak, faults with their own SUT need a partitioned proxy, sipshard, a dispatcher or TCP. A run that
+    # compares instances has none of these, because each instance has one UDP socket (`plan.crossover.check_instances`).
     *(
         replace(case, name=f"{case.name}, with instances", mode=INSTANCES)
         for case in CASES
-        if case.name
-        in (
-            *("measuring process killed", "probe killed", "UAC killed", "UAS killed", "SSH cut"),
-            *("UAS stopped for 0.5 s", "four busy loops anywhere", "workers moved to another CPU"),
-            *("UAS link down in mid-run", "disk of the SPS full", "clock steps by 1 s"),
-            *("strangers to the proxy: no SIP", "strangers to the proxy: SIP"),
-        )
+        if case.sut is None and case.name not in OWN_CASES
     ),
 )
-"""Faults in a run that compares instances."""
+"""Faults in a run that compares instances. Each fault of CASES that can occur in such a run has a case here."""
 COMPETITION = (
     Case("a busy loop of SCHED_BATCH", hog("chrt", "--batch", "0"), None),
     Case("a busy loop of SCHED_IDLE", hog("chrt", "--idle", "0"), None),
