@@ -28,12 +28,13 @@ from helpers import PATIENCE_S, build_native, pids, wait_for
 
 from sipsched import watch
 from sipsched.analysis.headroom import Lack
-from sipsched.analysis.watched import percentiles_us, total
+from sipsched.analysis.watched import FEWEST_SECONDS, Cause, findings, percentiles_us, total
 from sipsched.errors import SipschedError
 from sipsched.files import read_zstd
 from sipsched.measure import watching as measuring
 from sipsched.measure.watching import CAPABILITIES
 from sipsched.pages.headroom import LACKS
+from sipsched.pages.watched import advice_lines
 from sipsched.records import trace
 from sipsched.records.messages import FLAGS, MESSAGE_TYPES, open_messages
 from sipsched.records.watch import ANSWERED, NAMES, OVER_TCP, Second, read_seconds, read_watch
@@ -62,11 +63,17 @@ class Place:
     ----------
     holder
         The process id of the program that keeps the namespace open.
+    config
+        The proxy's configuration file, with port 5060.
+    before
+        A command, such as `taskset --cpu-list 0`, that starts the proxy.
     """
 
     folder: Path
     holder: int
     port: int = 5060
+    config: str = field(default_factory=CONFIG.read_text)
+    before: Sequence[object] = ()
     started: list["subprocess.Popen[bytes]"] = field(default_factory=list)
 
     def start(self, *argv: object) -> "subprocess.Popen[bytes]":
@@ -82,9 +89,9 @@ class Place:
     def proxy(self) -> "subprocess.Popen[bytes]":
         """Start the proxy, and wait until it listens."""
         config = self.folder / "kamailio.cfg"
-        config.write_text(CONFIG.read_text().replace(":5060", f":{self.port}"))
+        config.write_text(self.config.replace(":5060", f":{self.port}"))
         own = ["-f", config, "-Y", self.folder, "-P", self.folder / "pid", "-m", "32", "-M", "4"]
-        process = self.start("kamailio", "-DD", "-E", *own)
+        process = self.start(*self.before, "kamailio", "-DD", "-E", *own)
         wait_for(lambda: self.ask(request("OPTIONS", "ready"), 0.2) is not None, PATIENCE_S)
         return process
 
@@ -144,15 +151,15 @@ def probe(tmp_path_factory: pytest.TempPathFactory) -> PurePosixPath:
 
 
 @contextlib.contextmanager
-def placed(folder: Path, port: int = 5060) -> Iterator[Place]:
-    """Start a proxy in its own network namespace."""
+def placed(folder: Path, port: int = 5060, **proxy: object) -> Iterator[Place]:
+    """Start a proxy in its own network namespace. `proxy` sets the attributes `config` and `before` of `Place`."""
     script = 'ip link set lo up; ip address add "$0" dev lo nodad; echo up; exec cat'
     held = ["unshare", "--net", "sh", "-c", script, f"{IPV6}/128"]
     # The namespace exists until cat reads the end of its input, which is also closed if this program is killed.
     with subprocess.Popen(held, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"up\n"
-        found = Place(folder, holder.pid, port)
+        found = Place(folder, holder.pid, port, **proxy)  # type: ignore[arg-type]
         try:
             found.proxy()
             yield found
@@ -566,6 +573,131 @@ def test_message_of_a_b2bua_is_joined_to_the_message_with_another_call_id(
     # the program may run on only one CPU of the machine
     assert read_watch(running.output).cpus == 1
     assert {second.cpus for second in read_seconds(running.output) if second.workers} == {1}
+
+
+LOOP = "$var(i) = 0; while ($var(i) < {}) {{ $var(i) = $var(i) + 1; }}"
+"""Lines of the proxy's script that need CPU time. One pass of the loop needs about 1 µs."""
+MILLISECOND = LOOP.format(1000)
+OK = b"SIP/2.0 200"
+
+
+@dataclass(frozen=True)
+class Plant:
+    """A cause of waiting or drops, with the proxy and the load that produce this cause.
+
+    Attributes
+    ----------
+    script
+        Lines that the proxy executes for each message.
+    one_cpu
+        Whether the proxy may run on only one CPU.
+    competitor
+        The scheduling class of a busy loop on this CPU: `other` (the proxy's class) or `idle`. A second busy loop then
+        runs on another CPU. Empty: no busy loop.
+    burst, pause_s
+        The number of requests that are sent together, and the pause after the answers to these requests.
+    over_tcp
+        Whether the requests come over one TCP connection. After each burst, one datagram then arrives over UDP.
+    """
+
+    cause: Cause | None
+    workers: int
+    script: str = ""
+    one_cpu: bool = False
+    competitor: str = ""
+    burst: int = 20
+    pause_s: float = 0.0
+    over_tcp: bool = False
+
+    def __str__(self) -> str:
+        if self.cause:
+            return self.cause.name
+        return f"healthy beside {self.competitor}" if self.competitor else "healthy"
+
+    @property
+    def config(self) -> str:
+        settings = f'children={self.workers}\nmax_while_loops=1000000\nloadmodule "cfgutils.so"'
+        route = "request_route {\n"
+        text = CONFIG.read_text().replace("children=4", settings)
+        return text.replace(route, f"{route}    {self.script}\n")
+
+
+PLANTS = (
+    Plant(None, workers=2, burst=1, pause_s=0.003),
+    Plant(None, workers=1, one_cpu=True, competitor="idle", burst=1, pause_s=0.003),
+    Plant(Cause.BURSTS, workers=2, script=LOOP.format(250), burst=600, pause_s=0.1),
+    Plant(Cause.TOO_FEW_WORKERS, workers=1, script=MILLISECOND),
+    Plant(Cause.NO_CPU_LEFT, workers=1, script=MILLISECOND, one_cpu=True),
+    Plant(
+        Cause.COMPETITOR,
+        workers=1,
+        script=MILLISECOND,
+        one_cpu=True,
+        competitor="other",
+        burst=2,
+        pause_s=0.003,
+    ),
+    Plant(Cause.SLEEPING_WORKERS, workers=2, script='usleep("2000");'),
+    Plant(
+        Cause.TOO_MANY_WORKERS,
+        workers=8,
+        script=LOOP.format(2500),
+        one_cpu=True,
+        burst=16,
+        pause_s=0.06,
+    ),
+    Plant(Cause.HOT_CONNECTION, workers=2, script=MILLISECOND, over_tcp=True),
+)
+
+
+def offer(place: Place, running: Watched, plant: Plant) -> None:
+    """Send requests in bursts until the watch has enough seconds for advice."""
+    kind = socket.SOCK_STREAM if plant.over_tcp else socket.SOCK_DGRAM
+    with place.socket(kind=kind) as sock, place.socket() as other:
+        sock.connect((ADDRESS, place.port))
+        sock.settimeout(0.2)
+        sent = 0
+        enough = running.seconds() + FEWEST_SECONDS + 1
+        while running.seconds() < enough:
+            burst = [request("OPTIONS", f"planted{sent + i}") for i in range(plant.burst)]
+            sent += plant.burst
+            if plant.over_tcp:
+                burst = [b"".join(burst).replace(b"/UDP", b"/TCP")]
+                other.sendto(request("OPTIONS", f"beside{sent}"), (ADDRESS, place.port))
+            for message in burst:
+                sock.sendall(message)
+            answered, answer = 0, b""
+            with contextlib.suppress(TimeoutError):
+                while answered < plant.burst:
+                    # keep the last bytes, because TCP may split the status line of an answer
+                    answer = answer[1 - len(OK) :] + sock.recv(65536)
+                    answered += answer.count(OK)
+            time.sleep(plant.pause_s)
+
+
+@pytest.mark.quiet
+@pytest.mark.parametrize("plant", PLANTS, ids=str)
+def test_advice_names_only_the_planted_cause(
+    tmp_path: Path, probe: PurePosixPath, plant: Plant
+) -> None:
+    *_, other_cpu, cpu = sorted(os.sched_getaffinity(0))
+    one_cpu = ("taskset", "--cpu-list", cpu)
+    before = one_cpu if plant.one_cpu else ()
+    with placed(tmp_path, config=plant.config, before=before) as place:
+        if plant.competitor:
+            own_class = ("chrt", f"--{plant.competitor}", 0)
+            for name, where in (("backup", cpu), ("elsewhere", other_cpu)):
+                program = shutil.copy("/bin/sh", tmp_path / name)
+                argv = ("taskset", "--cpu-list", where, program, "-c", "while :; do :; done")
+                place.start(*own_class, *argv)
+        with watching(place, probe, place.started[0].pid) as running:
+            offer(place, running, plant)
+    recorded = read_seconds(running.output)
+    causes, reason = findings(recorded)
+    assert reason == ""
+    assert [shown.cause for shown in causes] == ([plant.cause] if plant.cause else [])
+    assert plant.cause is not Cause.COMPETITOR or causes[0].program == "backup"
+    assert set(advice_lines(recorded, "kamailio")) <= set(running.said)
 
 
 def test_static_probe_runs_without_any_library(tmp_path: Path) -> None:
