@@ -16,6 +16,10 @@
 #define PROCESSES   1024
 #define ESTABLISHED 1 /* TCP_ESTABLISHED of include/net/tcp_states.h */
 
+/* Mount points of the control groups with CPU limits (cgroups(7)): version 2, and the controller cpu of version 1. */
+#define GROUPS    "/sys/fs/cgroup"
+#define GROUPS_V1 "/sys/fs/cgroup/cpu"
+
 /* The proxy's processes: they are called `name` and use the network namespace `namespace`. */
 struct processes {
 	const char *name;
@@ -63,6 +67,12 @@ static void print_udp6(const char *line, const char *prefix)
 {
 	if (!strncmp(line, "Udp6", 4))
 		printf("%s%s", prefix, line + 4);
+}
+
+static void print_throttled(const char *line, const char *prefix)
+{
+	if (strstr(line, "throttled"))
+		print_whole(line, prefix);
 }
 
 /* Pass each line of a file to `print`. Ignore a file that cannot be read, because its process may have ended. */
@@ -150,6 +160,54 @@ static void print_tasks(long pid)
 	closedir(tasks);
 }
 
+/* Print how often and how long the kernel stopped a control group, and each of its parent groups, at a CPU limit. */
+static void print_group(const char *mount, char *group)
+{
+	char path[LINE + 64];
+	char *slash;
+
+	/* Each step removes the last part of the group's path: "/a/b", "/a", and "" for the root group. */
+	do {
+		slash = strrchr(group, '/');
+		if (!slash || slash[1]) {
+			snprintf(path, sizeof(path), "%s%s/cpu.stat", mount, group);
+			print_file(path, print_throttled, "limit ");
+		}
+		if (slash)
+			*slash = 0;
+	} while (slash);
+}
+
+/* Print the throttling of the control groups of a process that can have a CPU limit. */
+static void print_limits(long pid)
+{
+	char path[64], line[LINE];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%ld/cgroup", pid);
+	file = fopen(path, "re");
+	if (!file)
+		return;
+	while (fgets(line, sizeof(line), file)) {
+		/* A line is "ID:CONTROLLERS:GROUP". In version 2, the list of controllers is empty. */
+		const char *mount = NULL, *controller;
+		char *rest = line, *controllers, *group;
+
+		strsep(&rest, ":");
+		controllers = strsep(&rest, ":");
+		group = strsep(&rest, "\n");
+		while ((controller = strsep(&controllers, ","))) {
+			if (!*controller)
+				mount = GROUPS;
+			else if (!strcmp(controller, "cpu"))
+				mount = GROUPS_V1;
+		}
+		if (mount && group)
+			print_group(mount, group);
+	}
+	fclose(file);
+}
+
 /* Return the number of open TCP connections from or to a port. */
 static unsigned long count_connections(long pid, const char *table, unsigned long port)
 {
@@ -211,8 +269,10 @@ int print_counters(int count, char **arguments)
 		print_file("/proc/net/softnet_stat", print_whole, "softnet ");
 		for (size_t i = 0; i < processes.n; i++)
 			print_tasks(processes.pids[i]);
-		if (processes.n)
+		if (processes.n) {
+			print_limits(processes.pids[0]);
 			print_network(processes.pids[0], (unsigned long)port);
+		}
 		printf("end\n");
 		if (fflush(stdout))
 			return EXIT_BAD; /* the reader of the output has closed the pipe */

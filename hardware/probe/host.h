@@ -4,7 +4,7 @@
 
 /*
  * Print the kernel's counters of a proxy and of its host for each line from stdin, until the input ends. The function only
- * reads files of /proc, so it needs no BPF.
+ * reads files of /proc and /sys/fs/cgroup, so it needs no BPF.
  * `arguments` are the name of the proxy's processes, the inode number of their network namespace, and optionally the TCP
  * port of the proxy. Return the exit code.
  */

@@ -35,8 +35,8 @@
  *   written, and `kind` has the method or status. With --one-in N, the trace has the messages of one of N calls.
  *   `histograms` is also for a proxy in production. It counts the times of datagrams in the kernel, without a record per
  *   message. To keep system calls fast, it attaches no hook to system calls, and only three hooks (count.h, histograms.bpf.c).
- *   `counters` prints the counters of /proc about the processes NAME in the network namespace with the inode NETNS, and about
- *   their host, each time it reads a line. It attaches nothing (host.h).
+ *   `counters` prints the kernel's counters of the processes NAME in the network namespace with the inode NETNS, of their
+ *   control group, and of their host, each time it reads a line. It attaches nothing (host.h).
  *   `check` loads and attaches each hook for a moment, and prints which hooks this kernel supports.
  *   The exit code is 0 on success, 1 with one line on stderr for an error, and 2 for wrong usage.
  *

@@ -591,6 +591,8 @@ class Plant:
         Lines that the proxy executes for each message.
     one_cpu
         Whether the proxy may run on only one CPU.
+    limited
+        Whether the proxy runs in a control group that may use a fifth of a CPU.
     competitor
         The scheduling class of a busy loop on this CPU: `other` (the proxy's class) or `idle`. A second busy loop then
         runs on another CPU. Empty: no busy loop.
@@ -604,6 +606,7 @@ class Plant:
     workers: int
     script: str = ""
     one_cpu: bool = False
+    limited: bool = False
     competitor: str = ""
     burst: int = 20
     pause_s: float = 0.0
@@ -647,7 +650,28 @@ PLANTS = (
         pause_s=0.06,
     ),
     Plant(Cause.HOT_CONNECTION, workers=2, script=MILLISECOND, over_tcp=True),
+    Plant(Cause.CPU_LIMIT, workers=4, script=LOOP.format(150), limited=True),
 )
+
+
+@contextlib.contextmanager
+def limited_group() -> Iterator[Path]:
+    """Yield a control group whose processes may together use a fifth of a CPU."""
+    root = Path("/sys/fs/cgroup")
+    limits = {"cpu.max": "20000 100000"}
+    if (root / "cpu" / "cpu.cfs_quota_us").exists():
+        root, limits = root / "cpu", {"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "20000"}
+    elif "cpu" not in (root / "cgroup.subtree_control").read_text().split():
+        pytest.skip("control groups have no controller for CPU time")
+    group = root / f"watched-{os.getpid()}"
+    group.mkdir()
+    try:
+        for name, limit in limits.items():
+            (group / name).write_text(limit)
+        yield group
+    finally:
+        wait_for(lambda: not (group / "cgroup.procs").read_text(), 10)
+        group.rmdir()
 
 
 def offer(place: Place, running: Watched, plant: Plant) -> None:
@@ -682,8 +706,12 @@ def test_advice_names_only_the_planted_cause(
 ) -> None:
     *_, other_cpu, cpu = sorted(os.sched_getaffinity(0))
     one_cpu = ("taskset", "--cpu-list", cpu)
-    before = one_cpu if plant.one_cpu else ()
-    with placed(tmp_path, config=plant.config, before=before) as place:
+    before: tuple[object, ...] = one_cpu if plant.one_cpu else ()
+    with contextlib.ExitStack() as stack:
+        if plant.limited:
+            group = stack.enter_context(limited_group())
+            before = ("sh", "-c", 'echo $$ > "$0/cgroup.procs"; exec "$@"', group)
+        place = stack.enter_context(placed(tmp_path, config=plant.config, before=before))
         if plant.competitor:
             own_class = ("chrt", f"--{plant.competitor}", 0)
             for name, where in (("backup", cpu), ("elsewhere", other_cpu)):

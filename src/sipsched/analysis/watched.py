@@ -232,6 +232,7 @@ class Cause(StrEnum):
     SLEEPING_WORKERS = "messages wait while workers sleep"
     TOO_MANY_WORKERS = "workers take the CPUs from each other"
     HOT_CONNECTION = "one worker is saturated while the others are idle"
+    CPU_LIMIT = "the CPU limit of the control group stops the proxy"
 
 
 @dataclass(frozen=True)
@@ -272,6 +273,7 @@ def findings(seconds: Sequence[Second]) -> tuple[list[ShownCause], str]:
         _bursts(drops_known),
         _too_few_workers(usable),
         _hot_connection(usable),
+        _cpu_limit(usable),
         _no_cpu_left(usable),
         _sleeping(usable),
         _too_many_workers(usable),
@@ -284,10 +286,15 @@ def _workers_busy(second: Second) -> float:
 
 
 def _bursts(seconds: Sequence[Second]) -> ShownCause | None:
-    """Return the evidence of bursts: seconds with dropped messages although workers and CPUs had idle time; or None."""
+    """Return the evidence of bursts: seconds with dropped messages although workers and CPUs had idle time; or None.
+
+    Workers that the kernel stops at a CPU limit are idle, too, but could not have served the dropped messages later.
+    """
     dropped = [second for second in seconds if second.drops.get("socket buffer full")]
     brief = [
-        second for second in dropped if _workers_busy(second) < BUSY and second.cpu_busy < BUSY
+        second
+        for second in dropped
+        if _workers_busy(second) < BUSY and second.cpu_busy < BUSY and not second.throttled
     ]
     if not brief:
         return None
@@ -322,17 +329,29 @@ def _too_few_workers(seconds: Sequence[Second]) -> ShownCause | None:
     )
 
 
+def _cpu_limit(seconds: Sequence[Second]) -> ShownCause | None:
+    """Return the evidence of a CPU limit: seconds in which the kernel stopped the proxy's control group; or None."""
+    shown = [second for second in seconds if second.throttled]
+    values = {
+        "times": sum(second.throttled for second in shown),
+        "throttled_s": sum(second.throttled_ns for second in shown) / 1e9,
+    }
+    return _finding(Cause.CPU_LIMIT, shown, seconds, values)
+
+
 def _no_cpu_left(seconds: Sequence[Second]) -> ShownCause | None:
     """Return the evidence of lacking CPU time: seconds in which the workers' CPUs had no idle time; or None.
 
     The workers must have used almost all time of these CPUs, or must have waited for a CPU. Otherwise, the CPUs were
     busy with programs of lower priority, which do not disturb the proxy. If the workers had to wait and another program
-    used at least the share `COMPETING` of a CPU, this program is the cause.
+    used at least the share `COMPETING` of a CPU, this program is the cause. Workers also wait while the kernel stops
+    their control group at its CPU limit, so seconds with such a stop are no evidence.
     """
     shown = [
         second
         for second in seconds
         if second.cpu_busy >= 1 - (1 - BUSY) / 2
+        and not second.throttled
         and (_delayed(second) >= DELAYED or _used(second) >= BUSY)
     ]
     delayed, own = (
@@ -383,6 +402,7 @@ def _sleeping(seconds: Sequence[Second]) -> ShownCause | None:
         if _waits(second) >= LONG_WAIT_NS
         and _workers_busy(second) < SLEEPING
         and second.cpu_busy <= 1 - IDLE
+        and not second.throttled
         and _off_cpu(second) >= OFF_CPU
         and not _lacked_cpu(second)
     ]
@@ -400,6 +420,7 @@ def _too_many_workers(seconds: Sequence[Second]) -> ShownCause | None:
         if sum(share.messages > 0 for share in second.workers) > second.cpus
         and second.cpu_busy < BUSY
         and max((share.busy for share in second.others), default=0.0) < COMPETING
+        and not second.throttled
         and _off_cpu(second) >= OFF_CPU
         and _lacked_cpu(second)
     ]

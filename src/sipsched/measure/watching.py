@@ -42,6 +42,8 @@ MOST_OTHERS = 3
 MOST_CALLS = 200_000
 """Number of Call-ID hashes that are remembered, to distinguish retransmitted INVITEs from new calls."""
 TICKS = os.sysconf("SC_CLK_TCK")
+THROTTLED_NS = {"throttled_usec": 1000, "throttled_time": 1}
+"""Names of the throttled time in cpu.stat, for control groups of version 2 and 1, and their units in ns."""
 
 
 @dataclass
@@ -58,6 +60,9 @@ class Counters:
         CPU time per task of the proxy, and the time in which the task was runnable but had no CPU.
     programs
         Ticks of CPU time per process, with the name of its program.
+    throttled, throttled_ns
+        How often and how long the kernel stopped the proxy's control groups at their CPU limits. The time is the sum
+        over all CPUs.
     """
 
     t_s: float = 0.0
@@ -73,6 +78,8 @@ class Counters:
     ran_ns: dict[int, int] = field(default_factory=dict)
     delayed_ns: dict[int, int] = field(default_factory=dict)
     programs: dict[int, tuple[str, int]] = field(default_factory=dict)
+    throttled: int = 0
+    throttled_ns: int = 0
 
 
 def parse_counters(lines: Sequence[str], ports: Sequence[int]) -> Counters:
@@ -102,6 +109,10 @@ def parse_counters(lines: Sequence[str], ports: Sequence[int]) -> Counters:
             counters.delayed_ns[int(values[0])] = int(values[2])
         elif word == "connections":
             counters.connections = int(rest)
+        elif word == "limit" and values[0] == "nr_throttled":
+            counters.throttled += int(values[1])
+        elif word == "limit" and values[0] in THROTTLED_NS:
+            counters.throttled_ns += int(values[1]) * THROTTLED_NS[values[0]]
         elif word == "allowed":
             counters.allowed[int(values[0])] = parse_cpu_list(values[1])
         elif word == "table":
@@ -596,6 +607,8 @@ class Watching:
         )
         workers = sorted(self._workers & ran.keys())
         cpus, cpu_busy, cpu_stolen = _cpu_use(before, now, workers)
+        # A restarted proxy can have other control groups, with other counters.
+        same_groups = set(before.pids) & set(now.pids)
         lost = self._counts()
         fresh = {key: max(0, lost[key] - self._lost.get(key, 0)) for key in lost}
         self._lost = lost
@@ -631,6 +644,8 @@ class Watching:
             connections=now.connections,
             processes=len(now.pids),
             over_tcp=received.over_tcp,
+            throttled=now.throttled - before.throttled if same_groups else 0,
+            throttled_ns=now.throttled_ns - before.throttled_ns if same_groups else 0,
         )
 
     def _counts(self) -> dict[str, int]:

@@ -287,6 +287,15 @@ def _advice(finding: ShownCause, program: str) -> CauseInWords:
             "worker used it. No other program used a tenth of a CPU.",
             f"lower N towards {values['cpus']:.0f}, and watch again: {workers}; {restart}",
         )
+    if finding.cause is Cause.CPU_LIMIT:
+        return CauseInWords(
+            "The CPU limit of the control group stopped the proxy.",
+            f"{share}, the proxy's control group used up its CPU time, and the kernel stopped the proxy until the next "
+            f"period. This happened {plural(int(values['times']), 'time')}, for {number(values['throttled_s'])} s in "
+            f"total over all CPUs. {wait}",
+            "raise the limit: docker update --cpus N CONTAINER; or systemctl set-property UNIT CPUQuota=N%; or write "
+            "max to the file cpu.max of the control group that /proc/PID/cgroup names",
+        )
     if finding.cause is Cause.HOT_CONNECTION:
         return CauseInWords(
             "One worker is saturated, because it serves the busiest TCP connection.",

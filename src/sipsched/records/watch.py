@@ -117,6 +117,9 @@ class Second:
         Time during which workers were runnable but had no CPU.
     connections
         Open TCP connections from or to the watched port.
+    throttled, throttled_ns
+        How often and how long the kernel stopped the proxy's control groups at their CPU limits (`cpu.max`). The time
+        is the sum over all CPUs.
     lost, unmatched, threads_untraced
         Records that the probe lost, messages whose arrival the probe did not find, and threads that the probe could not
         trace.
@@ -150,6 +153,8 @@ class Second:
     connections: int = 0
     processes: int = 0
     over_tcp: int = 0
+    throttled: int = 0
+    throttled_ns: int = 0
 
     @property
     def received(self) -> int:

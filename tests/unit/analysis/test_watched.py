@@ -136,6 +136,23 @@ def test_workers_that_interrupt_each_other_are_too_many() -> None:
     assert the_cause(*[replace(interrupted, others=others)] * 20) is None
 
 
+def test_a_cpu_limit_explains_sleeping_and_waiting_workers() -> None:
+    limited = second(throttled=10, throttled_ns=800_000_000, waiting=LONG)
+    found, _ = findings([limited] * 15 + [second()] * 5)
+    assert [shown.cause for shown in found] == [Cause.CPU_LIMIT]
+    assert found[0].values["times"] == 150
+    assert found[0].values["throttled_s"] == pytest.approx(12)
+    off = {"off_cpu_ns": 18_000_000}
+    asleep = replace(limited, workers=workers(0.1, 0.1), **off)
+    crowded = replace(limited, workers=workers(*[0.1] * 8), delayed_ns=17_000_000, **off)
+    waiting = replace(limited, cpu_busy=0.99, delayed_ns=900_000_000)
+    full = replace(limited, drops={"socket buffer full": 10})
+    for throttled in (asleep, crowded, waiting, full):
+        assert the_cause(*[throttled] * 20) is Cause.CPU_LIMIT
+        assert the_cause(*[replace(throttled, throttled=0)] * 20) is not Cause.CPU_LIMIT
+    assert the_cause(*[limited] * 3, *[second()] * 17) is None
+
+
 def test_one_saturated_worker_points_to_its_connection() -> None:
     hot = second(workers=workers(0.97, 0.1, 0.1, 0.0), connections=3)
     found, _ = findings([hot] * 20)

@@ -33,6 +33,10 @@ stat 9 (a (b) c) R 1 2 3 4 5 6 7 8 9 10 40 2 0 0
 softnet 000000ff 00000003 00000000
 ran 100 5000 600 7
 allowed 100 0,2-3
+limit nr_throttled 4
+limit throttled_usec 70
+limit nr_throttled 1
+limit throttled_time 500
 table udp  1: 0100007F:13C4 00000000:0000 07 00000000:00000500 00:00000000 00000000 0 0 77 2 0000 7
 table udp  2: 0100007F:0035 00000000:0000 07 00000000:00000900 00:00000000 00000000 0 0 78 2 0000 9
 snmp 1000 2 11 900 7 0 0 0 0
@@ -52,6 +56,8 @@ def test_counters_are_those_of_the_ports() -> None:
     assert counters.ran_ns == {100: 5000}
     assert counters.delayed_ns == {100: 600}
     assert counters.allowed == {100: (0, 2, 3)}
+    # control groups of version 2 and 1 have different units
+    assert (counters.throttled, counters.throttled_ns) == (5, 70_500)
     assert counters.queued_bytes == 0x500
     assert counters.socket_drops == {77: 7}
     assert counters.backlog_drops == 3

@@ -95,6 +95,8 @@ def test_every_cause_has_evidence_and_a_command_of_the_program() -> None:
         "cpus": 2,
         "hottest": 0.95,
         "connections": 3,
+        "times": 40,
+        "throttled_s": 1.5,
     }
     found = [ShownCause(cause, 3, 10, values, "backup") for cause in Cause]
     for program, setting in (("kamailio", "children=N"), ("opensips", "udp_workers=N")):
