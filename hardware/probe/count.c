@@ -210,8 +210,11 @@ int run_histograms(const struct options *options)
 		printf("ready\n");
 		good = !fflush(stdout);
 	}
-	while (good && read(STDIN_FILENO, &command, 1) == 1)
+	expect_input();
+	while (good && read(STDIN_FILENO, &command, 1) == 1) {
+		expect_input();
 		good = execute(&count, command);
+	}
 	histograms_bpf__destroy(count.object);
 	free(count.of_cpus);
 	return good ? EXIT_GOOD : EXIT_BAD;

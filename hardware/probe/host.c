@@ -260,9 +260,11 @@ int print_counters(int count, char **arguments)
 		return usage();
 	processes.name = arguments[0];
 	processes.namespace = (uint32_t) namespace;
+	expect_input();
 	while ((byte = getchar()) != EOF) {
 		if (byte != '\n')
 			continue;
+		expect_input();
 		print_file("/proc/uptime", print_whole, "uptime ");
 		look_at_processes(&processes);
 		print_file("/proc/stat", print_cpu, "");

@@ -125,6 +125,8 @@ static bool read_switches(struct run *run)
 	char commands[16];
 	ssize_t size = read(STDIN_FILENO, commands, sizeof(commands));
 
+	if (size > 0)
+		expect_input();
 	for (ssize_t i = 0; i < size; i++) {
 		if (commands[i] == '0') {
 			switch_off(&run->recording);
@@ -273,6 +275,7 @@ int run_probe(const struct options *options)
 			return EXIT_FAILURE;
 		}
 		run.records.key = &key;
+		expect_input();
 	}
 	run.workers.records = &run.records;
 	run.records.t_end_ns = UINT64_MAX;

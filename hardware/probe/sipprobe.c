@@ -29,10 +29,11 @@
  *   kernel waits for a grace period of RCU after it has detached a hook.
  *   `watch` is for a proxy in production, and writes no file. The trace goes to stdout. Once a second, and at the end, stderr
  *   gets one line with counters as JSON. On stdin, `0` switches recording off, `1` switches it on, and the end of the input
- *   ends the program. --netns FILE, such as /proc/PID/ns/net, chooses the proxy's network namespace. `watch` also traces
- *   datagrams over IPv6. If a worker forwards no message of the same kind, `watch` uses the first message that the worker
- *   sends. The trace contains no number or text of a message: Call-ID and CSeq are hashed with a random key that is never
- *   written, and `kind` has the method or status. With --one-in N, the trace has the messages of one of N calls.
+ *   ends the program. `watch`, `histograms` and `counters` also end after two minutes without input, because the network to
+ *   the reader of their output may be silent. --netns FILE, such as /proc/PID/ns/net, chooses the proxy's network namespace.
+ *   `watch` also traces datagrams over IPv6. If a worker forwards no message of the same kind, `watch` uses the first message
+ *   that the worker sends. The trace contains no number or text of a message: Call-ID and CSeq are hashed with a random key
+ *   that is never written, and `kind` has the method or status. With --one-in N, the trace has the messages of one of N calls.
  *   `histograms` is also for a proxy in production. It counts the times of datagrams in the kernel, without a record per
  *   message. To keep system calls fast, it attaches no hook to system calls, and only three hooks (count.h, histograms.bpf.c).
  *   `counters` prints the kernel's counters of the processes NAME in the network namespace with the inode NETNS, of their

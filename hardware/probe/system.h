@@ -13,6 +13,11 @@
 void pause_ns(long ns);
 /* Read the first line of a file without its line end. Return false on failure. */
 bool read_line(const char *path, char *line, size_t size);
+/*
+ * End this program if no input arrives for two minutes. Call the function at the start of the program and after each input.
+ * If the network is silent, the end of the input never arrives from the machine that reads the program's output.
+ */
+void expect_input(void);
 /* Return the inode number of a namespace's file, which identifies the namespace. Return 0 if it cannot be read. */
 uint32_t namespace_of(const char *path);
 uint32_t own_network_namespace(void);

@@ -42,6 +42,8 @@ from sipsched.records.watch import ANSWERED, NAMES, OVER_TCP, Second, read_secon
 CONFIG = Path(__file__).parent.parent / "data" / "watch" / "kamailio.cfg"
 ADDRESS, CLIENT, IPV6 = "127.66.77.88", "127.66.77.99", "fd66:77:88::99"
 USER, REFUSED, CALLED = "alicewhocalls", "secret", "bobiscalled"
+REMOTE = "198.51.100.2"
+"""The address of the proxy's namespace in tests with a network between the watch and the proxy."""
 CLONE_NEWNET = 0x40000000
 MALFORMED = (
     b"\x00",
@@ -147,6 +149,14 @@ def request(method: str, call: str, user: str = USER) -> bytes:
 def probe(tmp_path_factory: pytest.TempPathFactory) -> PurePosixPath:
     """Build the probe from the sources in hardware/, and return its path."""
     folder = build_native("probe", tmp_path_factory.mktemp("native"), "sipprobe")
+    return PurePosixPath(folder / "sipprobe")
+
+
+@pytest.fixture(scope="module")
+def impatient_probe(tmp_path_factory: pytest.TempPathFactory) -> PurePosixPath:
+    """Build a probe that ends after 5 s without input, instead of two minutes, and return its path."""
+    native = tmp_path_factory.mktemp("native")
+    folder = build_native("probe", native, "sipprobe", cflags="-O2 -g -DSILENCE_S=5")
     return PurePosixPath(folder / "sipprobe")
 
 
@@ -881,6 +891,40 @@ def test_probe_without_a_reader_loses_records_and_the_proxy_never_waits(
     assert last["lost"] > 0
 
 
+def test_probe_without_input_ends(place: Place, impatient_probe: PurePosixPath) -> None:
+    namespace = Path(f"/proc/{place.holder}/ns/net")
+    where = ("--netns", str(namespace), "--port", "5060")
+    commands = (
+        ("watch", "--comm", "kamailio", *where),
+        ("histograms", *where),
+        ("counters", "kamailio", str(namespace.stat().st_ino)),
+    )
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with contextlib.ExitStack() as stack:
+        processes = [
+            stack.enter_context(subprocess.Popen([str(impatient_probe), *command], **pipes))
+            for command in commands
+        ]
+        for _ in range(7):
+            time.sleep(1)
+            for process in processes:
+                assert process.stdin is not None
+                process.stdin.write(b"\n")
+                process.stdin.flush()
+        assert [process.poll() for process in processes] == [None] * 3
+        attached = held(impatient_probe)
+        assert len(attached) > 10
+        # nobody reads the trace, so the probe blocks when the pipe is full
+        for i in range(4500):
+            assert place.ask(request("OPTIONS", f"silent{i}")) is not None
+        for process in processes:
+            assert process.wait(15) == 1
+            assert process.stderr is not None
+            assert process.stderr.read().splitlines()[-1] == b"sipprobe: no input for 5 s"
+    # the kernel removes BPF programs a little after the process that has loaded them
+    wait_for(lambda: not attached & loaded(), PATIENCE_S)
+
+
 def test_killed_watch_leaves_nothing_behind(place: Place, probe: PurePosixPath) -> None:
     code = (
         "import sys; from pathlib import Path, PurePosixPath; from sipsched import watch; "
@@ -1041,23 +1085,31 @@ def test_command_without_a_proxy_is_one_line(tmp_path: Path) -> None:
 
 
 @contextlib.contextmanager
-def ssh_to_this_machine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Run a separate sshd, and put an `ssh` with the right keys first in PATH. Yield the name of the host."""
+def ssh_to_this_machine(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    address: str = "127.0.0.1",
+    before: Sequence[str] = (),
+) -> Iterator[str]:
+    """Run a separate sshd, and put an `ssh` with the right keys first in PATH. Yield the name of the host.
+
+    The command `before` starts the sshd, for example in another network namespace.
+    """
     for name in ("host", "user"):
         argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)]
         subprocess.run(argv, check=True)
     shutil.copy(folder / "user.pub", folder / "authorized")
     port = free_port()
     settings = {
-        **{"Port": port, "ListenAddress": "127.0.0.1", "HostKey": folder / "host"},
+        **{"Port": port, "ListenAddress": address, "HostKey": folder / "host"},
         **{"AuthorizedKeysFile": folder / "authorized", "PidFile": folder / "sshd.pid"},
         **{"StrictModes": "no", "PermitRootLogin": "yes", "UsePAM": "no"},
     }
     (folder / "sshd.cfg").write_text("".join(f"{key} {value}\n" for key, value in settings.items()))
     known = (folder / "host.pub").read_text().split()[:2]
-    (folder / "known").write_text(f"[127.0.0.1]:{port} {' '.join(known)}\n")
+    (folder / "known").write_text(f"[{address}]:{port} {' '.join(known)}\n")
     (folder / "ssh.cfg").write_text(
-        f"Host thehost\nHostName 127.0.0.1\nPort {port}\nUser root\nIdentityFile {folder}/user\n"
+        f"Host thehost\nHostName {address}\nPort {port}\nUser root\nIdentityFile {folder}/user\n"
         f"UserKnownHostsFile {folder}/known\n"
     )
     programs = folder / "bin"
@@ -1066,7 +1118,7 @@ def ssh_to_this_machine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     (programs / "ssh").chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
     Path("/run/sshd").mkdir(exist_ok=True)
-    sshd = ["/usr/sbin/sshd", "-D", "-e", "-f", str(folder / "sshd.cfg")]
+    sshd = [*before, "/usr/sbin/sshd", "-D", "-e", "-f", str(folder / "sshd.cfg")]
     with (folder / "sshd.log").open("wb") as log, subprocess.Popen(sshd, stderr=log) as process:
         try:
             wait_for((folder / "sshd.pid").exists, PATIENCE_S)
@@ -1108,3 +1160,63 @@ def test_host_over_ssh_is_watched_and_a_lost_connection_leaves_nothing(
         "host" in read_watch(running.output).ended_by
         or "probe" in read_watch(running.output).ended_by
     )
+
+
+@contextlib.contextmanager
+def linked(place: Place) -> Iterator[tuple[str, ...]]:
+    """Connect the proxy's namespace to this machine. Yield the command that runs a program in the namespace."""
+    link, inside = f"watch{os.getpid()}", ("nsenter", f"--net=/proc/{place.holder}/ns/net")
+    peer = ("peer", "name", "eth0", "netns", str(place.holder))
+    commands = (
+        ("ip", "link", "add", link, "type", "veth", *peer),
+        ("ip", "address", "add", "198.51.100.1/30", "dev", link),
+        ("ip", "link", "set", link, "up"),
+        (*inside, "ip", "address", "add", f"{REMOTE}/30", "dev", "eth0"),
+        (*inside, "ip", "link", "set", "eth0", "up"),
+    )
+    for argv in commands:
+        subprocess.run(argv, check=True)
+    try:
+        yield inside
+    finally:
+        # The sshd of a silent connection waits for hours, so end each sshd in the namespace.
+        namespace = Path(f"/proc/{place.holder}/ns/net").stat().st_ino
+        for pid in pids("sshd"):
+            with contextlib.suppress(OSError):
+                if Path(f"/proc/{pid}/ns/net").stat().st_ino == namespace:
+                    os.kill(pid, signal.SIGKILL)
+        subprocess.run(["ip", "link", "delete", link], check=True)
+
+
+@pytest.mark.parametrize("histograms", [False, True])
+def test_silent_network_ends_the_watch_and_the_probe(
+    place: Place, impatient_probe: PurePosixPath, monkeypatch: pytest.MonkeyPatch, histograms: bool
+) -> None:
+    probe = impatient_probe
+    for limit in ("ANSWER_TIMEOUT_S", "END_TIMEOUT_S"):
+        monkeypatch.setattr(measuring, limit, 2)
+    folder = place.folder / "ssh"
+    folder.mkdir()
+    with (
+        linked(place) as inside,
+        ssh_to_this_machine(folder, monkeypatch, REMOTE, inside) as host,
+    ):
+        pid = place.started[0].pid
+        with watching(place, probe, pid, host=host, histograms=histograms) as running:
+            for i in range(20):
+                assert place.ask(request("REGISTER", f"silent{i}")) is not None
+            seen = running.seconds()
+            wait_for(lambda: running.seconds() >= seen + 2, PATIENCE_S)
+            attached = held(probe)
+            assert attached
+            subprocess.run([*inside, "ip", "link", "set", "eth0", "down"], check=True)
+            wait_for(lambda: bool(running.failed), PATIENCE_S)
+        # the network is still silent, so the probe ends without help
+        wait_for(lambda: not pids(f"^{probe} "), 15)
+        wait_for(lambda: not attached & loaded(), PATIENCE_S)
+    (error,) = running.failed
+    assert isinstance(error, SipschedError)
+    assert str(error).startswith("host thehost: no answer")
+    assert read_watch(running.output).ended_by == str(error)
+    assert total(read_seconds(running.output)).messages["REGISTER"] == 20
+    assert (running.output / "page.html").exists()

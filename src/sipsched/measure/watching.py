@@ -1,7 +1,7 @@
 """Functions that watch a running proxy by reading the probe and the kernel's counters once a second.
 
 Nothing on the proxy's host is changed, and no file is written there. All programs on the host end when their input
-closes, so no program remains on the host if the connection is lost.
+closes, or after two minutes without input. So no program remains on the host if the connection is lost or silent.
 """
 
 import json
@@ -218,11 +218,11 @@ class ProbeStream:
         if on == self._on:
             return
         self._on = on
-        pipe = self.process.stdin
-        assert pipe is not None
-        with suppress(OSError):
-            pipe.write(b"1" if on else b"0")
-            pipe.flush()
+        _send(self.process, b"1" if on else b"0")
+
+    def beat(self) -> None:
+        """Send a byte that changes nothing, because the probe ends after two minutes without input."""
+        _send(self.process, b"\n")
 
     def end(self) -> None:
         """Stop the probe, which then writes its last records."""
@@ -247,22 +247,7 @@ class HistogramStream:
             The probe cannot run. The error message contains the reason.
         """
         if not _answer(self.process, self._where):
-            raise StableError(f"{self._where}: probe: {self.said}")
-
-    def _send(self, command: bytes) -> None:
-        pipe = self.process.stdin
-        assert pipe is not None
-        with suppress(OSError):
-            pipe.write(command)
-            pipe.flush()
-
-    @property
-    def said(self) -> str:
-        """The lines that the probe printed before it ended."""
-        _end(self.process)
-        pipe = self.process.stderr
-        assert pipe is not None
-        return pipe.read().decode(errors="replace").strip() or "no message"
+            raise StableError(f"{self._where}: probe: {_last_words(self.process)}")
 
     def read(self) -> Mapping[str, Any]:
         """Return the counts since the last call of this method.
@@ -274,15 +259,15 @@ class HistogramStream:
         LostError
             The connection is lost.
         """
-        self._send(b"\n")
+        _send(self.process, b"\n")
         answer = _answer(self.process, self._where)
         if not answer:
-            raise StableError(f"the probe ended: {self.said}")
+            raise StableError(f"the probe ended: {_last_words(self.process)}")
         return json.loads(answer)  # type: ignore[no-any-return]
 
     def record(self, *, on: bool) -> None:
         """Start or stop the counting, by attaching or detaching the BPF programs."""
-        self._send(b"1" if on else b"0")
+        _send(self.process, b"1" if on else b"0")
 
 
 class CounterStream:
@@ -309,17 +294,28 @@ class CounterStream:
         LostError
             The connection is lost.
         """
-        pipe = self.process.stdin
-        assert pipe is not None
-        try:
-            pipe.write(b"\n")
-            pipe.flush()
-        except OSError as error:
-            raise LostError(f"{self._where}: counters: {error}") from None
+        _send(self.process, b"\n")
         answer = _answer(self.process, self._where, b"\nend\n")
         if not answer:
-            raise LostError(f"{self._where}: counters: the connection ended")
+            raise LostError(f"{self._where}: the counters ended: {_last_words(self.process)}")
         return parse_counters(answer.decode(errors="replace").split("\n"), ports)
+
+
+def _send(process: Popen[bytes], command: bytes) -> None:
+    """Write a command to the input of a program. If the program has ended, its output shows this later."""
+    pipe = process.stdin
+    assert pipe is not None
+    with suppress(OSError):
+        pipe.write(command)
+        pipe.flush()
+
+
+def _last_words(process: Popen[bytes]) -> str:
+    """Return the messages that a program printed before it ended, in one line."""
+    _end(process)
+    pipe = process.stderr
+    assert pipe is not None
+    return " ".join(pipe.read().decode(errors="replace").split()) or "no message"
 
 
 def _answer(process: Popen[bytes], where: str, end: bytes = b"\n") -> bytes:
@@ -563,6 +559,7 @@ class Watching:
         for stream in self._probes:
             if not stream.is_running:
                 raise StableError(f"the probe ended: {stream.said or 'no message'}")
+            stream.beat()
         records = np.concatenate([np.empty(0, RECORD), *(s.take() for s in self._probes)])
         self._follow_connections(now)
         received = (
