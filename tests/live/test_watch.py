@@ -107,9 +107,12 @@ class Place:
 
     @contextlib.contextmanager
     def socket(
-        self, family: int = socket.AF_INET, kind: int = socket.SOCK_DGRAM
+        self, family: int = socket.AF_INET, kind: int = socket.SOCK_DGRAM, port: int = 0
     ) -> Iterator[socket.socket]:
-        """Yield a socket in the namespace. A separate thread enters the namespace and creates the socket."""
+        """Yield a socket in the namespace, with any free port if `port` is 0.
+
+        A separate thread enters the namespace and creates the socket.
+        """
         made: list[socket.socket] = []
 
         def enter() -> None:
@@ -121,7 +124,7 @@ class Place:
         thread.start()
         thread.join()
         with made[0] as sock:
-            sock.bind((IPV6 if family == socket.AF_INET6 else CLIENT, 0))
+            sock.bind((IPV6 if family == socket.AF_INET6 else CLIENT, port))
             yield sock
 
     def ask(self, message: bytes, timeout_s: float = 2.0) -> bytes | None:
@@ -817,6 +820,73 @@ def test_proxy_restarted_at_another_port_within_a_second_is_found(
     assert read_watch(running.output).udp_ports == [5080]
     ds = open_messages(running.output / "messages.nc")
     assert (ds["name"].to_numpy() == NAMES["REGISTER"]).sum() == 2
+
+
+RELOADS = {
+    # each routing sends messages to a port, which is in the file `routing`
+    "dispatcher.reload": (
+        f"1 sip:{CLIENT}:{{port}}\n",
+        'loadmodule "dispatcher.so"\nmodparam("dispatcher", "list_file", "{file}")\n'
+        'request_route {{ if (!is_method("MESSAGE")) {{ sl_send_reply("200", "OK"); exit; }} '
+        'ds_select_dst("1", "4"); forward(); }}\n',
+    ),
+    "app_jsdt.reload": (
+        "function ksr_request_route() {{\n"
+        '    if (KSR.pv.get("$rm") != "MESSAGE") {{ KSR.sl.sl_send_reply(200, "OK"); return; }}\n'
+        f'    KSR.pv.sets("$du", "sip:{CLIENT}:{{port}}");\n    KSR.forward();\n}}}}\n',
+        'loadmodule "app_jsdt.so"\nmodparam("app_jsdt", "load", "{file}")\ncfgengine "jsdt"\n',
+    ),
+}
+"""For each command that reloads a proxy's routing: the content of the file with the routing, and the configuration."""
+
+
+@pytest.mark.parametrize("command", RELOADS)
+def test_reload_of_the_routing_is_no_restart_and_loses_no_message(
+    tmp_path: Path, probe: PurePosixPath, command: str
+) -> None:
+    content, settings = RELOADS[command]
+    file, control = tmp_path / "routing", f"unix:{tmp_path}/control"
+    file.write_text(content.format(port=5071))
+    config = CONFIG.read_text().partition("request_route")[0]
+    config += f'loadmodule "ctl.so"\nmodparam("ctl", "binrpc", "{control}")\n'
+    config += settings.format(file=file)
+    with (
+        placed(tmp_path, config=config) as place,
+        place.socket() as sender,
+        place.socket(port=5071) as first,
+        place.socket(port=5072) as second,
+    ):
+        with watching(place, probe, place.started[0].pid) as running:
+            for i in range(240):
+                if i == 120:
+                    file.write_text(content.format(port=5072))
+                    reload = place.start("kamcmd", "-s", control, command)
+                sender.sendto(request("MESSAGE", f"reload{i}"), (ADDRESS, 5060))
+                time.sleep(0.01)
+            assert reload.wait(10) == 0
+            seen = running.seconds()
+            wait_for(lambda: running.seconds() >= seen + 2, PATIENCE_S)
+        before, after = queued(first), queued(second)
+    assert before + after == 240
+    assert before >= 120
+    assert after > 60
+    assert not any("again" in line or "not running" in line for line in running.said)
+    document = read_watch(running.output)
+    assert document.restarts == document.lost == document.not_written == 0
+    ds = open_messages(running.output / "messages.nc")
+    assert (ds["name"].to_numpy() == NAMES["MESSAGE"]).sum() == ds.sizes["message"] == 240
+    wrong = FLAGS["arrival_not_found"] | FLAGS["nothing_sent"] | ANSWERED
+    assert not (ds["flags"].to_numpy() & wrong).any()
+
+
+def queued(sock: socket.socket) -> int:
+    """Read all datagrams from the queue of a socket, and return their number."""
+    sock.setblocking(False)
+    count = 0
+    with contextlib.suppress(BlockingIOError):
+        while sock.recv(4096):
+            count += 1
+    return count
 
 
 def test_another_proxy_is_not_taken_for_the_restarted_proxy(
