@@ -352,7 +352,7 @@ def _no_cpu_left(seconds: Sequence[Second]) -> ShownCause | None:
         for second in seconds
         if second.cpu_busy >= 1 - (1 - BUSY) / 2
         and not second.throttled
-        and (_delayed(second) >= DELAYED or _used(second) >= BUSY)
+        and (_used(second) >= BUSY or (_delayed(second) >= DELAYED and _harmed(second)))
     ]
     delayed, own = (
         float(np.mean([of(second) for second in shown])) if shown else math.nan
@@ -379,6 +379,15 @@ def _delayed(second: Second) -> float:
     """Return the share of the workers' runnable time in which the workers waited for a CPU."""
     runnable = second.proxy_cpu_ns + second.delayed_ns
     return second.delayed_ns / runnable if runnable else 0.0
+
+
+def _harmed(second: Second) -> bool:
+    """Return True if messages waited long, or if the workers had no CPU during a tenth of the service time.
+
+    A worker waits some microseconds for a CPU whenever it wakes up. If the workers have little work, these short waits
+    alone exceed the share `DELAYED` of their runnable time.
+    """
+    return _waits(second) >= LONG_WAIT_NS or _off_cpu(second) >= DELAYED
 
 
 def _off_cpu(second: Second) -> float:

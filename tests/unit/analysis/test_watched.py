@@ -115,6 +115,20 @@ def test_causes_of_busy_seconds() -> None:
     assert the_cause(*[second(waiting=LONG)] * 20) is None
 
 
+def test_short_waits_of_a_little_used_worker_are_no_cause() -> None:
+    waking = second(
+        workers=workers(0.01),
+        cpu_busy=1.0,
+        others=(CpuShare("backup", 0.97),),
+        proxy_cpu_ns=10_000_000,
+        delayed_ns=4_000_000,
+    )
+    assert the_cause(*[waking] * 20) is None
+    assert the_cause(*[replace(waking, waiting=LONG)] * 20) is Cause.COMPETITOR
+    interrupted = replace(waking, off_cpu_ns=waking.service_ns // 5)
+    assert the_cause(*[interrupted] * 20) is Cause.COMPETITOR
+
+
 def test_a_worker_that_fills_its_only_cpu_needs_more_cpus() -> None:
     """Limit one worker to one of the machine's two CPUs."""
     limited = second(workers=workers(0.95), cpus=1, cpu_busy=0.98, waiting=LONG)
