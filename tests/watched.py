@@ -23,6 +23,7 @@ QUIET = Second(
     receive_errors=0,
     workers=(CpuShare("11", 0.2, 100), CpuShare("12", 0.4, 100)),
     others=(CpuShare("backup", 0.05),),
+    competitors=(CpuShare("backup", 0.05),),
     cpus=2,
     cpu_busy=0.4,
     cpu_stolen=0.0,

@@ -360,7 +360,7 @@ def _no_cpu_left(seconds: Sequence[Second]) -> ShownCause | None:
     )
     others: dict[str, float] = {}
     for second in shown:
-        for share in second.others:
+        for share in second.competitors:
             others[share.name] = others.get(share.name, 0.0) + share.busy
     name, used = max(others.items(), key=lambda item: item[1], default=("", 0.0))
     # If the workers used almost all time of their CPUs, other programs ran on other CPUs.
@@ -428,7 +428,7 @@ def _too_many_workers(seconds: Sequence[Second]) -> ShownCause | None:
         for second in seconds
         if sum(share.messages > 0 for share in second.workers) > second.cpus
         and second.cpu_busy < BUSY
-        and max((share.busy for share in second.others), default=0.0) < COMPETING
+        and max((share.busy for share in second.competitors), default=0.0) < COMPETING
         and not second.throttled
         and _off_cpu(second) >= OFF_CPU
         and _lacked_cpu(second)

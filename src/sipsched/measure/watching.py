@@ -10,12 +10,12 @@ import select
 import threading
 import time
 from collections import Counter, OrderedDict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from subprocess import Popen, TimeoutExpired
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -46,6 +46,25 @@ THROTTLED_NS = {"throttled_usec": 1000, "throttled_time": 1}
 """Names of the throttled time in cpu.stat, for control groups of version 2 and 1, and their units in ns."""
 
 
+class Program(NamedTuple):
+    """A process on the proxy's host.
+
+    Attributes
+    ----------
+    ticks
+        The CPU time of the process since its start, in clock ticks.
+    cpu
+        The CPU on which the process last ran.
+    policy
+        The scheduling policy of the process, such as `os.SCHED_IDLE`.
+    """
+
+    name: str
+    ticks: int
+    cpu: int
+    policy: int
+
+
 @dataclass
 class Counters:
     """The kernel's counters at one time, as `sipprobe counters` prints them.
@@ -59,7 +78,7 @@ class Counters:
     ran_ns, delayed_ns
         CPU time per task of the proxy, and the time in which the task was runnable but had no CPU.
     programs
-        Ticks of CPU time per process, with the name of its program.
+        All processes of the host, by process id.
     throttled, throttled_ns
         How often and how long the kernel stopped the proxy's control groups at their CPU limits. The time is the sum
         over all CPUs.
@@ -77,7 +96,7 @@ class Counters:
     socket_drops: dict[int, int] = field(default_factory=dict)
     ran_ns: dict[int, int] = field(default_factory=dict)
     delayed_ns: dict[int, int] = field(default_factory=dict)
-    programs: dict[int, tuple[str, int]] = field(default_factory=dict)
+    programs: dict[int, Program] = field(default_factory=dict)
     throttled: int = 0
     throttled_ns: int = 0
 
@@ -100,8 +119,9 @@ def parse_counters(lines: Sequence[str], ports: Sequence[int]) -> Counters:
             pid, _, after = rest.partition(" (")
             name, _, numbers = after.rpartition(") ")
             parts = numbers.split()
-            if len(parts) > 12:
-                counters.programs[int(pid)] = (name, int(parts[11]) + int(parts[12]))
+            # proc_pid_stat(5) numbers the fields from 1. The field 3 is the first field after the name.
+            used, cpu, policy = int(parts[11]) + int(parts[12]), int(parts[36]), int(parts[38])
+            counters.programs[int(pid)] = Program(name, used, cpu, policy)
         elif word == "softnet":
             counters.backlog_drops += int(values[1], 16)
         elif word == "ran":
@@ -603,7 +623,8 @@ class Watching:
             )
         )
         workers = sorted(self._workers & ran.keys())
-        cpus, cpu_busy, cpu_stolen = _cpu_use(before, now, workers)
+        cpus = _cpus_of(before, now, workers)
+        cpu_busy, cpu_stolen = _cpu_use(before, now, cpus)
         # A restarted proxy can have other control groups, with other counters.
         same_groups = set(before.pids) & set(now.pids)
         lost = self._counts()
@@ -628,7 +649,8 @@ class Watching:
                 for tid in workers
             ),
             others=_others(before, now, length),
-            cpus=cpus,
+            competitors=_others(before, now, length, cpus),
+            cpus=len(cpus),
             cpu_busy=cpu_busy,
             cpu_stolen=cpu_stolen,
             proxy_cpu_ns=sum(ran.values()),
@@ -662,17 +684,21 @@ class Watching:
         return count
 
 
-def _cpu_use(before: Counters, now: Counters, workers: Sequence[int]) -> tuple[int, float, float]:
-    """Return the number of CPUs on which the workers may run, the busy share of these CPUs, and the stolen share.
+def _cpus_of(before: Counters, now: Counters, workers: Sequence[int]) -> set[int]:
+    """Return the CPUs on which the workers may run.
 
     If no worker is known yet, the CPUs of all tasks of the proxy count. If the proxy does not run, all CPUs count.
     """
     allowed = {cpu for tid in workers or now.allowed for cpu in now.allowed.get(tid, ())}
-    cpus = (allowed or now.ticks.keys()) & now.ticks.keys() & before.ticks.keys()
+    return (allowed or now.ticks.keys()) & now.ticks.keys() & before.ticks.keys()
+
+
+def _cpu_use(before: Counters, now: Counters, cpus: Collection[int]) -> tuple[float, float]:
+    """Return the busy share of CPUs between two readings, and the share that the hypervisor took."""
     total, busy, stolen = (
         sum(now.ticks[cpu][i] - before.ticks[cpu][i] for cpu in cpus) for i in range(3)
     )
-    return len(cpus), busy / max(total, 1), stolen / max(total, 1)
+    return busy / max(total, 1), stolen / max(total, 1)
 
 
 def _drops(before: Counters, now: Counters) -> dict[str, int]:
@@ -690,12 +716,22 @@ def _drops(before: Counters, now: Counters) -> dict[str, int]:
     return {cause: count for cause, count in causes.items() if count > 0}
 
 
-def _others(before: Counters, now: Counters, length_s: float) -> tuple[CpuShare, ...]:
-    """Return the programs that used the most CPU time between two readings, without the proxy, and their CPU shares."""
+def _others(
+    before: Counters, now: Counters, length_s: float, cpus: Collection[int] | None = None
+) -> tuple[CpuShare, ...]:
+    """Return the programs that used the most CPU time between two readings, without the proxy, and their CPU shares.
+
+    Parameters
+    ----------
+    cpus
+        If given, only programs that can compete with workers on these CPUs. Such a program last ran on one of these
+        CPUs. Its class is not SCHED_IDLE, because a worker immediately takes the CPU from a program of this class.
+    """
     by_name: Counter[str] = Counter()
-    for pid, (name, ticks) in now.programs.items():
-        if pid not in now.pids and pid in before.programs:
-            by_name[name] += ticks - before.programs[pid][1]
+    for pid, program in now.programs.items():
+        competes = cpus is None or (program.cpu in cpus and program.policy != os.SCHED_IDLE)
+        if competes and pid not in now.pids and pid in before.programs:
+            by_name[program.name] += program.ticks - before.programs[pid].ticks
     return tuple(
         CpuShare(name, ticks / TICKS / length_s)
         for name, ticks in by_name.most_common(MOST_OTHERS)

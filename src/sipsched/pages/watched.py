@@ -284,7 +284,7 @@ def _advice(finding: ShownCause, program: str) -> CauseInWords:
             "The proxy has too many workers for its CPUs.",
             f"{share}, {values['workers']:.0f} workers shared {plural(int(values['cpus']), 'CPU')}. During "
             f"{100 * values['off_cpu']:.0f} % of the service time, the worker had no CPU, mostly because another "
-            "worker used it. No other program used a tenth of a CPU.",
+            "worker used it. No other program on these CPUs used a tenth of a CPU.",
             f"lower N towards {values['cpus']:.0f}, and watch again: {workers}; {restart}",
         )
     if finding.cause is Cause.CPU_LIMIT:

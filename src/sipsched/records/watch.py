@@ -107,8 +107,9 @@ class Second:
         Datagrams that the kernel rejected, such as datagrams with a wrong checksum.
     workers
         Processes of the proxy that received a message since the start of the watch.
-    others
-        Other programs, by their CPU time.
+    others, competitors
+        Other programs, by their CPU time: all programs, and programs that can take CPU time from the workers. Such a
+        program last ran on a CPU of the workers, and its scheduling class is not SCHED_IDLE.
     cpus
         Number of CPUs on which the workers may run. A program such as taskset or a container can limit these CPUs.
     cpu_busy, cpu_stolen
@@ -155,6 +156,7 @@ class Second:
     over_tcp: int = 0
     throttled: int = 0
     throttled_ns: int = 0
+    competitors: Sequence[CpuShare] = ()
 
     @property
     def received(self) -> int:

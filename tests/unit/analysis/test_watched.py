@@ -103,12 +103,15 @@ def test_causes_of_busy_seconds() -> None:
     assert the_cause(*[few] * 20) is Cause.TOO_FEW_WORKERS
     full = second(workers=workers(0.6, 0.7), cpu_busy=0.99, waiting=LONG, delayed_ns=400_000_000)
     assert the_cause(*[full] * 20) is Cause.NO_CPU_LEFT
-    shared = replace(full, others=(CpuShare("backup", 0.8),))
+    shared = replace(full, competitors=(CpuShare("backup", 0.8),))
     # a program of lower priority is no cause, if it uses only the rest of the CPUs and no worker waits for a CPU
     assert the_cause(*[replace(shared, delayed_ns=10_000_000)] * 20) is None
     found, _ = findings([shared] * 20)
     assert found[0].cause is Cause.COMPETITOR
     assert found[0].program == "backup"
+    # a program on other CPUs, or of the class SCHED_IDLE, is no competitor
+    elsewhere = replace(full, others=(CpuShare("backup", 0.8),))
+    assert the_cause(*[elsewhere] * 20) is Cause.NO_CPU_LEFT
     asleep = second(workers=workers(0.1, 0.1), waiting=LONG, off_cpu_ns=18_000_000)
     assert the_cause(*[asleep] * 20) is Cause.SLEEPING_WORKERS
     # long waits without another sign have no known cause
@@ -119,7 +122,7 @@ def test_short_waits_of_a_little_used_worker_are_no_cause() -> None:
     waking = second(
         workers=workers(0.01),
         cpu_busy=1.0,
-        others=(CpuShare("backup", 0.97),),
+        competitors=(CpuShare("backup", 0.97),),
         proxy_cpu_ns=10_000_000,
         delayed_ns=4_000_000,
     )
@@ -134,7 +137,7 @@ def test_a_worker_that_fills_its_only_cpu_needs_more_cpus() -> None:
     limited = second(workers=workers(0.95), cpus=1, cpu_busy=0.98, waiting=LONG)
     assert the_cause(*[limited] * 20) is Cause.NO_CPU_LEFT
     # the other program must run on the other CPU, because the worker uses almost the whole time of its CPU
-    beside = replace(limited, others=(CpuShare("backup", 0.9),))
+    beside = replace(limited, competitors=(CpuShare("backup", 0.9),))
     assert the_cause(*[beside] * 20) is Cause.NO_CPU_LEFT
     # on two CPUs, a second worker would help
     assert the_cause(*[replace(limited, cpus=2, cpu_busy=0.5)] * 20) is Cause.TOO_FEW_WORKERS
@@ -146,8 +149,9 @@ def test_workers_that_interrupt_each_other_are_too_many() -> None:
     )
     assert the_cause(*[interrupted] * 20) is Cause.TOO_MANY_WORKERS
     assert the_cause(*[replace(interrupted, workers=workers(0.2, 0.2))] * 20) is None
-    others = (CpuShare("backup", 0.5),)
-    assert the_cause(*[replace(interrupted, others=others)] * 20) is None
+    backup = (CpuShare("backup", 0.5),)
+    assert the_cause(*[replace(interrupted, competitors=backup)] * 20) is None
+    assert the_cause(*[replace(interrupted, others=backup)] * 20) is Cause.TOO_MANY_WORKERS
 
 
 def test_a_cpu_limit_explains_sleeping_and_waiting_workers() -> None:

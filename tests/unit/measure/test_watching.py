@@ -11,8 +11,10 @@ from sipsched.measure.running_proxy import Running, Target
 from sipsched.measure.watching import (
     Counters,
     Means,
+    Program,
     Watching,
     _cpu_use,
+    _cpus_of,
     _drops,
     _others,
     parse_counters,
@@ -28,8 +30,8 @@ pids 100 101
 uptime 1000.50 3000.00
 cpu0 100 0 50 800 10 0 5 35 0 0
 cpu1 0 0 0 1000 0 0 0 0 0 0
-stat 100 (kamailio) S 1 2 3 4 5 6 7 8 9 10 30 12 0 0
-stat 9 (a (b) c) R 1 2 3 4 5 6 7 8 9 10 40 2 0 0
+stat 100 (kamailio) S 1 2 3 4 5 6 7 8 9 10 30 12 0 0 20 0 1 0 5 6 7 8 1 1 0 0 0 0 0 4096 0 0 0 0 17 3 0 0 0 0 0
+stat 9 (a (b) c) R 1 2 3 4 5 6 7 8 9 10 40 2 0 0 20 0 1 0 5 6 7 8 1 1 0 0 0 0 0 4096 0 0 0 0 17 1 0 5 0 0 0
 softnet 000000ff 00000003 00000000
 ran 100 5000 600 7
 allowed 100 0,2-3
@@ -52,7 +54,7 @@ def test_counters_are_those_of_the_ports() -> None:
     assert counters.pids == (100, 101)
     assert counters.t_s == 1000.5
     assert counters.ticks == {0: (1000, 190, 35), 1: (1000, 0, 0)}
-    assert counters.programs == {100: ("kamailio", 42), 9: ("a (b) c", 42)}
+    assert counters.programs == {100: ("kamailio", 42, 3, 0), 9: ("a (b) c", 42, 1, os.SCHED_IDLE)}
     assert counters.ran_ns == {100: 5000}
     assert counters.delayed_ns == {100: 600}
     assert counters.allowed == {100: (0, 2, 3)}
@@ -69,13 +71,13 @@ def test_counters_are_those_of_the_ports() -> None:
 def test_only_the_cpus_of_the_workers_count() -> None:
     before = Counters(ticks={0: (0, 0, 0), 1: (0, 0, 0)})
     now = Counters(ticks={0: (100, 95, 10), 1: (100, 5, 0)}, allowed={7: (0,), 8: (1,), 9: (0, 1)})
-    assert _cpu_use(before, now, [7]) == (1, 0.95, 0.1)
-    assert _cpu_use(before, now, [7, 8]) == (2, 0.5, 0.05)
-    assert _cpu_use(before, now, []) == (2, 0.5, 0.05)
-    stopped = Counters(ticks=now.ticks)
-    assert _cpu_use(before, stopped, []) == (2, 0.5, 0.05)
+    assert _cpus_of(before, now, [7]) == {0}
+    assert _cpus_of(before, now, [7, 8]) == _cpus_of(before, now, []) == {0, 1}
+    assert _cpus_of(before, Counters(ticks=now.ticks), []) == {0, 1}
     # a CPU that was switched on within the second is unknown at its beginning
-    assert _cpu_use(Counters(ticks={0: (0, 0, 0)}), now, []) == (1, 0.95, 0.1)
+    assert _cpus_of(Counters(ticks={0: (0, 0, 0)}), now, []) == {0}
+    assert _cpu_use(before, now, {0}) == (0.95, 0.1)
+    assert _cpu_use(before, now, {0, 1}) == (0.5, 0.05)
 
 
 def test_drops_have_causes_and_a_new_socket_starts_at_zero() -> None:
@@ -100,13 +102,29 @@ def test_messages_over_tcp_are_counted_for_all_calls() -> None:
 
 
 def test_other_programs_are_added_up_by_name_without_the_proxy() -> None:
-    before = Counters(programs={1: ("a", 0), 2: ("a", 0), 3: ("kamailio", 0)})
-    now = Counters(
-        pids=(3,), programs={1: ("a", 20), 2: ("a", 30), 3: ("kamailio", 90), 4: ("new", 9)}
-    )
+    def programs(**ticks: int) -> dict[int, Program]:
+        used = enumerate(ticks.items(), 1)
+        return {pid: Program(name.rstrip("2"), count, 0, 0) for pid, (name, count) in used}
+
+    before = Counters(programs=programs(a=0, a2=0, kamailio=0))
+    now = Counters(pids=(3,), programs=programs(a=20, a2=30, kamailio=90, new=9))
     assert [(share.name, share.busy) for share in _others(before, now, 1.0)] == [
         ("a", 50 / os.sysconf("SC_CLK_TCK"))
     ]
+
+
+def test_competitors_run_on_the_cpus_of_the_workers_and_not_in_the_idle_class() -> None:
+    names = {"near": (0, 0), "far": (1, 0), "idle": (0, os.SCHED_IDLE)}
+
+    def counters(ticks: int) -> Counters:
+        found = enumerate(names.items())
+        return Counters(
+            programs={pid: Program(name, ticks, *where) for pid, (name, where) in found}
+        )
+
+    found = _others(counters(0), counters(50), 1.0, {0})
+    assert [share.name for share in found] == ["near"]
+    assert len(_others(counters(0), counters(50), 1.0)) == 3
 
 
 def test_each_transport_has_its_own_probe() -> None:
