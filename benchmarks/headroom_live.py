@@ -34,7 +34,7 @@ from sipsched.testbed.inventory import HostSpec, load_testbed, native_folder
 from sipsched.watch import PROBE, WatchOptions, watch
 
 PROXY, SERVER, CLIENT = "127.0.0.1:5060", "127.0.0.1:5070", "127.0.0.1:5080"
-PROXY_CPU, AGENT_CPU = "0", "1"
+PROXY_CPU, AGENT_CPU = "1", "0"
 RECORDING_S, HIGHER_S, TRIAL_S = 40.0, 20.0, 8.0
 """Length of the recording, of the recordings at higher loads, and of a trial.
 
