@@ -50,4 +50,4 @@ with scripting.one_line_errors(snakemake.log[0]):
     if table is None:
         table = simulate(predictor, Path(snakemake.input.points).parent)
     with files.whole(Path(snakemake.output.predictions)) as path:
-        table[papers_predicted.COLUMNS].to_csv(path, index=False)
+        table[papers_predicted.COLUMNS].to_csv(path, index=False, float_format="%.6g")
