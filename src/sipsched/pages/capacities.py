@@ -1,7 +1,7 @@
 """Functions that put the capacity of a proxy (the load at which drops reach a limit) into words and drawings."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import numpy as np
 import pandas as pd
@@ -112,6 +112,28 @@ def _reason(search: Searched, estimate_cps: float) -> str:
         "" if slower is None else ", and the CPU time per message does not explain the difference"
     )
     return f"the search's range rests on a few trials of one minute{measured}"
+
+
+def apart(one: SystemCapacity, other: SystemCapacity) -> str:
+    """Return a warning if the searches of two systems were over an hour apart; else an empty string."""
+    starts = [
+        max(
+            (
+                datetime.fromisoformat(search.started_at)
+                for search in system.searches
+                if search.started_at
+            ),
+            default=None,
+        )
+        for system in (one, other)
+    ]
+    if starts[0] is None or starts[1] is None:
+        return ""
+    hours = abs(starts[1] - starts[0]) / timedelta(hours=1)
+    if hours < 1:
+        return ""
+    length = plural(round(hours / 24), "day") if hours >= 36 else plural(round(hours), "hour")
+    return f"The two searches were {length} apart, so the machine may have had another speed."
 
 
 def doubts_near(

@@ -10,7 +10,7 @@ from sipsched.analysis.capacity.evidence import collect
 from sipsched.analysis.probe_cost import probe_costs
 from sipsched.errors import StableError
 from sipsched.pages import outline, parts, tables
-from sipsched.pages.capacities import disagreements, doubts_near, estimate
+from sipsched.pages.capacities import apart, disagreements, doubts_near, estimate
 from sipsched.pages.index import campaigns as index
 from sipsched.pages.index import tiles
 from sipsched.pages.outline import write_outline
@@ -113,6 +113,26 @@ def test_the_tiles_describe_the_system_of_the_most_trials_and_runs(whole):
     load, *_ = overview(both)
     assert "2 cores and 4 threads handle more" in load.meaning
     assert "2\u202f800" in load.meaning
+    assert "apart" not in load.meaning
+
+
+@pytest.mark.parametrize(
+    ("second", "words"),
+    [
+        ("2026-11-22T22:06:00+00:00", ""),
+        (None, ""),
+        ("2026-11-23T00:26:00+00:00", "3 hours apart"),
+        ("2026-11-27T20:26:00+00:00", "5 days apart"),
+    ],
+)
+def test_capacities_from_other_hours_are_compared_with_a_warning(whole, second, words):
+    system, _ = tiles.main_system(whole, 0.01)
+    one, other = (
+        dataclasses.replace(system, searches=(Searched(1500, 2000, start),))
+        for start in ("2026-11-22T21:26:00+00:00", second)
+    )
+    assert words in apart(one, other)
+    assert bool(apart(one, other)) == bool(words)
 
 
 def test_a_search_that_disagrees_is_named_with_the_reason(whole):

@@ -16,6 +16,7 @@ from sipsched.analysis.intervals import FEWEST, Interval
 from sipsched.analysis.message_times import LoadTimes, times_by_load
 from sipsched.analysis.run_table import Campaign, Configuration, by_load, lost
 from sipsched.pages.capacities import (
+    apart,
     bound,
     disagreements,
     doubt,
@@ -182,7 +183,7 @@ def _load_tile(
     most = systems(campaign.capacities, limit, system.sut, system.mode)[0]
     among = (
         f" {plural(most.cores, 'core').capitalize()} and {plural(most.threads, 'thread')} handle more: "
-        f"{with_unit(interval_of(most), 'cps')}."
+        f"{with_unit(interval_of(most), 'cps')}. {apart(system, most)}".rstrip()
         if most is not system
         else ""
     )
