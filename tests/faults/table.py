@@ -666,8 +666,20 @@ OF_INSTANCES = (
         retransmissions=False,
         mode=INSTANCES,
     ),
-    # Except for the leak, faults with their own SUT need a partitioned proxy, sipshard, a dispatcher or TCP. A run that
-    # compares instances has none of these, because each instance has one UDP socket (`plan.crossover.check_instances`).
+    Case(
+        "sipshard of a compared instance killed",
+        kill(lambda: only(r"^[^ ]*/sipshard ")),
+        r"sipshard ended unexpectedly during the run, .* its log is sipshard-1\.log",
+        mode="default,default+sut=kamailio-udp-sockets",
+    ),
+    Case(
+        "main process of a partitioned instance of a comparison killed",
+        kill(compared_instance),
+        INSTANCE_ENDS,
+        mode="default,default+sut=kamailio-udp-partitioned",
+    ),
+    # The remaining faults with their own SUT need a dispatcher or TCP. A run cannot compare instances behind a
+    # dispatcher (`plan.crossover.REFUSED`), and INSTANCES is a comparison over UDP.
     *(
         replace(case, name=f"{case.name}, with instances", mode=INSTANCES)
         for case in CASES

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from faults.checks import make_project
-from helpers import Measure, build_native, pids, run_json, start_run, wait_for_load
+from helpers import Measure, build_native, findings, pids, run_json, start_run, wait_for_load
 
 from sipsched.analysis.advice import read_loads
 from sipsched.analysis.buffers import buffers_at
@@ -121,6 +121,47 @@ def test_each_window_reaches_its_instance(measure: Measure, tmp_path: Path) -> N
     assert len(served) == 4
     for number, count in planned.items():
         assert 0 <= served[number] - count < 2 * warm_up
+    write_messages(messages_from_record(record), tmp_path / "messages.nc")
+    dataset = windows.windows_from_record(tmp_path / "messages.nc", record)
+    off = dataset["messages"].isel(washout=0) - dataset["datagrams"].isel(washout=0)
+    assert float(abs(off).max()) < 0.3 * float(dataset["messages"].isel(washout=0).min())
+
+
+SOCKETS, PARTITIONED = "kamailio-udp-sockets", "kamailio-udp-partitioned"
+
+
+@pytest.mark.parametrize(
+    ("sut", "mode", "sockets"),
+    [
+        (
+            "kamailio-udp",
+            f"default,default+sut={SOCKETS},default+sut={PARTITIONED}+threads=2,batch+sut={SOCKETS}",
+            [None, 4, 2, None],
+        ),
+        (PARTITIONED, f"default,default+threads=2,default+sut={SOCKETS}+threads=3", [4, 2, 3, 4]),
+    ],
+)
+def test_each_call_stays_at_one_socket_of_its_instance(
+    measure: Measure, tmp_path: Path, sut: str, mode: str, sockets: list[int | None]
+) -> None:
+    record = measure(sut=sut, mode=mode, cps=300, threads=4)
+    run = run_json(record)
+    assert run["generator"]["calls_completed"] == run["generator"]["calls_created"]
+    assert run["probe"]["unmatched"] == run["probe"]["lost"] == 0
+    assert findings(run)["calls_split"] == findings(run)["share_excess"] == 0
+    assert run["proxy"]["shards"] is None
+    shards = run["proxy"]["shards_of_instances"]
+    assert [one and len(one["selected"]) for one in shards] == sockets
+    # The UAS counts calls by the port of their instance, in the order of the first calls.
+    served = json.loads((record / "uas.json").read_text())["peers"]
+    assert len(served) == len(sockets)
+    for counts, calls in zip(shards, served, strict=True):
+        if counts:
+            assert (counts["without_call_id"], counts["gone"]) == (0, 0)
+            assert sum(counts["selected"]) == 6 * calls
+            assert min(counts["selected"]) > 0
+    recorded = read_windows(record)
+    assert all(switch.good for switch in recorded.log.windows)
     write_messages(messages_from_record(record), tmp_path / "messages.nc")
     dataset = windows.windows_from_record(tmp_path / "messages.nc", record)
     off = dataset["messages"].isel(washout=0) - dataset["datagrams"].isel(washout=0)
@@ -237,13 +278,14 @@ def test_each_instance_has_its_own_receive_buffer(measure: Measure, tmp_path: Pa
     assert held[0].messages == int(131_072 // dataset.attrs["truesize"])
 
 
+@pytest.mark.parametrize("other", ["cores=2", f"sut={PARTITIONED}+cores=2"])
 def test_each_instance_runs_on_its_number_of_cores(
-    testbed: Testbed, tmp_path: Path, short: Path
+    testbed: Testbed, tmp_path: Path, short: Path, other: str
 ) -> None:
     if len(testbed.sps.cpus) < 2:
         pytest.skip("the SPS has one CPU")
     first, second = testbed.sps.cpus[:2]
-    mode = "default,default+cores=2"
+    mode = f"default,default+{other}"
     with start_run(tmp_path / "raw", mode=mode, settings=short) as worker:
         wait_for_load(worker)
         for number, cpus in enumerate(({first}, {first, second}, {first})):

@@ -171,6 +171,7 @@ class _Acquisition:
             load=self.config.load,
             testbed=hosts.testbed.labels,
             sut=serving.sut,
+            proxies=serving.proxies,
             state=state,
             timeline=self.timeline,
             seed=self.arrivals.seed,

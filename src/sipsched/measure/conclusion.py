@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,6 +42,8 @@ class Performed:
 
     Attributes
     ----------
+    proxies
+        SUT and number of workers of each instance that the run compares; one entry for all other runs.
     timeline
         Times in seconds since the epoch, by their names in `Timeline`; without the start and the end of the load.
     seed
@@ -64,6 +66,7 @@ class Performed:
     load: Load
     testbed: TestbedLabels
     sut: Sut
+    proxies: Sequence[tuple[Sut, int]]
     state: Tuned
     timeline: Mapping[str, float]
     seed: int
@@ -147,7 +150,7 @@ def _examine(done: Performed, folder: Path) -> Evidence:
     return Evidence(
         observed=done.observed,
         sut=done.sut,
-        threads=done.run.threads,
+        proxies=done.proxies,
         certificate=certify(
             starts.actual_ns, done.run.cps, done.load.law, starts.intended_ns, statistics.replays
         ),

@@ -37,11 +37,14 @@ class ReportingProgram:
         begin with the name of the program.
     limit_s
         Seconds after which the host stops the program.
+    suffix
+        Text that is added to the names of the files, so that several processes can run the program at the same time.
     """
 
-    def __init__(self, sps: Host, part: str, name: str, limit_s: float) -> None:
-        self._sps, self._name, self._limit_s = sps, name, limit_s
+    def __init__(self, sps: Host, part: str, name: str, limit_s: float, suffix: str = "") -> None:
         self._path = native_folder(sps.base, part) / name
+        name += suffix
+        self._sps, self._name, self._limit_s = sps, name, limit_s
         self._report, self._ready = sps.workdir / f"{name}.json", sps.workdir / f"{name}.ready"
         self._process: Process | None = None
 

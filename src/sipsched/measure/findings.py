@@ -38,6 +38,10 @@ class Evidence:
     ----------
     observed
         The counts during the load.
+    sut
+        The SUT of the run.
+    proxies
+        SUT and number of workers of each instance that the run compares; one entry for all other runs.
     requests
         First sends and retransmissions of requests at the UAC and at the SPS.
     trace
@@ -60,7 +64,7 @@ class Evidence:
 
     observed: Observed
     sut: Sut
-    threads: int
+    proxies: Sequence[tuple[Sut, int]]
     certificate: Certificate
     requests: Requests
     trace: Trace | None
@@ -80,7 +84,7 @@ def numbers(evidence: Evidence) -> dict[str, float | None]:
         **arrival_numbers(evidence.certificate),
         **load_numbers(observed, cpus),
         **window_numbers(evidence.windows),
-        **spread_numbers(evidence.trace, observed.served, evidence.sut, evidence.threads),
+        **spread_by_instance(evidence),
         **probe_numbers(evidence.probe, observed.ledger, evidence.recording_off),
         **account_numbers(evidence.account, len(cpus)),
         "foreign_datagrams": foreign_datagrams(evidence.trace),
@@ -292,6 +296,37 @@ def check_one_thread(trace: Trace | None, completed: int, program: str) -> None:
             f"but {completed} calls completed; so {program} passes messages to other threads, as Kamailio 6 does with "
             "udp_receiver_mode=1 or 2; set udp_receiver_mode=0 in its configuration, or probe: off in its SUT"
         )
+
+
+def spread_by_instance(evidence: Evidence) -> dict[str, float | None]:
+    """Return the numbers about the spread of calls over workers, for all instances of the proxy together.
+
+    The number of split calls is the sum over the instances. The excess of a worker's share is the largest excess.
+    """
+    trace, observed = evidence.trace, evidence.observed
+    spreads = [
+        spread_numbers(
+            _of_instance(trace, observed.instance_of, number), observed.served, sut, threads
+        )
+        for number, (sut, threads) in enumerate(evidence.proxies)
+    ]
+    split = [number for spread in spreads if (number := spread["calls_split"]) is not None]
+    excess = [number for spread in spreads if (number := spread["share_excess"]) is not None]
+    return {"calls_split": sum(split) if split else None, "share_excess": max(excess, default=None)}
+
+
+def _of_instance(trace: Trace | None, instance_of: Mapping[int, int], number: int) -> Trace | None:
+    """Return the records of one of the instances that a run compares. If the run has one instance, return all records.
+
+    Parameters
+    ----------
+    instance_of
+        Index of the instance of each process. Each worker is a process, so the id of its thread is its process id.
+    """
+    if trace is None or not instance_of:
+        return trace
+    own = [pid for pid, instance in instance_of.items() if instance == number]
+    return Trace(trace.mode, trace.records[np.isin(trace.records["tid"], own)])
 
 
 def spread_numbers(

@@ -104,7 +104,7 @@ class HostNeeds:
         role = host.spec.role
         if role != "sps":
             host.require_built("generator", ["sipload"])
-        elif self.sut.sharded:
+        elif any(sut.sharded for sut, _ in self.proxies):
             host.require_built("dispatcher", [PROGRAM, LIBRARY])
         elif self.sut.arrangement.front == "dispatcher":
             host.require_built("dispatcher", [DISPATCHER])

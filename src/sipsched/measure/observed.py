@@ -1,6 +1,7 @@
 """Types for everything that was counted during a load, such as calls, messages and CPU time."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from sipsched.measure.generator import CallStatistics, Served
 from sipsched.records.proxy_report import ProxyReport
@@ -31,6 +32,8 @@ class Observed:
         The counts of the UAS since its start; None in a simulated run whose workers share one socket.
     connections_made
         TCP connections that the UAC opened.
+    instance_of
+        Index of the compared instance of each process, by process id; empty if the run has one instance.
     """
 
     started: float
@@ -43,6 +46,7 @@ class Observed:
     proxy: ProxyReport
     served: Served | None = None
     connections_made: int = 0
+    instance_of: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

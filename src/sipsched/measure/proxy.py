@@ -370,13 +370,13 @@ def parse_instances(processes: str) -> dict[int, int]:
     ----------
     processes
         One line per process with its id and its command line, as `pgrep --list-full` prints them. The command line of
-        an instance contains the instance's folder. The command line of the shell that starts all instances contains the
-        folders of all instances, so the result excludes the shell.
+        an instance contains the path of the instance's configuration. The command line of the shell that starts all
+        instances contains the paths of all configurations, so the result excludes the shell.
     """
     result = {}
     for line in processes.splitlines():
         pid, _, command = line.partition(" ")
-        numbers = set(re.findall(r"/instance-(\d+)\b", command))
+        numbers = set(re.findall(r"/instance-(\d+)/proxy\.cfg\b", command))
         if pid.isdecimal() and len(numbers) == 1:
             result[int(pid)] = int(numbers.pop())
     return result

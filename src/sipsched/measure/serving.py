@@ -27,6 +27,7 @@ from sipsched.measure.observed import CpuTime, Observed, WarmUp
 from sipsched.measure.probe import Probe
 from sipsched.measure.probing import Probing
 from sipsched.measure.proxy import (
+    Proxy,
     config_name,
     count_by_instance,
     find_proxy,
@@ -107,6 +108,8 @@ class Serving:
     ----------
     proxy_process, probe
         The running proxy and its probe, after `start`.
+    proxies
+        SUT and number of workers of each proxy instance, in the order of their ports.
     traced
         Whether the probe writes a trace with one record per message.
     """
@@ -130,28 +133,24 @@ class Serving:
         self.point = point
         self.load = config.load
         self.sut = config.sut(point.sut)
-        self.proxy = find_proxy(self.sut)
         started = instances or (Instance(point.sut, point.threads, point.cores),)
-        self._instances = [
+        self.proxies = [
             (_sut_of(instance, config.sut(instance.sut)), instance.threads) for instance in started
         ]
+        # All instances run the same program, so their adapters are equal.
+        self.proxy, *_ = [_adapter(sut, threads) for sut, threads in self.proxies]
         self._cores = [instance.cores or point.cores for instance in started]
         self._buffers = {
             number: instance.receive_buffer_bytes
             for number, instance in enumerate(started)
             if instance.receive_buffer_bytes
         }
-        if self.point.threads > MOST_INSTANCES and (self.sut.sharded or self.sut.fronted):
-            raise StableError(
-                f"SUT {self.sut.name}: the dispatcher supports at most {MOST_INSTANCES} workers, found "
-                f"{self.point.threads}; lower threads"
-            )
         self.transport = SipTransport.of(self.sut)
         self.generator = Sipload()
         probe = self.sut.probe or config.probe
         self.traced = probe != "off"
         self._needs = HostNeeds(
-            self.sut, self.proxy, self.point, self.transport, probe, self._instances
+            self.sut, self.proxy, self.point, self.transport, probe, self.proxies
         )
         self._probing = Probing(
             hosts,
@@ -160,13 +159,15 @@ class Serving:
             probe,
             limit_s,
             controlled=controlled,
-            ports=len(self._instances),
+            ports=len(self.proxies),
         )
         self._record = record
         self._limit_s = limit_s
-        self._shards = (
-            Shards(hosts.sps, self.sut, point.threads, limit_s) if self.sut.sharded else None
-        )
+        self._shards = {
+            number: Shards(hosts.sps, sut, threads, limit_s, instance=number)
+            for number, (sut, threads) in enumerate(self.proxies)
+            if sut.sharded
+        }
         self._front = (
             Front(hosts.sps, self.proxy, self.sut, point.threads, self.cpus, limit_s)
             if self.sut.fronted
@@ -175,7 +176,7 @@ class Serving:
         self._competitors = Competitors(hosts.sps, hosts.testbed.competitors, limit_s)
         self._connections_made = 0
         self._instance_of: Mapping[int, int] = {}
-        self._sockets = sum(sut.listening_sockets(threads) for sut, threads in self._instances)
+        self._sockets = sum(sut.listening_sockets(threads) for sut, threads in self.proxies)
 
     @property
     def cpus(self) -> tuple[int, ...]:
@@ -242,19 +243,19 @@ class Serving:
     def start(self, state: Tuned) -> None:
         """Start the UAS, the proxy and the probe, and wait until they are ready. Call this method within `starting`."""
         sps = self.hosts.sps
-        commands = [self._configure(number) for number in range(len(self._instances))]
+        commands = [self._configure(number) for number in range(len(self.proxies))]
         if self._front and self._front.config:
             self._record.write("front.cfg", self._front.config)
         with ThreadPoolExecutor(1) as pool:
             uas = pool.submit(self._start_server)
             self.proxy_process, self.probe = self._probing.start(
-                partial(self._start_proxy, together(commands), task_prefix(state, sps))
+                partial(self._start_proxy, commands, task_prefix(state, sps))
             )
             uas.result()
 
     def _configure(self, number: int) -> list[str]:
         """Write the configuration of a proxy instance to its host and to the record, and return its command line."""
-        sps, (sut, threads) = self.hosts.sps, self._instances[number]
+        sps, (sut, threads) = self.hosts.sps, self.proxies[number]
         folder = self._folder(number)
         text = self.proxy.config_text(sut, self.hosts.testbed, threads, folder, instance=number)
         sps.run(["mkdir", "-p", str(folder)])
@@ -268,7 +269,7 @@ class Serving:
     def _folder(self, number: int) -> PurePosixPath:
         """Return the working folder of a proxy instance on its host."""
         workdir = self.hosts.sps.workdir
-        return workdir if len(self._instances) == 1 else workdir / f"instance-{number}"
+        return workdir if len(self.proxies) == 1 else workdir / f"instance-{number}"
 
     def warm_up(self, cps: int, seed: int) -> WarmUp:
         """Start calls from the UAC before the measurement, and check that at least one call completes.
@@ -281,10 +282,10 @@ class Serving:
         calls = max(1, round(cps * self.load.warmup_s))
         before_ns = self._cpu_ns().all
         arrivals = Arrivals(cps, calls, seed)
-        if len(self._instances) > 1:
+        if len(self.proxies) > 1:
             # Each proxy instance serves an equal part of the warm-up.
-            length_ns = round(self.load.warmup_s * 1e9 / len(self._instances))
-            blocks = [(number, length_ns, number) for number in range(len(self._instances))]
+            length_ns = round(self.load.warmup_s * 1e9 / len(self.proxies))
+            blocks = [(number, length_ns, number) for number in range(len(self.proxies))]
             arrivals = Arrivals.in_blocks(cps, seed, blocks)
         statistics = self._offer("warmup", arrivals)
         calls, completed = statistics.calls_offered, statistics.calls_completed
@@ -364,13 +365,17 @@ class Serving:
             proxy=proxy,
             served=served,
             connections_made=self._connections_made,
+            instance_of=self._instance_of,
         )
 
     def _proxy_report(self, used: CpuTime, served: Served) -> ProxyReport:
         """Stop the front end and the counting of datagrams per socket. Return the CPU time and counts of the proxy."""
+        counts = {number: shards.end() for number, shards in self._shards.items()}
+        alone = len(self.proxies) == 1
         return ProxyReport(
             used.all,
-            shards=self._shards.end() if self._shards else None,
+            shards=counts.get(0) if alone else None,
+            shards_of_instances=() if alone else tuple(map(counts.get, range(len(self.proxies)))),
             front=self._front.end(used.front) if self._front else None,
             calls_of_instances=self._calls_of_instances(served),
         )
@@ -384,7 +389,7 @@ class Serving:
         """Return the numbers of messages that all instances have counted since their start; None over UDP."""
         counts = [
             self.proxy.messages(self.hosts.sps, self._folder(number), sut, threads)
-            for number, (sut, threads) in enumerate(self._instances)
+            for number, (sut, threads) in enumerate(self.proxies)
         ]
         known = [count for count in counts if count is not None]
         return sum(known, Tally(0, 0)) if known else None
@@ -461,7 +466,7 @@ class Serving:
 
     def _find_instances(self) -> Mapping[int, int]:
         """Return the index of the instance of each process, by process id; empty if the run has one instance."""
-        if len(self._instances) == 1:
+        if len(self.proxies) == 1:
             return {}
         pid_file = self.proxy_process.pid_file
         return parse_instances(self.hosts.sps.shell(COMMAND_LINES, pid_file, check=False).stdout)
@@ -513,7 +518,7 @@ class Serving:
         first, last = self._needs.ports(sps)
         listed = sps.run(["ss", "-Hlunm", f"( sport >= :{first} and sport <= :{last} )"]).stdout
         sizes = _receive_buffers(listed)
-        of_instances = [sizes.get(first + number) for number in range(len(self._instances))]
+        of_instances = [sizes.get(first + number) for number in range(len(self.proxies))]
         limits = ("rmem_default", "rmem_max")
         paths = {name: f"/proc/sys/net/core/{name}" for name in limits}
         values = read_files(sps, tuple(paths.values()))
@@ -554,22 +559,26 @@ class Serving:
 
     def _start_proxy(
         self,
-        command: Sequence[str],
+        commands: Sequence[Sequence[str]],
         prefix: Sequence[str],
         environment: Mapping[str, str],
     ) -> Process:
+        """Start all instances of the proxy, and wait until they listen. `commands` has their command lines."""
         sps = self.hosts.sps
+        started = list(commands)
+        for number, shards in self._shards.items():
+            started[number] = shards.preloading(commands[number], environment)
         process = sps.start(
             "proxy",
-            [*prefix, *command],
+            [*prefix, *together(started)],
             cpus=self.cpus,
             limit_s=self._limit_s,
-            environment=self._shards.environment(environment) if self._shards else environment,
+            environment=environment,
         )
         self._wait_for_socket(sps, process, self._sockets)
         self._set_buffers(process)
-        if self._shards:
-            self._shards.attach(process, self.proxy.program)
+        for shards in self._shards.values():
+            shards.attach(process, self.proxy.program)
         if self._front:
             self._wait_for_socket(sps, self._front.start(prefix), self._sockets + 1)
         return process
@@ -624,7 +633,7 @@ class Serving:
     def _describe(self, host: Host) -> HostReport:
         if host.spec.role == "sps":
             # The key of each version is the name of the SUT, or the name of the program if there is only one SUT.
-            suts = {sut.name: sut for sut, _ in self._instances}.values()
+            suts = {sut.name: sut for sut, _ in self.proxies}.values()
             versions = {
                 sut.name if len(suts) > 1 else self.proxy.program: self.proxy.version_argv(
                     sut, host
@@ -643,6 +652,22 @@ def _no_ports(counters: Snapshots, statistics: CallStatistics, uas: Mapping[str,
     """
     at_sps = no_ports(counters["sps"]["before"], counters["sps"]["after"])
     return (statistics.no_ports or 0) + at_sps + no_ports(counters["uas"]["before"], uas)
+
+
+def _adapter(sut: Sut, threads: int) -> Proxy:
+    """Return the adapter of a proxy instance's program.
+
+    Raises
+    ------
+    StableError
+        The program has no adapter, or the adapter does not support the SUT or its number of workers.
+    """
+    if threads > MOST_INSTANCES and (sut.sharded or sut.fronted):
+        raise StableError(
+            f"SUT {sut.name}: the dispatcher supports at most {MOST_INSTANCES} workers, found "
+            f"{threads}; lower threads"
+        )
+    return find_proxy(sut)
 
 
 def _sut_of(instance: Instance, sut: Sut) -> Sut:

@@ -1,6 +1,6 @@
 """UDP sockets that share the proxy's port. A BPF program selects the socket of a call by its Call-ID."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from sipsched.errors import StableError, TransientError
 from sipsched.measure.counting import ReportingProgram
@@ -18,24 +18,40 @@ class Shards:
     """The UDP sockets of a proxy that share one port, and the BPF program that selects a socket.
 
     The kernel removes the BPF program together with the proxy's sockets.
+
+    Parameters
+    ----------
+    instance
+        Index of the proxy in a run that compares proxy instances. The index is added to the host's SIP port.
     """
 
-    def __init__(self, sps: Host, sut: Sut, threads: int, limit_s: float) -> None:
+    def __init__(
+        self, sps: Host, sut: Sut, threads: int, limit_s: float, *, instance: int = 0
+    ) -> None:
         self._sps, self._sut, self._threads = sps, sut, threads
+        self._port = sps.spec.sip_port + instance
         self._folder = native_folder(sps.base, "dispatcher")
-        self._program = ReportingProgram(sps, "dispatcher", PROGRAM, limit_s)
+        self._suffix = f"-{instance}" if instance else ""
+        self._program = ReportingProgram(sps, "dispatcher", PROGRAM, limit_s, self._suffix)
 
-    def environment(self, others: Mapping[str, str]) -> Mapping[str, str]:
-        """Return the variables in `others` plus environment variables that make the proxy's sockets share one port."""
-        loaded = [others["LD_PRELOAD"]] if "LD_PRELOAD" in others else []
-        return {
-            **others,
+    def preloading(self, command: Sequence[str], environment: Mapping[str, str]) -> list[str]:
+        """Return a proxy's command with environment variables that make the proxy's sockets share one port.
+
+        Parameters
+        ----------
+        environment
+            Further variables with which the command starts.
+        """
+        loaded = [environment["LD_PRELOAD"]] if "LD_PRELOAD" in environment else []
+        variables = {
             "LD_PRELOAD": ":".join([*loaded, str(self._folder / LIBRARY)]),
-            "SIPSHARD_PORT": str(self._sps.spec.sip_port),
+            "SIPSHARD_PORT": self._port,
             # Kamailio allows one socket per port, so the sockets of an instance have consecutive ports.
             # The library binds all these sockets to the first port, and needs the number of sockets for this.
-            "SIPSHARD_SOCKETS": str(1 if self._sut.arrangement.instances else self._threads),
+            # So the configured ports of two compared instances may overlap, but their bound ports differ.
+            "SIPSHARD_SOCKETS": 1 if self._sut.arrangement.instances else self._threads,
         }
+        return ["env", *(f"{name}={value}" for name, value in variables.items()), *command]
 
     def attach(self, proxy: Process, program: str) -> None:
         """Attach the BPF program to the sockets of a proxy. The proxy must already listen.
@@ -47,7 +63,7 @@ class Shards:
         """
         sps = self._sps
         pids = sps.shell('pgrep --pgroup "$(cat "$1")" "$2"', proxy.pid_file, program).stdout
-        port = ("--port", str(sps.spec.sip_port))
+        port = ("--port", str(self._port))
         sockets = ("--sockets", str(self._threads))
         if reason := self._program.start([*port, *sockets, *pids.split()]):
             raise StableError(f"host {sps.spec}: {reason}")
@@ -65,6 +81,6 @@ class Shards:
         if not self._program.is_running:
             raise TransientError(
                 f"host {self._sps.spec}: {PROGRAM} ended unexpectedly during the run, so the datagrams of "
-                f"each socket were not counted; its log is {PROGRAM}.log"
+                f"each socket were not counted; its log is {PROGRAM}{self._suffix}.log"
             )
         return as_part(ShardReport, self._program.end(), self._program.where)

@@ -177,7 +177,7 @@ def _compared(point: Point, sut: Sut, modes: Playable | None) -> dict[str, Value
     Raises
     ------
     StableError
-        The run compares instances over TCP, instances with another SUT, or too many instances.
+        The run compares instances over TCP, instances with several sockets, other SUTs, or too many instances.
     """
     started = modes.instances.started if modes else ()
     if len(started) < 2:
@@ -187,11 +187,11 @@ def _compared(point: Point, sut: Sut, modes: Playable | None) -> dict[str, Value
             "compared_buffer_bytes": [0] * COMPARED_MAX,
         }
     suts = dict.fromkeys(one.sut for one in started)
-    if len(suts) > 1 or sut.over_tcp or len(started) > COMPARED_MAX:
+    if len(suts) > 1 or sut.over_tcp or sut.sharded or len(started) > COMPARED_MAX:
         raise StableError(
-            f"{point}: the simulator compares up to {COMPARED_MAX} instances of one SUT over UDP, found "
-            f"{len(started)} instances of {', '.join(suts)} over {sut.transport.upper()}; compare them on another "
-            "testbed"
+            f"{point}: the simulator compares up to {COMPARED_MAX} instances of one SUT over UDP with deployment "
+            f"shared, found {len(started)} instances of {', '.join(suts)} over {sut.transport.upper()} with "
+            f"deployment {sut.deployment}; compare them on another testbed"
         )
     lists = {
         "compared_workers": [one.threads for one in started],

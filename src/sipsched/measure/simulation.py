@@ -77,6 +77,9 @@ def simulated_run(
         load=load,
         testbed=testbed.labels,
         sut=plan.sut,
+        proxies=[(plan.sut, one.threads) for one in plan.modes.instances.started]
+        if plan.modes
+        else [(plan.sut, run.threads)],
         state=plan.state,
         timeline={
             **dict.fromkeys(("started", "connected", "servers_ready", "warmup_started"), started),

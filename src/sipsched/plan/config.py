@@ -13,6 +13,7 @@ from msgspec import Meta
 from sipsched.errors import StableError
 from sipsched.paths import PROJECT_ROOT
 from sipsched.plan.crossover import (
+    BEHIND_FRONT,
     Crossover,
     check_instances,
     duration_s,
@@ -552,8 +553,8 @@ def _check_use(sut: Sut, mode: str, suts: Mapping[str, Sut], where: str) -> None
     check_instances(mode, sut, suts, where)
     if is_comparison(mode) and sut.fronted:
         raise StableError(
-            f"{where}: '{mode}' compares modes by the timestamps of messages, and no probe can timestamp messages "
-            f"behind a front end; measure each mode of {sut.name} in its own runs"
+            f"{where}: '{mode}' compares modes by the timestamps of messages, and {BEHIND_FRONT}; measure each mode of "
+            f"{sut.name} in its own runs"
         )
 
 

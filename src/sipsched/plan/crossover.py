@@ -16,7 +16,7 @@ from msgspec import Meta
 from sipsched.errors import StableError
 from sipsched.plan.keys import Share
 from sipsched.plan.modes import Mode, OtherInstance, Setting, find_mode, first_start, split_name
-from sipsched.plan.sut import Sut
+from sipsched.plan.sut import Deployment, Sut
 
 SEPARATOR = ","
 CALL_TAIL_S = 0.05
@@ -35,6 +35,16 @@ Because the length changes, periodic timers cannot stay in step with the windows
 UTILISATION_MAX = 0.97
 BLOCKS_MIN = 6
 """Smallest number of blocks for a randomisation test at 5 %. The smallest p-value of 6 blocks is 2 / 2^6 = 3 %."""
+
+BEHIND_FRONT = "no probe can timestamp messages behind a front end"
+"""The reason why one run cannot compare modes or instances of a proxy behind a front end."""
+REFUSED: Mapping[Deployment, str] = {
+    "front": BEHIND_FRONT,
+    "dispatcher": BEHIND_FRONT,
+    "listeners": "the kernel assigns the connections of each instance to its workers at random, so two equal "
+    "instances differ",
+}
+"""Deployments of which one run cannot compare instances, with the reasons."""
 
 
 @dataclass(frozen=True)
@@ -243,7 +253,7 @@ def check_instances(mode: str, sut: Sut, suts: Mapping[str, Sut], where: str) ->
     ------
     StableError
         A SUT is not defined, or has another program, transport or number of connections than the reference. Or a SUT's
-        deployment is not `shared`. Or the reference overrides a key of its instance. Or an instance overrides its
+        deployment is in `REFUSED`. Or the reference overrides a key of its instance. Or an instance overrides its
         receive buffer over TCP, or by the size that its SUT already has.
     """
     names = compared(mode)
@@ -263,10 +273,10 @@ def check_instances(mode: str, sut: Sut, suts: Mapping[str, Sut], where: str) ->
             )
         second = suts[other.sut] if other.sut else sut
         for one in (sut, second):
-            if one.deployment != "shared":
+            if one.deployment in REFUSED:
                 raise StableError(
-                    f"{what}: {one.name} has deployment {one.deployment}; a run compares instances with deployment "
-                    "shared; measure other SUTs in separate runs"
+                    f"{what}: {one.name} has deployment {one.deployment}, and {REFUSED[one.deployment]}; measure "
+                    f"{one.name} in separate runs"
                 )
         if (second.transport, second.connections) != (sut.transport, sut.connections):
             raise StableError(

@@ -100,15 +100,19 @@ class ProxyReport:
     cpu_ns
         CPU time in ns of all processes, including the front end.
     shards
-        Counts of sipshard; None unless several UDP sockets share a port.
+        Counts of sipshard; None unless several UDP sockets share a port. None if the run compares instances.
     front
         The front end; None if the SUT has none.
     calls_of_instances
         Calls that reached the UAS from each instance since the start of the UAS. The UAS distinguishes instances by
         their addresses. None if the instances share an address.
+    shards_of_instances
+        If the run compares instances, counts of sipshard per instance, by port. None for an instance with one socket.
+        Empty for other runs, and in older records.
     """
 
     cpu_ns: int
     shards: ShardReport | None = None
     front: FrontReport | None = None
     calls_of_instances: tuple[int, ...] | None = None
+    shards_of_instances: tuple[ShardReport | None, ...] = ()

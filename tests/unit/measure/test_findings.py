@@ -17,6 +17,7 @@ from sipsched.measure.findings import (
     load_numbers,
     numbers,
     probe_numbers,
+    spread_by_instance,
     spread_numbers,
     stream_numbers,
 )
@@ -79,11 +80,12 @@ def graded(found: dict[str, float | None]) -> tuple[str, set[str]]:
     return verdict.grade, {finding.rule for finding in verdict.broken}
 
 
-def test_every_rule_has_a_number() -> None:
+def evidence_of(**more: Any) -> Evidence:
+    """Return the evidence of a run whose arrivals are wrong, with changes."""
     evidence = Evidence(
         observed=observed(),
         sut=CONFIG.sut("kamailio-udp"),
-        threads=2,
+        proxies=[(CONFIG.sut("kamailio-udp"), 2)],
         certificate=BAD_ARRIVALS,
         requests=Requests(None, None, None),
         trace=None,
@@ -95,6 +97,11 @@ def test_every_rule_has_a_number() -> None:
         allocation_failures=0,
         account=None,
     )
+    return dataclasses.replace(evidence, **more)
+
+
+def test_every_rule_has_a_number() -> None:
+    evidence = evidence_of()
     assert set(numbers(evidence)) == set(RULES)
     assert judge(numbers(evidence), CONFIG.validity).grade == INVALID
 
@@ -318,6 +325,29 @@ def test_an_uneven_share_counts_beyond_chance(
     sut = CONFIG.sut("kamailio-udp-sockets")
     result = spread_numbers(spread(*workers), None, sut, threads)
     assert result["share_excess"] == pytest.approx(excess)
+
+
+def test_each_compared_instance_has_its_own_shares() -> None:
+    shared, sockets = CONFIG.sut("kamailio-udp"), CONFIG.sut("kamailio-udp-sockets")
+    trace = spread(*[7, 8] * 500, *[17, 18] * 500, *[27] * 700, *[28] * 300)
+    instance_of = {7: 0, 8: 0, 17: 1, 18: 1, 27: 2, 28: 2, 29: 2}
+    # A call of a shared socket has messages at two workers. A call of two sockets must not.
+    trace.records["tid"][[0, 6]] = [8, 7]
+    evidence = evidence_of(
+        trace=trace,
+        observed=observed(instance_of=instance_of),
+        proxies=[(shared, 2), (sockets, 2), (sockets, 2)],
+    )
+    excess = (400 - 4 * math.sqrt(1000)) / 1000
+    assert spread_by_instance(evidence) == {"calls_split": 0, "share_excess": excess}
+    trace.records["tid"][[6000, 12000]] = [18, 28]
+    assert spread_by_instance(evidence)["calls_split"] == 2
+    alone = [(shared, 2), (sockets, 2), (shared, 2)]
+    result = spread_by_instance(dataclasses.replace(evidence, proxies=alone))
+    assert result == {"calls_split": 1, "share_excess": 0.0}
+    alone = [(shared, 2)] * 3
+    result = spread_by_instance(dataclasses.replace(evidence, proxies=alone))
+    assert result == {"calls_split": None, "share_excess": None}
 
 
 def test_workers_that_share_a_socket_have_no_numbers() -> None:

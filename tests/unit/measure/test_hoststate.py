@@ -57,7 +57,7 @@ def test_a_warm_up_without_a_completed_call_keeps_the_log(monkeypatch: pytest.Mo
     monkeypatch.setattr(Serving, "record_proxy_log", lambda self: kept.append("proxy.log"))
     serving = object.__new__(Serving)
     serving.load = load_config().load
-    serving._instances = [(load_config().sut("kamailio-udp"), 8)]
+    serving.proxies = [(load_config().sut("kamailio-udp"), 8)]
     with pytest.raises(TransientError, match=r"none completed; see proxy\.log"):
         serving.warm_up(100, 1)
     assert kept == ["proxy.log"]

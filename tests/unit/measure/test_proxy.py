@@ -93,16 +93,21 @@ def test_allocation_failures_in_the_log() -> None:
 
 # the output of `pgrep --list-full` in a run that compares instances, with shorter command lines
 PROCESSES = """\
-4231 sh -c for command in "$@"; do kamailio -Y /w/sps/instance-0 kamailio -Y /w/sps/instance-1
+4231 sh -c for command in "$@"; do kamailio -f /w/sps/instance-0/proxy.cfg kamailio -f /w/sps/instance-1/proxy.cfg
 4240 kamailio -DD -E -f /w/sps/instance-0/proxy.cfg -m 2048 -Y /w/sps/instance-0
 4241 kamailio -DD -E -f /w/sps/instance-1/proxy.cfg -m 2048 -Y /w/sps/instance-1
 4242 kamailio -DD -E -f /w/sps/instance-1/proxy.cfg -m 2048 -Y /w/sps/instance-1
 4250 opensips -F -f /w/sps/instance-12/proxy.cfg -m 2048 -w /w/sps/instance-12
+4260 sh -c folder=$1 option=$2 count=$3 sh /w/sps/instance-2 -Y 2 kamailio -f /w/sps/instance-2/proxy.cfg
+4261 kamailio -DD -E -f /w/sps/instance-2/proxy.cfg -m 1024 -Y /w/sps/instance-2/instance-1
+4262 kamailio -DD -E -f /w/sps/instance-2/proxy.cfg -m 1024 -Y /w/sps/instance-2/instance-2
 """
 
 
 def test_a_process_belongs_to_the_instance_in_its_command_line() -> None:
-    assert parse_instances(PROCESSES) == {4240: 0, 4241: 1, 4242: 1, 4250: 12}
+    own = {4240: 0, 4241: 1, 4242: 1, 4250: 12}
+    # Each worker of a partitioned instance has its own folder, and a shell starts all of these workers.
+    assert parse_instances(PROCESSES) == {**own, 4260: 2, 4261: 2, 4262: 2}
 
 
 def test_failed_allocations_are_counted_by_instance() -> None:

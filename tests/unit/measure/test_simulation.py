@@ -350,7 +350,11 @@ def test_a_switch_of_the_mode_costs_the_worker_cpu_time(campaign: Config) -> Non
         ({"cores": 9}, "the SPS has 8 CPU"),
         (
             {"mode": "default,default+threads=2", "sut": "kamailio-tcp"},
-            "up to 32 instances of one SUT over UDP, found 3 instances of kamailio-tcp over TCP",
+            "up to 32 instances of one SUT over UDP .* found 3 instances of kamailio-tcp over TCP",
+        ),
+        (
+            {"mode": "default,default+threads=2", "sut": "kamailio-udp-sockets"},
+            "with deployment shared, found 3 instances .* with deployment sockets",
         ),
     ],
 )

@@ -51,7 +51,8 @@ def test_an_impossible_comparison_is_one_clear_error(name: str, message: str) ->
     [
         ("default,default+sut=other", "kamailio-udp", "'other' is not defined under suts"),
         ("default,default+threads=2", "kamailio-tcp-listeners", "has deployment listeners"),
-        ("default,default+threads=2", "kamailio-udp-sockets", "has deployment sockets"),
+        ("default,default+sut=kamailio-udp-front", "kamailio-udp", "has deployment front"),
+        ("default,default+threads=2", "kamailio-tcp-dispatcher", "has deployment dispatcher"),
         ("default,default+sut=kamailio-tcp", "kamailio-udp", "kamailio-tcp differ in transport"),
         (
             "default,default+sut=kamailio-tcp-per-call",
@@ -79,6 +80,19 @@ def test_instances_that_cannot_be_compared_are_one_clear_error(
     planned = config.load_config()
     with pytest.raises(StableError, match=message):
         planned.check_run(Run("local", sut, mode, 1, 8, 100, 1))
+
+
+@pytest.mark.parametrize("sut", ["kamailio-udp", "kamailio-udp-partitioned"])
+def test_proxies_with_several_sockets_are_compared(sut: str) -> None:
+    other = "kamailio-udp-sockets"
+    mode = f"default,default+sut={other},default+sut={other}+cores=2,default+threads=2"
+    config.load_config().check_run(Run("local", sut, mode, 1, 8, 100, 1))
+    modes = [find_mode(name, load_modes()) for name in crossover.compared(mode)]
+    started = crossover.instances(modes, sut, 8, 1).started
+    assert started == (
+        *(Instance(sut, 8, 1), Instance(other, 8, 1)),
+        *(Instance(other, 8, 2), Instance(sut, 2, 1), Instance(sut, 8, 1)),
+    )
 
 
 def test_each_combination_has_an_instance_and_the_sham_has_its_own() -> None:
