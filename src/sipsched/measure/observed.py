@@ -61,7 +61,7 @@ class WarmUp:
         CPU time of the proxy, divided by the duration of the warm-up and by the number of cores.
     service_s
         CPU time per message in seconds, divided by the number of cores. If a run compares instances, the number is the
-        smallest number of cores of an instance.
+        smallest number of cores of an instance. If a worker has its own socket, the time is not divided.
     """
 
     utilisation: float

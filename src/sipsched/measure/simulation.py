@@ -129,9 +129,10 @@ def _choose(
         before = Arrivals(run.cps, calls, arrivals.seed + 1)
         report = simulate(plan.at(load, before), Path(scratch))
     # The warm-up goes to the reference. The instance with the fewest cores decides how long windows must be.
-    cpu_s = report.charged_ns / 1e9 / min(cores_of(run.mode, run.cores))
+    cores = min(cores_of(run.mode, run.cores))
+    cpu_s, servers = report.charged_ns / 1e9, 1 if plan.sut.sharded else cores
     # No division by 0 can occur, because the proxy serves at least the first message.
-    busy = (cpu_s / before.duration_s, cpu_s / report.served)
+    busy = (cpu_s / before.duration_s / cores, cpu_s / report.served / servers)
     total_s = duration_s(run.mode, crossover)
     return choose(modes.names, total_s, crossover, *busy, arrivals.seed)
 

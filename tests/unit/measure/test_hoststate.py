@@ -61,3 +61,21 @@ def test_a_warm_up_without_a_completed_call_keeps_the_log(monkeypatch: pytest.Mo
     with pytest.raises(TransientError, match=r"none completed; see proxy\.log"):
         serving.warm_up(100, 1)
     assert kept == ["proxy.log"]
+
+
+@pytest.mark.parametrize(("sut", "servers"), [("kamailio-udp", 4), ("kamailio-udp-sockets", 1)])
+def test_only_one_worker_empties_a_socket_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, sut: str, servers: int
+) -> None:
+    all_completed = CallStatistics(*(10, 10, 10, 0, 10.0, 0, 0), requests={}, messages=Tally(0, 0))
+    readings = iter((0, 10**9))
+    monkeypatch.setattr(Serving, "_offer", lambda *args: all_completed)
+    monkeypatch.setattr(Serving, "_cpu_ns", lambda self: CpuTime(next(readings), 0))
+    serving = object.__new__(Serving)
+    serving.load, serving.sut = load_config().load, load_config().sut(sut)
+    serving.proxies = [(serving.sut, 8)]
+    serving._cores = [4]
+    warm_up = serving.warm_up(100, 1)
+    # One second of CPU time on four CPUs in 0.1 s, for 60 messages.
+    assert warm_up.utilisation == pytest.approx(2.5)
+    assert warm_up.service_s == pytest.approx(1 / 60 / servers)
