@@ -34,7 +34,7 @@ from sipsched.plan.modes import Setting as Key
 from sipsched.plan.run import Point, Run
 from sipsched.plan.simulated import KINDS, load_model
 from sipsched.plan.sut import DEPLOYMENTS, Deployment, Transport
-from sipsched.records.fitted import Fitted
+from sipsched.records.fitted import Fitted, is_same_fit
 from sipsched.records.prediction import (
     UNITS,
     CapacityOfCores,
@@ -111,13 +111,16 @@ def still_predicted(
 ) -> bool:
     """Return True if earlier predictions are still valid, because `predict` would return the same predictions again.
 
-    The fit and the settings must be equal, and a new simulation of the first setting must give the same numbers.
+    The fit and the settings must be equal, and a new simulation of the first setting must give the same numbers. The
+    new simulation uses the parameters of the earlier one, which can differ from the fit by rounding errors.
     """
     settings = [predicted.setting for predicted in before.predicted]
-    if (before.fitted, before.seconds, settings) != (fitted, SECONDS, _settings(fitted, runs)):
+    if (before.seconds, settings) != (SECONDS, _settings(fitted, runs)):
+        return False
+    if not is_same_fit(before.fitted, fitted):
         return False
     for first in before.predicted[:1]:
-        again = _predicted(first.setting, fitted, config)
+        again = _predicted(first.setting, before.fitted, config)
         for one, other in ((first.whole, again.whole), (first.windows, again.windows)):
             if not np.array_equal(one, other, equal_nan=True):
                 return False
@@ -254,12 +257,13 @@ def predict_capacity(fitted: Fitted, config: Config) -> CapacityPrediction:
 def still_carried(before: CapacityPrediction, fitted: Fitted, config: Config) -> bool:
     """Return True if an earlier capacity prediction is still valid: `predict_capacity` would return the same result.
 
-    The fit and the limit must be equal, and a new simulation of the first setting must find the same capacity.
+    The fit and the limit must be equal, and a new simulation of the first setting must find the same capacity. As in
+    `still_predicted`, the new simulation uses the parameters of the earlier one.
     """
-    if (before.fitted, before.limit) != (fitted, config.pdr_limit):
+    if before.limit != config.pdr_limit or not is_same_fit(before.fitted, fitted):
         return False
     return all(
-        _carries(fitted, config, carried.cores, carried.threads, {}) == carried
+        _carries(before.fitted, config, carried.cores, carried.threads, {}) == carried
         for carried in before.carried[:1]
     )
 

@@ -1,5 +1,6 @@
 """The file with the simulator's parameters that were fitted to runs of a campaign. The predictions read this file."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -46,6 +47,22 @@ class Fitted:
     base_slice_ns: int | None = None
     numbers: Mapping[str, Any] = field(default_factory=dict)
     draws: tuple[Mapping[str, Any], ...] = ()
+
+
+def is_same_fit(one: Fitted, other: Fitted) -> bool:
+    """Return True if two fits of the same runs are equal, except for rounding errors.
+
+    Two computers can compute slightly different sums, because numerical libraries add numbers in an order that depends
+    on the CPU. The parameters of two fits then differ by a share of about 1e-14. This function compares 9 digits.
+    """
+    return _nine_digits(one) == _nine_digits(other)
+
+
+def _nine_digits(fitted: Fitted) -> str:
+    rounded = json.loads(
+        json.dumps(asdict(fitted)), parse_float=lambda number: float(f"{float(number):.9g}")
+    )
+    return json.dumps(rounded)
 
 
 def write_fitted(fitted: Fitted, path: Path) -> None:

@@ -130,6 +130,12 @@ def test_predictions_are_repeatable_and_can_be_stored(config: Config, tmp_path: 
         assert np.array_equal(one.windows, other.windows)
 
 
+def with_service(factor: float) -> Fitted:
+    """Return the fit with all service times multiplied by a factor."""
+    service_ns = [value * factor for value in NUMBERS["service_ns"]]
+    return replace(FITTED, numbers=NUMBERS | {"service_ns": service_ns})
+
+
 def test_changed_predictions_are_outdated(config: Config) -> None:
     runs = [run("default,fifo")]
     before = predict(FITTED, runs, config)
@@ -139,6 +145,9 @@ def test_changed_predictions_are_outdated(config: Config) -> None:
     assert not still_predicted(otherwise, FITTED, runs, config)
     assert not still_predicted(before, replace(FITTED, messages=2), runs, config)
     assert not still_predicted(before, FITTED, [*runs, run("default", 500)], config)
+    assert not still_predicted(before, with_service(1 + 1e-6), runs, config)
+    # on another CPU, the same fit has other rounding errors
+    assert still_predicted(before, with_service(1 + 1e-14), runs, config)
 
 
 def test_a_changed_capacity_is_outdated(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,6 +159,10 @@ def test_a_changed_capacity_is_outdated(config: Config, monkeypatch: pytest.Monk
     assert still_carried(before, fitted, config)
     assert not still_carried(otherwise, fitted, config)
     assert not still_carried(before, FITTED, config)
+    rounded = [value * (1 + 1e-14) for value in CONSTANT["service_ns"]]
+    assert still_carried(
+        before, replace(fitted, numbers=CONSTANT | {"service_ns": rounded}), config
+    )
     assert not still_carried(before, fitted, replace(config, pdr_limit=0.02))
 
 
