@@ -26,10 +26,16 @@ from sipsched.errors import TransientError
 from sipsched.scripting import hold_interrupts
 
 MEASURED = ("sipsched.measure.acquisition", "sipsched.measure.crossing_search")
-REDUCED = ("sipsched.records.messages", "sipsched.records.run_summary", "sipsched.records.windows")
+# When xarray first reads or writes a file, it imports dask.array and scipy.io, which takes 0.3 s. The module messages
+# imports message_loop when it first parses a trace.
+REDUCED = (
+    *("sipsched.records.messages", "sipsched.records.run_summary", "sipsched.records.windows"),
+    *("sipsched.records.message_loop", "dask.array", "scipy.io"),
+)
+# papermill imports black when it first sets the parameters of a notebook.
 DRAWN = (
     *("sipsched.analysis.advice", "sipsched.analysis.run_table", "sipsched.pages.tables"),
-    *("sipsched.pages.html", "sipsched.pages.plots", "papermill"),
+    *("sipsched.pages.html", "sipsched.pages.plots", "papermill", "black"),
     *("sipsched.pages.engine", "sipsched.pages.render"),
 )
 FORKED, FORKED_FOR_PAGES = "forked", "forked_for_pages"

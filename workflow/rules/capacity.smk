@@ -13,6 +13,7 @@ rule estimate_capacities:
     conda:
         "../envs/analysis.yaml"
     resources:
+        forked_for_pages=1,
         machine=1,
     params:
         limits=PLAN.limits,

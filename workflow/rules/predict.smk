@@ -16,6 +16,7 @@ rule fit_model:
     conda:
         "../envs/measure.yaml"
     resources:
+        forked_for_pages=1,
         machine=1,
     params:
         schema_version=versions.PREDICTION_VERSION,
