@@ -70,10 +70,10 @@ def _packed(ds: xr.Dataset) -> xr.Dataset:
         {
             BY_TYPE: (
                 ("statistic", "message_type"),
-                np.array([ds[n] for n in names[BY_TYPE]], float),
+                np.array([ds.variables[n].values for n in names[BY_TYPE]], float),
             ),
-            OF_RUN: ("number", np.array([ds[n] for n in names[OF_RUN]], float)),
-            HISTOGRAM: ds[HISTOGRAM].variable.astype(np.int32),
+            OF_RUN: ("number", np.array([ds.variables[n].values for n in names[OF_RUN]], float)),
+            HISTOGRAM: ds.variables[HISTOGRAM].astype(np.int32),
         },
         attrs=ds.attrs | {"names": json.dumps(names), "texts": json.dumps(texts)},
     )
