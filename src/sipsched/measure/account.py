@@ -241,6 +241,7 @@ class _Wait:
 @dataclass(frozen=True)
 class _Stopped:
     ns: int
+    pid: int
     traced: int
 
 
@@ -310,6 +311,7 @@ def read_account(
         runs=report.runs,
         run_ns=report.run_ns,
         planned=tuple(task.competitor() for task in report.tasks if is_planned[task.pid]),
+        stopped_pid=report.stopped.pid,
     )
 
 

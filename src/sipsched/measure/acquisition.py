@@ -183,8 +183,7 @@ class _Acquisition:
             recording_off=self.recording_off,
             windows=switcher.record(steal_share, account.competed()) if switcher else None,
             modes=modes,
-            allocation_failures=len(failures),
-            failures_by_instance=serving.count_by_instance(failures),
+            allocation_failures=failures,
             account=account,
             factors=factors.report() if factors else None,
         )

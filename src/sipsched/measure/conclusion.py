@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import zstandard
 
 from sipsched.measure.account import CpuAccount
@@ -14,16 +16,20 @@ from sipsched.measure.findings import (
     causes,
     check_one_thread,
     compare_requests,
+    failed_calls,
+    instances_of_calls,
     numbers,
+    silent_calls,
 )
-from sipsched.measure.generator import Sipload
+from sipsched.measure.generator import Sipload, Starts
 from sipsched.measure.observed import Observed
+from sipsched.measure.proxy import lines_by_instance
 from sipsched.measure.switching import Playable
 from sipsched.measure.tuning import Tuned
 from sipsched.plan.loads import Load
 from sipsched.plan.run import Run, TestbedLabels
 from sipsched.plan.sut import Sut
-from sipsched.records.cpu_report import FactorReport, SpeedIndex
+from sipsched.records.cpu_report import AccountReport, FactorReport, SpeedIndex
 from sipsched.records.load_report import GeneratorReport, OfferedLoad
 from sipsched.records.probe_report import ProbeReport
 from sipsched.records.record import COUNTERS_FILE, TRACE_FILE, UnfinishedRecord
@@ -55,9 +61,7 @@ class Performed:
     windows, modes
         The windows of a run that compares modes, and the modes of these windows; None for other runs.
     allocation_failures
-        Failed allocations that the proxy's log reports; None without a log.
-    failures_by_instance
-        Text with the failed allocations per instance; empty without failures, or if the run has one instance.
+        Lines of the proxy's log that report failed allocations; None without a log.
     account, factors, speed
         CPU time, events that make the proxy wait, and speed of the SPS's CPUs; None if not measured.
     """
@@ -78,8 +82,7 @@ class Performed:
     recording_off: bool = False
     windows: WindowsDocument | None = None
     modes: Playable | None = None
-    allocation_failures: int | None = None
-    failures_by_instance: str = ""
+    allocation_failures: Sequence[str] | None = None
     account: CpuAccount | None = None
     factors: FactorReport | None = None
     speed: SpeedIndex | None = None
@@ -106,7 +109,10 @@ def conclude(
     record.write(COUNTERS_FILE, zstandard.compress(json.dumps(observed.counters).encode()))
     if done.windows:
         record.write(WINDOWS_FILE, done.windows.to_bytes())
-    evidence = _examine(done, record.folder)
+    starts, of_call = Sipload().starts(record.folder, "uac"), None
+    if done.windows and done.modes and len(done.modes.instances.started) > 1:
+        of_call = instances_of_calls(starts, done.windows.design, done.modes.instances)
+    evidence = _examine(done, record.folder, starts, of_call)
     return RunDocument(
         run=done.run,
         testbed=done.testbed,
@@ -129,11 +135,7 @@ def conclude(
         scheduler=done.state.report(),
         layout=done.state.layout.describe(),
         ledger=observed.ledger,
-        verdict=judge(
-            numbers(evidence),
-            limits,
-            {**causes(evidence.account), "allocation_failures": done.failures_by_instance},
-        ),
+        verdict=judge(numbers(evidence), limits, _causes(done, evidence.account, starts, of_call)),
         crossover=done.modes.report(done.windows) if done.modes and done.windows else None,
         speed=done.speed,
         factors=done.factors,
@@ -141,12 +143,13 @@ def conclude(
     )
 
 
-def _examine(done: Performed, folder: Path) -> Evidence:
+def _examine(
+    done: Performed, folder: Path, starts: Starts, of_call: npt.NDArray[np.int64] | None
+) -> Evidence:
     """Read the files of the generator and the probe, and return all values that the validity rules need."""
-    statistics = done.observed.statistics
+    statistics, failures = done.observed.statistics, done.allocation_failures
     trace = None if done.probe.mode == "off" else read_trace(folder / TRACE_FILE)
     check_one_thread(trace, statistics.calls_completed, done.sut.proxy)
-    starts = Sipload().starts(folder, "uac")
     return Evidence(
         observed=done.observed,
         sut=done.sut,
@@ -165,9 +168,28 @@ def _examine(done: Performed, folder: Path) -> Evidence:
         windows=done.windows,
         settings=done.settings,
         unlike_asked=done.state.unlike_asked,
-        allocation_failures=done.allocation_failures,
+        allocation_failures=None if failures is None else len(failures),
         account=done.account.report(done.probe, trace) if done.account else None,
+        silent_calls=0 if of_call is None else silent_calls(starts, of_call),
     )
+
+
+def _causes(
+    done: Performed,
+    account: AccountReport | None,
+    starts: Starts,
+    of_call: npt.NDArray[np.int64] | None,
+) -> Mapping[str, str]:
+    """Return the known causes of broken rules, by rule."""
+    failed = "" if of_call is None else failed_calls(starts, of_call)
+    return {
+        **causes(account, done.observed.instance_of),
+        "allocation_failures": lines_by_instance(
+            done.allocation_failures or (), done.observed.instance_of
+        ),
+        "calls_failed_unexplained": failed,
+        "connections_lost": failed,
+    }
 
 
 def _generator_report(version: str, observed: Observed) -> GeneratorReport:

@@ -3,13 +3,17 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
+import numpy.typing as npt
 
 from sipsched.errors import StableError
 from sipsched.measure.account import name_competitors
-from sipsched.measure.generator import Served
+from sipsched.measure.generator import Served, Starts
 from sipsched.measure.observed import Observed
+from sipsched.measure.proxy import count_by_instance, instance_name
+from sipsched.plan.crossover import Design, Instances
 from sipsched.plan.sut import Sut
 from sipsched.records.cpu_report import AccountReport
 from sipsched.records.load_report import Connections, Requests, Sends
@@ -60,6 +64,8 @@ class Evidence:
         Failed allocations that the proxy's log reports; None without a log.
     account
         The account of the SPS's CPU time; None for a simulated run, which has no competitors.
+    silent_calls
+        Calls to proxy instances that completed no call; 0 if the run has one instance.
     """
 
     observed: Observed
@@ -75,6 +81,7 @@ class Evidence:
     unlike_asked: int
     allocation_failures: int | None
     account: AccountReport | None
+    silent_calls: int = 0
 
 
 def numbers(evidence: Evidence) -> dict[str, float | None]:
@@ -82,7 +89,7 @@ def numbers(evidence: Evidence) -> dict[str, float | None]:
     observed, cpus = evidence.observed, evidence.settings.sps_cpus
     return {
         **arrival_numbers(evidence.certificate),
-        **load_numbers(observed, cpus),
+        **load_numbers(observed, cpus, evidence.silent_calls),
         **window_numbers(evidence.windows),
         **spread_by_instance(evidence),
         **probe_numbers(evidence.probe, observed.ledger, evidence.recording_off),
@@ -95,10 +102,17 @@ def numbers(evidence: Evidence) -> dict[str, float | None]:
     }
 
 
-def causes(report: AccountReport | None) -> dict[str, str]:
+def causes(
+    report: AccountReport | None, instance_of: Mapping[int, int] = MappingProxyType({})
+) -> dict[str, str]:
     """Return a text per validity rule that explains the number from `account_numbers` by programs or times.
 
     The result is empty without an account of the CPU time.
+
+    Parameters
+    ----------
+    instance_of
+        Index of the instance of each process, by process id; empty if the run has one instance.
     """
     account = report.account if report else None
     if account is None:
@@ -106,11 +120,35 @@ def causes(report: AccountReport | None) -> dict[str, str]:
     wait = f"{account.wait_ns / 1e9:.3f} s in one wait"
     if account.wait_by:
         wait += f"; {name_competitors([account.wait_by])}"
+    frozen = f"frozen for {account.frozen_ns / 1e9:.3f} s"
+    if account.frozen_ns == account.stopped_ns and account.stopped_pid in instance_of:
+        frozen += f"; a process of {instance_name(instance_of[account.stopped_pid])} was stopped"
     return {
         "competitor_share": name_competitors(account.competitors),
         "competitor_wait_us": wait,
-        "frozen_us": f"frozen for {account.frozen_ns / 1e9:.3f} s",
+        "frozen_us": frozen,
     }
+
+
+def instances_of_calls(
+    starts: Starts, design: Design, instances: Instances
+) -> npt.NDArray[np.int64]:
+    """Return the index of the proxy instance of each call: the instance of the window in which the call starts."""
+    edges = [window.start_ns for window in design.windows]
+    places = np.searchsorted(edges, starts.scheduled_ns, side="right") - 1
+    of_window = np.array([instances.of_window(window) for window in design.windows])
+    return of_window[places]
+
+
+def failed_calls(starts: Starts, of_call: npt.NDArray[np.int64]) -> str:
+    """Return a text with the number of failed calls per proxy instance; empty if no call failed."""
+    failed = count_by_instance(map(int, of_call[~starts.completed]))
+    return failed and f"failed calls: {failed}"
+
+
+def silent_calls(starts: Starts, of_call: npt.NDArray[np.int64]) -> int:
+    """Return the number of calls to proxy instances that completed no call."""
+    return int(np.count_nonzero(~np.isin(of_call, of_call[starts.completed])))
 
 
 def mean_rise_us(wait_ns: float, load_ns: float) -> float:
@@ -190,8 +228,16 @@ def arrival_numbers(certificate: Certificate) -> dict[str, float | None]:
     }
 
 
-def load_numbers(observed: Observed, cpus: Sequence[int]) -> dict[str, float | None]:
-    """Return the numbers for the validity rules about stolen CPU time, and about lost messages."""
+def load_numbers(
+    observed: Observed, cpus: Sequence[int], silent: int = 0
+) -> dict[str, float | None]:
+    """Return the numbers for the validity rules about stolen CPU time, and about lost messages.
+
+    Parameters
+    ----------
+    silent
+        Number of calls to proxy instances that completed no call.
+    """
     statistics, balanced = observed.statistics, observed.ledger
     agents, created = balanced.from_sps, statistics.calls_created
     stat = {phase: files["/proc/stat"] for phase, files in observed.counters["sps"].items()}
@@ -202,8 +248,9 @@ def load_numbers(observed: Observed, cpus: Sequence[int]) -> dict[str, float | N
     else:
         # TCP drops no message. In an overload, a call can fail because its messages still wait in buffers.
         # If a connection broke, its messages are lost, so waiting no longer explains why a call failed.
+        # Waiting also does not explain why an instance completes no call: even a slow proxy completes some calls.
         lost = any(report.lost for report in _connections(observed))
-        waiting = 0 if lost else statistics.calls_waiting or 0
+        waiting = 0 if lost else max(0, (statistics.calls_waiting or 0) - silent)
         unexplained = failed - waiting if failed < created else created
         residual = max(0, residual - MESSAGES_A_CALL * waiting)
     return {

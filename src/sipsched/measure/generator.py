@@ -172,10 +172,22 @@ class Arrivals:
 
 @dataclass(frozen=True)
 class Starts:
-    """The actual and the intended start times of calls in ns, by CLOCK_MONOTONIC of the UAC; shape (calls,)."""
+    """The start times of calls in ns, and the results of these calls. All arrays have the shape (calls,).
+
+    Attributes
+    ----------
+    actual_ns, intended_ns
+        Actual and intended starts, by CLOCK_MONOTONIC of the UAC.
+    scheduled_ns
+        Intended starts since the beginning of the schedule.
+    completed
+        Whether the call completed.
+    """
 
     actual_ns: npt.NDArray[np.int64]
     intended_ns: npt.NDArray[np.int64]
+    scheduled_ns: npt.NDArray[np.int64]
+    completed: npt.NDArray[np.bool_]
 
 
 class Sipload:
@@ -270,10 +282,16 @@ class Sipload:
         hosts.uas.get_file(hosts.uas.workdir / SERVER_REPORT, folder / SERVER_REPORT)
 
     def starts(self, folder: Path, label: str) -> Starts:
-        """Read the file of calls, and return the actual and intended start times of all started calls."""
-        calls = read_calls(folder / f"{label}.calls.zst")
+        """Read the file of calls, and return the start times and the results of all started calls."""
+        calls, t0_ns = _read_calls(folder / f"{label}.calls.zst")
         started = calls[calls["t_invite"] > 0]
-        return Starts(started["t_invite"].astype("i8"), started["t_intended"].astype("i8"))
+        intended_ns = started["t_intended"].astype("i8")
+        return Starts(
+            actual_ns=started["t_invite"].astype("i8"),
+            intended_ns=intended_ns,
+            scheduled_ns=intended_ns - t0_ns,
+            completed=started["t_ok_bye"] > 0,
+        )
 
     def _program(self, agent: Host) -> str:
         return str(native_folder(agent.base, "generator") / "sipload")
@@ -454,6 +472,11 @@ def read_calls(path: Path) -> npt.NDArray[Any]:
     StableError
         The file is missing, truncated, or of another version.
     """
+    return _read_calls(path)[0]
+
+
+def _read_calls(path: Path) -> tuple[npt.NDArray[Any], int]:
+    """Return the calls of a file as `read_calls` does, and the beginning of their schedule in ns (CLOCK_MONOTONIC)."""
     data = read_zstd(path, "calls file", "repeat the run")
     header = (
         np.frombuffer(data, CALLS_HEADER, count=1)[0]
@@ -468,4 +491,4 @@ def read_calls(path: Path) -> npt.NDArray[Any]:
             f"{path}: truncated: expected {expected} bytes for {header['count']} calls, "
             f"found {len(data)}; repeat the run"
         )
-    return np.frombuffer(data, CALL, offset=CALLS_HEADER.itemsize)
+    return np.frombuffer(data, CALL, offset=CALLS_HEADER.itemsize), int(header["t0"])

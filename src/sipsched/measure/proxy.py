@@ -14,6 +14,7 @@ from sipsched.plan.sut import Sut
 from sipsched.testbed.host import Host
 from sipsched.testbed.inventory import HostSpec, Testbed, release_root
 from sipsched.validity.ledger import Tally
+from sipsched.words import grouped
 
 ALLOCATION_FAILURE = (
     "no more (shm|shared|share|pkg|private)? *mem|could not allocate|out of ([a-z]+ )?mem"
@@ -382,7 +383,7 @@ def parse_instances(processes: str) -> dict[int, int]:
     return result
 
 
-def count_by_instance(lines: Iterable[str], instances: Mapping[int, int]) -> str:
+def lines_by_instance(lines: Iterable[str], instances: Mapping[int, int]) -> str:
     """Return a text with the number of log lines per compared instance; empty if no line is from an instance.
 
     Parameters
@@ -395,12 +396,20 @@ def count_by_instance(lines: Iterable[str], instances: Mapping[int, int]) -> str
     """
     writers = (re.search(r"[(\[](\d+)[)\]]", line) for line in lines)
     pids = [int(found[1]) for found in writers if found]
-    counts = Counter(instances[pid] for pid in pids if pid in instances)
-    # The verdict separates thousands by the same narrow space.
+    return count_by_instance(instances[pid] for pid in pids if pid in instances)
+
+
+def count_by_instance(instances: Iterable[int]) -> str:
+    """Return a text with the number of occurrences of each instance, such as `2 in instance 1 (proxy-1.cfg)`."""
     return ", ".join(
-        f"{count:,} in instance {number} ({config_name(number)})".replace(",", "\u202f")
-        for number, count in sorted(counts.items())
+        f"{grouped(count)} in {instance_name(number)}"
+        for number, count in sorted(Counter(instances).items())
     )
+
+
+def instance_name(number: int) -> str:
+    """Return the number and the configuration of a compared instance as text for an error or a verdict."""
+    return f"instance {number} ({config_name(number)})"
 
 
 def config_name(number: int) -> str:

@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
@@ -29,9 +29,9 @@ from sipsched.measure.probing import Probing
 from sipsched.measure.proxy import (
     Proxy,
     config_name,
-    count_by_instance,
     find_proxy,
     in_root,
+    instance_name,
     parse_instances,
     shortened_log,
     together,
@@ -60,6 +60,7 @@ from sipsched.validity.ledger import (
     balance_messages,
     no_ports,
 )
+from sipsched.words import listed
 
 START_TIMEOUT_S = 10
 DRAIN_TIMEOUT_S = 5
@@ -333,9 +334,10 @@ class Serving:
         """
         self.probe.begin()
         before, clocks = self._counters(), self.on_each(clock_offset_s)
+        self._expect_instances()
         messages_before = self._proxy_messages()
         members = self._members()
-        self._instance_of = self._find_instances()
+        self._instance_of = self._find_instances(self.proxy_process)
         cpu_before = self._cpu_ns()
         started = time.time()
         with ExitStack() as stack:
@@ -468,12 +470,31 @@ class Serving:
         """Return the names of the proxy's processes, by process id."""
         return self.hosts.sps.processes(self.proxy_process)
 
-    def _find_instances(self) -> Mapping[int, int]:
+    def _find_instances(self, process: Process) -> Mapping[int, int]:
         """Return the index of the instance of each process, by process id; empty if the run has one instance."""
         if len(self.proxies) == 1:
             return {}
-        pid_file = self.proxy_process.pid_file
-        return parse_instances(self.hosts.sps.shell(COMMAND_LINES, pid_file, check=False).stdout)
+        listing = self.hosts.sps.shell(COMMAND_LINES, process.pid_file, check=False).stdout
+        return parse_instances(listing)
+
+    def _ended_instances(self, process: Process) -> str:
+        """Return the names of compared instances that have no process; empty if all instances run."""
+        if len(self.proxies) == 1:
+            return ""
+        running = set(self._find_instances(process).values())
+        ended = [number for number in range(len(self.proxies)) if number not in running]
+        return listed([*map(instance_name, ended)])
+
+    def _expect_instances(self) -> None:
+        """Raise a TransientError if a compared instance ended during the warm-up.
+
+        The shell that started the instances runs on, so the run would continue without this instance.
+        """
+        ended = self._ended_instances(self.proxy_process)
+        if ended:
+            raise TransientError(
+                f"{ended} ended before the load; its log is proxy.log: {last_line(self.record_proxy_log())}"
+            )
 
     def _expect_alive(self, members: Mapping[int, str], statistics: CallStatistics) -> None:
         """Raise a TransientError if a process of the proxy ended during the load.
@@ -501,10 +522,9 @@ class Serving:
         elif self._sockets > 1 and sps.is_running(self.proxy_process):
             what = f"one of the {self._sockets} sockets of the proxy"
         lost = statistics.calls_created - statistics.calls_completed
-        last = log.strip().splitlines()[-1].strip() if log.strip() else "it wrote no log"
         raise TransientError(
             f"{what} ended during the run, and {lost} of {statistics.calls_created} calls did not complete; "
-            f"its log is {log_name}: {last}"
+            f"its log is {log_name}: {last_line(log)}"
         )
 
     def _counters(self) -> dict[str, dict[str, str]]:
@@ -542,13 +562,6 @@ class Serving:
         log = shortened_log(self.hosts.sps)
         self._record.write("proxy.log", log)
         return log
-
-    def count_by_instance(self, lines: Iterable[str]) -> str:
-        """Return a text with the number of log lines per instance; empty if the run has one instance.
-
-        Call `observe` first, because it finds the processes of each instance.
-        """
-        return count_by_instance(lines, self._instance_of)
 
     def on_each(self, action: Callable[[Host], Result]) -> list[Result]:
         """Call a function for all hosts in parallel. Return the results in the order UAC, SPS, UAS."""
@@ -614,23 +627,29 @@ class Serving:
 
     def _wait_for_socket(self, host: Host, process: Process, sockets: int = 1) -> None:
         """Wait until a server listens. If the server ends instead, raise an error that quotes the server's log."""
-        port, protocol = host.spec.sip_port, self.transport.protocol
-        listens = host.wait_while_running(
-            process,
-            LISTENING,
-            protocol,
-            *self._needs.ports(host),
-            sockets,
-            what=f"nothing listens on {protocol.upper()} port {port}",
-            timeout_s=START_TIMEOUT_S,
-        )
+        (first, last), protocol = self._needs.ports(host), self.transport.protocol
+        ports = f"port {first}" if first == last else f"ports {first} to {last}"
+        where, ended = f"{protocol.upper()} {ports}", process.name
+        try:
+            listens = host.wait_while_running(
+                process,
+                LISTENING,
+                *(protocol, first, last, sockets),
+                what=f"{process.name} does not listen on {where}",
+                timeout_s=START_TIMEOUT_S,
+            )
+        except TransientError:
+            # If one instance ends, the shell that started the instances runs on.
+            ended = self._ended_instances(process) if host is self.hosts.sps else ""
+            if not ended:
+                raise
+            listens = False
         if not listens:
             log = host.run(["tail", "-n", "40", str(process.log_file)], check=False).stdout
             self._record.write(process.log_file.name, log)
             errors = [line for line in log.splitlines() if "ERROR" in line or "CRITICAL" in line]
             raise StableError(
-                f"host {host.spec}: {process.name} ended before it listened on {protocol.upper()} "
-                f"port {port}: "
+                f"host {host.spec}: {ended} ended before listening on {where}: "
                 f"{(errors or log.splitlines() or ['it wrote no log'])[0].strip()}"
             )
 
@@ -672,6 +691,11 @@ def _adapter(sut: Sut, threads: int) -> Proxy:
             f"{threads}; lower threads"
         )
     return find_proxy(sut)
+
+
+def last_line(log: str) -> str:
+    """Return the last line of a program's log for an error message."""
+    return log.strip().splitlines()[-1].strip() if log.strip() else "it wrote no log"
 
 
 def _sut_of(instance: Instance, sut: Sut) -> Sut:

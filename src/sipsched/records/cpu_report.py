@@ -188,8 +188,9 @@ class Account:
     wait_ns, wait_by
         `wait_ns`: longest time that competitors used a CPU while one runnable task of the proxy waited for this CPU.
         `wait_by`: the competitor that ran longest during this wait.
-    stopped_ns
-        Longest time during which a signal or a tracer stopped a task of the proxy.
+    stopped_ns, stopped_pid
+        Longest time during which a signal or a tracer stopped a task of the proxy, and the thread id of this task. The
+        id is 0 if no task was stopped, and in older records.
     frozen_ns
         Longest time during which messages waited in the proxy's sockets, but no task of the proxy was running or
         runnable. If `stopped_ns` is longer, or if no trace shows the waiting messages, the value is `stopped_ns`.
@@ -215,6 +216,7 @@ class Account:
     runs: int
     run_ns: int
     planned: tuple[Competitor, ...] = ()
+    stopped_pid: int = 0
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import pytest
 
 from sipsched.errors import StableError
 from sipsched.measure.account import frozen_ns, read_account
-from sipsched.measure.findings import account_numbers, mean_rise_us
+from sipsched.measure.findings import account_numbers, causes, mean_rise_us
 from sipsched.records.cpu_report import AccountReport
 from sipsched.records.probe_report import ProbeReport, TracedThread
 from sipsched.records.trace import RECORD, ProbeMode, Trace
@@ -149,6 +149,19 @@ def test_a_stopped_task_is_frozen_without_a_trace() -> None:
     result = account_numbers(AccountReport("", account, 0, 0), 1)
     assert result["trace_stops"] == 2
     assert result["frozen_us"] == pytest.approx(500**2 / 2e9 / 1e3)
+
+
+def test_the_instance_of_a_stopped_task_is_named() -> None:
+    def cause(instance_of: dict[int, int], **changes: Any) -> str:
+        stopped = report(cpu(1), stopped={"ns": SECOND, "pid": 11, "traced": 0}, **changes)
+        account = read_account(stopped, PROBE, trace((1, 3 * SECOND)), "report")
+        return causes(AccountReport("", account, 0, 0), instance_of)["frozen_us"]
+
+    name = "a process of instance 1 (proxy-1.cfg) was stopped"
+    assert cause({10: 0, 11: 1}) == f"frozen for 1.000 s; {name}"
+    # a run with one instance, and a longer time in which no instance could run
+    assert cause({}) == "frozen for 1.000 s"
+    assert cause({11: 1}, gaps=[[1, 2 * SECOND + 1]]) == "frozen for 2.000 s"
 
 
 def test_without_bpf_only_affinity_and_tracers_are_known() -> None:

@@ -13,17 +13,21 @@ from sipsched.measure.findings import (
     arrival_numbers,
     buffer_shortfall,
     check_one_thread,
+    failed_calls,
     foreign_datagrams,
+    instances_of_calls,
     load_numbers,
     numbers,
     probe_numbers,
+    silent_calls,
     spread_by_instance,
     spread_numbers,
     stream_numbers,
 )
-from sipsched.measure.generator import CallStatistics, Served
+from sipsched.measure.generator import CallStatistics, Served, Starts
 from sipsched.measure.observed import Observed
 from sipsched.plan.config import load_config
+from sipsched.plan.crossover import Design, Instance, Instances, Window
 from sipsched.records.load_report import Connections, Requests
 from sipsched.records.probe_report import ProbeReport
 from sipsched.records.proxy_report import DispatchReport, FrontReport, ProxyReport
@@ -297,6 +301,36 @@ def test_a_proxy_that_sends_in_another_thread_is_refused() -> None:
         check_one_thread(trace, 2, "kamailio")
     trace.records["t_sip_out"][0] = 2
     check_one_thread(trace, 2, "kamailio")
+
+
+def test_calls_are_counted_by_the_instance_of_their_window() -> None:
+    order = [(0, False), (1, False), (0, True)]
+    windows = tuple(
+        Window(0, mode, sham, 1000 * number, 1000) for number, (mode, sham) in enumerate(order)
+    )
+    design = Design(("default", "default+threads=2"), 1.0, 0.1, windows)
+    four, two = Instance("kamailio-tcp", 4), Instance("kamailio-tcp", 2)
+    compared = Instances((four, two, four), (0, 1))
+    times = np.array([0, 999, 1000, 1500, 1999, 2000])
+
+    def counted(*completed: int) -> tuple[str, int]:
+        starts = Starts(times, times, times, np.array(completed, bool))
+        of_call = instances_of_calls(starts, design, compared)
+        assert of_call.tolist() == [0, 0, 1, 1, 1, 2]
+        return failed_calls(starts, of_call), silent_calls(starts, of_call)
+
+    assert counted(1, 1, 1, 1, 1, 1) == ("", 0)
+    assert counted(1, 1, 0, 1, 0, 1) == ("failed calls: 2 in instance 1 (proxy-1.cfg)", 0)
+    three = "3 in instance 1 (proxy-1.cfg), 1 in instance 2 (proxy-2.cfg)"
+    assert counted(1, 0, 0, 0, 0, 0) == (f"failed calls: 1 in instance 0 (proxy.cfg), {three}", 4)
+
+
+def test_an_instance_that_completes_no_call_is_no_slow_proxy() -> None:
+    # All calls of one of three instances wait.
+    load = over_tcp(800, 800, residual=800)
+    assert graded(load_numbers(load, (0,))) == (VALID, set())
+    rules = {"calls_failed_unexplained", "ledger_residual"}
+    assert graded(load_numbers(load, (0,), silent=800)) == (INVALID, rules)
 
 
 def test_calls_at_two_workers_are_counted() -> None:

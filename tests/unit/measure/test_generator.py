@@ -23,7 +23,8 @@ REPORT = (Path(__file__).parents[2] / "data" / "sipload" / "uac-1600cps.json").r
 CALLS = np.zeros(3, CALL)
 CALLS["t_intended"] = [1000, 2000, 3000]
 CALLS["t_invite"] = [1005, 2005, 0]
-HEADER = np.array([(b"SIPCALLS", 1, CALL.itemsize, 3, 0)], CALLS_HEADER)
+CALLS["t_ok_bye"] = [1900, 0, 0]
+HEADER = np.array([(b"SIPCALLS", 1, CALL.itemsize, 3, 1000)], CALLS_HEADER)
 
 
 def calls_file(tmp_path: Path, data: bytes) -> Path:
@@ -40,11 +41,13 @@ def test_the_dtype_of_calls_is_the_struct_of_calls_h() -> None:
     assert re.findall(r"\buint\d+_t (\w+)", body) == list(CALL.names or ())
 
 
-def test_calls_that_did_not_start_have_no_start(tmp_path: Path) -> None:
+def test_calls_that_did_not_start_are_excluded(tmp_path: Path) -> None:
     calls_file(tmp_path, HEADER.tobytes() + CALLS.tobytes())
     starts = Sipload().starts(tmp_path, "uac")
     assert starts.actual_ns.tolist() == [1005, 2005]
     assert starts.intended_ns.tolist() == [1000, 2000]
+    assert starts.scheduled_ns.tolist() == [0, 1000]
+    assert starts.completed.tolist() == [True, False]
 
 
 @pytest.mark.parametrize(

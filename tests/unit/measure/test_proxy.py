@@ -14,9 +14,9 @@ from sipsched.measure import proxy
 from sipsched.measure.proxy import (
     PROXIES,
     allocation_failures,
-    count_by_instance,
     find_proxy,
     instance_folders,
+    lines_by_instance,
     parse_instances,
     parse_kamailio_counts,
     parse_opensips_counts,
@@ -114,14 +114,14 @@ def test_failed_allocations_are_counted_by_instance() -> None:
     instances = parse_instances(PROCESSES)
     opensips = "Nov 26 12:00:00 [4250] ERROR:core:fm_malloc: not enough free shm memory"
     failures = [*allocation_failures(KAMAILIO_LOG), opensips]
-    assert count_by_instance(failures, instances) == (
+    assert lines_by_instance(failures, instances) == (
         "2 in instance 1 (proxy-1.cfg), 1 in instance 12 (proxy-12.cfg)"
     )
     first = [" 1(4240) ERROR: tm [h_table.c:424]: build_cell(): could not allocate shared memory"]
-    assert count_by_instance(1000 * first, instances) == "1\u202f000 in instance 0 (proxy.cfg)"
+    assert lines_by_instance(1000 * first, instances) == "1\u202f000 in instance 0 (proxy.cfg)"
     # a run with one instance, and a line without a process id
-    assert count_by_instance(failures, {}) == ""
-    assert count_by_instance(["could not allocate"], instances) == ""
+    assert lines_by_instance(failures, {}) == ""
+    assert lines_by_instance(["could not allocate"], instances) == ""
 
 
 # part of the output of Kamailio 5.6.3 after a thousand calls over TCP
