@@ -279,16 +279,20 @@ def _connections(observed: Observed) -> list[Connections]:
 def stream_numbers(observed: Observed) -> dict[str, float | None]:
     """Return the numbers for the validity rules about broken TCP connections, and about unknown TCP clients.
 
-    The numbers are None over UDP. The number of clients is also None for deployments without sipdispatch.
+    The numbers are None over UDP. Without sipdispatch, the number of broken streams is None, and the proxy counts its
+    clients. The number of clients is None if the proxy does not count them.
     """
     told = _connections(observed)
     opened = sum(report.opened for report in told)
     front = observed.proxy.front
     dispatched = front.dispatched if front else None
+    client, accepted = observed.statistics.connections, observed.connections_accepted
     strangers = None
     if dispatched is not None:
         own = observed.connections_made + (dispatched.answering or 0)
         strangers = max(0, dispatched.clients - own)
+    elif client is not None and accepted is not None:
+        strangers = max(0, accepted - client.opened)
     return {
         "connections_lost": sum(report.lost for report in told) / opened if opened else None,
         "foreign_connections": strangers,

@@ -31,7 +31,9 @@ class Observed:
     served
         The counts of the UAS since its start; None in a simulated run whose workers share one socket.
     connections_made
-        TCP connections that the UAC opened.
+        TCP connections that the UAC opened, including those of the warm-up.
+    connections_accepted
+        TCP connections that the proxy accepted during the load; None over UDP, or if the proxy does not count them.
     instance_of
         Index of the compared instance of each process, by process id; empty if the run has one instance.
     """
@@ -46,6 +48,7 @@ class Observed:
     proxy: ProxyReport
     served: Served | None = None
     connections_made: int = 0
+    connections_accepted: int | None = None
     instance_of: Mapping[int, int] = field(default_factory=dict)
 
 

@@ -5,6 +5,8 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import add
 from pathlib import Path, PurePosixPath
 
 from sipsched.errors import StableError
@@ -82,6 +84,26 @@ FRONT_SHARED_MIB = 64
 
 
 @dataclass(frozen=True)
+class ProxyCounts:
+    """The counts of a proxy over TCP since its start: SIP messages, and accepted connections (None if not counted)."""
+
+    messages: Tally
+    accepted: int | None = None
+
+    def __add__(self, other: "ProxyCounts") -> "ProxyCounts":
+        """Return the sums of the counts of two proxies."""
+        known = self.accepted is not None and other.accepted is not None
+        accepted = (self.accepted or 0) + (other.accepted or 0)
+        return ProxyCounts(self.messages + other.messages, accepted if known else None)
+
+    def __sub__(self, other: "ProxyCounts") -> "ProxyCounts":
+        """Return the counts since an earlier count of the same proxy."""
+        known = self.accepted is not None and other.accepted is not None
+        accepted = (self.accepted or 0) - (other.accepted or 0)
+        return ProxyCounts(self.messages - other.messages, accepted if known else None)
+
+
+@dataclass(frozen=True)
 class Proxy:
     """The adapter of a proxy program, which contains all properties in which proxy programs differ.
 
@@ -97,11 +119,11 @@ class Proxy:
         Names of the deployments for which the program's template has a configuration.
     cannot
         Deployments that seem possible with the program but are not, with the reasons.
-    count_messages
-        Function that asks the proxy instance in a folder for its counts of messages. A program without this function
-        cannot be measured over TCP, because the kernel does not count messages.
+    count
+        Function that asks the proxy instance in a folder for its counts. A program without this function cannot be
+        measured over TCP, because the kernel does not count messages.
     programs
-        Other programs that `count_messages` runs.
+        Other programs that `count` runs.
     """
 
     program: str
@@ -109,7 +131,7 @@ class Proxy:
     folder_option: str
     version_option: str
     deployments: tuple[str, ...] = ("shared",)
-    count_messages: Callable[[Host, PurePosixPath, Sut], Tally] | None = None
+    count: Callable[[Host, PurePosixPath, Sut], ProxyCounts] | None = None
     programs: tuple[str, ...] = ()
     cannot: Mapping[str, str] = field(default_factory=dict)
 
@@ -186,12 +208,14 @@ class Proxy:
                 f"fab provision --release={sut.release}, with the option --testbed for another testbed"
             )
 
-    def messages(self, sps: Host, folder: PurePosixPath, sut: Sut, threads: int) -> Tally | None:
-        """Return the numbers of messages that all proxy instances have counted since their start; None over UDP."""
-        if not sut.over_tcp or self.count_messages is None:
+    def counts(
+        self, sps: Host, folder: PurePosixPath, sut: Sut, threads: int
+    ) -> ProxyCounts | None:
+        """Return the sums of the counts of all proxy instances since their start; None over UDP."""
+        if not sut.over_tcp or self.count is None:
             return None
         folders = instance_folders(sut, folder, threads)
-        return sum((self.count_messages(sps, one, sut) for one in folders), Tally(0, 0))
+        return reduce(add, (self.count(sps, one, sut) for one in folders))
 
 
 def in_root(sut: Sut, sps: Host) -> list[str]:
@@ -220,7 +244,7 @@ def instance_folders(sut: Sut, folder: PurePosixPath, threads: int) -> list[Pure
     return [folder / f"instance-{number}" for number in range(1, sut.instances(threads) + 1)]
 
 
-def _count_kamailio(sps: Host, folder: PurePosixPath, sut: Sut) -> Tally:
+def _count_kamailio(sps: Host, folder: PurePosixPath, sut: Sut) -> ProxyCounts:
     ask = 'kamcmd -s "unixs:$1" stats.get_statistics all'
     if sut.routing == "stateful":
         ask += ' && kamcmd -s "unixs:$1" tm.stats'
@@ -229,8 +253,8 @@ def _count_kamailio(sps: Host, folder: PurePosixPath, sut: Sut) -> Tally:
     return parse_kamailio_counts(said, f"host {sps.spec}")
 
 
-def parse_kamailio_counts(text: str, where: str) -> Tally:
-    """Parse the numbers of sent and received messages from the statistics that Kamailio's `kamcmd` prints.
+def parse_kamailio_counts(text: str, where: str) -> ProxyCounts:
+    """Parse the numbers of messages and accepted connections from the statistics that Kamailio's `kamcmd` prints.
 
     The module tm forwards the requests of its transactions, and all answers. The core forwards other messages, such as
     ACK.
@@ -248,7 +272,8 @@ def parse_kamailio_counts(text: str, where: str) -> Tally:
     missing = [name for name in (*received, *sent) if name not in counts]
     if missing:
         raise StableError(f"{where}: kamcmd did not report {', '.join(missing)}; see proxy.log")
-    return Tally(sum(counts[name] for name in sent), sum(counts[name] for name in received))
+    messages = Tally(sum(counts[name] for name in sent), sum(counts[name] for name in received))
+    return ProxyCounts(messages, counts.get("tcp:passive_open"))
 
 
 # All instances share one configuration file, so the FIFO in this file has a name relative to the working folder.
@@ -264,8 +289,9 @@ rm -f reply
 """
 
 
-def _count_opensips(sps: Host, folder: PurePosixPath, sut: Sut) -> Tally:
-    return parse_opensips_counts(sps.shell(ASK_OPENSIPS, folder).stdout, f"host {sps.spec}")
+def _count_opensips(sps: Host, folder: PurePosixPath, sut: Sut) -> ProxyCounts:
+    said = sps.shell(ASK_OPENSIPS, folder).stdout
+    return ProxyCounts(parse_opensips_counts(said, f"host {sps.spec}"))
 
 
 def parse_opensips_counts(text: str, where: str) -> Tally:
@@ -304,7 +330,7 @@ PROXIES: Mapping[str, Proxy] = {
         folder_option="-Y",
         deployments=("shared", "sockets", "partitioned", "front", "listeners", "dispatcher"),
         version_option="-v",
-        count_messages=_count_kamailio,
+        count=_count_kamailio,
         programs=("kamcmd",),
     ),
     "opensips": Proxy(
@@ -316,7 +342,7 @@ PROXIES: Mapping[str, Proxy] = {
         folder_option="-w",
         version_option="-V",
         deployments=("shared", "partitioned", "dispatcher"),
-        count_messages=_count_opensips,
+        count=_count_opensips,
         cannot={
             "sockets": "it has one group of processes per socket, and not one socket per worker",
             "front": "its module dispatcher reads instances from a database",
@@ -340,8 +366,8 @@ def find_proxy(sut: Sut) -> Proxy:
             f"SUT {sut.name}: no adapter for proxy '{sut.proxy}'; existing adapters: {', '.join(PROXIES)}"
         )
     proxy = PROXIES[sut.proxy]
-    if sut.over_tcp and proxy.count_messages is None:
-        able = (name for name, one in PROXIES.items() if one.count_messages)
+    if sut.over_tcp and proxy.count is None:
+        able = (name for name, one in PROXIES.items() if one.count)
         raise StableError(
             f"SUT {sut.name}: the adapter for {sut.proxy} supports UDP alone; adapters for TCP: {', '.join(able)}"
         )

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
+from operator import add
 from pathlib import PurePosixPath
 from typing import TypeVar
 
-from sipsched.errors import StableError, TransientError
+from sipsched.errors import SipschedError, StableError, TransientError
 from sipsched.measure.account import CpuAccount
 from sipsched.measure.competitors import Competitors
 from sipsched.measure.fronts import MOST_INSTANCES, Front
@@ -28,6 +29,7 @@ from sipsched.measure.probe import Probe
 from sipsched.measure.probing import Probing
 from sipsched.measure.proxy import (
     Proxy,
+    ProxyCounts,
     config_name,
     find_proxy,
     in_root,
@@ -335,7 +337,7 @@ class Serving:
         self.probe.begin()
         before, clocks = self._counters(), self.on_each(clock_offset_s)
         self._expect_instances()
-        messages_before = self._proxy_messages()
+        counts = self._proxy_counts()
         members = self._members()
         self._instance_of = self._find_instances(self.proxy_process)
         cpu_before = self._cpu_ns()
@@ -348,9 +350,9 @@ class Serving:
         uas_counters = self._silence()
         self._expect_alive(members, statistics)
         used = self._cpu_ns() - cpu_before
-        messages = self._proxy_messages()
-        if messages is not None and messages_before is not None:
-            messages -= messages_before
+        counts_after = self._proxy_counts()
+        if counts is not None and counts_after is not None:
+            counts = counts_after - counts
         # Stop the proxy before reading the counters of the hosts.
         # A running proxy would send retransmissions between the readings of two hosts, so the counts would not match.
         self.hosts.sps.stop(self.proxy_process)
@@ -363,7 +365,7 @@ class Serving:
             ended=ended,
             statistics=statistics,
             counters=counters,
-            ledger=self._ledger(counters, statistics, served, messages),
+            ledger=self._ledger(counters, statistics, served, counts.messages if counts else None),
             no_ports=_no_ports(counters, statistics, uas_counters),
             clock_step_s=max(
                 abs(last - first) for first, last in zip(clocks, clocks_after, strict=True)
@@ -372,6 +374,7 @@ class Serving:
             served=served,
             connections_made=self._connections_made,
             instance_of=self._instance_of,
+            connections_accepted=counts.accepted if counts else None,
         )
 
     def _proxy_report(self, used: CpuTime, served: Served) -> ProxyReport:
@@ -391,14 +394,20 @@ class Serving:
         arguments = (self.transport.protocol, *self._needs.ports(host), sockets)
         return host.shell(LISTENING, *arguments, check=False).exit_code == 0
 
-    def _proxy_messages(self) -> Tally | None:
-        """Return the numbers of messages that all instances have counted since their start; None over UDP."""
-        counts = [
-            self.proxy.messages(self.hosts.sps, self._folder(number), sut, threads)
-            for number, (sut, threads) in enumerate(self.proxies)
-        ]
+    def _proxy_counts(self) -> ProxyCounts | None:
+        """Return the sums of the counts of all instances since their start; None over UDP."""
+        counts = [self._counts_of(number) for number in range(len(self.proxies))]
         known = [count for count in counts if count is not None]
-        return sum(known, Tally(0, 0)) if known else None
+        return reduce(add, known) if known else None
+
+    def _counts_of(self, number: int) -> ProxyCounts | None:
+        sut, threads = self.proxies[number]
+        try:
+            return self.proxy.counts(self.hosts.sps, self._folder(number), sut, threads)
+        except SipschedError as error:
+            if len(self.proxies) == 1:
+                raise
+            raise type(error)(f"no counts from {instance_name(number)}: {error}") from error
 
     def _ledger(
         self,

@@ -184,10 +184,10 @@ _DECLARED = (
     ),
     Rule(
         "foreign_connections",
-        "{value:,.0f} TCP connections that do not come from the UAC reached the dispatcher",
+        "{value:,.0f} TCP connections that do not come from the UAC reached the SPS",
         suspect=0,
         invalid=10,
-        why="Such connections take time of the dispatcher, which is a part of the SPS.",
+        why="Such connections take time of the SPS.",
     ),
     Rule(
         "broken_streams",

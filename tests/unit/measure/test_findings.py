@@ -333,6 +333,19 @@ def test_an_instance_that_completes_no_call_is_no_slow_proxy() -> None:
     assert graded(load_numbers(load, (0,), silent=800)) == (INVALID, rules)
 
 
+@pytest.mark.parametrize(
+    ("accepted", "grade"), [(None, VALID), (4, VALID), (8, VALID), (9, SUSPECT), (608, INVALID)]
+)
+def test_a_proxy_without_dispatcher_counts_connections_of_other_clients(
+    accepted: int | None, grade: str
+) -> None:
+    load = with_connections(over_tcp(0, 0))
+    assert load.statistics.connections is not None
+    assert load.statistics.connections.opened == 8
+    counted = dataclasses.replace(load, connections_accepted=accepted)
+    assert graded(load_numbers(counted, (0,)))[0] == grade
+
+
 def test_calls_at_two_workers_are_counted() -> None:
     sut = CONFIG.sut("kamailio-udp-partitioned")
     whole = spread(*[7, 8] * 500)

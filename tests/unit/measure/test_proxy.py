@@ -13,6 +13,7 @@ from sipsched.errors import StableError
 from sipsched.measure import proxy
 from sipsched.measure.proxy import (
     PROXIES,
+    ProxyCounts,
     allocation_failures,
     find_proxy,
     instance_folders,
@@ -134,6 +135,8 @@ core:rcv_requests = 3000
 core:rcv_requests_ack = 1000
 sl:received_ACKs = 0
 sl:sent_replies = 0
+tcp:established = 18
+tcp:passive_open = 16
 """
 TM_STATS = """\
 {
@@ -154,11 +157,23 @@ TM_STATS = """\
 
 def test_the_counts_of_kamailio_are_added_up() -> None:
     # the proxy sends seven messages per six received messages, because Kamailio's module tm adds the 100
-    assert parse_kamailio_counts(KAMCMD + TM_STATS, "x") == Tally(sent=7000, received=6000)
+    expected = ProxyCounts(Tally(sent=7000, received=6000), accepted=16)
+    assert parse_kamailio_counts(KAMCMD + TM_STATS, "x") == expected
     stateless = KAMCMD.replace("fwd_replies = 0", "fwd_replies = 3000").replace(
         "fwd_requests = 1000", "fwd_requests = 3000"
     )
-    assert parse_kamailio_counts(stateless, "x") == Tally(sent=6000, received=6000)
+    expected = ProxyCounts(Tally(sent=6000, received=6000), accepted=16)
+    assert parse_kamailio_counts(stateless, "x") == expected
+    assert parse_kamailio_counts(KAMCMD.replace("passive", ""), "x").accepted is None
+
+
+def test_counts_of_connections_are_unknown_if_one_is_unknown() -> None:
+    few, many = ProxyCounts(Tally(1, 2), 8), ProxyCounts(Tally(10, 20), 24)
+    assert many - few == ProxyCounts(Tally(9, 18), 16)
+    assert many + few == ProxyCounts(Tally(11, 22), 32)
+    unknown = ProxyCounts(Tally(1, 1))
+    assert many + unknown == ProxyCounts(Tally(11, 21))
+    assert unknown - unknown == ProxyCounts(Tally(0, 0))
 
 
 @pytest.mark.parametrize("text", ["", "error: 500 - command not found\n", KAMCMD[:40], TM_STATS])
@@ -208,7 +223,7 @@ def test_an_unsupported_proxy_transport_or_deployment_is_refused(
         with pytest.raises(StableError, match=f"'{deployment}': {reason}"):
             find_proxy(sut)
     # without counts of messages, the adapter cannot measure over TCP
-    no_counts = dataclasses.replace(PROXIES["opensips"], count_messages=None)
+    no_counts = dataclasses.replace(PROXIES["opensips"], count=None)
     monkeypatch.setattr(proxy, "PROXIES", {**PROXIES, "opensips": no_counts})
     with pytest.raises(StableError, match=r"opensips-tcp: .* UDP .* kamailio"):
         find_proxy(CAMPAIGN.sut("opensips-tcp"))
