@@ -42,6 +42,7 @@ from sipsched.measure.quiet import RECEIVE_QUEUES
 from sipsched.measure.restoring import read_settings
 from sipsched.measure.shards import Shards
 from sipsched.measure.tuning import Tuned, task_prefix
+from sipsched.measure.unread import NOTHING_WAITS, WAITING, describe_waiting
 from sipsched.plan.config import Config
 from sipsched.plan.crossover import Instance
 from sipsched.plan.run import Point
@@ -69,14 +70,6 @@ DRAIN_TIMEOUT_S = 5
 STREAM_DRAIN_TIMEOUT_S = 30
 """Seconds to wait until buffers are empty after a load over TCP. Emptying takes this long after an overload."""
 MESSAGES_A_CALL = 6
-NOTHING_WAITS = """\
-own="( sport >= :$2 and sport <= :$3 )"
-case $1 in
-udp) waiting=$(ss -Hlun "$own" | awk '$2 > 0') ;;
-tcp) waiting=$(ss -Hnt state established "( $own or ( dport >= :$2 and dport <= :$3 ) )" | awk '$1 > 0') ;;
-esac
-[ -z "$waiting" ]"""
-"""Shell condition that is true if no SIP socket has unread data. Arguments: protocol, first port, last port."""
 SET_BUFFERS = """\
 program=$1 pid_file=$2 proxy=$3
 shift 3
@@ -332,7 +325,7 @@ class Serving:
         Raises
         ------
         TransientError
-            The proxy, the UAS or a competitor ended unexpectedly.
+            The proxy, the UAS or a competitor ended unexpectedly. Or messages wait in sockets after the load.
         """
         self.probe.begin()
         before, clocks = self._counters(), self.on_each(clock_offset_s)
@@ -447,7 +440,7 @@ class Serving:
         return statistics
 
     def _silence(self) -> dict[str, str]:
-        """Stop the UAS and wait until receive queues are empty. Return the UAS host's counters from before the stop.
+        """Stop the UAS and wait until no message waits. Return the UAS host's counters from before the stop.
 
         Over UDP, the UAS is stopped first, because the UAS retransmits even after the UAC has ended. Over TCP, the UAS
         is stopped last, because the UAS must read its messages.
@@ -457,23 +450,35 @@ class Serving:
         if not uas.is_running(self._server):
             raise TransientError("the UAS ended before the end of the load")
         if self.sut.over_tcp:
-            self._await_empty(sps, "the SPS's receive queues are not empty")
-            self._await_empty(uas, "the UAS does not read its messages")
+            # The UAC has ended, but its kernel still sends the messages that the UAC wrote.
+            for host in (sps, self.hosts.uac, uas):
+                self._await_empty(host, STREAM_DRAIN_TIMEOUT_S)
             uas.stop(self._server)
             return counted
         uas.stop(self._server)
-        self._await_empty(sps, "the SPS's receive queue is not empty")
+        self._await_empty(sps, DRAIN_TIMEOUT_S)
         return counted
 
-    def _await_empty(self, host: Host, what: str) -> None:
-        """Wait until no SIP socket of a host has unread data."""
-        host.wait_until(
-            NOTHING_WAITS,
-            self.transport.protocol,
-            *self._needs.ports(host),
-            what=what,
-            timeout_s=STREAM_DRAIN_TIMEOUT_S if self.sut.over_tcp else DRAIN_TIMEOUT_S,
-        )
+    def _await_empty(self, host: Host, timeout_s: float) -> None:
+        """Wait until no SIP socket of a host has unread data, or over TCP data that did not reach the peer.
+
+        A stopped program or a broken link would otherwise look like a slow proxy.
+
+        Raises
+        ------
+        TransientError
+            Data still wait after `timeout_s`. The message states the number of sockets per instance and peer.
+        """
+        ports = (*self._needs.ports(self.hosts.sps), self.hosts.uas.spec.sip_port)
+        arguments = (self.transport.protocol, *ports)
+        what = "SIP messages still wait in sockets"
+        try:
+            host.wait_until(NOTHING_WAITS, *arguments, "", what=what, timeout_s=timeout_s)
+        except TransientError as error:
+            sockets = host.shell(WAITING, *arguments, "p", check=False).stdout
+            roles = {one.spec.sip_address: one.spec.role for one in self.hosts.all}
+            waiting = describe_waiting(sockets, roles, self._instance_of)
+            raise TransientError(f"{error}: {waiting}") from error
 
     def _members(self) -> Mapping[int, str]:
         """Return the names of the proxy's processes, by process id."""

@@ -1,0 +1,58 @@
+"""The search for SIP messages that wait in sockets because a program does not read, or because a link is broken."""
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+
+from sipsched.measure.proxy import instance_name
+from sipsched.words import listed, plural
+
+OPEN = ("ESTAB", "UNCONN")
+"""States of sockets from which a program can still read: a TCP connection, and a UDP socket without a peer.
+
+For other TCP connections, `ss` counts the end of the stream as an unread byte.
+"""
+WAITING = """\
+from="( sport >= :$2 and sport <= :$3 )" to="( dport >= :$2 and dport <= :$3 )"
+case $1 in
+udp) ss "-Hlun$5" "$from" ;;
+tcp) ss "-Hnto$5" "$from or $to or sport = :$4 or dport = :$4" ;;
+esac | awk '$1 ~ /ESTAB|UNCONN/ && $2 > 0 || $3 > 0 && /timer:\\(on,[^,]*,[1-9]/'"""
+"""Shell command that prints the SIP sockets with data that no program has read, or that the peer did not acknowledge.
+
+The kernel repeats data without an acknowledgement (timer `on` of `ss`). The command excludes data that wait for a slow
+program at the peer, because the peer then acknowledges the kernel's probes.
+
+Arguments: protocol, first and last port of the SPS, port of the UAS, and `p` to print the processes of each socket.
+"""
+NOTHING_WAITS = f'[ -z "$({WAITING})" ]'
+"""Shell condition that is true if the command WAITING prints no socket."""
+
+
+def describe_waiting(sockets: str, roles: Mapping[str, str], instance_of: Mapping[int, int]) -> str:
+    """Return a text that counts sockets with waiting data, by proxy instance and by the host at the other end.
+
+    Parameters
+    ----------
+    sockets
+        Output of the command WAITING with the processes of each socket.
+    roles
+        Role of each host, by IP address.
+    instance_of
+        Index of the instance of each process, by process id; empty if the run has one instance.
+    """
+    counts: Counter[tuple[str, str]] = Counter()
+    for line in sockets.splitlines():
+        state, unread, _, _, peer, *users = line.split(maxsplit=5)
+        pids = map(int, re.findall(r"pid=(\d+)", " ".join(users)))
+        instances = sorted({instance_of[pid] for pid in pids if pid in instance_of})
+        owner = f" of {listed([*map(instance_name, instances)])}" if instances else ""
+        role = roles.get(peer.rpartition(":")[0], "").upper()
+        if state in OPEN and int(unread):
+            data = f"unread data from the {role}" if role else "unread data"
+        else:
+            data = f"data that did not reach the {role or 'peer'}"
+        counts[owner, data] += 1
+    return listed(
+        [f"{plural(count, 'socket')}{owner} with {data}" for (owner, data), count in counts.items()]
+    )
