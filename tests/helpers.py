@@ -146,15 +146,17 @@ def under_load(measure: Measure, **run: Any) -> Iterator["Future[Path]"]:
 
 
 @contextmanager
-def squatter() -> Iterator[None]:
-    """Occupy the proxy's UDP port on the SPS with another program, until the end of the block."""
+def squatter(port: int = 5060, *, over_tcp: bool = False) -> Iterator[None]:
+    """Occupy a port of the proxy on the SPS with another program, until the end of the block."""
+    kind, listen = ("STREAM", "s.listen()") if over_tcp else ("DGRAM", "pass")
     code = (
-        "import socket, time; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM);"
-        "s.bind(('198.18.0.1', 5060)); time.sleep(60)"
+        f"import socket, sys; s = socket.socket(socket.AF_INET, socket.SOCK_{kind});"
+        f"s.bind(('198.18.0.1', {port})); {listen}; print(flush=True); sys.stdin.read()"
     )
     command = ["ip", "netns", "exec", "sipsched-sps", sys.executable, "-c", code]
-    with subprocess.Popen(command) as process:
-        time.sleep(0.5)
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline(), "the port is in use"
         try:
             yield
         finally:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from faults.table import LEAKY, processes_of
+from faults.table import FAULTY, processes_of
 from helpers import change_config, copy_project, leftovers
 
 from sipsched.measure.quiet import QUIET
@@ -24,17 +24,6 @@ SETTLE_S = 30.0
 """Largest time from the end of a run's process until the host has restored its state.
 
 After a link was down, TCP needs some seconds until it repeats the end of the connection.
-"""
-LEAKY_PROGRAM = """\
-#!/bin/sh
-# Start a Kamailio that keeps each transaction for ten minutes instead of 5 s.
-# About 200 calls use up its 6 MiB of shared memory.
-for argument; do
-    case $argument in
-    */proxy.cfg) sed -i '/^loadmodule "rr.so"/i modparam("tm", "wt_timer", 600000)' "$argument" ;;
-    esac
-done
-exec kamailio "$@" -m 6
 """
 WIDER = 20
 SETTINGS = (
@@ -75,13 +64,15 @@ def make_project(folder: Path, *, timing: bool = False, **load: Any) -> Path:
     return change_config(folder, change)
 
 
-def declare_leaky(project: Path) -> Path:
-    """Declare the SUT LEAKY in a project's configuration, and return the path of the configuration."""
-    program = project / "kamailio-leaky"
-    program.write_text(LEAKY_PROGRAM)
-    program.chmod(0o755)
-    sut = {"proxy": "kamailio", "program": str(program)}
-    return change_config(project, lambda document: document["suts"].update({LEAKY: sut}))
+def declare_faulty(project: Path) -> Path:
+    """Declare the faulty SUTs in a project's configuration, and return the path of the configuration."""
+    suts = {}
+    for name, text in FAULTY.items():
+        program = project / name
+        program.write_text(text)
+        program.chmod(0o755)
+        suts[name] = {"proxy": "kamailio", "program": str(program)}
+    return change_config(project, lambda document: document["suts"].update(suts))
 
 
 def with_real_limits(settings: Path, rules: Iterable[str]) -> Path:

@@ -9,13 +9,14 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from helpers import LOAD, pids
+from helpers import LOAD, pids, squatter
 
 from sipsched.testbed import namespaces
 from sipsched.testbed.inventory import Testbed
@@ -25,6 +26,13 @@ DATAGRAMS = 2000
 HOG_S = 2
 INTO_LOAD_S = 0.7
 """Seconds from the start of the UAC to the fault."""
+BUSY_S, BUSY_SHARE = 0.1, 0.02
+"""Seconds during which a test measures CPU time, and the share of a CPU above which an instance serves calls.
+
+At 200 calls per second, an instance uses about 6 % of a CPU in its windows, and 0.1 % in all other windows.
+"""
+WARM_UP = r"^[^ ]*/sipload uac --local .*/warmup\.schedule"
+"""Regular expression for the command line of the UAC during the warm-up."""
 PTRACE_SEIZE = 0x4206
 """SEE include/uapi/linux/ptrace.h."""
 PROXY_ENDED = (
@@ -55,7 +63,27 @@ class Target:
 
 Fault = Callable[[Target], AbstractContextManager[None]]
 LEAKY = "kamailio-udp-leaky"
-"""Name of the SUT whose proxy leaks memory. `checks.declare_leaky` declares this SUT."""
+"""Name of the SUT whose proxy leaks memory."""
+BROKEN = "kamailio-udp-broken"
+"""Name of the SUT whose proxy cannot start."""
+FAULTY = {
+    LEAKY: """\
+#!/bin/sh
+# Start a Kamailio that keeps each transaction for ten minutes instead of 5 s.
+# About 200 calls use up its 6 MiB of shared memory.
+for argument; do
+    case $argument in
+    */proxy.cfg) sed -i '/^loadmodule "rr.so"/i modparam("tm", "wt_timer", 600000)' "$argument" ;;
+    esac
+done
+exec kamailio "$@" -m 6
+""",
+    BROKEN: """\
+#!/bin/sh
+exec kamailio "$@" -f /nonexistent.cfg
+""",
+}
+"""The programs of faulty SUTs, by the name of the SUT. `checks.declare_faulty` declares these SUTs."""
 
 
 @dataclass(frozen=True)
@@ -185,8 +213,8 @@ def proxy_all() -> list[int]:
     return result
 
 
-def stop(find: Callable[[], list[int]], seconds: float) -> Fault:
-    """Stop processes with SIGSTOP for some time."""
+def stop(find: Callable[[], list[int]], seconds: float | None = None) -> Fault:
+    """Stop processes with SIGSTOP for some time, or until the end of the run."""
 
     @contextmanager
     def fault(target: Target) -> Iterator[None]:
@@ -194,14 +222,62 @@ def stop(find: Callable[[], list[int]], seconds: float) -> Fault:
         for pid in result:
             os.kill(pid, signal.SIGSTOP)
         try:
-            time.sleep(seconds)
+            if seconds is None:
+                yield
+            else:
+                time.sleep(seconds)
         finally:
             for pid in result:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGCONT)
-        yield
+        if seconds is not None:
+            yield
 
     return fault
+
+
+def in_window(find: Callable[[], list[int]], fault: Fault) -> Fault:
+    """Inject a fault when the processes of a compared instance become busy, at the start of one of its windows."""
+
+    def busy() -> bool:
+        def used_ns() -> int:
+            texts = (Path("/proc", str(pid), "schedstat").read_text() for pid in find())
+            return sum(int(text.split()[0]) for text in texts)
+
+        before = used_ns()
+        time.sleep(BUSY_S)
+        return used_ns() - before > BUSY_SHARE * BUSY_S * 1e9
+
+    @contextmanager
+    def later(target: Target) -> Iterator[None]:
+        while busy():
+            pass
+        while not busy():
+            pass
+        with fault(target):
+            yield
+
+    return later
+
+
+@contextmanager
+def kill_in_warm_up(target: Target) -> Iterator[None]:
+    """Kill all processes of a compared instance during the warm-up. The fault begins before the run."""
+
+    def wait_and_kill() -> None:
+        while not pids(WARM_UP) and not over.is_set():
+            time.sleep(0.01)
+        for pid in compared_instance_all():
+            os.kill(pid, signal.SIGKILL)
+
+    over = threading.Event()
+    killer = threading.Thread(target=wait_and_kill)
+    killer.start()
+    try:
+        yield
+    finally:
+        over.set()
+        killer.join()
 
 
 def hog(*prefix: str, loops: int = 1, pinned: bool = True, for_s: float = HOG_S) -> Fault:
@@ -480,19 +556,59 @@ def connect_strangers(target: Target) -> Iterator[None]:
         strangers.stdin.close()
 
 
-@contextmanager
-def cut_connections(target: Target) -> Iterator[None]:
-    """Reset the TCP connections from the proxy to the UAS."""
-    killed = in_host("sps", "ss", "-HKtn", "dst = 198.18.2.2:5060")
-    if not killed.stdout.strip():
-        raise CannotInjectError(
-            "ss -K: no connection, or a kernel without CONFIG_INET_DIAG_DESTROY"
-        )
-    yield
+TO_UAS = "dst = 198.18.2.2:5060"
+"""Filter of `ss` for the TCP connections from the proxy to the UAS."""
+
+
+def to_compared_instance() -> list[str]:
+    """Return a filter of `ss` for the TCP connections from the UAC to the second of the compared instances."""
+    return ["sport = :5061"]
+
+
+def from_compared_instance() -> list[str]:
+    """Return filters of `ss`, one for each TCP connection from the second of the compared instances to the UAS."""
+    owners = {f"pid={pid}," for pid in compared_instance_all()}
+    lines = in_host("sps", "ss", "-Htnp", TO_UAS).stdout.splitlines()
+    return [
+        f"sport = :{line.split()[3].rpartition(':')[2]}"
+        for line in lines
+        if any(owner in line for owner in owners)
+    ]
+
+
+def cut(find: Callable[[], list[str]], for_s: float = 0) -> Fault:
+    """Reset TCP connections of the SPS once, or again and again for some time.
+
+    Parameters
+    ----------
+    find
+        The function that returns the filters of `ss` for the connections.
+    """
+
+    @contextmanager
+    def fault(target: Target) -> Iterator[None]:
+        end = time.monotonic() + for_s
+        killed = ""
+        while True:
+            killed += "".join(in_host("sps", "ss", "-HKtn", one).stdout for one in find())
+            if time.monotonic() >= end:
+                break
+            time.sleep(0.05)
+        if not killed.strip():
+            raise CannotInjectError(
+                "ss -K: no connection, or a kernel without CONFIG_INET_DIAG_DESTROY"
+            )
+        yield
+
+    return fault
 
 
 SPS_LINK = ("sipsched-sps", "uas0")
 """The interface of the SPS on the link to the UAS."""
+UAC_LINK = ("sipsched-sps", "uac0")
+"""The interface of the SPS on the link to the UAC."""
+OVER_TCP = "kamailio-tcp"
+UNREAD = "SIP messages still wait in sockets after"
 CASES = (
     # These faults kill processes.
     Case("snakemake killed", kill_target, None, through_snakemake=True),
@@ -610,11 +726,43 @@ CASES = (
         frozenset({"foreign_connections", "broken_streams"}),
         sut="kamailio-tcp-dispatcher",
     ),
+    # These faults disturb connections of TCP, which has no drops.
     Case(
         "connections to the UAS cut",
-        cut_connections,
+        cut(lambda: [TO_UAS]),
         frozenset({"connections_lost"}),
-        sut="kamailio-tcp",
+        sut=OVER_TCP,
+    ),
+    Case(
+        "strangers to the proxy over TCP",
+        connect_strangers,
+        frozenset({"foreign_connections"}),
+        sut=OVER_TCP,
+    ),
+    Case(
+        "UAS link down in mid-run, over TCP",
+        link_down(*SPS_LINK),
+        rf"{UNREAD} 30 s: .* with data that did not reach the UAS",
+        sut=OVER_TCP,
+    ),
+    Case(
+        "UAC link down in mid-run, over TCP",
+        link_down(*UAC_LINK),
+        rf"{UNREAD} 30 s: .* with data that did not reach the (UAC|SPS)",
+        sut=OVER_TCP,
+    ),
+    Case(
+        "a link loses at random, over TCP",
+        queueing("uac", "sip0", "netem loss 5%"),
+        frozenset({"segments_again"}),
+        before=True,
+        sut=OVER_TCP,
+    ),
+    Case(
+        "UAS link flaps, over TCP",
+        link_down(*SPS_LINK, for_s=0.3),
+        frozenset({"segments_again"}),
+        sut=OVER_TCP,
     ),
 )
 INSTANCES = "default,default+threads=1"
@@ -622,6 +770,11 @@ INSTANCES = "default,default+threads=1"
 INSTANCE_ENDS = r"such as kamailio of instance 1 \(process \d+\), ended during the run"
 LEAKS_IN_INSTANCE = f"default,default+sut={LEAKY}"
 """The mode of a run in which only the second of three instances leaks memory."""
+INSTANCE = r"instance 1 \(proxy-1\.cfg\)"
+FAILED_IN_INSTANCE = (
+    rf"TCP connections of UAC and UAS were lost .*: failed calls: [\d\u202f]+ in {INSTANCE}(;|$)"
+)
+FROZEN_INSTANCE = rf"frozen for \d\.\d+ s; a process of {INSTANCE} was stopped"
 OWN_CASES = (
     "worker killed",
     "a worker is traced",
@@ -637,8 +790,42 @@ OF_INSTANCES = (
     Case(
         "a compared instance stopped for 2 s",
         stop(compared_instance_all, 2.0),
-        r"frozen for \d\.\d+ s",
+        FROZEN_INSTANCE,
         competes=True,
+        mode=INSTANCES,
+    ),
+    Case(
+        "a compared instance stopped in one of its windows",
+        in_window(compared_instance_all, stop(compared_instance_all, 0.3)),
+        FROZEN_INSTANCE,
+        competes=True,
+        mode=INSTANCES,
+    ),
+    Case(
+        "a compared instance hangs",
+        stop(compared_instance_all),
+        rf"{UNREAD} 5 s: 1 socket of {INSTANCE} with unread data",
+        mode=INSTANCES,
+    ),
+    Case(
+        "a compared instance cannot start",
+        nothing,
+        rf"{INSTANCE} ended before listening on UDP ports 5060 to 5062: .*nonexistent",
+        before=True,
+        mode=f"default,default+sut={BROKEN}",
+    ),
+    Case(
+        "a compared instance killed in the warm-up",
+        kill_in_warm_up,
+        rf"{INSTANCE} ended before the load",
+        before=True,
+        mode=INSTANCES,
+    ),
+    Case(
+        "the port of a compared instance in use",
+        lambda target: squatter(5061),
+        r"UDP one of the ports 5060 to 5062 is in use: .*:5061 .*python",
+        before=True,
         mode=INSTANCES,
     ),
     Case(
@@ -678,15 +865,62 @@ OF_INSTANCES = (
         INSTANCE_ENDS,
         mode="default,default+sut=kamailio-udp-partitioned",
     ),
-    # The remaining faults with their own SUT need a dispatcher or TCP. A run cannot compare instances behind a
-    # dispatcher (`plan.crossover.REFUSED`), and INSTANCES is a comparison over UDP.
+    # A faulty SUT has a case of its own. The remaining faults with their own SUT need a dispatcher, and a run cannot
+    # compare instances behind a dispatcher (`plan.crossover.REFUSED`).
     *(
         replace(case, name=f"{case.name}, with instances", mode=INSTANCES)
         for case in CASES
-        if case.sut is None and case.name not in OWN_CASES
+        if case.sut in (None, OVER_TCP) and case.name not in OWN_CASES
     ),
 )
 """Faults in a run that compares instances. Each fault of CASES that can occur in such a run has a case here."""
+OF_TCP_INSTANCES = (
+    Case(
+        "connections to a compared instance cut",
+        cut(to_compared_instance, 2.0),
+        FAILED_IN_INSTANCE,
+    ),
+    Case(
+        "connections from a compared instance cut",
+        cut(from_compared_instance, 2.0),
+        FAILED_IN_INSTANCE,
+    ),
+    Case(
+        "a compared instance hangs",
+        stop(compared_instance_all),
+        rf"no counts from {INSTANCE}: host sps .*no end after",
+    ),
+    Case(
+        "the port of a compared instance in use",
+        lambda target: squatter(5061, over_tcp=True),
+        r"TCP one of the ports 5060 to 5062 is in use: .*:5061 .*python",
+        before=True,
+    ),
+    *(
+        case
+        for case in (*CASES, *OF_INSTANCES)
+        if case.name
+        in (
+            "a compared instance killed",
+            "worker of a compared instance killed",
+            "a compared instance killed in the warm-up",
+            "a compared instance stopped for 2 s",
+            "a compared instance stopped in one of its windows",
+            "probe killed",
+            "UAC killed",
+            "UAS killed",
+            "UAS stopped for 0.5 s",
+        )
+    ),
+)
+"""Faults in a run that compares instances over TCP, besides the faults of CASES that need TCP."""
+OF_INSTANCES = (
+    *OF_INSTANCES,
+    *(
+        replace(case, name=f"{case.name}, over TCP", sut=OVER_TCP, mode=INSTANCES)
+        for case in OF_TCP_INSTANCES
+    ),
+)
 COMPETITION = (
     Case("a busy loop of SCHED_BATCH", hog("chrt", "--batch", "0"), None),
     Case("a busy loop of SCHED_IDLE", hog("chrt", "--idle", "0"), None),

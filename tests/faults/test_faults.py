@@ -14,8 +14,8 @@ import pytest
 from faults import checks
 from faults.table import (
     CASES,
+    FAULTY,
     INTO_LOAD_S,
-    LEAKY,
     OF_INSTANCES,
     CannotInjectError,
     Case,
@@ -82,7 +82,7 @@ def run_of(rep: int, sut: str | None = None, mode: str = "default") -> Run:
 def project(testbed: Testbed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     folder = tmp_path_factory.mktemp("project")
     checks.make_project(folder, duration_s=2, warmup_s=0.1, drain_s=1.0)
-    settings = checks.declare_leaky(folder)
+    settings = checks.declare_faulty(folder)
     strict = checks.with_real_limits(
         settings, ("competitor_share", "competitor_wait_us", "frozen_us")
     )
@@ -192,8 +192,8 @@ def rules_broken(project: Project, run: Run) -> set[str]:
 def test_fault(case: Case, project: Project, tmp_path: Path) -> None:
     run = run_of(100 + (*CASES, *OF_INSTANCES).index(case), case.sut, case.mode)
     # After most faults, a run of one instance is enough, because it uses the same parts of the testbed. Only the next
-    # attempt at the same run writes the reason why the killed process left no record. The leaky SUT would leak again.
-    other = case.sut == LEAKY or (case in OF_INSTANCES and case.inject is not kill_target)
+    # attempt at the same run writes the reason why the killed process left no record. A faulty SUT would fail again.
+    other = case.sut in FAULTY or (case in OF_INSTANCES and case.inject is not kill_target)
     plain = run_of(run.rep) if other else run
     for each in (run, plain):
         remove_attempts(project, each)
