@@ -294,7 +294,10 @@ def test_a_page_shows_the_progress_and_the_refused_runs(project: Path) -> None:
         os.killpg(child.pid, signal.SIGINT)
         child.stderr.read()
     # the workflow writes the page about progress when the first run starts, and again at the end
-    assert "Measured now: kamailio-udp default cores=1 threads=2 cps=500 rep=1 on local" in during
+    assert (
+        "this run is being measured: kamailio-udp default cores=1 threads=2 cps=500 rep=1 on local"
+        in during
+    )
     after = page.read_text()
     assert "No run is measured now." in after and "the same command continues" in after
     for text in (during, after):

@@ -17,8 +17,8 @@ from sipsched.records.system_capacity import Searched, SystemCapacity
 from sipsched.words import listed, number, plural
 
 HOW = (
-    "The capacity of a system is estimated from all its search trials and all its runs together. The interval allows "
-    "for the drift of the machine's speed from minute to minute (docs/methodology/capacity.md)"
+    "The capacity of a system is estimated from all its search trials and all its runs together. The interval takes "
+    "into account that the machine's speed drifts from minute to minute (docs/methodology/capacity.md)"
 )
 CLEARLY = 0.05
 """Smallest relative change of the CPU time per message that can explain why a search found a different capacity."""
@@ -94,8 +94,9 @@ def _disagreement(capacity: SystemCapacity, search: Searched, estimate_cps: floa
     )
     when = f" at {datetime.fromisoformat(search.started_at):%H:%M} UTC" if search.started_at else ""
     return (
-        f"The search{when} found a drop rate of {100 * capacity.limit:g} % {bounds}. However, {evidence(capacity)} "
-        f"together give {estimate(capacity)} cps: {_reason(search, estimate_cps)}."
+        f"The search{when} found that the drop rate passes {100 * capacity.limit:g}\u00a0% {bounds}. However, the "
+        f"capacity estimated from {evidence(capacity)} together is {estimate(capacity)} cps. A possible reason: "
+        f"{_reason(search, estimate_cps)}."
     )
 
 
@@ -104,14 +105,13 @@ def _reason(search: Searched, estimate_cps: float) -> str:
     below = search.upper_cps is not None and search.upper_cps < estimate_cps
     if slower is not None and abs(slower) >= CLEARLY and (slower > 0) == below:
         return (
-            f"during the search a message took {100 * abs(slower):.0f} % {'more' if below else 'less'} CPU time than "
-            "in the runs, so the machine was "
-            f"{'slower' if below else 'faster'}"
+            f"during the search, a message took {100 * abs(slower):.0f} % {'more' if below else 'less'} CPU time "
+            f"than in the runs, so the machine was {'slower' if below else 'faster'}"
         )
     measured = (
         "" if slower is None else ", and the CPU time per message does not explain the difference"
     )
-    return f"the search's range rests on a few trials of one minute{measured}"
+    return f"the range that the search found is based on only a few trials of one minute{measured}"
 
 
 def apart(one: SystemCapacity, other: SystemCapacity) -> str:
@@ -133,7 +133,7 @@ def apart(one: SystemCapacity, other: SystemCapacity) -> str:
     if hours < 1:
         return ""
     length = plural(round(hours / 24), "day") if hours >= 36 else plural(round(hours), "hour")
-    return f"The two searches were {length} apart, so the machine may have had another speed."
+    return f"The searches for the two capacities were {length} apart, so the speed of the machine may have changed."
 
 
 def doubts_near(
@@ -241,7 +241,9 @@ def share_words(
         said.append(f"planned at {_percent(loads, planned_cps)} of {number(planned_cps)} cps")
     if capacity is not None and capacity.estimate_cps is not None:
         share = f"{_percent(loads, capacity.estimate_cps)} of the {estimate(capacity)} cps"
-        said.append(f"{'which is ' if said else ''}{share} that {evidence(capacity)} give")
+        said.append(
+            f"{'which is ' if said else ''}{share} that was estimated from {evidence(capacity)}"
+        )
     elif capacity is not None:
         said.append(f"the capacity is {bound(capacity)} cps")
     return ", ".join(said)

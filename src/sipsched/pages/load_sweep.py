@@ -97,7 +97,7 @@ def answer(summary: xr.Dataset, limit: float = PDR_LIMIT, capacities: Capacities
         for i in _first_and_last(waits)
     ]
     if ends:
-        text += f". The median waiting time is {' and '.join(ends)} calls per second"
+        text += f". The median waiting time (K_rcv) is {' and '.join(ends)} calls per second"
     return Answer(
         " ".join((f"{text}.", *doubts_near(_rows(summary, line), capacity, "of this study")))
     )
@@ -136,14 +136,14 @@ def pdr(summary: xr.Dataset, limit: float = PDR_LIMIT, capacities: Capacities = 
         known = _capacity(summary, line, limit, capacities)
         sentences = []
         if known is not None:
-            capacity = f"The capacity is {capacity_words(known)}, from {evidence(known)}."
+            capacity = f"The capacity is {capacity_words(known)}, estimated from {evidence(known)}."
             sentences += [capacity, doubt(known), *disagreements(known)]
         above = np.flatnonzero(curve.of.estimate > 100 * limit)
         if len(above):
             drops = in_words(curve.of.at(above[0]), "%")
             sentences.append(
                 f"{grouped(curve.x[above[0]])} cps is the lowest measured load at which the typical run drops more "
-                f"than {100 * limit:g} %: {drops}."
+                f"than {100 * limit:g}\u00a0%. At this load, the typical run drops {drops}."
             )
         return " ".join(filter(None, (*sentences, _short_words(summary, line))))
 
@@ -152,11 +152,12 @@ def pdr(summary: xr.Dataset, limit: float = PDR_LIMIT, capacities: Capacities = 
         "figure-pdr",
         _load_panels(shown, {"": draw}),
         "Packet drop rate (PDR) against offered load, for each number of worker threads.",
-        f"PDR is the kernel counter RcvbufErrors divided by the number of messages that reached the SPS. The dashed "
-        f"line is the limit of {100 * limit:g} %. A tick on the dashed line is a capacity, and the band around the "
-        f"tick is the capacity's interval. {HOW}. At a hollow point, at least one run is too short. The scale is "
-        f"linear below {100 * limit / RATE_RANGE:g} % and logarithmic above. The x axis begins at the highest load "
-        f"without drops.",
+        "PDR is the kernel counter RcvbufErrors divided by the number of messages that reached the SPS. The dashed "
+        f"line marks a PDR of {100 * limit:g}\u00a0%, at which the capacity is reached. A tick on the dashed line is "
+        f"the capacity of a system, and the band around the tick is the capacity's interval. {HOW}. At a hollow "
+        "point, at least one run is too short to contain many busy periods. The scale of PDR is linear below "
+        f"{100 * limit / RATE_RANGE:g} % and logarithmic above. The x axis begins at the highest load at which no "
+        "message is dropped.",
         words,
     )
 
@@ -184,8 +185,8 @@ def receive_time(summary: xr.Dataset) -> Figure:
         "figure-k-rcv",
         _times_panels(summary, values, "K_rcv (µs)"),
         "K_rcv, the time from the driver to the proxy, against offered load.",
-        "The panels show the mean, the median and the 99th percentile over all messages that a run received. The "
-        "time axis is logarithmic.",
+        "The panels show the mean, the median and the 99th percentile over all messages that the proxy received in a "
+        "run. The time axis is logarithmic.",
         words,
     )
 
@@ -241,11 +242,11 @@ def receive_parts(summary: xr.Dataset) -> Figure:
         _times_panels(summary, means, "mean (µs)"),
         "The three parts of mean K_rcv against offered load.",
         "K_stack is the time from the driver to the socket's queue. K_sockq is the time in the queue. K_copy is the "
-        "time from the queue until recv returns. K_rcv is the sum of these three times. The time axis is "
-        "logarithmic."
+        "time from the queue until the proxy's receive call returns. K_rcv is the sum of these three times. The time "
+        "axis is logarithmic."
         + (
-            " The tracepoint probe measures only a lower bound of t_sockq. The true K_sockq may be about 1 µs larger "
-            "than drawn, and the true K_copy correspondingly smaller."
+            " A probe in mode tracepoint measures only a lower bound of t_sockq. The true K_sockq may be about 1 µs "
+            "larger than the figure shows, and the true K_copy about 1 µs smaller."
             if tracepoints
             else ""
         ),
@@ -278,7 +279,7 @@ def load(summary: xr.Dataset) -> Figure:
             return "no valid run."
         worst = int(np.nanargmax(np.abs(curve.of.estimate - 100)))
         return (
-            f"the achieved rate is furthest from the offered rate at {grouped(curve.x[worst])} cps, by "
+            f"the achieved rate differs most from the offered rate at {grouped(curve.x[worst])} cps, by "
             f"{in_words(curve.of.at(worst).map(lambda share: share - 100), '%')}."
         )
 
@@ -288,8 +289,8 @@ def load(summary: xr.Dataset) -> Figure:
         _load_panels(summary, {"achieved rate": draw_rate, "RcvbufErrors of the SPS": draw_drops}),
         "The call rate that the generator achieved, and the datagrams that the proxy's full socket refused, against "
         "offered load.",
-        "The achieved rate is shown in percent of the offered rate. The dashed lines mark deviations of ±1 %. "
-        "Crosses are invalid runs.",
+        "The left panel shows the achieved rate in percent of the offered rate. The dashed lines mark deviations of "
+        "±1\u00a0%. Crosses are invalid runs.",
         words,
     )
     both = np.isfinite(kernel.to_numpy()) & np.isfinite(probe.to_numpy())
@@ -387,11 +388,21 @@ def _too_short(summary: xr.Dataset, line: Line) -> dict[int, BusyPeriods]:
 def _short_words(summary: xr.Dataset, line: Line) -> str:
     """Return a sentence per load with too short runs, after an introduction. Empty without such runs."""
     by_load = [
-        f"At {grouped(cps)} cps, {busy.short} of {plural(busy.runs, 'run')} {'is' if busy.short == 1 else 'are'} busy "
-        f"without a break for up to {number(busy.longest_s)} s, {number(100 * busy.longest_share)} % of the run."
+        f"At {grouped(cps)} cps, {busy.short} of {plural(busy.runs, 'run')} {'is' if busy.short == 1 else 'are'} too "
+        f"short. The longest busy period of the runs at this load takes {number(busy.longest_s)} s, and a busy "
+        f"period fills up to {number(100 * busy.longest_share)}\u00a0% of its run."
         for cps, busy in _too_short(summary, line).items()
     ]
-    return " ".join(("Some runs are too short for many busy periods.", *by_load)) if by_load else ""
+    return (
+        " ".join(
+            (
+                "Some runs are too short to contain many busy periods, so their results depend strongly on chance.",
+                *by_load,
+            )
+        )
+        if by_load
+        else ""
+    )
 
 
 def _draw_lines(
@@ -478,7 +489,8 @@ def _figure(
     seen = [f"{_name(line)}: {text}" for line in _lines(summary) if (text := words(line))]
     if not seen and _lines(summary):
         seen = [
-            "The probe of these runs does not measure this quantity. A table below lists all missing columns."
+            "The probe of these runs does not measure this quantity. A table below lists all quantities that are "
+            "missing."
         ]
     return Figure(
         identity=identity,
@@ -502,6 +514,6 @@ def _replicates(summary: xr.Dataset) -> str:
     bars = (
         f"Error bars are 95 % intervals, drawn for {FEWEST} or more runs"
         if high >= FEWEST
-        else "These are too few runs for an interval"
+        else f"An interval needs at least {FEWEST} runs"
     )
-    return f"Each point has {runs} {'run' if high == 1 else 'runs'}. {bars}."
+    return f"The number of runs per point is {runs}. {bars}."

@@ -68,8 +68,8 @@ def distributions(
         draw, medians = _percentiles(summary, points)
         caption = "Median, 95th and 99th percentile of K_rcv and T_sip, for each message type."
         reading = (
-            "Each point is the percentile of the typical run. The full distribution is unknown, because these runs "
-            "did not record single messages. The time axis is logarithmic."
+            "Each point is the percentile of the typical run. The full distribution of the times is unknown, because "
+            "these runs did not record single messages. The time axis is logarithmic."
         )
     rows = facets(summary)
     names = [
@@ -190,8 +190,8 @@ def _words(medians: Mapping[str, Mapping[str, Interval]]) -> str:
         if ordered:
             quick, slow = ordered[0], ordered[-1]
             parts.append(
-                f"the median of {TIMES[name]} is between {in_words(by_kind[quick], 'µs')} ({quick}) and "
-                f"{in_words(by_kind[slow], 'µs')} ({slow})"
+                f"the median of {TIMES[name]} depends on the message type, from {in_words(by_kind[quick], 'µs')} "
+                f"({quick}) to {in_words(by_kind[slow], 'µs')} ({slow})"
             )
     return f"{'; '.join(parts)}." if parts else ""
 

@@ -34,8 +34,8 @@ SHORT_S = 2.0
 MOST_REPETITIONS = 3
 NOTHING = "There is no answer, because no run of the default mode recorded single messages."
 NO_STAGES = (
-    "This figure is missing, because too few messages were recorded, or because a probe without BPF cannot measure "
-    "the stages of a message."
+    "This figure is missing. Either too few messages were recorded, or the probe worked without BPF and could not "
+    "measure the parts of a message's time."
 )
 PERCENTILES = (50.0, 99.0, 99.9)
 PARTS = {
@@ -170,7 +170,7 @@ def answer(shown_runs: ShownRuns) -> Answer:
     lengths = [f"{length(run.length_s for run in runs):.2g}" for length in (min, max)]
     sentences = [
         f"One message in a hundred takes longer than {in_us(slow)} from its arrival until the proxy sends it on. "
-        f"This is {number(slow / usual)} times the median.",
+        f"This time is {number(slow / usual)} times the median.",
         f"The numbers come from {plural(len(runs), 'run')} of {' to '.join(dict.fromkeys(lengths))} s at "
         f"{grouped(shown_runs.shown_cps)} calls per second.",
         *_share_words(shown_runs),
@@ -243,9 +243,9 @@ def by_load(shown_runs: ShownRuns) -> Table:
         groups=(("", 4), ("K_rcv + T_sip", 3), ("of a slow message's time", 3)),
         rows=tuple(rows),
         none=NOTHING,
-        caption="Times of messages at each load, over all runs at the load.",
-        reading="A slow message is a message whose time is near the 99th percentile. The last three columns show the "
-        "shares of a slow message's time.",
+        caption="Times of messages at each load. Each row combines the messages of all runs at the load.",
+        reading="A slow message is a message whose time is near the 99th percentile. The last three columns show which "
+        "share of a slow message's time each part takes.",
         provenance=_provenance(shown_runs),
     )
 
@@ -270,8 +270,8 @@ def account_words(account: Account | None) -> str:
     """Return sentences about the programs that used the proxy machine's CPUs during a run, with their shares."""
     if account is None:
         return (
-            "It is unknown which programs used the CPUs during the whole run, because the record has no account of "
-            "CPU time."
+            "It is unknown which programs used the CPUs during the whole run, because the record of the run has no "
+            "account of CPU time."
         )
     parts = account.parts
     times = {name: getattr(parts, name, 0) for name in PARTS}
@@ -282,7 +282,10 @@ def account_words(account: Account | None) -> str:
     if account.competitors:
         text += f" Of the other programs, {account.competitors[0]} used the most CPU time."
     if account.planned:
-        text += f" The testbed's file declares these programs as competitors: {listed([*map(str, account.planned)])}."
+        text += (
+            " The file of the testbed lists these programs, which ran as competitors on purpose: "
+            f"{listed([*map(str, account.planned)])}."
+        )
     return text
 
 
@@ -307,7 +310,9 @@ def conditions(shown_runs: ShownRuns) -> Words:
     setting = (
         f"{run.sut}, {run.mode} mode, {plural(run.cores, 'core')}, {plural(run.threads, 'thread')}"
     )
-    return Words((f"{plural(len(runs), 'run')}: {setting}.", f"{provenance(runs)}."))
+    return Words(
+        (f"The page shows {plural(len(runs), 'run')} of {setting}.", f"{provenance(runs)}.")
+    )
 
 
 def _provenance(shown_runs: ShownRuns) -> str:

@@ -571,6 +571,6 @@ def translated(names: Sequence[str]) -> str:
         return ""
     kind = "are EEVDF translations" if names[1:] else "is an EEVDF translation"
     return (
-        f" Here, {listed(names)} {kind}, because this kernel's scheduler has other settings than the papers' "
-        f"scheduler."
+        f" On this kernel, {listed(names)} {kind}: this kernel's scheduler does not have the settings of the papers' "
+        "scheduler CFS, so the modes use similar settings."
     )

@@ -28,12 +28,12 @@ def line(outlook: Outlook, now: datetime) -> str:
     """Return a line about the progress of a testbed: measured runs, remaining runs, and the expected end."""
     name, runs = outlook.testbed, outlook.measured + len(outlook.left)
     if outlook.is_done:
-        return f"{name}: all of its {plural(runs, 'run')} measured" if runs else f"{name}: no run"
+        return f"{name}: all {plural(runs, 'run')} measured" if runs else f"{name}: no run"
     parts = [f"{outlook.measured} of {plural(runs, 'run')} measured"]
     if outlook.searches:
         behind = outlook.behind_searches
         them = "it" if len(outlook.searches) == 1 else "them"
-        after = f" and about {plural(behind, 'run')} behind {them}" if behind else ""
+        after = f" and about {plural(behind, 'run')} after {them}" if behind else ""
         parts.append(f"{_searches(len(outlook.searches))} to make{after}")
     if outlook.at_most_more:
         parts.append(f"up to {plural(outlook.at_most_more, 'run')} more where intervals are wide")
@@ -72,15 +72,16 @@ def write_page(
 def _parts(
     outlooks: Sequence[Outlook], measuring: Mapping[Run, datetime], now: datetime
 ) -> list[Words | Table]:
-    made = f"Made {now:%Y-%m-%d %H:%M} UTC."
+    made = f"This page was made at {now:%Y-%m-%d %H:%M} UTC."
     if measuring:
         said = [
-            f"Measured now: {run}, since {since:%H:%M} UTC." for run, since in measuring.items()
+            f"Since {since:%H:%M} UTC, this run is being measured: {run}."
+            for run, since in measuring.items()
         ]
     else:
         said = ["No run is measured now."]
     if not all(outlook.is_done for outlook in outlooks):
-        said.append("After an interruption, the same command continues the measurements.")
+        said.append("If the measurements are interrupted, the same command continues them.")
     following = [
         (outlook.testbed, str(run))
         for outlook in outlooks
@@ -98,7 +99,7 @@ def _parts(
             identity="table-next",
             header=("testbed", "run"),
             rows=tuple(following),
-            caption="The next runs, in their order. Invalid attempts are repeated after all other runs.",
+            caption="The next runs in their order. Runs with an invalid attempt are repeated after all other runs.",
             none="No run with a known load is left.",
         ),
         Table(
@@ -115,8 +116,8 @@ def _table_of_runs(outlooks: Sequence[Outlook], now: datetime) -> Table:
     return Table(
         identity="table-progress",
         header=(
-            *("testbed", "measured", "left", "searches left", "runs behind them"),
-            *("testbed hours left", "done about (UTC)", "times"),
+            *("testbed", "measured", "left", "searches left", "runs after these searches"),
+            *("time left (h)", "done about (UTC)", "times"),
         ),
         rows=tuple(
             (

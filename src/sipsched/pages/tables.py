@@ -52,15 +52,16 @@ RANGES = (
     f"With fewer than {FEWEST} runs, a cell shows the range of the runs instead of an interval."
 )
 PROBE_MODES = {
-    "exact": "The probe uses fentry and fexit, and measures all six timestamps.",
-    "tracepoint": "The probe uses only tracepoints, so t_sockq is a lower bound. The true K_sockq may be about 1 µs "
-    "larger than shown, and the true K_copy correspondingly smaller. K_rcv is exact.",
-    "stream": "SIP uses TCP. The probe uses only tracepoints, and measures all six timestamps. A message gets the "
-    "timestamps of the TCP segment and of the read that contain its last byte.",
-    "preload": "The probe works without eBPF, and measures only t_arr, t_sip_in, t_sip_out and the drop counter. "
-    "t_sockq and the parts of K_rcv are unknown.",
-    "off": "No probe runs, so only counters are measured.",
-    "simulated": "No probe runs. A model computed the timestamps, and nothing was measured.",
+    "exact": "This probe uses fentry and fexit (hooks of the kernel for BPF programs), and measures all six "
+    "timestamps.",
+    "tracepoint": "This probe uses only tracepoints of the kernel, so it measures only a lower bound of t_sockq. The "
+    "true K_sockq may be about 1 µs larger than shown, and the true K_copy about 1 µs smaller. K_rcv is exact.",
+    "stream": "In these runs, SIP uses TCP. This probe uses only tracepoints of the kernel, and measures all six "
+    "timestamps. A message gets the timestamps of the TCP segment and of the read that contain its last byte.",
+    "preload": "This probe works without BPF, and measures only t_arr, t_sip_in, t_sip_out and the number of drops. "
+    "Therefore t_sockq and the parts of K_rcv are unknown.",
+    "off": "No probe ran, so only the counters of the kernel are known.",
+    "simulated": "No probe ran. A model computed the timestamps, and nothing was measured.",
 }
 POINT_HEADER = ("SUT", "mode", "cores", "threads", "cps")
 LONG_FACTS = ("files", "lscpu")
@@ -93,8 +94,7 @@ def heading(summary: xr.Dataset, study: str) -> Heading:
     attrs = summary.attrs
     return Heading(
         fidelity=attrs["fidelity"],
-        testbed=f"Study {study} on testbed {attrs['testbed']}, kind {attrs['kind']}, "
-        f"kernel {attrs['kernels']}.",
+        testbed=f"Study {study} on testbed {attrs['testbed']} (kind: {attrs['kind']}), kernel {attrs['kernels']}.",
         description=attrs["testbed_description"],
     )
 
@@ -154,13 +154,15 @@ def drops(summary: xr.Dataset, limit: float = PDR_LIMIT) -> Table:
         places=4,
         rows=tuple(rows),
         none="no run was measured",
-        caption="Drops at every measured point, for the typical run with its 95 % interval.",
-        reading=f"{RANGES} A lost call failed or was set up late. A busy period is a time during which the SPS always "
-        f'holds at least one message. The column "fewest busy periods" shows the smallest effective number of busy '
-        f'periods in a run. The column "longest" shows the longest busy period as a share of its run. A '
-        f"run with a PDR of at most "
-        f"{100 * FULL_PDR:g} % is too short if it has fewer than {LEAST_PERIODS} effective busy periods, or if one "
-        f"busy period takes more than {100 * LONGEST_SHARE:g} % of the run.",
+        caption="Drops at every measured point. The values describe the typical run, with 95\u00a0% intervals.",
+        reading=f"{RANGES} A call counts as lost if it failed or was set up late. A busy period is a time during which "
+        'the SPS always holds at least one message. The column "fewest busy periods" shows the smallest '
+        "effective number of busy periods in a run. The effective number is (Σ length)² / Σ length². If all busy "
+        "periods are equally long, the effective number is their number. Otherwise, it is smaller. The column "
+        '"longest" shows the longest busy period in percent of its run. The column "too short" counts the runs '
+        f"that are too short. A run with a PDR of at most {100 * FULL_PDR:g} % is too short if it has fewer than "
+        f"{LEAST_PERIODS} effective busy periods, or if one busy period takes more than {100 * LONGEST_SHARE:g} "
+        "% of the run.",
         provenance=provenance(summary),
     )
 
@@ -188,9 +190,10 @@ def times(summary: xr.Dataset) -> Table:
         places=4,
         rows=tuple(rows),
         none="no run was measured",
-        caption="Times of the typical run at every measured point, with 95 % intervals.",
+        caption="Times of messages in the typical run at every measured point, with 95\u00a0% intervals.",
         reading=f"{RANGES} The 99.9th percentile is computed from the messages of all runs of a point, with a relative "
-        f"error of at most {100 * RELATIVE_ERROR:g} %. It is missing for runs without histograms.",
+        f"error of at most {100 * RELATIVE_ERROR:g} %. The percentile is missing for runs that stored no "
+        "histogram of the times.",
         provenance=provenance(summary),
     )
 
@@ -232,7 +235,7 @@ def runs_not_counted(summary: xr.Dataset) -> Table:
         places=4,
         rows=tuple(rows),
         none="none, because every planned run is measured and valid",
-        caption="Planned runs that are not valid.",
+        caption="Planned runs without a valid record.",
         provenance=provenance(summary),
         shown=MAX_RUNS_LISTED,
     )
@@ -261,8 +264,9 @@ def arrivals(summary: xr.Dataset) -> Table:
         ),
         rows=_rows_per_point(summary, columns),
         none="no run was measured",
-        caption="Arrival certificates, which check that calls arrived on schedule.",
-        reading="Each value is the worst value over the runs of a point.",
+        caption="Arrival certificates. A certificate checks that the calls of a run arrived at the times of their "
+        "schedule.",
+        reading="Each row describes the runs of a point, and each value is the worst value of these runs.",
         provenance=provenance(summary),
     )
 
@@ -272,12 +276,12 @@ def accounts(summary: xr.Dataset) -> Table:
     names = {
         "calls that did not complete": "calls_incomplete",
         "calls set up late": "calls_late",
-        "drops at UAC and UAS": "generator_drops",
+        "drops at UAC, UAS": "generator_drops",
         "link drops": "link_drops",
         "records the probe lost": "lost_records",
-        "not accounted for": "ledger_residual",
-        "requests sent again by the UAC": "requests_again_uac",
-        "of these at the SPS": "requests_again_sps",
+        "messages not accounted for": "ledger_residual",
+        "retransmitted requests (UAC)": "requests_again_uac",
+        "retransmitted requests (SPS)": "requests_again_sps",
         "stolen time (s)": "steal_s",
     }
     columns = {title: _largest(summary[name]) for title, name in names.items()}
@@ -287,9 +291,9 @@ def accounts(summary: xr.Dataset) -> Table:
         places=4,
         rows=_rows_per_point(summary, columns),
         none="no run was measured",
-        caption="Drop ledgers, which account for every sent message.",
-        reading="Each value is the largest over the runs of a point. The retransmissions at the SPS include the "
-        "requests that the full socket of the SPS refused.",
+        caption="Drop ledgers. The ledger of a run accounts for every sent message.",
+        reading="Each row describes the runs of a point, and each value is the largest value of these runs. The column "
+        '"retransmitted requests (SPS)" includes the requests that the full socket of the SPS refused.',
         provenance=provenance(summary),
     )
 
@@ -331,8 +335,8 @@ def attempts(summary: xr.Dataset) -> Table:
         header=("run", "why it is invalid"),
         rows=tuple(rows),
         none="none, because every attempt was valid",
-        caption=f"Invalid attempts ({len(rows)}).",
-        reading="The files of an invalid attempt are stored beside the record of the run.",
+        caption=f"Invalid attempts at runs: {len(rows)}.",
+        reading="The folder of a run also contains the files of its invalid attempts.",
         provenance=provenance(summary),
         shown=MAX_RUNS_LISTED,
     )
@@ -345,7 +349,7 @@ def suspicions(summary: xr.Dataset) -> Words | Several:
         if status == MEASURED and str(summary["grade"].sel(key).item()) == "suspect":
             name = ", ".join(f"{dim} {value}" for dim, value in key.items())
             why = in_words(findings_of(summary["findings"].sel(key).item()))
-            lines.append(f"Suspect: {name}: {why}.")
+            lines.append(f"The run {name} is suspect: {why}.")
     every = Words(tuple(lines or ["No valid run is suspect."]))
     if len(lines) <= MOST_SUSPECT:
         return every
@@ -361,19 +365,19 @@ def coverage(summary: xr.Dataset) -> Words:
     """Return sentences that count the planned runs by status, and describe the mode of the probe."""
     words = [status for _, status in iterate_runs(summary)]
     lines = [
-        f"{plural(len(words), 'run')} planned: {words.count(MEASURED)} measured, "
-        f"{words.count(INVALID)} invalid, {words.count(MISSING)} missing."
+        f"Number of planned runs: {len(words)} (measured: {words.count(MEASURED)}, invalid: {words.count(INVALID)}, "
+        f"missing: {words.count(MISSING)})."
     ]
     modes, counts = np.unique(summary["probe_mode"].to_numpy().astype(str), return_counts=True)
     for mode, count in zip(modes, counts, strict=True):
         if mode:
             lines.append(
-                f"Probe mode {mode} in {plural(count, 'run')}. {PROBE_MODES.get(mode, '')}"
+                f"The probe ran in mode {mode} in {plural(count, 'run')}. {PROBE_MODES.get(mode, '')}"
             )
     for reason in json.loads(summary.attrs["probe_mode_reasons"]):
         lines.append(f"Reason for this probe mode: {reason}")
     lost = float(np.nansum(summary["lost_records"].to_numpy()))
-    lines.append(f"The probe lost {lost:.0f} records over all runs.")
+    lines.append(f"In all runs together, the probe lost {lost:.0f} records of messages.")
     return Words(tuple(lines))
 
 
@@ -388,7 +392,7 @@ def columns_missing(summary: xr.Dataset) -> Table:
         header=("column", "runs", "why"),
         rows=tuple(rows),
         none="none, because every run has every column",
-        caption="Columns of messages.nc that are missing.",
+        caption="Columns that are missing in messages.nc, the file with the single messages of a run.",
         provenance=provenance(summary),
     )
 
@@ -449,13 +453,15 @@ def conditions_of(
     sizes = ", ".join(map(str, buffers.sizes))
     lines = [
         f"Kernels of the SPS: {kernels}.",
-        f"Effective SO_RCVBUF: {sizes} bytes." if sizes else "Effective SO_RCVBUF: not recorded.",
+        f"Effective receive buffer of the SPS's socket (SO_RCVBUF): {sizes} bytes."
+        if sizes
+        else "Effective receive buffer of the SPS's socket (SO_RCVBUF): not recorded.",
         *buffers_differ(buffers),
     ]
     if steal.size:
         lines.append(
-            f"The hypervisor stole {np.median(steal):.2f} s of the SPS's CPU time in a run (median), and at most "
-            f"{steal.max():.2f} s, n = {steal.size}."
+            f"The hypervisor stole {np.median(steal):.2f} s of the SPS's CPU time in the median run, and "
+            f"{steal.max():.2f} s in the worst run (n = {steal.size} runs)."
         )
     return Words((*lines, competitors_of(shares)))
 
@@ -472,9 +478,10 @@ def competitors_of(shares: Mapping[str, Values]) -> str:
     if not of_others.size:
         return "The share of the SPS's CPU time that other programs used was not recorded."
     return (
-        f"Other programs used {100 * np.median(of_others):.1f} % of the SPS's CPU time in a run (median), and at most "
-        f"{100 * of_others.max():.1f} %, n = {of_others.size}. Programs of class SCHED_IDLE, which yield "
-        f"immediately, used at most another {100 * idle_class.max():.1f} %."
+        f"Other programs used {100 * np.median(of_others):.1f} % of the SPS's CPU time in the median run, and "
+        f"{100 * of_others.max():.1f} % in the worst run (n = {of_others.size} runs). Programs of the scheduling "
+        "class SCHED_IDLE, which leave the CPU at once when the proxy needs it, used at most another "
+        f"{100 * idle_class.max():.1f} %."
     )
 
 
@@ -510,8 +517,8 @@ def buffers_differ(buffers: Buffers, name: Callable[..., str] = "{}, {}".format)
         for size in buffers.sizes
     )
     return [
-        f"The receive buffers differ. {told}. PDR and capacity depend on the size, so runs with different sizes are "
-        "not comparable."
+        f"Not all runs have the same receive buffer. {told}. PDR and capacity depend on the size of this buffer, so "
+        "runs with different sizes are not comparable."
     ]
 
 
@@ -566,12 +573,15 @@ def repetitions(data: xr.Dataset) -> Table | None:
         ),
         rows=tuple(_known_row(known, precision) for known in precisions),
         none="no run was planned",
-        caption=f"Precision of {precision.of}. {reached} of {len(precisions)} systems reached the required precision.",
-        reading=f"Runs were repeated until the half-width of the interval was at most {100 * precision.relative:g} %, "
-        f"from {precision.at_least} up to {plural(precision.at_most, 'run')} per system. The interval was "
-        f"computed at most {plural(looks, 'time')}, after several numbers of runs. Each of these intervals has "
-        f"a level of {100 * level_of_a_look(precision):.3g} %, so that the final interval has at least 95 %. "
-        "The number of runs depended on the results, and the other intervals on this page are not corrected for this.",
+        caption=f"Precision of the interval of {precision.of}. {reached} of {len(precisions)} systems reached the "
+        "required precision.",
+        reading="Runs were repeated until half of the interval's width was at most "
+        f"{100 * precision.relative:g}\u00a0% of the value. Each system has at least {precision.at_least} and at "
+        f"most {plural(precision.at_most, 'run')}. The interval was computed at most {plural(looks, 'time')}, each "
+        "time after further runs. Each of these intervals has a level of "
+        f"{100 * level_of_a_look(precision):.3g}\u00a0%, so that the level of the final interval is at least "
+        "95\u00a0%. The number of runs therefore depended on the results. The other intervals on this page are not "
+        "corrected for this dependence.",
         provenance=provenance(data),
     )
 

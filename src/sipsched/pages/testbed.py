@@ -55,8 +55,8 @@ def heading(campaign: Campaign) -> Heading:
     """Return the heading of the page: the origin of the numbers, the testbed and its kernel."""
     return Heading(
         fidelity=campaign.fidelity,
-        testbed=f"Testbed {campaign.testbed}, kind {campaign.kind}, kernel {campaign.kernels}; "
-        f"studies: {', '.join(campaign.studies)}.",
+        testbed=f"Testbed {campaign.testbed} (kind: {campaign.kind}), kernel {campaign.kernels}. Studies: "
+        f"{', '.join(campaign.studies)}.",
         description=campaign.description,
     )
 
@@ -66,7 +66,8 @@ def answer(campaign: Campaign, noise_file: Path, windows: Sequence[Path]) -> Ans
     status = campaign.runs["status"].value_counts()
     suspect = int((campaign.counted["grade"] == "suspect").sum())
     said = [
-        f"{status.get(MEASURED, 0)} of {plural(len(campaign.runs), 'planned run')} are valid ({suspect} are suspect)"
+        f"{status.get(MEASURED, 0)} of {plural(len(campaign.runs), 'planned run')} are valid ({suspect} of the valid "
+        "runs are suspect)"
     ]
     cpu_noises = read_noise(noise_file).cpus if noise_file.is_file() else ()
     if cpu_noises:
@@ -76,7 +77,9 @@ def answer(campaign: Campaign, noise_file: Path, windows: Sequence[Path]) -> Ans
     known = [cost for cost in costs if not np.isnan(cost.estimate)]
     if known:
         most = max(known, key=lambda cost: cost.estimate)
-        said.append(f"the probe changes the CPU time per message by {with_unit(most, '%', '+')}")
+        said.append(
+            f"the probe changes the proxy's CPU time per message by up to {with_unit(most, '%', '+')}"
+        )
     return Answer(f"{listed(said)}.")
 
 
@@ -86,7 +89,7 @@ def coverage(campaign: Campaign) -> Figure:
     by_sut = {sut: points[points["sut"] == sut] for sut in dict.fromkeys(points["sut"])}
     tally = points["kind"].value_counts()
     counts = (f"{tally.get(kind, 0)} {kind} ({meaning})" for kind, (_, _, meaning) in KINDS.items())
-    seen = [f"{plural(len(points), 'point')} planned: {', '.join(counts)}."]
+    seen = [f"Number of planned points: {len(points)}. Of these points: {', '.join(counts)}."]
     for sut, of_sut in by_sut.items():
         words = [
             f"{kind} at {_listed(here)}"
@@ -98,9 +101,10 @@ def coverage(campaign: Campaign) -> Figure:
     return Figure(
         identity="figure-coverage",
         draw=_heat_maps({sut: _grid(of_sut) for sut, of_sut in by_sut.items()}),
-        caption="The planned points, each with the worst status of its runs.",
+        caption="The planned points. The colour of a point shows the worst status of its runs.",
         seen=tuple(seen),
-        reading="A cell shows the number of valid runs / the number of planned runs. Empty cells are not planned.",
+        reading="Each cell is a point. The text in a cell is the number of valid runs / the number of planned runs. "
+        "Empty cells are not planned.",
         provenance=campaign.provenance,
     )
 
@@ -278,27 +282,30 @@ def draw_noise(found_noise: Noise, campaign: Campaign) -> Figure:
     return Figure(
         identity="figure-noise",
         draw=panels([""], [""], draw_panel, "length of a gap (µs)"),
-        caption="How often an idle CPU of the SPS is interrupted for longer than a given time.",
-        reading="A program that reads the clock without a pause sees an interruption as a gap. Both scales are "
-        "logarithmic. The noise was measured once, so no number has an interval. "
-        f"The measurement started at {found_noise.started_at}, with kernel {found_noise.kernel}.",
+        caption="How often per second an idle CPU of the SPS is interrupted for longer than the time on the x axis.",
+        reading="The noise was measured by a program that reads the clock without a pause. A gap between two "
+        "readings is an interruption of this program. Both scales are logarithmic. The noise was measured only once, "
+        f"so no number has an interval. The measurement started at {found_noise.started_at}, with kernel "
+        f"{found_noise.kernel}.",
         seen=tuple(map(_noise_words, found_noise.cpus)),
         provenance=campaign.provenance,
     )
 
 
 def _noise_words(cpu: CpuNoise) -> str:
-    start = f"CPU {cpu.cpu}, observed for {cpu.duration_s:.1f} s every {cpu.resolution_ns:.0f} ns:"
+    start = (
+        f"On CPU {cpu.cpu} (observed for {cpu.duration_s:.1f} s, every {cpu.resolution_ns:.0f} ns),"
+    )
     if not cpu.gaps_us.size:
-        return f"{start} no gap longer than {cpu.threshold_ns / 1000:g} µs."
+        return f"{start} no gap was longer than {cpu.threshold_ns / 1000:g} µs."
     middle, slow = np.percentile(cpu.gaps_us, (50, 99))
     unlisted = f" ({cpu.gaps_unlisted} more not listed)" if cpu.gaps_unlisted else ""
     return (
         f"{start} the number of gaps longer than {cpu.threshold_ns / 1000:g} µs is "
         f"{number(cpu.gaps_us.size / cpu.duration_s)} per second{unlisted}. Together, the gaps take "
         f"{100 * cpu.lost_share:.2g} % of the time. The median gap is {number(float(middle))} µs long, the 99th "
-        f"percentile is {number(float(slow))} µs, and the longest gap is {number(float(cpu.gaps_us.max()))} µs. The "
-        f"hypervisor stole {cpu.steal_s:.2f} s."
+        f"percentile is {number(float(slow))} µs, and the longest gap is {number(float(cpu.gaps_us.max()))} µs. "
+        f"During the observation, the hypervisor stole {cpu.steal_s:.2f} s of CPU time."
     )
 
 
@@ -330,10 +337,11 @@ def cost_of_the_probe(campaign: Campaign, windows: Sequence[Path]) -> Table:
             *("the probe adds (%)", "sham (%)", "blocks"),
         ),
         rows=tuple(rows),
-        none="not measured: no run compares a mode with itself and recording=off",
+        none="not measured: no run compares windows with the probe and windows without the probe (mode recording=off)",
         caption="CPU time of the proxy per message, with and without the probe.",
-        reading="Both are measured in the same runs, in alternating windows. Intervals are 95 % confidence intervals. "
-        "The sham compares windows with the same probe setting.",
+        reading="The CPU times with and without the probe are measured in the same runs, in alternating windows. "
+        'Intervals are 95\u00a0% confidence intervals. The column "sham" compares two windows with the same '
+        "probe setting, so its true value is 0.",
         provenance=campaign.provenance,
     )
 
@@ -364,8 +372,9 @@ def certificates(campaign: Campaign) -> Table:
         ),
         rows=tuple(rows),
         none="no run is valid",
-        caption="Arrival certificates of the valid runs, which check that calls arrived on schedule.",
-        reading="Each cell shows the smallest and the largest value at a load.",
+        caption="Arrival certificates of the valid runs. A certificate checks that the calls of a run arrived at the "
+        "times of their schedule.",
+        reading="Each cell shows the smallest and the largest value of the runs at a load.",
         provenance=campaign.provenance,
     )
 

@@ -42,11 +42,11 @@ def cpu_account(campaign: Campaign) -> Figure | Words:
     return Figure(
         identity="figure-cpu-account",
         draw=lambda layout: _drawn(known, layout),
-        caption="Shares of the SPS's CPU time that programs used during the load, with one bar per run.",
+        caption="Shares of the SPS's CPU time, by use, during the load of each run. Each bar is a run.",
         seen=seen,
-        reading=f"Runs are sorted by load, from {grouped(known['cps'].min())} to {grouped(known['cps'].max())} cps, "
-        "and at the same load by the share of other programs. The parts add up to 1. Empty space is idle time. "
-        f"{len(known)} of {plural(len(counted), 'run')} have an account of CPU time.",
+        reading=f"The runs are sorted by load, from {grouped(known['cps'].min())} to {grouped(known['cps'].max())} "
+        "cps, and at the same load by the share of other programs. The parts of a bar add up to 1. Empty space is "
+        f"idle time. {len(known)} of {plural(len(counted), 'run')} recorded the use of CPU time.",
         provenance=campaign.provenance,
     )
 
@@ -106,8 +106,7 @@ def _worst(runs: pd.DataFrame) -> tuple[str, ...]:
     if not worst["competitor_share"] > 0:
         return ()
     return (
-        f"Largest share of other programs: {100 * worst['competitor_share']:.1f} %, in repetition {worst['rep']} "
-        f"of {worst['sut']}, {worst['mode']}, "
-        f"{plural(int(worst['cores']), 'core')}, {plural(int(worst['threads']), 'worker')}, "
-        f"{grouped(worst['cps'])} cps.",
+        f"Other programs used the largest share, {100 * worst['competitor_share']:.1f}\u00a0%, in repetition "
+        f"{worst['rep']} of {worst['sut']}, {worst['mode']}, {plural(int(worst['cores']), 'core')}, "
+        f"{plural(int(worst['threads']), 'worker')}, {grouped(worst['cps'])} cps.",
     )

@@ -69,7 +69,10 @@ def test_the_drop_rate_is_shown_beside_the_capacity():
     figure = load_sweep.pdr(ds, capacities=capacities)
     for capacity, line in zip(capacities, figure.seen, strict=True):
         assert f"{capacity.threads} thread" in line
-        assert f"The capacity is {capacity_words(capacity)}, from 0 trials and 12 runs." in line
+        assert (
+            f"The capacity is {capacity_words(capacity)}, estimated from 0 trials and 12 runs."
+            in line
+        )
     between = ((1200, 1400), (1200, 1400), (1400, 2000))
     for capacity, (low, high) in zip(capacities[:3], between, strict=True):
         assert low < capacity.estimate_cps < high
@@ -89,7 +92,10 @@ def test_the_answer_says_that_its_runs_are_too_short():
 
 def test_runs_that_are_too_short_for_their_busy_periods_are_named():
     ds = knees()
-    said = "1\u202f200 cps, 3 of 3 runs are busy without a break for up to 2.1 s, 35 % of the run."
+    said = (
+        "At 1\u202f200 cps, 3 of 3 runs are too short. The longest busy period of the runs at this load takes 2.1 s, "
+        "and a busy period fills up to 35\u00a0% of its run."
+    )
     assert said in load_sweep.pdr(ds).seen[0]
     assert not any("too short" in line for line in load_sweep.pdr(ds).seen[1:])
     cells = {(row[3], row[4]): row[-3:] for row in tables.drops(ds).rows}
@@ -114,7 +120,7 @@ def test_the_answer_distinguishes_several_runs_from_one_run():
         lambda run: {"pdr": 0.1 * (run.cps > 1000), "k_rcv_p50": 40.0 + run.rep},
     )
     line = load_sweep.answer(data, capacities=known(data)).line
-    assert "The median waiting time is 42\u00a0µs (runs: 41 to 43) at 1\u202f000" in line
+    assert "The median waiting time (K_rcv) is 42\u00a0µs (runs: 41 to 43) at 1\u202f000" in line
     assert "one run" not in line
 
 

@@ -66,8 +66,8 @@ def test_the_account_of_cpu_time_names_every_user():
     logger = Competitor("logger", 40, "SCHED_OTHER", 0, 2 * 10**9, 3, 10**6, 1)
     text = page.account_words(replace(account, planned=(logger,)))
     assert (
-        "The testbed's file declares these programs as competitors: logger (nice 0, pid 40) ran 2 s on CPU 1."
-        in text
+        "The file of the testbed lists these programs, which ran as competitors on purpose: logger (nice 0, pid 40) "
+        "ran 2 s on CPU 1." in text
     )
     assert "unknown" in page.account_words(None)
 

@@ -32,18 +32,18 @@ POINT = RUNS[0].point
         ),
         (
             replace(NOTHING, left=(), searches=(POINT,), behind_searches=9),
-            "rack: 0 of 0 runs measured, 1 search to make and about 9 runs behind it, 12 minutes of "
+            "rack: 0 of 0 runs measured, 1 search to make and about 9 runs after it, 12 minutes of "
             "testbed time left, done about 21:42 UTC (estimated from the length of the load, "
             "because no run is recorded yet; assuming that each search takes its longest time)",
         ),
         (
             replace(SOME, searches=(POINT, POINT), behind_searches=1),
-            "rack: 1 of 8 runs measured, 2 searches to make and about 1 run behind them, 12 minutes "
+            "rack: 1 of 8 runs measured, 2 searches to make and about 1 run after them, 12 minutes "
             "of testbed time left, done about 21:42 UTC (estimated from the times of 1 recorded run; assuming "
             "that each search takes its longest time)",
         ),
-        (replace(SOME, measured=8, left=()), "rack: all of its 8 runs measured"),
-        (replace(SOME, measured=1, left=()), "rack: all of its 1 run measured"),
+        (replace(SOME, measured=8, left=()), "rack: all 8 runs measured"),
+        (replace(SOME, measured=1, left=()), "rack: all 1 run measured"),
         (replace(NOTHING, left=()), "rack: no run"),
     ],
 )
@@ -58,8 +58,8 @@ def test_the_page_names_the_current_the_next_and_the_refused_runs(tmp_path: Path
     refused = (("steal_share", 3), ("uac (me@rack:22): lost <now>", 1))
     write_page(page, [replace(SOME, refused=refused)], {RUNS[1]: NOW}, NOW)
     text = page.read_text()
-    assert "Made 2026-03-04 21:30 UTC." in text
-    assert f"Measured now: {RUNS[1]}, since 21:30 UTC." in text
+    assert "This page was made at 2026-03-04 21:30 UTC." in text
+    assert f"Since 21:30 UTC, this run is being measured: {RUNS[1]}." in text
     following = text[text.index('id="table-next"') : text.index('id="table-refused"')]
     assert str(RUNS[1]) not in following
     assert all(str(run) in following for run in RUNS[2:7]) and str(RUNS[7]) not in following

@@ -13,7 +13,10 @@ def test_tables_without_measurements_say_so():
     for make in (tables.drops, tables.times, tables.columns_missing, tables.hosts):
         assert f"<p>{make(ds).none}</p>" in make(ds)._repr_html_()
     assert len(tables.runs_not_counted(ds).rows) == 1
-    assert "1 run planned: 0 measured, 0 invalid, 1 missing." in tables.coverage(ds).lines[0]
+    assert (
+        "Number of planned runs: 1 (measured: 0, invalid: 0, missing: 1)."
+        in tables.coverage(ds).lines[0]
+    )
 
 
 def test_a_table_without_rows_has_nothing_to_download():
@@ -49,10 +52,14 @@ def test_conditions_name_the_runs_whose_buffers_differ(other):
 
     _, buffers, *rest = tables.conditions(synthetic.combined(planned, outcome)).lines
     if other == 425984:
-        assert buffers == "Effective SO_RCVBUF: 425984 bytes."
+        assert buffers == "Effective receive buffer of the SPS's socket (SO_RCVBUF): 425984 bytes."
         assert not [line for line in rest if "differ" in line]
     else:
-        assert buffers == "Effective SO_RCVBUF: 425984, 524288 bytes."
+        assert (
+            buffers
+            == "Effective receive buffer of the SPS's socket (SO_RCVBUF): 425984, 524288 bytes."
+        )
         assert rest[0].startswith(
-            "The receive buffers differ. 425984 bytes: kamailio-udp, baseline; 524288 bytes: kamailio-udp, enhanced."
+            "Not all runs have the same receive buffer. 425984 bytes: kamailio-udp, baseline; 524288 bytes: "
+            "kamailio-udp, enhanced."
         )

@@ -32,7 +32,7 @@ def nothing(tmp_path):
 
 def test_the_coverage_shows_the_result_of_each_point(whole):
     figure = testbed.coverage(whole)
-    assert figure.seen[0].startswith("15 points planned: 13 measured")
+    assert figure.seen[0].startswith("Number of planned points: 15. Of these points: 13 measured")
     assert "invalid at default, 1 core, 8 threads, 500 cps" in figure.seen[1]
     assert "impossible at default, 4 cores, 8 threads, 500 cps" in figure.seen[1]
     assert figure.wide.count("var(--series0)") >= 13
@@ -102,22 +102,22 @@ def test_the_noise_is_described(nothing, tmp_path):
     figure = testbed.noise(path, nothing)
     (line,) = figure.seen
     assert line.startswith(
-        "CPU 1, observed for 2.0 s every 50 ns: the number of gaps longer than 1 µs is 1 per second"
+        "On CPU 1 (observed for 2.0 s, every 50 ns), the number of gaps longer than 1 µs is 1 per second"
     )
     for value in ("0.05 %", "502 µs", "990 µs", "1\u202f000 µs", "0.01 s"):
         assert value in line
     path.write_text(synthetic.sealed(synthetic.noise(gaps_ns=[], gaps_at_ns=[])))
     (line,) = testbed.draw_noise(read_noise(path), nothing).seen
-    assert line.endswith("no gap longer than 1 µs.")
+    assert line.endswith("no gap was longer than 1 µs.")
 
 
 def test_runs_with_another_buffer_are_named(whole):
     control = whole.runs["sut"].str.endswith("-untraced")
     runs = whole.runs.assign(so_rcvbuf=whole.runs["so_rcvbuf"].where(~control, 524288.0))
     other = dataclasses.replace(whole, runs=runs)
-    (told,) = [line for line in testbed.conditions(other).lines if "buffers differ" in line]
+    (told,) = [line for line in testbed.conditions(other).lines if "same receive buffer" in line]
     assert "524288 bytes: kamailio-udp-untraced, default." in told
-    assert not [line for line in testbed.conditions(whole).lines if "differ" in line]
+    assert not [line for line in testbed.conditions(whole).lines if "receive buffer. " in line]
 
 
 def test_long_names_of_comparisons_leave_room_for_the_figure(tmp_path):
@@ -143,6 +143,6 @@ def test_the_account_is_a_bar_per_run_and_names_the_worst(whole):
     runs.loc[disturbed, ["competitor_share", "idle_share"]] = 0.4, 0.3
     figure = testbed_account.cpu_account(dataclasses.replace(whole, runs=runs))
     assert "40.0 %" in figure.seen[0]
-    assert "40.0 %" in figure.seen[1]
+    assert "40.0\u00a0%" in figure.seen[1]
     assert "var(--series1)" in figure.wide
     assert figure.wide != figure.narrow

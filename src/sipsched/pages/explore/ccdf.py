@@ -62,10 +62,10 @@ def ccdf(runs: Sequence[Messages], by: Sequence[str] | None = None) -> Figure:
         identity="figure-ccdf",
         draw=panels([""], PANELS, draw, "time (µs)", shared=("", "all")),
         caption="The share of received messages that take longer than the time on the x axis.",
-        reading="A lower line means that fewer messages take longer than a given time. A line is the mean "
-        "of the runs. A point marks the time that one message in a hundred exceeds. The band around the line reaches "
-        "from the lowest to the highest run. Datagrams that the socket refused have no time, so the lines exclude "
-        "them.",
+        reading="If a line is lower, fewer messages take longer than a given time. A line is the mean of the runs. A "
+        "point marks the time that one message in a hundred exceeds. The band around the line reaches from the "
+        "run with the lowest share to the run with the highest share. The proxy never receives datagrams that "
+        "the full socket refused, so the lines exclude them.",
         seen=tuple(_words(name, members) for name, members in groups.items()),
         provenance=provenance(runs),
     )
@@ -127,8 +127,11 @@ def _words(name: str, runs: Sequence[Messages]) -> str:
             f"{low} µs" if low == high else f"{low} to {high} µs, depending on the run"
         )
     else:
-        text += "no message has both times"
-    return f"{text}; of {grouped(received + refused)} messages that reached the proxy, {grouped(refused)} were refused."
+        text += "no message has both times, K_rcv and T_sip"
+    return (
+        f"{text}. Of {grouped(received + refused)} messages that reached the proxy, its full socket refused "
+        f"{grouped(refused)}."
+    )
 
 
 def _known(values: Values) -> bool:

@@ -55,8 +55,8 @@ def heat_map(messages: Messages) -> Figure | None:
         draw=draw,
         caption=f"{', '.join(name_of(messages.run))}: number of messages by arrival time and by K_rcv + T_sip.",
         reading=f"The colour of a cell shows the number of messages that arrived within {times[1] - times[0]:.2g} s "
-        f"and took about equally long. Each type of message forms a horizontal band. A stall of the proxy "
-        f"appears as a spike. A red mark at the bottom shows that datagrams were refused at this time.",
+        "and took about equally long. Each type of message forms a horizontal band. A stall of the proxy appears as "
+        "a spike. A red mark at the bottom shows that the full socket refused datagrams at this time.",
         seen=(_words(messages, at, total, times),),
         provenance=provenance([messages]),
     )
@@ -72,7 +72,7 @@ def _words(messages: Messages, at: Values, total: Values, times: Values) -> str:
     medians = [float(np.median(total[column == step])) for step in steps]
     worst = int(np.argmax(medians))
     return (
-        f"The median time is {number(float(np.median(medians)))} µs in a usual column, and {number(medians[worst])} "
-        f"µs in the slowest column, at {times[steps[worst]]:.2f} s. "
+        f"In a usual column of the figure, the median time is {number(float(np.median(medians)))} µs. In the slowest "
+        f"column, at {times[steps[worst]]:.2f} s, the median is {number(medians[worst])} µs. "
         f"{grouped(len(messages.drop_at_s))} datagrams were refused."
     )

@@ -89,10 +89,10 @@ def lanes(messages: Messages, index: int | None = None) -> Figure | None:
         identity="figure-lanes",
         draw=draw,
         caption=f"{', '.join(name_of(messages.run))}: recorded work while a slow message waited.",
-        reading="The wait of this message is nearest to the 99th percentile. A bar of a worker begins when the worker "
-        "takes a message from the socket's queue. The bar ends when "
-        "the kernel hands the sent message to the network driver. The pale part is the time off CPU. Only the length "
-        "of this part is recorded, so the figure draws it at the end of the service. "
+        reading="The figure shows the message whose wait is nearest to the 99th percentile. A bar of a worker begins "
+        "when the worker takes a message from the socket's queue. The bar ends when the kernel hands the sent "
+        "message to the network driver. The pale part is the time off CPU. The run recorded only the length of "
+        "this part, so the figure draws it at the end of the service. "
         + ("" if others is None else 'The lane "others" shows other programs and softirqs. ')
         + "The last lane shows the parts of the wait without any recorded work.",
         seen=(_words(messages, index),),
@@ -179,7 +179,7 @@ def _draw_service(
     start, at = taken - copy - begin, taken - begin
     bars = axis.barh(row, copy + sent - taken - off, left=start, height=0.7, color=color, label=cpu)
     kind = KIND_NAMES[int(messages.kind[one])]
-    titled(bars[0], [f"{kind}: T_sip {number(sent - taken)} µs, {number(off)} µs of it off CPU"])
+    titled(bars[0], [f"{kind}: T_sip {number(sent - taken)} µs, of which {number(off)} µs off CPU"])
     axis.barh(
         row, off, left=at + sent - taken - off, height=0.7, color=color, alpha=0.35, label="off CPU"
     )
@@ -259,7 +259,8 @@ def _words(messages: Messages, index: int) -> str:
     ]
     if uncertain - nothing > LEAST * wait:
         sentences.append(
-            f"During {_part(uncertain - nothing, wait)}, a worker held a message and was off CPU for some of the time."
+            f"During {_part(uncertain - nothing, wait)} of the wait, a worker held a message and was off CPU for "
+            "some of this time."
         )
     if others is not None:
         sentences.append(ran_words(messages, index, begin, taken))
@@ -270,8 +271,8 @@ def _words(messages: Messages, index: int) -> str:
             else f"another task ran for less than {SHORTEST_US} µs"
         )
         sentences.append(
-            f"During {_part(rest, wait)}, nothing is recorded. Either a worker was between two messages, or "
-            f"{another}, or the CPU was idle."
+            f"During {_part(rest, wait)} of the wait, nothing is recorded. Either a worker was between two messages, "
+            f"or {another}, or the CPU was idle."
         )
     if others is None and uncertain > LEAST * wait:
         sentences.append(
@@ -299,4 +300,4 @@ def others_served(messages: Messages, index: int) -> str:
     if np.isnan(off).all():
         return f"{text}."
     verb = "was" if workers == 1 else "were"
-    return f"{text}, and {verb} off CPU for {number(float(np.nansum(off)))} µs of these services."
+    return f"{text}, and {verb} off CPU for {number(float(np.nansum(off)))} µs while serving these messages."

@@ -101,11 +101,11 @@ def who_ran(runs: Iterable[Messages], provenance: str = "") -> Table | Words:
         identity="table-ran",
         header=("name", "kind", "messages", "time during the waits", "share of the waits"),
         rows=tuple(_rows(sums, counts, whole, slow)),
-        none="No message of these runs has both K_rcv and T_sip.",
-        caption=f"Programs that ran while the slowest 1 % of messages (longest K_rcv) waited, for "
-        f"{plural(slow, 'message')}."
+        none="No message of these runs has both times, K_rcv and T_sip.",
+        caption="Programs that ran while the slowest 1\u00a0% of messages (the messages with the longest K_rcv) "
+        f"waited. The table describes {plural(slow, 'message')}."
         + (
-            f" {plural(lost, 'burst')} are missing, because the ring buffer was full."
+            f" {plural(lost, 'burst')} are missing, because the probe's ring buffer was full."
             if lost
             else ""
         ),

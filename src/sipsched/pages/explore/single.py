@@ -53,8 +53,8 @@ def single(messages: Messages, start_s: float, length_s: float) -> Figure | None
         draw=draw,
         caption="Each message that arrived in the selected period: its wait (K_rcv), its service (T_sip) and its "
         "sending (K_snd).",
-        reading="The pale part of the service is the time off CPU. Only the length of this part is recorded, so the "
-        "figure draws it at the end of the service. A worker that holds a message takes no other message.",
+        reading="The pale part of the service is the time off CPU. The run recorded only the length of this part, so "
+        "the figure draws it at the end of the service. A worker that holds a message takes no other message.",
         seen=(_words(messages, stretch),),
         provenance=provenance([messages]),
     )

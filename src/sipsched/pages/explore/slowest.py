@@ -83,7 +83,7 @@ def explain(messages: Messages, index: int) -> str:
             text = f"The message needed {time} from the driver to the socket's queue."
             stretch = (arrived, arrived + parts["k_stack"])
         case "k_copy":
-            text = f"The worker needed {time} to copy the message from the socket's queue."
+            text = f"The worker needed {time} to copy the message out of the socket's queue."
             stretch = (taken - parts["k_copy"], taken)
         case "off":
             text = f"The worker was off CPU for {time} while it served the message."

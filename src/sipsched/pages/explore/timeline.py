@@ -261,10 +261,10 @@ def timeline(
     return Figure(
         identity="figure-timeline",
         draw=draw,
-        caption=f"K_rcv of each message by its arrival, the number of messages waiting "
+        caption="K_rcv of each message at the time of its arrival, the number of messages waiting "
         f"{'between driver and proxy' if whole else 'in the socket queue'}, and the refused datagrams.",
-        reading=f"If the run has more than {MOST_DRAWN} messages, the figure shows only every n-th message. The axis "
-        f"of K_rcv is logarithmic.",
+        reading=f"If a run has more than {MOST_DRAWN} messages, the figure shows only a part of them (every n-th "
+        "message). The axis of K_rcv is logarithmic.",
         seen=tuple(_words(run, start_s, end_s) for run in messages),
         provenance=provenance(messages),
     )
@@ -356,6 +356,7 @@ def _words(messages: Messages, start_s: float, end_s: float) -> str:
             f", median K_rcv {number(float(middle))} µs, 99th percentile "
             f"{number(float(slow))} µs, longest {number(float(wait.max()))} µs"
         )
-    return f"{text}; at most {waiting.max()} messages waiting; {len(drops)} dropped" + (
-        f", the first at {drops[0]:.3f} s." if len(drops) else "."
+    return (
+        f"{text}; at most {waiting.max()} messages waiting at the same time; {len(drops)} dropped"
+        + (f", the first at {drops[0]:.3f} s." if len(drops) else ".")
     )

@@ -14,7 +14,7 @@ from sipsched.pages.plots import panels
 from sipsched.records.messages import MESSAGE_TYPES
 from sipsched.words import grouped, number
 
-PERCENTILES = {"a usual message": (49.0, 51.0), "a slow one": (98.5, 99.5)}
+PERCENTILES = {"a usual message": (49.0, 51.0), "a slow message": (98.5, 99.5)}
 """Column titles for usual and slow messages, with the range of percentiles of the total time for each column."""
 FEWEST = 100
 """The smallest number of messages of a type for which a percentile is computed."""
@@ -65,7 +65,7 @@ def ways(runs: Sequence[Messages], between: tuple[float, float]) -> list[Way]:
 def slow_way(runs: Sequence[Messages]) -> Way | None:
     """Return the mean time of each stage over slow messages of all types; None if too few have every timestamp."""
     stages = np.concatenate([_stages(run) for run in runs], axis=1)
-    return _way("message", stages, PERCENTILES["a slow one"])
+    return _way("message", stages, PERCENTILES["a slow message"])
 
 
 def _way(kind: str, stages: Values, between: tuple[float, float]) -> Way | None:
@@ -109,9 +109,9 @@ def waterfall(runs: Sequence[Messages]) -> Figure | None:
             beside=False,
         ),
         caption=f"{name_of_all(runs)}: the parts of a message's time, for each message type.",
-        reading=f"The time of a message begins when the network driver receives the message, and ends when the driver "
-        f"sends it. Each bar is a mean over messages of one type: those near the median time, or those near "
-        f"the 99th percentile. The figure uses {grouped(drawn)} messages in total.",
+        reading="The time of a message begins when the network driver receives the message, and ends when the driver "
+        "sends it. Each bar is a mean over the messages of one type whose time is near the median, or near the "
+        f"99th percentile. The figure uses {grouped(drawn)} messages in total.",
         seen=tuple(filter(None, (_words(title, rows) for title, rows in paths.items()))),
         provenance=provenance(runs),
     )
@@ -143,8 +143,8 @@ def _words(title: str, rows: Sequence[Way]) -> str:
     longest = max(rows, key=lambda way: float(way.stages_us.sum()))
     total = float(longest.stages_us.sum())
     most = int(np.argmax(longest.stages_us))
-    kind = title.removesuffix(" one").removesuffix(" message").capitalize()
+    kind = title.removesuffix(" message").capitalize()
     return (
-        f"{kind} {longest.kind} takes {number(total)} µs, which is the longest time of all types. "
+        f"{kind} {longest.kind} takes {number(total)} µs, and no other message type takes longer. "
         f"{100 * longest.stages_us[most] / total:.0f} % of this time is spent {list(STAGES.values())[most]}."
     )

@@ -43,7 +43,9 @@ from sipsched.words import grouped, plural
 
 REFERENCE, CHANGED = "baseline", "enhanced"
 NO_PAIRS = f"{NOT_MEASURED}: no runs of {REFERENCE} mode and {CHANGED} mode have the same point and the same arrivals."
-BOUND = "the exact end of K_sockq (the probe mode tracepoint measures only a lower bound)"
+BOUND = (
+    "the exact end of K_sockq (a probe in mode tracepoint measures only a lower bound of this time)"
+)
 
 DIAGRAM = paths.PROJECT_ROOT / "docs" / "testbed.svg"
 SVG = "http://www.w3.org/2000/svg"
@@ -65,7 +67,8 @@ def diagram() -> Figure:
     return Figure(
         identity="figure-testbed-diagram",
         draw=draw,
-        caption="The testbed: the UAC offers calls, and each message has six timestamps on its way through the SPS.",
+        caption="The testbed: the UAC starts calls, the UAS answers them, and each message gets six timestamps on "
+        "its way through the SPS.",
     )
 
 
@@ -75,7 +78,7 @@ def headings(campaigns: Sequence[Campaign]) -> Several:
         [
             Heading(
                 campaign.fidelity,
-                f"Testbed {campaign.testbed}, kind {campaign.kind}, kernel {campaign.kernels}.",
+                f"Testbed {campaign.testbed} (kind: {campaign.kind}), kernel {campaign.kernels}.",
                 f"{campaign.description.rstrip('.')}. {when(campaign)}".removeprefix(". "),
             )
             for campaign in campaigns
@@ -130,12 +133,13 @@ def coverage(campaigns: Sequence[Campaign]) -> Table:
             rows.append((campaign.testbed, str(sut), *map(str, numbers)))
     return Table(
         identity="table-coverage",
-        header=("testbed", "SUT", "planned", MEASURED, "of these suspect", *STATUSES[1:]),
+        header=("testbed", "SUT", "planned", MEASURED, "suspect", *STATUSES[1:]),
         rows=tuple(rows),
         none="no run was planned",
-        caption="Planned runs by status.",
-        reading='"Measured" counts valid runs. "Invalid" counts runs whose attempts all failed. "Impossible" '
-        "counts runs that need more cores than the testbed has.",
+        caption="Number of planned runs by status.",
+        reading='The column "measured" counts valid runs. The column "suspect" counts the suspect runs among them. The '
+        'column "invalid" counts runs for which every attempt was invalid. The column "impossible" counts runs '
+        "that need more cores than the testbed has.",
         provenance=" ".join(campaign.provenance for campaign in campaigns),
     )
 
@@ -157,7 +161,7 @@ def details(
     """
     return Definitions(
         f"answers-{campaign.testbed}",
-        f"Testbed {campaign.testbed}, kind {campaign.kind}",
+        f"Testbed {campaign.testbed} (kind: {campaign.kind})",
         (
             ("What do the papers' settings change?", modes(campaign, limit, compared)),
             ("How many runs of the campaign are valid?", counting(campaign)),
@@ -200,13 +204,14 @@ def modes(campaign: Campaign, limit: float, compared: Sequence[Advice] = ()) -> 
     points = drop.comparison.difference.map(lambda share: 100 * share)
     labels = [_label(chosen, mode) for mode in (CHANGED, REFERENCE)]
     return (
-        f"{sut}, {plural(at[1], 'core')}, {plural(at[2], 'thread')}, at {grouped(at[3])} cps (the load nearest to the "
-        f"capacity of {REFERENCE} mode): {labels[0]} instead of {labels[1]} changes the mean wait K_rcv by "
-        f"{in_words(percent, '%', '+')}, which {_judged(wait)}. It changes the packet drop rate by "
-        f"{in_words(points, 'percentage points', '+')}, which {_judged(drop)}. Of {plural(len(common), 'point')}, "
-        f"K_rcv differs significantly at {standing['k_rcv']} and the drop rate at {standing['pdr']} (paired t test "
-        f"with Holm's correction, {100 * SIGNIFICANT:g} %; the intervals hold simultaneously at 95 "
-        f"%).{translated(_translations(chosen))}"
+        f"{sut}, {plural(at[1], 'core')}, {plural(at[2], 'thread')}, at {grouped(at[3])} cps (the load nearest to "
+        f"the capacity of {REFERENCE} mode): with {labels[0]} instead of {labels[1]}, the mean wait K_rcv changes by "
+        f"{in_words(percent, '%', '+')}, which {_judged(wait)}. The packet drop rate changes by "
+        f"{in_words(points, 'percentage points', '+')}, which {_judged(drop)}. Of all "
+        f"{plural(len(common), 'point')}, K_rcv differs significantly at {standing['k_rcv']}, and the drop rate at "
+        f"{standing['pdr']}. The test is a paired t test with Holm's correction, at a significance level of "
+        f"{100 * SIGNIFICANT:g}\u00a0%. With a probability of 95\u00a0%, all these intervals contain their true "
+        f"values.{translated(_translations(chosen))}"
     )
 
 
@@ -262,16 +267,16 @@ def counting(campaign: Campaign) -> str:
     grades = campaign.counted["grade"].value_counts()
     others = ", ".join(f"{status.get(word, 0)} {word}" for word in STATUSES[1:])
     text = (
-        f"{status.get(MEASURED, 0)} of {plural(len(campaign.runs), 'planned run')} are valid, "
-        f"{grades.get('suspect', 0)} of them suspect. The other planned runs: {others}."
+        f"{status.get(MEASURED, 0)} of {plural(len(campaign.runs), 'planned run')} are valid. Of the valid runs, "
+        f"{grades.get('suspect', 0)} are suspect. The other planned runs: {others}."
     )
     if not campaign.attempts:
-        return f"{text} No attempt was repeated."
+        return f"{text} No attempt at a run was repeated."
     causes = Counter(cause for attempt in campaign.attempts for cause in attempt.causes)
     ((most, count),) = causes.most_common(1)
     return (
-        f"{text} {plural(len(campaign.attempts), 'attempt')} were invalid and repeated, most often ({count}) because "
-        f"{in_general(most)}."
+        f"{text} {plural(len(campaign.attempts), 'attempt')} at a run were invalid and were repeated. The most "
+        f"frequent reason ({plural(count, 'attempt')}): {in_general(most)}."
     )
 
 
@@ -279,7 +284,7 @@ def probing(campaign: Campaign, costs: Sequence[ProbeCost] = ()) -> str:
     """Return sentences on the CPU time that the probe costs the proxy, and on timestamps that the probe missed."""
     cost = (
         " ".join(map(_cost_words, costs))
-        or f"{NOT_MEASURED}: no run has windows in which the probe is stopped."
+        or "The cost of the probe was not measured, because no run has windows in which the probe is stopped."
     )
     missing = [
         f"{column} ({reason})"
@@ -287,14 +292,20 @@ def probing(campaign: Campaign, costs: Sequence[ProbeCost] = ()) -> str:
         if reason != PROBE_OFF
     ]
     missing += [BOUND] * ("tracepoint" in set(campaign.traced["probe_mode"]))
-    return f"{cost} The probe missed {', '.join(missing) or 'nothing'}."
+    measured = (
+        f"The probe did not measure: {', '.join(missing)}."
+        if missing
+        else "The probe measured every part of a message's time."
+    )
+    return f"{cost} {measured}"
 
 
 def _cost_words(cost: ProbeCost) -> str:
     added, sham = (effect_words(effect, "cpu_per_message") for effect in (cost.effect, cost.sham))
     return (
-        f"{cost.sut}, {cost.mode} mode at {grouped(cost.cps)} cps: the probe changes the proxy's CPU time per message "
-        f"by {added}, compared within runs. For comparison, two windows of the same mode differ by {sham}."
+        f"{cost.sut}, {cost.mode} mode at {grouped(cost.cps)} cps: the probe changes the proxy's CPU time per "
+        f"message by {added}. This number compares windows with and without the probe in the same runs. For "
+        f"comparison, two windows with the same setting differ by {sham}."
     )
 
 

@@ -202,10 +202,10 @@ def _load_tile(
         grade=graded(interval.n, _half_width(interval), doubts) if known else "A bound only",
         trust=_trust(
             campaign,
-            f"The capacity is estimated from {evidence(system)}. The 95\u00a0% interval in brackets is "
+            f"The capacity is estimated from {evidence(system)}. The 95\u00a0% interval in brackets is the capacity "
             f"±{100 * _half_width(interval):.0f}\u00a0%."
             if known
-            else f"The bound comes from {evidence(system)}.",
+            else f"The lower or upper bound of the capacity comes from {evidence(system)}.",
             *doubts,
             _calls(campaign),
         ),
@@ -226,8 +226,8 @@ def _calls(campaign: Campaign) -> str:
     if not {"ring_time_ms", "hold_time_ms"} <= set(load):
         return ""
     return (
-        f"Test calls ring for {load['ring_time_ms']:g} ms and last {load['hold_time_ms']:g} ms, so this number is not "
-        f"a production limit."
+        f"Test calls ring for {load['ring_time_ms']:g} ms and last {load['hold_time_ms']:g} ms, so the capacity for "
+        "longer calls may differ. The number is not a limit for production."
     )
 
 
@@ -319,13 +319,13 @@ def _time_tile(
         question=TIME.format(_share(here.cps, system, "the")),
         value=f"{in_us(here.quantile_us(0.99))} or longer",
         meaning=f"{system_name(system)}. The load is {grouped(here.cps)} calls per second, the measured load that is "
-        f"nearest to half of {_whole_words(system, 'the')}. The time runs from the network driver until the "
-        "proxy sends the message on (K_rcv + T_sip).",
+        f"nearest to half of {_whole_words(system, 'the')}. The time of a message runs from its arrival at the "
+        "network driver until the proxy sends the message on (K_rcv + T_sip).",
         grade=graded(here.runs, spread),
         trust=_trust(
             campaign,
-            f"The time comes from {plural(here.runs, 'run')} with {grouped(here.counts.sum())} messages. "
-            f"{spread_words}",
+            f"The 99th percentile is computed from {plural(here.runs, 'run')} with {grouped(here.counts.sum())} "
+            f"messages. {spread_words}",
         ),
         link=_page(campaign, pages, lambda ds: _loads_measured(ds, system, here.cps))
         or f"#{_ccdf_identity(campaign)}",
@@ -436,8 +436,8 @@ def _setting_tile(
     return Tile(
         question=SETTING,
         value=listed(tuple(labels), "or") if labels else f"Keep {reference}",
-        meaning=f"{of_what}{means} The numbers are changes of the 99th percentile of K_rcv + T_sip against "
-        f"{reference}, with 95\u00a0% intervals in brackets. {' '.join(map(_of_load, judged))}",
+        meaning=f"{of_what}{means} The numbers below are changes of the 99th percentile of K_rcv + T_sip, compared "
+        f"with {reference}. Numbers in brackets are 95\u00a0% intervals. {' '.join(map(_of_load, judged))}",
         grade=graded(runs, width / 100, doubts),
         trust=_trust(
             campaign,
@@ -486,14 +486,17 @@ def _of_load(ranking: Ranking) -> str:
         by = "" if decisive == DECIDING[0] else " in the mean"
         return f"{at} {ranking.load.label(ranking.best.mode)} {change}{by}."
     if ranking.trades:
-        return f"{at} {ranking.load.label(ranking.trades[0].mode)} is faster, but has a cost."
+        return (
+            f"{at} with {ranking.load.label(ranking.trades[0].mode)}, messages take less time, but another quantity "
+            "becomes worse."
+        )
     if ranking.alike:
-        return f"{at} a change of at most 5\u00a0% with every setting."
+        return f"{at} every setting changes the 99th percentile by at most 5\u00a0%."
     fall = ranking.detectable()
     missed = (
-        "" if np.isnan(fall) else f" (a decrease of less than {fall_words(fall)} could be missed)"
+        "" if np.isnan(fall) else f" (the test can miss a decrease of less than {fall_words(fall)})"
     )
-    return f"{at} indistinguishable from chance with every setting{missed}."
+    return f"{at} the change is indistinguishable from chance with every setting{missed}."
 
 
 def _comparison_doubts(
@@ -510,10 +513,11 @@ def _comparison_doubts(
                 "Another run may have another result."
                 if any(effect.conditional for effect in effects)
                 else "",
-                f"At {listed(loads)}, {reference_name(shown[0][0].load)} differs from itself (A/A comparison)."
+                f"At {listed(loads)}, two windows with {reference_name(shown[0][0].load)} differ by more than chance "
+                "explains (A/A comparison)."
                 if loads
                 else "",
-                f"At {plural(flagged, 'load')}, the data give a reason to doubt the interval."
+                f"At {plural(flagged, 'load')}, the data contradict an assumption with which the interval is computed."
                 if flagged
                 else "",
             ),
@@ -611,9 +615,10 @@ def _drop_curve(campaign: Campaign, system: SystemCapacity) -> Figure:
         ),
         caption=f"Packet drop rate (PDR) of {system_name(system)} against offered load.",
         seen=(seen, *disagreements(system)),
-        reading=f"Each small point is a run. The line joins the typical runs. The dashed line is the limit of "
-        f"{limit:g} %. The band on the dashed line is the capacity of {estimate(system)} cps with its "
-        f"interval. Lower loads without drops are not shown.",
+        reading="Each small point is a run. The line joins the typical run of each load. The dashed line marks a drop "
+        f"rate of {limit:g}\u00a0%, at which the capacity is reached. The band on the dashed line is the "
+        f"interval of the capacity, and the tick in the band is the capacity of {estimate(system)} cps. Lower "
+        "loads without drops are not shown.",
         provenance=campaign.provenance,
     )
 
@@ -625,8 +630,8 @@ def _highest(curve: Curve, system: SystemCapacity) -> str:
         return ""
     where = "inside" if highest <= system.high_cps else "above"
     return (
-        f"The highest load, {grouped(highest)} cps, lies {where} the interval of the capacity. At this load, the worst "
-        f"run drops {number(float(np.nanmax(curve.runs[-1])))} %."
+        f"The highest load, {grouped(highest)} cps, lies {where} the interval of the capacity. At this load, the run "
+        f"with the most drops drops {number(float(np.nanmax(curve.runs[-1])))}\u00a0% of its messages."
     )
 
 
@@ -668,7 +673,7 @@ def _ccdf(campaign: Campaign, system: SystemCapacity, times: Sequence[LoadTimes]
             f"{in_us(load_times.quantile_us(0.99))} or longer, over {plural(load_times.runs, 'run')}."
             for load_times in curves
         ),
-        reading="A point marks the 99th percentile. Both axes are logarithmic. Each line combines all runs at a load. "
-        "Refused datagrams have no time, so the figure excludes them.",
+        reading="A point marks the 99th percentile. Both axes are logarithmic. Each line shows the messages of all "
+        "runs at a load. The proxy never receives refused datagrams, so the figure excludes them.",
         provenance=campaign.provenance,
     )

@@ -31,7 +31,7 @@ def test_repetitions_are_one_group_and_other_groups_are_named_by_their_differenc
         "enhanced, 2 runs",
     ]
     assert all(
-        "of 3\u202f600 messages that reached the proxy, 20 were refused" in line
+        "Of 3\u202f600 messages that reached the proxy, its full socket refused 20" in line
         for line in figure.seen
     )
     assert synthetic.FIDELITY in figure.provenance
@@ -58,10 +58,10 @@ def test_runs_without_messages_and_with_drops_alone_can_be_drawn(tmp_path):
     nothing = read(tmp_path, synthetic.Run(cps=500), mode=0)
     figure = ccdf([only_drops, nothing])
     assert (
-        "no message has both times; of 30 messages that reached the proxy, 30 were refused"
+        "no message has both times, K_rcv and T_sip. Of 30 messages that reached the proxy, its full socket refused 30"
         in figure.seen[0]
     )
-    assert "of 0 messages that reached the proxy" in figure.seen[1]
+    assert "Of 0 messages that reached the proxy" in figure.seen[1]
 
 
 def test_more_groups_than_colours_are_refused(tmp_path):

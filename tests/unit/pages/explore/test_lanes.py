@@ -66,7 +66,7 @@ def test_recorded_work_during_the_wait_is_drawn_and_described(one_behind_another
     assert "1 worker served 1 other message during the wait, and was off CPU for 400 µs" in seen
     # work is certain only during the 2 µs of the BYE's stack and copy, because the INVITE's worker was off CPU at times
     assert "During 2 µs (0 %) of the wait" in seen
-    assert "During 808 µs (100 %), a worker held a message" in seen
+    assert "During 808 µs (100 %) of the wait, a worker held a message" in seen
     assert "nothing is recorded" not in seen
     # the figure has one bar for the wait, and one mark in the legend
     assert figure.wide.count("fill: var(--series5)") == 1 + 1
@@ -79,7 +79,7 @@ def test_an_interval_without_recorded_work_is_named(one_behind_another):
     )
     (seen,) = lanes(one_behind_another, 0).seen
     assert "waited until a worker woke up" in seen
-    assert "During 3 µs (60 %), nothing is recorded" in seen
+    assert "During 3 µs (60 %) of the wait, nothing is recorded" in seen
     assert "the program that ran in this time is unknown" in seen
 
 

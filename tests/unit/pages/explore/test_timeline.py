@@ -76,8 +76,10 @@ def test_runs_without_messages_can_be_drawn(tmp_path):
     untraced = synthetic.write_record(tmp_path / "off", synthetic.Run(), mode=0)
     nothing = timeline.place_in_time(messages_from_record(untraced), RUN)
     figure = timeline.timeline([only_drops, nothing])
-    assert "0 messages; at most 0 messages waiting; 30 dropped" in figure.seen[0]
-    assert figure.seen[1].endswith("0 messages; at most 0 messages waiting; 0 dropped.")
+    assert "0 messages; at most 0 messages waiting at the same time; 30 dropped" in figure.seen[0]
+    assert figure.seen[1].endswith(
+        "0 messages; at most 0 messages waiting at the same time; 0 dropped."
+    )
 
 
 def test_an_interval_is_named_as_precisely_as_it_was_chosen(tmp_path):
