@@ -36,7 +36,7 @@ OF_ALL_MESSAGES = tuple(f"{name}_{statistic}" for name in SUMMARY_TIMES for stat
 
 LABELLED_KINDS = ("simulated", "vm", "virtual")
 """Kinds of testbeds that are no real machines. Each figure and table of their runs says how its numbers came about."""
-IN_VIRTUAL_TIME = "The numbers are in virtual time, in which caches cost nothing."
+IN_VIRTUAL_TIME = "The numbers are in virtual time, in which a cache miss costs no time."
 """A sentence for answers from runs on testbeds of kind `virtual`."""
 
 

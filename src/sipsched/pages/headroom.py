@@ -22,22 +22,23 @@ WIDE = 0.5
 LIMIT = f"{PDR_LIMIT:.0%}".replace("%", " %")
 LACKS: Mapping[Lack, str] = {
     Lack.SAMPLED: (
-        "The recording contains only a sample of the calls. The replay needs every message, so record all calls."
+        "The recording contains only a sample of the calls. The prediction replays every message in a simulation, so "
+        "record all calls."
     ),
     Lack.STREAM: "The recording contains messages over TCP. A TCP socket drops no messages, so this method cannot "
-    "predict when calls fail.",
+    "predict the load at which calls fail.",
     Lack.MESSAGES: f"The recording has fewer than {grouped(LEAST_MESSAGES)} messages. Record for longer.",
     Lack.BREAKS: "The recording has a break: no message arrived for more than a second, and for more than 100 times "
     "the mean time between messages. Record without breaks. The option --cpu of fab watch causes breaks, so omit it.",
-    Lack.TIMES: "K_rcv is unknown for more than 1 % of the messages, or T_sip for more than half of them. "
-    "Use the probe with eBPF.",
+    Lack.TIMES: "K_rcv is unknown for more than 1 % of the messages, or T_sip for more than half of them. Use the "
+    "probe with BPF.",
     Lack.LOAD: f"The messages need less than {LEAST_BUSY:.0%} of the CPU time. ".replace("%", " %")
     + "At such a low load, the cost of a message at a high load cannot be measured. Record when the load is higher.",
     Lack.CYCLES: f"The recording has fewer than {LEAST_CYCLES} busy periods of the proxy. Record for longer, or when "
     "the load is higher.",
     Lack.CORES: (
-        f"Only in fewer than {LEAST_CYCLES} cases were all CPUs busy while messages waited. This is too rare to show "
-        f"how the proxy scales over its CPUs. Record for longer, or when the load is higher."
+        f"All CPUs were busy while messages waited in fewer than {LEAST_CYCLES} cases. This is too rare to show how "
+        "the proxy scales over its CPUs. Record for longer, or when the load is higher."
     ),
 }
 """The sentences for each reason why the headroom (the load that can be added) is unknown."""
@@ -50,10 +51,10 @@ def sentences(headroom: Headroom) -> tuple[str, ...]:
     """
     server = headroom.server
     today = (
-        f"Today: {plural(headroom.messages, 'message')} in {number(headroom.seconds)} s, which is "
-        f"{number(headroom.per_s)} per second. {100 * headroom.dropped:.2g} % of them were dropped. The prediction "
-        f"assumes {plural(server.cores, 'CPU')}, {plural(server.workers, 'worker')} and a receive buffer of "
-        f"{grouped(server.receive_buffer_bytes)} bytes."
+        f"In the recording, {plural(headroom.messages, 'message')} arrived in {number(headroom.seconds)} s, which is "
+        f"{number(headroom.per_s)} messages per second (today's load). Of these messages, "
+        f"{100 * headroom.dropped:.2g}\u00a0% were dropped. The prediction assumes {plural(server.cores, 'CPU')}, "
+        f"{plural(server.workers, 'worker')} and a receive buffer of {grouped(server.receive_buffer_bytes)} bytes."
     )
     if headroom.lack or not (headroom.work_us and headroom.slope):
         return today, f"The headroom is unknown. {LACKS[headroom.lack]}"
@@ -63,13 +64,13 @@ def sentences(headroom: Headroom) -> tuple[str, ...]:
         f"{with_unit(headroom.slope.map(lambda slope: 100 * (2**slope - 1)), '%', '+')}."
     )
     poisson = (
-        f"If messages arrived as a Poisson process, {LIMIT} would be dropped at {headroom.poisson:.2f} times today's "
-        "load."
+        f"If messages arrived as a Poisson process, {LIMIT} of the messages would be dropped at "
+        f"{headroom.poisson:.2f} times today's load."
     )
     if headroom.growth is None:
         command = (
-            "Bursts of calls reduce this load. The command fab headroom simulates the recorded arrivals, and predicts "
-            "by how much."
+            "With bursts of calls, drops begin at a lower load. The command fab headroom simulates the recorded "
+            "arrivals, and predicts this load."
         )
         return today, work, poisson, *_stolen(headroom), command
     return (
@@ -79,7 +80,7 @@ def sentences(headroom: Headroom) -> tuple[str, ...]:
         poisson,
         *_times(headroom),
         *_stolen(headroom),
-        "The prediction is valid only for arrivals and competing programs like those of this recording.",
+        "The prediction is valid only if the arrivals and the competing programs resemble those of this recording.",
     )
 
 
@@ -87,12 +88,15 @@ def _growth(headroom: Headroom, growth: Interval) -> str:
     """Return a sentence with the predicted load at which 1 % of messages would be dropped, and its interval."""
     per_s = growth.map(lambda factor: factor * headroom.per_s)
     if growth.estimate <= 1:
-        text = f"The proxy is saturated: {LIMIT} of the messages is dropped at {with_unit(growth)} times today's load"
+        text = (
+            f"The proxy is already saturated: {LIMIT} of the messages would be dropped at {with_unit(growth)} times "
+            "today's load"
+        )
     else:
         text = f"{LIMIT} of the messages would be dropped at {with_unit(growth)} times today's load"
     text += f", which is {with_unit(per_s)} messages per second."
     if headroom.half_width > WIDE:
-        text += " The interval is wide: the recording hardly determines this load."
+        text += " The interval is wide, because the recording contains too little information about this load."
     return text
 
 
@@ -114,9 +118,9 @@ def _times(headroom: Headroom) -> tuple[str, ...]:
     measured = in_us(headroom.p99_us)
     if not headroom.times:
         return (
-            f"The 99th percentile of the time per message is {measured} today, and "
-            f"{in_us(headroom.replayed_p99_us)} in the replay. The two differ too much, so the time at higher loads is "
-            "not predicted.",
+            f"The 99th percentile of the time per message is {measured} in the recording, and "
+            f"{in_us(headroom.replayed_p99_us)} in the simulated replay of the recording. These two times differ too "
+            "much, so the time at higher loads is not predicted.",
         )
     return tuple(_time(at, measured) for at in headroom.times)
 
@@ -124,7 +128,7 @@ def _times(headroom: Headroom) -> tuple[str, ...]:
 def _time(at: TimeAt, measured: str) -> str:
     text = (
         f"At {at.factor:g} times today's load, the 99th percentile of the time per message would be "
-        f"{with_unit(at.p99_us, 'µs')}. Today it is {measured}."
+        f"{with_unit(at.p99_us, 'µs')}. In the recording, this time is {measured}."
     )
     if at.dropped.high > PDR_LIMIT:
         share = with_unit(at.dropped.map(lambda share: 100 * share), "%")
@@ -135,8 +139,8 @@ def _time(at: TimeAt, measured: str) -> str:
 def section(headroom: Headroom | str) -> Section:
     """Return the section of a page about the load that the proxy can additionally handle, or why it is unknown."""
     expected = (
-        "Expected: the load can grow until the messages need all the CPU time. With bursts, drops begin at a lower "
-        "load. Shortly before this load, message times grow fast."
+        "Expected: the load can grow until the messages need all the CPU time. If messages arrive in bursts, drops "
+        "begin at a lower load. Shortly below the load at which drops begin, the times of messages grow fast."
     )
     words = (headroom,) if isinstance(headroom, str) else sentences(headroom)
     return Section("How much load can be added?", expected, (Words(words),))

@@ -147,7 +147,7 @@ def heading(scaling: ScalingData) -> Heading:
         return Heading("Nothing was measured.", "No testbed.", "")
     return Heading(
         fidelity=campaign.fidelity,
-        testbed=f"Testbed {campaign.testbed}, kind {campaign.kind}, kernel {campaign.kernels}.",
+        testbed=f"Testbed {campaign.testbed} (kind: {campaign.kind}), kernel {campaign.kernels}.",
         description=campaign.description,
     )
 
@@ -203,15 +203,15 @@ def _best(scaling: ScalingData, among: Sequence[MeasuredSetting]) -> str:
     reason = ""
     if plain is not None and best is not plain:
         if _apart(best.capacity, plain.capacity):
-            reason = f" {plain.place.sut} handles {_cps(plain.capacity)}."
+            reason = f" For comparison, {plain.place.sut} handles {_cps(plain.capacity)}."
         else:
             best = plain
             reason = " No other deployment is distinguishably better, and this deployment is the simplest."
-    choice = f"choose {best.place.sut}. It" if len(among) > 1 else best.place.sut
+    choice = f"choose {best.place.sut}. This deployment" if len(among) > 1 else best.place.sut
     text = f"{choice} handles {_cps(best.capacity)}"
     gained = scaling.gained(best)
     if gained is not None:
-        text += f", {_times(gained.measured)} its capacity on one core{_room(gained)}"
+        text += f", which is {_times(gained.measured)} its capacity on one core{_room(gained)}"
     return f"{text}.{reason}"
 
 
@@ -243,7 +243,7 @@ def stops(scaling: ScalingData) -> Words:
     lines = [_stop(speed_up) for speed_up in scaling.speed_ups]
     if not lines and scaling.carried:
         lines = [
-            "No SUT was measured both on one core and on several cores, so the limits are unknown."
+            "No SUT was measured both on one core and on several cores, so it is unknown what limits the speed-up."
         ]
     return Words(tuple(lines or [NOTHING]))
 
@@ -251,24 +251,22 @@ def stops(scaling: ScalingData) -> Words:
 def _stop(speed_up: SpeedUp) -> str:
     one, more = speed_up.one.cost, speed_up.more.cost
     name, cores = speed_up.more.place.sut, plural(speed_up.cores, "core")
-    text = (
-        f"{name} on {cores}: {_times(speed_up.measured)} its capacity on one core{_room(speed_up)}"
-    )
+    text = f"{name} on {cores}: the capacity is {_times(speed_up.measured)} the capacity on one core{_room(speed_up)}"
     if one is None or more is None:
         return f"{text}. Every run exceeded the drop limit, so the cost of a message is unknown."
     text += (
-        f". A message costs {_about(more.cpu_us)} µs of CPU time at {grouped(more.cps)} cps, and "
+        f". A message costs {_about(more.cpu_us)} µs of CPU time on {cores} at {grouped(more.cps)} cps, and "
         f"{_about(one.cpu_us)} µs on one core at {grouped(one.cps)} cps"
     )
     if np.isfinite(speed_up.bound):
-        text += f". If only this cost mattered, the speed-up would be {_about(speed_up.bound)}"
+        text += f". If only this CPU time limited the capacity, the speed-up would be {_about(speed_up.bound)}"
     grown = []
     for key, (words, _) in FACTORS.items():
         before, after = one.factors[key], more.factors[key]
         if np.isfinite((before, after)).all() and after > before and after >= 0.005:
             grown.append(f"{words} {_about(before)} → {_about(after)}")
     if grown:
-        text += f". These costs per message grow: {', '.join(grown)}"
+        text += f". These costs per message grow from one core to {cores}: {', '.join(grown)}"
     elif np.isfinite([more.factors[key] for key in FACTORS]).any():
         text += ". None of the measured costs per message grows"
     return f"{text}."
@@ -300,18 +298,19 @@ def capacities(scaling: ScalingData) -> Table:
         places=1,
         header=(
             *("transport", "SUT", "workers", "cores", "capacity (cps)", "by calls (cps)"),
-            *("confirmed", "speed-up", "bound", "CPUs it had"),
+            *("confirmed", "speed-up", "bound", "CPUs of proxy"),
         ),
         rows=tuple(rows),
         none="no search was made",
-        caption="Capacity and speed-up of each deployment on each number of cores.",
-        reading=f"The capacity is the load at which {share} is lost. Over UDP, the loss counts dropped datagrams that "
-        f"reached the SPS. Over TCP, the loss counts calls that failed or took too long to set up. The column "
-        f'"by calls" counts lost calls for both transports, and uses only the trials of the search. {HOW}. '
-        f'"Confirmed" is the number of runs, at the two final loads of the search, whose result agrees with the '
-        f'search. "Bound" is the number of cores × CPU time per message on one core / CPU time per message on this '
-        f'number of cores. "CPUs it had" is the number of cores minus the CPU time of the generators on a '
-        f"shared CPU.",
+        caption="Capacity and speed-up of each deployment (named by its SUT) on each number of cores.",
+        reading=f"The capacity is the load at which the loss is {share}. Over UDP, the loss counts dropped datagrams "
+        "that reached the SPS. Over TCP, the loss counts calls that failed or took too long to set up. The "
+        'column "by calls" shows the capacity if lost calls are counted over both transports. This capacity is '
+        f"computed only from the trials of the search. {HOW}. After a search, runs repeat its two final loads. "
+        'The column "confirmed" shows how many of these runs agree with the search. The column "bound" shows the '
+        "largest speed-up that the CPU time per message allows: number of cores × CPU time per message on one "
+        'core / CPU time per message on this number of cores. The column "CPUs of proxy" shows the number of '
+        "cores minus the CPU time of the generators on a shared CPU.",
         provenance=scaling.provenance,
     )
 
@@ -334,15 +333,16 @@ def costs(scaling: ScalingData) -> Table:
         ),
         rows=tuple(rows),
         none="every run exceeded the drop limit",
-        caption="The cost of a message, summed over all processes of the proxy.",
+        caption="The cost of a message: CPU time and events per message, summed over all processes of the proxy.",
         reading="The cost depends on the load. If all rows with the same SUT and number of workers have a load in "
-        "common, they show this load. Otherwise, each row shows its highest load with at most the allowed "
-        "loss. The CPU time is from the scheduler's clock. Its division into two parts is sampled at timer "
-        "ticks. Waits for the proxy's own locks are counted as calls of futex and sched_yield. Spinning "
-        "before such a call counts as CPU time of the program. The first waiter for a kernel spinlock cannot "
-        "be counted."
+        "common, these rows show this load. Otherwise, each row shows the highest load at which its drop rate is "
+        "within the limit. The CPU time is from the scheduler's clock. The kernel estimates the shares of "
+        "program and kernel in this time at timer ticks. Waits for the proxy's own locks are counted as calls of "
+        "futex and sched_yield. If a worker spins before such a call, this time counts as CPU time of the "
+        "program. A passed descriptor is an open connection that one process of the proxy hands to another "
+        "process. The first waiter for a kernel spinlock cannot be counted."
         + (
-            " In some runs, the probe recorded messages, which also costs CPU time."
+            " In some of these runs, the probe recorded messages, which also costs CPU time."
             if any(cost.probed for cost in scaling.costs.values())
             else ""
         ),
@@ -398,8 +398,8 @@ def curves(scaling: ScalingData) -> Figure:
         if scaling.speed_ups
         else ("No SUT was measured both on one core and on several cores.",),
         reading="The speed-up is the capacity divided by the capacity of the same SUT on one core. Bars are 95 % "
-        "intervals. A hollow point is the largest speed-up that the CPU time per message allows. On the "
-        "dashed line, the speed-up equals the number of cores.",
+        "intervals. A hollow point shows the largest speed-up that the measured CPU time per message allows. On "
+        "the dashed line, the speed-up equals the number of cores.",
         provenance=scaling.provenance,
     )
 
@@ -456,9 +456,11 @@ def herd(scaling: ScalingData) -> Figure:
         caption="Wake-ups of the proxy's tasks per message, against the number of workers that share one UDP socket "
         "on one core.",
         seen=tuple(map(_herd_words, scaling.herds))
-        or ("Wake-ups were not counted for two or more numbers of workers.",),
-        reading="A wake-up is counted as a voluntary context switch. The counts include the proxy's timers and other "
-        "processes.",
+        or (
+            "There is nothing to show yet, because wake-ups were counted for fewer than two numbers of workers.",
+        ),
+        reading="The number of wake-ups is counted as the number of voluntary context switches. The counts include the "
+        "timer processes and all other processes of the proxy.",
         provenance=scaling.provenance,
     )
 
@@ -471,8 +473,8 @@ def _herd_words(proxy: Herd) -> str:
         f"{_about(last)} with {most}"
     )
     if last > 1.5:
-        return f"{text}: a message wakes more workers than necessary."
-    return f"{text}: a message wakes one worker or none."
+        return f"{text}. A message wakes more workers than necessary."
+    return f"{text}. A message wakes one worker or none."
 
 
 def published(scaling: ScalingData) -> Table:
@@ -503,7 +505,7 @@ def published(scaling: ScalingData) -> Table:
         header=("", "transport", "cores", "before", "after", "after / before"),
         rows=tuple(rows),
         none="no speed-up is known",
-        caption=f"Speed-ups before and after remedies: published in {REPORT}, and measured here.",
+        caption=f"Speed-ups before and after remedies against poor scaling: published in {REPORT}, and measured here.",
         reading=f"The published rows ({REPORT}) were measured with other hardware, another proxy and more cores. The "
         "comparison therefore answers only two questions: whether a remedy helps, and whether it helps more over UDP "
         "or over TCP.",
@@ -543,15 +545,15 @@ def simulated(scaling: ScalingData) -> Table:
         rows.append((TRANSPORTS.get(kind[0], kind[0]), *kind[1:], *cells))
     return Table(
         identity="table-simulated-speed-ups",
-        groups=(("", 3), ("C(c) / C(1), simulated, on this number of cores", len(cores)))
+        groups=(("", 3), ("simulated speed-up on this number of cores", len(cores)))
         if cores
         else (),
         header=("transport", "deployment", "model", *map(str, cores)),
         rows=tuple(rows),
         none="nothing was simulated",
         caption="Simulated speed-ups of each deployment on each number of cores.",
-        reading="Simulated with a model of the proxy under the kernel's scheduler. The third column names the origin "
-        "of the model's numbers. Each speed-up compares a deployment with itself on one core.",
+        reading='The numbers come from a simulation of the proxy and of the kernel\'s scheduler. The column "model" '
+        "names the origin of the model's parameters. Each speed-up compares a deployment with itself on one core.",
         provenance=SIMULATED,
     )
 
@@ -569,12 +571,13 @@ def simulated_answer(scaling: ScalingData) -> Words:
                 continue
             best = max(known, key=lambda row: row.capacity_cps)
             lines.append(
-                f"Simulated over {name}, if {'each core receives' if receiving else 'one CPU receives'}: on "
-                f"{plural(most, 'core')}, the deployment {best.deployment} handles the most, "
-                f"{number(best.capacity_cps)} cps. This is {number(best.speedup)} times its capacity on one core "
-                f"({best.model})."
+                f"Simulated over {name}, if "
+                f"{'each core receives packets' if receiving else 'one CPU receives all packets'}: on "
+                f"{plural(most, 'core')}, the deployment {best.deployment} handles the highest load, "
+                f"{number(best.capacity_cps)} cps. This load is {number(best.speedup)} times the capacity of this "
+                f"deployment on one core (model: {best.model})."
             )
-    return Words(tuple(lines or ["Nothing was simulated."]))
+    return Words(tuple(lines or ["There is no answer yet, because nothing was simulated."]))
 
 
 def simulated_curves(scaling: ScalingData) -> Figure | Words:
@@ -614,10 +617,10 @@ def simulated_curves(scaling: ScalingData) -> Figure | Words:
         identity="figure-simulated-speedups",
         draw=panels([""], list(columns), draw, "cores", shared=("", "all"), beside=False),
         caption="Simulated speed-up against the number of cores, for each deployment and transport.",
-        reading="The bars show the range over models fitted to samples of the recorded runs. Results for TCP are "
-        "dashed. On the straight dashed line, the speed-up equals the number of cores. Both axes are "
-        "logarithmic. In this model, the lock within a socket costs nothing. A message over TCP costs a "
-        "constant factor more than over UDP.",
+        reading="The bars show the range of results over many models, each fitted to a random sample of the recorded "
+        "runs. Lines of TCP are dashed. On the straight dashed line, the speed-up equals the number of cores. "
+        "Both axes are logarithmic. In this model, the lock of a socket costs no time. A message over TCP costs "
+        "more CPU time than over UDP, by a constant factor.",
         provenance=SIMULATED,
     )
 
@@ -645,19 +648,20 @@ def sharing(scaling: ScalingData) -> Words:
             ("The proxy shared no CPU with the generators on any measured number of cores.",)
         )
     lines = [
-        f"With {plural(most, 'core')} the proxy shares a CPU with the generators, which have priority (SCHED_FIFO)."
+        f"With {plural(most, 'core')}, the proxy shares a CPU with the load generators, which have priority "
+        "(SCHED_FIFO)."
     ]
     for speed_up in scaling.speed_ups:
         sut, control = speed_up.one.place.sut, speed_up.one.cost
         if control is None:
             continue
         if not np.isfinite(speed_up.room):
-            lines.append(f"The records of {sut} lack the CPU time of the generators.")
+            lines.append(f"The records of {sut} do not contain the CPU time of the generators.")
             continue
         lines.append(
-            f"When {sut} runs on one core, client and server take {_about(control.generator_us)} µs of CPU time per "
-            f"call at {grouped(control.cps)} cps{_beside(speed_up)}. At the capacity of "
-            f"{plural(speed_up.cores, 'core')} they leave {_cpus(speed_up.room)} to the proxy."
+            f"When {sut} runs on one core, UAC and UAS need {_about(control.generator_us)} µs of CPU time per call "
+            f"at {grouped(control.cps)} cps{_beside(speed_up)}. At the capacity of {plural(speed_up.cores, 'core')}, "
+            f"UAC and UAS leave {_cpus(speed_up.room)} to the proxy."
         )
     if len(lines) == 1:
         lines.append(
@@ -675,4 +679,4 @@ def _beside(gained: SpeedUp) -> str:
     more = gained.more.cost
     if more is None or not np.isfinite(more.generator_us):
         return ""
-    return f", and {_about(more.generator_us)} µs with the proxy on their CPU at {grouped(more.cps)} cps"
+    return f", and {_about(more.generator_us)} µs at {grouped(more.cps)} cps while the proxy also uses their CPU"

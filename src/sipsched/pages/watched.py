@@ -67,7 +67,7 @@ LEAST_SHOWN = 0.001
 """The page lists another program only if it used at least this share of a CPU."""
 MOST_MESSAGES = 1_000_000
 """Number of latest messages from which the page computes the headroom. They need about a second of CPU time."""
-NO_CAUSE = "The watch found no cause of waiting or of drops, so nothing needs to change."
+NO_CAUSE = "The watch found no cause of long waiting times or of drops, so nothing needs to change."
 
 
 # ---- the terminal ----
@@ -247,8 +247,9 @@ def _advice(finding: ShownCause, program: str) -> CauseInWords:
         buffer = BUFFER.get(program, "set SO_RCVBUF of the socket to BYTES").replace("BYTES", size)
         return CauseInWords(
             f"The receive buffer was too small for the bursts: {grouped(values['drops'])} datagrams were dropped.",
-            f"{share} with drops, the workers were busy {100 * values['busy']:.0f} % of the time, so they could have "
-            f"served the dropped messages a little later. The queue held up to {grouped(values['bytes'])} bytes.",
+            f"{share} with drops, the workers were busy {100 * values['busy']:.0f} % of the time. They could "
+            "therefore have served the dropped messages a little later. The socket's queue held up to "
+            f"{grouped(values['bytes'])} bytes.",
             f"sysctl -w net.core.rmem_max={size}; {buffer}; {restart}",
         )
     wait = f"The 99th percentile of the waiting time was {number(values['wait_us'])} µs."
@@ -256,16 +257,17 @@ def _advice(finding: ShownCause, program: str) -> CauseInWords:
     if finding.cause is Cause.TOO_FEW_WORKERS:
         return CauseInWords(
             "The proxy has too few workers.",
-            f"{share}, {busy}, while the CPUs on which they may run were busy only {100 * values['cpu_busy']:.0f} %. "
-            f"{wait}",
+            f"{share}, {busy}. The CPUs on which the workers may run were busy only {100 * values['cpu_busy']:.0f} % "
+            f"of the time. {wait}",
             f"raise N above {values['workers']:.0f}: {workers}; {restart}",
         )
     if finding.cause is Cause.SLEEPING_WORKERS:
         return CauseInWords(
-            "Messages waited while the workers slept.",
-            f"{share}, {busy}, and slept during {100 * values['off_cpu']:.0f} % of the service time, for example for "
-            f"a lock, a database or DNS. {wait}",
-            f"find the cause with: strace -c -f -p PID; or let other messages pass: raise N: {workers}; {restart}",
+            "Messages waited while the workers that served other messages slept.",
+            f"{share}, {busy}. During {100 * values['off_cpu']:.0f} % of the service time they slept, for example "
+            f"because they waited for a lock, a database or DNS. {wait}",
+            "find the reason for the sleep with: strace -c -f -p PID; or start more workers, which can serve "
+            f"messages meanwhile: raise N: {workers}; {restart}",
         )
     delayed = (
         f"Workers waited for a CPU during {100 * values.get('delayed', math.nan):.0f} % of the time in which they "
@@ -273,26 +275,26 @@ def _advice(finding: ShownCause, program: str) -> CauseInWords:
     )
     if finding.cause is Cause.COMPETITOR:
         return CauseInWords(
-            f"The program {finding.program} competes with the proxy.",
-            f"{share}, the workers' CPUs were busy {100 * values['cpu_busy']:.0f} %, and {finding.program} used "
-            f"{100 * values['share']:.0f} % of one CPU. {delayed} {wait}",
-            f"move it to other CPUs: taskset --all-tasks --cpu-list --pid CPUS $(pidof {finding.program}); or lower "
-            f"its priority: renice -n 19 -p $(pidof {finding.program})",
+            f"The program {finding.program} competes with the proxy for the CPUs.",
+            f"{share}, the workers' CPUs were busy {100 * values['cpu_busy']:.0f} % of the time, and "
+            f"{finding.program} used {100 * values['share']:.0f} % of one CPU. {delayed} {wait}",
+            f"move {finding.program} to other CPUs: taskset --all-tasks --cpu-list --pid CPUS $(pidof "
+            f"{finding.program}); or lower its priority: renice -n 19 -p $(pidof {finding.program})",
         )
     if finding.cause is Cause.TOO_MANY_WORKERS:
         return CauseInWords(
             "The proxy has too many workers for its CPUs.",
             f"{share}, {values['workers']:.0f} workers shared {plural(int(values['cpus']), 'CPU')}. During "
             f"{100 * values['off_cpu']:.0f} % of the service time, the worker had no CPU, mostly because another "
-            "worker used it. No other program on these CPUs used a tenth of a CPU.",
+            "worker used the CPU. Every other program on these CPUs used less than a tenth of a CPU.",
             f"lower N towards {values['cpus']:.0f}, and watch again: {workers}; {restart}",
         )
     if finding.cause is Cause.CPU_LIMIT:
         return CauseInWords(
             "The CPU limit of the control group stopped the proxy.",
-            f"{share}, the proxy's control group used up its CPU time, and the kernel stopped the proxy until the next "
-            f"period. This happened {plural(int(values['times']), 'time')}, for {number(values['throttled_s'])} s in "
-            f"total over all CPUs. {wait}",
+            f"{share}, the proxy's control group used up its CPU time for a period, and the kernel stopped the proxy "
+            f"until the next period. This happened {plural(int(values['times']), 'time')}, for "
+            f"{number(values['throttled_s'])} s in total over all CPUs. {wait}",
             "raise the limit: docker update --cpus N CONTAINER; or systemctl set-property UNIT CPUQuota=N%; or write "
             "max to the file cpu.max of the control group that /proc/PID/cgroup names",
         )
@@ -300,15 +302,15 @@ def _advice(finding: ShownCause, program: str) -> CauseInWords:
         return CauseInWords(
             "One worker is saturated, because it serves the busiest TCP connection.",
             f"{share}, one worker was busy {100 * values['hottest']:.0f} % of the time and received "
-            f"{100 * values['share']:.0f} % of the messages, while {busy} on average. "
+            f"{100 * values['share']:.0f} % of the messages. On average, {busy}. "
             f"{plural(int(values['connections']), 'TCP connection')} were open.",
             "let the peer spread its calls over several connections, such as one per worker; more workers would not "
             "help",
         )
     return CauseInWords(
         "The proxy needs more CPU time than its CPUs have.",
-        f"{share}, the CPUs on which the workers may run were busy {100 * values['cpu_busy']:.0f} %, and the workers "
-        f"used {100 * values['used']:.0f} % of these CPUs' time. {delayed} {wait}",
+        f"{share}, the CPUs on which the workers may run were busy {100 * values['cpu_busy']:.0f} % of the time, and "
+        f"the workers used {100 * values['used']:.0f} % of these CPUs' time. {delayed} {wait}",
         "give the proxy more CPUs and at least one worker per CPU, or send some of its calls to another machine; more "
         "workers on the same CPUs would not help",
     )
@@ -341,7 +343,10 @@ def headroom_of(messages: xr.Dataset | None, sums: Totals) -> Headroom | str:
     A simulation would use all CPUs for half a minute. These may be the CPUs of the watched proxy.
     """
     if messages is None:
-        return "The headroom is unknown, because the watch recorded no single messages. Omit --histograms."
+        return (
+            "The headroom is unknown, because the watch recorded no single messages. To record them, omit the option "
+            "--histograms."
+        )
     lack = Lack.BREAKS if sums.recorded_s < sums.seconds else lack_of_messages(messages)
     if lack:
         return f"The headroom is unknown. {LACKS[lack]}"
@@ -416,8 +421,8 @@ def _summary(document: WatchDocument, sums: Totals, cost: Interval) -> Iterator[
         yield f"The numbers of messages are estimates, because the probe recorded only one call in {document.one_in}."
     if document.probe_mode == HISTOGRAMS:
         yield (
-            "The kernel counted times in histograms. This page therefore has no data of single messages, and cannot "
-            "say whether workers slept during their service."
+            "In this watch, the kernel only counted the times in histograms. This page therefore has no data of "
+            "single messages, and cannot say whether workers slept while they served a message."
         )
     if document.restarts:
         yield f"The proxy was restarted {plural(document.restarts, 'time')}."
@@ -425,19 +430,19 @@ def _summary(document: WatchDocument, sums: Totals, cost: Interval) -> Iterator[
         yield f"These sockets were not watched: {listed(document.unwatched)}."
     if document.not_written:
         yield (
-            f"{plural(document.not_written, 'record')} of single messages could not be written. The other numbers "
-            "include the messages of these records."
+            f"{plural(document.not_written, 'record')} of single messages could not be written to the file. All "
+            "other numbers on this page include these messages."
         )
     if cost.known:
         yield cost_line(cost)
     else:
-        yield "The cost of the probe was not measured. The option --cpu measures it."
+        yield "The CPU time that the probe costs was not measured. The option --cpu of fab watch measures this cost."
 
 
 def cost_line(cost: Interval) -> str:
     """Return a sentence about the measured CPU time that the probe costs per message."""
     share = in_words(cost.map(lambda ratio: 100 * ratio), "%")
-    return f"The probe cost {share} of the proxy's CPU time per message while it recorded."
+    return f"While the probe recorded, it cost {share} of the proxy's CPU time per message."
 
 
 def _times_table(document: WatchDocument, sums: Totals) -> Table:
@@ -453,8 +458,8 @@ def _times_table(document: WatchDocument, sums: Totals) -> Table:
         header=("time", "messages", *(f"{key} (µs)" for key in PERCENTILES)),
         rows=tuple(rows),
         caption=(
-            "Percentiles of the times of the messages. The probe measured times only during a quarter of the watch. "
-            "Each percentile is within 2 % of the exact value."
+            "Percentiles of the times of messages. The probe measured these times only during a quarter of the "
+            "watch. Each percentile is within 2 % of the exact value."
             if document.probe_mode == HISTOGRAMS
             else "Percentiles of the times of all recorded messages. Each percentile is within 1 % of the exact value."
         ),
@@ -476,7 +481,7 @@ def run_of(messages: xr.Dataset) -> Run:
 def _over_time(seconds: Sequence[Second]) -> Part:
     recorded = [second for second in seconds if second.recording and second.received]
     if not recorded:
-        return Words(("No second with messages was recorded.",))
+        return Words(("The probe recorded no message in any second.",))
     at = [second.t_s for second in recorded]
     series = (
         ("messages per second", [second.received / second.length_s for second in recorded]),
@@ -509,7 +514,8 @@ def _over_time(seconds: Sequence[Second]) -> Part:
         draw=panels(
             [name for name, _ in series], [""], draw, "time since the start (s)", shared=("all", "")
         ),
-        caption="Messages, waiting times and the workers' busy share per second.",
+        caption="The received messages, the 99th percentile of the waiting time K_rcv, and the busy share of the "
+        "workers, in each second.",
     )
 
 
@@ -537,7 +543,10 @@ def _joined(messages: xr.Dataset | None) -> Iterator[Table]:
         ("arrival found", flags & FLAGS["arrival_not_found"] == 0),
         ("sent on by the proxy", sent),
         ("answered by the proxy itself", flags & ANSWERED != 0),
-        ("nothing sent, such as an ACK to the proxy", flags & FLAGS["nothing_sent"] != 0),
+        (
+            "nothing was sent, for example after an ACK to the proxy",
+            flags & FLAGS["nothing_sent"] != 0,
+        ),
         ("departure seen", sent & (flags & FLAGS["departure_not_seen"] == 0)),
         ("retransmission", types == 7),
         ("no SIP message", messages["name"].to_numpy() == NAMES["not SIP"]),
@@ -549,8 +558,8 @@ def _joined(messages: xr.Dataset | None) -> Iterator[Table]:
             (name, grouped(int(mask.sum())), number(100 * float(mask.mean())))
             for name, mask in rows
         ),
-        caption="How many messages (rows of messages.nc) have each event that the probe can record. A message can have "
-        "several events.",
+        caption="For each event that the probe can record, the number of messages (rows of messages.nc) with this "
+        "event. A message can have several events.",
         none="",
     )
 
@@ -560,7 +569,7 @@ def _ledger(document: WatchDocument, sums: Totals) -> Table:
         ("datagrams that arrived", sums.arrived),
         ("received by the proxy as a message", sums.received - sums.over_tcp),
         *((f"dropped: {cause}", count) for cause, count in sums.drops.items()),
-        ("rest: other sockets, or not recorded", sums.rest),
+        ("rest: for other sockets, or not recorded", sums.rest),
         ("messages over TCP", sums.over_tcp),
         ("receive errors", sums.receive_errors),
         ("records that the probe lost", document.lost),
@@ -576,10 +585,10 @@ def _ledger(document: WatchDocument, sums: Totals) -> Table:
         identity="table-ledger",
         header=("count", "number"),
         rows=tuple((name, grouped(count)) for name, count in rows),
-        caption="Datagrams and losses during the watch. The first number is the sum of the received messages, the "
-        "drops and the rest. The rest contains datagrams of other sockets, datagrams of seconds without recording, and "
-        "messages that the probe missed. It can be slightly negative, because the kernel and the probe do not count at "
-        "the same moment.",
+        caption="Datagrams and losses during the watch. The number of datagrams that arrived is the sum of the "
+        "received messages, the drops and the rest. The rest contains datagrams of other sockets, datagrams of "
+        "seconds in which the probe did not record, and messages that the probe missed. The rest can be slightly "
+        "negative, because the kernel and the probe do not count at the same moment.",
         none="",
     )
 
@@ -591,12 +600,14 @@ def _cpu_table(sums: Totals) -> Table:
         for name, s in sorted(sums.others_s.items(), key=lambda item: -item[1])
         if sums.share(s) >= LEAST_SHOWN
     ]
-    rows.append(("CPUs on which the workers may run, mean", number(100 * sums.share(sums.cpu_s))))
+    rows.append(
+        ("CPUs on which the workers may run (mean per CPU)", number(100 * sums.share(sums.cpu_s)))
+    )
     return Table(
         identity="table-cpu",
         header=("task or program", "CPU time (% of one CPU)"),
         rows=tuple(rows),
-        caption="Use of CPU time. The time of another program is counted only in seconds in which it was among the "
-        "three largest.",
+        caption="CPU time of each task. The time of another program is counted only in seconds in which this program "
+        "was among the three programs with the most CPU time.",
         none="",
     )

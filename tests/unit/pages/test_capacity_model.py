@@ -115,7 +115,7 @@ def test_the_model_of_published_data(points, given, alone):
     assert known.systems[0].best == alone.systems[0].best
     missing = given == ["no/such/summary.nc"]
     said = sources.read(known).lines[0]
-    assert said.startswith("no/such/summary.nc: " if missing else "No summary")
+    assert said.startswith("no/such/summary.nc: " if missing else "No study")
 
 
 def test_the_page_of_published_data(alone):

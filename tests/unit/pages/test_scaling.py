@@ -176,7 +176,9 @@ def test_numbers_in_virtual_time_say_so_everywhere() -> None:
     fidelity = "virtual time, 2000 MIPS"
     campaigns = [replace(one, kind="virtual", fidelity=fidelity) for one in campaigns]
     page = scaling.found_of(campaigns, crossings, [], [])
-    assert scaling.answer(page).line.endswith("in virtual time, in which caches cost nothing.")
+    assert scaling.answer(page).line.endswith(
+        "in virtual time, in which a cache miss costs no time."
+    )
     for part in (scaling.curves, scaling.capacities, scaling.costs, scaling.herd):
         assert fidelity in part(page).provenance
     assert scaling.answer(scaling.found_of(campaigns, [], [], [])).line == scaling.NOTHING
@@ -357,5 +359,5 @@ def test_the_generators_cpu_time_is_unknown_without_a_record(monkeypatch) -> Non
     page = found(on_this_machine=True)
     assert all(np.isnan(speed_up.room) for speed_up in page.speed_ups)
     lines = scaling.sharing(page).lines
-    assert "kamailio-udp lack the CPU time of the generators" in lines[1]
+    assert "kamailio-udp do not contain the CPU time of the generators" in lines[1]
     assert not any("nan" in line for line in lines)

@@ -127,7 +127,7 @@ def test_page_is_written_with_and_without_data(tmp_path: Path) -> None:
         assert expected in text
     off = [second(recording=False, messages={}, workers=())]
     write_page(page, document(messages=0), off, None, total(off), headroom_of(None, total(off)))
-    assert "No second with messages" in page.read_text()
+    assert "The probe recorded no message in any second" in page.read_text()
 
 
 def test_headroom_of_a_watch_is_known_or_has_a_reason() -> None:

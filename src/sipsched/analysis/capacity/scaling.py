@@ -187,7 +187,8 @@ def fit_scaling(
     if len(np.unique(points)) < parameters:
         raise TooFewPointsError(
             "scaling law",
-            f"expected capacities of at least {parameters} different numbers of cores, found {len(np.unique(points))}",
+            f"too few capacities: the law needs at least {parameters} different numbers of cores, found "
+            f"{len(np.unique(points))}",
         )
     best = _fit_law(points, rates, contention_only)
     spare = n - parameters
@@ -219,7 +220,7 @@ def fit_scaling(
 def _interval(value: float, draws: Values, n: int, spare: int) -> Interval:
     """Return the estimate of a law's parameter with the confidence interval from bootstrap samples."""
     if not len(draws):
-        why = f"too few points for an interval, {spare} to spare"
+        why = f"too few points for an interval (points minus parameters: {spare})"
         return Interval.without(value, n, why=why)
     return Interval(value, *percentiles(draws, LEVEL), n, method="parametric bootstrap")
 
@@ -280,7 +281,7 @@ def fit_rule(cores: npt.ArrayLike, cps: npt.ArrayLike, processors: Mapping[int, 
     n = len(points)
     if not n:
         raise TooFewPointsError(
-            "papers' rule", "expected the capacity of one number of cores, found none"
+            "papers' rule", "too few capacities: the rule needs at least 1, found 0"
         )
 
     def threads(cores: float) -> int:
@@ -293,7 +294,7 @@ def fit_rule(cores: npt.ArrayLike, cps: npt.ArrayLike, processors: Mapping[int, 
     squares = float(((rates - single * counts) ** 2).sum())
     residual = float(np.sqrt(squares / spare)) if spare else np.nan
     if spare < MIN_SPARE_POINTS:
-        why = f"too few points for an interval, {spare} to spare"
+        why = f"too few points for an interval (points minus parameters: {spare})"
         return PapersRule(Interval.without(single, n, why=why), threads, residual, weight)
     half = float(special.stdtrit(spare, (1 + LEVEL) / 2)) * residual / np.sqrt(weight)
     interval = Interval(single, single - half, single + half, n, method="t")

@@ -19,7 +19,7 @@ FULL = 0.9
 
 A CPU cannot be busy all the time at the capacity, because bursts need the remaining share.
 """
-RECEIVE, CORES, NEITHER = "the CPU that receives", "the cores", "bursts at neither"
+RECEIVE, CORES, NEITHER = "the CPU that receives", "the cores", "bursts (no CPU is saturated)"
 
 
 @dataclass(frozen=True)

@@ -44,15 +44,19 @@ def systems(
 def answer(found_systems: Sequence[SizedSystem]) -> Answer:
     """Return sentences with the main proxy's measured capacity per number of cores, and two predictions for 4 cores."""
     if not found_systems:
-        return Answer("There is no answer: no capacity of any proxy is known.")
+        return Answer("There is no answer yet, because no capacity of any proxy is known.")
     first = found_systems[0]
     name, options = first.system.name, first.known.options
-    origin = "Measured" if not first.system.published else "By the papers' tables"
+    of_name = (
+        f"Capacity of {name} according to the papers' tables"
+        if first.system.published
+        else f"Measured capacity of {name}"
+    )
     known = [
         f"{plural(option.cores, 'core')} with {plural(option.threads, 'thread')} {_handles(option)}"
         for option in options
     ]
-    lines = [f"{origin}, {name}: {listed(known)}." if known else f"No capacity of {name} is known."]
+    lines = [f"{of_name}: {listed(known)}." if known else f"No capacity of {name} is known."]
     if first.system.published:
         lines.insert(0, "Nothing was measured here.")
     elif {option.cores for option in options} == {1}:
@@ -65,7 +69,7 @@ def answer(found_systems: Sequence[SizedSystem]) -> Answer:
     ]
     if predicted:
         lines.append(
-            f"Predictions for {plural(NAMED_CORES, 'core')}, not measured: {listed(predicted)}."
+            f"Predicted capacity on {plural(NAMED_CORES, 'core')}, not measured: {listed(predicted)}."
         )
     return Answer(" ".join(lines))
 
@@ -76,7 +80,7 @@ def _handles(option: Option) -> str:
         return f"{verb} {with_unit(option.capacity, 'calls per second')}"
     if option.interval.estimate > 0:
         return f"{verb} at least {number(option.interval.estimate)} calls per second"
-    return f"{verb} less than every offered load"
+    return f"{verb} less than the lowest offered load"
 
 
 def box(found_systems: Sequence[SizedSystem], cps: float) -> LoadBox:
@@ -118,9 +122,9 @@ def _beyond(sizing: Sizing) -> str:
         return f"not {sizing.basis}"
     last = sizing.options[-1]
     if not last.known:
-        return f"not with up to {plural(last.cores, 'core')}"
+        return f"none up to {plural(last.cores, 'core')}"
     if not last.settled:
-        return f"not known for more than {number(last.interval.estimate)}\u00a0cps"
+        return f"unknown above {number(last.interval.estimate)}\u00a0cps"
     return f"more than {plural(last.cores, 'core')}"
 
 
@@ -160,10 +164,11 @@ def _table(system: SizedSystem, place: int) -> Table:
         header=("load (cps)", *("cores", "used (%)") * len(system.all)),
         rows=tuple(rows),
         none="nothing is known",
-        caption=f"The number of cores that {system.system.name} needs for a load.",
+        caption=f"The number of cores that {system.system.name} needs for each load.",
         reading="A number of cores is enough if the lower end of the capacity's 95 % interval is at least as large as "
-        'the load. The column "used (%)" shows the load as a percentage of the estimated capacity. The words "at '
-        'most" mean that only a lower bound of the capacity is known.',
+        'the load. The column "used (%)" shows the load as a percentage of the estimated capacity. If only a '
+        'lower bound of the capacity is known, this column shows "at most". The words "none up to 64" mean that '
+        "no number of cores up to 64 is enough.",
         provenance=system.system.provenance,
     )
 
@@ -173,7 +178,7 @@ def reasons(
 ) -> Words:
     """Return sentences on why the measured, extrapolated and simulated capacities of the main proxy differ."""
     if not found_systems:
-        return Words(("No capacity of any proxy is known, so no answers can differ.",))
+        return Words(("No capacity of any proxy is known, so there are no answers to compare.",))
     first = found_systems[0]
     return Words(
         (
@@ -186,14 +191,14 @@ def reasons(
 
 def _of_measurement(first: SizedSystem, evidence: CapacityEvidence) -> Iterator[str]:
     if first.system.published:
-        yield "Measured: nothing on this testbed. The published capacities are from the papers' server."
+        yield "Nothing was measured on this testbed. The published capacities are from the papers' server."
         return
     cores = [option.cores for option in first.known.options]
     if not cores:
-        yield "Measured: no capacity."
+        yield "No capacity was measured."
         return
     counts = listed([str(count) for count in cores])
-    yield f"Measured: the capacity on {counts} core{'s' if cores != [1] else ''} of this testbed."
+    yield f"The measured answer is the capacity on {counts} core{'s' if cores != [1] else ''} of this testbed."
     shared = [
         count
         for count in cores
@@ -201,9 +206,9 @@ def _of_measurement(first: SizedSystem, evidence: CapacityEvidence) -> Iterator[
     ]
     if shared:
         yield (
-            f"With {plural(min(shared), 'core')} the proxy shares a CPU with the load generators, which have priority "
-            "there. A proxy without generators on its CPUs handles more load, so the measured capacity is an "
-            "underestimate."
+            f"With {plural(min(shared), 'core')}, the proxy shares a CPU with the load generators, which have "
+            "priority on this CPU. A proxy without generators on its CPUs handles more load, so the measured "
+            "capacity is an underestimate."
         )
         if len(cores) > 1:
             yield "The scaling law is fitted to this underestimate, so the extrapolated answer is too low as well."
@@ -217,21 +222,23 @@ def _of_law(first: SizedSystem, evidence: CapacityEvidence) -> Iterator[str]:
     name, predict = law
     fitted = sorted({option.cores for option in first.system.fitted})
     yield (
-        f"Extrapolated: {name}, from the capacity on {listed([str(count) for count in fitted])} "
-        f"core{'s' if fitted != [1] else ''}. Beyond {plural(fitted[-1], 'core')} no measurement checks the law."
+        f"The extrapolated answer uses {name}, and starts from the capacity on "
+        f"{listed([str(count) for count in fitted])} core{'s' if fitted != [1] else ''}. Beyond "
+        f"{plural(fitted[-1], 'core')}, no measurement checks this law."
     )
-    yield f"By this law {plural(MOST_CORES, 'core')} handle {in_words(predict(MOST_CORES), 'cps')}."
+    yield f"By this law, {plural(MOST_CORES, 'core')} handle {in_words(predict(MOST_CORES), 'cps')}."
 
 
 def _of_simulation(first: SizedSystem, prediction: CapacityPrediction) -> Iterator[str]:
     options = first.simulated.options
     if not options:
         why = prediction.fitted.why or f"{first.system.name} was not simulated"
-        yield f"Simulated: nothing, because {why}."
+        yield f"There is no simulated answer: {why}."
         return
     yield (
-        f"Simulated: the answers of a model of the proxy, fitted to {plural(len(prediction.fitted.runs), 'run')} on "
-        "one core. In the model, each core serves only the proxy, and workers never wait for a lock."
+        "The simulated answer comes from a model of the proxy, which is fitted to "
+        f"{plural(len(prediction.fitted.runs), 'run')} on one core. In the model, each core serves only the proxy, "
+        "and workers never wait for a lock."
     )
     by_cores = {option.cores: option for option in options}
     for known in first.known.options:
@@ -241,7 +248,8 @@ def _of_simulation(first: SizedSystem, prediction: CapacityPrediction) -> Iterat
         off = 100 * (predicted.interval.estimate / known.capacity.estimate - 1)
         size = f"{abs(off):.0f}\u00a0% {'more' if off > 0 else 'less'} than measured"
         yield (
-            f"On {plural(known.cores, 'core')} the simulation handles {with_unit(predicted.interval, 'cps')}, {size}."
+            f"On {plural(known.cores, 'core')}, the simulated proxy handles {with_unit(predicted.interval, 'cps')}, "
+            f"which is {size}."
         )
     most = max(options, key=lambda option: (option.interval.estimate, -option.cores))
     enough = next(o for o in options if o.interval.estimate >= 0.95 * most.interval.estimate)

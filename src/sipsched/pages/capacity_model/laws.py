@@ -61,11 +61,12 @@ def by_cores(systems: Sequence[SizedSystem], evidence: CapacityEvidence) -> Figu
         caption=f"Capacity, the load at which {100 * evidence.limit:g} % of messages are dropped, against the number "
         f"of cores.",
         seen=tuple(
-            f"{system.system.name}: {_known_words(system.known.options)}." for system in shown
+            f"{system.system.name}, {_known_words(system.known.options)}." for system in shown
         ),
-        reading="Each point is the largest capacity measured on this number of cores, with its 95 % interval. A "
-        "hollow point is a lower bound of the capacity. The extrapolated line is a formula fitted to the "
-        "points. The simulated line comes from a model of the proxy. Both axes are logarithmic.",
+        reading="Each point is the largest capacity that was measured (or published) for this number of cores, with "
+        'its 95\u00a0% interval. A hollow point is a lower bound of the capacity. The line "extrapolated" is a '
+        'formula that is fitted to the points. The line "simulated" comes from a model of the proxy. Both axes are '
+        "logarithmic.",
         provenance=evidence.provenance,
     )
 
@@ -95,7 +96,7 @@ def _draw_predicted(axis: Axes, options: Sequence[Option], name: str, i: int) ->
 
 def _known_words(options: Sequence[Option]) -> str:
     words = [
-        f"{capacity} on {plural(option.cores, 'core')} with {plural(option.threads, 'thread')}"
+        f"on {plural(option.cores, 'core')} with {plural(option.threads, 'thread')}: {capacity}"
         for option in options
         for capacity in [
             in_words(option.capacity, "cps")
@@ -124,7 +125,7 @@ def fitted(evidence: CapacityEvidence) -> Folded:
                 else f"{model.rms_percent:.1f}\u00a0%"
             )
             if model is chosen:
-                error += ", the least"
+                error += " (smallest)"
             predicted = told(model.predict(8), "cps")
             rows.append(
                 (system.name, model.name, str(model.points), error, predicted, _parameters(model))
@@ -133,20 +134,23 @@ def fitted(evidence: CapacityEvidence) -> Folded:
         identity="table-laws",
         places=1,
         header=(
-            *("system", "law", "points", "leave-one-out error (rms)"),
+            *("system", "law", "points", "leave-one-out error"),
             *("predicted for 8 cores (cps)", "parameters"),
         ),
         rows=tuple(rows),
         none="nothing to fit",
-        caption="Scaling laws, which are formulas for the capacity from the number of cores.",
-        reading="The laws are fitted to the best setting on each number of cores. The Universal Scalability Law is "
-        "C(N) = λ N / (1 + σ (N − 1) + κ N (N − 1)), where N is the number "
-        "of cores and C(N) is the capacity on N cores. The capacity is largest at N* cores. In Amdahl's law, κ is 0. "
-        "The rule of the two papers is C(p,c) = T(p,c) × C(1,1), where C(p,c) is the capacity of c cores in p "
-        "processors, and T(p,c) is their number of threads. "
-        "A law has 95 % intervals if the number of points exceeds the number of parameters by two or more. "
-        "The interval of a prediction contains a new measurement with a probability of 95 %. The papers' "
-        "system with one core ran another kernel than their other systems. docs/methodology/models.md "
+        caption="Scaling laws: formulas that compute the capacity from the number of cores.",
+        reading="Each law is fitted to the capacity with the best number of threads, for each number of cores. A point "
+        "is one such capacity. The Universal Scalability Law is C(N) = λ N / (1 + σ (N − 1) + κ N (N − 1)), "
+        "where N is the number of cores and C(N) is the capacity on N cores. The parameter λ is the capacity on "
+        "one core, σ describes how much cores wait for each other, and κ describes the cost of their "
+        "communication. The capacity is largest at N* cores. In Amdahl's law, κ is 0. The rule of the two papers "
+        "is C(p,c) = T(p,c) × C(1,1), where C(p,c) is the capacity of c cores in p processors, and T(p,c) is the "
+        "best number of threads according to this rule. To compute the leave-one-out error, the law is fitted to "
+        "all points but one, and then predicts this point. The table shows the root mean square (rms) of these "
+        "errors. A law has 95 % intervals if the number of points exceeds the number of parameters by two or "
+        "more. The interval of a prediction contains a new measurement with a probability of 95 %. The papers' "
+        "system with one core ran another kernel than the papers' other systems. docs/methodology/models.md "
         "describes the laws.",
         provenance=evidence.provenance,
     )
@@ -189,18 +193,20 @@ def simulated(prediction: CapacityPrediction, simulated_rows: Sequence[Simulated
     return Table(
         identity="table-simulated-capacity",
         header=(
-            *("cores", "threads", "capacity (cps)", "receive softirqs", "busy", "bound by"),
-            *("threads: cps", "otherwise"),
+            *("cores", "threads", "capacity (cps)", "receive softirqs", "busy", "limited by"),
+            *("threads: capacity", "otherwise"),
         ),
         rows=tuple(rows),
         none=fitted_to.why or "nothing was simulated",
         caption="Simulated capacity for each number of cores, with the best number of threads.",
-        reading="The capacity is the load at which the drop rate reaches the limit, or at which receive softirqs "
-        'saturate a CPU. The column "receive softirqs" shows their share of the time of the busiest '
-        'receiving CPU at this load. The column "busy" shows the busy share of all CPUs. The column "otherwise" '
-        "shows the capacity under other assumptions. The simulated machine has "
-        f"{plural(prediction.cores_per_processor, 'core')} per processor, and the proxy has one socket. "
-        "The simulation ignores waiting for locks, and the load generators and links never limit the load.",
+        reading="The capacity is the load at which PDR reaches its limit, or at which receive softirqs saturate a CPU. "
+        'The column "receive softirqs" shows the share of time that the busiest receiving CPU needs for receive '
+        'softirqs at this load. The column "busy" shows the busy share of all CPUs. The column "limited by" '
+        'names what limits the capacity. The column "threads: capacity" shows the capacity in cps for each '
+        'simulated number of threads. The column "otherwise" shows the capacity in cps under other assumptions. '
+        f"The simulated machine has {plural(prediction.cores_per_processor, 'core')} per processor, and the "
+        "proxy has one socket. In the simulation, no worker waits for a lock, and neither the load generators "
+        "nor the links limit the load.",
         provenance=f"{NOT_MEASURED}: {fitted_to.sut}, mode {DEFAULT}, fitted to "
         f"{plural(len(fitted_to.runs), 'run')} on one core."
         if rows

@@ -26,7 +26,7 @@ from sipsched.pages.plots import (
 )
 from sipsched.words import grouped, number, plural
 
-SERVERS = {"cores": "cores, CPU time", "threads": "threads, T_sip"}
+SERVERS = {"cores": "cores (CPU time)", "threads": "threads (T_sip)"}
 
 
 def measured(evidence: CapacityEvidence) -> Table:
@@ -47,19 +47,20 @@ def measured(evidence: CapacityEvidence) -> Table:
     return Table(
         identity="table-queues",
         header=(
-            *("setting", "servers, service", "measured (cps)", "service time", "at (cps)"),
+            *("setting", "servers", "measured (cps)", "service time", "at load (cps)"),
             *("predicted (cps)", "off by") * 2,
         ),
         groups=(("", 5), ("M/M/c/K", 2), ("M/G/c/K", 2)),
         places=1,
         rows=tuple(rows),
         none="no service time was measured",
-        caption="Capacity that queueing theory predicts from measured service times, beside the measured capacity.",
+        caption="The measured capacity, and the capacity that queueing theory predicts from measured service times.",
         reading="The queue holds a limited number of messages, which arrive as a Poisson process. The servers of the "
-        "queue are either the cores or the threads. If the servers are the cores, a service takes the CPU time of a "
-        "message: T_sip on CPU + K_stack + K_copy + K_snd. If the servers are the threads, a service takes T_sip, "
-        "which includes waiting for a CPU. Service times are from the highest load whose drop rate is at most the "
-        "limit. The 95 % intervals reflect the differences between the mean service times of the runs.",
+        "queue are either the cores or the threads. If the servers are the cores, the service time is the CPU "
+        "time of a message: T_sip on CPU + K_stack + K_copy + K_snd. If the servers are the threads, the service "
+        "time is T_sip, which includes waiting for a CPU. Service times were measured at the highest load with a "
+        f'PDR of at most {100 * evidence.limit:g}\u00a0%. The column "off by" shows the error of the prediction. '
+        "The 95 % intervals reflect the differences between the mean service times of the runs.",
         provenance=evidence.own_provenance,
     )
 
@@ -77,8 +78,9 @@ def measured_words(evidence: CapacityEvidence) -> Words:
         if errors:
             span = f"{percent(min(errors))} to {percent(max(errors))}"
             lines.append(
-                f"The prediction of M/M/c/K with {name} is off by {span if len(errors) > 1 else percent(errors[0])} "
-                f"(median {percent(float(np.median(errors)))}, over {len(errors)} settings)."
+                f"If the servers of the queue M/M/c/K are the {name}, the error of its predicted capacity is "
+                f"{span if len(errors) > 1 else percent(errors[0])} (median {percent(float(np.median(errors)))}, "
+                f"over {len(errors)} settings)."
             )
     if not evidence.services:
         lines.append(
@@ -128,10 +130,11 @@ def curves(evidence: CapacityEvidence) -> Figure:
         )
         or measured_words(evidence).lines,
         reading="Each point is the typical run at a load, with its 95 % interval. The lines are calculated for queues "
-        "whose servers are the cores. In these queues, a service takes the CPU time of a message, measured at "
-        "the highest load whose drop rate is at most the limit. The queue M/G/c has unlimited room, so the "
-        "line of this queue ends at full load. The axis of the drop rate is linear below 0.01 % and logarithmic "
-        "above. Only the measured wait includes the time to wake the worker. The queues ignore retransmissions.",
+        "whose servers are the cores. In these queues, the service time is the CPU time of a message, measured "
+        f"at the highest load with a PDR of at most {limit:g}\u00a0%. The queue M/G/c has unlimited room, so its "
+        "line ends at the load that keeps all cores busy. The axis of PDR is linear below 0.01 % and logarithmic "
+        "above. The measured wait includes the time to wake the worker, but the calculated wait does not. The "
+        "calculation ignores retransmissions.",
         provenance=evidence.own_provenance,
     )
 
@@ -201,25 +204,25 @@ def _queue_words(service: MeasuredService, limit: float) -> str:
     if not service.measured.settled and measured.estimate:
         known = f"at least {known}"
     if np.isnan(interval.estimate):
-        return f"{service.name}: measured {known}; M/M/c/K predicts nothing: {interval.why}."
-    text = f"{service.name}: measured {known}; M/M/c/K predicts {in_words(interval, 'cps')}"
+        return f"{service.name}: the measured capacity is {known}. The queue M/M/c/K predicts nothing: {interval.why}."
+    text = f"{service.name}: the measured capacity is {known}. The queue M/M/c/K predicts {in_words(interval, 'cps')}"
     if not service.measured.settled:
-        return f"{text}: {_beside_bound(interval, service.measured)}."
+        return f"{text}. {_beside_bound(interval, service.measured)}."
     inside = "no interval exists to judge this error"
     if interval.known and measured.known:
         apart = interval.low > measured.high or interval.high < measured.low
         inside = f"the intervals {'do not overlap' if apart else 'overlap'}"
-    return f"{text}, {off_by(interval, service.measured)}: {inside}."
+    return f"{text}. The error is {off_by(interval, service.measured)}, and {inside}."
 
 
 def _beside_bound(interval: Interval, measured: Option) -> str:
     """Return as text whether a predicted capacity is above or below a measured lower bound of the capacity."""
     bound = measured.interval.estimate
     if not bound:
-        return "every measured load is above the capacity, so no comparison is possible"
+        return "Every measured load is above the capacity, so no comparison is possible"
     where = "above" if interval.estimate >= bound else "below"
     return (
-        f"the capacity is at least {number(bound)} cps, and the prediction is {where} this bound. The error of the "
+        f"The capacity is at least {number(bound)} cps, and the prediction is {where} this bound. The error of the "
         "prediction is unknown"
     )
 

@@ -25,7 +25,7 @@ def read(evidence: CapacityEvidence) -> Words:
     """Return a sentence per study summary (the file with a study's runs) from which the page was computed."""
     lines = [_source_words(source) for source in evidence.read]
     return Words(
-        (*(lines or ["No summary of a study was given."]), *buffers_differ(evidence.buffers))
+        (*(lines or ["No study was given to this page."]), *buffers_differ(evidence.buffers))
     )
 
 
@@ -33,7 +33,7 @@ def _source_words(source: ReadSummary) -> str:
     if not source.found:
         return f"{source.name}: the file does not exist."
     if not source.runs:
-        return f"{source.name}: no valid run."
+        return f"{source.name}: the file has no valid run."
     cores = f"{', '.join(map(str, source.cores))} core{'s' * (source.cores != (1,))}"
     return f"{source.name}: {plural(source.runs, 'valid run')}, on {cores}."
 
@@ -61,14 +61,14 @@ def settings(evidence: CapacityEvidence) -> Table:
         places=2,
         header=(
             *("SUT", "mode", "cores", "threads", f"last load ≤\u00a0{share} (cps)"),
-            *("crossing (cps)", "of its cores"),
+            *("capacity (cps)", "best on its cores"),
         ),
         rows=tuple(rows),
         none="no capacity is known",
-        caption=f"The capacity of every setting at {share} of dropped messages.",
-        reading=f"The last load is the highest measured load whose drop rate is at most {share}. The crossing is the "
-        f"capacity with its 95 % interval. For measurements, n is the number of trials and runs. For the "
-        f'papers, n is the number of experiments behind a column. "Best" marks the number of threads with the '
-        f"largest capacity on this number of cores. {HOW}.",
+        caption=f"The capacity of every setting: the load at which {share} of messages are dropped.",
+        reading=f"The last load is the highest measured load with a PDR of at most {share}. The capacity has a "
+        "95\u00a0% interval. For measured capacities, n is the number of trials and runs. For the papers' "
+        'capacities, n is the number of experiments whose mean the papers print. The word "best" marks the number of '
+        f"threads with the largest capacity on this number of cores. {HOW}.",
         provenance=evidence.provenance,
     )

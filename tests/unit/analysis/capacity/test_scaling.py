@@ -56,8 +56,8 @@ def test_scaling_law_with_noise_has_intervals_and_wider_predictions():
 
 def test_a_scaling_law_with_few_points_has_no_interval():
     three = scaling.fit_scaling([2, 4, 6, 8], [4400, 5400, 6600, np.nan])
-    assert three.single_cps.why == "too few points for an interval, 0 to spare"
-    assert three.predict(8).why == "too few points for an interval, 0 to spare"
+    assert three.single_cps.why == "too few points for an interval (points minus parameters: 0)"
+    assert three.predict(8).why == "too few points for an interval (points minus parameters: 0)"
     assert three.peak_cores.estimate == np.inf
     amdahl = scaling.fit_scaling([1, 2], [1000, 1900], contention_only=True)
     assert amdahl.contention.estimate == pytest.approx(2 * 1000 / 1900 - 1, rel=1e-4)
@@ -75,8 +75,8 @@ def test_papers_rule_fitted_to_the_papers_capacities():
     assert eight.estimate == pytest.approx(10 * 89_600 / 88)
     assert eight.low < 10 * rule.single_cps.low < 10 * rule.single_cps.high < eight.high
     two = scaling.fit_rule([2, 4], [4400, 5400], PROCESSORS)
-    assert two.predict(6).why == "too few points for an interval, 1 to spare"
-    with pytest.raises(StableError, match="found none"):
+    assert two.predict(6).why == "too few points for an interval (points minus parameters: 1)"
+    with pytest.raises(StableError, match="found 0"):
         scaling.fit_rule([], [], PROCESSORS)
 
 
