@@ -23,11 +23,12 @@ class Caution:
 
 # SEE sched(7) and Documentation/scheduler/sched-rt-group.rst. Since Linux 6.12, the fair server replaces throttling.
 _REAL_TIME = (
-    "If a worker loops, it takes its CPU from every other task on this CPU, including SSH and logging. By default, the "
-    "kernel leaves only 5 % of the CPU's time to these tasks (50 ms of each second). Before Linux 6.12, real-time "
-    "throttling sets this limit (kernel.sched_rt_runtime_us = 950000). With kernel.sched_rt_runtime_us = -1, "
-    "throttling is off, and the CPU hangs. From Linux 6.12 on, the kernel's fair server reserves the 50 ms. A worker "
-    "that is busy for more than 950 ms of a second may be stopped for the rest of this second."
+    "If a worker loops, it takes its CPU from every other task on this CPU, including SSH and logging. By default, "
+    "the kernel leaves only 5 % of the CPU's time to these tasks (50 ms of each second). Before Linux 6.12, "
+    "real-time throttling sets this limit (kernel.sched_rt_runtime_us = 950000). With kernel.sched_rt_runtime_us = "
+    "-1, throttling is off, and the other tasks get no CPU time at all. From Linux 6.12 on, the kernel's fair server "
+    "reserves the 50 ms. A worker that is busy for more than 950 ms of a second may be stopped for the rest of this "
+    "second."
 )
 _TO_OTHER = (
     "chrt --other --pid 0 PID for each of the proxy's processes; remove CPUSchedulingPolicy= "
@@ -40,7 +41,7 @@ OF_POLICIES: Mapping[Policy, Caution] = MappingProxyType(
             f"{_TO_OTHER}, with CPUSchedulingPriority=",
         ),
         Policy.RR: Caution(
-            f"A worker runs until it waits for a message; only workers take turns. {_REAL_TIME}",
+            f"A worker runs until it waits for a message. Only other workers take turns with it. {_REAL_TIME}",
             f"{_TO_OTHER}, with CPUSchedulingPriority=",
         ),
         Policy.BATCH: Caution(
@@ -55,7 +56,8 @@ OF_SETTINGS: Mapping[Setting, Caution] = MappingProxyType(
     {
         Setting.NICE: Caution(
             "Each step of the nice value changes a task's share of a busy CPU by a factor of 1.25. With a negative "
-            "value, other programs on the proxy's CPUs get less CPU time, and a worker that loops slows them down.",
+            "value, other programs on the proxy's CPUs get less CPU time, and a worker that loops slows these "
+            "programs down.",
             "renice -n 0 -p PID for each of the proxy's processes; remove Nice= from the systemd unit",
         ),
         Setting.SLICE: Caution(

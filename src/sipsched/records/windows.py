@@ -46,7 +46,7 @@ MESSAGES_MIN = 30
 DROPPED, FEW = 4, 5
 LEFT_OUT = {
     COUNTS: "counts",
-    SWITCH: "the switch at its start failed, or the settings read back differ",
+    SWITCH: "the switch at the window's start failed, or the settings that were read back differ",
     UNFINISHED: "the run ended before the window",
     STOLEN: "the hypervisor took more of the SPS's CPU time than the limit, in the block or just before it; "
     "comparisons of modes adjust for this time",

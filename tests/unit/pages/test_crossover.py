@@ -128,7 +128,9 @@ def test_a_recommendation_names_load_evidence_risk_and_how_to_undo_it() -> None:
     (cost, *_) = answer.consequences(found).lines
     assert "CPU per message −2" in cost
     assert (
-        cost.index("CPU per message") < cost.index("No effect beyond chance") < cost.index("PDR 0")
+        cost.index("CPU per message")
+        < cost.index("These changes are indistinguishable from chance")
+        < cost.index("PDR 0")
     )
 
 
@@ -145,7 +147,10 @@ def test_of_two_better_modes_the_mode_for_more_loads_is_recommended() -> None:
         made("default,fifo,rr", {"fifo": {}, "rr": FIFO}, 1600),
     )
     assert [ranking.best.mode for ranking in found[0].rankings] == ["rr", "rr"]
-    assert "Also better than the kernel's default: fifo at 1\u202f000 cps." in recommended(found)
+    assert (
+        "Other settings that are better than the kernel's default: fifo at 1\u202f000 cps."
+        in recommended(found)
+    )
 
 
 def test_without_a_better_mode_the_page_recommends_no_change_and_names_the_detectable_effect() -> (
@@ -191,7 +196,7 @@ def test_a_sham_that_differs_is_named_and_smaller_effects_do_not_count() -> None
     _, found = of(made("default,fifo", {"fifo": {"total_p99": -0.1}}, sham={"total_p99": 0.3}))
     assert recommended(found).startswith("Change nothing")
     line = answer.consequences(found).lines[-1]
-    assert re.search(r"by \+3\d\u00a0% .* larger than 4\d\u00a0% counts", line)
+    assert re.search(r"by \+3\d\u00a0% .* larger than 4\d\u00a0%", line)
     (figure,) = effects.figures(found).parts
     assert (
         "The A/A comparison shows a difference beyond chance: K_rcv + T_sip p99 +3"
@@ -219,8 +224,9 @@ def test_one_block_gives_no_recommendation() -> None:
     run = made("default,fifo", {"fifo": FIFO})
     one = run["left_out"].where(run["block"] == 3, SWITCH)
     loads, found = of(run.assign(left_out=one))
-    assert "1 block with valid windows of both modes, and an interval needs two" in recommended(
-        found
+    assert (
+        "1 block with valid windows of both modes, but an interval needs two blocks"
+        in recommended(found)
     )
     assert "too few for an interval" in everything(loads, found)
 
@@ -236,10 +242,10 @@ def test_a_kernel_that_refuses_every_other_mode_is_named() -> None:
         )
     )
     line = recommended(found)
-    assert "the kernel refuses fifo" in line
+    assert "the kernel does not accept the settings of fifo" in line
     assert "slice-3ms has the same settings as default" in line
     first, second = setting.left_out(loads).lines
-    assert first.endswith(f"fifo is not compared: {refused}.")
+    assert first.endswith(f"fifo is not compared. Reason: {refused}.")
     assert "default and slice-3ms" in second
     everything(loads, found)
 
@@ -265,12 +271,13 @@ def test_the_title_is_the_question_of_the_study() -> None:
     loads, _ = of(made("default,batch,fifo", {"batch": {}, "fifo": {}}))
     assert answer.title("advice", loads).text == "What replaces the papers' advice on this kernel?"
     assert (
-        answer.title("x", loads).text == "What do default, batch and fifo settings do to the proxy?"
+        answer.title("x", loads).text
+        == "What do the scheduler settings default, batch and fifo do to the proxy?"
     )
     assert answer.title("x", loads, "Which?").text == "Which?"
     many = {name: {} for name in ("batch", "fifo", "rr", "nice-10")}
     loads, _ = of(made("default,batch,fifo,rr,nice-10", many))
-    assert answer.title("x", loads).text == "What do 5 scheduler settings do to the proxy?"
+    assert answer.title("x", loads).text == "What do 5 scheduler settings (modes) do to the proxy?"
 
 
 def test_the_comparison_of_the_reference_with_itself_is_the_first_row() -> None:
@@ -290,7 +297,7 @@ def test_an_estimate_that_depends_on_the_washout_is_reported() -> None:
     _, found = of(made("default,fifo", {"fifo": {"total_p99": -0.2}}, later={"total_p99": -0.5}))
     words, folded = evidence.washouts(found).parts
     (table,) = folded.parts
-    assert "1 of 4 estimates moves out of the 95 % interval" in words.lines[0]
+    assert "1 of 4 estimated effects moves out of the 95\u00a0% interval" in words.lines[0]
     assert words.lines[1] == "1\u202f000 cps: fifo, K_rcv + T_sip p99: moves out of its interval."
     moved = next(row for row in table.rows if row[1:3] == ("K_rcv + T_sip p99", "fifo"))
     assert moved[5].interval.estimate == pytest.approx(-39, abs=1)
@@ -319,7 +326,7 @@ def test_the_response_and_the_bounds_of_one_core() -> None:
     rising = run["aligned_total"] * (1 + 2 * (run["since_switch"] - 0.2))
     moved, _ = of(run.assign(aligned_total=rising))
     (seen,) = windows.response(moved).seen
-    assert re.search(r"still changes in .*mean in the last half by −\d\d\u00a0% \(", seen)
+    assert re.search(r"still changes in .*mean in its last half by −\d\d\u00a0% \(", seen)
     (table,) = bounds.page(found).parts
     service = loads[0].mean("default", "cpu_per_message").estimate
     # 1000 cps are 6000 messages per second
@@ -331,7 +338,7 @@ def test_the_response_and_the_bounds_of_one_core() -> None:
 def test_a_load_that_leaves_no_time_free_has_no_bounds() -> None:
     _, found = of(made("default,fifo", {"fifo": {}}, cps=3000))
     (table,) = bounds.page(found).parts
-    assert table.rows[0][3:5] == ("none, because the CPU is fully used",) * 2
+    assert table.rows[0][3:5] == ("no bound, because the CPU is fully used",) * 2
 
 
 def test_switches_windows_and_speed_are_counted() -> None:
@@ -340,10 +347,10 @@ def test_switches_windows_and_speed_are_counted() -> None:
     )
     lines = windows.machine(loads).lines
     assert re.match(
-        r"A switch of all 11 processes of the proxy took 1\d\d µs .* 1 of 120 switches failed\.",
+        r"Switching the mode of all 11 processes of the proxy took 1\d\d µs .* Of 120 switches, 1 failed\.",
         lines[0],
     )
-    assert lines[1] == "1 of 120 windows are invalid."
+    assert lines[1] == "Of 120 windows, 1 are invalid."
     assert "changed by more than 5\u00a0%" in lines[2]
     (table,) = windows.table(loads).parts
     cells = dict(zip(table.header, table.rows[0], strict=True))
@@ -427,7 +434,7 @@ def test_printed_numbers_are_shown_only_beside_the_same_comparison() -> None:
     published = effects.printed(found[0])
     assert "Table III" in published
     assert "33.1 %" in published
-    assert "0.67 points lower" in published
+    assert "0.67 percentage points lower" in published
     (figure,) = effects.figures(found).parts
     assert figure.seen[-1].endswith(published)
     _, others = of(made("default,fifo", {"fifo": FIFO}))
@@ -444,7 +451,7 @@ def test_times_of_modes_are_those_of_the_reference_changed_by_their_effects() ->
     assert by_mode["fifo"][-1] == pytest.approx(p99 * math.exp(effect))
     (figure,) = shares.figures(found).parts
     assert f"{in_us(p99)} with default" in figure.seen[0]
-    assert "with the best ranks" not in figure.reading
+    assert "modes that are best over all loads" not in figure.reading
     assert "var(--series" in figure.narrow
 
 

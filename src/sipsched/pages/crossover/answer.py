@@ -74,8 +74,8 @@ def title(study: str, loads: Sequence[ComparedLoad], given: str = "") -> Title:
     if not all(load.one_instance for load in loads):
         return _title_of_instances(loads)
     if len(modes) > MOST_NAMED:
-        return Title(f"What do {len(modes)} scheduler settings do to the proxy?")
-    return Title(f"What do {listed(modes)} settings do to the proxy?")
+        return Title(f"What do {len(modes)} scheduler settings (modes) do to the proxy?")
+    return Title(f"What do the scheduler settings {listed(modes)} do to the proxy?")
 
 
 def _title_of_instances(loads: Sequence[ComparedLoad]) -> Title:
@@ -153,7 +153,8 @@ def _sentences(kind: tuple[str, str], rankings: Sequence[Ranking]) -> str:
         return f"No recommendation for {where}: {detail}."
     if name == "alike":
         return (
-            f"Change nothing at {where}: every mode differs from {reference} by at most 5\u00a0%."
+            f"Change nothing at {where}: with every mode, messages take at most 5\u00a0% more or less time than with "
+            f"{reference}."
         )
     if name == "none":
         return f"Change nothing at {where}: {_none_better(rankings, reference)}"
@@ -173,8 +174,8 @@ def _sentences(kind: tuple[str, str], rankings: Sequence[Ranking]) -> str:
             ]
         )
         return (
-            f"Change nothing at {where}: no mode is better than {reference} without a cost. "
-            f"{label} lowers {falls}, but raises {rises}."
+            f"Change nothing at {where}: no mode is better than {reference} without a cost. The mode {label} lowers "
+            f"{falls}, but raises {rises}."
         )
     others: dict[str, list[str]] = {}
     for ranking in rankings:
@@ -183,13 +184,14 @@ def _sentences(kind: tuple[str, str], rankings: Sequence[Ranking]) -> str:
                 name = ranking.load.label(candidate.mode)
                 others.setdefault(name, []).append(grouped(ranking.load.cps))
     too = (
-        f" Also better than {reference}: {listed([_at(name, loads, len(rankings)) for name, loads in others.items()])}."
+        f" Other settings that are better than {reference}: "
+        f"{listed([_at(name, loads, len(rankings)) for name, loads in others.items()])}."
         if others
         else ""
     )
     return (
-        f"Set {label} at {where}. It lowers {falls}, compared with {reference}.{too} "
-        f"The evidence is {_amount(chosen)}.{_caution(chosen)} Numbers in brackets are 95\u00a0% intervals."
+        f"Set {label} at {where}. This setting lowers {falls}, compared with {reference}.{too} The evidence for this "
+        f"advice is {_amount(chosen)}.{_caution(chosen)} Numbers in brackets are 95\u00a0% intervals."
     )
 
 
@@ -280,7 +282,7 @@ def _why_unknown(ranking: Ranking) -> str:
     if not load.modes:
         refused = listed(list(load.unavailable))
         same = [mode for group in load.same_settings for mode in group[1:]]
-        why = [f"the kernel refuses {refused}"] if refused else []
+        why = [f"the kernel does not accept the settings of {refused}"] if refused else []
         if same:
             verb = "have" if same[1:] else "has"
             why.append(f"{listed(same)} {verb} the same settings as {load.place.reference}")
@@ -291,7 +293,10 @@ def _why_unknown(ranking: Ranking) -> str:
         return f"none of {plural(len(left_out), 'window')} is valid: {reasons}"
     blocks = max(sum(candidate.effects[DECIDING[0]].blocks) for candidate in ranking.candidates)
     if blocks < 2:
-        return f"the runs have {plural(blocks, 'block')} with valid windows of both modes, and an interval needs two"
+        return (
+            f"the runs have {plural(blocks, 'block')} with valid windows of both modes, but an interval needs two "
+            "blocks"
+        )
     return ranking.candidates[0].effects[DECIDING[0]].interval.why
 
 
@@ -312,11 +317,12 @@ def recommendations(comparisons: Sequence[Advice]) -> Table:
         ),
         rows=rows,
         none="nothing was compared",
-        caption="The recommendation for each load with its evidence.",
-        reading="The table shows the effects of the recommended mode. If no mode is recommended, the table shows the "
-        "mode with the lowest 99th percentile. The A/A comparison compares the reference with itself, so only "
-        "chance makes its effect differ from 0. The smallest detectable fall is the sensitivity for the mode of the "
-        "row: if the 99th percentile decreases by this amount, the test detects the decrease in four of five cases.",
+        caption="The recommendation for each load, and the evidence for it.",
+        reading="Each row shows the effect of the recommended mode. If no mode is recommended, the row shows the mode "
+        "with the lowest 99th percentile. The A/A comparison compares the reference with itself, so its effect "
+        'differs from 0 only by chance. The column "smallest detectable fall" shows the sensitivity of the test '
+        "for the mode of the row. If a mode lowers the 99th percentile by this amount, the test detects this "
+        "decrease in four of five cases.",
         provenance=provenance(loads),
     )
 
@@ -352,10 +358,10 @@ def _consequences(advice: Advice) -> Iterator[str]:
         for name in DECIDING:
             if floor := ranking.floors[name]:
                 yield (
-                    f"Do not trust small effects at {loads_name([ranking.load])}: in the A/A comparison, "
-                    f"{reference_name(ranking.load)} differs from itself in {IN_WORDS[name]} by "
-                    f"{effect_words(ranking.sham[name], name)}. At this load, only an effect larger than "
-                    f"{to_percent(floor):.0f}\u00a0% counts."
+                    f"Do not trust small effects at {loads_name([ranking.load])}. In the A/A comparison, two windows "
+                    f"with {reference_name(ranking.load)} differ in {IN_WORDS[name]} by "
+                    f"{effect_words(ranking.sham[name], name)}. At this load, this page therefore considers only "
+                    f"effects larger than {to_percent(floor):.0f}\u00a0%."
                 )
 
 
@@ -374,7 +380,11 @@ def _costs(advice: Advice) -> Iterator[str]:
                 (beyond if differs else within).append(words)
         where = f"{ranking.load.label(chosen.mode)} at {loads_name([ranking.load])}"
         text = f"Other effects of {where}: {'; '.join(beyond) or 'none is larger than chance explains'}."
-        yield f"{text} No effect beyond chance: {'; '.join(within)}." if within else text
+        yield (
+            f"{text} These changes are indistinguishable from chance: {'; '.join(within)}."
+            if within
+            else text
+        )
 
 
 def starts(comparisons: Sequence[Advice]) -> Words:
@@ -384,8 +394,8 @@ def starts(comparisons: Sequence[Advice]) -> Words:
     for load in loads:
         again = [mode for mode in load.modes if first_start(mode) != mode]
         lines += [
-            f"{loads_name([load])}: starting {load.label(first_start(mode))} once more changes {IN_WORDS[name]} by "
-            f"{effect_words(load.start_effect(mode, name), name)}."
+            f"{loads_name([load])}: if the proxy with {load.label(first_start(mode))} is started once more, "
+            f"{IN_WORDS[name]} changes by {effect_words(load.start_effect(mode, name), name)}."
             for mode in again
             for name in DECIDING
         ]
@@ -395,9 +405,9 @@ def starts(comparisons: Sequence[Advice]) -> Words:
             for name in (*DECIDING, "cpu_per_message"):
                 effect = load.effect_of_all_starts(mode, name)
                 lines.append(
-                    f"{loads_name([load])}: on average over {effect.n} starts, {load.label(mode)} changes "
-                    f"{IN_WORDS[name]} by {with_unit(percent(effect), '%', '+')}. This interval includes the "
-                    "differences between starts."
+                    f"{loads_name([load])}: on average over {effect.n} starts of the proxy, {load.label(mode)} "
+                    f"changes {IN_WORDS[name]} by {with_unit(percent(effect), '%', '+')}. This interval includes the "
+                    "differences between the starts."
                 )
     return Words(tuple(lines))
 
@@ -434,12 +444,13 @@ def _reservations(advice: Advice, named: bool) -> Iterator[str]:
 
 
 DOUBTS = {
-    Doubt.FEW_BLOCKS: "fewer than 10 blocks, which are too few to show long tails or correlation",
-    Doubt.FEW_CHANGED: "fewer than 10 blocks show any difference between the modes",
+    Doubt.FEW_BLOCKS: "the runs have fewer than 10 blocks, which is too few to show long tails or correlation",
+    Doubt.FEW_CHANGED: "the modes differ in fewer than 10 blocks",
     Doubt.ONE_BLOCK: "one block causes more than half of the variance",
-    Doubt.SKEWED: "the distribution is skewed, so the interval may be too short on the side of the longer tail",
+    Doubt.SKEWED: "the distribution of the blocks is skewed, so the interval may be too short on the side of the "
+    "longer tail",
     Doubt.AUTOCORRELATED: "neighbouring blocks are correlated, so the interval was widened",
-    Doubt.RUNS_DIFFER: "runs differ by more than the variance of their blocks explains",
+    Doubt.RUNS_DIFFER: "the runs differ from each other by more than the variance of their blocks explains",
 }
 
 
@@ -451,23 +462,26 @@ def rule(comparisons: Sequence[Advice]) -> Folded:
         if advice.tests
     ]
     together = (
-        f" hold simultaneously at 95\u00a0% ({'; '.join(tests)})" if tests else " have 95\u00a0%"
+        f" contain their true values at the same time with a probability of 95\u00a0% ({'; '.join(tests)})"
+        if tests
+        else " have a level of 95\u00a0%"
     )
     words = Words(
         (
             "A mode is better than the reference if it lowers the 99th percentile of K_rcv + T_sip by more than "
-            "chance explains. K_rcv and T_sip are added per message. If the change of this percentile is "
-            "indistinguishable from 0, the mean decides. A better mode has a cost if it raises the drop rate (PDR), "
-            "the CPU time per message or the mean by more than chance explains.",
-            "Modes are ranked by the 99th percentile. If several modes are better, the mode that is better at "
-            f"most loads is recommended. The intervals of the 99th percentile and the mean{together}. Every other "
-            "interval has 95\u00a0% for itself.",
-            "A window is a part of the load during which one mode is active. A block contains one window of each "
-            "mode, in random order. All windows of a block have the same calls. The first part of each window is the "
-            "washout, which is excluded from the results.",
-            f"{AA}: each block has a second window of the reference at a random position. Each mode is compared with "
-            f"the average of both windows of the reference. If the two windows differ by more than chance explains, "
-            f"only an effect that is larger than this difference counts.",
+            "chance explains. K_rcv and T_sip of each message are added before the percentile is computed. If the "
+            "change of this percentile is indistinguishable from 0, the mean of K_rcv + T_sip decides. A better mode "
+            "has a cost if it raises the drop rate (PDR), the CPU time per message or the mean of K_rcv + T_sip by "
+            "more than chance explains.",
+            "Modes are ordered by the 99th percentile. If several modes are better, the mode that is better at the "
+            f"largest number of loads is recommended. The intervals of the 99th percentile and the mean{together}. "
+            "Every other interval contains its own true value with a probability of 95\u00a0%.",
+            "A window is a part of a run in which one mode is active. A block contains one window of each mode, in "
+            "random order. All windows of a block have the same calls. The first part of each window is the washout, "
+            "which is excluded from the results.",
+            f"The {AA} comparison: each block has a second window of the reference at a random position. Each mode "
+            "is compared with the average of both windows of the reference. If the two windows differ by more than "
+            "chance explains, only an effect that is larger than this difference is considered.",
         )
     )
     return Folded("When a mode is recommended", (words,))

@@ -49,11 +49,12 @@ def _part(advice: Advice) -> Table | Words:
         rows=tuple(_row(load, times) for load, times in known),
         none="nothing was measured",
         caption="The measured mean of K_rcv + T_sip in the reference mode, and two bounds from queueing theory.",
-        reading="The bounds are the mean sojourn times of the queue M/G/1 with the measured CPU time per message. One "
-        "bound assumes processor sharing, and the other first come, first served. A scheduler with short "
-        "slices resembles processor sharing. SCHED_FIFO resembles first come, first served. The measured "
-        "times also contain the proxy's other work and the kernel's packet processing. scv is the squared "
-        "coefficient of variation of the service time.",
+        reading="The bounds are mean sojourn times (waiting plus service) in the queue M/G/1, with the measured CPU "
+        "time per message as service time. One bound assumes processor sharing, and the other bound assumes that "
+        "messages are served in their order of arrival (first come, first served). A scheduler with short slices "
+        "resembles processor sharing. SCHED_FIFO resembles first come, first served. The measured times also contain "
+        "the proxy's other work and the kernel's packet processing. The column \"scv\" shows the squared coefficient "
+        "of variation of the service time.",
         provenance=provenance(loads),
     )
 
@@ -75,4 +76,4 @@ def _row(load: ComparedLoad, found_sojourn: Sojourn) -> tuple[Cell, ...]:
 def _bound(value: float) -> str:
     if math.isnan(value):
         return "not known"
-    return "none, because the CPU is fully used" if math.isinf(value) else in_us(value)
+    return "no bound, because the CPU is fully used" if math.isinf(value) else in_us(value)

@@ -58,14 +58,13 @@ def _table(
         rows=tuple(_row(load, buffer) for load, buffers in compared for buffer in buffers),
         none="no buffers were compared",
         caption="The message burst that each receive buffer holds, and the measured drops and times.",
-        reading="The kernel charges each message with its truesize, here "
-        f"{listed(list(truesizes))} bytes on average. The number of messages is the effective SO_RCVBUF divided by "
-        "the truesize. The messages of a burst arrive at once, or while no worker runs. The length of the burst is the "
-        "time in which so many messages arrive at this load. The table shows the longest burst that fits into the "
-        "empty buffer. The slowest "
-        "message waits until the workers have processed the whole burst, at the measured CPU time per message. The "
-        "measured values are means over the windows of each buffer. If every burst of a load fits into every buffer, "
-        "the buffers have equal results.",
+        reading=f"The kernel charges each message with its truesize, here {listed(list(truesizes))} bytes on average. "
+        'The column "messages" shows how many messages the buffer holds: the effective SO_RCVBUF divided by the '
+        "truesize. The messages of a burst arrive at once, or while no worker runs. The length of the burst is "
+        "the time in which the same number of messages usually arrives at this load. The table shows the longest "
+        "burst that fits into the empty buffer. The slowest message waits until the workers have processed the "
+        "whole burst, at the measured CPU time per message. The measured values are means over the windows of "
+        "each buffer. If every burst at a load fits into every buffer, the buffers have equal results.",
     )
 
 

@@ -50,10 +50,10 @@ WORDS = {
 }
 """Verdicts in a table of modes. The texts are short, because the table has many columns."""
 MEANINGS = {
-    ModeEffect.ALIKE: 'The verdict "within 5\u00a0%" means that the 99th percentile and the mean differ by at most '
-    "5\u00a0%. ",
-    ModeEffect.UNSURE: 'The verdict "within chance" means that chance explains the differences of the 99th percentile '
-    "and of the mean. ",
+    ModeEffect.ALIKE: 'The verdict "within 5\u00a0%" means that the 99th percentile and the mean of K_rcv + T_sip '
+    "differ from the reference by at most 5\u00a0%. ",
+    ModeEffect.UNSURE: 'The verdict "within chance" means that chance explains the differences of the 99th '
+    "percentile and of the mean of K_rcv + T_sip. ",
 }
 
 
@@ -86,10 +86,10 @@ def _figure(advice: Advice) -> Figure:
             height_in=0.4 + 0.2 * len(names),
         ),
         caption=f"The effect of each mode on K_rcv + T_sip, compared with {reference}.",
-        reading="Modes left of 0 are faster than the reference. A marker is filled if the effect differs from 0 by "
-        "more than chance explains. The bar is the confidence interval. With a probability of 95 %, all bars "
-        "of the figure contain their true values at the same time. The first row and the grey band show the reference "
-        "compared with itself (A/A). The axis is logarithmic.",
+        reading="With a mode left of 0, messages take less time than with the reference. A marker is filled if the "
+        "effect differs from 0 by more than chance explains. The bar is a confidence interval. With a "
+        "probability of 95 %, all bars of the figure contain their true values at the same time. The first row "
+        "and the grey band show the reference compared with itself (A/A). The axis is logarithmic.",
         seen=tuple(seen),
         provenance=provenance(ranking.load for ranking in rankings),
     )
@@ -229,13 +229,16 @@ def _words(ranking: Ranking) -> str:
     The A/A comparison compares the reference mode with itself, so it should show no difference beyond chance.
     """
     sham = ranking.sham[DECIDING[0]]
-    text = "cannot be judged" if not sham.interval.known else "shows no difference beyond chance"
+    text = (
+        "has too few windows to be judged"
+        if not sham.interval.known
+        else "shows no difference beyond chance"
+    )
     if ranking.floors[DECIDING[0]]:
         text = "shows a difference beyond chance"
     differ = [
-        f"{ranking.load.label(candidate.mode)} "
-        f"{effect_words(candidate.effects[candidate.decided_by], candidate.decided_by)}, "
-        f"{verdict_words(candidate)}"
+        f"{ranking.load.label(candidate.mode)}: {TITLES[candidate.decided_by]} "
+        f"{effect_words(candidate.effects[candidate.decided_by], candidate.decided_by)}, {verdict_words(candidate)}"
         for candidate in ranking.candidates
         if candidate.decided_by
     ]
@@ -269,7 +272,7 @@ def printed(advice: Advice) -> str:
         f"{PAPERS[row['study']]}, Table {row['table']}, {plural(system.cores, 'core')}, "
         f"{plural(system.threads, 'thread')}, {number(row['cps'])} cps, on another machine and kernel: K_rcv was "
         f"{number(row['k_rcv_lower_pct'])} % lower in enhanced mode than in baseline mode, and PDR was "
-        f"{number(abs(points))} points {'lower' if points < 0 else 'higher'}."
+        f"{number(abs(points))} percentage points {'lower' if points < 0 else 'higher'}."
     )
 
 
@@ -312,7 +315,7 @@ def _table(ranking: Ranking) -> Table:
         caption=f"{short_load(load)}: modes ordered by the 99th percentile of K_rcv + T_sip, from the lowest to the "
         f"highest.",
         reading=f"The first row shows the values of {load.label(reference)}, averaged over its windows. All other rows "
-        f"show the difference of a mode from the first row. "
+        "show by how much a mode differs from the first row. "
         + "".join(
             MEANINGS[verdict]
             for verdict in (ModeEffect.ALIKE, ModeEffect.UNSURE)

@@ -50,17 +50,17 @@ def estimates(comparisons: Sequence[Advice]) -> Folded:
         places=2,
         header=(
             *("load", "quantity", "mode", "effect", "unit", "robust", "p", "blocks", "runs"),
-            *("lag 1", "widened", "would have been detected"),
+            *("lag 1", "widened", "smallest detectable fall"),
         ),
         rows=tuple(rows),
         none="nothing was compared",
-        caption="Every estimate with its interval, test and blocks.",
-        reading="The effect is the mean over the blocks with its 95 % interval, and p is the p-value of the same "
-        "test. For the 99th percentile and the mean of K_rcv + T_sip, intervals and p-values are corrected "
-        'for the number of modes and loads. "Robust" is the estimate of Hodges and Lehmann, which depends '
-        'less on single blocks. The column "lag 1" shows the correlation of neighbouring blocks. A large correlation '
-        "widens the interval. The last column is the smallest decrease that the test detects in four of five "
-        "cases.",
+        caption="Every estimated effect with its interval, its p-value and its number of blocks.",
+        reading='The effect is the mean over the blocks with its 95\u00a0% interval, and "p" is the p-value of the '
+        "same test. For the 99th percentile and the mean of K_rcv + T_sip, intervals and p-values are corrected for "
+        'the number of modes and loads. The column "robust" shows the estimate of Hodges and Lehmann, which depends '
+        'less on single blocks. The column "lag 1" shows the correlation of neighbouring blocks. If the correlation '
+        'is large, the interval was widened, and the column "widened" says "yes". The last column shows the smallest '
+        "decrease that the test detects in four of five cases.",
         provenance=provenance(ranking.load for _, ranking in _named(comparisons)),
         shown=MOST_SHOWN,
     )
@@ -122,13 +122,14 @@ def washouts(comparisons: Sequence[Advice]) -> Several:
         identity="table-washouts",
         header=(
             *("load", "quantity", "mode", f"washout {first} (%)", f"washout {second} (%)"),
-            *("moved by", ""),
+            *("change (%)", ""),
         ),
         places=2,
         rows=tuple(rows),
         none="nothing was compared",
-        caption="The effect on K_rcv + T_sip with the normal washout and with twice the washout, and the difference of "
-        "the two effects.",
+        caption="The effect on K_rcv + T_sip with the normal washout and with a washout of twice this length, and the "
+        "difference of the two effects. The last column says whether the longer washout changes the effect by "
+        "more than chance explains.",
         provenance=provenance(ranking.load for _, ranking in _named(comparisons)),
         shown=MOST_SHOWN,
     )
@@ -140,11 +141,14 @@ def _summary(estimates: int, moved: int) -> str:
     if not estimates:
         return "Two lengths of the washout cannot be compared, because nothing was measured."
     if not moved:
-        return f"With twice the washout, none of {plural(estimates, 'estimate')} leaves its 95 % interval."
+        return (
+            f"If the washout is twice as long, none of {plural(estimates, 'estimated effect')} moves out of its "
+            "95\u00a0% interval."
+        )
     return (
-        f"With twice the washout, {moved} of {plural(estimates, 'estimate')} {'moves' if moved == 1 else 'move'} "
-        "out of the 95 % interval. For these estimates, the washout is too short to exclude the influence of the "
-        "previous window."
+        f"If the washout is twice as long, {moved} of {plural(estimates, 'estimated effect')} "
+        f"{'moves' if moved == 1 else 'move'} out of the 95\u00a0% interval. For these effects, the washout is too "
+        "short to exclude the influence of the previous window."
     )
 
 

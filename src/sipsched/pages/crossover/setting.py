@@ -112,7 +112,7 @@ def how(applied: InForce, sut: str) -> str:
     if Setting.SLICE in applied.tasks:
         ways.append(
             "sched_setattr(2) with sched_runtime = the slice in ns, on each of the proxy's processes (Linux 6.12 and "
-            "later, without privileges); the program taskslice does this, and systemd has no key for a slice"
+            "later, without privileges); the program taskslice of sipsched does this; systemd has no key for a slice"
         )
     ways += [
         f"write {value} to {path} as root after each start" for path, value in applied.files.items()
@@ -172,9 +172,10 @@ def advised(comparisons: Sequence[Advice]) -> Words:
             if settings.empty and restart:
                 continue
             if settings.empty:
-                lines[f"To set {label}: the record names no setting, so see config/modes.yaml."] = (
-                    None
-                )
+                lines[
+                    f"To set {label}: the record of the run names no setting, so read the settings in "
+                    "config/modes.yaml."
+                ] = None
                 continue
             lines[f"To set {label}: {how(settings, load.place.sut)}."] = None
             for caution in settings.cautions:
@@ -236,7 +237,9 @@ def left_out(loads: Sequence[ComparedLoad]) -> Words:
     lines: dict[str, None] = {}
     for load in loads:
         for mode, why in load.unavailable.items():
-            lines.setdefault(f"{place_name(load.place)}: {mode} is not compared: {why}.")
+            lines.setdefault(
+                f"{place_name(load.place)}: mode {mode} is not compared. Reason: {why}."
+            )
         for group in load.same_settings:
             lines.setdefault(
                 f"{place_name(load.place)}: {listed(group)} have the same settings on this kernel. Only {group[0]} "

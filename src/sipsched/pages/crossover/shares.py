@@ -53,17 +53,17 @@ def _figure(advice: Advice) -> Figure:
             shared=("", "all"),
         ),
         caption="The share of messages whose K_rcv + T_sip exceeds the time on the x axis, for each mode.",
-        reading="A line further left means shorter times. The points of a line are the median, the 90th and the 99th "
-        "percentile. The points of the reference mode are means over its windows. The points of another mode "
-        "are computed: a point is the reference's point multiplied by the mode's measured effect. This product "
-        "is free of differences in the machine's speed between runs. Both axes are logarithmic."
+        reading="If a line lies further left, messages take less time. The points of a line mark the median, the 90th "
+        "and the 99th percentile. The points of the reference mode are means over its windows. The points of "
+        "another mode are computed: a point is the reference's point multiplied by the mode's measured effect. "
+        "This product is free of differences in the machine's speed between runs. Both axes are logarithmic."
         + (
-            f" The figure shows the {MOST - 1} modes with the best ranks over all loads. The tables also contain the "
-            f"other {more}."
+            f" The figure shows the {MOST - 1} modes that are best over all loads. The tables also contain the other "
+            f"{more}."
             if more > 0
             else ""
         ),
-        seen=tuple(filter(None, map(_words, rankings, by_load))) or ("No valid window.",),
+        seen=tuple(filter(None, map(_words, rankings, by_load))) or ("No window is valid.",),
         provenance=provenance(ranking.load for ranking in rankings),
     )
 

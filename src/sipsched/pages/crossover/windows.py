@@ -45,7 +45,10 @@ def response(loads: Sequence[ComparedLoad]) -> Figure | Words:
     known = [(load, alignment) for load in loads if (alignment := aligned(load)) is not None]
     if not known:
         return Words(
-            ("It is unknown how the times settle after a switch, because no window is valid.",)
+            (
+                "It is unknown when the message times become stable after a switch of the mode, because no "
+                "window is valid.",
+            )
         )
 
     every = dict.fromkeys(arm for _, alignment in known for arm in alignment.by_arm)
@@ -89,8 +92,8 @@ def response(loads: Sequence[ComparedLoad]) -> Figure | Words:
             "since the switch (ms)",
             shared=("", ""),
         ),
-        caption="Mean of K_rcv + T_sip against the time since the switch, over all valid windows.",
-        reading="The bands are standard errors. The grey area is the washout, which is excluded from the results. If "
+        caption="Mean of K_rcv + T_sip against the time since the switch of the mode, over all valid windows.",
+        reading="The bands show standard errors. The grey area is the washout, which is excluded from the results. If "
         "the lines are flat to the right of the washout, the washout is long enough."
         + (
             f" The figure shows the reference, the A/A comparison and the modes with the lowest means after the "
@@ -127,17 +130,17 @@ def _settles(name: str, load: ComparedLoad, alignment: Aligned) -> str:
     share, errors = moves[arm]
     washout = f"the washout of {1000 * alignment.washout_s:.0f} ms"
     if math.isnan(errors):
-        return f"{name}: the windows are too short to show whether the message time settles after {washout}."
+        return f"{name}: the windows are too short to show whether the message time is constant after {washout}."
     if abs(errors) <= ERRORS_MOST:
         return f"{name}: after {washout}, the message time is constant in every mode, except for random variation."
     since = settled_after(alignment.since_s, *alignment.by_arm[arm])
     until = since.why
     if since.known:
-        until = f"it settles after {with_unit(since.map(lambda seconds: 1000 * seconds), 'ms')}"
+        until = f"it is constant after {with_unit(since.map(lambda seconds: 1000 * seconds), 'ms')}"
     return (
-        f"{name}: after {washout}, the message time still changes in {AA if arm == SHAM else load.label(arm)}. Its "
-        f"mean in the first quarter differs from its mean in the last half by {_signed(100 * share, 0)}\u00a0% "
-        f"({until})."
+        f"{name}: after {washout}, the message time still changes in {AA if arm == SHAM else load.label(arm)}. The "
+        "mean in the first quarter of the remaining window differs from the mean in its last half by "
+        f"{_signed(100 * share, 0)}\u00a0% ({until})."
     )
 
 
@@ -169,7 +172,7 @@ def design(loads: Iterable[ComparedLoad]) -> Words:
     """Return sentences on the design of the runs: windows (periods in one mode), blocks of windows, and washout."""
     runs = [run for load in loads for run in load.runs]
     if not runs:
-        return Words(("A crossover study, but nothing was measured.",))
+        return Words(("This study compares modes within runs, but nothing was measured.",))
     lengths = sorted({round(float(run.attrs["window_s"]), 2) for run in runs})
     span = f"{lengths[0]:g}" + (f" to {lengths[-1]:g}" if lengths[1:] else "")
     blocks = plural(sum(int(run["block"].max()) + 1 for run in runs), "block")
@@ -177,15 +180,15 @@ def design(loads: Iterable[ComparedLoad]) -> Words:
     sent = {1: "on" if again == {True} else "off", 2: "on in some runs"}[len(again)]
     lines = [
         f"A run switches between the modes in windows of {span} s. The study has {blocks} in "
-        f"{plural(len(runs), 'run')}, with SIP retransmissions {sent}."
+        f"{plural(len(runs), 'run')}. SIP retransmissions are {sent}."
     ]
     if all(math.isnan(float(run.attrs["utilisation"])) for run in runs):
         lines.append("The configuration sets the lengths of windows and washouts.")
     else:
         lines.append(
-            f"The washout is {1000 * CALL_TAIL_S:.0f} ms, in which the calls of the previous window end, plus "
-            f"{RELAXATIONS} times the relaxation time of the queue M/M/1 at the load of the warm-up. A window is "
-            f"{WINDOW_WASHOUTS} times as long as its washout, and at least {WINDOW_MIN_S:g} s."
+            f"The washout is the sum of two times: {1000 * CALL_TAIL_S:.0f} ms, in which the calls of the previous "
+            f"window end, and {RELAXATIONS} times the relaxation time of the queue M/M/1 at the load of the warm-up. "
+            f"A window is {WINDOW_WASHOUTS} times as long as its washout, and at least {WINDOW_MIN_S:g} s."
         )
     return Words(tuple(lines))
 
@@ -204,17 +207,17 @@ def machine(loads: Sequence[ComparedLoad]) -> Words:
     if medians:
         longest = max(record.switch_max_us for record in switchings if record.switch_max_us >= 0)
         lines.append(
-            f"A switch of all {max(record.tasks for record in switchings)} processes of the proxy took "
-            f"{number(float(np.median(medians)))} µs (median) and {number(longest)} µs at most. {failed} of "
-            f"{total} switches failed."
+            f"Switching the mode of all {max(record.tasks for record in switchings)} processes of the proxy took "
+            f"{number(float(np.median(medians)))} µs (median) and {number(longest)} µs at most. Of {total} switches, "
+            f"{failed} failed."
         )
     stolen = sum(record.left_out.get(STOLEN, 0) for record in switchings)
     invalid = sum(sum(record.left_out.values()) for record in switchings) - stolen
-    lines.append(f"{invalid} of {plural(total, 'window')} are invalid.")
+    lines.append(f"Of {plural(total, 'window')}, {invalid} are invalid.")
     if stolen:
         lines.append(
-            f"In {plural(stolen, 'window')}, the hypervisor took CPU time from the proxy. Comparisons correct for this "
-            f"time and give these windows less weight."
+            f"In {plural(stolen, 'window')}, the hypervisor took CPU time from the proxy. The comparisons correct "
+            "for this time, and give these windows less weight."
         )
     moved = [
         record
@@ -223,9 +226,9 @@ def machine(loads: Sequence[ComparedLoad]) -> Words:
     ]
     if moved:
         lines.append(
-            f"In {len(moved)} of {plural(len(switchings), 'run')} the speed of the machine changed by more than "
-            f"{100 * SPEED_MOVED:.0f}\u00a0% from before to after the run. The windows of a block are close "
-            "together in time, so they are comparable. Results at different loads are not comparable."
+            f"In {len(moved)} of {plural(len(switchings), 'run')}, the speed of the machine changed by more than "
+            f"{100 * SPEED_MOVED:.0f}\u00a0% from before to after the run. The windows of a block are close together "
+            "in time, so these windows are comparable. Results at different loads are not comparable."
         )
     return Words(tuple(lines))
 
@@ -266,9 +269,11 @@ def table(loads: Sequence[ComparedLoad]) -> Folded:
                     for reason in reasons
                     if reason in REASONS
                 ),
-                "A switch changes the mode of all processes of the proxy. Steal is the share "
-                "of CPU time that the hypervisor took from the SPS. The speed index is the speed at "
-                "which a fixed piece of work runs before and after the load.",
+                'A switch changes the mode of all processes of the proxy. The column "latest" shows the largest '
+                'delay of a switch after its planned time. The column "relaxation" shows the relaxation time of the '
+                "queue M/M/1 during the warm-up. A block is whole if all its windows are valid. Steal is the share "
+                "of CPU time that the hypervisor took from the SPS. The speed index is the speed at which a fixed "
+                "piece of work runs before and after the load.",
             )
         ),
         provenance=provenance(loads),

@@ -35,7 +35,7 @@ IN_WORDS = {
     "pdr": "the packet drop rate (PDR)",
 }
 """Names, for use in sentences, of the quantities that can decide or prevent a recommendation."""
-UNITS = {"pdr": "points", SQUEEZED: "per second"}
+UNITS = {"pdr": "percentage points", SQUEEZED: "per second"}
 SCALES = {"pdr": 100.0, SQUEEZED: 1.0}
 
 

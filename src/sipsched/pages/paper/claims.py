@@ -72,7 +72,7 @@ def _worth(material: Material) -> str:
         )
     return (
         f"On this kernel, the papers' enhanced settings are better than their baseline settings at {better} of "
-        f"{loads}, and worse at {worse}."
+        f"{loads}, and worse at {worse} of these loads."
     )
 
 
@@ -117,7 +117,7 @@ def findings(material: Material) -> Definitions:
     capacity = (
         f"{system_name(system)} {carries(system)} ({evidence(system)})."
         if system
-        else "Not measured: no system was measured at two loads."
+        else "Not measured: no system was measured at two or more loads."
     )
     moved = " ".join(_moved(material.rankings(PAPERS_MODES)))
     return Definitions(
@@ -195,8 +195,8 @@ def settings(material: Material) -> Table:
         rows=tuple(rows),
         none="no setting is declared",
         caption="The papers' settings for CFS, and their equivalents on the measured kernel.",
-        reading="The values are from config/modes.yaml, which names their source. A setting without a number keeps "
-        "the kernel's value.",
+        reading="The values are from config/modes.yaml, which names their source. If a cell has no number, the mode "
+        "does not change this setting.",
     )
 
 
@@ -247,8 +247,8 @@ def _percentiles(rankings: Iterable[Ranking]) -> Iterator[str]:
             )
             yield (
                 f"At {at(ranking.load)}, {ranking.load.label(candidate.mode)} changes the 99th percentile of K_rcv + "
-                f"T_sip by {effect_words(p99, DECIDING[0])}, compared with {reference_name(ranking.load)}; n = "
-                f"{plural(sum(p99.blocks), 'block')} in {plural(p99.runs, 'run')}.{detected}"
+                f"T_sip by {effect_words(p99, DECIDING[0])}, compared with {reference_name(ranking.load)} (n = "
+                f"{plural(sum(p99.blocks), 'block')} in {plural(p99.runs, 'run')}).{detected}"
             )
 
 

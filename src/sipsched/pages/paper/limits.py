@@ -7,9 +7,9 @@ from sipsched.analysis.advice import DECIDING
 from sipsched.analysis.intervals import Interval
 from sipsched.pages import tables
 from sipsched.pages.crossover import windows
-from sipsched.pages.crossover.wording import effect_words, fall_words, short_load
+from sipsched.pages.crossover.wording import effect_words, fall_words
 from sipsched.pages.index.campaigns import counting, diagram, probing, software, when
-from sipsched.pages.paper.claims import PARAGRAPH
+from sipsched.pages.paper.claims import PARAGRAPH, at
 from sipsched.pages.paper.material import COMPARED, PAPERS_MODES, Material
 from sipsched.pages.parts import Definitions, Figure, Heading, Several, Words, translated
 from sipsched.words import listed, listed_cores, number, plural
@@ -24,7 +24,7 @@ def heading(material: Material) -> Heading | Words:
         return Words((NOTHING,), PARAGRAPH)
     return Heading(
         campaign.fidelity,
-        f"Testbed {campaign.testbed}, kind {campaign.kind}, kernel {campaign.kernels}.",
+        f"Testbed {campaign.testbed} (kind: {campaign.kind}), kernel {campaign.kernels}.",
         f"{campaign.description.rstrip('.')}. {when(campaign)}".removeprefix(". "),
     )
 
@@ -63,7 +63,7 @@ def _threats(material: Material) -> Iterator[tuple[str, str]]:
         yield (
             "Suspect runs",
             f"In {suspect} of {plural(len(runs), 'valid run')}, a disturbance exceeds the first limit of a verdict "
-            "rule, but not the second limit. The results include these runs.",
+            "rule, but not its second limit. Such a run is called suspect. The results include these runs.",
         )
     yield "Few runs per comparison", _few(material)
     yield "The reference differs from itself", _aa(material)
@@ -81,8 +81,8 @@ def _threats(material: Material) -> Iterator[tuple[str, str]]:
         )
     yield (
         "Simulated numbers",
-        "The simulator is fitted to runs of the default mode on the same machine. Its numbers are predictions and "
-        "replace no measurement.",
+        "The simulator is fitted to runs of the default mode on the same machine. The simulator's numbers are "
+        "predictions, and replace no measurement.",
     )
 
 
@@ -95,16 +95,16 @@ def _few(material: Material) -> str:
         if candidate.effects[DECIDING[0]].interval.known
     ]
     if not effects:
-        return "No comparison has an interval."
+        return "No comparison has a confidence interval."
     counts = sorted({effect.runs for effect in effects})
     runs = f"{counts[0]} to {plural(counts[-1], 'run')}" if counts[1:] else plural(counts[0], "run")
     conditional = sum(effect.conditional for effect in effects)
     doubted = sum(bool(effect.doubts) for effect in effects)
     return (
-        f"A comparison has {runs}. {conditional} of {plural(len(effects), 'interval')} of the 99th percentile describe "
-        f"only the measured runs, so another run may have another result. For {doubted} of the intervals, the measured "
-        "blocks contradict an assumption with which the interval was computed. If more runs were measured hours apart, "
-        "the intervals would be valid for this machine, and not only for these runs."
+        f"A comparison has {runs}. {conditional} of {plural(len(effects), 'interval')} of the 99th percentile "
+        f"describe only the measured runs, so another run may have another result. For {doubted} of these intervals, "
+        "the measured blocks contradict an assumption with which the interval was computed. If more runs were "
+        "measured hours apart, the intervals would be valid for this machine, and not only for these runs."
     )
 
 
@@ -117,8 +117,9 @@ def _aa(material: Material) -> str:
     outside = [r for r in known if r.floors[DECIDING[0]]]
     widest = max(known, key=lambda r: _width(r.sham[DECIDING[0]].interval))
     return (
-        f"{len(outside)} of {plural(len(known), 'A/A interval')} of the 99th percentile exclude 0. The widest interval "
-        f"is {effect_words(widest.sham[DECIDING[0]], DECIDING[0])}, at {short_load(widest.load)}."
+        f"In an A/A comparison, the true effect is 0. {len(outside)} of {plural(len(known), 'A/A interval')} of the "
+        "99th percentile exclude 0. The widest of these intervals is "
+        f"{effect_words(widest.sham[DECIDING[0]], DECIDING[0])}, at {at(widest.load)}."
     )
 
 
@@ -149,9 +150,9 @@ def _open_questions(material: Material) -> Iterator[str]:
     ]
     if falls:
         yield (
-            f"Small effects of the papers' settings: a decrease of the 99th percentile by less than "
-            f"{fall_words(min(falls))} can be missed at the best load, and by less than {fall_words(max(falls))} at "
-            "the worst load."
+            "Small effects of the papers' settings: at the load with the most precise comparison, the test can miss "
+            f"a decrease of the 99th percentile by less than {fall_words(min(falls))}. At the load with the least "
+            f"precise comparison, it can miss a decrease by less than {fall_words(max(falls))}."
         )
     drops = [
         rate
@@ -167,18 +168,22 @@ def _open_questions(material: Material) -> Iterator[str]:
     if campaign is not None and campaign.capacities:
         modes = listed([*dict.fromkeys(capacity.mode for capacity in campaign.capacities)])
         yield (
-            f"Other capacities: the capacity was estimated in {modes} mode only. It is unknown how much the settings "
-            "with shorter times raise the capacity."
+            f"Other capacities: the capacity was estimated only in mode {modes}. It is unknown how much the settings "
+            "that shorten the time per message raise the capacity."
         )
     if any(load.translations for load in loads):
         yield (
             "The papers' own scheduler: this kernel lacks the papers' settings, so the compared modes use similar "
             "settings instead. The papers' results on their kernels are therefore neither confirmed nor contradicted."
         )
-    yield "Effects on other programs: no run measures what a real-time proxy does to programs on the same CPU."
+    yield (
+        "Effects on other programs: no run measures how a proxy with a real-time policy slows down other programs on "
+        "the same CPU."
+    )
     if campaign is not None and campaign.kind == "local":
         yield (
-            "Real network cards: the hosts of the campaign are network namespaces of one machine."
+            "Real network cards: the hosts of the campaign are network namespaces of one machine, so no run used a "
+            "network card."
         )
 
 

@@ -33,9 +33,9 @@ INSIDE = ("total_p99", "k_rcv_mean", "t_sip_mean", "cpu_per_message")
 
 
 MARKS = (
-    "Modes left of 0 are faster than the reference. The marker is filled if chance alone cannot explain the "
-    "difference from 0. The bar is the confidence interval. The first row and the grey band compare the reference with "
-    "itself (A/A). The axis is logarithmic."
+    "With a mode left of 0, messages take less time than with the reference. The marker is filled if chance alone "
+    "cannot explain the difference from 0. The bar is the confidence interval. The first row and the grey band show "
+    "the reference compared with itself (A/A). The axis is logarithmic."
 )
 
 
@@ -80,11 +80,12 @@ def table(material: Material) -> Table:
         ),
         rows=tuple(rows),
         none="No valid run compares modes.",
-        caption="The effects of enhanced mode, and of every other setting whose result differs from the reference by "
-        "more than chance.",
-        reading="The first number of a load is its share of the capacity. A negative effect is a shorter time. In "
-        "each study, all intervals of the 99th percentile contain their true values at the same time with a "
-        "probability of 95 %. Every other interval contains its own true value with this probability.",
+        caption="The effects of enhanced mode, and of every other setting that differs from its reference by more than "
+        "chance explains.",
+        reading='In the column "load", the first number is the share of the capacity. If an effect is negative, '
+        "messages take less time. In each study, all intervals of the 99th percentile contain their true values at "
+        "the same time with a probability of 95 %. Every other interval contains its own true value with this "
+        "probability.",
         provenance=provenance(loads),
     )
 
@@ -114,7 +115,7 @@ def capacity(material: Material) -> Several:
     """Return a paragraph on the capacity and the doubts about this estimate, and a figure of drop rate against load."""
     if material.sweep is None or material.campaign is None:
         return Several(
-            (Words(("Not measured: no valid run of the load sweep exists.",), PARAGRAPH),)
+            (Words(("Not measured: no valid run of the study load_sweep exists.",), PARAGRAPH),)
         )
     figure = load_sweep.pdr(material.sweep, material.limit, material.campaign.capacities)
     system = material.system
@@ -122,8 +123,8 @@ def capacity(material: Material) -> Several:
         return Several((figure,))
     runs = _of_system(material.campaign.single, system)
     lines = (
-        f"{system_name(system)} {carries(system)}. This estimate uses {evidence(system)} "
-        f"(n = {system.trials + system.runs}).",
+        f"{system_name(system)} {carries(system)}. The capacity is estimated from {evidence(system)} (n = "
+        f"{system.trials + system.runs}).",
         *disagreements(system),
         *doubts_near(runs, system),
     )
@@ -162,7 +163,7 @@ def _off_cpu(material: Material) -> Iterator[str]:
         for cps in loads
     ]
     yield (
-        f"In the load sweep of {system_name(system)}, the worker is off its CPU for this share of the mean T_sip: "
+        f"In the load sweep of {system_name(system)}, a worker is off CPU for a share of its service time T_sip: "
         f"{' and '.join(said)}."
     )
 
@@ -173,8 +174,9 @@ def _shortened(material: Material) -> Iterator[str]:
     if better:
         service, wait = (_lower(better, name) for name in ("t_sip_mean", "k_rcv_mean"))
         yield (
-            f"The table of effects has {plural(len(better), 'better change')}, counted per load. The mean of T_sip is "
-            f"significantly lower for {service} of them, and the mean of the wait K_rcv for {wait} of them."
+            f"In the table of effects, {plural(len(better), 'change')} (counted once per load) are better than their "
+            f"reference. The mean service time T_sip is significantly lower for {service} of these changes, and the "
+            f"mean wait K_rcv for {wait} of these changes."
         )
 
 
@@ -226,7 +228,7 @@ def simulator(material: Material) -> Several:
     ]
     names = dict.fromkeys(predicted.setting_name(contrast) for contrast in wrong)
     signs = (
-        f" Predictions with the wrong sign (n = {len(wrong)}) exist for: {'; '.join(names)}."
+        f" The predicted sign is wrong in {plural(len(wrong), 'prediction')}, for: {'; '.join(names)}."
         if wrong
         else ""
     )
@@ -241,8 +243,8 @@ def papers_simulated(material: Material) -> Words:
         return Words(("Not simulated: no prediction for the papers' testbed exists.",), PARAGRAPH)
     seen = [effect.detectable for effect in found_effects if np.isfinite(effect.detectable)]
     power = (
-        f" The median of the smallest decrease that the simulation detects in four of five cases is "
-        f"{np.median(seen):.0f} %."
+        f" The smallest decrease that the simulation detects in four of five cases is {np.median(seen):.0f}\u00a0% "
+        "in the median over these effects."
         if seen
         else ""
     )
