@@ -50,7 +50,7 @@ PARTS = {
     "k_sockq": "K_sockq",
     "k_copy": "K_copy",
     "t_sip": "T_sip",
-    "t_sip_off": "T_sip, of it off CPU",
+    "t_sip_off": "T_sip, part off CPU",
     "k_snd": "K_snd",
     "k_sockq_alone": "K_sockq^s",
     "service": "E[x]",

@@ -10,8 +10,9 @@ from sipsched.plan.loads import WIDEST_BRACKET
 from sipsched.words import listed, number
 
 HOW = (
-    "The logarithm of PDR is interpolated between the two loads around the limit. The interval also includes the "
-    f"result of a linear interpolation of PDR. No number is estimated if these two loads are more than "
+    "The crossing is found by interpolation: the logarithm of PDR is interpolated between the last load below the "
+    "limit and the first load above the limit. The interval of the crossing also includes the result of a linear "
+    "interpolation of PDR. The crossing is not estimated if these two loads are more than "
     f"{100 * (WIDEST_BRACKET - 1):.0f} % apart, or if PDR at one of them is more than {STEEPEST} times the limit or "
     f"less than a {STEEPEST}th of the limit"
 )
@@ -58,7 +59,7 @@ def doubt(crossing: CrossingLoad, limit: float) -> str:
     if crossing.interval.resolved:
         return ""
     low, high = (_share(rate, limit) for rate in crossing.bracket_pdr)
-    told = f"typical PDR is {low} at {number(below)} and {high} at {number(above)} cps"
+    told = f"the typical PDR is {low} at {number(below)} cps and {high} at {number(above)} cps"
     if not crossing.narrow:
         apart = f"{100 * (above / below - 1):.0f} %"
         return f"The loads around the crossing are {apart} apart ({told}). Measure a load between them."

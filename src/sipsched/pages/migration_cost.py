@@ -190,16 +190,16 @@ def _why_not_in_force(summary: xr.Dataset, place: Place, mode: str, cost: int) -
     """Return as text why the migration cost of a mode was not in force. Empty if the cost was in force."""
     recorded = settings_of(summary, place, mode)
     if not recorded:
-        return "the record does not say whether the cost was in force"
+        return "the record does not say whether the kernel applied the cost"
     for settings in recorded:
         steps = {step["setting"]: step for step in settings["steps"]}
         step = steps.get(str(Setting.MIGRATION_COST))
         if step is None:
-            return "the cost was not requested"
+            return "the run did not request the cost"
         if step["unavailable"]:
             return f"this kernel does not allow setting the cost: {step['unavailable']}"
         if step["applied"] != cost:
-            return f"the cost in force was {_cost(int(step['applied']))}"
+            return f"the kernel applied another cost, {_cost(int(step['applied']))}"
     return ""
 
 
@@ -224,7 +224,7 @@ def answer(cost_study: CostStudy) -> Answer:
     drawn = [point for point in cost_study.points if not point.why]
     if not drawn:
         why = listed(list(dict.fromkeys(point.why for point in cost_study.points)))
-        return Answer(f"There is no answer: {why or 'nothing was planned'}.")
+        return Answer(f"There is no answer yet ({why or 'no run was planned'}).")
     judged = {
         asked: cell
         for asked, cell in cost_study.against.cells.items()
@@ -233,7 +233,8 @@ def answer(cost_study: CostStudy) -> Answer:
     default = f"the default, {_cost(cost_study.default_ns)}"
     if not judged:
         return Answer(
-            f"There is no answer yet, because too few runs with {default}, and with other costs have the same arrivals."
+            f"There is no answer yet. To compare costs, more runs with {default}, and runs with other costs must "
+            "have the same arrivals."
         )
     places: dict[tuple[str, str], list[str]] = {}
     for better in (True, False):
@@ -242,20 +243,24 @@ def answer(cost_study: CostStudy) -> Answer:
                 change = (_cost(_cost_at(cost_study, asked)), "fewer" if better else "more")
                 places.setdefault(change, []).append(cost_study.name(asked.spot))
     told = [
-        f"A cost of {cost} drops {direction} messages at {_points(names)}."
+        f"With a migration cost of {cost}, the proxy drops {direction} messages at {_points(names)}."
         for (cost, direction), names in places.items()
     ]
     if not told:
         return Answer(
-            f"No migration cost changes the number of dropped messages significantly, compared with {default} "
-            f"({plural(len(judged), 'comparison')})."
+            f"No migration cost changes the number of dropped messages significantly, compared with {default} (in "
+            f"{plural(len(judged), 'comparison')})."
         )
-    return Answer(f"The costs are compared with {default}. {' '.join(told)}")
+    return Answer(f"All migration costs are compared with {default}. {' '.join(told)}")
 
 
 def _points(names: Sequence[str]) -> str:
     """Return the names of points as text, or only their number if they are many."""
-    return " and at ".join(names) if len(names) <= MOST_NAMED else f"{len(names)} points (table)"
+    return (
+        " and at ".join(names)
+        if len(names) <= MOST_NAMED
+        else f"{len(names)} points (see the table)"
+    )
 
 
 def _cost_at(cost_study: CostStudy, asked: Asked) -> int:
@@ -299,11 +304,12 @@ def curves(cost_study: CostStudy) -> Figure:
             height_in=3.0,
             beside=False,
         ),
-        caption=f"Mean K_rcv and PDR against sched_migration_cost, {_others(cost_study)}, for each number of cores.",
+        caption="Mean K_rcv and PDR against the scheduler's migration cost (sched_migration_cost), for each number "
+        f"of cores. In all runs, {_others(cost_study)}.",
         seen=best(cost_study).lines,
-        reading=f"Each small point is a run. The line shows the typical run with its 95 % interval. The costs on the x "
-        f"axis are evenly spaced, not to scale. The dashed line is {100 * cost_study.limit:g} %. Runs in which the "
-        f"cost was not in force are excluded.",
+        reading="Each small point is a run. The line shows the typical run with its 95 % interval. The costs on the x "
+        "axis are evenly spaced, not to scale. The dashed line marks a PDR of "
+        f"{100 * cost_study.limit:g}\u00a0%. The figure excludes runs in which the kernel did not apply the cost.",
         provenance=provenance(cost_study.summary),
     )
 
@@ -341,7 +347,7 @@ def best(cost_study: CostStudy) -> Words:
         told_by_paper = PUBLISHED_BEST.get(spot.place.cores)
         if told_by_paper is not None:
             lines.append(
-                f"The multi-core paper found {_cost(told_by_paper)} best on "
+                f"In the multi-core paper, a cost of {_cost(told_by_paper)} was best on "
                 f"{plural(spot.place.cores, 'core')}."
             )
     return Words(tuple(lines or ["There is nothing to show yet, because no run is valid."]))
@@ -356,7 +362,7 @@ def _best(
     point, mean = means[cost]
     if len(winners) > 1:
         which = ", ".join(map(_cost, winners))
-        return f"{title} is the same, {_unit(mean, name)}, at {which}."
+        return f"{title} is the same, {_unit(mean, name)}, at costs of {which}."
     text = f"{title} is lowest at a cost of {_cost(cost)}, {_unit(mean, name)}"
     if len(means) == 1:
         return f"{text}. No other cost was measured."
@@ -366,13 +372,13 @@ def _best(
     if against is None:
         return f"{text}. The default, {_cost(cost_study.default_ns)}, was not measured."
     lower = against.comparison.percent_lower
-    text += f". It is lower than at {_cost(cost_study.default_ns)} by {with_unit(lower, '%')}"
+    text += f". This is {with_unit(lower, '%')} lower than at the default, {_cost(cost_study.default_ns)}"
     if np.isnan(against.p_value):
         return f"{text}."
-    return f"{text}; {p_text(against.p_value)}: " + (
-        "more than chance explains."
+    return f"{text} ({p_text(against.p_value)}). " + (
+        "The difference is larger than chance explains."
         if against.stands_out
-        else "indistinguishable from the default."
+        else "The difference is indistinguishable from chance."
     )
 
 
@@ -385,9 +391,9 @@ def _obstacles(cost_study: CostStudy) -> Iterator[str]:
             reasons.setdefault(point.why, []).append(where)
     for why, places in reasons.items():
         if len(places) == len(cost_study.points):
-            yield f"Nothing is drawn: {why}."
+            yield f"There is nothing to show yet ({why})."
         else:
-            yield f"These costs are not drawn ({why}): {'; '.join(places)}."
+            yield f"The figure excludes these costs ({why}): {'; '.join(places)}."
     if any(spot.place.cores == 1 for spot in cost_study.spots):
         yield "With one core, workers cannot migrate, so the migration cost has no effect."
 
@@ -417,7 +423,8 @@ def costs(cost_study: CostStudy) -> Table:
         places=1,
         rows=tuple(rows),
         none="no run is planned",
-        caption=f"PDR and mean K_rcv at each sched_migration_cost, {_others(cost_study)}.",
+        caption="PDR and mean K_rcv at each migration cost (sched_migration_cost). In all runs, "
+        f"{_others(cost_study)}.",
         reading=f"Each number describes the typical run, with its 95 % interval. {_family(cost_study)}",
         provenance=provenance(cost_study.summary),
     )
@@ -429,9 +436,10 @@ def _family(cost_study: CostStudy) -> str:
     if not tests:
         return f"No run has the same arrivals as a run at {_cost(cost_study.default_ns)}, so no costs are compared."
     return (
-        f"Costs are compared with {_cost(cost_study.default_ns)} over pairs of runs with the same arrivals. Each "
-        f"interval has a level of {100 * cost_study.against.level:.3g} %, so that {plural(tests, 'comparison')} hold "
-        f"simultaneously at 95 % (Bonferroni). The p-values are from paired t tests with Holm's correction."
+        f"Each cost is compared with {_cost(cost_study.default_ns)} over pairs of runs with the same arrivals. Each "
+        f"interval of the {plural(tests, 'comparison')} has a level of {100 * cost_study.against.level:.3g}\u00a0% "
+        "(Bonferroni's correction). With a probability of 95\u00a0%, all these intervals contain their true values. "
+        "The p-values are from paired t tests with Holm's correction."
     )
 
 
@@ -453,7 +461,7 @@ def _others(cost_study: CostStudy) -> str:
         bases |= {
             label(name, settings["translated"], _missing(settings)) for settings in known
         } or {name}
-    return f"all other settings as in {' or '.join(sorted(bases))}"
+    return f"all other settings are those of {' or '.join(sorted(bases))}"
 
 
 def _missing(settings: Mapping[str, Any]) -> list[str]:

@@ -10,13 +10,13 @@ CASES = [
     (
         [1000, 2000],
         [0.0, 0.41],
-        "The loads around the crossing are 100 % apart (typical PDR is at most 0.01 % at 1\u202f000 and 41 % at "
-        "2\u202f000 cps). Measure a load between them.",
+        "The loads around the crossing are 100 % apart (the typical PDR is at most 0.01 % at 1\u202f000 cps and 41 % "
+        "at 2\u202f000 cps). Measure a load between them.",
     ),
     (
         [1000, 1200],
         [0.0, 0.41],
-        "PDR jumps at the crossing (typical PDR is at most 0.01 % at 1\u202f000 and 41 % at 1\u202f200 cps). "
+        "PDR jumps at the crossing (the typical PDR is at most 0.01 % at 1\u202f000 cps and 41 % at 1\u202f200 cps). "
         "Measure loads between them.",
     ),
     ([1000, 1200], [0.004, 0.03], ""),

@@ -58,7 +58,10 @@ def test_the_best_cost_is_found_and_compared_with_the_default():
     ]
     assert free.comparison.percent_lower.estimate == pytest.approx(63.0, abs=0.1)
     assert free.p_value < 0.001
-    assert "A cost of 0 drops fewer messages at " in migration_cost.answer(study).line
+    assert (
+        "With a migration cost of 0, the proxy drops fewer messages at "
+        in migration_cost.answer(study).line
+    )
     text = " ".join(migration_cost.best(study).lines)
     # the text names the best cost for PDR and for K_rcv, each on 2, 4 and 6 cores
     lowest = re.findall("lowest at a cost of ([^,;:]+)", text)
@@ -79,15 +82,13 @@ def test_the_mode_of_a_cost_is_identified_by_its_effective_settings():
         study = migration_cost.study(synthetic.combined(plan(), run_of))
         return migration_cost.curves(study).caption
 
-    assert (
-        "all other settings as in enhanced (EEVDF translation), for each number of cores"
-        in told(True, unavailable="no")
+    assert "all other settings are those of enhanced (EEVDF translation)." in told(
+        True, unavailable="no"
     )
-    assert (
-        "all other settings as in enhanced (without latency_ns), for each number of cores"
-        in told(False, unavailable="no")
+    assert "all other settings are those of enhanced (without latency_ns)." in told(
+        False, unavailable="no"
     )
-    assert "all other settings as in enhanced, for each number of cores" in told(False)
+    assert "all other settings are those of enhanced." in told(False)
 
 
 def test_noise_is_not_reported_as_a_best_cost():
@@ -99,8 +100,7 @@ def test_noise_is_not_reported_as_a_best_cost():
     said = [line for line in lines if "PDR is lowest" in line]
     assert len(said) == 3
     assert all(
-        "indistinguishable from the default" in line or "is the default cost" in line
-        for line in said
+        "indistinguishable from chance" in line or "is the default cost" in line for line in said
     )
 
 
@@ -111,14 +111,14 @@ def test_noise_is_not_reported_as_a_best_cost():
             {"unavailable": "locked down"},
             "this kernel does not allow setting the cost: locked down",
         ),
-        ({"applied": 7}, "the cost in force was 7\u00a0ns"),
+        ({"applied": 7}, "the kernel applied another cost, 7\u00a0ns"),
     ],
 )
 def test_costs_that_were_not_in_force_are_not_drawn(options, why):
     study = migration_cost.study(synthetic.combined(plan(), lambda run: outcome(run, **options)))
     assert all(point.why == why for point in study.points)
     figure = migration_cost.curves(study)
-    assert f"Nothing is drawn: {why}." in figure.seen
+    assert f"There is nothing to show yet ({why})." in figure.seen
     assert not study.against.cells
     assert all(row[3] == why for row in migration_cost.costs(study).rows)
 
@@ -128,7 +128,10 @@ def test_records_without_the_cost_in_force_are_not_drawn():
         return outcome(run) | {"mode_settings": "{}"}
 
     study = migration_cost.study(synthetic.combined(plan(), silent))
-    assert "Nothing is drawn: the record does not say" in migration_cost.curves(study).seen[0]
+    assert (
+        "There is nothing to show yet (the record does not say"
+        in migration_cost.curves(study).seen[0]
+    )
 
 
 def test_a_partly_measured_study_and_an_empty_study_are_shown():
@@ -137,21 +140,24 @@ def test_a_partly_measured_study_and_an_empty_study_are_shown():
 
     study = migration_cost.study(synthetic.combined(plan(), half))
     text = " ".join(migration_cost.best(study).lines)
-    assert "These costs are not drawn (not measured: 5 missing): " in text
+    assert "The figure excludes these costs (not measured: 5 missing): " in text
     assert "The default, 500\u00a0µs, was not measured" in text
     assert "default not measured" in migration_cost.costs(study)._repr_html_()
     nothing = migration_cost.study(synthetic.combined(plan(), lambda run: None))
-    assert migration_cost.answer(nothing).line == "There is no answer: not measured: 5 missing."
+    assert (
+        migration_cost.answer(nothing).line == "There is no answer yet (not measured: 5 missing)."
+    )
     assert "no costs are compared" in migration_cost.costs(nothing).reading
-    assert "Nothing is drawn: not measured: 5 missing." in migration_cost.curves(nothing).seen
+    assert (
+        "There is nothing to show yet (not measured: 5 missing)."
+        in migration_cost.curves(nothing).seen
+    )
 
 
 def test_one_core_and_one_run_are_named():
     study = migration_cost.study(synthetic.combined(plan(reps=1, spots=SPOTS[:1]), outcome))
     assert "(one run)" in " ".join(migration_cost.best(study).lines)
-    assert migration_cost.answer(study).line.startswith(
-        "There is no answer yet, because too few runs"
-    )
+    assert migration_cost.answer(study).line.startswith("There is no answer yet. To compare costs")
     alone = [synthetic.Run(mode="enhanced+migration_cost_ns=0", cores=1)]
     lines = migration_cost.best(
         migration_cost.study(synthetic.combined(alone, lambda run: None))

@@ -144,7 +144,7 @@ def test_modes_without_effect_are_indistinguishable_from_chance():
     case = case_of(plan(), alike)
     lines = percent_lower.verdict(case, case.family()).lines
     assert len(lines) == 2
-    assert all(line.endswith("chance explains this difference.") for line in lines)
+    assert all(line.endswith("Chance explains this difference.") for line in lines)
 
 
 def test_the_papers_percentage_stands_beside_the_paired_percentage():
@@ -295,7 +295,7 @@ def test_a_probe_without_parts_and_loads_that_never_pass_the_limit():
     assert "none: PDR ≤ 1\u00a0% up to 2\u202f000 cps" in text
     assert "the reference is 0 in every run" in text
     assert (
-        "highest load of both modes, since no PDR exceeds"
+        "highest load that was measured in both modes, because no PDR exceeds"
         in percent_lower.figure(case, case.family()).caption
     )
     assert case.compared_load(EIGHT) == 2000

@@ -64,12 +64,12 @@ def figure(case: Case) -> Figure:
             shared=("", ""),
             beside=False,
         ),
-        caption=f"Load at which PDR exceeds {case.share}, for each mode and number of server threads.",
-        reading='A filled point ("here") is this testbed\'s result with its 95 % interval. The result is interpolated '
-        "between the measured loads. A bar without a point shows the range that contains the load. A triangle "
-        "means that the load lies outside the measured loads. Two open points joined by a line are the "
-        "papers' loads just below and just above the limit. The papers used other hardware and another "
-        "kernel.",
+        caption=f"The load at which PDR begins to exceed {case.share} (the crossing), for each mode and number of "
+        "server threads.",
+        reading='A filled point ("here") is a result of this testbed with its 95\u00a0% interval, interpolated between '
+        "the measured loads. A bar without a point shows a range that contains the crossing. A triangle shows "
+        "that the crossing lies outside the measured loads. Two open points joined by a line are the papers' "
+        "loads just below and just above the limit. The papers used other hardware and another kernel.",
         seen=tuple(seen) or (NOTHING,),
         provenance=_provenance(case),
     )
@@ -142,11 +142,11 @@ def table(case: Case) -> Table:
         ),
         rows=tuple(rows),
         none="nothing was planned",
-        caption=f"Loads at which PDR exceeds {case.share}.",
-        reading=f"{HOW}. The 95 % intervals are from a parametric bootstrap, and n counts the runs at all loads. "
-        f"Published crossings are computed from two printed PDRs and have no interval. The intervals of the "
-        f"increase in load have a level of {100 * level:.3g} % each, so that all of them hold simultaneously at "
-        f"95 %.{PUBLISHED_MODES}",
+        caption=f"The loads at which PDR begins to exceed {case.share} (the crossings).",
+        reading=f"{HOW}. The 95\u00a0% intervals are from a parametric bootstrap, and n is the number of runs at all "
+        "loads. Published crossings are computed from two printed PDRs, and have no interval. In the last two "
+        f"columns, each interval has a level of {100 * level:.3g}\u00a0%. With a probability of 95\u00a0%, all "
+        f"these intervals contain their true values.{PUBLISHED_MODES}",
         provenance=_provenance(case),
     )
 
@@ -221,8 +221,8 @@ def searches(case: Case, crossings: Iterable[str | Path]) -> Table:
         header=("", "trial", "cps", "seconds", "PDR (%)", "probe mode"),
         rows=tuple(rows),
         none="none, because the configuration lists the loads of this study",
-        caption="The trials of the searches (MLRsearch) that chose the loads.",
-        reading=f"Each trial is one run, and averages exclude trials. Results: "
+        caption="The trials of the searches (MLRsearch) that chose the measured loads.",
+        reading="Each trial is one run. The averages on this page exclude trials. Results of the searches: "
         f"{'; '.join(results) or 'no search was made'}.",
         provenance=provenance(case.summary),
     )

@@ -49,9 +49,9 @@ def _figure(case: Case, system: SutOnCores) -> Figure:
             prepare=lambda axis, width_in: load_axis(axis, case.loads_cps, width_in),
         ),
         caption=f"PDR, mean K_rcv and mean T_sip against the offered load: {sut}, {plural(cores, 'core')}.",
-        reading=f"Each small point is a run. A line joins the typical runs, and the bars are 95 % intervals. The "
-        f"dashed line is the limit of {case.share}. The scale of PDR is linear below {linear:g} % and "
-        f"logarithmic above.",
+        reading="Each small point is a run. A line joins the typical run of each load, and the bars are 95\u00a0% "
+        f"intervals. The dashed line marks a PDR of {case.share}. The scale of PDR is linear below {linear:g} % "
+        "and logarithmic above.",
         seen=tuple(_words(case, place) for place in places),
         provenance=with_papers(case.summary),
     )

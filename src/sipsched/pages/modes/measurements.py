@@ -87,13 +87,14 @@ def _table(case: Case, system: SutOnCores, mode: str) -> Table:
         rows=tuple(rows),
         none="nothing was planned",
         caption=f"{beside}{case.label(mode)} on this testbed: {sut}, {plural(cores, 'core')}.",
-        reading=f"For each testbed, the two columns are the last load with PDR ≤ {case.share} and the first load with "
-        f"a higher PDR. Measured values describe typical runs, with 95 % intervals. The papers print no "
-        f"intervals. Differences of counts are computed from counts per call, because "
-        f"{_calls(case, system, mode)}. Call setup counts only the first sending of a message. RCV errors and "
-        "total messages include retransmissions. As in the papers, call-setup drops are RCV errors times call-setup "
-        f"messages, divided by total messages.{recovered} The papers mostly count fewer than six messages per call "
-        f"(see the page of published numbers). {SERVICE}",
+        reading=f"The left half of the table shows the last load with PDR ≤ {case.share}, and the right half shows the "
+        "first load with a higher PDR. The values of this testbed describe typical runs, with 95\u00a0% "
+        "intervals. The papers print no intervals. Differences of counts are computed from counts per call, "
+        f'because {_calls(case, system, mode)}. The rows "Call-setup" count only the first sending of each '
+        'message. The rows "RCV errors" and "Total messages" include retransmissions. As in the papers, the '
+        "number of call-setup drops is RCV errors times call-setup messages, divided by total "
+        f"messages.{recovered} The papers mostly count fewer than six messages per call (see the page of "
+        f"published numbers). {SERVICE}",
         provenance=with_papers(case.summary, *([study] if len(printed) else [])),
     )
 
@@ -170,8 +171,10 @@ def _calls(case: Case, system: SutOnCores, mode: str) -> str:
     runs = [case.side(place, mode).runs("calls").ravel() for place in case.places(system)]
     calls = np.concatenate(runs or [np.array([])])
     calls = calls[~np.isnan(calls)]
-    paper = f"a run of the paper has {number(CALLS[study_of(cores)])}"
+    paper = f"a run of the paper has {number(CALLS[study_of(cores)])} calls"
     if not calls.size:
         return f"the numbers of calls per run differ: {paper}"
     low, high = number(calls.min()), number(calls.max())
-    return f"a run here has {low if low == high else f'{low} to {high}'} calls and {paper}"
+    return (
+        f"a run on this testbed has {low if low == high else f'{low} to {high}'} calls, and {paper}"
+    )

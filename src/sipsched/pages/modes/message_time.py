@@ -71,8 +71,8 @@ def _figure(case: Case, system: SutOnCores) -> Figure:
             height_in=0.5 + 0.3 * len(PARTS),
             beside=False,
         ),
-        caption=f"Mean time that a message spends in each part of the SPS, at the compared load: {sut}, "
-        f"{plural(cores, 'core')}.",
+        caption="Mean time that a message spends in each part of its way through the SPS, at the compared load: "
+        f"{sut}, {plural(cores, 'core')}.",
         reading=f"Each small point is a run. A large point is the typical run with its 95 % interval. {SERVICE}",
         seen=tuple(
             f"{case.name(place)}, {grouped(cps)} cps: {text}."
@@ -151,7 +151,7 @@ def parts_table(case: Case, family: Comparisons) -> Table:
             for asked, cell in family.cells.items()
         ),
         none=f"no load has valid runs of both {first} and {second}",
-        caption="Mean times that a message spends in each part of the proxy server, at the compared load.",
+        caption="Mean time that a message spends in each part of its way through the SPS, at the compared load.",
         reading=f"{SERVICE} {corrected(family)}",
         provenance=provenance(case.summary),
     )
@@ -181,8 +181,8 @@ def types_table(case: Case, family: Comparisons) -> Table:
         none=f"no load has valid runs of both {first} and {second}",
         caption="Waiting time K_rcv, service time T_sip and refused datagrams of each message type at the compared "
         "load.",
-        reading=f'The column "refused" shows the share of a type\'s datagrams that the full socket queue refused. All '
-        f"rows exclude retransmissions. Call setup consists of {', '.join(SETUP)}. {corrected(family)}",
+        reading='The column "refused" shows the share of this type\'s datagrams that the full socket refused. All rows '
+        f"exclude retransmissions. Call setup consists of the messages {', '.join(SETUP)}. {corrected(family)}",
         provenance=provenance(case.summary),
     )
 

@@ -40,8 +40,9 @@ DRAWN_FROM_PERCENT = -150
 """Left end of the figure's axis of decreases, in percent. An increase by over 150 % is drawn at this end."""
 OF_MEANS = "%Lower of means"
 OF_MEANS_READING = (
-    'The column "lower by (%)" shows the typical decrease of a pair of runs. The column "%Lower of means" shows '
-    "1 - e/b, as in the papers, where b and e are the means over runs of the first and of the second mode."
+    'The column "lower by (%)" shows by how much the value is lower in the second mode, for a typical pair of runs. '
+    'The column "%Lower of means" shows 1 - e/b in percent, as in the papers, where b and e are the means over all '
+    "runs of the first and of the second mode."
 )
 TITLES = {"pdr": "PDR", "k_rcv": "K_rcv"}
 UNITS = {"pdr": ("PDR", "%", 100.0), "k_rcv": ("K_rcv", "µs", 1.0)}
@@ -52,24 +53,25 @@ def answer(case: Case, family: Comparisons) -> Answer:
     """Return the answer: whether messages are dropped less and wait less in `case.other` than in `case.reference`."""
     first, second = case.both
     told = []
-    for name, title in (("pdr", "drops messages"), ("k_rcv", "lets messages wait")):
+    for name, title in (("pdr", "the packet drop rate"), ("k_rcv", "the mean wait K_rcv")):
         cells = [
             cell
             for place in case.places()
             if (cell := _at_compared_load(case, family, place, name)) is not None
         ]
         if cells:
-            told.append(f"{title} {_less_or_more(cells)}")
+            told.append(f"{title} is {_less_or_more(cells)}")
     if not told:
         return Answer(
-            f"There is no answer yet, because no load has valid runs of both {first} and {second}."
-            f"{translated(translations(case.summary))}"
+            f"There is no answer yet, because no load has valid runs of both modes, {first} and "
+            f"{second}.{translated(translations(case.summary))}"
         )
     same = [case.same_settings(place) for place in case.places()]
-    alike = ", although both modes have the same settings here" if all(same) and same else ""
+    alike = (
+        ", although both modes have the same settings on this kernel" if all(same) and same else ""
+    )
     return Answer(
-        f"Compared with {first}, {second} {listed(told)}{alike}."
-        f"{translated(translations(case.summary))}"
+        f"With {second} instead of {first}, {', and '.join(told)}{alike}.{translated(translations(case.summary))}"
     )
 
 
@@ -80,13 +82,17 @@ def _less_or_more(cells: Sequence[ComparedCell]) -> str:
     """
     sure = [cell.comparison.difference.estimate for cell in cells if cell.stands_out]
     less, more = sum(value < 0 for value in sure), sum(value > 0 for value in sure)
-    of = plural(len(cells), "place")
+    of = f"{plural(len(cells), 'combination')} of proxy, cores and threads"
     if not sure:
         tested = [cell for cell in cells if not np.isnan(cell.p_value)]
-        why = "no difference is larger than chance explains" if tested else "too few runs exist"
-        return f"neither less nor more ({of} compared: {why})"
-    parts = [f"{word} at {count}" for word, count in (("less", less), ("more", more)) if count]
-    return f"{listed(parts)} of {of} (counting significant differences)"
+        why = "chance explains each difference" if tested else "too few runs exist"
+        return f"neither lower nor higher ({why} in {of})"
+    parts = [
+        f"significantly {word} in {count}"
+        for word, count in (("lower", less), ("higher", more))
+        if count
+    ]
+    return f"{listed(parts)} of {of}"
 
 
 def figure(case: Case, family: Comparisons) -> Figure:
@@ -116,7 +122,7 @@ def figure(case: Case, family: Comparisons) -> Figure:
     first, second = case.both
     studies = dict.fromkeys(study_of(cores) for _, cores in case.systems if case.beside_papers)
     published = (
-        "An open point is a published result at the paper's own load, without an interval. "
+        "An open point is a result that the papers published, at the load of the paper and without an interval. "
         * bool(studies)
     )
     return Figure(
@@ -130,26 +136,35 @@ def figure(case: Case, family: Comparisons) -> Figure:
             height_in=0.6 + 0.45 * max(len(among), 1),
             beside=False,
         ),
-        caption=f"Decrease of PDR and K_rcv from {first} to {second} in percent, at {_loads(case, among)}.",
-        reading="A large point is this testbed's result with its interval. A small point is this testbed's result if "
-        f"too few runs exist for an interval. {published}The axis is cut off at {number(DRAWN_FROM_PERCENT)} %. A "
-        f"place is a proxy with its numbers of cores and threads. {corrected(family)}",
+        caption=f"Decrease of PDR and of the mean K_rcv from {first} to {second}, in percent. {_loads(case, among)}.",
+        reading="A large point is a result of this testbed with its interval. A small point is a result of this "
+        f"testbed with too few runs for an interval. {published}The axis ends at "
+        f"{number(DRAWN_FROM_PERCENT)}\u00a0%, and points beyond this value are drawn at this end. A combination "
+        f"is a proxy with its numbers of cores and threads. {corrected(family)}",
         seen=tuple(_seen(case, family)) or (NOTHING,),
         provenance=with_papers(case.summary, *studies),
     )
 
 
 def _loads(case: Case, among: Sequence[Place]) -> str:
-    """Return as text the load for comparisons: the first load above the drop limit (1 %), else the highest load."""
+    """Return a clause with the compared load: the first load above the drop limit (1 %), else the highest load."""
     compared = [(place, cps) for place in among if (cps := case.compared_load(place)) is not None]
     above = [cps == case.side(place, case.reference).loads_around[1] for place, cps in compared]
-    first = f"the lowest load at which PDR exceeds {case.share} with {case.label(case.reference)}"
-    highest = f"the highest load of both modes, since no PDR exceeds {case.share}"
+    first = (
+        f"the lowest load at which PDR exceeds {case.share} in mode {case.label(case.reference)}"
+    )
+    highest = (
+        f"the highest load that was measured in both modes, because no PDR exceeds {case.share}"
+    )
     if not compared:
-        return "no load, because no load was measured in both modes"
+        return "No load was measured in both modes, so no load is compared"
     if all(above):
-        return first
-    return f"{first}, or {highest}" if any(above) else highest
+        return f"The compared load is {first}"
+    return (
+        f"The compared load is {first}, or {highest}"
+        if any(above)
+        else f"The compared load is {highest}"
+    )
 
 
 def _at_compared_load(
@@ -179,16 +194,16 @@ def _counted(case: Case, percents: Sequence[Interval]) -> str:
     The text also counts the significantly lower and higher values. `percents` contains a decrease per configuration.
     """
     fewer = sum(interval.estimate > 0 for interval in percents)
-    of = f"{case.label(case.other)} is lower at {fewer} of {plural(len(percents), 'place')}"
+    of = f"the value with {case.label(case.other)} is lower in {fewer} of {plural(len(percents), 'combination')}"
     judged = [interval for interval in percents if interval.known]
     if not judged:
         return f"{of}; too few runs exist to distinguish these differences from chance"
     sure = [interval for interval in judged if interval.low > 0 or interval.high < 0]
     if not sure:
-        return f"{of}, but nowhere by more than chance explains"
+        return f"{of}, but in no combination by more than chance explains"
     up = sum(interval.high < 0 for interval in sure)
-    told = f"significantly lower at {len(sure) - up}"
-    return f"{of}; {told}" + (f", significantly higher at {up}" if up else "")
+    told = f"significantly lower in {len(sure) - up}"
+    return f"{of}, and {told}" + (f", and significantly higher in {up}" if up else "")
 
 
 def _tick(case: Case, place: Place) -> str:
@@ -226,11 +241,11 @@ def verdict(case: Case, family: Comparisons) -> Words:
         cps = case.compared_load(place)
         if cps is None:
             lines.append(
-                f"{case.name(place)}: no load has valid runs of both {first} and {second}."
+                f"{case.name(place)}: no load has valid runs of both modes, {first} and {second}."
             )
             continue
         same = (
-            " Both modes have the same settings on these cores and threads."
+            " With these numbers of cores and threads, both modes have the same settings."
             if case.same_settings(place)
             else ""
         )
@@ -254,9 +269,13 @@ def _said(cell: ComparedCell, title: str, second: str, first: str) -> str:
         text = f"{title} with {second} is {with_unit(size, '%')} {side} than with {first}"
     pairs = plural(cell.comparison.difference.n, "pair")
     if np.isnan(cell.p_value):
-        return f"{text}, in {pairs} of runs. These are too few to distinguish the difference from chance."
-    verdict = "more than chance explains" if cell.stands_out else "chance explains this difference"
-    return f"{text}, in {pairs} of runs, {p_text(cell.p_value)}: {verdict}."
+        return f"{text}, in {pairs} of runs. So few pairs are not enough to distinguish the difference from chance."
+    verdict = (
+        "This difference is larger than chance explains"
+        if cell.stands_out
+        else "Chance explains this difference"
+    )
+    return f"{text}, in {pairs} of runs ({p_text(cell.p_value)}). {verdict}."
 
 
 def tables(case: Case, family: Comparisons) -> Several:
@@ -273,8 +292,8 @@ def _table(case: Case, family: Comparisons, system: SutOnCores) -> Table:
     first, second = case.both
     beside = f"{PAPERS[study_of(cores)]}{table}, beside this testbed" if table else "This testbed"
     of_papers = (
-        ' The row "difference" shows differences of means in percent of the published means, and differences of '
-        f"percentages in percentage points.{PUBLISHED_MODES}"
+        ' The row "difference" shows by how much a mean differs from the published mean, in percent of the published '
+        f"mean. For percentages, it shows the difference in percentage points.{PUBLISHED_MODES}"
     )
     return Table(
         identity=identity("table-comparison", sut, cores),
@@ -284,7 +303,7 @@ def _table(case: Case, family: Comparisons, system: SutOnCores) -> Table:
         rows=tuple(row for place in among for row in _rows(case, family, place)),
         none="nothing was planned",
         caption=f"{beside}: {sut}, {plural(cores, 'core')}, {first} against {second}.",
-        reading=f"The compared load is {_loads(case, among)}. Values describe typical runs, with 95 % intervals. "
+        reading=f"{_loads(case, among)}. The values describe typical runs, with 95\u00a0% intervals. "
         f"{corrected(family)} {OF_MEANS_READING}{of_papers * case.beside_papers}",
         provenance=with_papers(case.summary, *([study_of(cores)] if table else [])),
     )
@@ -325,14 +344,17 @@ def _why_not_compared(case: Case, place: Place) -> str:
     }
     if len(reasons) == 2 and len(set(reasons.values())) == 1:
         return next(iter(reasons.values()))
-    return ", ".join(f"{label} {why}" for label, why in reasons.items()) or "no load in common"
+    return (
+        ", ".join(f"{label} {why}" for label, why in reasons.items())
+        or "no load was measured in both modes"
+    )
 
 
 def _load(case: Case, place: Place, cps: int) -> str:
     _, first = case.side(place, case.reference).loads_around
     if cps == first:
         return str(cps)
-    return f"{cps} (the highest load of both modes; no PDR > {case.share})"
+    return f"{cps} (the highest load measured in both modes; no PDR > {case.share})"
 
 
 def _cell(cell: ComparedCell | None, n: int, unit: str) -> tuple[Cell, ...]:
@@ -389,8 +411,9 @@ def both_loads(case: Case, family: Comparisons) -> Table:
         places=2,
         rows=tuple(rows),
         none=f"no load has valid runs of both {first} and {second}",
-        caption=f"The values with {second} and with {first}, at every load next to the crossing of either mode.",
-        reading=f"Each difference is {second} minus {first}, over pairs of runs with the same arrivals. "
+        caption=f"The values with {second} and with {first}, at the measured loads directly below and above the "
+        "crossing of each mode.",
+        reading=f'The column "difference" shows {second} minus {first}, over pairs of runs with the same arrivals. '
         f"{OF_MEANS_READING} {corrected(family)}",
         provenance=provenance(case.summary),
     )

@@ -33,8 +33,8 @@ def table(case: Case) -> Table:
         rows=tuple(sorted(rows)),
         none="no record contains the applied settings of a mode",
         caption='The settings of each mode on this kernel, in ns. The column "on this kernel" shows the applied value '
-        "and the file or call that sets it, or the reason why the kernel has no such setting. The kernel's scheduler: "
-        f"{', '.join(_schedulers(case.summary)) or 'not recorded'}.",
+        "and the file or call with which it was set, or the reason why the kernel has no such setting. The "
+        f"kernel's scheduler: {', '.join(_schedulers(case.summary)) or 'not recorded'}.",
         provenance=provenance(case.summary),
     )
 
@@ -80,23 +80,25 @@ def words(case: Case) -> Words:
     for mode in (case.reference, case.other):
         if case.translated(mode):
             lines.append(
-                f"{case.label(mode)}: this kernel has another scheduler than the papers' kernels. Settings without an "
-                f"equivalent are omitted, so results of this mode do not describe the papers' {mode} mode."
+                f"{case.label(mode)}: this kernel has another scheduler than the papers' kernels. The mode omits "
+                "settings that have no equivalent on this kernel. Its results therefore do not describe the papers' "
+                f"{mode} mode."
             )
     known = {place: case.same_settings(place) for place in case.places()}
     for place, same in known.items():
         if same:
             lines.append(
                 f"{case.name(place)}: {first} and {second} have the same settings on this kernel. Any difference "
-                f"between them is chance."
+                "between the two modes is due to chance."
             )
     different = [case.name(place) for place, same in known.items() if same is False]
     if different:
-        lines.append(f"The settings of both modes differ at: {'; '.join(different)}.")
+        lines.append(f"The two modes have different settings with: {'; '.join(different)}.")
     unknown = [case.name(place) for place, same in known.items() if same is None]
     if unknown:
         lines.append(
-            f"Missing runs make it unknown whether the settings of both modes differ: {'; '.join(unknown)}."
+            "Because runs are missing, it is unknown whether the two modes have different settings with: "
+            f"{'; '.join(unknown)}."
         )
     for sut, buffers in case.buffers.items():
         lines += [f"{sut}: {line}" for line in buffers_differ(buffers, case.label)]

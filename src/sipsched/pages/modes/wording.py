@@ -18,11 +18,12 @@ from sipsched.words import plural
 NOT_PRINTED = NO_ENTRY
 NOTHING = "There is nothing to show yet, because no load has valid runs of both modes."
 NOT_SEEN = "not measured by the probe"
-PUBLISHED_MODES = " Published numbers describe the papers' own modes of the same name, on CFS."
+PUBLISHED_MODES = " The published numbers describe the papers' own modes with the same names, on the scheduler CFS."
 SERVICE = (
     "E[x] is the overall service time of the single-core paper (section III): E[x] = K_stack + K_sockq^s + K_copy + "
     "T_sip + K_snd. K_sockq^s is the time to wake the worker and to dequeue the message. The probe cannot measure "
-    "K_sockq^s, so the page uses the mean K_sockq of the messages that arrived at an empty SPS."
+    "K_sockq^s. Instead, this page uses the mean K_sockq of messages that arrived while the SPS held no other "
+    "message."
 )
 
 
@@ -41,11 +42,12 @@ def with_papers(summary: xr.Dataset, *studies: str) -> str:
 def corrected(family: Family[Any]) -> str:
     """Return sentences on how intervals and p-values are corrected for the number of comparisons."""
     if not family.tests:
-        return "No two runs have the same arrivals, so nothing can be compared."
+        return "No two runs of different modes have the same arrivals, so nothing can be compared."
     return (
-        f"A pair consists of two runs with the same load and repetition, which have the same arrivals. The intervals "
-        f"of {plural(family.tests, 'comparison')} hold simultaneously at {100 * LEVEL:g} % (each at "
-        f"{100 * family.level:.3g} %, Bonferroni). The p-values are from paired t tests with Holm's correction."
+        "A pair consists of one run in each mode, with the same load and the same arrivals. Each interval of the "
+        f"{plural(family.tests, 'comparison')} has a level of {100 * family.level:.3g}\u00a0% (Bonferroni's "
+        f"correction). With a probability of {100 * LEVEL:g}\u00a0%, all these intervals contain their true values. "
+        "The p-values are from paired t tests with Holm's correction."
     )
 
 
