@@ -127,7 +127,7 @@ def _check_column(
     remark = "RCV errors recovered from call-setup drops" if recovered else ""
     yield _equal(at("pdr"), rule, cells["pdr"], exact["rcv_errors"] / total, remark)
     rule = f"total messages ≤ {papers.MESSAGES_PER_CALL} × calls"
-    without = "nothing sent twice; retransmissions would count"
+    without = "assumes no retransmissions; retransmissions would count"
     calls = papers.CALLS[study]
     yield _at_most(
         at("total_messages"),

@@ -217,7 +217,7 @@ def test_a_fit_to_simulated_runs_predicts_other_numbers_of_threads(project: Path
     page = project / "reports" / "predicted.html"
     simulate(project, "--", "reports/predicted.html")
     text = page.read_text()
-    assert "10 predictions lie inside the measured 95 % interval" in text
+    assert "10 predictions lie inside the 95\u00a0% interval of their measurement" in text
     assert "fitted to 4 runs of the default mode" in text
     fitted = project / "results" / "predicted" / "simulated" / "fit.json"
     # a sample of the fit needs both loads, so some samples are missing

@@ -63,10 +63,10 @@ CALLS = {"multicore": 100_000, "singlecore": 200_000}
 """Number of calls per experiment, from section II of one paper and section III of the other paper."""
 LOAD_STEP_CPS = 200
 RECOVERED = (
-    "The scan does not show the row RCV errors of the multi-core paper's Table I. Its numbers are recovered as "
-    "call-setup drops times total messages, divided by call-setup messages."
+    "The scan does not show the row RCV errors of the multi-core paper's Table I. The numbers of this row are "
+    "computed as call-setup drops times total messages, divided by call-setup messages."
 )
-CUT_OFF = "cut off, not rounded"
+CUT_OFF = "truncated, not rounded"
 NOT_MEASURED = "Published numbers, not measured here"
 PAPERS = {"multicore": "Multi-core paper", "singlecore": "Single-core paper"}
 CITATIONS = {

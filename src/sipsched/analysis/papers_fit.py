@@ -43,20 +43,25 @@ class Free:
 COSTS = (
     Free("service_ns", 20e3, 100e3, "service time of a message, mean of the six types"),
     Free("loop_ns", 1e3, 60e3, "CPU time of a message outside T_sip"),
-    Free("switch_ns", 500, 60e3, "a context switch"),
-    Free("lock_share", 0.005, 0.6, "share of the service time under a lock that all share"),
-    Free("refill_near_ns", 300, 60e3, "cache refill after a migration within a processor"),
+    Free("switch_ns", 500, 60e3, "CPU time of a context switch"),
+    Free(
+        "lock_share",
+        0.005,
+        0.6,
+        "share of the service time in which a worker holds a lock that all workers share",
+    ),
+    Free("refill_near_ns", 300, 60e3, "time to refill caches after a migration within a processor"),
 )
 STALLS = (
     Free("stall_every_ns", 1e7, 5e9, "mean time between stalls of a CPU"),
-    Free("stall_ns", 2e5, 3e7, "their mean length"),
+    Free("stall_ns", 2e5, 3e7, "mean length of such a stall"),
 )
 BURSTS = (
     Free("burst_every_ns", 1e7, 5e9, "mean time between bursts of another program on a CPU"),
     Free("burst_ns", 2e5, 3e7, "mean CPU time of a burst"),
     Free("burst_weight", 1024, 88761, "weight of the other program; 1024 for nice 0"),
 )
-QUEUE = Free("queue", 15, 800, "messages that the socket's queue holds")
+QUEUE = Free("queue", 15, 800, "number of messages that fit into the socket's queue")
 FREE = (*COSTS, *STALLS, QUEUE)
 FREE_WITH_BURSTS = (*COSTS, *BURSTS, QUEUE)
 """Parameters of a fit in which bursts of other programs take the CPUs from the proxy, and no stalls occur."""

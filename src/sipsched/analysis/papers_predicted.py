@@ -139,9 +139,9 @@ class PaperGroup(StrEnum):
     """A group of published numbers. One group was used for the fit. The other groups test the predictions."""
 
     FITTED = "fitted: baseline, 1 and 2 cores"
-    OTHER_HALF = "not seen: enhanced, 1 and 2 cores"
-    FOUR = "not seen: 4 cores"
-    SIX = "not seen: 6 cores"
+    OTHER_HALF = "not fitted: enhanced, 1 and 2 cores"
+    FOUR = "not fitted: 4 cores"
+    SIX = "not fitted: 6 cores"
 
 
 def group_of(mode: str, cores: int) -> PaperGroup:

@@ -30,12 +30,12 @@ TITLES = {
     "t_sip_mean": "T_sip mean",
     "t_sip_p90": "T_sip p90",
     "t_sip_p95": "T_sip p95",
-    "off_share": "off CPU in T_sip",
+    "off_share": "T_sip off CPU",
     "cpu_per_message": "CPU per message",
 }
 MISSES_TOLD = 8
 OUTER_FENCE = 3.0
-NOTHING = "There is nothing to compare: "
+NOTHING = "There is no comparison yet: "
 MODEL = "Predicted by simulation, not measured"
 
 
@@ -65,7 +65,7 @@ class CheckedPredictions:
         if not fitted.numbers:
             return fitted.why or "no model was fitted"
         if not self.check.contrasts:
-            return "no comparison of modes and no second number of threads was measured"
+            return "no run compares modes, and only one number of threads was measured"
         return "the measured effects have no interval"
 
 
@@ -99,26 +99,27 @@ def answer(predictions: CheckedPredictions) -> Answer:
     inside = sum(contrast.inside for contrast in comparable)
     told = [contrast for contrast in comparable if contrast.told]
     first = (
-        f"{inside} of {plural(len(comparable), 'prediction')} lie inside the measured 95 % interval"
+        f"{inside} of {plural(len(comparable), 'prediction')} lie inside the 95\u00a0% interval of their measurement"
         if len(comparable) > 1
-        else f"The one prediction lies {'inside' if inside else 'outside'} the measured 95 % interval"
+        else f"The only prediction lies {'inside' if inside else 'outside'} the 95\u00a0% interval of its measurement"
     )
     if told:
         right = sum(contrast.sign_right for contrast in told)
         effects = plural(len(told), "effect")
-        second = f"the predicted sign is right for {right} of the {effects} that are distinguishable from chance"
-    else:
         second = (
-            "no effect is distinguishable from chance, so the predicted signs cannot be checked"
+            f"The simulator predicts the sign of a change correctly for {right} of the {effects} that are "
+            "distinguishable from chance"
         )
-    return Answer(f"{first}, and {second}.")
+    else:
+        second = "No measured effect is distinguishable from chance, so the predicted signs cannot be checked"
+    return Answer(f"{first}. {second}.")
 
 
 def fitted_to(predictions: CheckedPredictions) -> Words:
     """Return a sentence about the runs to which the simulator's model was fitted."""
     fitted = predictions.check.predictions.fitted
     if not fitted.numbers:
-        return Words((f"No model was fitted: {fitted.why}.",) if fitted.why else ())
+        return Words((f"No model was fitted. Reason: {fitted.why}.",) if fitted.why else ())
     return Words(
         (
             f"The model was fitted to {plural(len(fitted.runs), 'run')} of the default mode "
@@ -161,22 +162,23 @@ def by_kind(predictions: CheckedPredictions) -> Table:
         identity="table-predicted-counts",
         header=(
             *("quantity", "predictions", "inside", "intervals overlap", "more than chance"),
-            *("of them sign right", "median error"),
+            *("sign right", "median error"),
         ),
         rows=tuple(rows),
         none=predictions.why_not or "nothing to compare",
         caption="The number of predictions that agree with the measurement, for each quantity.",
-        reading='The column "inside" counts the predictions that lie in the measured 95 % interval. Even a perfect '
-        'model lies outside one interval in twenty. The column "intervals overlap" counts the predictions '
-        "whose own interval overlaps the measured interval. An effect is distinguishable from chance if p ≤ "
-        "0.05 after Holm's correction "
-        "over the whole page. The error is the size of the difference between prediction and measurement.",
+        reading='The column "inside" counts the predictions that lie in the 95\u00a0% interval of their measurement. '
+        'Even the predictions of a perfect model lie outside one interval in twenty. The column "intervals '
+        'overlap" counts the predictions whose own interval overlaps the measured interval. The column "more '
+        "than chance\" counts the measured effects with p ≤ 0.05 after Holm's correction over the whole page. "
+        'The column "sign right" counts the predictions with the right sign among these effects. The error is '
+        "the absolute difference between prediction and measurement.",
         provenance=MODEL,
     )
 
 
 def _unit(quantity: str) -> str:
-    return "points" if quantity in DIFFERENCES else "%"
+    return "percentage points" if quantity in DIFFERENCES else "%"
 
 
 def figure(predictions: CheckedPredictions) -> Figure | Words:
@@ -194,9 +196,11 @@ def figure(predictions: CheckedPredictions) -> Figure | Words:
             across=3,
             height_in=2.3,
         ),
-        caption="Predicted against measured effects of modes, threads and cores, with one panel per quantity.",
+        caption="Predicted against measured effects of modes, of numbers of threads and of numbers of cores. Each "
+        "panel shows a quantity.",
         seen=tuple(
-            f"{TITLES[name]}: {sum(contrast.inside for contrast in group)} of {len(group)} predictions lie inside."
+            f"{TITLES[name]}: {sum(contrast.inside for contrast in group)} of {len(group)} predictions lie inside "
+            "the measured interval."
             for name, group in groups.items()
         ),
         reading="Bars are 95 % intervals. On the diagonal line, the prediction equals the "
@@ -274,7 +278,7 @@ def misses(predictions: CheckedPredictions) -> Words:
     wrong = [contrast for contrast in comparable if contrast.told and not contrast.sign_right]
     outside = [contrast for contrast in comparable if not contrast.inside and contrast not in wrong]
     outside.sort(key=_distance, reverse=True)
-    lines = [f"Wrong sign: {_sentence(contrast)}" for contrast in wrong]
+    lines = [f"Prediction with the wrong sign: {_sentence(contrast)}" for contrast in wrong]
     lines += [_sentence(contrast) for contrast in outside[:MISSES_TOLD]]
     more = len(outside) - MISSES_TOLD
     if more > 0:
@@ -348,11 +352,12 @@ def contrasts(predictions: CheckedPredictions) -> Table:
         rows=tuple(rows),
         none=predictions.why_not or "nothing to compare",
         caption="Every prediction beside its measurement.",
-        reading="A prediction is the mean of many simulations. Its interval contains 95 % of the simulations. Each "
-        "simulation has its own arrivals, and its model is fitted to a random sample of the runs. A "
-        "measurement has a 95 % confidence interval, computed from the blocks of a run or from pairs of runs "
-        "with the same arrivals. For other numbers of threads or cores within a run, the measured change also contains "
-        "the chance difference between two started proxies. Its interval does not contain this difference.",
+        reading="A prediction is the mean of many simulations. The interval of the prediction contains 95\u00a0% of "
+        "these simulations. Each simulation has its own arrivals, and its model is fitted to a random sample of "
+        "the runs. Each measurement has a 95\u00a0% confidence interval, computed from the blocks of a run or "
+        "from pairs of runs with the same arrivals. If a run compares different numbers of threads or cores, it "
+        "compares two started proxies. Two started proxies differ by chance, even with equal settings. The "
+        "measured change contains this difference, but its interval does not take this difference into account.",
         provenance=MODEL,
         shown=40,
     )
@@ -390,7 +395,8 @@ def levels(predictions: CheckedPredictions) -> Table:
         rows=tuple(rows),
         none="no run of the default mode was predicted and measured",
         caption="Simulated and measured numbers of the default mode, to which the model was fitted.",
-        reading="A simulated number is the mean over many simulations. Its interval contains 95 % of the simulations.",
+        reading="A simulated number is the mean of many simulations. The interval of the number contains 95\u00a0% "
+        'of these simulations. The column "runs" shows the measured numbers.',
         provenance=MODEL,
     )
 
@@ -433,13 +439,14 @@ def fit(predictions: CheckedPredictions) -> Table:
             )
     return Table(
         identity="table-predicted-fit",
-        header=("number", "fitted", "range over samples of the runs"),
+        header=("number", "fitted", "range over random samples of the runs"),
         rows=tuple(rows),
         none=fitted.why or "no model was fitted",
         caption="The numbers of the model that were fitted to runs in the default mode, in ns and bytes.",
-        reading=f"The scv is the variance divided by the square of the mean. All other numbers are in config/models/"
-        f"{fitted.model or '*'}.yaml, each with its source. docs/simulator/numbers.md describes how the fit determines "
-        "each number.",
+        reading="A number whose name contains scv is a squared coefficient of variation. To compute the range, the "
+        "model was fitted to random samples of the runs. All other numbers of the model are in "
+        f"config/models/{fitted.model or '*'}.yaml, each with its source. docs/simulator/numbers.md describes how "
+        "the fit determines each number.",
         provenance=MODEL,
     )
 

@@ -53,8 +53,8 @@ def heading(points: pd.DataFrame) -> Heading:
     return Heading(
         fidelity=f"{NOT_MEASURED}: transcribed from two papers, as printed.",
         testbed="; ".join(f"{PAPERS[study]}: {CITATIONS[study]}" for study in papers) + ".",
-        description="OpenSIPS on Linux 3.2.51 and 2.6.32, with Intel Xeon E5540. Each column of a "
-        "table is the average of thirty experiments.",
+        description="The papers measured OpenSIPS on Linux 3.2.51 and 2.6.32, with Intel Xeon E5540. Each column of "
+        "a table is the average of thirty experiments.",
     )
 
 
@@ -74,7 +74,8 @@ def answer(points: pd.DataFrame, checks: pd.DataFrame, pdr_limit: float = PDR_LI
         )
     agreeing = int(checks["agrees"].sum())
     return Answer(
-        f"{text}. Of {plural(len(checks), 'check')} of the printed numbers, {agreeing} hold."
+        f"{text}. The numbers that the papers print were checked against each other: {agreeing} of "
+        f"{plural(len(checks), 'check')} hold."
     )
 
 
@@ -159,8 +160,8 @@ def loads_at_limit(points: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> Table:
         header=("", *(f"last ≤\u00a0{share}", f"first >\u00a0{share}") * 2, "more"),
         rows=tuple(row for _, row in sorted(rows, key=lambda row: row[0])),
         none="no table of measurements",
-        caption=f"Printed loads (cps) between which PDR exceeds {share}, and the additional load that enhanced mode "
-        f"handles.",
+        caption=f"The two printed loads (cps) between which PDR begins to exceed {share}, and the additional load that "
+        "enhanced mode handles.",
         reading="The values for one core are from the single-core paper, which used another kernel.",
     )
 
@@ -192,11 +193,11 @@ def crossing(points: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> Figure:
             height_in=2.0,
             beside=False,
         ),
-        caption="PDR and K_rcv at the two printed loads around the limit of PDR, for each mode and number of server "
-        "threads.",
+        caption=f"PDR and K_rcv at the last printed load with a PDR of at most {share} and at the first printed load "
+        "with a higher PDR, for each mode and number of server threads.",
         seen=tuple(_crossing_words(capacities, system) for system in systems),
         reading=f"A hollow point shows the last load whose PDR is at most {share}. A filled point shows the first load "
-        f"with a higher PDR. The dashed line is {share}. The scales are linear and begin at zero.",
+        f"with a higher PDR. The dashed line marks a PDR of {share}. The scales are linear and begin at zero.",
         provenance=provenance(*capacities["study"]),
     )
 
@@ -236,7 +237,7 @@ def _crossing_words(capacities: pd.DataFrame, system: tuple[str, int]) -> str:
     for mode in MODES:
         rows = among[among["mode"] == mode].dropna(subset="last_cps")
         if rows.empty:
-            parts.append(f"{mode}: no load at or under the limit")
+            parts.append(f"{mode}: no load at which PDR is within its limit")
             continue
         loads, times = rows["last_cps"], rows["last_k_rcv_us"]
         parts.append(
@@ -247,8 +248,8 @@ def _crossing_words(capacities: pd.DataFrame, system: tuple[str, int]) -> str:
     both = last.dropna()
     higher = int((both["enhanced"] > both["baseline"]).sum())
     return (
-        f"{_system(study, cores)}, the last loads at or under the limit, over all numbers of threads: "
-        f"{'; '.join(parts)}. Enhanced mode has the higher load for {higher} of {len(both)} numbers of threads."
+        f"{_system(study, cores)}, the last loads at which PDR is within its limit, over all numbers of threads: "
+        f"{'; '.join(parts)}. For {higher} of {len(both)} numbers of threads, this load is higher in enhanced mode."
     )
 
 
@@ -286,9 +287,9 @@ def capacity(points: pd.DataFrame, predicted: pd.DataFrame, pdr_limit: float = P
         ),
         caption="Published capacity for each number of server threads, number of cores and mode.",
         seen=tuple(_capacity_words(capacities, mode) for mode in MODES),
-        reading=f"The capacity is the last printed load at which at most {share} of messages are dropped. Stars are "
-        f"the predictions of the papers' capacity model (section V). Equal predictions are drawn side by side. "
-        f"The values for one core are from the single-core paper, which used another kernel.",
+        reading=f"The capacity is the last printed load at which at most {share} of messages are dropped. Each star "
+        "is a prediction of the papers' capacity model (section V). If predictions are equal, their stars are drawn "
+        "side by side. The values for one core are from the single-core paper, which used another kernel.",
         provenance=provenance(*capacities["study"]),
     )
 
@@ -321,7 +322,7 @@ def _capacity_words(capacities: pd.DataFrame, mode: str) -> str:
         rows = capacities[(capacities["study"] == study) & (capacities["cores"] == cores)]
         rows = rows[rows["mode"] == mode].dropna(subset="last_cps")
         if rows.empty:
-            parts.append(f"{plural(cores, 'core')}, no load at or under the limit")
+            parts.append(f"{plural(cores, 'core')}, no load at which PDR is within its limit")
             continue
         most = rows[rows["last_cps"] == rows["last_cps"].max()]
         counts = " or ".join(map(str, most["threads"]))
@@ -357,9 +358,9 @@ def capacity_model(
         none="the paper has no prediction",
         caption="Capacities that the papers' model predicts, and capacities in the papers' tables.",
         reading="The model is in section V of the multi-core paper: C(p,c) = T(p,c) × C(1,1), with C(1,1) = "
-        f"{', '.join(map(grouped, predicted['single_core_cps'].unique()))} cps. The capacity in the tables II, V and "
-        f"VIII is the last load whose PDR is at most {100 * pdr_limit:g} %. The paper prints the first four columns. "
-        f"The other columns are computed from the tables.",
+        f"{', '.join(map(grouped, predicted['single_core_cps'].unique()))} cps. The capacity in the tables II, V "
+        f"and VIII is the last load whose PDR is at most {100 * pdr_limit:g} %. The first four columns are "
+        "printed in the paper. The other columns are computed from the paper's tables.",
     )
 
 
@@ -373,13 +374,13 @@ def audit_summary(checks: pd.DataFrame) -> Table:
         rows.append((str(rule), *map(str, counts)))
     return Table(
         identity="table-audit",
-        header=("rule", "checks", "hold", "last digit cut off", "disagree"),
+        header=("rule", "checks", "hold", "truncated", "disagree"),
         rows=tuple(rows),
         none="nothing was checked",
-        caption="Checks of the printed numbers, by rule.",
+        caption="Checks whether the printed numbers agree with each other, by rule.",
         reading="Two numbers count as equal if they differ by at most half a unit of the last printed digit. The "
-        'column "last digit cut off" counts numbers that agree only if the paper truncated the number instead of '
-        "rounding it.",
+        'column "truncated" counts checks in which the numbers agree only if the paper truncated the number instead '
+        "of rounding it.",
     )
 
 
@@ -389,8 +390,9 @@ def audit_words(checks: pd.DataFrame) -> Words:
     cut = off["remark"].str.contains(CUT_OFF)
     return Words(
         (
-            f"{len(checks) - len(off)} of {plural(len(checks), 'check')} hold. In {int(cut.sum())} checks, the paper "
-            f"truncated the number instead of rounding it. In {int((~cut).sum())} checks, the numbers disagree.",
+            f"{len(checks) - len(off)} of {plural(len(checks), 'check')} of the printed numbers hold. In "
+            f"{int(cut.sum())} checks, the numbers agree only if the paper truncated a number instead of rounding "
+            f"it. In {int((~cut).sum())} checks, the numbers disagree.",
         )
     )
 
@@ -414,7 +416,7 @@ def audit_disagreements(checks: pd.DataFrame) -> Table:
         header=("paper and table", "cell", "printed", "expected", "difference", "rule", "remark"),
         rows=tuple(rows),
         none="none: every check holds",
-        caption="Every check that fails, with the numbers as printed.",
+        caption="Every check that does not hold, with the printed and the expected number.",
     )
 
 
@@ -425,8 +427,8 @@ def messages_per_call(points: pd.DataFrame) -> Words:
     for study, rows in totals.groupby("study", sort=False):
         share = rows["value"].astype(float) / CALLS[str(study)]
         lines.append(
-            f"{PAPERS[str(study)]}: total messages are {share.min():.1f} to {share.max():.1f} times the "
-            f"{grouped(CALLS[str(study)])} calls that each experiment started, in {len(share)} columns. A "
+            f"{PAPERS[str(study)]}: the printed number of total messages is {share.min():.1f} to {share.max():.1f} "
+            f"times the {grouped(CALLS[str(study)])} calls that each experiment started, in {len(share)} columns. A "
             f"call has {MESSAGES_PER_CALL} messages. The paper does not say which messages it counts."
         )
     return Words(tuple(lines))

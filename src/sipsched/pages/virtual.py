@@ -73,7 +73,10 @@ def answer(effects: Sequence[GuestEffect]) -> Answer:
     if not measured:
         return Answer("There is no answer yet, because no valid run compares these modes.")
     alike = sum(not effect.stands_out for effect in measured)
-    rest = f"In {alike} of {plural(len(measured), 'comparison')}, the change is indistinguishable from chance."
+    rest = (
+        f"In {alike} of {plural(len(measured), 'comparison')}, the change of the mean K_rcv is indistinguishable "
+        "from chance."
+    )
     return Answer(" ".join((*_outstanding(measured), rest)))
 
 
@@ -89,7 +92,8 @@ def _outstanding(effects: Sequence[GuestEffect]) -> Iterator[str]:
         ]
         if changes:
             yield (
-                f"On {panel.where}: {panel.setting} instead of {panel.reference} changes the mean waiting time K_rcv."
+                f"On {panel.where}: with {panel.setting} instead of {panel.reference}, the mean waiting time K_rcv "
+                "changes."
             )
             yield from changes
 
@@ -102,11 +106,11 @@ def words(effects: Sequence[GuestEffect]) -> Words:
     shams = {(effect.place, effect.cps): effect.sham for effect in measured}
     differ = sum(sham.excludes_zero for sham in shams.values())
     lines = [
-        f"{len(measured)} of {plural(len(effects), 'predicted comparison')} are measured.",
+        f"{len(measured)} of {plural(len(effects), 'predicted comparison')} were measured.",
         f"The measured interval contains the simulator's prediction in {inside} of "
         f"{plural(len(measured), 'comparison')}.",
-        f"{differ} of {plural(len(shams), 'A/A comparison')} (windows with the same mode) differ by more than chance. "
-        f"About {0.05 * len(shams):.1f} are expected by chance.",
+        f"In {differ} of {plural(len(shams), 'A/A comparison')}, two windows with the same mode differ "
+        f"significantly. By chance alone, about {0.05 * len(shams):.1f} such comparisons are expected.",
     ]
     return Words(tuple(lines))
 
@@ -139,12 +143,13 @@ def figure(effects: Sequence[GuestEffect], loads: Sequence[ComparedLoad]) -> Fig
             height_in=0.45 + 0.26 * max(len(group.effects) for group in groups),
             beside=False,
         ),
-        caption=f"The change of the mean K_rcv by each setting against {references}, in virtual time.",
+        caption=f"The change of the mean K_rcv with each setting, compared with {references}, in virtual time.",
         seen=tuple(words(effects).lines),
-        reading="Each row names the kernel and the number of workers. The virtual clock advances in steps of "
-        f"{USUAL_QUANTUM_US:g} µs, unless the name of a row ends with another length. The bar of a measured effect is "
-        "its 95 % confidence interval. The bar of a simulated effect ends at the smallest and the largest value over "
-        "six seeds. The A/A comparison compares windows with the same mode, so its true value is 0.",
+        reading="The name of each row contains the kernel and the number of workers. The virtual clock advances in "
+        f"steps of {USUAL_QUANTUM_US:g} µs. If a run used steps of another length, the name of the row ends with "
+        "this length. The bar of a measured effect is its 95 % confidence interval. The bar of a simulated effect "
+        "ends at the smallest and the largest value over six simulations with different random numbers. The A/A "
+        "comparison compares two windows with the same mode, so its true value is 0.",
         provenance=provenance(loads),
     )
 
@@ -216,7 +221,8 @@ def table(effects: Sequence[GuestEffect], loads: Sequence[ComparedLoad]) -> Tabl
             *("simulated before (%)", "A/A (%)", "blocks"),
         ),
         rows=tuple(rows),
-        caption="The change of the mean K_rcv by each setting, with its prediction.",
+        caption="The change of the mean K_rcv with each setting: measured, and predicted by simulation before the "
+        "measurement.",
         none="No effect was predicted.",
         places=1,
         provenance=provenance(loads),
@@ -228,6 +234,6 @@ def heading(loads: Sequence[ComparedLoad]) -> Heading:
     kernels = {load.place.testbed: load.runs[0].attrs["kernel"] for load in loads}
     return Heading(
         fidelity=provenance(loads) or "Nothing was measured here",
-        testbed="The simulator's predictions are not measurements. They were recorded before the runs.",
+        testbed="The simulator's predictions are not measurements. The predictions were recorded before the runs.",
         description=" ".join(f"{name}: kernel {kernel}." for name, kernel in kernels.items()),
     )

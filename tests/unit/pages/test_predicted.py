@@ -43,8 +43,8 @@ def found(*contrasts: Contrast, fitted: Fitted = FITTED) -> predicted.CheckedPre
 def test_the_first_sentence_is_the_answer() -> None:
     page = found(contrast(-44, -42), contrast(20, -30), contrast(1, 3, p_value=0.6))
     assert predicted.answer(page).line == (
-        "2 of 3 predictions lie inside the measured 95 % interval, and the predicted sign is "
-        "right for 1 of the 2 effects that are distinguishable from chance."
+        "2 of 3 predictions lie inside the 95\u00a0% interval of their measurement. The simulator predicts the sign of "
+        "a change correctly for 1 of the 2 effects that are distinguishable from chance."
     )
     (second,) = predicted.fitted_to(page).lines
     assert "fitted to 2 runs of the default mode (47\u202f997 messages)" in second
@@ -52,7 +52,7 @@ def test_the_first_sentence_is_the_answer() -> None:
 
 def test_a_single_prediction_is_not_counted_as_one_of_one() -> None:
     assert predicted.answer(found(contrast(0, 0, p_value=0.9))).line.startswith(
-        "The one prediction lies inside the measured 95 % interval, and no effect"
+        "The only prediction lies inside the 95\u00a0% interval of its measurement. No measured effect"
     )
 
 
@@ -64,7 +64,7 @@ def test_a_single_prediction_is_not_counted_as_one_of_one() -> None:
             (),
             "no run of the default mode has its trace",
         ),
-        (FITTED, (), "no comparison of modes and no second number of threads was measured"),
+        (FITTED, (), "no run compares modes, and only one number of threads was measured"),
         (
             FITTED,
             (replace(contrast(1, 1), measured=Interval.without(1, 1)),),
@@ -76,9 +76,9 @@ def test_without_a_comparison_the_page_says_why(
     fitted: Fitted, contrasts: tuple[Contrast, ...], words: str
 ) -> None:
     page = found(*contrasts, fitted=fitted)
-    assert predicted.answer(page).line == f"There is nothing to compare: {words}."
+    assert predicted.answer(page).line == f"There is no comparison yet: {words}."
     assert isinstance(predicted.figure(page), Words)
-    assert predicted.misses(page).lines == (f"There is nothing to compare: {words}.",)
+    assert predicted.misses(page).lines == (f"There is no comparison yet: {words}.",)
     for table in (predicted.by_kind(page), predicted.contrasts(page), predicted.levels(page)):
         assert table._repr_html_()
 
@@ -88,7 +88,7 @@ def test_failed_predictions_are_ordered_by_wrong_sign_and_distance() -> None:
     lines = predicted.misses(page).lines
     assert len(lines) == 3
     assert lines[0].startswith(
-        "Wrong sign: fifo at 1\u202f600 cps: the predicted change of T_sip mean is −30 ("
+        "Prediction with the wrong sign: fifo at 1\u202f600 cps: the predicted change of T_sip mean is −30 ("
     )
     assert "is +90" in lines[1]
     assert "is +30" in lines[2]

@@ -53,7 +53,7 @@ def test_figures_of_another_limit_and_of_one_paper(points):
         capacity = published.capacity(alone, papers.load_capacity(), limit)
         assert crossing.seen[0].startswith("1 core (single-core paper)")
         assert "2016" not in crossing.provenance + capacity.provenance
-    assert "no load at or under the limit" in published.crossing(alone, 0.001).seen[0]
+    assert "no load at which PDR is within its limit" in published.crossing(alone, 0.001).seen[0]
     rows = published.capacity_model(alone, papers.load_capacity()).rows
     assert all(row[-1] == "–" for row in rows)
 

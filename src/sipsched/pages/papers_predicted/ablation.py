@@ -59,12 +59,15 @@ def _parts_words(ablation: Ablation) -> str:
         if contribution.part.excludes_zero
     ]
     if not parts:
-        return "Each part of this difference is indistinguishable from 0."
-    return f"These parts differ from 0 by more than chance: {'; '.join(parts)}."
+        return (
+            "Each part of this difference that the simulation attributes to a mechanism or a setting is "
+            "indistinguishable from 0."
+        )
+    return f"These parts of the difference differ from 0 by more than chance: {'; '.join(parts)}."
 
 
 def _unit(metric: str) -> str:
-    return "points" if metric == "pdr" else UNITS[metric]
+    return "percentage points" if metric == "pdr" else UNITS[metric]
 
 
 def _name(part: Contribution) -> str:
@@ -96,12 +99,12 @@ def figure(ablations: Sequence[Ablation], runs: pd.DataFrame) -> Figure:
     return Figure(
         identity="figure-ablation",
         draw=wrapped([""] * len(ablations), draw, across=2, height_in=3.1),
-        caption=f"The difference {compared()} and its parts by mechanism and setting, at {place(*ABLATED)}.",
-        reading="A part shows how much smaller the difference becomes if the simulator omits one "
-        "mechanism, or if one setting of enhanced mode has the value of baseline mode. The 95"
-        " % intervals come from simulations with different random numbers and the same "
-        "arrivals, and are corrected for the number of parts. The parts need not add up to "
-        "the whole.",
+        caption=f"The difference {compared()}, and how much of it each mechanism and each setting causes, at "
+        f"{place(*ABLATED)}.",
+        reading="Each row is a part of the difference. A part shows how much smaller the difference becomes if the "
+        "simulator omits one mechanism, or if one setting of enhanced mode has the value of baseline mode. The "
+        "95 % intervals come from simulations with different random numbers and the same arrivals, and are "
+        "corrected for the number of parts. The sum of the parts can differ from the whole difference.",
         seen=tuple(whole_words(ablation) for ablation in ablations)
         or ("This difference was not simulated.",),
         provenance=provenance(runs),
@@ -136,9 +139,10 @@ def table(ablations: Sequence[Ablation], runs: pd.DataFrame) -> Table:
         header=("metric", "simulated", compared(), "part of the difference", "pairs of runs"),
         rows=tuple(rows),
         none="this difference was not simulated",
-        caption=f"The difference {compared()} without each mechanism and each setting, at {place(*ABLATED)}.",
+        caption=f"The difference {compared()} if one mechanism is omitted or one setting is equal in both modes, at "
+        f"{place(*ABLATED)}.",
         reading='The column "simulated" names the mechanism that the simulator omits, or the setting that enhanced '
-        "mode takes from baseline mode. The next column shows the remaining difference. The part of the difference is "
-        "the whole difference minus the remaining difference.",
+        'mode takes from baseline mode. The next column shows the difference that remains. The column "part of the '
+        'difference" shows the whole difference minus the remaining difference.',
         provenance=provenance(runs),
     )

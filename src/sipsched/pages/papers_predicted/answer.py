@@ -37,8 +37,8 @@ from sipsched.words import grouped, number, plural
 def heading(model: Model, runs: pd.DataFrame) -> Heading:
     """Return the page's heading, which describes the simulation model behind all numbers of the page."""
     return Heading(
-        fidelity=f"{PREDICTED}. The model describes {model.description.rstrip('.')}. "
-        f"It was fitted to {model.fitted_to}.",
+        fidelity=f"{PREDICTED}. The model describes {model.description.rstrip('.')}. The model was fitted to "
+        f"{model.fitted_to}.",
         testbed=simulated(runs),
         description="The simulated scheduler is newer than the papers' kernels.",
     )
@@ -71,7 +71,10 @@ def _reach(errors: Sequence[Error]) -> str:
     better = [error for error in unseen if error.best]
     told = [f"{NAMES[error.metric]} ({GROUPS[error.group]})" for error in better]
     what = "groups of published numbers that were not used for the fit"
-    start = f"The simulator is more accurate than both simple predictions for {len(better)} of {len(unseen)} {what}"
+    start = (
+        f"For {len(better)} of {len(unseen)} {what}, the simulator is more accurate than both simple predictions, "
+        '"same threads" and "mean"'
+    )
     return f"{start}: {', '.join(told)}." if told else f"{start}."
 
 
@@ -84,12 +87,13 @@ def _directions(effects: Sequence[PublishedEffect]) -> str:
     untold = [effect for effect in effects if effect.direction is Direction.NOT_TOLD]
     seen = sum(effect.published >= effect.detectable for effect in untold)
     least = _would_have_been_seen([effect.detectable for effect in untold])
-    detectable = f" Of these effects, {seen} have a published size that the simulation can detect."
+    detectable = (
+        f" Of these effects, {seen} have a published size that the simulation would detect."
+    )
     return (
         f"{answer}. The papers publish {plural(len(effects), 'effect')} of enhanced mode. In the simulation, "
-        f"{counted(effect.direction for effect in effects)}. "
-        f"For {plural(holds, 'effect')}, the predicted interval contains the published size."
-        f"{least}{detectable if least else ''}"
+        f"{counted(effect.direction for effect in effects)}. For {plural(holds, 'effect')}, the predicted interval "
+        f"contains the size that the papers publish.{least}{detectable if least else ''}"
     )
 
 
@@ -104,8 +108,8 @@ def _costs(costs: Sequence[MigrationCost]) -> str:
         if direction is Direction.NOT_TOLD
     ]
     return (
-        "Figure 2 of the multi-core paper shows one migration cost as the best. The simulator compares this cost with "
-        f"other costs. Of {plural(len(told), 'comparison')}, {counted(told)}.{_would_have_been_seen(least)}"
+        "Figure 2 of the multi-core paper shows which migration cost is best. The simulation compares this cost with "
+        f"the other costs. Of {plural(len(told), 'comparison')}, {counted(told)}.{_would_have_been_seen(least)}"
     )
 
 
@@ -114,8 +118,9 @@ def _would_have_been_seen(least: Sequence[float]) -> str:
     if not known:
         return ""
     return (
-        " For the effects that are indistinguishable from chance, the simulation detects a decrease of "
-        f"{number(median(known))} % (median; {number(known[0])} to {number(known[-1])} %) in four of five cases."
+        " For the effects that are indistinguishable from chance, the smallest decrease that the simulation detects "
+        f"in four of five cases is {number(median(known))}\u00a0% in the median, and {number(known[0])} to "
+        f"{number(known[-1])}\u00a0% over all these effects."
     )
 
 
@@ -129,18 +134,19 @@ def _origin(path: Path, recorded: Path) -> str:
         return "All runs were simulated here."
     if path.samefile(recorded):
         return (
-            "The repository contains all runs. The command snakemake reports/papers_predicted.html simulates these "
-            "runs again."
+            "The results of all simulated runs are in the repository. The command snakemake "
+            "reports/papers_predicted.html simulates these runs again."
         )
     same, runs = repeated(load_predictions(path), load_predictions(recorded))
     if same == runs:
         return (
-            f"All {grouped(runs)} runs of the grid were simulated here. Their numbers equal the recorded numbers to "
-            "the last digit. The repository contains all other runs."
+            f"All {grouped(runs)} runs of the table above (the grid) were simulated on this machine. Their numbers "
+            "equal the recorded numbers to the last digit. The results of all other runs are in the repository."
         )
     return (
-        f"All runs were simulated here. Only {grouped(same)} of {grouped(runs)} runs of the grid equal the recorded "
-        "runs to the last digit. The model, the simulator or the machine's arithmetic has therefore changed."
+        f"All runs were simulated on this machine. Only {grouped(same)} of the {grouped(runs)} runs of the table "
+        "above (the grid) equal the recorded runs to the last digit. The reason is a change of the model, of the "
+        "simulator or of the machine's arithmetic."
     )
 
 
@@ -155,11 +161,10 @@ def free_numbers(model: Model, points: int) -> Table:
         header=("meaning", "name", "fitted", "lower bound", "upper bound"),
         rows=tuple(rows),
         none="nothing was fitted",
-        caption=f"The {len(rows)} numbers of the model that were fitted to {points} published numbers.",
+        caption=f"The {len(rows)} parameters of the model that were fitted to {points} published numbers.",
         reading=f"Times are in ns. The published numbers are {len(METRICS)} numbers from each of "
-        f"{points // len(METRICS)} "
-        "columns of the papers' tables. The bounds limit the search for the fitted number. All other "
-        "numbers of the model are assumptions. config/models/opensips-papers.yaml lists each assumption with its "
-        "source.",
+        f"{points // len(METRICS)} columns of the papers' tables. The bounds limit the search for the fitted "
+        "value. All other parameters of the model are assumptions. config/models/opensips-papers.yaml lists each "
+        "assumption with its source.",
         provenance=f"{PREDICTED}: numbers of a model.",
     )

@@ -58,10 +58,9 @@ def figure(effects: Sequence[PublishedEffect], runs: pd.DataFrame) -> Figure:
         identity="figure-directions",
         draw=wrapped([NAMES[metric] for metric in EFFECTS], draw, across=2, height_in=4.4),
         caption="The decrease of each quantity from baseline mode to enhanced mode, predicted and published.",
-        reading="Dots are predictions by simulation. Their 95 % intervals come from simulations with "
-        "different random numbers, and are corrected for the number of rows. The axis ends at "
-        "−100 %. Diamonds are published numbers. Right of 0, the value in enhanced mode is "
-        "lower.",
+        reading="Each dot is a prediction by simulation. Its 95\u00a0% interval comes from simulations with different "
+        "random numbers, and is corrected for the number of rows. The axis ends at −100 %. Each diamond is a "
+        "published number. Right of 0, the value in enhanced mode is lower than in baseline mode.",
         seen=tuple(_seen(effects, metric) for metric in EFFECTS),
         provenance=provenance(runs),
     )
@@ -95,18 +94,20 @@ def table(effects: Sequence[PublishedEffect], runs: pd.DataFrame) -> Table:
     return Table(
         identity="table-directions",
         header=(
-            *("row of the papers", "metric", "published (%)", "predicted (%)", "direction"),
+            *("row of the papers' tables", "metric", "published (%)", "predicted (%)", "direction"),
             "detectable (%)",
             "interval contains the published size",
         ),
         rows=tuple(rows),
         none="nothing was simulated",
-        caption="Percent by which enhanced mode is lower than baseline mode, published and predicted.",
-        reading="An effect is reproduced if the value in enhanced mode is lower by more than chance explains (Holm's "
-        "correction over all rows). An effect has the opposite sign if the value is higher by more than chance "
-        'explains. The column "detectable" shows the smallest difference that the simulation detects in four of five '
-        "cases. An effect is without any difference if both runs of each pair are equal to the last digit. This "
-        "happens if the threads do not outnumber the cores, because the scheduler then has no choice.",
+        caption="By how many percent the value in enhanced mode is lower than in baseline mode, published and "
+        "predicted.",
+        reading="An effect is reproduced if the simulated value in enhanced mode is lower by more than chance explains "
+        "(with Holm's correction over all rows). An effect has the opposite sign if the simulated value is "
+        'higher by more than chance explains. The column "detectable" shows the smallest difference that the '
+        "simulation detects in four of five cases. An effect is without any difference if the simulated runs of "
+        "both modes are equal to the last digit. This happens if there are at most as many threads as cores, "
+        "because the scheduler then has no choice.",
         provenance=provenance(runs),
     )
 
@@ -141,9 +142,11 @@ def costs(found_costs: Sequence[MigrationCost], runs: pd.DataFrame) -> Table:
         places=2,
         rows=tuple(rows),
         none="nothing was simulated",
-        caption="Simulation of figure 2 of the multi-core paper: enhanced mode with several migration costs.",
-        reading="The last column compares the metric at the published best cost with the metric at this cost. It shows "
-        "the decrease in percent, and whether the decrease is larger than chance explains.",
+        caption="Simulation of figure 2 of the multi-core paper, which compares several migration costs in enhanced "
+        "mode.",
+        reading="The last column compares the cost that is best in the paper with the cost of the row. It shows by how "
+        "many percent the metric is lower at the best cost, and whether this decrease is larger than chance "
+        "explains.",
         provenance=provenance(runs),
     )
 

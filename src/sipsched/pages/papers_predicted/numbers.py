@@ -43,9 +43,9 @@ def figure(
         identity="figure-predicted",
         draw=wrapped(titles, draw, across=2, height_in=2.9),
         caption="Predicted against published numbers, by quantity.",
-        reading="Each mark is a published number. On the line, the prediction equals the published number. The model "
-        "was fitted to the blue marks only. The capacity is the largest load with a PDR of at most "
-        f"{100 * PDR_LIMIT:g} %. The scales are logarithmic, so predicted drop rates of 0 are not drawn.",
+        reading="Each mark is a published number. On the diagonal line, the prediction equals the published number. "
+        "The model was fitted only to the numbers with blue marks. The capacity is the largest load with a PDR of at "
+        f"most {100 * PDR_LIMIT:g} %. The scales are logarithmic, so predicted drop rates of 0 are not drawn.",
         seen=tuple(_error_words(metric, found_errors) for metric in NAMES),
         provenance=provenance(runs),
     )
@@ -92,12 +92,14 @@ def _error_words(metric: str, found_errors: Sequence[Error]) -> str:
     if not these:
         return f"{NAMES[metric]}: no published number was predicted."
     parts = [
-        f"{factor(error.simulator)} for {GROUPS[error.group]} "
-        f"({'fitted, ' if error.group is PaperGroup.FITTED else ''}the prediction from the same number of threads: "
-        f"{factor(error.same_threads)})"
+        f"{factor(error.simulator)} for "
+        f"{GROUPS[error.group]}{' (fitted)' if error.group is PaperGroup.FITTED else ''}, compared with "
+        f'{factor(error.same_threads)} for the prediction "same threads"'
         for error in these
     ]
-    return f"The predictions of {NAMES[metric]} are wrong by a factor of {'; '.join(parts)}."
+    return (
+        f"{NAMES[metric]}: the simulator's predictions are wrong by a factor of {'; '.join(parts)}."
+    )
 
 
 def errors(found_errors: Sequence[Error], runs: pd.DataFrame) -> Table:
@@ -122,14 +124,14 @@ def errors(found_errors: Sequence[Error], runs: pd.DataFrame) -> Table:
         ),
         rows=tuple(rows),
         none="no published number was predicted",
-        caption="Factors by which the simulator and two simple predictions are wrong.",
-        reading="The factor is computed from the root mean square of the logarithm of predicted / published. A "
-        "factor of 1.00 is exact. "
-        'For drop rates, 0.1 percentage points are first added to both numbers. The prediction "same '
-        'threads" is the geometric mean of the fitted numbers with the same number of threads. For one core, it uses '
-        'the numbers of one core. For more cores, it uses the numbers of two cores. The prediction "mean" is the mean '
-        "of all fitted numbers. The papers chose loads on both sides of a drop rate of 1 %, so the mean predicts drop "
-        "rates well.",
+        caption="Factors by which the predictions of the simulator, and two simple predictions, are wrong.",
+        reading="The factor is computed from the root mean square of the logarithm of predicted / published. If all "
+        'predictions are exact, the factor is 1.00. The column "numbers" shows the number of published numbers '
+        'in the group. For PDR, 0.1 percentage points are first added to both numbers. The prediction "same '
+        'threads" is the geometric mean of the fitted numbers with the same number of threads. For one core, '
+        "this prediction uses the numbers of one core. For more cores, it uses the numbers of two cores. The "
+        'prediction "mean" is the mean of all fitted numbers. The papers chose loads at which PDR is just below '
+        "or just above 1\u00a0%, so the mean predicts PDR well.",
         provenance=provenance(runs),
     )
 
@@ -156,7 +158,8 @@ def numbers(table: pd.DataFrame, runs: pd.DataFrame) -> Table:
         ),
         rows=tuple(rows),
         none="no published number was predicted",
-        caption="Every number of the papers' tables of measurements, and its predictions.",
+        caption="Every number of the papers' tables of measurements, with the prediction of the simulator and the "
+        "two simple predictions.",
         provenance=provenance(runs),
         shown=12,
     )
@@ -184,8 +187,9 @@ def capacities(table: pd.DataFrame, runs: pd.DataFrame) -> Table:
         rows=tuple(rows),
         none="the grid was not simulated",
         caption=f"The largest load with a PDR of at most {100 * PDR_LIMIT:g} %, predicted and published.",
-        reading="Loads are 200 cps apart, with 3 runs per load. The papers have no table for one thread or for eight "
-        'cores. The words "not bracketed" mean that all simulated loads lie on one side of the limit.',
+        reading="The simulated loads are 200 cps apart, with 3 runs per load. The papers print no numbers for one "
+        'thread or for eight cores. The words "not bracketed" mean that PDR is above the limit at all simulated '
+        "loads, or below the limit at all of them.",
         provenance=provenance(runs),
     )
 

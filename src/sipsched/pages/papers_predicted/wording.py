@@ -36,8 +36,8 @@ def simulated(runs: pd.DataFrame) -> str:
     calls = " or ".join(grouped(run) for run in sorted(set(runs["calls"])))
     amount = f"{grouped(len(runs))} runs of {calls} calls" if len(runs) else "no run"
     return (
-        f"Model opensips-papers, CFS of Linux 5.10, {amount}. The published numbers were not measured here: "
-        f"{'; '.join(SHORT.values())}."
+        f"Simulated with the model opensips-papers and the scheduler CFS of Linux 5.10: {amount}. The published "
+        f"numbers were not measured here, and are from: {'; '.join(SHORT.values())}."
     )
 
 
