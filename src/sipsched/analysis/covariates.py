@@ -139,7 +139,7 @@ def adjust(
 def _fit(
     response: Values, shapes: Sequence[Values], usable: Flags, weights: Values
 ) -> tuple[Values, Values]:
-    """Fit a weighted linear regression of windows on disturbances, with a mean per block and a mean per mode.
+    """Fit a weighted linear regression of window values on disturbances, with a mean per block and a mean per mode.
 
     Returns
     -------

@@ -270,7 +270,7 @@ class HistogramStream:
             raise StableError(f"{self._where}: probe: {_last_words(self.process)}")
 
     def read(self) -> Mapping[str, Any]:
-        """Return the counts since the last call of this method.
+        """Return what the probe counted since the last call of this method.
 
         Raises
         ------
@@ -566,7 +566,7 @@ class Watching:
         return np.concatenate(parts) if parts else np.empty(0, RECORD)
 
     def read(self) -> tuple[Second, npt.NDArray[Any], Counters]:
-        """Return the counts since the last call of this method, and the new records of the trace.
+        """Return what all probes counted since the last call of this method, and the new records of single messages.
 
         Raises
         ------

@@ -83,7 +83,7 @@ class Point:
 
 @dataclass(frozen=True, order=True)
 class Run:
-    """One repetition of a point at one load."""
+    """A run: one repetition of the measurement of one system under test in one mode at one load."""
 
     testbed: str
     sut: str

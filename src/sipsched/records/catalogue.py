@@ -143,7 +143,7 @@ class Catalogue:
         return sorted({getattr(run, key) for run in self.runs})
 
     def document(self, run: Run) -> RunDocument:
-        """Read the `run.json` of a run."""
+        """Read the file `run.json` of a run, which describes the run."""
         return read_run(self.records / run.path)
 
     def has_messages(self, run: Run) -> bool:

@@ -204,7 +204,7 @@ def write_capacity(prediction: CapacityPrediction, path: Path) -> None:
 
 
 def read_capacity(path: Path) -> CapacityPrediction:
-    """Read the capacities from a `capacity.json`.
+    """Read the simulated capacities on each number of cores from a file `capacity.json`.
 
     Raises
     ------

@@ -136,7 +136,7 @@ def settled_file(summary: Path) -> Path:
 
 
 def write_settled(summary: Path, settled: Settled) -> None:
-    """Write the `settled.json` beside a study summary.
+    """Write the list of settled runs to the file `settled.json` beside a study summary.
 
     Raises
     ------
