@@ -45,7 +45,7 @@ static bool write_report(struct sim *sim, FILE *file)
 	return true;
 }
 
-/* Simulate the load, and write the trace if its path is not NULL. Complain about an error and return 1. */
+/* Simulate the load, and write the trace if its path is not NULL. If an error occurs, print a message and return 1. */
 static int simulate(struct sim *sim, const char *model, const char *path)
 {
 	FILE *trace = NULL;

@@ -304,7 +304,7 @@ static void test_switches_eevdf(void)
 	 * both have v = 2, so the waiting A runs its last ms, and then B its last four.
 	 */
 	expect_switch("from FIFO", &other, &m, 3, BOTH, LENGTH(BOTH), "0:A 5:B 7:A 8:B 12:-");
-	/* The change to 4 ms keeps the current deadline 2 of B. Only the slices that begin later last 4 ms. */
+	/* After the change to slices of 4 ms, the deadline of B is still 2 ms. Only slices that begin later last 4 ms. */
 	other = m;
 	other.slice_ns = 4 * MS;
 	expect_switch("longer slices", &m, &other, 1, BOTH, LENGTH(BOTH), "0:A 2:B 4:A 8:B 12:-");
@@ -345,7 +345,7 @@ static void watch(struct sim *sim, const struct cpu *cpu, const struct worker *n
 		shares->left_idle++;
 }
 
-/* Check over 10 s that workers get CPU time in proportion to their weights, and that no CPU is idle while one waits. */
+/* Check over 10 s that workers get CPU time in proportion to their weights, and that no CPU is idle while a worker waits. */
 static void test_long_run(enum rules rules, const char *what)
 {
 	static const int nices[] = { 0, 5, -3, 0 };

@@ -341,7 +341,7 @@ class MigrationCost:
 
 
 def migration_costs(runs: pd.DataFrame) -> list[MigrationCost]:
-    """Return simulated means for each migration cost in enhanced mode, as in figure 2 of the multi-core paper."""
+    """Return the mean K_rcv and PDR of simulated runs in enhanced mode per migration cost (the paper's figure 2)."""
     pairs: dict[tuple[tuple[int, int, int], str, int], Pair] = {}
     for (place, best), metric in product(FIGURE_2.items(), EFFECTS):
         for cost in COSTS_NS:

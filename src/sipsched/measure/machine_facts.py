@@ -140,7 +140,7 @@ class Facts:
         return account.competitors
 
     def shares(self, cpus: Sequence[int]) -> tuple[float, float]:
-        """Return the shares of the CPUs' time that the hypervisor and other programs took while `LOOK` ran."""
+        """Return the shares of CPU time that the hypervisor and other programs took while the script `LOOK` ran."""
         before, after = (parse_stat(self.stat[moment]) for moment in ("before", "after"))
         names = [f"cpu{cpu}" for cpu in cpus if f"cpu{cpu}" in after] or ["cpu"]
         spent = {

@@ -80,7 +80,7 @@ class SimulatedPoint:
     setattr_ns: int
 
     def at(self, load: Load, arrivals: Arrivals) -> ModelNumbers:
-        """Return all parameters of the simulator for this point and a load (number, rate and timing of calls)."""
+        """Return all parameters of the simulator for these settings and a load (number, rate and timing of calls)."""
         return {
             **self.numbers,
             "rate_cps": float(arrivals.cps),

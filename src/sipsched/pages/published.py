@@ -136,7 +136,7 @@ def comparison(compared: pd.DataFrame, study: str, table: str) -> Table:
 
 
 def loads_at_limit(points: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> Table:
-    """Return a table with two printed loads per system and mode: the last within the drop limit, the first above it."""
+    """Return two printed loads per system and mode: the last within the drop limit, and the first above it."""
     edges = crossings(points, pdr_limit)
     rows = []
     for (study, cores, threads), group in edges.groupby(["study", "cores", "threads"]):

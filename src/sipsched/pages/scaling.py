@@ -457,7 +457,7 @@ def herd(scaling: ScalingData) -> Figure:
         "on one core.",
         seen=tuple(map(_herd_words, scaling.herds))
         or (
-            "There is nothing to show yet, because wake-ups were counted for fewer than two numbers of workers.",
+            "There is nothing to show yet, because wake-ups were counted for at most one number of workers.",
         ),
         reading="The number of wake-ups is counted as the number of voluntary context switches. The counts include the "
         "timer processes and all other processes of the proxy.",

@@ -242,7 +242,7 @@ def runs_not_counted(summary: xr.Dataset) -> Table:
 
 
 def arrivals(summary: xr.Dataset) -> Table:
-    """Return a table that shows for each point how exactly calls arrived on schedule (the arrival certificate)."""
+    """Return a table that shows for each setting and load how exactly calls arrived on schedule (the certificate)."""
     columns = {
         "KS distance": _largest(summary["ks_distance"]),
         "KS p-value": _smallest(summary["ks_p_value"]),

@@ -169,7 +169,7 @@ def _heat_maps(
 
 
 def _points(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return a table with one row per planned point: worst status, number of valid runs, number of planned runs."""
+    """Return the worst status and the numbers of valid and planned runs of each planned setting and load."""
     kinds = list(KINDS)
     suspect = (runs["status"] == MEASURED) & (runs["grade"] == "suspect")
     status = runs["status"].where(~suspect, SUSPECT)

@@ -187,7 +187,7 @@ class ModelParameters:
 
 @dataclass(frozen=True)
 class Costs:
-    """The CPU times that each kind of deployment adds. The simulator rejects deployments without these numbers."""
+    """The CPU time per message that each deployment adds. The simulator rejects deployments without this number."""
 
     dispatch_ns: Annotated[
         Whole | None,

@@ -71,7 +71,7 @@ class Needs:
         return self._crossing_files(self._searched(self._study(wildcards), wildcards.testbed))
 
     def all_crossings(self, wildcards: object) -> list[str]:
-        """Return the paths of the records of all searches that determine the loads of studies."""
+        """Return the records' paths of all capacity searches from which studies take their loads."""
         return self._crossing_files(self._to_search(self._plan.searches))
 
     # Runs of a study
@@ -168,7 +168,7 @@ class Needs:
     # Files of a testbed
 
     def testbed_crossings(self, wildcards: Wildcards) -> list[str]:
-        """Return the paths of the records of all searches on a testbed that determine the loads of studies."""
+        """Return the records' paths of all capacity searches on a testbed from which studies take their loads."""
         points = self._to_search(self._plan.searches)
         return self._crossing_files(p for p in points if p.testbed == wildcards.testbed)
 

@@ -130,7 +130,7 @@ def parse_log(text: str, where: str) -> SwitchLog:
 
 
 def read_windows(record: Path) -> WindowsDocument:
-    """Read the windows and switches from the `windows.json.zst` of a record.
+    """Read the windows of a run, and the switches between its modes, from the record's `windows.json.zst`.
 
     Raises
     ------

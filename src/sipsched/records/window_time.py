@@ -148,7 +148,7 @@ def _competitor_share(recorded: WindowsDocument, placed: Spans) -> Floats:
 
 
 def left_out(recorded: WindowsDocument, steal_share: Floats) -> npt.NDArray[np.uint8]:
-    """Return a code per window from the log of mode switches: valid, or the reason why the window is excluded.
+    """Return a code for each window of a run, from the log of mode switches: valid, or why the window is excluded.
 
     Returns
     -------

@@ -258,7 +258,7 @@ def _left_out(
     tables: Mapping[str, Floats],
     steal_share: Floats,
 ) -> npt.NDArray[np.uint8]:
-    """Return a code per window: valid, or the reason for the exclusion. Stolen time and drops exclude whole blocks."""
+    """Return a code for each window of a run: valid, or why it is excluded. Steal and drops exclude whole blocks."""
     reasons = left_out(recorded, steal_share)
     if document.load.retransmissions:
         blocks = np.array([window.block for window in recorded.design.windows])

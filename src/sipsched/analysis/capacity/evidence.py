@@ -160,7 +160,7 @@ def _published(wide: pd.DataFrame, limit: float) -> list[System]:
                 mode,
                 tuple(options),
                 papers.provenance("multicore", "singlecore"),
-                # The stated capacity of one core applies only to enhanced mode, in which the papers derived their rule.
+                # The papers state a capacity of one core, from which they derive their rule, only for enhanced mode.
                 stated if mode == "enhanced" else None,
                 published=True,
             )

@@ -271,9 +271,9 @@ def table(loads: Sequence[ComparedLoad]) -> Folded:
                 ),
                 'A switch changes the mode of all processes of the proxy. The column "latest" shows the largest '
                 'delay of a switch after its planned time. The column "relaxation" shows the relaxation time of the '
-                "queue M/M/1 during the warm-up. A block is whole if all its windows are valid. Steal is the share "
-                "of CPU time that the hypervisor took from the SPS. The speed index is the speed at which a fixed "
-                "piece of work runs before and after the load.",
+                "queue M/M/1, computed from the utilisation in the warm-up. A block is whole if all its windows are "
+                "valid. Steal is the share of CPU time that the hypervisor took from the SPS. The speed index is the "
+                "speed at which a fixed piece of work runs before and after the load.",
             )
         ),
         provenance=provenance(loads),
