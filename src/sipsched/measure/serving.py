@@ -12,6 +12,7 @@ from pathlib import PurePosixPath
 from typing import TypeVar
 
 from sipsched.errors import SipschedError, StableError, TransientError
+from sipsched.measure import unread
 from sipsched.measure.account import CpuAccount
 from sipsched.measure.competitors import Competitors
 from sipsched.measure.fronts import MOST_INSTANCES, Front
@@ -42,7 +43,6 @@ from sipsched.measure.quiet import RECEIVE_QUEUES
 from sipsched.measure.restoring import read_settings
 from sipsched.measure.shards import Shards
 from sipsched.measure.tuning import Tuned, task_prefix
-from sipsched.measure.unread import NOTHING_WAITS, WAITING, describe_waiting
 from sipsched.plan.config import Config
 from sipsched.plan.crossover import Instance
 from sipsched.plan.run import Point
@@ -473,11 +473,11 @@ class Serving:
         arguments = (self.transport.protocol, *ports)
         what = "SIP messages still wait in sockets"
         try:
-            host.wait_until(NOTHING_WAITS, *arguments, "", what=what, timeout_s=timeout_s)
+            host.wait_until(unread.NOTHING_WAITS, *arguments, "", what=what, timeout_s=timeout_s)
         except TransientError as error:
-            sockets = host.shell(WAITING, *arguments, "p", check=False).stdout
+            sockets = host.shell(unread.NOTHING_WAITS, *arguments, "p", check=False).stdout
             roles = {one.spec.sip_address: one.spec.role for one in self.hosts.all}
-            waiting = describe_waiting(sockets, roles, self._instance_of)
+            waiting = unread.describe_waiting(sockets, roles, self._instance_of)
             raise TransientError(f"{error}: {waiting}") from error
 
     def _members(self) -> Mapping[int, str]:

@@ -12,21 +12,21 @@ OPEN = ("ESTAB", "UNCONN")
 
 For other TCP connections, `ss` counts the end of the stream as an unread byte.
 """
-WAITING = """\
+NOTHING_WAITS = """\
 from="( sport >= :$2 and sport <= :$3 )" to="( dport >= :$2 and dport <= :$3 )"
 case $1 in
 udp) ss "-Hlun$5" "$from" ;;
 tcp) ss "-Hnto$5" "$from or $to or sport = :$4 or dport = :$4" ;;
-esac | awk '$1 ~ /ESTAB|UNCONN/ && $2 > 0 || $3 > 0 && /timer:\\(on,[^,]*,[1-9]/'"""
-"""Shell command that prints the SIP sockets with data that no program has read, or that the peer did not acknowledge.
+esac | awk -v show="$5" '
+    $1 ~ /ESTAB|UNCONN/ && $2 > 0 || $3 > 0 && /timer:\\(on,[^,]*,[1-9]/ { waits = 1; if (show) print }
+    END { exit waits }'"""
+"""Shell condition that is true if no SIP socket has data that were not read, or that the peer did not acknowledge.
 
 The kernel repeats data without an acknowledgement (timer `on` of `ss`). The command excludes data that wait for a slow
 program at the peer, because the peer then acknowledges the kernel's probes.
 
-Arguments: protocol, first and last port of the SPS, port of the UAS, and `p` to print the processes of each socket.
+Arguments: protocol, first and last port of the SPS, port of the UAS, and `p` to print the sockets with processes.
 """
-NOTHING_WAITS = f'[ -z "$({WAITING})" ]'
-"""Shell condition that is true if the command WAITING prints no socket."""
 
 
 def describe_waiting(sockets: str, roles: Mapping[str, str], instance_of: Mapping[int, int]) -> str:
@@ -35,7 +35,7 @@ def describe_waiting(sockets: str, roles: Mapping[str, str], instance_of: Mappin
     Parameters
     ----------
     sockets
-        Output of the command WAITING with the processes of each socket.
+        Output of NOTHING_WAITS with the processes of each socket.
     roles
         Role of each host, by IP address.
     instance_of

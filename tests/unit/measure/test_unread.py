@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sipsched.measure.unread import NOTHING_WAITS, WAITING, describe_waiting
+from sipsched.measure.unread import NOTHING_WAITS, describe_waiting
 
 ROLES = {"127.0.0.1": "uas"}
 OWN = {os.getpid(): 1}
@@ -22,10 +22,10 @@ def shell(script: str, *arguments: object) -> "subprocess.CompletedProcess[str]"
 
 def waiting(protocol: str, first: int, last: int, uas: int = NOT_USED) -> str:
     """Return the description of waiting data. Check that the condition agrees with the description."""
-    listing = shell(WAITING, protocol, first, last, uas, "p")
+    listing = shell(NOTHING_WAITS, protocol, first, last, uas, "p")
     condition = shell(NOTHING_WAITS, protocol, first, last, uas, "")
-    assert listing.stderr == condition.stderr == ""
-    assert (condition.returncode == 0) == (listing.stdout == "")
+    assert listing.stderr == condition.stderr == condition.stdout == ""
+    assert listing.returncode == condition.returncode == (listing.stdout != "")
     return describe_waiting(listing.stdout, ROLES, OWN)
 
 

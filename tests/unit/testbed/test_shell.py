@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sipsched.errors import StableError
-from sipsched.measure import running_proxy
+from sipsched.measure import running_proxy, unread
 from sipsched.measure.restoring import undo_script
 from sipsched.paths import PROJECT_ROOT
 from sipsched.testbed import groups, places
@@ -33,7 +33,12 @@ def named(node: ast.expr, known: set[str]) -> bool:
     if isinstance(node, ast.Name):
         return node.id in known
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-        modules = {"places": places, "groups": groups, "running_proxy": running_proxy}
+        modules = {
+            "places": places,
+            "groups": groups,
+            "running_proxy": running_proxy,
+            "unread": unread,
+        }
         module = modules.get(node.value.id)
         path = module and module.__file__
         return path is not None and node.attr in literals(ast.parse(Path(path).read_text()))
