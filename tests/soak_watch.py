@@ -127,6 +127,8 @@ def disturb(
         disturbances[name]()
         done[name] += 1
         time.sleep(rng.uniform(3, 10))
+        if watch.poll() is not None:
+            break
         status = Path(f"/proc/{watch.pid}/status").read_text()
         memory_kb = max(memory_kb, int(re.findall(r"VmRSS:\s+(\d+)", status)[0]))
     return done, memory_kb
