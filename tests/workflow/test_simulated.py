@@ -52,7 +52,7 @@ def test_a_search_leads_to_a_report_that_is_labelled_as_simulated(project: Path)
     simulate(project, "--", *(str(page.relative_to(project)) for page in pages))
     runs, windows = (page.read_text() for page in pages)
     assert "Predicted by a model, not measured" in runs
-    assert "kind simulated" in runs
+    assert "kind: simulated" in runs
     assert "Predicted by a model, not measured" in windows
     assert "The numbers are predicted by a model, not measured." in windows
     assert "A/A" in windows
@@ -179,7 +179,7 @@ def test_runs_are_added_to_wide_intervals_up_to_the_maximum(
     assert {line.split(" rep=")[1] for line in last} == {"6 on simulated", "7 on simulated"}
     assert sorted(path.name for path in results.glob("look~*")) == ["look~3.json", "look~5.json"]
     text = (project / page).read_text()
-    assert "1 of 2 systems reached" in text and "from 3 up to 7 runs per system" in text
+    assert "1 of 2 systems reached" in text and "at least 3 and at most 7 runs" in text
     assert "no, although the largest number of 7 runs was made" in text
     # if the file of an interim analysis (look) is lost, the look is repeated with the existing runs
     lost = results / "look~3.json"

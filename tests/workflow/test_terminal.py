@@ -272,7 +272,7 @@ def test_a_dry_run_says_how_many_runs_are_left_and_when_they_would_end(project: 
     assert line.startswith("local: 3 of 4 runs measured, 1 minute of testbed time left")
     assert line.endswith("(estimated from the times of 3 recorded runs)")
     run(project, {})
-    assert outlook(*RUNS) == ["local: all of its 4 runs measured"]
+    assert outlook(*RUNS) == ["local: all 4 runs measured"]
     assert outlook("--config", "only_measured=True") == []
 
 

@@ -420,7 +420,7 @@ def test_a_page_of_several_studies_is_made_without_a_measurement(project: Path) 
     done = snakemake(project, *target)
     assert done.returncode == 0, done.stderr
     text = (project / "reports" / "capacity_model.html").read_text()
-    assert "load_sweep/local/summary.nc: no valid run." in text
+    assert "load_sweep/local/summary.nc: the file has no valid run." in text
     assert "crossover" not in text.partition("The code that made this page")[0]
 
 

@@ -33,8 +33,8 @@ def test_comparisons_of_the_same_system_share_an_a_a_comparison(tmp_path: Path) 
     given = virtual(tmp_path)
     first, *_ = effects(read_loads(given["windows"]), read_predictions(given["files"][0]))
     lines = words([first, replace(first, mode="enhanced")]).lines
-    assert lines[0] == "2 of 2 predicted comparisons are measured."
-    assert lines[2].startswith("0 of 1 A/A comparison ")
+    assert lines[0] == "2 of 2 predicted comparisons were measured."
+    assert lines[2].startswith("In 0 of 1 A/A comparison,")
 
 
 def test_a_damaged_prediction_is_named_with_its_key(tmp_path: Path) -> None:

@@ -65,8 +65,8 @@ def test_the_page_names_reached_groups_and_the_level() -> None:
     assert table is not None
     # two systems miss the precision, because the runs of mode default at 200 and 300 cps differ too much
     assert "4 of 6 systems reached" in table.caption
-    assert "from 3 up to 4 runs per system" in table.reading
-    assert "a level of 97.5 %" in table.reading
+    assert "at least 3 and at most 4 runs" in table.reading
+    assert "a level of 97.5\u00a0%" in table.reading
     assert table.rows[0][:5] == ("a", "default", "1", "8", "300")
     assert [row[-1] for row in table.rows[:3]] == [
         *["no, although the largest number of 4 runs was made"] * 2,
