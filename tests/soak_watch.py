@@ -39,7 +39,7 @@ sys.path.insert(0, str(Path(__file__).parent / "live"))
 from helpers import build_native, pids, wait_for
 from test_watch import ADDRESS, CLIENT, MALFORMED, Place, loaded, placed
 
-from sipsched.records.watch import SECONDS_FILE, read_seconds, read_watch
+from sipsched.records.watch import SECONDS_FILE, WATCH_FILE, read_seconds, read_watch
 
 CPS = 100
 MOST_MEMORY_KB = 600_000
@@ -159,6 +159,8 @@ def soak(
         time.sleep(3)
         watch.send_signal(signal.SIGINT)
         code = watch.wait(300)
+    if not (record / WATCH_FILE).exists():
+        return [f"the watch ended with code {code} after {dict(done)}, and wrote no record"]
     document, seconds = read_watch(record), read_seconds(record)
     calls_by_time = re.findall(r"Successful call.*\|\s*(\d+)", printed(folder / "log"))
     completed = max(map(int, calls_by_time), default=0)

@@ -12,7 +12,7 @@ import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from subprocess import Popen, TimeoutExpired
 from typing import Any, NamedTuple
@@ -99,6 +99,16 @@ class Counters:
     programs: dict[int, Program] = field(default_factory=dict)
     throttled: int = 0
     throttled_ns: int = 0
+
+    def after(self, before: "Counters") -> "Counters":
+        """Return these counters. If the proxy does not run, the datagrams and errors are those of `before`.
+
+        The kernel's counters of a network namespace are read through a process of the proxy. Without a process, the
+        answer lacks these counters.
+        """
+        if self.pids:
+            return self
+        return replace(self, datagrams=before.datagrams, errors=before.errors)
 
 
 def parse_counters(lines: Sequence[str], ports: Sequence[int]) -> Counters:
@@ -575,7 +585,7 @@ class Watching:
         LostError
             The connection to the host is lost.
         """
-        now = self._counters.read(self.target.udp_ports)
+        now = self._counters.read(self.target.udp_ports).after(self._before)
         for stream in self._probes:
             if not stream.is_running:
                 raise StableError(f"the probe ended: {stream.said or 'no message'}")
@@ -639,7 +649,7 @@ class Watching:
             calls=received.calls,
             waiting=received.waiting,
             service=received.service,
-            datagrams=now.datagrams - before.datagrams,
+            datagrams=max(0, now.datagrams - before.datagrams),
             queued_bytes=now.queued_bytes,
             largest_queue_bytes=received.largest_queue_bytes,
             drops=drops,

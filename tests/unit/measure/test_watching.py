@@ -68,6 +68,17 @@ def test_counters_are_those_of_the_ports() -> None:
     assert counters.errors == 11 - 7 + 5 - 4
 
 
+def test_datagrams_are_not_lost_while_the_proxy_is_down() -> None:
+    running, restarted = (
+        parse_counters(["pids 7", f"snmp {count} 0 {errors} 0 0 0"], [5060])
+        for count, errors in ((1000, 3), (1100, 4))
+    )
+    down = parse_counters(["pids"], [5060]).after(running)
+    assert (down.datagrams, down.errors) == (1000, 3)
+    after = restarted.after(down)
+    assert (after.datagrams - down.datagrams, after.errors - down.errors) == (100, 1)
+
+
 def test_only_the_cpus_of_the_workers_count() -> None:
     before = Counters(ticks={0: (0, 0, 0), 1: (0, 0, 0)})
     now = Counters(ticks={0: (100, 95, 10), 1: (100, 5, 0)}, allowed={7: (0,), 8: (1,), 9: (0, 1)})
