@@ -79,22 +79,24 @@ test: .venv/ready
 	{ chrt --idle 0 $(MAKE) native && chrt --idle 0 $(CHECK) --cache-clear || [ $$? = 1 ]; } > "$$said" 2>&1 &
 	others=$$!
 	trap 'kill "$$others" 2> /dev/null || true; rm -f "$$said"' EXIT
-	$(LIVE) -m "not quiet" --cache-clear || [ $$? = 1 ]
+	$(LIVE) -m "not quiet and not long" --cache-clear || [ $$? = 1 ]
 	wait "$$others" || { cat "$$said"; exit 1; }
 	grep -E "^(SKIPPED|FAILED|ERROR)|^=.* passed" "$$said"
 	$(CHECK) --last-failed --last-failed-no-failures none || [ $$? = 5 ]
-	$(LIVE) -m "not quiet" --last-failed --last-failed-no-failures none || [ $$? = 5 ]
+	$(LIVE) -m "not quiet and not long" --last-failed --last-failed-no-failures none || [ $$? = 5 ]
 	# Other work may disturb these runs, too, so pytest repeats a failed test up to twice, and names it in the report.
-	$(LIVE) -m quiet --reruns 2 -raR
+	$(LIVE) -m "quiet and not long" --reruns 2 -raR
 
 # Make the offline bundle, and test it as root on a bare Debian system without a network.
 offline: .venv/ready
 	@$(BIN)/fab bundle
 	$(BIN)/python tests/offline.py "$$(ls -t "$$PWD"/bundle/*.tar | head -n 1)"
 
-# Test runs with random faults for an hour, and then test `fab watch` for an hour. For a shorter test, use: make soak MINUTES=10
+# Inject the faults that `make test` leaves out. Then test runs with random faults for an hour, and `fab watch` for an hour. For a
+# shorter test, use: make soak MINUTES=10
 soak: .venv/ready
 	@$(BIN)/fab provision
+	$(LIVE) -m long
 	$(BIN)/python tests/soak.py --minutes $(MINUTES)
 	$(BIN)/python tests/soak_watch.py --minutes $(MINUTES)
 

@@ -921,6 +921,34 @@ OF_INSTANCES = (
         for case in OF_TCP_INSTANCES
     ),
 )
+LONG = frozenset(
+    {
+        "UAC link down in mid-run, over TCP",
+        *(
+            f"{name}, with instances"
+            for name in (
+                *("snakemake killed", "measuring process killed", "Ctrl-C twice", "SSH cut"),
+                *("management link away", "management link away for 1 s", "clock steps by 1 s"),
+                *("UAS link down from the start", "disk of the controller full"),
+                *("strangers to the UAC's host", "a sender's own queue refuses"),
+                *("UAC link down in mid-run, over TCP", "UAS link down in mid-run, over TCP"),
+                *("a link loses at random, over TCP", "UAS link flaps, over TCP"),
+            )
+        ),
+        *(
+            f"{name}, over TCP"
+            for name in (
+                *("probe killed", "UAC killed", "UAS killed", "UAS stopped for 0.5 s"),
+                *(
+                    "a compared instance stopped for 2 s",
+                    "a compared instance killed in the warm-up",
+                ),
+                *("worker of a compared instance killed", "the port of a compared instance in use"),
+            )
+        ),
+    }
+)
+"""Names of faults that `make test` leaves out, because it also injects similar faults. `make soak` injects them."""
 COMPETITION = (
     Case("a busy loop of SCHED_BATCH", hog("chrt", "--batch", "0"), None),
     Case("a busy loop of SCHED_IDLE", hog("chrt", "--idle", "0"), None),

@@ -16,6 +16,7 @@ from faults.table import (
     CASES,
     FAULTY,
     INTO_LOAD_S,
+    LONG,
     OF_INSTANCES,
     CannotInjectError,
     Case,
@@ -184,7 +185,13 @@ def rules_broken(project: Project, run: Run) -> set[str]:
 @pytest.mark.parametrize(
     "case",
     [
-        pytest.param(case, marks=pytest.mark.quiet if case.competes else ())
+        pytest.param(
+            case,
+            marks=[
+                *([pytest.mark.quiet] if case.competes else ()),
+                *([pytest.mark.long] if case.name in LONG else ()),
+            ],
+        )
         for case in (*CASES, *OF_INSTANCES)
     ],
     ids=lambda case: case.name.replace(" ", "-"),
@@ -227,3 +234,7 @@ def test_fault(case: Case, project: Project, tmp_path: Path) -> None:
             assert not survived
         case rules:
             assert rules <= broken, (broken, text)
+
+
+def test_the_faults_of_the_soak_test_exist() -> None:
+    assert {case.name for case in (*CASES, *OF_INSTANCES)} >= LONG
