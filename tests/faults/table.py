@@ -923,7 +923,7 @@ OF_INSTANCES = (
 )
 LONG = frozenset(
     {
-        "UAC link down in mid-run, over TCP",
+        *("UAC link down in mid-run, over TCP", "UAS link down in mid-run, over TCP"),
         *(
             f"{name}, with instances"
             for name in (
