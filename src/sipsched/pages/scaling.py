@@ -339,7 +339,7 @@ def costs(scaling: ScalingData) -> Table:
         "within the limit. The CPU time is from the scheduler's clock. The kernel estimates the shares of "
         "program and kernel in this time at timer ticks. Waits for the proxy's own locks are counted as calls of "
         "futex and sched_yield. If a worker spins before such a call, this time counts as CPU time of the "
-        "program. A passed descriptor is an open connection that one process of the proxy hands to another "
+        "program. A passed descriptor is an open connection that one process of the proxy passes to another "
         "process. The first waiter for a kernel spinlock cannot be counted."
         + (
             " In some of these runs, the probe recorded messages, which also costs CPU time."

@@ -90,7 +90,7 @@ def lanes(messages: Messages, index: int | None = None) -> Figure | None:
         draw=draw,
         caption=f"{', '.join(name_of(messages.run))}: recorded work while a slow message waited.",
         reading="The figure shows the message whose wait is nearest to the 99th percentile. A bar of a worker begins "
-        "when the worker takes a message from the socket's queue. The bar ends when the kernel hands the sent "
+        "when the worker takes a message from the socket's queue. The bar ends when the kernel passes the sent "
         "message to the network driver. The pale part is the time off CPU. The run recorded only the length of "
         "this part, so the figure draws it at the end of the service. "
         + ("" if others is None else 'The lane "others" shows other programs and softirqs. ')
