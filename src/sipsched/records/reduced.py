@@ -25,8 +25,8 @@ VERSION = 2
 SUMMARY_FILE = "summary.nc.zst"
 WINDOWS_FILE, REDUCED_WINDOWS_FILE = "windows.nc", "windows.nc.zst"
 LEFT_OUT = (
-    *("trace.bin.zst", "uac.calls.zst", "bursts.json.zst"),
-    *("windows.json.zst", "commands.json.zst", "proxy.log"),
+    *("trace.bin.zst", "uac.calls.zst", "bursts.json.zst", "windows.json.zst"),
+    *("commands.json.zst", "counters.json.zst", "proxy.log"),
 )
 """Files that a reduced record lacks, because these files are large and no summary or page reads them afterwards.
 `bursts.json.zst` also names other programs of the machine."""
