@@ -339,14 +339,15 @@ static __always_inline void emit_transfer(struct probe_transfer *transfer, struc
 					  __u32 seq, __u64 length)
 {
 	struct iovec piece = user_piece(regs, id);
-	__u32 size;
+	__u64 size;
 
 	/* ASSUME a worker uses one buffer per system call. The bytes of further buffers are a gap in the stream. */
 	if (length > piece.iov_len)
 		length = piece.iov_len;
 	for (int i = 0; i < PROBE_PIECES && length; i++) {
 		size = length < PROBE_PIECE ? length : PROBE_PIECE;
-		size &= 2 * PROBE_PIECE - 1;
+		/* Linux before 6.3 only accepts a size with a check of its own, which the compiler would remove. */
+		barrier_var(size);
 		if (size > PROBE_PIECE)
 			return;
 		transfer->call.seq = seq;
