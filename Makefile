@@ -14,7 +14,8 @@ CHECK := $(BIN)/pytest -m "not live" --numprocesses auto --dist worksteal
 # These tests run at the same time as those of CHECK, so each group has its own list of failed tests.
 LIVE := $(BIN)/pytest tests/live tests/faults -o cache_dir=.pytest_cache/live
 PAPER := reports/recorded/paper.html
-VIRTUAL_PAGES := $(patsubst %,reports/recorded/virtual/%.html,virtual scaling kernels papers_load_virtual-virtual-papers-logger)
+VIRTUAL_PAGES := $(patsubst %,reports/recorded/virtual/%.html,virtual scaling kernels papers_load_virtual-virtual-papers-logger \
+	workers_single_core_virtual-virtual-510)
 VIRTUAL := $(patsubst %,config/studies/%_virtual.yaml,migration_cost single_core multi_core scaling papers kernels)
 
 .PHONY: reproduce reports paper lab publish check native test offline soak bench docs rulegraph lint format tables lock
