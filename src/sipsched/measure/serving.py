@@ -329,10 +329,9 @@ class Serving:
         """
         self.probe.begin()
         before, clocks = self._counters(), self.on_each(clock_offset_s)
-        self._expect_instances()
+        self._instance_of = self._expect_instances()
         counts = self._proxy_counts()
         members = self._members()
-        self._instance_of = self._find_instances(self.proxy_process)
         cpu_before = self._cpu_ns()
         started = time.time()
         with ExitStack() as stack:
@@ -491,24 +490,29 @@ class Serving:
         listing = self.hosts.sps.shell(COMMAND_LINES, process.pid_file, check=False).stdout
         return parse_instances(listing)
 
-    def _ended_instances(self, process: Process) -> str:
-        """Return the names of compared instances that have no process; empty if all instances run."""
+    def _ended_instances(self, instance_of: Mapping[int, int]) -> str:
+        """Return the names of compared instances that have no process in `instance_of`; empty if all instances run."""
         if len(self.proxies) == 1:
             return ""
-        running = set(self._find_instances(process).values())
-        ended = [number for number in range(len(self.proxies)) if number not in running]
-        return listed([*map(instance_name, ended)])
+        ended = set(range(len(self.proxies))) - set(instance_of.values())
+        return listed([*map(instance_name, sorted(ended))])
 
-    def _expect_instances(self) -> None:
-        """Raise a TransientError if a compared instance ended during the warm-up.
+    def _expect_instances(self) -> Mapping[int, int]:
+        """Return the index of the instance of each process; see `_find_instances`.
 
-        The shell that started the instances runs on, so the run would continue without this instance.
+        Raises
+        ------
+        TransientError
+            A compared instance ended during the warm-up. The shell that started the instances runs on, so the run would
+            continue without this instance.
         """
-        ended = self._ended_instances(self.proxy_process)
+        instance_of = self._find_instances(self.proxy_process)
+        ended = self._ended_instances(instance_of)
         if ended:
             raise TransientError(
                 f"{ended} ended before the load; its log is proxy.log: {last_line(self.record_proxy_log())}"
             )
+        return instance_of
 
     def _expect_alive(self, members: Mapping[int, str], statistics: CallStatistics) -> None:
         """Raise a TransientError if a process of the proxy ended during the load.
@@ -654,7 +658,8 @@ class Serving:
             )
         except TransientError:
             # If one instance ends, the shell that started the instances runs on.
-            ended = self._ended_instances(process) if host is self.hosts.sps else ""
+            at_sps = host is self.hosts.sps
+            ended = self._ended_instances(self._find_instances(process)) if at_sps else ""
             if not ended:
                 raise
             listens = False
