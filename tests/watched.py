@@ -42,6 +42,21 @@ def second(**changes: Any) -> Second:
     return replace(QUIET, **changes)
 
 
+def restart() -> list[Second]:
+    """Return five seconds in which a proxy ends, is down, starts again, and then waits for its first datagram.
+
+    The network counters are read through a process of the proxy. The second in which the first process runs again
+    therefore counts all datagrams since the last second before the end. A second lacks the CPU time of processes that
+    started within this second.
+    """
+    silent: dict[str, Any] = {"messages": {}, "calls": 0, "waiting": [], "service": []}
+    down = second(**silent, datagrams=0, workers=(), processes=0, proxy_cpu_ns=0, service_ns=0)
+    first = replace(down, processes=1, datagrams=900)
+    others = second(workers=(), processes=3, proxy_cpu_ns=1_000_000)
+    idle = second(**silent, datagrams=0, proxy_cpu_ns=1_000_000)
+    return [down, down, first, others, idle]
+
+
 def workers(*busy: float) -> tuple[CpuShare, ...]:
     """Return workers that use these shares of a CPU."""
     return tuple(CpuShare(str(i), share, 10) for i, share in enumerate(busy))

@@ -146,7 +146,9 @@ def percentiles_us(counts: npt.NDArray[np.int64]) -> dict[str, float]:
 def probe_cost(seconds: Sequence[Second]) -> Interval:
     """Estimate how much the probe increases the proxy's CPU time per datagram.
 
-    Each value compares a period with recording with the following period without recording.
+    Each value compares a period with recording with the following period without recording. Excluded are seconds
+    without datagrams, in which only timers use CPU time, and seconds in which processes of the proxy started or ended,
+    because part of the CPU time is then unknown.
 
     Returns
     -------
@@ -155,8 +157,10 @@ def probe_cost(seconds: Sequence[Second]) -> Interval:
         periods, the interval does not exist.
     """
     stretches: list[tuple[bool, int, int]] = []
-    for second in seconds:
-        spent = (second.proxy_cpu_ns, second.datagrams)
+    for before, second in pairwise([*seconds[:1], *seconds]):
+        alike = second.processes == before.processes
+        known = alike and second.proxy_cpu_ns and second.datagrams
+        spent = (second.proxy_cpu_ns, second.datagrams) if known else (0, 0)
         if stretches and stretches[-1][0] == second.recording:
             _, cpu, datagrams = stretches[-1]
             stretches[-1] = (second.recording, cpu + spent[0], datagrams + spent[1])
@@ -164,7 +168,7 @@ def probe_cost(seconds: Sequence[Second]) -> Interval:
             stretches.append((second.recording, *spent))
     ratios = []
     for (recording, on_ns, on_count), (_, off_ns, off_count) in pairwise(stretches):
-        if recording and on_ns and on_count and off_ns and off_count:
+        if recording and on_ns and off_ns:
             ratios.append(math.log((on_ns / on_count) / (off_ns / off_count)))
     return mean_interval(np.array(ratios)).map(math.expm1)
 

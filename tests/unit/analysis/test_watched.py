@@ -1,10 +1,11 @@
 """Test the totals, the probe's cost and the causes of delays that are computed from a watch of a proxy."""
 
+from collections.abc import Collection
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from watched import second, workers
+from watched import restart, second, workers
 
 from sipsched.analysis.watched import (
     ASSUMED_COST,
@@ -69,6 +70,45 @@ def test_budget_follows_the_measured_cost(cost: float, share: float) -> None:
 def test_budget_keeps_a_least_share_so_that_something_is_seen() -> None:
     budget = Budget(0.0001)
     assert budget.share == pytest.approx(1 / 60)
+
+
+def watched_with(budget: Budget, steps: int, restarts: Collection[int]) -> list[Second]:
+    """Return the seconds of a watch whose probe costs 4.5 %. The proxy is restarted in the given seconds."""
+    seconds: list[Second] = []
+    ahead: list[Second] = []
+    recording = True
+    for step in range(steps):
+        ahead = restart() if step in restarts else ahead
+        now, *ahead = ahead or [second(proxy_cpu_ns=418_000_000 if recording else 400_000_000)]
+        seconds.append(replace(now, recording=recording))
+        recording = budget.next(seconds)
+    return seconds
+
+
+@pytest.mark.parametrize(
+    "restarts", [range(0, 200, 20), range(3, 200, 23), range(5, 200, 9), [199]]
+)
+def test_seconds_without_traffic_change_neither_cost_nor_sampling(
+    restarts: Collection[int],
+) -> None:
+    steady, interrupted = Budget(0.01), Budget(0.01)
+    expected = watched_with(steady, 200, ())
+    seconds = watched_with(interrupted, 200, restarts)
+    assert probe_cost(expected).estimate == pytest.approx(0.045)
+    assert probe_cost(seconds).estimate == pytest.approx(0.045)
+    assert probe_cost(seconds).high == pytest.approx(0.045)
+    assert interrupted.share == steady.share == pytest.approx(1 / 5)
+    assert sum(s.recording for s in seconds) == pytest.approx(40, abs=3)
+
+
+def test_a_proxy_that_is_always_down_keeps_the_assumed_sampling() -> None:
+    budget = Budget(0.01)
+    down, *_ = restart()
+    seconds: list[Second] = []
+    for _ in range(120):
+        seconds.append(replace(down, recording=budget.next(seconds)))
+    assert not probe_cost(seconds).known
+    assert sum(s.recording for s in seconds) == 20
 
 
 def the_cause(*seconds: Second) -> Cause | None:
