@@ -82,6 +82,8 @@ class Counters:
     throttled, throttled_ns
         How often and how long the kernel stopped the proxy's control groups at their CPU limits. The time is the sum
         over all CPUs.
+    has_network
+        Whether `datagrams` and `errors` could be read.
     """
 
     t_s: float = 0.0
@@ -99,14 +101,15 @@ class Counters:
     programs: dict[int, Program] = field(default_factory=dict)
     throttled: int = 0
     throttled_ns: int = 0
+    has_network: bool = False
 
     def after(self, before: "Counters") -> "Counters":
-        """Return these counters. If the proxy does not run, the datagrams and errors are those of `before`.
+        """Return these counters. If datagrams and errors could not be read, they are those of `before`.
 
-        The kernel's counters of a network namespace are read through a process of the proxy. Without a process, the
-        answer lacks these counters.
+        The kernel's counters of a network namespace are read through a process of the proxy. If no process runs, or if
+        the process ends meanwhile, the answer lacks these counters.
         """
-        if self.pids:
+        if self.has_network:
             return self
         return replace(self, datagrams=before.datagrams, errors=before.errors)
 
@@ -151,6 +154,7 @@ def parse_counters(lines: Sequence[str], ports: Sequence[int]) -> Counters:
                     counters.queued_bytes += socket.queued_bytes
                     counters.socket_drops[socket.inode] = socket.drops
         elif word == "snmp":
+            counters.has_network = True
             counters.datagrams += int(values[0])
             counters.errors += int(values[2]) - int(values[4])
         elif word == "snmp6" and values[0] in ("InDatagrams", "InErrors", "RcvbufErrors"):

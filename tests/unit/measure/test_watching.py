@@ -68,12 +68,13 @@ def test_counters_are_those_of_the_ports() -> None:
     assert counters.errors == 11 - 7 + 5 - 4
 
 
-def test_datagrams_are_not_lost_while_the_proxy_is_down() -> None:
+@pytest.mark.parametrize("pids", ["pids", "pids 7"], ids=["down", "ends meanwhile"])
+def test_datagrams_are_not_lost_while_the_proxy_is_down(pids: str) -> None:
     running, restarted = (
         parse_counters(["pids 7", f"snmp {count} 0 {errors} 0 0 0"], [5060])
         for count, errors in ((1000, 3), (1100, 4))
     )
-    down = parse_counters(["pids"], [5060]).after(running)
+    down = parse_counters([pids], [5060]).after(running)
     assert (down.datagrams, down.errors) == (1000, 3)
     after = restarted.after(down)
     assert (after.datagrams - down.datagrams, after.errors - down.errors) == (100, 1)
