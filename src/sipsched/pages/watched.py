@@ -413,10 +413,11 @@ def _summary(document: WatchDocument, sums: Totals, cost: Interval) -> Iterator[
         f"{document.program} was watched on {listed(ports)} for {number(sums.seconds)} s. The probe recorded for "
         f"{number(sums.recorded_s)} s of this time."
     )
-    yield (
-        f"The proxy received {number(sums.per_s(sums.received))} messages and {number(sums.per_s(sums.calls))} calls "
-        "per second."
-    )
+    if sums.recorded_s:
+        yield (
+            f"The proxy received {number(sums.per_s(sums.received))} messages and {number(sums.per_s(sums.calls))} "
+            "calls per second."
+        )
     if document.one_in > 1:
         yield f"The numbers of messages are estimates, because the probe recorded only one call in {document.one_in}."
     if document.probe_mode == HISTOGRAMS:
@@ -500,13 +501,10 @@ def _over_time(seconds: Sequence[Second]) -> Part:
 
     def draw(axis: Axes, row: int, column: int) -> None:
         _, values = series[row]
-        draw_line(
-            axis,
-            at,
-            values,
-            look(0),
-            [f"{t:.0f} s: {number(v)}" for t, v in zip(at, values, strict=True)],
-        )
+        # In the second in which the proxy starts, the busy share of its workers is unknown.
+        known = [(t, v) for t, v in zip(at, values, strict=True) if not math.isnan(v)]
+        titles = [f"{t:.0f} s: {number(v)}" for t, v in known]
+        draw_line(axis, [t for t, _ in known], [v for _, v in known], look(0), titles)
         axis.set_ylim(0, None)
 
     return Figure(

@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from watched import document, second, workers
+from watched import document, restart, second, workers
 
 from sipsched.analysis.headroom import Headroom, Lack
 from sipsched.analysis.watched import Cause, ShownCause, findings, total
@@ -128,6 +129,24 @@ def test_page_is_written_with_and_without_data(tmp_path: Path) -> None:
     off = [second(recording=False, messages={}, workers=())]
     write_page(page, document(messages=0), off, None, total(off), headroom_of(None, total(off)))
     assert "The probe recorded no message in any second" in page.read_text()
+
+
+def test_nothing_printed_about_a_restart_is_negative_or_not_a_number(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    down, *_ = restart()
+    for recording in (True, False):
+        around = [second(recording=True), second(recording=False), second(recording=recording)] * 6
+        seconds = [*around, *(replace(each, recording=recording) for each in restart()), *around]
+        silent = [replace(down, recording=recording)] * 12
+        for watched in (seconds, silent, silent + around):
+            sums = total(watched)
+            lines = [line for each in watched for line in lines_of(each)]
+            lines += advice_lines(watched, "kamailio")
+            lines += metrics(watched, sums).splitlines()
+            write_page(page, document(), watched, None, sums, headroom_of(None, sums))
+            shown = re.sub(r"(?s)<(style|script).*?</\1>|<[^>]*>", " ", page.read_text())
+            for text in (*lines, shown):
+                assert not re.search(r"\bnan\b|\binf\b|[ (][-−]\d", text)
 
 
 def test_headroom_of_a_watch_is_known_or_has_a_reason() -> None:
