@@ -16,6 +16,20 @@ static void write_window(FILE *file, const struct log *log, const struct plan_wi
 	fputc('}', file);
 }
 
+static void write_instances(FILE *file, const struct sampler *sampler)
+{
+	unsigned n = sampler->n_instances > 1 ? sampler->n_instances : 0;
+
+	fputs(",\n\"cpu_ns_of_instances\":[", file);
+	for (unsigned instance = 0; instance < n; instance++) {
+		fputs(instance ? ",\n[" : "\n[", file);
+		for (size_t i = 0; i < sampler->n; i++)
+			fprintf(file, "%s%" PRIu64, i ? "," : "", sampler->instances_ns[i * n + instance]);
+		fputc(']', file);
+	}
+	fputc(']', file);
+}
+
 void log_write(FILE *file, const struct log *log, const struct switches *switches,
 	       const struct sampler *sampler)
 {
@@ -34,5 +48,6 @@ void log_write(FILE *file, const struct log *log, const struct switches *switche
 	}
 	fputs("],\n\"samples\":", file);
 	samples_write(file, sampler->samples, sampler->n);
+	write_instances(file, sampler);
 	fputs("}\n", file);
 }

@@ -19,6 +19,8 @@
  *     unlike         number of tasks and files that, read back, differ from the mode's settings
  *     error          text of the first failure or difference, or ""
  *   samples        columns of equal length (sample.h)
+ *   cpu_ns_of_instances   one list per instance of the proxy, with its CPU time at each sample. The sum of the lists is
+ *                  `cpu_ns` in samples. Empty if the proxy has one instance.
  */
 #ifndef SIPSCHED_LOG_H
 #define SIPSCHED_LOG_H

@@ -138,9 +138,8 @@ static const char *open_runner(struct runner *runner, const struct run_options *
 
 	runner->log.windows = keep(calloc(plan->n_windows, sizeof(*runner->log.windows)));
 	memset(runner->log.windows, 1, plan->n_windows * sizeof(*runner->log.windows));
-	switches_open(&runner->switches, plan, options->tasks, options->n_tasks, options->probe_control);
-	wrong = sampler_open(&runner->sampler, options->tasks, options->n_tasks, &options->cpus, options->tcp,
-			     n_samples);
+	switches_open(&runner->switches, plan, options->tasks.pids, options->tasks.n, options->probe_control);
+	wrong = sampler_open(&runner->sampler, &options->tasks, &options->cpus, options->tcp, n_samples);
 	runner->signals = signalfd(-1, signals, SFD_CLOEXEC);
 	runner->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
 	runner->arrival = arrival_open(options->port, options->last_port, options->tcp);

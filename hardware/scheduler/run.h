@@ -13,8 +13,7 @@ struct run_options {
 	uint16_t port, last_port;  /* first and last port of the proxy */
 	bool tcp;
 	struct cpu_set cpus;
-	unsigned n_tasks;
-	pid_t *tasks;
+	struct proxy_tasks tasks;
 };
 
 enum exit_code run(const struct run_options *options);

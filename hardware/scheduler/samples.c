@@ -36,22 +36,25 @@ static pid_t process_of(pid_t task)
 	return process;
 }
 
-static void find_processes(struct sampler *sampler, const pid_t *tasks, unsigned n_tasks)
+static void find_processes(struct sampler *sampler, const struct proxy_tasks *tasks)
 {
-	sampler->processes = keep(calloc((size_t)n_tasks + 1, sizeof(*sampler->processes)));
-	for (unsigned i = 0; i < n_tasks; i++) {
-		pid_t process = process_of(tasks[i]);
+	sampler->processes = keep(calloc((size_t)tasks->n + 1, sizeof(*sampler->processes)));
+	for (unsigned i = 0; i < tasks->n; i++) {
+		pid_t process = process_of(tasks->pids[i]);
 		size_t known = 0;
 
 		while (known < sampler->n_processes &&
 		       sampler->processes[known].clock != PROCESS_CLOCK(process))
 			known++;
 		if (process && known == sampler->n_processes)
-			sampler->processes[sampler->n_processes++].clock = PROCESS_CLOCK(process);
+			sampler->processes[sampler->n_processes++] =
+				(struct process_clock){ .clock = PROCESS_CLOCK(process),
+							.instance = tasks->instances[i] };
 	}
 }
 
-static uint64_t cpu_time_ns(struct sampler *sampler)
+/* Return the CPU time of the proxy in ns. Add the CPU time of each instance to `instances_ns`. */
+static uint64_t cpu_time_ns(struct sampler *sampler, uint64_t *instances_ns)
 {
 	uint64_t sum = 0;
 
@@ -62,6 +65,7 @@ static uint64_t cpu_time_ns(struct sampler *sampler)
 		if (read > process->last_ns)
 			process->last_ns = read;
 		sum += process->last_ns;
+		instances_ns[process->instance] += process->last_ns;
 	}
 	return sum;
 }
@@ -171,28 +175,33 @@ static void read_counters(struct sampler *sampler, struct sample *sample)
 void sampler_take(struct sampler *sampler)
 {
 	struct sample *sample = &sampler->samples[sampler->n];
+	uint64_t *instances_ns = &sampler->instances_ns[sampler->n * sampler->n_instances];
 
 	if (sampler->n == sampler->room)
 		return;
 	*sample = (struct sample){ .t_ns = clock_ns() };
-	sample->cpu_ns = cpu_time_ns(sampler);
+	memset(instances_ns, 0, sampler->n_instances * sizeof(*instances_ns));
+	sample->cpu_ns = cpu_time_ns(sampler, instances_ns);
 	read_counters(sampler, sample);
 	read_stat(sampler, sample);
 	read_softnet(sampler, sample);
 	sampler->n++;
 }
 
-const char *sampler_open(struct sampler *sampler, const pid_t *tasks, unsigned n_tasks,
-			 const struct cpu_set *cpus, bool tcp, size_t room)
+const char *sampler_open(struct sampler *sampler, const struct proxy_tasks *tasks, const struct cpu_set *cpus,
+			 bool tcp, size_t room)
 {
 	const char *file = tcp ? NETSTAT : SNMP, *names;
+	size_t n_times = (room + 1) * tasks->n_instances;
 
-	*sampler = (struct sampler){ .cpus = *cpus, .room = room };
+	*sampler = (struct sampler){ .cpus = *cpus, .room = room, .n_instances = tasks->n_instances };
 	sampler->buffer = keep(malloc(BUFFER_SIZE));
 	sampler->samples = keep(calloc(room + 1, sizeof(*sampler->samples)));
+	sampler->instances_ns = keep(calloc(n_times, sizeof(*sampler->instances_ns)));
 	/* Write to all pages now. Otherwise, a page fault during the run would delay a switch. */
 	memset(sampler->samples, 1, (room + 1) * sizeof(*sampler->samples));
-	find_processes(sampler, tasks, n_tasks);
+	memset(sampler->instances_ns, 1, n_times * sizeof(*sampler->instances_ns));
+	find_processes(sampler, tasks);
 	sampler->protocol = tcp ? "TcpExt: " : "Udp: ";
 	sampler->counters = open(file, O_RDONLY | O_CLOEXEC);
 	sampler->stat = open(STAT, O_RDONLY | O_CLOEXEC);
@@ -215,5 +224,6 @@ void sampler_close(struct sampler *sampler)
 	close(sampler->softnet);
 	free(sampler->processes);
 	free(sampler->samples);
+	free(sampler->instances_ns);
 	free(sampler->buffer);
 }

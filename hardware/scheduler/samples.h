@@ -4,7 +4,8 @@
  *
  * The CPU time is the sum over the proxy's processes. The time of tasks that run at the time of the sample is included,
  * because the sum comes from the processes' CPU clocks. A process cannot read the clock of a single thread of another
- * process (kernel/time/posix-cpu-timers.c: pid_for_clock()). For an ended process, the sum includes the last value.
+ * process (kernel/time/posix-cpu-timers.c: pid_for_clock()). For an ended process, the sum includes the last value. If
+ * the proxy has several instances, the sampler also stores the sum of each instance.
  *
  * Over TCP, the kernel does not count messages. The samples then contain TCPOrigDataSent instead of datagrams: the
  * number of segments with data, or with the end of a stream, that are sent for the first time. This number is one per
@@ -28,7 +29,15 @@ struct cpu_set {
 
 struct process_clock {
 	clockid_t clock;
+	unsigned instance;
 	uint64_t last_ns;
+};
+
+/* The tasks of a proxy, and the index of the instance of each task. */
+struct proxy_tasks {
+	unsigned n, n_instances;
+	pid_t *pids;
+	unsigned *instances;
 };
 
 struct sampler {
@@ -41,11 +50,13 @@ struct sampler {
 	char *buffer;
 	size_t n, room;
 	struct sample *samples;
+	unsigned n_instances;
+	uint64_t *instances_ns; /* CPU time per instance, for one sample after the other */
 };
 
 /* Open the files and clocks for at most `room` samples. Return NULL, or the file of /proc that could not be read. */
-const char *sampler_open(struct sampler *sampler, const pid_t *tasks, unsigned n_tasks,
-			 const struct cpu_set *cpus, bool tcp, size_t room);
+const char *sampler_open(struct sampler *sampler, const struct proxy_tasks *tasks, const struct cpu_set *cpus,
+			 bool tcp, size_t room);
 void sampler_take(struct sampler *sampler);
 void sampler_close(struct sampler *sampler);
 #endif

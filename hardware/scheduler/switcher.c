@@ -3,9 +3,11 @@
  * switcher changes the scheduler mode of a running proxy at the times of a plan.
  *
  * USAGE
- *   switcher run --plan FILE --log FILE [--fifo N] [--port 5060] [--ports 1] [--tcp] [--probe-control SOCKET] [--cpus 0,2-3] PID...
- *                            performs a plan. PIDs are all tasks of the proxy, including threads. The program runs until
- *                            the plan's end or SIGTERM. --ports is the number of consecutive ports of the proxy.
+ *   switcher run --plan FILE --log FILE [--fifo N] [--port 5060] [--ports 1] [--tcp] [--probe-control SOCKET] [--cpus 0,2-3]
+ *                PID... [+ PID...]...
+ *                            performs a plan. PIDs are all tasks of the proxy, including threads. A + stands between the
+ *                            tasks of two instances of the proxy. The program runs until the plan's end or SIGTERM.
+ *                            --ports is the number of consecutive ports of the proxy.
  *   switcher check --plan FILE
  *                            tries each mode on a child process and prints one line per mode: "0 ok", or
  *                            "2 EPERM: sched_setattr: Operation not permitted". It writes and restores the files, and does
@@ -68,6 +70,27 @@ static bool read_cpus(const char *text, struct cpu_set *cpus)
 	return true;
 }
 
+/* Read the tasks of the proxy, with a + between two instances. Return the first wrong argument, or NULL. */
+static const char *read_tasks(char **arguments, size_t count, struct proxy_tasks *tasks)
+{
+	long long number;
+
+	tasks->pids = keep(calloc(count, sizeof(*tasks->pids)));
+	tasks->instances = keep(calloc(count, sizeof(*tasks->instances)));
+	tasks->n_instances = 1;
+	for (size_t i = 0; i < count; i++) {
+		if (!strcmp(arguments[i], "+")) {
+			tasks->n_instances++;
+			continue;
+		}
+		if (!parse_whole(arguments[i], 1, INT32_MAX, &number))
+			return arguments[i];
+		tasks->instances[tasks->n] = tasks->n_instances - 1;
+		tasks->pids[tasks->n++] = (pid_t)number;
+	}
+	return NULL;
+}
+
 static enum exit_code run_command(int argc, char **argv)
 {
 	static const struct option known[] = {
@@ -83,6 +106,7 @@ static enum exit_code run_command(int argc, char **argv)
 	};
 	struct run_options o = { .port = PORT };
 	enum exit_code code;
+	const char *wrong;
 	int option;
 	long long number, ports = 1;
 
@@ -117,14 +141,10 @@ static enum exit_code run_command(int argc, char **argv)
 	o.last_port = (uint16_t)(o.port + ports - 1);
 	if (optind == argc)
 		return wrong_usage("the PIDs of tasks", NULL);
-	for (int i = optind; i < argc; i++)
-		if (!parse_whole(argv[i], 1, INT32_MAX, &number))
-			return wrong_usage("the PID of a task", argv[i]);
-	o.tasks = keep(calloc((size_t)(argc - optind), sizeof(*o.tasks)));
-	while (optind < argc)
-		o.tasks[o.n_tasks++] = atoi(argv[optind++]);
-	code = run(&o);
-	free(o.tasks);
+	wrong = read_tasks(&argv[optind], (size_t)(argc - optind), &o.tasks);
+	code = wrong ? wrong_usage("the PID of a task", wrong) : run(&o);
+	free(o.tasks.pids);
+	free(o.tasks.instances);
 	return code;
 }
 

@@ -409,6 +409,19 @@ def test_switcher_waits_for_an_invite_over_tcp_and_counts_segments(
     assert set(log["samples"]["refused"]) == {0}
 
 
+def test_the_cpu_time_of_each_instance_is_sampled(start: Start, spawn: Spawn) -> None:
+    (idle,) = sleepers(spawn, 1)
+    busy = spawn("sh", "-c", "while :; do :; done").pid
+    switcher = start(plan_text(MODES, [0, 0], 250 * MS), idle, "+", busy, *sleepers(spawn, 1))
+    switcher.send()
+    log = switcher.end()
+    first, second = log["cpu_ns_of_instances"]
+    assert [sum(both) for both in zip(first, second, strict=True)] == log["samples"]["cpu_ns"]
+    assert first[-1] == first[0]
+    assert second[-1] > second[0]
+    assert log["tasks"] == 3
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signal_before_the_load(start: Start, spawn: Spawn, number: signal.Signals) -> None:
     switcher = start(plan_text(MODES, [1, 2], 100 * MS), *sleepers(spawn, 2))

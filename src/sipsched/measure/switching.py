@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 from sipsched.errors import DISK_FULL, StableError, TransientError
 from sipsched.files import parse_json
 from sipsched.measure.probe import CONTROL_SOCKET, FULL_BYTES
+from sipsched.measure.proxy import parse_instances
 from sipsched.measure.scheduler import Step, records, same_settings, switch_lines
 from sipsched.measure.tuning import Tuned
 from sipsched.plan.crossover import Design, Instances
@@ -21,10 +22,13 @@ FIFO_PRIORITY = 12
 """Real-time priority of the switcher, above the probe and the generators. The switcher uses about 0.1 % of a CPU."""
 READY_TIMEOUT_S = 10
 TASKS = """\
-for pid in $(pgrep --pgroup "$(cat "$1")" "$2"); do
-    ls "/proc/$pid/task" 2>/dev/null
+pgrep --list-full --pgroup "$(cat "$1")" "$2" | while read -r pid command; do
+    for task in $(ls "/proc/$pid/task" 2>/dev/null); do
+        printf '%s %s\\n' "$task" "$command"
+    done
 done
 """
+"""Shell command that prints, for each task of a program in the process group of a pid file, its id and command line."""
 
 
 @dataclass(frozen=True)
@@ -204,7 +208,7 @@ class Switcher:
     def _command(self, plan: PurePosixPath, log_file: PurePosixPath) -> list[str]:
         """Return the command line of the program `switcher`. It contains the ids of all current tasks of the proxy."""
         sps, ports = self.sps, len(self.playable.instances.started)
-        tasks = sps.shell(TASKS, self.proxy.pid_file, self.program).stdout.split()
+        listing = sps.shell(TASKS, self.proxy.pid_file, self.program).stdout
         control = ("--probe-control", str(sps.workdir / CONTROL_SOCKET))
         return [
             *(str(native_folder(sps.base, "scheduler") / "switcher"), "run"),
@@ -213,7 +217,7 @@ class Switcher:
             *("--cpus", ",".join(map(str, self._cpus))),
             *(("--tcp",) if self.over_tcp else ()),
             *(control if self.playable.stills_probe else ()),
-            *tasks,
+            *_by_instance(listing, ports),
         ]
 
     def record(self, steal_share: float, competed: Competed | None) -> WindowsDocument:
@@ -246,6 +250,23 @@ class Switcher:
 
     def _said(self, process: Process) -> str:
         return self.sps.run(["cat", str(process.log_file)], check=False).stdout.strip()
+
+
+def _by_instance(listing: str, instances: int) -> list[str]:
+    """Return the ids of the proxy's tasks for the command line of `switcher`, with a + between two instances.
+
+    Parameters
+    ----------
+    listing
+        The output of `TASKS`.
+    instances
+        The number of instances.
+    """
+    instance_of = parse_instances(listing)
+    groups: list[list[str]] = [[] for _ in range(instances)]
+    for task in (line.split()[0] for line in listing.splitlines()):
+        groups[instance_of.get(int(task), 0)].append(task)
+    return " + ".join(map(" ".join, groups)).split()
 
 
 def speed_index(sps: Host) -> float:

@@ -61,7 +61,14 @@ class Samples:
 
 @dataclass(frozen=True)
 class SwitchLog:
-    """The output of the program `switcher` for a run (hardware/scheduler)."""
+    """The output of the program `switcher` for a run (hardware/scheduler).
+
+    Attributes
+    ----------
+    cpu_ns_of_instances
+        CPU time of each proxy instance at the time of each sample, in the order of the ports. Empty if one proxy served
+        in all modes, for simulated runs and in older records.
+    """
 
     version: int
     t0_ns: int
@@ -69,6 +76,7 @@ class SwitchLog:
     ended: str
     windows: tuple[Switch, ...]
     samples: Samples
+    cpu_ns_of_instances: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,9 @@
 """Tests of the check that the modes of a comparison have different settings on a kernel."""
 
 from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from subprocess import Popen, run
 
 import pytest
 
@@ -12,7 +15,7 @@ from sipsched.measure.scheduler import (
     compile_mode,
     refuse_tasks,
 )
-from sipsched.measure.switching import Playable, playable
+from sipsched.measure.switching import TASKS, Playable, _by_instance, playable
 from sipsched.measure.tuning import Tuned
 from sipsched.plan.crossover import Instance, compared, instances
 from sipsched.plan.modes import Counts, find_mode, load_modes
@@ -73,6 +76,31 @@ def test_a_comparison_of_a_mode_with_itself_is_an_error() -> None:
         played(name, here(name, EEVDF))
     with pytest.raises(StableError, match=r"the reference fifo cannot be set: the kernel refuses"):
         played("fifo,default", here("fifo,default", EEVDF, refused=["fifo"]))
+
+
+def test_the_switcher_gets_the_tasks_of_each_instance(tmp_path: Path) -> None:
+    files = [tmp_path / f"instance-{number}" / "proxy.cfg" for number in range(3)]
+    for file in files:
+        file.parent.mkdir()
+        file.touch()
+    with ExitStack() as stack:
+        pids: list[str] = []
+        # `tail` replaces the proxy; instance 1 has two processes
+        for number in (1, 0, 2, 1):
+            group = int(pids[0]) if pids else 0
+            process = Popen(["tail", "-f", str(files[number])], process_group=group)
+            stack.callback(process.wait)
+            stack.callback(process.kill)
+            pids.append(str(process.pid))
+        (tmp_path / "pid").write_text(pids[0])
+        script = ["sh", "-c", TASKS, "sh", str(tmp_path / "pid"), "tail"]
+        listing = run(script, capture_output=True, text=True, check=True).stdout
+    first, second, third, fourth = pids
+    own = sorted([first, fourth], key=int)
+    assert _by_instance(listing, 3) == [second, "+", *own, "+", third]
+    # without instances, no command line names one
+    alone = listing.replace("/instance-", "/")
+    assert sorted(_by_instance(alone, 1)) == sorted(pids)
 
 
 def test_modes_of_different_instances_always_differ() -> None:
