@@ -9,7 +9,7 @@ import xarray as xr
 
 from sipsched.analysis.advice import ComparedLoad, arms_of
 from sipsched.analysis.intervals import Values
-from sipsched.records.window_time import COUNTS, SWITCH
+from sipsched.records.window_time import COUNTS, STOLEN, SWITCH
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,9 @@ class Switching:
         Number of processes that each switch changed.
     steal_mean, steal_max
         Mean and largest share of the SPS's CPU time that the hypervisor took in a window.
+    idle_instances, idle_share
+        Number of proxy instances without calls in a window, and the mean share of the proxy's CPU time that they used
+        in valid windows; 0 and NaN if the run compares no instances or has no CPU time of each instance.
     speed_before, speed_after
         Speed of a CPU before and after the run: units of a fixed workload per microsecond of CPU time; NaN if unknown.
     """
@@ -57,6 +60,8 @@ class Switching:
     tasks: int
     steal_mean: float
     steal_max: float
+    idle_instances: int
+    idle_share: float
     speed_before: float
     speed_after: float
 
@@ -89,6 +94,9 @@ def switching(run: xr.Dataset) -> Switching:
     took, late = run["switch"].to_numpy(), run["late"].to_numpy()
     steal = run["steal_share"].to_numpy()
     speed = json.loads(attrs["speed"]) or {}
+    # Older files and runs without instances lack this share.
+    idle = run.get("idle_instances_share", xr.full_like(run["steal_share"], np.nan)).to_numpy()
+    idle = idle[np.isin(left_out, (COUNTS, STOLEN))]
     return Switching(
         mode=str(attrs["mode"]),
         rep=int(attrs["rep"]),
@@ -107,6 +115,8 @@ def switching(run: xr.Dataset) -> Switching:
         tasks=int(attrs["tasks"]),
         steal_mean=float(np.nanmean(steal)) if _any(steal) else np.nan,
         steal_max=float(np.nanmax(steal)) if _any(steal) else np.nan,
+        idle_instances=int(attrs["instances"]) - 1 if _any(idle) else 0,
+        idle_share=float(np.nanmean(idle)) if _any(idle) else np.nan,
         speed_before=float(speed.get("before", np.nan)),
         speed_after=float(speed.get("after", np.nan)),
     )

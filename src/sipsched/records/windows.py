@@ -13,6 +13,7 @@ import xarray as xr
 
 from sipsched.errors import StableError
 from sipsched.files import read_zstd, whole
+from sipsched.plan.crossover import Instances
 from sipsched.records.computed import open_netcdf
 from sipsched.records.messages import k_rcv, nanoseconds, open_messages
 from sipsched.records.record import TRACE_FILE, read_record
@@ -116,7 +117,8 @@ def windows_from_record(messages: Path, record: Path) -> xr.Dataset:
         Dimension `window`, in the order of time: `block`, `mode` (index into the attribute `modes`), `window_arm`
         (equal to `mode`, except that the sham is the last arm), `sham`, `start` and `length` (s, as planned), `switch`
         (duration of the switch, µs), `late` (lateness of the switch, µs), `steal_share`, `time_squeeze`,
-        `competitor_share` and `left_out`, see `LEFT_OUT`.
+        `competitor_share` and `left_out`, see `LEFT_OUT`. If the record has the CPU time of each proxy instance:
+        `idle_instances_share`, the share of the proxy's CPU time that all instances without calls used.
 
         Dimensions `washout` (s), `window`: see `VARIABLES`; NaN where unknown.
 
@@ -146,6 +148,7 @@ def windows_from_record(messages: Path, record: Path) -> xr.Dataset:
             for name, value in values.items():
                 tables[name][row, window] = value
     by_window = _drawn(recorded) | vars(machine(recorded, placed))
+    by_window |= _idle_instances(recorded, document, placed)
     by_window["left_out"] = _left_out(recorded, document, tables, by_window["steal_share"])
     return xr.Dataset(
         {name: ("window", values) for name, values in by_window.items()}
@@ -252,6 +255,33 @@ def _sampled(samples: Samples, begin: int, end: int) -> dict[str, float]:
     return sampled
 
 
+def _idle_instances(
+    recorded: WindowsDocument, document: RunDocument, placed: Spans
+) -> dict[str, Floats]:
+    """Return, by its name, the share of the proxy's CPU time that instances without calls used in each window.
+
+    The washout is excluded, because in this time, calls of the previous window end at another instance. Without the CPU
+    time of each instance, the result is empty.
+    """
+    design, log, crossover = recorded.design, recorded.log, document.crossover
+    if crossover is None or not log.cpu_ns_of_instances:
+        return {}
+    instances = Instances(crossover.instances, crossover.instance_of_mode)
+    cpu_ns = np.array(log.cpu_ns_of_instances, np.int64)
+    shares = np.full(len(design.windows), np.nan)
+    for window, (done, end) in enumerate(zip(placed.done, placed.end, strict=True)):
+        places = _between(log.samples, done + round(design.washout_s * 1e9), end)
+        if places is None:
+            continue
+        first, last = places
+        used_ns = cpu_ns[:, last] - cpu_ns[:, first]
+        if used_ns.any():
+            shares[window] = (
+                1 - used_ns[instances.of_window(design.windows[window])] / used_ns.sum()
+            )
+    return {"idle_instances_share": shares}
+
+
 def _left_out(
     recorded: WindowsDocument,
     document: RunDocument,
@@ -338,6 +368,7 @@ def _attrs(document: RunDocument, recorded: WindowsDocument, record: Path) -> di
         "steal_limit": recorded.steal_share,
         "retransmissions": int(document.load.retransmissions),
         "tasks": recorded.log.tasks,
+        "instances": len(crossover.instances) if crossover else 0,
         "speed": json.dumps(asdict(document.speed) if document.speed else None),
         "receive_buffers": json.dumps(_receive_buffers(document, len(design.modes))),
         "truesize": _truesize(document, record),

@@ -5,6 +5,7 @@ import math
 import re
 from typing import Any
 
+import numpy as np
 import page_text
 import pytest
 import synthetic
@@ -31,7 +32,7 @@ from sipsched.plan.cautions import OF_POLICIES
 from sipsched.plan.modes import Policy
 from sipsched.plan.run import Point
 from sipsched.records.crossing import SearchRecord
-from sipsched.records.window_time import SWITCH
+from sipsched.records.window_time import STOLEN, SWITCH
 from sipsched.records.windows import LEFT_OUT
 
 FIFO = {"total_p99": -0.5, "total_mean": -0.2, "k_rcv_mean": 0.3}
@@ -358,6 +359,24 @@ def test_switches_windows_and_speed_are_counted() -> None:
     assert cells["whole blocks"] == "39 of 40"
     assert cells["change (%)"] == "−33.3"
     assert sum(span for _, span in table.groups) == len(table.header)
+
+
+def test_the_page_states_what_instances_without_calls_cost() -> None:
+    def lines(*shares: float) -> str:
+        runs = []
+        for rep, share in enumerate(shares, 1):
+            run = made("default,fifo", {"fifo": FIFO}, left_out={4: SWITCH, 7: STOLEN})
+            idle = np.full(run.sizes["window"], share)
+            idle[4] = 0.9  # an invalid window
+            idle[0] = np.nan  # a window with fewer than two samples
+            run = run.assign(idle_instances_share=("window", idle))
+            runs.append(run.assign_attrs(instances=4, rep=rep))
+        return " ".join(windows.machine(of(*runs)[0]).lines)
+
+    assert "the other 3 instances used 0.4\u00a0%" in lines(0.004)
+    assert "the other 3 instances used 0.4 to 1.25\u00a0%" in lines(0.0125, 0.004)
+    loads, _ = of(made("default,fifo", {"fifo": FIFO}))
+    assert "other" not in " ".join(windows.machine(loads).lines)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Tests of the windows of runs that compare modes."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,7 @@ from synthetic import Run, write_comparison
 
 from sipsched.errors import StableError
 from sipsched.paths import RUN_FILE
+from sipsched.plan.crossover import Instance
 from sipsched.records import switch_log, window_time, windows
 from sipsched.records.messages import messages_from_record, write_messages
 from sipsched.records.run_document import read_run
@@ -96,6 +97,34 @@ def test_the_windows_have_the_receive_buffer_of_each_mode(tmp_path: Path) -> Non
     (record / RUN_FILE).write_text(changed.to_json())
     result = reduced(record, tmp_path)
     assert json.loads(result.attrs["receive_buffers"]) == [425984, 131072]
+
+
+def test_the_cpu_time_of_instances_without_calls_is_known_after_the_washout(
+    tmp_path: Path, quiet: xr.Dataset
+) -> None:
+    assert "idle_instances_share" not in quiet
+    record = write_comparison(tmp_path / "raw", RUN, WAITS)
+    recorded, crossover = read_windows(record), read_run(record).crossover
+    assert crossover is not None
+    # the instances of default, of batch and of the sham
+    eight, two = Instance("kamailio-udp", 8), Instance("kamailio-udp", 2)
+    compared = replace(crossover, instances=(eight, two, eight), instance_of_mode=(0, 1))
+    design, samples = recorded.design, recorded.log.samples
+    t_ns = np.array(samples.t_ns)
+    done = window_time.spans(recorded).done
+    window = np.maximum(np.searchsorted(done, t_ns[:-1], side="right") - 1, 0)
+    serving = np.array([2 if one.sham else one.mode for one in design.windows])[window]
+    # Each idle instance uses 1 % of the CPU time, and a third during the washout.
+    washed_out = t_ns[:-1] >= done[window] + round(design.washout_s * 1e9)
+    used = np.where(washed_out, 10_000, 333_000) * np.ones((3, 1), np.int64)
+    used[serving, np.arange(serving.size)] = np.where(washed_out, 980_000, 334_000)
+    cpu_ns = np.pad(np.cumsum(used, axis=1), ((0, 0), (1, 0)))
+    log = replace(recorded.log, cpu_ns_of_instances=tuple(map(tuple, cpu_ns.tolist())))
+    (record / WINDOWS_FILE).write_bytes(replace(recorded, log=log).to_bytes())
+    synthetic.rewrite(record, {"crossover": asdict(compared)})
+    result = reduced(record, tmp_path)
+    assert np.allclose(result["idle_instances_share"], 0.02)
+    assert result.attrs["instances"] == 3
 
 
 def test_a_failed_switch_invalidates_only_its_window(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Checks of runs that switch between modes: windows (periods in one mode), settling, switches, machine speed."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -219,6 +219,7 @@ def machine(loads: Sequence[ComparedLoad]) -> Words:
             f"In {plural(stolen, 'window')}, the hypervisor took CPU time from the proxy. The comparisons correct "
             "for this time, and give these windows less weight."
         )
+    lines.extend(_idle_instances([record for record in switchings if record.idle_instances]))
     moved = [
         record
         for record in switchings
@@ -231,6 +232,19 @@ def machine(loads: Sequence[ComparedLoad]) -> Words:
             "in time, so these windows are comparable. Results at different loads are not comparable."
         )
     return Words(tuple(lines))
+
+
+def _idle_instances(switchings: Sequence[Switching]) -> Iterator[str]:
+    """Yield a sentence on the CPU time of instances without calls, if a run measured this time."""
+    if switchings:
+        counts = sorted({record.idle_instances for record in switchings})
+        shares = sorted(100 * record.idle_share for record in switchings)
+        instances = " to ".join(dict.fromkeys(map(str, (counts[0], counts[-1]))))
+        used = " to ".join(dict.fromkeys(map(number, (shares[0], shares[-1]))))
+        yield (
+            f"In the windows of one instance, the other {instances} instances used {used}\u00a0% of the proxy's CPU "
+            "time."
+        )
 
 
 def table(loads: Sequence[ComparedLoad]) -> Folded:
