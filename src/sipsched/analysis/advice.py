@@ -139,7 +139,8 @@ class ComparedLoad:
             cores = f"+cores={self.place.cores}" if any(o.cores for o in others) else ""
             buffer, size = "", self.receive_buffer_bytes(mode)
             if size and any(other.receive_buffer_bytes for other in others):
-                # The kernel doubles the requested size. So the requested size is half of the recorded size.
+                # The kernel doubles the requested size of a receive buffer, so the requested size is half of the
+                # recorded size.
                 buffer = f"+receive_buffer_bytes={size // 2}"
             return label(f"{mode}{sut}{threads}{cores}{buffer}", translated=False, missing=())
         return plain(self._recorded_labels.get(mode, mode))
@@ -182,7 +183,7 @@ class ComparedLoad:
         return []
 
     def tables(self, arm: str, quantity: str, washout: int = 0) -> Tables:
-        """Return one table of the quantity per run: a row per block; columns for reference mode, sham and `arm`."""
+        """Return one table of a quantity per run: a row per block, and columns for reference mode, sham and `arm`."""
         return [adjustment.table for adjustment in self._adjusted(arm, quantity, washout)]
 
     def _adjusted(self, arm: str, quantity: str, washout: int = 0) -> list[Adjusted]:
@@ -197,7 +198,7 @@ class ComparedLoad:
 
     @cached_property
     def _adjusted_run(self) -> Callable[[int, str, int], Adjusted]:
-        """A function that adjusts a quantity of the i-th run, once for all modes, because this takes milliseconds."""
+        """A cached function that adjusts a quantity of the i-th run. The adjustment takes milliseconds."""
 
         @cache
         def adjusted_run(i: int, quantity: str, washout: int) -> Adjusted:
@@ -210,7 +211,7 @@ class ComparedLoad:
         """Return the values of `arm` (a mode or the sham) and of the reference mode in each block, for a comparison.
 
         Each block has two windows in the reference mode, at random positions. A mode is compared with the average of
-        both windows, which scatters less than one window. One of the two windows is the sham.
+        both windows, which scatters less than one window. One of the two reference windows is the sham.
         """
         reference: Arms = 0 if arm == SHAM else (0, 1)
         statistics = self._adjusted(arm, quantity)
@@ -221,7 +222,7 @@ class ComparedLoad:
         return ArmsToCompare(tables, reference, 2, scale_of(quantity), weights)
 
     def effect(self, arm: str, quantity: str) -> Effect:
-        """Return the effect of `arm`, which is a mode or the sham, on a quantity, compared with the reference mode."""
+        """Return the effect of `arm` (a mode, or the sham) on a quantity, compared with the reference mode."""
         return effects_together({arm: self.asked(arm, quantity)}).effects[arm]
 
     def start_effect(self, mode: str, quantity: str) -> Effect:
@@ -331,12 +332,12 @@ class Candidate:
     ----------
     effects
         Effects, by quantity. The intervals of `DECIDING` quantities are simultaneous over all modes and loads of the
-        page. Each other interval has its own confidence level of 95 %.
+        page. Every other interval has its own confidence level of 95 %.
     decided_by
         Quantity that decided the result; empty if no quantity decided the result.
     costs
         Quantities of `GUARDS` that the mode raises by more than chance. If the mode lowers one quantity of `DECIDING`
-        and raises the other quantity, also the raised quantity.
+        and raises the other, the raised quantity is a cost, too.
     """
 
     mode: str
@@ -394,7 +395,7 @@ class Ranking:
 
     @property
     def trades(self) -> tuple[Candidate, ...]:
-        """The modes that shorten the waiting plus service time but raise another quantity, such as the drop rate."""
+        """The modes that lower the sum K_rcv + T_sip but raise another quantity, such as the drop rate."""
         return tuple(
             candidate
             for candidate in self.candidates
@@ -629,7 +630,7 @@ def _candidate(mode: str, effects: Mapping[str, Effect], floors: Mapping[str, fl
 
 
 def _confirmed(candidate: Candidate, candidates: Sequence[Candidate]) -> Candidate:
-    """Return the candidate. Its result becomes `UNSURE` if a good result differs after another start of the proxy."""
+    """Return the candidate, but as `UNSURE` if its good result differs after another start of the proxy."""
     lower = (ModeEffect.BETTER, ModeEffect.TRADE)
     starts = [
         other for other in candidates if first_start(other.mode) == first_start(candidate.mode)

@@ -14,7 +14,7 @@ from sipsched.analysis.intervals import LEVEL, Values
 
 POWER = 0.8
 SPLITS = 2**14 - 1
-"""Largest number of splits of the blocks into two groups in the test. For up to 15 blocks, the test uses all splits."""
+"""Largest number of ways in which the test splits the blocks into two groups. With up to 15 blocks, it uses all."""
 FOLLOWED = 0.99
 """Confidence level of the one-sided test for a correlation of neighbouring blocks, which widens intervals."""
 LARGEST_LAG_ONE = 0.9
@@ -29,8 +29,8 @@ class Splits:
     The order of the windows in a block is random. So if every block has the effect θ, a block's difference from θ could
     have had the other sign with equal probability. Random signs split the blocks into two groups. If θ lies between the
     means of the two groups, the mean of the signed differences is at least as far from 0 as the measured mean.
-    Otherwise it is nearer to 0. So the p-value of θ is the share of splits whose two means enclose θ. The ends of the
-    interval are a quantile of the lower means and a quantile of the higher means.
+    Otherwise, the mean of the signed differences is nearer to 0. So the p-value of θ is the share of splits whose two
+    means enclose θ. The ends of the interval are a quantile of the lower means and a quantile of the higher means.
 
     SEE Hartigan, Using Subsample Values as Typical Values (JASA 64, 1969)
 
@@ -48,7 +48,7 @@ class Splits:
     highs: Values
 
     def ends(self, level: float = LEVEL) -> tuple[float, float]:
-        """Return the confidence interval's ends. They are infinite if the level is above 1 - 1 / (1 + splits)."""
+        """Return the confidence interval's ends, which are infinite if the level is above 1 - 1 / (1 + splits)."""
         # `lows` has no value for the split with all blocks in one group. This split counts as enclosing every θ, so the
         # number of splits is 1 + size.
         # Without the factor 1 + 1e-9, a rounding error could turn a whole number into the next lower number.

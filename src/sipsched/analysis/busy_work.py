@@ -105,8 +105,8 @@ class Work:
         Mean length of a pause; 0 if the recording contains no pause.
     draws
         `mean_ns`, `slope`, `pauses` and `pause_ns` for bootstrap samples of blocks of the recording, shape (draw, 4).
-        The first column includes the variation between blocks. So it describes the proxy during one further block, and
-        not the mean of many blocks.
+        The first column includes the variation between blocks. So the first column describes the proxy during one
+        further block, and not the mean of many blocks.
     """
 
     cycles: int

@@ -433,7 +433,7 @@ def quantities(runs: xr.Dataset) -> dict[str, xr.DataArray]:
         "t_sip_us": every["t_sip_mean"],
         "k_rcv_us": every["k_rcv_mean"],
         "rcv_errors": runs["rcvbuf_errors"],
-        # The papers do not count drops per type. They multiply all drops by the share of call-setup messages.
+        # The papers do not count drops per type, but multiply all drops by the share of call-setup messages.
         "call_setup_drops": runs["rcvbuf_errors"] * setup_messages / messages,
         "call_setup_messages": setup_messages,
         "total_messages": messages,
@@ -491,8 +491,9 @@ def labelled(summary: xr.Dataset) -> xr.Dataset:
 def kernels_case(summaries: Sequence[xr.Dataset]) -> Case:
     """Compare kernels as modes: the runs of a study with one mode, on testbeds that differ in the kernel.
 
-    The modes are the kernels in alphabetical order, such as "CFS (Linux 6.1)" and "EEVDF (Linux 6.12)". Runs of a
-    testbed with declared competitors belong to a SUT of their own. The case excludes testbeds without a run.
+    The modes are the kernels in alphabetical order, such as "CFS (Linux 6.1)" and "EEVDF (Linux 6.12)". Runs on a
+    testbed with declared competitors (other programs on the proxy's CPUs) count as a separate SUT. The case excludes
+    testbeds without a run.
 
     Raises
     ------

@@ -127,7 +127,7 @@ def adjust(
     shapes = [used]
     if ratio:
         shapes += [[np.log1p((covariate / knee) ** 2) for covariate in used] for knee in KNEES]
-    # The weights depend on the fit, and the fit depends on the weights. So the loop computes both twice.
+    # The weights depend on the regression, and the regression depends on the weights. So compute each of them twice.
     for _ in range(2):
         fits = [_fit(response, shape, usable, weights) for shape in shapes]
         effect, left = min(fits, key=lambda fit: float((weights * fit[1]).sum()))

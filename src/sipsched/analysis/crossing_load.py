@@ -29,7 +29,7 @@ RESAMPLES = 9999
 METHOD = "isotonic, parametric bootstrap"
 SEED = 1
 MIN_CROSSING_RUNS = 3
-"""Smallest number of runs at each load around the limit for an interval, which for two runs would span all loads."""
+"""Smallest number of runs per load for a confidence interval. With two runs, the interval would span all loads."""
 STEEPEST = 20
 """Loads are interpolated only if the drop rates on both sides are within this factor of the drop limit.
 
@@ -268,7 +268,7 @@ def grid_capacity(
     -------
     capacity, next
         Both in cps. `capacity` is -inf if the lowest load is above the limit. `next` is the first load above the limit,
-        or inf if no load is above the limit. Both are NaN if nothing was measured.
+        or inf if no load is above the limit. `capacity` and `next` are NaN if nothing was measured.
     """
     loads, rates = np.asarray(cps, float), np.asarray(mean_pdr, float)
     order = np.argsort(loads)

@@ -28,7 +28,7 @@ from sipsched.errors import StableError
 RUNS_AS_SAMPLE = 6
 """Number of runs from which a confidence interval treats the runs as a sample, and so holds for other runs, too."""
 FEWEST_APART = 2
-"""Two differing runs are too few for an interval over runs, because Student's t would multiply the error by 12.7."""
+"""Two runs that differ get no interval over runs, because Student's t would multiply the standard error by 12.7."""
 MIN_BLOCKS = 10
 """Smallest number of blocks in which heavy tails and dependence are detectable."""
 MIN_CHANGED = 10
@@ -360,7 +360,7 @@ def _without(
 def _interval(means: Sequence[Splits | Student], n: int, level: float) -> Interval:
     """Return the smallest interval that contains the confidence intervals of all estimates in `means`.
 
-    One estimate treats blocks as observations. With enough runs, another estimate treats runs as observations.
+    The first estimate treats blocks as observations. With enough runs, a second estimate treats runs as observations.
     """
     estimate = means[0].estimate
     lows, highs = zip(*(mean.ends(level) for mean in means), strict=True)

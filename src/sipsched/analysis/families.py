@@ -56,7 +56,7 @@ class ComparedCell:
 
 @dataclass(frozen=True)
 class Family(Generic[Key]):
-    """The comparisons that one page shows. Their confidence intervals are corrected to hold simultaneously.
+    """The comparisons that one page shows, with confidence intervals that hold simultaneously.
 
     Attributes
     ----------
@@ -131,7 +131,7 @@ class ArmsToCompare:
 
 @dataclass(frozen=True)
 class Effects(Generic[Key]):
-    """The effects of modes that one page shows. Their confidence intervals are corrected to hold simultaneously.
+    """The effects of modes that one page shows, with confidence intervals that hold simultaneously.
 
     Attributes
     ----------

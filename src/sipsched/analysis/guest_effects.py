@@ -61,7 +61,7 @@ class GuestEffect:
     Attributes
     ----------
     measured
-        The effect in percent. Its interval has a confidence level of 95 % for this comparison alone.
+        The effect in percent, with a 95 % confidence interval for this comparison alone.
     sham
         The difference in percent between windows with the same mode, which shows the size of chance differences.
     predicted

@@ -146,8 +146,8 @@ class Headroom:
     Attributes
     ----------
     lack
-        Why the messages do not allow a prediction. `growth` and `times` are then missing. They are also missing if
-        nothing was replayed.
+        Why the messages do not allow a prediction. `growth` and `times` are missing in this case, and if nothing was
+        replayed.
     messages, seconds, dropped
         Number of received messages, length of the recording, and share of dropped messages.
     busy
@@ -464,7 +464,7 @@ def scaled(
 def _fixed_ns(ds: xr.Dataset, stamps: Stamps) -> tuple[float, float, float]:
     """Return typical times in ns: copying time K_copy, sending time K_snd, and the wake-up delay of an idle proxy.
 
-    The first two times are medians over messages. The wake-up delay is the median time from the arrival of a message
+    K_copy and K_snd are medians over messages. The wake-up delay is the median time from the arrival of a message
     until the idle proxy receives the message, minus K_copy.
     """
     copy_ns, send_ns = (

@@ -291,7 +291,7 @@ def _typical(logs: Values, level: float) -> tuple[float, float, float, str]:
 
 
 def draw_typical(rng: np.random.Generator, logs: Values, draws: int) -> Values:
-    """Return random samples of a typical run's log value. Their percentiles are the interval's ends in `_typical`."""
+    """Return samples of a typical run's log value, whose percentiles are the ends of the interval of `_typical`."""
     n = logs.size
     if n < RANKS_FROM:
         error = logs.std(ddof=1) / np.sqrt(n) if n > 1 else 0.0

@@ -37,7 +37,7 @@ The fit counts the arrivals within the early time of a service.
 """
 SHORTEST_STALL_NS = 5_000
 NEIGHBOURS, TURNS = 65, 10
-"""Numbers of messages per estimate of a CPU's speed (5 ms at 2000 cps), and of iterations (last change: < 1 %)."""
+"""Number of messages per estimate of a CPU's speed (5 ms at 2000 cps), and number of iterations (last change < 1 %)."""
 RUNS_A_LOAD = 3
 DRAWS = 8
 """Number of bootstrap samples of the runs. The scatter of the fits to these samples is the uncertainty of the fit."""
@@ -227,7 +227,7 @@ def fit(runs: Iterable[ReceivedMessages], noise: Path | None) -> Fit:
         lengths[kind] = int(np.median(of_kind))
     every_ns, stall_ns = _stalls(noise)
     service, cold_ns, woke_ns, met_ns = _services(pooled)
-    # The simulator adds stalls of the CPU to the service times, so stalls must be removed from the fitted times.
+    # The simulator adds stalls of the CPU to the service times, so this code removes stalls from the fitted times.
     unstalled = 1 - stall_ns / every_ns if every_ns else 1.0
     copy_ns = float(np.median(pooled.copy))
     idle, busy = pooled.first & pooled.alone, pooled.first & ~pooled.alone
@@ -290,13 +290,14 @@ def _services(messages: ReceivedMessages) -> tuple[dict[str, Service], float, fl
     A regression explains the CPU time within T_sip by the message type, by arrivals during the service, and by a
     previous message that another worker received. The regression uses least squares in two stages. A longer service has
     more arrivals, so the number of arrivals is also an effect of the service time. The instruments for all arrivals are
-    therefore the early arrivals. Their number does not depend on the service's length.
+    therefore the early arrivals, because the number of early arrivals does not depend on the service's length.
 
     SEE Angrist and Pischke, Mostly Harmless Econometrics, 2009, 4.1
 
     If another program uses the other hyper-thread of a core, the CPU is slower for seconds. Queues are then longer, and
     no worker waits for arrivals. So each service is divided by the local slowness, alternating with the regression. The
-    local slowness is the median ratio of measured to expected service among neighbouring messages. Its mean is 1.
+    local slowness is the median ratio of measured to expected service among neighbouring messages. The mean of the
+    local slowness is 1.
 
     Returns
     -------

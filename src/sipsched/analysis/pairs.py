@@ -33,7 +33,7 @@ class Comparison:
     percent_lower
         100 (1 - ratio).
     percent_lower_of_means
-        100 (1 - mean of other / mean of reference), which the papers call "%Lower". It has no interval.
+        100 (1 - mean of other / mean of reference), which the papers call "%Lower". This number has no interval.
     p_value
         P-value of the paired t test of the hypothesis that the mean log ratio is 0. If the value of a run is 0, the
         hypothesis is a mean difference of 0. NaN for fewer than two pairs.
@@ -67,8 +67,8 @@ def ratio_interval(
 
     The ratio is the geometric mean of the pairs' ratios, with the t interval of their logs. If the value of a run is 0,
     the result is the ratio of the means, with Fieller's interval. Fieller's interval contains each r for which the
-    paired t test cannot distinguish other from r × reference. Both intervals exclude 1 if and only if the test of
-    `compare` detects a difference. SEE Fieller, Some Problems in Interval Estimation (JRSS B 16, 1954)
+    paired t test cannot distinguish other from r × reference. Each of the two intervals excludes 1 if and only if the
+    test of `compare` detects a difference. SEE Fieller, Some Problems in Interval Estimation (JRSS B 16, 1954)
 
     Parameters
     ----------

@@ -82,7 +82,7 @@ SHORT = {
 
 PrintedCount = Annotated[str, Meta(pattern="^[1-9][0-9]*$")]
 PrintedNumber = Annotated[str, Meta(pattern=r"^[0-9]+(\.[0-9]+)?$")]
-"""A number as text, as the paper prints the number. Other columns have the type `PrintedCount` or a few words."""
+"""A number as text, as the paper prints the number."""
 _PLACE: dict[str, Any] = {
     "study": Literal[STUDIES],
     "table": Literal[TABLES],
@@ -138,8 +138,8 @@ def load_points(folder: Path = FOLDER) -> pd.DataFrame:
 def _recovered_errors(points: pd.DataFrame) -> pd.DataFrame:
     """Compute the receive errors that are unreadable in a paper's scan. Return them as rows like those of `points`.
 
-    The computation inverts a rule that all other columns of the multi-core paper obey. There, the call-setup drops are
-    RCV errors × call-setup messages / total messages, rounded or cut off.
+    The computation inverts a rule that all other columns of the multi-core paper obey. In these columns, the call-setup
+    drops are RCV errors × call-setup messages / total messages, rounded or cut off.
     """
     rows = []
     for place, cells in texts(points).items():

@@ -15,11 +15,11 @@ from sipsched.plan.simulated import KINDS
 
 METRICS = ("t_sip_us", "k_rcv_us", "pdr")
 FITTED_MODE, FITTED_CORES = "baseline", (1, 2)
-"""Mode and numbers of cores of the fitted numbers. The simulator then predicts the other mode and more cores."""
+"""Mode and numbers of cores of the published numbers to which the simulator is fitted. It predicts all others."""
 FLOOR = {"t_sip_us": 0.0, "k_rcv_us": 0.0, "pdr": 0.001}
 """Constants that are added to numerator and denominator of a ratio, because a drop rate may be 0."""
 FAR = 5
-"""ASSUME fetching data from another processor's cache takes five times as long, as in kamailio-qm."""
+"""ASSUME data from another processor's cache take five times as long, as in config/models/kamailio-qm.yaml."""
 RECEIVE_BUFFER_BYTES = 524_288
 """Receive buffer in bytes of the SUT opensips-udp, after the kernel has doubled its size."""
 FAILED = 1e3
@@ -168,7 +168,7 @@ def fit(
 ) -> PapersFit:
     """Search for the simulator's parameters that predict the published numbers best.
 
-    The global search is differential evolution (Storn and Price 1997) with one arrival sequence per column. Its first
+    The global search is differential evolution (Storn and Price 1997) with one arrival sequence per column. The first
     generation contains the model's own parameters. The best candidates of the last generation are compared again with
     more arrival sequences. The best candidate is the start of Nelder and Mead's simplex. All evaluations have the same
     arrivals and services, so all differences come from the parameters.
@@ -176,8 +176,9 @@ def fit(
     Parameters
     ----------
     predict
-        Function that simulates. Its arguments are a model's parameters and a number of arrival sequences. It returns
-        the means `METRICS` with one row per row of `published`, or None if a run does not finish.
+        Function that simulates a model's parameters (first argument) with a number of arrival sequences (second
+        argument). The function returns the means `METRICS` with one row per row of `published`, or None if a run does
+        not finish.
     free
         The parameters that the search varies.
     generations, polish

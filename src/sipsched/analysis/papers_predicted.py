@@ -27,7 +27,7 @@ from sipsched.plan.simulated import CASE, CELL, MEANS
 
 COLUMNS = ["part", *CASE, "calls", *MEANS]
 TABLES, NEAR_LIMIT = "tables", "near limit"
-"""Names of two sets of simulated runs: the runs of `wanted`, and runs near the capacities of the rows of `grid`."""
+"""Names of two sets of simulated runs: runs that `wanted` lists, and runs near the capacity of each row of `grid`."""
 CALLS = 20_000
 REPETITIONS = 8
 ABLATION_REPETITIONS = 16
@@ -54,7 +54,7 @@ EFFECTS = ("pdr", "k_rcv_us")
 def wanted(points: pd.DataFrame, compared: pd.DataFrame) -> pd.DataFrame:
     """Return a table of the runs to simulate: the points of the papers' tables and figure 2, and runs for an ablation.
 
-    The latter runs lack one mechanism of the model, or use one setting of the other mode.
+    Each run for the ablation lacks one mechanism of the model, or uses one setting of the other mode.
     """
     printed = wide(points)[[*CELL, "cps"]]
     both = pd.concat([compared[["cores", "threads", "cps"]].assign(mode=mode) for mode in MODES])
@@ -87,7 +87,8 @@ def cost_mode(cost_ns: int) -> str:
 def settings_put_back() -> dict[Setting, str]:
     """Return the names of modes that equal enhanced mode, except that one setting has its value from baseline mode.
 
-    The result has one entry for each setting that differs between baseline and enhanced mode. Its key is the setting.
+    The result has one entry, with the setting as its key, for each setting that differs between baseline and enhanced
+    mode.
     """
     counts, declared = Counts(*ABLATED[:2], processors=1), load_modes()
     baseline, enhanced = (find_mode(mode, declared).settings(counts) for mode in MODES)
@@ -136,7 +137,7 @@ def repeated(runs: pd.DataFrame, recorded: pd.DataFrame) -> tuple[int, int]:
 
 
 class PaperGroup(StrEnum):
-    """A group of published numbers. One group was used for the fit. The other groups test the predictions."""
+    """A group of published numbers. The simulator was fitted to one group; the other groups test its predictions."""
 
     FITTED = "fitted: baseline, 1 and 2 cores"
     OTHER_HALF = "not fitted: enhanced, 1 and 2 cores"

@@ -75,7 +75,7 @@ class Contrast:
 
     @property
     def told(self) -> bool:
-        """True if the measured effect is statistically significant."""
+        """True if the measured effect differs significantly from no change."""
         return self.comparable and self.p_value <= SIGNIFICANT
 
     @property

@@ -28,8 +28,8 @@ class ProbeCost:
     effect
         CPU time with the probe, divided by CPU time without the probe.
     sham
-        CPU time in the sham windows, divided by the CPU time in the reference windows of the same runs. Both kinds of
-        windows run in the reference mode, so this ratio shows chance.
+        CPU time in the sham windows, divided by the CPU time in the reference windows of the same runs. Sham windows
+        also run in the reference mode, so this ratio shows the size of chance differences.
     """
 
     sut: str

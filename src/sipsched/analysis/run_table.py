@@ -35,7 +35,7 @@ OF_ALL_MESSAGES = tuple(f"{name}_{statistic}" for name in SUMMARY_TIMES for stat
 
 
 LABELLED_KINDS = ("simulated", "vm", "virtual")
-"""Kinds of testbeds that are no real machines. Each figure and table of their runs says how its numbers came about."""
+"""Kinds of testbeds that are no real machines. A figure or table of such runs has a label for its numbers."""
 IN_VIRTUAL_TIME = "The numbers are in virtual time, in which a cache miss costs no time."
 """A sentence for answers from runs on testbeds of kind `virtual`."""
 
@@ -342,8 +342,8 @@ def _refined(
 ) -> pd.DataFrame:
     """Add a column with the reasons of invalid runs, and replace the status of missing runs if the reason is known.
 
-    The status becomes `impossible` if the SPS has too few cores for the run. It becomes `invalid` if all attempts to
-    measure the run were invalid.
+    The status becomes `impossible` if the SPS has too few cores for the run. The status becomes `invalid` if all
+    attempts to measure the run were invalid.
     """
     cpus = hosts.get("sps", {}).get("cpus")
     status = runs["status"].to_numpy(object)

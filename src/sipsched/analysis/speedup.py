@@ -101,7 +101,8 @@ class MeasuredSetting:
         Capacity with a limit for the share of failed and late calls, over UDP and TCP.
     confirmed
         Number of runs that confirm the search, and number of all runs near its two loads. A run just below the lower
-        load confirms the search if its losses are within the limit. A run just above the upper load must exceed it.
+        load confirms the search if its losses are within the limit. A run just above the upper load must exceed the
+        limit.
     cost
         Cost at a load whose losses are within the limit. If possible, the load is equal for all numbers of cores. None
         without such a run.
@@ -358,7 +359,8 @@ def _bound(one: MeasuredSetting, more: MeasuredSetting) -> float:
 def _room(one: MeasuredSetting, more: MeasuredSetting, campaign: Campaign) -> float:
     """Estimate how many CPUs the proxy could use beside the load generators.
 
-    The load generators share one CPU with the proxy. Their share is computed from their CPU time on a separate CPU.
+    The load generators share one CPU with the proxy. Their share of this CPU is computed from a run in which they had a
+    separate CPU.
     """
     cores = more.place.cores
     if not shares_cpus(campaign, cores):

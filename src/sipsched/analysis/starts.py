@@ -25,9 +25,9 @@ def effect_of_starts(
 
     The value of a start is its mean over the complete blocks of its run. The effect in a run is the difference between
     the mean of the starts with each setting. The result is the mean effect over the runs. The standard error comes from
-    the differences between starts with equal settings in the same run. So it contains both the chance differences of
-    starts and the scatter of windows. The interval is Student's t with the number of starts minus 2 degrees of freedom
-    per run.
+    the differences between starts with equal settings in the same run. So the standard error contains both the chance
+    differences of starts and the scatter of windows. The interval is Student's t with the number of starts minus 2
+    degrees of freedom per run.
 
     Parameters
     ----------

@@ -32,7 +32,7 @@ LONG_WAIT_NS = 1e6
 FEWEST_SECONDS, FEWEST_MESSAGES = 10, 1000
 """If fewer seconds or messages were recorded, no cause is reported."""
 ASSUMED_COST = 0.06
-"""Assumed CPU cost of the probe per message, until measured: the upper end of the interval in docs/watch.md."""
+"""Assumed CPU cost of the probe until the cost is measured: the upper end of the interval in docs/watch.md."""
 ASSUMED_COST_OF_HISTOGRAMS = 0.02
 LEAST_SHARE = 1 / 60
 """The probe records in at least this share of the time, even if the recording exceeds the cost limit."""
@@ -52,8 +52,8 @@ class Totals:
     recorded_s
         Seconds in which the probe recorded. Counts of messages are from these seconds only.
     busy_s, others_s, cpu_s, stolen_s
-        CPU time per worker and per other program. The last two are shares of the time of the CPUs on which the workers
-        may run, multiplied by the time in seconds: the used share, and the share that the hypervisor took.
+        `busy_s` and `others_s`: CPU time per worker and per other program. `cpu_s` and `stolen_s`: the used share and
+        the stolen share of the time of the CPUs on which the workers may run, multiplied by the time in seconds.
     """
 
     seconds: float = 0.0
@@ -261,9 +261,9 @@ class ShownCause:
 
 
 def findings(seconds: Sequence[Second]) -> tuple[list[ShownCause], str]:
-    """Return the causes of waiting and dropped messages, and an empty text.
+    """Return the causes of waiting and dropped messages, or a text that explains why no cause can be found.
 
-    If too few seconds or messages were recorded, return no causes and a text that explains this.
+    The text is empty if enough seconds and messages were recorded. Otherwise, the list of causes is empty.
     """
     usable = [second for second in seconds if second.recording and second.workers]
     received = sum(second.received for second in usable)

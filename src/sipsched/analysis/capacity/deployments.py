@@ -12,8 +12,8 @@ from sipsched.records.speedups import Deployed, Speedup
 def speedups(deployed: Iterable[Deployed]) -> tuple[Speedup, ...]:
     """Return the speed-up of each deployment: the simulated capacity divided by the capacity with one core.
 
-    Both capacities are from the same transport and simulation model. If each core receives packets, the proxy with one
-    core has one receiving CPU.
+    Dividend and divisor are from the same transport and simulation model. If each core receives packets, the proxy with
+    one core has one receiving CPU.
     """
     rows = list(deployed)
     ones = {_kind(row): row for row in rows if row.cores == 1}

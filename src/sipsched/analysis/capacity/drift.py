@@ -14,9 +14,9 @@ from scipy import special
 from sipsched.analysis.intervals import LEVEL, Values
 
 READ_WITHIN = 10.0
-"""The fit uses a drop rate's exact value only if the drop rate is within this factor of the drop limit.
+"""The estimate uses the exact value of a drop rate only if the drop rate is within this factor of the drop limit.
 
-Other drop rates only bound the capacity.
+A drop rate beyond this factor only bounds the capacity.
 """
 STEEPNESS = ((14.0, 25.0), (1.0, 1.0))
 """Values and prior weights of the steepness: the change of the log drop rate per change of the log load."""
@@ -27,7 +27,7 @@ MEMORY_S = ((60.0, 600.0, 3600.0), (1.0, 1.0, 1.0))
 DRIFT = ((0.02, 0.05, 0.10, 0.20), (1.0, 2.0, 2.0, 1.0))
 """Values and prior weights of the standard deviation of slow changes of the log speed."""
 DRIFT_BEYOND_CPU = ((0.01, 0.03, 0.06), (2.0, 2.0, 1.0))
-"""Like `DRIFT`, but for the part of the slow changes that is invisible in the measured CPU time per message."""
+"""Values and prior weights of the standard deviation of slow changes that the CPU time per message does not show."""
 SHARE_OF_SPEED = ((0.5, 1.0), (1.0, 2.0))
 """Values and prior weights of the change of the log capacity per change of the log speed.
 
@@ -217,7 +217,7 @@ def _weighted(evidence: Values, weights: Values) -> Values:
 
 @dataclass(frozen=True)
 class _Grid:
-    """The input of the fit for each trial: load, drop rate, speed of the machine, and available CPU time.
+    """The input of the capacity estimate for each trial: load, drop rate, speed of the machine, and available CPU time.
 
     Each array has the shape (trial,).
     """

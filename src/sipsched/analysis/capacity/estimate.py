@@ -161,7 +161,7 @@ def _searched(search: SearchRecord, observed: Observations, own: slice) -> Searc
 
 
 def interval_of(capacity: SystemCapacity) -> Interval:
-    """Return a capacity with an interval. It is infinite above all measured loads, and 0 below all measured loads."""
+    """Return a capacity with an interval: infinity for a capacity above all measured loads, and 0 below all loads."""
     n = capacity.trials + capacity.runs
     if capacity.estimate_cps is None or capacity.low_cps is None or capacity.high_cps is None:
         beyond = 0.0 if capacity.dropped else np.inf

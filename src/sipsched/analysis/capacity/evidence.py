@@ -109,7 +109,7 @@ def _is_usable(service: MeasuredService) -> bool:
 def _searched(
     options: Sequence[Option], known: Mapping[Configuration, SystemCapacity]
 ) -> list[Option]:
-    """Return the settings without measured runs. Their capacities come only from a search."""
+    """Return the settings without measured runs. The capacity of such a setting comes only from a search."""
     settings = {(option.sut, option.mode, option.cores, option.threads) for option in options}
     return [
         replace(option_of(system), sut=key.sut)
@@ -160,7 +160,7 @@ def _published(wide: pd.DataFrame, limit: float) -> list[System]:
                 mode,
                 tuple(options),
                 papers.provenance("multicore", "singlecore"),
-                # The papers state a capacity of one core, from which they derive their rule, only for enhanced mode.
+                # The papers derive their rule from a capacity of one core, which they state only for enhanced mode.
                 stated if mode == "enhanced" else None,
                 published=True,
             )

@@ -40,8 +40,8 @@ def guess_cps(point: Point, crossings: Crossings) -> float | None:
 def _carries(point: Point, known: Mapping[Point, float]) -> float:
     """Return a number that grows with the expected capacity of a point. Only ratios between two points have a meaning.
 
-    The number comes from a scaling law for the known capacities. If too few of them are known, it is the number of
-    usable cores.
+    The number comes from a scaling law for the known capacities. If too few capacities are known, the number is the
+    number of usable cores.
     """
     used = float(min(point.cores, point.threads))
     best: dict[int, float] = {}

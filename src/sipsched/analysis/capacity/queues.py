@@ -35,8 +35,8 @@ def queue(
     which is exact for any service time. The computation uses logarithms, so only memory limits `places`.
 
     Source: Kimura, A transform-free approximation for the finite capacity M/G/s queue, Operations Research
-    44(6), 1996. Its ratio of mean waiting times, M/G/s to M/M/s, is (1 + scv) / 2 as in Allen and Cunneen's
-    formula (Allen, Probability, Statistics, and Queueing Theory, 1990).
+    44(6), 1996. In Kimura's paper, the ratio of mean waiting times, M/G/s to M/M/s, is (1 + scv) / 2 as in Allen and
+    Cunneen's formula (Allen, Probability, Statistics, and Queueing Theory, 1990).
 
     Parameters
     ----------

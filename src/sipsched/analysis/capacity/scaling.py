@@ -164,8 +164,8 @@ def fit_scaling(
     """Fit the Universal Scalability Law to capacities by least squares.
 
     The parameters' intervals are percentiles of a parametric bootstrap. The bootstrap samples the errors of the points
-    around the curve. It also samples the standard deviation of these errors, because a few points do not determine the
-    standard deviation precisely.
+    around the curve. The bootstrap also samples the standard deviation of these errors, because a few points do not
+    determine this deviation precisely.
 
     Parameters
     ----------
