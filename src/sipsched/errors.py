@@ -21,7 +21,7 @@ class SipschedError(Exception):
 
 
 class StableError(SipschedError):
-    """The error for a wrong configuration or a missing feature. Another attempt cannot help."""
+    """The error for a wrong configuration or a missing feature, where another attempt cannot help."""
 
 
 class ComputedFileError(StableError):
@@ -37,8 +37,8 @@ class ComputedFileError(StableError):
 
 
 class TransientError(SipschedError):
-    """The error for a lost connection, a time-out or a disturbed measurement. Another attempt can help."""
+    """The error for a lost connection, a time-out or a disturbed measurement, where another attempt can help."""
 
 
 class LostError(TransientError):
-    """The error for an unreachable host. Other measurements with this host may also fail."""
+    """The error for an unreachable host, with which other measurements may also fail."""

@@ -17,7 +17,7 @@ from sipsched.errors import StableError
 PACKED_BYTES, UNPACKED_BYTES = 1 << 16, 1 << 20
 """Sizes in bytes of the compressed and decompressed pieces of a zstd file, which fit into the processor's cache."""
 SEAL = "sha256"
-"""The last key of a sealed JSON file. Its value is the SHA-256 of all bytes before the line of this key."""
+"""The last key of a sealed JSON file. The key has the SHA-256 of all bytes before its own line as its value."""
 _SEAL_LINE = ' "{}": "{}"\n}}\n'
 SEAL_BYTES = len(_SEAL_LINE.format(SEAL, hashlib.sha256().hexdigest()))
 _SEALED = re.compile(rf' "{SEAL}": "([0-9a-f]{{64}})"\n}}\n'.encode())

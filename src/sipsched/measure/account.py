@@ -286,8 +286,8 @@ def read_account(
         The content is not a report of `sipaccount`.
     """
     report = as_part(_Report, content, where)
-    # `sipaccount` counts every program that sipsched started as "own". This includes the competitors that the testbed
-    # declares. Their thread ids and names distinguish these competitors from the other programs of sipsched.
+    # `sipaccount` counts every program that sipsched started as "own", also the competitors that the testbed
+    # declares. The thread ids and names of these competitors distinguish them from the other programs of sipsched.
     is_planned = {
         task.pid: task.part == "own" and planned.get(task.pid) == task.comm for task in report.tasks
     }

@@ -163,7 +163,7 @@ def find_capacity(
     Returns
     -------
     Bracket
-        The two loads. One of them is None if the drop rate does not pass the limit within the range.
+        The two loads. One of the two loads is None if the drop rate does not pass the limit within the range.
 
     Raises
     ------
@@ -240,8 +240,8 @@ def _bracket(
     -------
     tuple
         The highest load at or below the limit, the lowest load above the limit, and whether the search ended in time.
-        The first load is None if the whole range is above the limit, and the second if the whole range is below the
-        limit. If the search did not end in time, both loads are None.
+        The lower load is None if the whole range is above the limit. The upper load is None if the whole range is below
+        the limit. If the search did not end in time, both loads are None.
     """
     settings = MLRsearch.Config()
     settings.goals = [goal]
@@ -253,8 +253,8 @@ def _bracket(
             _Measurer(trials), debug=lambda text: None
         )
     except RuntimeError as error:
-        # The library of the search (MLRsearch) also raises RuntimeError at the time limit. This is no failure, because
-        # the caller then uses the trials so far.
+        # The library of the search (MLRsearch) also raises RuntimeError at the time limit. This error is no failure,
+        # because the caller then uses the trials so far.
         if time.monotonic() < ends_at:
             raise TransientError(f"search: {error}") from error
         return None, None, False

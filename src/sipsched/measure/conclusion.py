@@ -96,7 +96,7 @@ def conclude(
     Parameters
     ----------
     record
-        The unfinished record. Its folder contains the files of the generator and the probe.
+        The unfinished record, whose folder contains the files of the generator and the probe.
     limits
         Limits of each rule of the verdict.
 

@@ -47,7 +47,7 @@ def search_crossing(
     Parameters
     ----------
     point
-        The point to search. If the point has a goal, the result is the capacity of the point.
+        The point to search. If the point has a goal (an accuracy), the result is the capacity of the point.
     guess_cps
         A guess of the capacity, which follows from the capacities of other points.
 

@@ -356,8 +356,8 @@ def doctor(testbed: Testbed, config: Config) -> tuple[list[str], bool]:
     if testbed.kind == "virtual":
         finding = virtual_time()
         lines += _told("this machine", [finding])
-        # Without virtual time, this testbed cannot work, so the state becomes NO. On other testbeds, only the testbed
-        # `virtual` is missing.
+        # Without virtual time, the testbed `virtual` cannot work, so the state becomes NO. All other testbeds work
+        # without virtual time.
         blocked += _blocked("this machine", [replace(finding, state=NO)] * (finding.state != YES))
     elif testbed.is_on_this_machine:
         here = testbed.hosts if testbed.kind == "local" else (testbed.uac, testbed.uas)

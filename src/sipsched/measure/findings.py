@@ -305,10 +305,10 @@ def probe_numbers(
 ) -> dict[str, float | None]:
     """Return the numbers for the validity rules about messages that the probe missed.
 
-    The kernel skips a BPF program that would interrupt itself. Then a timestamp or a record can be missing. The number
-    of missing records is the kernel's count of datagrams minus the number of records. Over TCP, the proxy's count of
-    messages replaces the kernel's count. The kernel does not count every skipped program. So messages without an
-    arrival time also count as missed.
+    The kernel skips a BPF program that would interrupt itself. After a skip, a timestamp or a record can be missing.
+    The number of missing records is the kernel's count of datagrams minus the number of records. Over TCP, the proxy's
+    count of messages replaces the kernel's count. The kernel does not count every skipped program. So messages without
+    an arrival time also count as missed.
 
     Parameters
     ----------

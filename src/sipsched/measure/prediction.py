@@ -49,7 +49,7 @@ from sipsched.records.trace import HEADER, RECORD, Event
 from sipsched.testbed.inventory import SimulatedMachine, Testbed, load_testbed
 
 SECONDS = 6.0
-"""Duration of the load of a simulated run, in seconds. One run is simulated per sample of the fitted parameters."""
+"""Duration of the load of a simulated run, in seconds. The simulator runs once per sample of the fitted parameters."""
 ANY_BED = "simulated"
 CORES = (1, 2, 4, 8, 16, 32, 64)
 THREADS = (4, 8, 16)
@@ -82,7 +82,7 @@ ASSUMED = {
     },
     "two CPUs receive": {"receive_cpus": 2},
 }
-"""Alternative assumptions about several cores. All are simulated, as records from one core cannot confirm them."""
+"""Alternative assumptions about proxies on several cores. Records from one core cannot decide between them."""
 
 Changes = Mapping[str, Any]
 Each = TypeVar("Each")
@@ -97,8 +97,9 @@ def predict(fitted: Fitted, runs: Iterable[Run], config: Config) -> Predictions:
     fitted
         The fitted model. If no run was available for the fit, nothing is predicted.
     runs
-        The planned runs. In a run that compares modes or proxy instances, each of them is a separate setting. Modes
-        that switch the probe's recording off are excluded, and so are instances with another SUT or receive buffer.
+        The planned runs. In a run that compares modes or proxy instances, each mode or instance is a separate setting.
+        Modes that switch the probe's recording off are excluded, and so are instances with another SUT or receive
+        buffer.
     """
     chosen = _settings(fitted, runs)
     return Predictions(
@@ -285,8 +286,8 @@ def _carries(
 def predict_deployments(fitted: Fitted, config: Config) -> tuple[Deployed, ...]:
     """Predict the capacity of each deployment for several numbers of cores, with the best number of threads.
 
-    One prediction assumes a single CPU that receives all messages, as in the model. Another prediction assumes that all
-    cores receive messages, and that UAC and UAS have one address per core.
+    The first prediction assumes a single CPU that receives all messages, as in the model. The second prediction assumes
+    that all cores receive messages, and that UAC and UAS have one address per core.
     """
     if not fitted.numbers:
         return ()

@@ -21,7 +21,7 @@ TASK_PLACES: Mapping[Setting, str] = MappingProxyType(
         Setting.SLICE: TASK_SLICE,
     }
 )
-"""The name that tables and records show for each task attribute. One system call sets all four attributes."""
+"""The name that tables and records show for each task attribute. A single system call sets all four attributes."""
 
 PROBE_CONTROL = "control socket of the probe"
 """Name of the socket that switches the recording of the probe on and off."""
@@ -386,7 +386,7 @@ def _eevdf(setting: Setting, asked: Mapping[Setting, int], kernel: KernelSchedul
 
 
 def _granularity(asked: Mapping[Setting, int], kernel: KernelScheduler) -> Step:
-    """Translate the minimum granularity of CFS into a slice of EEVDF. Both delay the preemption of a running task."""
+    """Translate the minimum granularity of CFS into a slice of EEVDF, which also delays the preemption of a task."""
     setting, value = Setting.MIN_GRANULARITY, asked[Setting.MIN_GRANULARITY]
     reason = kernel.why_not(BASE_SLICE, setting)
     to_tasks = reason is not None and kernel.task_slices

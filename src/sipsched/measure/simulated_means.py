@@ -78,7 +78,7 @@ class GridPredictor:
 
         A bisection with one run per trial searches for the capacity among the multiples of the step. The function then
         simulates the highest load whose packet drop rate is at most the limit, and the loads one step below and above.
-        Then it adds lower or higher loads until the mean drop rates are on both sides of the limit.
+        Finally, the function adds lower or higher loads until the mean drop rates are on both sides of the limit.
 
         Parameters
         ----------

@@ -32,7 +32,7 @@ COMPETITORS_MAX, COMPARED_MAX = 16, 32
 """Largest numbers of competitors and of compared instances. SEE hardware/simulator/model.h"""
 NICE_0_WEIGHT = 1024
 EVENTS_A_CALL = 5_000
-"""Largest number of simulated events per call. 35 is usual; a run in which 250 workers wake at once has 2,000."""
+"""Largest number of simulated events per call. Usual runs have 35. A run in which 250 workers wake has 2,000."""
 WITHOUT: Mapping[str, Mapping[str, Value]] = {
     "lock": {"lock_share": 0.0},
     "switches": {"switch_ns": 0, "idle_exit_ns": 0},
@@ -172,7 +172,7 @@ def plan_point(point: Point, config: Config, testbed: Testbed) -> SimulatedPoint
 
 
 def _compared(point: Point, sut: Sut, modes: Playable | None) -> dict[str, Value]:
-    """Return the simulator's parameters for the instances that a run compares. One instance needs no comparison.
+    """Return the simulator's parameters for the instances that a run compares. For one instance, all numbers are 0.
 
     Raises
     ------

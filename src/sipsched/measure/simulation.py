@@ -128,7 +128,8 @@ def _choose(
     with tempfile.TemporaryDirectory(prefix="sipsched-simulated-") as scratch:
         before = Arrivals(run.cps, calls, arrivals.seed + 1)
         report = simulate(plan.at(load, before), Path(scratch))
-    # The warm-up goes to the reference. The instance with the fewest cores decides how long windows must be.
+    # All calls of the warm-up go to the instance of the reference mode. The instance with the fewest cores decides how
+    # long windows must be.
     cores = min(cores_of(run.mode, run.cores))
     cpu_s, servers = report.charged_ns / 1e9, 1 if plan.sut.sharded else cores
     # No division by 0 can occur, because the proxy serves at least the first message.

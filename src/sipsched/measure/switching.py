@@ -206,7 +206,7 @@ class Switcher:
         self.log = parse_log(text, f"host {sps.spec}: {log_file.name}")
 
     def _command(self, plan: PurePosixPath, log_file: PurePosixPath) -> list[str]:
-        """Return the command line of the program `switcher`. It contains the ids of all current tasks of the proxy."""
+        """Return the command line of the program `switcher`, with the ids of all current tasks of the proxy."""
         sps, ports = self.sps, len(self.playable.instances.started)
         listing = sps.shell(TASKS, self.proxy.pid_file, self.program).stdout
         control = ("--probe-control", str(sps.workdir / CONTROL_SOCKET))

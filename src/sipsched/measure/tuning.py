@@ -215,12 +215,12 @@ def tuned(
     sps
         The host of the proxy.
     testbed
-        The testbed. Its file contains the order of the CPUs, and the settings that a run may change.
+        The testbed, whose file contains the order of the CPUs and the settings that a run may change.
     cores
         Number of CPUs of the proxy, which are the first CPUs in the testbed's list. If a mode starts an instance with
         more cores, the SPS uses this larger number of CPUs.
     others
-        Other modes to which the `with` block switches. Their settings are also restored.
+        Other modes to which the `with` block switches. The settings of these modes are also restored.
 
     Raises
     ------

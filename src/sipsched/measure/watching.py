@@ -284,7 +284,7 @@ class HistogramStream:
             raise StableError(f"{self._where}: probe: {_last_words(self.process)}")
 
     def read(self) -> Mapping[str, Any]:
-        """Return what the probe counted since the last call of this method.
+        """Return the probe's counts since the last call of this method.
 
         Raises
         ------
@@ -580,7 +580,7 @@ class Watching:
         return np.concatenate(parts) if parts else np.empty(0, RECORD)
 
     def read(self) -> tuple[Second, npt.NDArray[Any], Counters]:
-        """Return what all probes counted since the last call of this method, and the new records of single messages.
+        """Return the counts of all probes since the last call of this method, and the new records of single messages.
 
         Raises
         ------
@@ -738,8 +738,9 @@ def _others(
     Parameters
     ----------
     cpus
-        If given, only programs that can compete with workers on these CPUs. Such a program last ran on one of these
-        CPUs. Its class is not SCHED_IDLE, because a worker immediately takes the CPU from a program of this class.
+        If given, only programs that can compete with workers on these CPUs. A program can compete if it last ran on one
+        of these CPUs and its class is not SCHED_IDLE, because a worker immediately takes the CPU from a program of
+        class SCHED_IDLE.
     """
     by_name: Counter[str] = Counter()
     for pid, program in now.programs.items():
