@@ -44,7 +44,7 @@ TESTBED_KEYS = (
     *("vm", "virtual", "simulated", "hosts", "tuning"),
 )
 HOST_KEYS = ("sip_port", "cpus", "helper_cpus")
-"""The keys that the archive keeps from a testbed's file. The other keys (addresses, logins and paths) are private."""
+"""The keys of a testbed's file that the archive keeps, because they are not private, unlike addresses and logins."""
 KINDS = {
     ".nc": ("application/x-netcdf", "Summary of all runs of a study on one testbed"),
     ".html": ("text/html", "Report; self-contained"),
@@ -72,8 +72,8 @@ def publish(
     archive
         The zip file; its directory is created. The file is written atomically.
     files
-        Files to bundle, relative to the working directory. They keep their paths. A testbed's file loses the addresses
-        and logins of its hosts.
+        Files to bundle, relative to the working directory. The archive keeps the paths of the files. A testbed's file
+        loses the addresses and logins of its hosts.
     campaigns
         The measured campaigns, from which the testbeds, the fidelity and the times are taken.
     outlines
@@ -135,7 +135,7 @@ def _metadata(
     measured: Sequence[str],
 ) -> bytes:
     """Return the metadata file of the archive: a JSON-LD description of the archive and of each file."""
-    # imported here, because rocrate loads an HTTP client that nothing else needs
+    # import rocrate only here, because rocrate loads an HTTP client that nothing else needs
     from rocrate.model import ContextEntity, DataEntity
     from rocrate.rocrate import ROCrate
 

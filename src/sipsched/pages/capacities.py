@@ -146,7 +146,8 @@ def doubts_near(
     counted
         Words that name the given runs, such as "of this study", because a study has only some runs of a campaign.
     capacity
-        The capacity. It depends on the loads within its interval, and on the nearest load below and above the interval.
+        The capacity, which depends on the loads within its interval, and on the nearest load below and above the
+        interval.
     """
     cps = runs["cps"].to_numpy(float)
     low, high = capacity.low_cps or capacity.likely_cps, capacity.high_cps or capacity.likely_cps

@@ -145,7 +145,7 @@ def titled(artist: Artist, titles: Sequence[str]) -> None:
 
 
 class _InlineSVG(RendererSVG):
-    """An SVG renderer for figures inside a page. It omits the ids of groups and adds titles to points."""
+    """An SVG renderer for figures inside a page, which omits the ids of groups and adds titles to points."""
 
     def __init__(self, width: float, height: float, buffer: io.StringIO) -> None:
         self._titles: Iterator[str] = iter(())

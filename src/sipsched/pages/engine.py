@@ -23,7 +23,7 @@ INJECTED = "injected-parameters"
 
 
 class ThisProcess(Engine):  # type: ignore[misc]
-    """The papermill engine. It runs the cells of a notebook in order and keeps the page parts that the cells show."""
+    """The papermill engine that runs the cells of a notebook in order and keeps the page parts that the cells show."""
 
     @classmethod
     def execute_managed_notebook(

@@ -22,9 +22,9 @@ class Term(NamedTuple):
     Attributes
     ----------
     meaning
-        What the term means, without a full stop.
+        The meaning of the term, without a full stop.
     expansion
-        What an abbreviation stands for; empty for a word.
+        The words for which an abbreviation stands; empty for a word.
     """
 
     meaning: str
@@ -61,7 +61,7 @@ def _word() -> re.Pattern[str]:
 
 
 class Marker:
-    """Marks the terms in the text of one page and remembers which terms the page uses."""
+    """The object that marks the terms in the text of one page, and remembers which terms the page uses."""
 
     def __init__(self) -> None:
         self._used: set[str] = set()

@@ -1,4 +1,4 @@
-"""The parts of the page that compares kernels. The page shows the kernels as the page `modes` shows modes."""
+"""The parts of the page that compares kernels. The page has the form of the page `modes`, but compares kernels."""
 
 from sipsched.pages.modes.message_time import parts_figures, parts_table
 from sipsched.pages.modes.percent_lower import answer, figure, tables

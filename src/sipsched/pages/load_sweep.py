@@ -71,8 +71,8 @@ Capacities = Sequence[SystemCapacity]
 def answer(summary: xr.Dataset, limit: float = PDR_LIMIT, capacities: Capacities = ()) -> Answer:
     """Return sentences about the configuration with the largest capacity.
 
-    The sentences state this capacity, and the median waiting times at the lowest and at the highest load. They also
-    count suspect runs and too short runs at loads near the capacity.
+    The sentences state this capacity, and the median waiting times at the lowest and at the highest load. Further
+    sentences count suspect runs and too short runs at loads near the capacity.
 
     Parameters
     ----------

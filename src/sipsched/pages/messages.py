@@ -28,7 +28,7 @@ from sipsched.words import grouped, listed, number, plural
 SHOWN_SHARE = 0.8
 """The page shows the load (calls per second) that is nearest to this share of the capacity."""
 NEAR = 0.1
-"""If the shown load is farther than this from `SHOWN_SHARE`, a sentence on the page says so."""
+"""If the shown load's share differs from `SHOWN_SHARE` by more than this, a sentence on the page states this."""
 SHORT_S = 2.0
 """Runs of less than this many seconds are called short, because they may contain no disturbance."""
 MOST_REPETITIONS = 3

@@ -20,7 +20,7 @@ def trusted(interval: Interval) -> bool:
 
 @dataclass(frozen=True)
 class Number:
-    """A number in a table. It has one cell on the page and several columns in the CSV.
+    """A number in a table, with one cell on the page and several columns in the CSV.
 
     Attributes
     ----------

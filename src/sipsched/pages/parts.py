@@ -36,7 +36,7 @@ class Part:
         return type(self).__name__
 
     def _repr_html_(self) -> str:
-        # imported here, because only a displayed part needs the template
+        # import the template only here, because only a displayed part needs it
         from sipsched.pages.html import fragment
 
         return fragment(self)
@@ -58,7 +58,7 @@ class Figure(Part):
     seen
         Sentences with the values of the figure.
     reading
-        Sentences that explain the marks of the figure. The page folds them.
+        Sentences that explain the marks of the figure. The page folds these sentences.
     provenance
         The label of numbers that were not measured: simulated, predicted or published.
     """
@@ -120,7 +120,7 @@ class Table(Part):
     shown
         The number of rows on the page; the CSV has all rows. None shows all rows.
     reading
-        Sentences that explain the columns. The page folds them.
+        Sentences that explain the columns. The page folds these sentences.
     """
 
     identity: str
@@ -152,7 +152,7 @@ class Table(Part):
     def numeric(self) -> frozenset[int]:
         """The indices of the shown columns that contain only numbers.
 
-        The first column is excluded, because it names its row.
+        The first column is excluded, because a cell of the first column names a row.
         """
         return frozenset(
             i
@@ -296,8 +296,8 @@ def _written(value: float | int | str) -> str:
 def _plain(text: str) -> str:
     """Return text in a form in which a spreadsheet recognises numbers and never runs text as a formula.
 
-    The function removes thin spaces and replaces the typographic minus by a hyphen. It puts an apostrophe before text
-    that begins like a formula, because spreadsheets treat cells with an apostrophe as text.
+    The function removes thin spaces and replaces the typographic minus by a hyphen. The function puts an apostrophe
+    before text that begins like a formula, because spreadsheets treat cells with an apostrophe as text.
     """
     thin = text.replace("\u202f", "").replace("\u2009", "")
     plain = thin.replace("\u00a0", " ").replace("−", "-")

@@ -59,7 +59,7 @@ def mode_look(mode: str) -> Look:
     Parameters
     ----------
     mode
-        Name or label of the mode. It may have overrides and remarks, as in "enhanced+base_slice_ns=100000 (EEVDF
+        Name or label of the mode, possibly with overrides and remarks, as in "enhanced+base_slice_ns=100000 (EEVDF
         translation)".
     """
     declared = _declared_modes()

@@ -1,6 +1,6 @@
 """The progress of a campaign, as a page and as lines for the terminal.
 
-The page is renewed every few minutes during measurements. It is not a notebook, because running a notebook takes
+The page is renewed every few minutes during measurements. No notebook makes the page, because running a notebook takes
 seconds of CPU time.
 """
 

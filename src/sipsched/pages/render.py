@@ -35,7 +35,7 @@ def render(
     overview
         The address of the overview, relative to the page. The overview itself has no link to this address.
     output_html
-        The page. Its directory is made.
+        The page. A missing directory of the page is created.
     outline
         The outline of the page, for the overview and the archive (`sipsched.pages.outline`).
 
@@ -78,7 +78,7 @@ def make_page(
         The notebook does not exist, does not know a parameter, or raises an error in a cell. The message names the
         notebook and the cell.
     """
-    # papermill loads slowly. It is imported here, so that a wrong path fails immediately.
+    # Import papermill only here, because papermill loads slowly, and a wrong path should fail immediately.
     import papermill
 
     from sipsched.pages import engine, sources

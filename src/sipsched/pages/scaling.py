@@ -583,8 +583,8 @@ def simulated_answer(scaling: ScalingData) -> Words:
 def simulated_curves(scaling: ScalingData) -> Figure | Words:
     """Return a figure of simulated speed-ups against the number of cores.
 
-    One panel shows machines on which one CPU receives all packets. The other panel shows machines on which every core
-    receives packets.
+    The first panel shows machines on which one CPU receives all packets. The second panel shows machines on which every
+    core receives packets.
     """
     rows = [row for row in scaling.simulated if LOCK not in row.model]
     kinds = list(dict.fromkeys((row.transport, row.deployment) for row in rows))

@@ -40,7 +40,7 @@ def valid_runs(summary: xr.Dataset) -> Iterator[Run]:
 
 def _source(path: Path) -> Source:
     runs = list(valid_runs(open_summary(path)))
-    # Loads with the same repetitions share a line. This keeps the list of a campaign with thousands of runs short.
+    # Loads with the same repetitions share a line, to keep the list of a campaign with thousands of runs short.
     repetitions: dict[tuple[str, int], list[int]] = {}
     for run in runs:
         folder = run.path.parents[1].as_posix()

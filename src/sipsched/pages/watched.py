@@ -66,7 +66,7 @@ BUFFER = {
 LEAST_SHOWN = 0.001
 """The page lists another program only if it used at least this share of a CPU."""
 MOST_MESSAGES = 1_000_000
-"""Number of latest messages from which the page computes the headroom. They need about a second of CPU time."""
+"""Number of latest messages from which the page computes the headroom, in about a second of CPU time."""
 NO_CAUSE = "The watch found no cause of long waiting times or of drops, so nothing needs to change."
 
 
@@ -340,7 +340,7 @@ def advice_lines(seconds: Sequence[Second], program: str) -> list[str]:
 def headroom_of(messages: xr.Dataset | None, sums: Totals) -> Headroom | str:
     """Return the headroom of a watched proxy without a simulation, or a sentence that says why it is unknown.
 
-    A simulation would use all CPUs for half a minute. These may be the CPUs of the watched proxy.
+    A simulation would use all CPUs of this machine for half a minute, and the watched proxy may run on these CPUs.
     """
     if messages is None:
         return (

@@ -206,7 +206,7 @@ def _at(name: str, loads: Sequence[str], of: int) -> str:
 def _chosen(ranking: Ranking) -> Candidate | None:
     """Return the recommended mode at a load. If none is recommended, return the best mode that helps at a cost.
 
-    Such a mode lowers the sum K_rcv + T_sip, but raises another quantity, such as the drop rate.
+    A mode that helps at a cost lowers the sum K_rcv + T_sip, but raises another quantity, such as the drop rate.
     """
     return ranking.best or next(iter(ranking.trades), None)
 

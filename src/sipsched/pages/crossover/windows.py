@@ -147,8 +147,8 @@ def _settles(name: str, load: ComparedLoad, alignment: Aligned) -> str:
 def _moves(alignment: Aligned, mean: Values, error: Values) -> tuple[float, float]:
     """Return by how much the time per message is longer soon after the washout than in the last half of a window.
 
-    The first quarter after the washout is compared with the last half. The result is a share, and a number of standard
-    errors.
+    The first quarter of the window after the washout is compared with the last half of the window. The result is a
+    share, and a number of standard errors.
     """
     after = alignment.since_s >= alignment.washout_s
     mean, error = mean[after], error[after]

@@ -193,7 +193,7 @@ def place_in_time(ds: xr.Dataset, run: Run, record: Path | None = None) -> Messa
     if whole_way:
         queued, taken = t_arr, t_arr + wait
         # If the probe did not see the arrival, the row has the flag `arrival_not_found` and contains t_sip_in as t_arr.
-        # The wait would then be 0, although it is unknown.
+        # From these values, the wait would be 0, although the wait is unknown.
         known = ~np.isnan(taken) & ((ds["flags"].to_numpy() & FLAGS["arrival_not_found"]) == 0)
     return Messages(
         run=run,

@@ -452,7 +452,7 @@ def _setting_tile(
 
 
 def _foreignness(advice: Advice, system: SystemCapacity | None) -> tuple[bool, bool, bool]:
-    """Return a sort key. It puts comparisons with the default mode first, then comparisons of the tiles' proxy."""
+    """Return a sort key that puts comparisons with the default mode first, then comparisons of the tiles' proxy."""
     reference_system = advice.place
     other_sut = system is None or reference_system.sut != system.sut
     other_size = system is None or (reference_system.cores, reference_system.threads) != (

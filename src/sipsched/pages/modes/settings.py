@@ -72,8 +72,8 @@ def _schedulers(summary: xr.Dataset) -> list[str]:
 def words(case: Case) -> Words:
     """Return sentences on the settings of the two compared modes.
 
-    They name modes whose settings this kernel lacks and sipsched replaced by similar ones (translated modes), and
-    proxies for which both modes have the same settings.
+    The sentences name translated modes, whose settings this kernel lacks and sipsched replaced by similar ones. The
+    sentences also name proxies for which the two modes have the same settings.
     """
     first, second = case.both
     lines = []
