@@ -616,7 +616,7 @@ def _loads(study: DeclaredStudy, where: str) -> tuple[int, ...] | SearchedLoads:
         return study.cps or ()
     around = study.cps
     # Snakemake merges several configuration files. A study can therefore have `steps` from config.yaml
-    # and also `shares` from a second file. In this case, the program uses `shares`.
+    # and also `shares` from a second file. For such a study, the program uses `shares`.
     if around.shares is not None:
         return SharesOfCrossing(around.around_crossing_of, around.shares)
     if around.step_cps is not None and around.steps is not None:

@@ -17,7 +17,7 @@ from sipsched.plan.sut import Sut
 from sipsched.validity.rules import RULES
 
 NAMED = {"suts": Sut, "sut_defaults": Sut, "documents": Document}
-"""The types of the entries of these keys. `Declared` lacks these types, because entries are read with further keys."""
+"""Types of the entries of three keys, which `Declared` declares as plain mappings without descriptions."""
 
 
 def table_of_keys() -> str:

@@ -29,7 +29,7 @@ A real-time task with this lowest priority still runs before all tasks that are 
 
 
 class Setting(StrEnum):
-    """A scheduler setting. Its value is the name of the setting in mode names and in the kernel since Linux 5.13.
+    """A scheduler setting, whose value is the setting's name in mode names and in the kernel since Linux 5.13.
 
     The first five settings are the papers' settings. Policy, nice, priority and slice are attributes of a task. A
     mode sets these attributes for every process of the proxy.
@@ -278,14 +278,16 @@ class Counts:
 
 @dataclass(frozen=True)
 class OtherInstance:
-    """Proxy settings in a mode's name, as in `default+threads=2`. Such a mode needs its own proxy instance.
+    """Proxy settings in a mode's name, as in `default+threads=2`, which need a separate proxy instance.
 
-    These settings replace the settings of the run. If a field is None, the setting of the run applies.
+    The proxy settings in a mode's name replace the settings of the run. If a field is None, the setting of the run
+    applies.
 
     Attributes
     ----------
     start
-        Number of a further instance with equal settings, from 2. It shows how much two starts of the proxy differ.
+        Number of a further instance with equal settings, from 2. The further instance shows how much two starts of the
+        proxy differ.
     """
 
     sut: str | None = None

@@ -11,15 +11,15 @@ from sipsched.paths import RUN_FILE
 class Sharing:
     """The twins of a campaign, which are testbeds with the same hardware that share the runs of each study.
 
-    One twin measures all runs of a block: all SUTs and modes with the same cores, threads, load and repetition. If a
-    twin has already recorded a block, the block stays with this twin.
+    A single twin measures all runs of a block: all SUTs and modes with the same cores, threads, load and repetition. If
+    a twin has already recorded a block, the block stays with this twin.
 
     Attributes
     ----------
     twins
         Names of the twins. Without twins, every testbed measures every run.
     aside
-        Names of the twins that do not measure now. The other twins measure their blocks.
+        Names of the twins that do not measure now. All other twins measure the blocks of these twins.
     recorded
         Function that returns whether the file of a run or of a search exists, from its path in the folder of records.
     """

@@ -98,8 +98,8 @@ class Study:
         """List the runs of the study on a testbed, in the order of measuring.
 
         All points are measured once before any point is repeated. Beyond `repetitions`, the group with the widest
-        interval comes first. Runs that differ only in mode or SUT are consecutive. Their order is reversed in every
-        second block, so that a drift of the machine affects all modes equally.
+        interval comes first. Runs that differ only in mode or SUT are consecutive. The order of these runs is reversed
+        in every second block, so that a drift of the machine affects all modes equally.
 
         Parameters
         ----------

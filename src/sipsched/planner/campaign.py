@@ -145,7 +145,7 @@ class Plan:
     def noise(self) -> dict[str, list[str]]:
         """Return the paths of the files `noise.json`, by testbed.
 
-        Such a file lists how often and how long a test program was interrupted on idle CPUs of the testbed. A
+        A file `noise.json` lists how often and how long a test program was interrupted on idle CPUs of the testbed. A
         simulated testbed has no CPUs and no such file. With `only_measured`, only existing files are listed.
         """
         files: dict[str, list[str]] = {}
