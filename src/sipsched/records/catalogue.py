@@ -321,7 +321,7 @@ class Catalogue:
         return path
 
     def windows(self) -> xr.Dataset:
-        """Return the statistics per window of the only selected run. This run must compare modes.
+        """Return the statistics per window of the only selected run, which must compare modes.
 
         Returns
         -------

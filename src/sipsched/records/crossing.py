@@ -1,6 +1,6 @@
 """Records of searches for the load at which the drop rate exceeds its limit.
 
-A search measures several loads. It finds a lower load within the limit, and an upper load above the limit.
+A search measures several loads, and finds a lower load within the limit and an upper load above the limit.
 
 The loads in `crossing.json` determine the loads of other measurements. `capacity~LIMIT~WIDTH.json` is the record of a
 search for a capacity.

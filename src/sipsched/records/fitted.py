@@ -35,7 +35,8 @@ class Fitted:
     numbers
         Fitted parameters, by the simulator's names. The model contains all other parameters.
     draws
-        Parameters that were fitted to bootstrap samples of the runs (with replacement). One mapping per sample.
+        One mapping per bootstrap sample of the runs (with replacement), with the parameters that were fitted to this
+        sample.
     """
 
     why: str = ""
@@ -53,7 +54,7 @@ def is_same_fit(one: Fitted, other: Fitted) -> bool:
     """Return True if two fits of the same runs are equal, except for rounding errors.
 
     Two computers can compute slightly different sums, because numerical libraries add numbers in an order that depends
-    on the CPU. The parameters of two fits then differ by a share of about 1e-14. This function compares 9 digits.
+    on the CPU. The parameters of two fits then differ by a share of about 1e-14. The comparison uses 9 digits.
     """
     return _nine_digits(one) == _nine_digits(other)
 

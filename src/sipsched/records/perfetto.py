@@ -105,8 +105,8 @@ def _counters(
 ) -> Iterator[dict[str, Any]]:
     at = np.concatenate([joined, taken])
     change = np.concatenate([np.ones(len(joined), int), -np.ones(len(taken), int)])
-    # At equal timestamps, count departures first and then arrivals. Otherwise the counter would briefly be one too
-    # high.
+    # At equal timestamps, count departures first and then arrivals, because the counter of messages would otherwise
+    # briefly be one too high.
     order = np.lexsort((change, at))
     for instant, waiting in zip(at[order], np.cumsum(change[order]), strict=True):
         yield _counter("messages waiting", instant, int(waiting))

@@ -117,7 +117,7 @@ def open_runs(
 
 
 def _place(files: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
-    """Return an array with the index of the run for each message. One chunk has the messages of one run."""
+    """Return an array with the index of the run for each message. Each chunk has the messages of one run."""
     _, size, place = files[0]
     return np.full(size, place, np.int32)
 

@@ -17,7 +17,7 @@ FACTS = (
 )
 """Facts about a host that may be published, by the names of the fields of `HostReport`."""
 KERNEL_OPTIONS = "kernel options"
-"""Name of a part of a kernel's configuration: the options of its timer and of preemption. It is not a file's path."""
+"""Name of a part of a kernel's configuration (no path of a file): the options of its timer and of preemption."""
 FILES = (
     KERNEL_OPTIONS,
     "/proc/sys/kernel/osrelease",

@@ -44,7 +44,7 @@ class SchedulerReport:
 
     @property
     def in_force(self) -> dict[str, str]:
-        """Return the effective value of each scheduler setting, by file or attribute, whether written or not."""
+        """Return the effective value of each scheduler setting, by file or attribute, even if no value was written."""
         found = {place: value for place, value in self.found.items() if value is not None}
         written = {
             str(step.place): str(step.applied) for step in self.steps if step.unavailable is None

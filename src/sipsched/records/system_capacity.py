@@ -1,4 +1,4 @@
-"""The file `capacity.json`, which lists the capacity per SUT and mode on a testbed. All HTML pages show them."""
+"""The file `capacity.json`, which lists the capacity per SUT and mode on a testbed. All HTML pages read this file."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
