@@ -19,7 +19,7 @@ def number(value: float) -> str:
 
 
 def grouped(value: float, _: object = None) -> str:
-    """Return a whole number as text in groups of three digits. The second argument, from matplotlib, is ignored."""
+    """Return a whole number as text in groups of three digits. Ignore the second argument, which matplotlib passes."""
     return f"{value:,.0f}".replace(",", "\u202f") if abs(value) >= 1 or value == 0 else f"{value:g}"
 
 

@@ -41,12 +41,12 @@ def make_bundle(pages: Path, to: Path) -> Path:
     pages
         Folder with the pages of the recorded campaign.
     to
-        Folder for the archive. This function creates the folder.
+        Folder for the archive. A missing folder is created.
 
     Returns
     -------
     Path
-        The archive `sipsched-VERSION-ARCHITECTURE.tar`. It contains one folder, `sipsched-VERSION-ARCHITECTURE`.
+        The archive `sipsched-VERSION-ARCHITECTURE.tar`, which contains one folder, `sipsched-VERSION-ARCHITECTURE`.
 
     Raises
     ------
@@ -145,7 +145,7 @@ def locked_for(lock: str, python: str) -> str:
     lock
         The text of requirements.lock. A condition such as `python_full_version < '3.11.5'` can exclude a requirement.
     python
-        The version of Python, such as `3.11.2`. It may differ from the version that makes the bundle.
+        The version of Python, such as `3.11.2`, which may differ from the version that makes the bundle.
     """
     # The import is inside this function, because no other command needs the library.
     from packaging.requirements import Requirement

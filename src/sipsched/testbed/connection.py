@@ -149,7 +149,7 @@ class Connection:
         Parameters
         ----------
         argv
-            Program and arguments. This method quotes them for the shell of the host.
+            Program and arguments, which this method quotes for the shell of the host.
         timeout_s
             Longest duration of the command in seconds.
         check
@@ -249,7 +249,7 @@ class Connection:
         Parameters
         ----------
         script
-            The text of the script. It must be a literal, because only `arguments` are quoted for the shell.
+            The text of the script, which must be a literal, because only `arguments` are quoted for the shell.
         arguments
             The values of "$1", "$2" and so on in the script.
         """

@@ -3,7 +3,7 @@
 A new process joins the group of its parent, so the group of a program contains all descendants of the program. Each
 started program has a group `sipsched-<role>/<name>` below the group of the SSH session. The groups do not use the
 cgroup controller `cpu`. With this controller, the scheduler would treat all workers of the measured proxy as one
-entity. It would then schedule the measured proxy in another way than a user's proxy.
+entity. The scheduler would then treat the measured proxy in another way than a user's proxy.
 """
 
 FIND = """\

@@ -23,7 +23,7 @@ LOCK_SPARE_S = 30
 
 @dataclass(frozen=True)
 class Process:
-    """A process that sipsched started on a host. Its control group and its pid file identify it."""
+    """A process that sipsched started on a host, identified by its control group and its pid file."""
 
     name: str
     pid_file: PurePosixPath

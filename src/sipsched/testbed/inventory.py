@@ -484,7 +484,7 @@ def load_testbed(name: str, folder: Path = PROJECT_ROOT / TESTBEDS) -> Testbed:
     return Testbed(
         name=file.name,
         kind=file.kind,
-        # Figures show this text. It includes the settings of a virtual clock, because the results depend on them.
+        # Figures show this text. The text includes the settings of a virtual clock, because the results depend on them.
         fidelity=f"{file.fidelity} ({virtual.clock})"
         if virtual
         else f"{file.fidelity}{_shared(file, hosts)}",
@@ -538,7 +538,8 @@ def _host(role: str, file: DeclaredTestbed, where: str) -> HostSpec:
         return HostSpec(role, "simulated", "", "", "", "", 0, cpus=cpus, helper_cpus=())
     bodies: dict[Any, Any] = {**(file.hosts or {})}
     if file.kind == "local":
-        # All hosts are on this machine, whose CPUs are known. So the program chooses CPUs that the file does not list.
+        # All hosts are on this machine, whose CPUs are known, so the program chooses the CPUs that the file does not
+        # list.
         division = divide(read_cores())
         own = {"cpus": list(getattr(division, role)), "helper_cpus": list(division.helpers)}
         bodies[role] = own | bodies[role]

@@ -64,7 +64,7 @@ while (time < $end and keys %done < keys %peer) {
 }
 print map { "heard $_\\n" } keys %heard;
 """
-"""Perl script that exchanges datagrams with the peers on the SIP port. It prints `heard PEER` per answering peer."""
+"""Perl script that exchanges datagrams with peers on the SIP port, and prints `heard PEER` per answering peer."""
 
 
 @dataclass(frozen=True)

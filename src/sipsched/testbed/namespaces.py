@@ -338,7 +338,7 @@ class MachineTestbed(ABC):
             sshd = ["/usr/sbin/sshd", "-f", str(config)]
             held = ["taskset", "--cpu-list", cpus, *sshd]
             self._in_group(namespace.role, ["ip", "netns", "exec", namespace.name, *held])
-        # The command can return before sshd has written its process id to the pid file. So wait for all pid files.
+        # Wait for all pid files, because the command can return before sshd has written its process id to the pid file.
         deadline = time.monotonic() + START_PATIENCE_S
         while not all(self._sshd_runs(namespace.role) for namespace in self.namespaces):
             if time.monotonic() > deadline:

@@ -93,7 +93,7 @@ cat > /dev/null
 """Shell script that holds the lock "$1" until its standard input ends. "$2" describes the holder.
 
 The script waits up to "$3" seconds for the lock. If another process holds the lock, the script prints `busy HOLDER`.
-It then prints `held` when it has the lock, or `late HOLDER` when the time is over.
+The script then prints `held` when it has the lock, or `late HOLDER` when the time is over.
 """
 
 

@@ -70,7 +70,7 @@ mv "$root.partial" "$root"
 """
 """Shell script that builds the root file system of another Debian release in a folder on a host.
 
-Its arguments are the folder, the release, the package sources, and the options of mmdebstrap.
+The arguments of the script are the folder, the release, the package sources, and the options of mmdebstrap.
 """
 
 

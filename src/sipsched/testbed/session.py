@@ -56,7 +56,7 @@ def open_hosts(
     Parameters
     ----------
     testbed
-        The testbed. Its attribute `lock_wait_s` is the longest time to wait for another user.
+        The testbed, whose attribute `lock_wait_s` is the longest time to wait for another user.
     purpose
         Reason for holding the lock, which users who wait for the lock see.
     say

@@ -40,7 +40,7 @@ IDLE_S = 300.0
 IDLE_RATE = 1.0
 """Virtual seconds per real second while all cores are halted. At a higher rate, SSH and disk waits would time out."""
 ROOT = Path("/run/sipsched-virtual")
-"""Folder of this testbed's lock and state. Other testbeds use another lock, as they cannot disturb virtual time."""
+"""Folder of this testbed's lock and state. The lock is separate, as other testbeds cannot disturb virtual time."""
 COMM = "sipsched-virt"
 """Name of the QEMU process in /proc."""
 GUEST_ADDRESS = "10.0.2.15"

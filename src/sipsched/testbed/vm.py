@@ -114,7 +114,7 @@ class VmTestbed(GuestTestbed):
         The file /dev/kvm does not prove that KVM works: on some machines, a standard kernel crashes or is very slow
         with KVM.
         """
-        # This file remembers whether KVM works. It is in /run, which a reboot clears, so a reboot leads to a new try.
+        # This file remembers whether KVM works. A reboot removes the file from /run, so a reboot leads to a new try.
         told = STATE_ROOT / "kvm-works"
         if guest.accelerator != "tcg" and not (
             guest.accelerator == "auto" and told.exists() and told.read_text() != "yes"
