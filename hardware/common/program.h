@@ -16,7 +16,7 @@ enum exit_code {
 void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Print "PROGRAM: what: why" on stderr, and return EXIT_BAD, so that main() can return this value. */
 int fail(const char *what, const char *why);
-/* Return `memory`. If it is NULL because an allocation failed, print one line and exit with EXIT_BAD. */
+/* Return `memory`. If `memory` is NULL because an allocation failed, print one line and exit with EXIT_BAD. */
 void *keep(void *memory);
 /* Create an empty file to announce that the program is ready. On failure, print one line and return false. */
 bool write_ready(const char *path);

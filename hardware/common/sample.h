@@ -12,8 +12,8 @@
 /* The version of the format of logs with samples (../scheduler/log.h). */
 #define LOG_VERSION 1
 /*
- * The time from the last sample of a window to the next mode switch. It is several times the time that reading the
- * counters takes (benchmarks/switching.py), so the sample does not delay the switch.
+ * The time from the last sample of a window to the next mode switch. Reading the counters takes a fraction of this time
+ * (benchmarks/switching.py), so the sample does not delay the switch.
  */
 #define SAMPLE_LEAD_NS 1000000
 

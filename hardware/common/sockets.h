@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Functions that find the UDP sockets of other processes. They need Linux 5.6, and root or CAP_SYS_PTRACE. */
+/* Functions that find the UDP sockets of other processes, with Linux 5.6 and as root or with CAP_SYS_PTRACE. */
 #ifndef SIPSCHED_SOCKETS_H
 #define SIPSCHED_SOCKETS_H
 #include <stdbool.h>

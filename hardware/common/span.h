@@ -20,7 +20,7 @@ struct span {
 enum span_line {
 	LINE_HEADER,
 	LINE_EMPTY,      /* the empty line that ends the headers */
-	LINE_INCOMPLETE, /* the text has ended, and the line may continue */
+	LINE_INCOMPLETE, /* the text ends before the end of the line is certain */
 };
 
 static inline size_t span_size(struct span s)

@@ -4,7 +4,7 @@
  *
  * The file has one header and then records of equal size, in the order in which the probe wrote them. Numbers are
  * little-endian without padding. Times are CLOCK_MONOTONIC in ns, and 0 means that the time is unknown.
- * A trace of mode PRELOAD may end in zeros. Its last record is the record before the first t_sip_in = 0.
+ * A trace of mode PRELOAD may end in zeros. The last record of such a trace is before the first record with t_sip_in = 0.
  * Raise TRACE_VERSION here and in src/sipsched/records/trace.py when a field changes.
  */
 #ifndef SIPSCHED_TRACE_H

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * This BPF program chooses the socket for each datagram among the sockets of one port. It decides by the Call-ID of the SIP
+ * This BPF program chooses the socket for each datagram among the sockets of one port, by the Call-ID of the SIP
  * message (RFC 3261 20.8).
  *
  * All messages of a call reach the same socket, no matter who sends them. The socket's number is a hash of the Call-ID
@@ -88,8 +88,8 @@ static __always_inline __u32 value_after(const struct head *head, __u32 at)
 }
 
 /*
- * Search the eight bytes at `at` for the line end before the Call-ID header. If it is found, store the offset of the
- * Call-ID's value in `search` and return true.
+ * Search the eight bytes at `at` for the line end before the Call-ID header. If the line end is found, store the offset
+ * of the Call-ID's value in `search` and return true.
  */
 static __always_inline bool find_in_word(struct search *search, __u32 at)
 {
@@ -146,7 +146,7 @@ static long hash_step(__u32 index, void *context)
 	return 0;
 }
 
-/* Copy at most HEAD_BYTES bytes of the message into `search`. Return false if it is empty or the copy fails. */
+/* Copy at most HEAD_BYTES bytes of the message into `search`. Return false for an empty message or a failed copy. */
 static __always_inline bool load_head(struct sk_reuseport_md *message, struct search *search)
 {
 	__u32 size = message->len;
@@ -156,7 +156,10 @@ static __always_inline bool load_head(struct sk_reuseport_md *message, struct se
 	size -= UDP_HEADER;
 	if (size > HEAD_BYTES)
 		size = HEAD_BYTES;
-	/* this keeps the value, and shows it to the BPF verifier to be at least 1; Linux 6.1 does not learn this from comparisons */
+	/*
+	 * leave the size unchanged, but show the BPF verifier that the size is at least 1, which the verifier of Linux
+	 * 6.1 does not learn from comparisons
+	 */
 	asm volatile("" : "+r"(size));
 	size = ((size - 1) & (HEAD_BYTES - 1)) + 1;
 	if (bpf_skb_load_bytes(message, UDP_HEADER, search->head->bytes, size))

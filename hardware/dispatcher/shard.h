@@ -11,7 +11,7 @@
 /* The counters of the BPF program on one CPU. */
 struct shard_counts {
 	__u64 selected[SHARDS_MAX];
-	/* Messages without a Call-ID in the first HEAD_BYTES. They went to socket 0. */
+	/* Messages without a Call-ID in the first HEAD_BYTES, which went to socket 0. */
 	__u64 without_call_id;
 	__u64 gone; /* messages that the program dropped because the socket of their call was closed */
 };

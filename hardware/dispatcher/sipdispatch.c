@@ -8,10 +8,11 @@
  * WHAT IT DOES
  *   sipdispatch cuts the stream of a client into messages (frame.h). The Call-ID of a message decides which instance gets
  *   the message, so all messages of a call reach the same instance. Each client has its own connection to each instance
- *   that it needs. An answer on such a connection belongs to the client, so sipdispatch needs no table of calls. It does
- *   not change messages and adds no Via. From the first lines of messages, it counts the requests of a client that have no
- *   final answer yet. When a client closes its sending side (shutdown), sipdispatch passes on the missing answers before
- *   it closes the connection. It waits for each answer for at most LINGER_NS.
+ *   that it needs. An answer on such a connection belongs to the client, so sipdispatch needs no table of calls.
+ *   sipdispatch does not change messages and adds no Via. From the first lines of messages, sipdispatch counts the
+ *   requests of a client that have no final answer yet. When a client closes its sending side (shutdown), sipdispatch
+ *   passes on the missing answers before it closes the connection. sipdispatch waits for each answer for at most
+ *   LINGER_NS.
  *   sipdispatch runs until SIGTERM or SIGINT, and then writes a report, one JSON object:
  *     to_instances      messages to each instance, in the order of the arguments
  *     to_clients        messages to clients
@@ -30,8 +31,8 @@
  *   The exit code is 0 on success, 1 with one line on stderr for an error, and 2 for wrong usage.
  *
  * LIMITS
- *   sipdispatch has one thread. It supports IPv4 without TLS, and messages of at most 65535 bytes. It tries an
- *   unreachable instance again after 100 ms.
+ *   sipdispatch has one thread, and supports IPv4 without TLS and messages of at most 65535 bytes. After 100 ms,
+ *   sipdispatch tries an unreachable instance again.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -197,7 +198,7 @@ static void end_session(struct dispatcher *d, struct session *session)
 	d->ended = session;
 }
 
-/* Handle a lost connection. A session ends when its client is lost, but continues when an instance is lost. */
+/* Handle a lost connection. Without its client, a session ends. Without an instance, the session continues. */
 static void lose(struct dispatcher *d, struct side *side)
 {
 	if (is_client(side)) {

@@ -6,9 +6,9 @@
  *   sipshard --port P --sockets N --report FILE --ready FILE PID...
  *
  * WHAT IT DOES
- *   sipshard finds the N sockets that the processes have bound to UDP port P with SO_REUSEPORT (pidfd_getfd). It attaches
- *   the BPF program of shard.bpf.c, which chooses a socket by Call-ID, and then creates the file of --ready. At SIGTERM
- *   or SIGINT, sipshard writes a report, one JSON object:
+ *   sipshard finds the N sockets that the processes have bound to UDP port P with SO_REUSEPORT (pidfd_getfd). sipshard
+ *   attaches the BPF program of shard.bpf.c, which chooses a socket by Call-ID, and then creates the file of --ready.
+ *   At SIGTERM or SIGINT, sipshard writes a report, one JSON object:
  *     selected          datagrams per socket, in the order of the processes
  *     without_call_id   datagrams without a Call-ID, which went to socket 0
  *     gone              datagrams that the BPF program dropped because the socket of their call was closed

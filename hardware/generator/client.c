@@ -260,7 +260,8 @@ static const char *open_client(struct client *client, struct load *load, unsigne
 	client->uac.call_over = on_call_over;
 	client->uac.context = client;
 	/*
-	 * To each instance, thread t of N opens each connection i with i mod N = t. It makes each call i with i mod N = t.
+	 * To each instance, thread t of N opens each connection i with i mod N = t. The thread also makes each call i
+	 * with i mod N = t.
 	 */
 	for (unsigned i = number; o->timing.reliable && i < o->tcp_connections; i += o->threads)
 		client->n_connections++;

@@ -2,9 +2,9 @@
 /*
  * A fuzz target that sends hostile messages to the parser, to the server, and to a client with calls in every state.
  *
- * The program cuts the input at bytes 0xff, which SIP does not use. It copies each piece to the heap at its exact size,
- * passes it to both agents, and then lets some time pass. The server's answers go to the client and the client's answers go
- * to the server, once.
+ * The program cuts the input at bytes 0xff, which SIP does not use. The program copies each piece to the heap at its
+ * exact size, passes the copy to both agents, and then lets some time pass. The server's answers go to the client and
+ * the client's answers go to the server, once.
  */
 #include <stdlib.h>
 #include <string.h>

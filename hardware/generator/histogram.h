@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A histogram of times. It has 32 buckets per power of two, so a quantile is at most 3 % too large.
+ * A histogram of times with 32 buckets per power of two, so a quantile is at most 3 % too large.
  */
 #ifndef SIPSCHED_HISTOGRAM_H
 #define SIPSCHED_HISTOGRAM_H

@@ -4,8 +4,8 @@
  *
  * A link sends all messages of its outbox together, receives in batches, and counts the messages that the kernel
  * refuses. Over TCP, a message waits in the link while the send buffer is full, and the link counts the waiting time.
- * A message counts as sent when the kernel has accepted all of it. It counts as not sent if its connection ends
- * before that.
+ * A message counts as sent when the kernel has accepted all of its bytes. A message counts as not sent if its
+ * connection ends earlier.
  */
 #ifndef SIPSCHED_LINK_H
 #define SIPSCHED_LINK_H
@@ -40,7 +40,7 @@ void link_free(struct link *link);
 void link_set_callbacks(struct link *link, link_received *received, link_lost *lost, void *context);
 
 struct outbox *link_outbox(struct link *link);
-/* Return the urgent outbox. Its messages are sent before the messages of the normal outbox. */
+/* Return the urgent outbox, whose messages are sent before the messages of the normal outbox. */
 struct outbox *link_urgent(struct link *link);
 struct counts *link_counts(struct link *link);
 

@@ -64,7 +64,9 @@ static void split_address(struct span value, struct span *uri, struct span *para
 	}
 }
 
-/* Return the value of the parameter `name` in a list such as `;a=b;c=d`. Return an empty span if it is absent. */
+/*
+ * Return the value of the parameter `name` in a list such as `;a=b;c=d`. Return an empty span without this parameter.
+ */
 static struct span find_parameter(struct span parameters, const char *name)
 {
 	while (parameters.at < parameters.end) {
@@ -79,7 +81,7 @@ static struct span find_parameter(struct span parameters, const char *name)
 	return EMPTY;
 }
 
-/* Read a number that ends at a blank or at the span's end. Return false if there is none or if it is 2^32 or more. */
+/* Read a number that ends at a blank or at the span's end. Return false without a number, or for 2^32 and more. */
 static bool take_number(struct span *s, uint32_t *number)
 {
 	const char *first = s->at;

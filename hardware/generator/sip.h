@@ -2,9 +2,9 @@
 /*
  * A parser of SIP messages (RFC 3261). Every span points into the text of the message.
  *
- * The parser does not trust the text, and reads no byte outside of it. It refuses an incomplete message, and a message
- * without one of the required headers Via, From, To, Call-ID and CSeq (8.1.1). It accepts compact header names, folded
- * lines, bare LF, blanks before the colon, and lists with commas.
+ * The parser does not trust the text, and reads no byte outside of the text. The parser refuses an incomplete message,
+ * and a message without one of the required headers Via, From, To, Call-ID and CSeq (8.1.1). The parser accepts compact
+ * header names, folded lines, bare LF, blanks before the colon, and lists with commas.
  */
 #ifndef SIPSCHED_SIP_H
 #define SIPSCHED_SIP_H
@@ -20,7 +20,7 @@ enum sip_method {
 	SIP_METHOD_BYE,
 };
 
-/* The kinds of messages that agents count. The first seven have the values of enum trace_kind (../common/trace.h). */
+/* The kinds of messages that agents count. The first seven are as in enum trace_kind (../common/trace.h). */
 enum sip_kind {
 	SIP_KIND_OTHER = 0,
 	SIP_KIND_INVITE = 1,

@@ -21,14 +21,14 @@
  *   passed since the last call ended, --drain-s have passed since the last scheduled start, or SIGINT or SIGTERM came. Then `uac`
  *   writes one record per call (calls.h) and a report (report.h). Random hold times are computed from the random number of
  *   each call in the schedule (schedule.h).
- *   `uas` answers INVITE with 180 and, after --ring-ms, with 200. It answers BYE with 200. After SIGINT or SIGTERM, it
- *   writes a report. The file of --ready appears when `uas` is ready to answer.
+ *   `uas` answers INVITE with 180 and, after --ring-ms, with 200. `uas` answers BYE with 200. After SIGINT or SIGTERM,
+ *   `uas` writes a report. The file of --ready appears when `uas` is ready to answer.
  *   `schedule` writes a schedule and prints {"calls":N,"distinct":N,"first_ns":N,"last_ns":N}: the number of calls, the
  *   number of different calls, and the first and last start after t0. The file of --blocks has one line per window,
  *   `<block> <length in ns> [<instance>]`. The calls of a block are repeated in each of its windows.
  *   uac.h and uas.h describe the transactions, which follow RFC 3261.
- *   The exit code is 0 if the run was performed, even if calls failed. It is 1 with one line on stderr for an error, and 2
- *   for wrong usage.
+ *   The exit code is 0 if the run was performed, even if calls failed. The exit code is 1 with one line on stderr for
+ *   an error, and 2 for wrong usage.
  *
  * TIMING
  *   --spin-us: before each deadline, `uac` polls for this time instead of sleeping, because a sleep may end late.

@@ -206,7 +206,7 @@ static void on_fire(void *context, struct timer *timer, uint64_t now_ns)
 }
 
 /*
- * Check that timers with durations up to `span_ns` never fire early. They may fire late by at most one tick of the
+ * Check that timers with durations up to `span_ns` never fire early. A timer may fire late by at most one tick of the
  * wheel plus one step of the test's clock.
  */
 static void test_wheel(uint64_t span_ns)
@@ -317,8 +317,8 @@ static const char *schedule_of(struct schedule *schedule, const char *text, doub
 }
 
 /*
- * Check the calls of one window, which begin at index `first`. They must equal the first calls of a schedule that is
- * sampled from `seed`, up to `length_ns`. Return the index of the first call after the window.
+ * Check the calls of one window, which begin at index `first`. These calls must equal the first calls of a schedule
+ * that is sampled from `seed`, up to `length_ns`. Return the index of the first call after the window.
  */
 static uint64_t check_window(const struct schedule *found, uint64_t first, uint64_t start_ns,
 			     uint64_t length_ns, uint64_t seed)

@@ -59,7 +59,7 @@ static void increment(uint16_t *count)
 		(*count)++;
 }
 
-/* Write Via's branch parameter. Its last letter names the transaction: i for INVITE, a for ACK of a 2xx, b for BYE. */
+/* Write Via's branch parameter, whose last letter names the transaction: i: INVITE, a: ACK of a 2xx, b: BYE. */
 static void write_branch(struct writer *w, const struct uac *uac, uint64_t index, char letter)
 {
 	char tail[] = { '-', letter };

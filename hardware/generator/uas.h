@@ -4,12 +4,14 @@
  *
  * The server finds a call by Call-ID, From tag and CSeq number, and not by branch. A stateless Kamailio gives all branches
  * the same name, so branches do not distinguish transactions. (17.2.3 has the same rule for RFC 2543 clients.) The server
- * answers a repeated INVITE with 180 or 200 until ACK comes, and afterwards not at all (RFC 6026). It answers a repeated
- * BYE with 200 for timer J (64 T1, also over TCP). Timers G and H belong to final answers that this server never sends. It
- * answers other requests with 405, and BYE and CANCEL of unknown calls with 481. These requests count as unexpected.
+ * answers a repeated INVITE with 180 or 200 until ACK comes, and afterwards not at all (RFC 6026). The server answers a
+ * repeated BYE with 200 for timer J (64 T1, also over TCP). Timers G and H belong to final answers that this server
+ * never sends. The server answers other requests with 405, and BYE and CANCEL of unknown calls with 481. These requests
+ * count as unexpected.
  *
- * Answers always go to the sender of the request (RFC 3581 requires it only if the client asks for it). Over TCP, they use the
- * request's connection. The server keeps about 110 bytes per call, and the headers of its answers until ACK.
+ * Answers always go to the sender of the request (RFC 3581 requires it only if the client asks for it). Over TCP,
+ * answers use the request's connection. The server keeps about 110 bytes per call, and the headers of its answers until
+ * ACK.
  */
 #ifndef SIPSCHED_UAS_H
 #define SIPSCHED_UAS_H

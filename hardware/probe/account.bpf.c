@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * These programs assign all time of the CPUs to the tasks and interrupts that use it. They do not sample: they run at
- * each context switch, and at the beginning and end of each interrupt. One event takes about 0.2 us.
+ * These programs assign all time of the CPUs to the tasks and interrupts that use it. The programs do not sample, but
+ * run at each context switch, and at the beginning and end of each interrupt. Each run takes about 0.2 us.
  *
  * A burst is a time during which one task or softirq keeps a CPU. A competitor is a user-space task that belongs
  * neither to the proxy nor to sipsched.
@@ -451,8 +451,8 @@ static __always_inline __u32 state_of(struct task_struct *task)
 #endif
 
 /*
- * Record that the CPU passed at the time `at` from the task that `cpu` describes to `next`. `prev` is the first task, or
- * NULL if the kernel did not report the switch.
+ * Record that the CPU passed at the time `at` from the task that `cpu` describes to `next`. `prev` is the task that
+ * lost the CPU, or NULL if the kernel did not report the switch.
  */
 static __always_inline void hand_over(struct account_cpu *cpu, __u32 number, struct task_struct *prev,
 				      __u32 prev_state, struct task_struct *next, __u64 at)
@@ -493,8 +493,8 @@ static __always_inline __u64 lost_at(const struct account_cpu *cpu, __u64 now)
 
 /*
  * Charge the time until now. `task` has the CPU. On some machines, the kernel runs no BPF programs while certain
- * tasks run, so it does not report the switch away from such a task. If `cpu` still describes this earlier task,
- * record the switch now. Its burst is not written, because its end is only computed.
+ * tasks run, so it does not report the switch away from such a task. If `cpu` still describes this earlier task, record
+ * the switch now. The burst of the earlier task is not written, because the end of the burst is only computed.
  */
 static __always_inline void catch_up(struct account_cpu *cpu, __u32 number, struct task_struct *task,
 				     __u64 now)

@@ -54,7 +54,10 @@ struct account_task {
 	__u64 ns;         /* CPU time without interrupts */
 	__u64 bursts;     /* number of times that the task got a CPU */
 	__u64 longest_ns; /* longest time that the task kept a CPU */
-	/* Time at which a task of the proxy began to wait for a CPU. 0 if it does not wait. Other tasks have 0. */
+	/*
+	 * Time at which a task of the proxy began to wait for a CPU; 0 for a task that does not wait, and for other
+	 * tasks.
+	 */
 	__u64 waiting_ns;
 	/* Time at which a signal, the freezer or a tracer stopped a task of the proxy. 0 if the task is not stopped. */
 	__u64 stopped_ns;

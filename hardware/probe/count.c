@@ -179,7 +179,7 @@ static bool load(struct count *count, const struct options *options)
 	return true;
 }
 
-/* Forget the messages in service. Their sends are unknown while the hooks are detached. */
+/* Forget the messages in service, because their sends are unknown while the hooks are detached. */
 static void forget(struct histograms_bpf *object)
 {
 	for (size_t i = 0; i < HISTOGRAM_TASKS; i++)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * Counts how often and how long the processes of a proxy wait for each other. Taking a free lock causes no event, so
- * these programs do not slow it down. They slow every system call of the host slightly, because they run at the entry
- * and exit of all system calls.
+ * these programs do not slow it down. The programs slow every system call of the host slightly, because they run at the
+ * entry and exit of all system calls.
  *
  * ASSUME it is enough to count the second and later waiters for a spinlock of the kernel. The first waiter spins on
  * the pending bit and never reaches the tracepoint (kernel/locking/qspinlock.c). On a host with two CPUs, the count is

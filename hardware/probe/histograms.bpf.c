@@ -7,7 +7,7 @@
  *
  * No hook is on the path of system calls, because such a hook would slow all system calls of all tasks. The programs count
  * every message by method or status. To save CPU time, they measure the times of a quarter of the messages only: datagrams
- * that arrive in 2 of 8 jiffies. They recognise such a datagram at the worker by a fingerprint of its payload.
+ * that arrive in 2 of 8 jiffies. The programs recognise such a datagram at the worker by a fingerprint of its payload.
  */
 #include "common.bpf.h"
 #include "fingerprint.bpf.h"
@@ -36,7 +36,7 @@ __u32 largest_queue_bytes; /* largest socket queue since the last output line; r
 static struct arrival arrivals[ARRIVALS];
 /*
  * Number of datagrams with a measured arrival time that no worker has received. While the number is 0, a received message
- * needs no fingerprint, which saves time. It includes dropped datagrams until a worker finds the queue empty.
+ * needs no fingerprint, which saves time. The number includes dropped datagrams until a worker finds the queue empty.
  */
 static __s64 underway;
 

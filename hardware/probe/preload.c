@@ -7,13 +7,13 @@
  * Each process that receives on a UDP socket bound to the port writes <directory>/trace.<pid>.bin (trace.h) with
  * t_arr (SO_TIMESTAMPNS), t_sip_in and t_sip_out. The fields t_stack, t_sockq, t_dep, off_cpu_ns, switches and rmem
  * are 0. The trace has no records of drops. The header's field `reserved` has the kernel's number of drops
- * (SO_RXQ_OVFL) at the last received datagram. It excludes later drops. All processes that share a socket read the
- * same counter, so a reader of several traces uses the largest number.
+ * (SO_RXQ_OVFL) at the last received datagram. This number excludes later drops. All processes that share a socket read
+ * the same counter, so a reader of several traces uses the largest number.
  *
  * The library maps the file into memory, so that a killed worker loses no record. The file grows in steps, so the file of
- * a killed worker ends in zeros. The library intercepts recvfrom, recvmsg, sendto and sendmsg. It cannot intercept
- * recvmmsg, sendmmsg, io_uring, or system calls without libc. in_cost_ns is the time of the library's own work: 0.3 to
- * 1.3 us at the median.
+ * a killed worker ends in zeros. The library intercepts recvfrom, recvmsg, sendto and sendmsg. The library cannot
+ * intercept recvmmsg, sendmmsg, io_uring, or system calls without libc. in_cost_ns is the time of the library's own
+ * work: 0.3 to 1.3 us at the median.
  */
 #include <dlfcn.h>
 #include <errno.h>

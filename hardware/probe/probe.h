@@ -98,7 +98,7 @@ struct probe_connection {
 	__u16 remote_port;
 };
 
-/* A TCP segment that passed a hook, or the opening or closing of a connection. For the latter two, `length` is 0. */
+/* A TCP segment that passed a hook, or the opening or closing of a connection. An opening or closing has `length` 0. */
 struct probe_segment {
 	__u32 event;
 	__u32 seq; /* sequence number of the first byte */
@@ -193,8 +193,8 @@ struct probe_worker {
 	__u64 taken_t_stack;
 	__u32 taken_rmem;
 	/*
-	 * For TCP, the TCP sequence number after the worker's last read, and the connection of this read. Both are valid
-	 * while `taken` is 1.
+	 * For TCP, the TCP sequence number after the worker's last read, and the connection of this read. These two
+	 * members are valid while `taken` is 1.
 	 */
 	__u32 position;
 	struct probe_connection connection;

@@ -82,7 +82,7 @@ static bool start_afresh(struct run *run)
 }
 
 /*
- * End the run. Detaching the hooks takes time, and the last hooks would still record messages of which others are gone.
+ * End the run. Detaching the hooks takes time, and the last hooks would still record a part of the events of a message.
  * Records and counters therefore exclude messages that a worker received after t_end_ns. Before detaching, the function
  * waits until the workers have sent on the messages that they received earlier.
  */

@@ -17,7 +17,7 @@
  *     gaps      the longest times in which no task of the proxy ran or was runnable, `[from, to]` (CLOCK_MONOTONIC)
  *     stopped   the longest time that a task of the proxy was stopped, and the number of stops by a tracer
  *     samples   with --sample, one entry every MS milliseconds: `t_ns` (CLOCK_MONOTONIC) and `competed_ns`, the time that
- *               realtime and fair competitors had used on all the CPUs until then. Both are empty without --sample
+ *               realtime and fair competitors had used on all the CPUs until then. Without --sample, the two are empty
  *     tasks_lost     how often the table had no room for a task
  *     runs, run_ns   number and total time of the BPF programs' runs, if the kernel counts them (kernel.bpf_stats_enabled)
  *   With --bursts, sipaccount also writes every burst of at least 20 us, by a softirq or by a task outside the proxy. The
@@ -30,8 +30,7 @@
  *   the kernel removes the BPF programs when sipaccount ends.
  *   The exit code is 0 on success, 1 with one line on stderr for an error, and 2 for wrong usage.
  *
- * sipaccount needs root, or CAP_BPF and CAP_PERFMON. It also needs the initial PID namespace and BTF
- * (CONFIG_DEBUG_INFO_BTF).
+ * sipaccount needs the initial PID namespace, BTF (CONFIG_DEBUG_INFO_BTF), and either root or CAP_BPF and CAP_PERFMON.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -84,7 +83,7 @@ struct samples {
 
 /*
  * The output file of --bursts, and the ring buffer from which sipaccount reads the bursts. A burst is a time during
- * which one task or softirq keeps a CPU. Both pointers are NULL without --bursts.
+ * which one task or softirq keeps a CPU. The two pointers are NULL without --bursts.
  */
 struct burst_file {
 	FILE *file;

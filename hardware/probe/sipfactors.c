@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * sipfactors counts how a proxy's processes wait for each other. It counts waits for locks of the kernel and of the program,
- * and descriptors that one process passes to another.
+ * sipfactors counts how a proxy's processes wait for each other: waits for locks of the kernel and of the program, and
+ * descriptors that one process passes to another.
  *
  * USAGE
  *   sipfactors --group PGID [--group PGID] --report FILE --ready FILE [--control SOCKET]
@@ -16,8 +16,8 @@
  *   attaches them again. sipfactors pins no BPF object, so the kernel removes the BPF programs when sipfactors ends.
  *   The exit code is 0 on success, 1 with one line on stderr for an error, and 2 for wrong usage.
  *
- * sipfactors needs root, or CAP_BPF and CAP_PERFMON. It also needs the initial PID namespace, BTF (CONFIG_DEBUG_INFO_BTF),
- * and Linux 5.19.
+ * sipfactors needs Linux 5.19, the initial PID namespace, BTF (CONFIG_DEBUG_INFO_BTF), and either root or CAP_BPF and
+ * CAP_PERFMON.
  */
 #include <errno.h>
 #include <getopt.h>

@@ -151,8 +151,8 @@ static __always_inline bool socket_is_ours(struct sock *sk)
 }
 
 /*
- * Return whether the descriptor is a socket of a traced port. The check takes about 0.3 us. It is needed only if the
- * descriptor differs from the descriptor of the worker's last message.
+ * Return whether the descriptor is a socket of a traced port. The check takes about 0.3 us. The check is needed only if
+ * the descriptor differs from the descriptor of the worker's last message.
  */
 static __noinline bool descriptor_is_ours(int fd)
 {
@@ -215,7 +215,8 @@ static __always_inline struct packet *find_packet(__u64 skb)
 
 /*
  * Return a sort key for replacement: the entry with the smallest key is replaced. The low bits of the key are the entry's
- * index in its set. One number for both facts leaves the BPF verifier fewer combinations to check than two variables.
+ * index in its set. With a single number for arrival time and index, the BPF verifier has fewer combinations to check
+ * than with two variables.
  */
 static __always_inline __u64 choice(__u64 t_arr, __u32 place)
 {

@@ -18,15 +18,17 @@
  *   searches for new threads once a second, and at SIGUSR1.
  *   Mode `stream` is for SIP over TCP. Its trace has one record per message that a worker read completely, on a connection
  *   to the port, or on a connection from this host to --peer-port of another host.
- *   --ready FILE gets a line `ready <ns>` when all hooks are attached. It gets a line `fresh <ns>` after SIGUSR1, which
- *   discards the measurements so far. At SIGTERM or SIGINT, sipprobe empties the ring, writes the report and exits.
- *   --control SOCKET is a unix socket, which sipprobe removes at its end. It accepts the lines `off` and `on`, and answers
- *   each line with `ok`, or with a line that begins with `error:`. `off` waits at most 50 ms until the workers have served all
- *   queued messages. Then it detaches every hook, so that system calls take their fast path again. `on` attaches the hooks again.
+ *   --ready FILE gets a line `ready <ns>` when all hooks are attached. The file gets a line `fresh <ns>` after SIGUSR1,
+ *   which discards the measurements so far. At SIGTERM or SIGINT, sipprobe empties the ring, writes the report and
+ *   exits.
+ *   --control SOCKET is a unix socket, which sipprobe removes at its end. sipprobe accepts the lines `off` and `on` from
+ *   this socket, and answers each line with `ok`, or with a line that begins with `error:`. At `off`, sipprobe waits at
+ *   most 50 ms until the workers have served all queued messages. Then it detaches every hook, so that system calls take
+ *   their fast path again. At `on`, sipprobe attaches the hooks again.
  *   The trace and all counters exclude messages that arrive while recording is off, and messages in service at `on`. The
- *   report has the number of switches, the time off, and the number of messages that were incomplete at an `off`: arrivals
- *   that no worker had received, and services that had not ended. `off` takes 2 to 5 ms and `on` 2 to 16 ms, because the
- *   kernel waits for a grace period of RCU after it has detached a hook.
+ *   report has the number of switches, the time off, and the number of messages that were incomplete at an `off`:
+ *   arrivals that no worker had received, and services that had not ended. `off` takes 2 to 5 ms and `on` 2 to 16 ms,
+ *   because the kernel waits for a grace period of RCU after it has detached a hook.
  *   `watch` is for a proxy in production, and writes no file. The trace goes to stdout. Once a second, and at the end, stderr
  *   gets one line with counters as JSON. On stdin, `0` switches recording off, `1` switches it on, and the end of the input
  *   ends the program. `watch`, `histograms` and `counters` also end after two minutes without input, because the network to
@@ -34,10 +36,11 @@
  *   `watch` also traces datagrams over IPv6. If a worker forwards no message of the same kind, `watch` uses the first message
  *   that the worker sends. The trace contains no number or text of a message: Call-ID and CSeq are hashed with a random key
  *   that is never written, and `kind` has the method or status. With --one-in N, the trace has the messages of one of N calls.
- *   `histograms` is also for a proxy in production. It counts the times of datagrams in the kernel, without a record per
- *   message. To keep system calls fast, it attaches no hook to system calls, and only three hooks (count.h, histograms.bpf.c).
+ *   `histograms` is also for a proxy in production, and counts the times of datagrams in the kernel, without a record
+ *   per message. To keep system calls fast, `histograms` attaches no hook to system calls, and only three hooks
+ *   (count.h, histograms.bpf.c).
  *   `counters` prints the kernel's counters of the processes NAME in the network namespace with the inode NETNS, of their
- *   control group, and of their host, each time it reads a line. It attaches nothing (host.h).
+ *   control group, and of their host, each time it reads a line. `counters` attaches nothing (host.h).
  *   `check` loads and attaches each hook for a moment, and prints which hooks this kernel supports.
  *   The exit code is 0 on success, 1 with one line on stderr for an error, and 2 for wrong usage.
  *
@@ -47,10 +50,10 @@
  *   T_sip = t_sip_out - t_sip_in - in_cost_ns
  *   K_snd = t_dep - t_sip_out - out_cost_ns
  *   in_cost_ns and out_cost_ns are the durations of the probe's own work at the start of each interval.
- *   Mode `exact` measures all six timestamps with fentry and fexit. Mode `tracepoint` is for kernels that refuse fentry and
- *   fexit. It provides a lower bound of t_sockq. `auto` chooses the better mode that loads, and the report names this mode.
- *   Mode `stream` measures all six timestamps of bytes (docs/methodology/tcp.md). It also counts descriptors that the proxy's
- *   processes pass to each other, and the time of the system calls that pass them.
+ *   Mode `exact` measures all six timestamps with fentry and fexit. Mode `tracepoint` is for kernels that refuse fentry
+ *   and fexit, and provides a lower bound of t_sockq. `auto` chooses the better mode that loads, and the report names
+ *   this mode. Mode `stream` measures all six timestamps of bytes (docs/methodology/tcp.md). Mode `stream` also counts
+ *   descriptors that the proxy's processes pass to each other, and the time of the system calls that pass them.
  *   The trace is incomplete if `lost` or `threads_untraced` of the report is not 0. If `unclassified` is not 0, the statistics
  *   of some kind of message are incomplete. `unmatched` counts records without an arrival time. Each skipped BPF program in
  *   `recursion_misses` may have cost a timestamp or a record, so sipsched compares `records` with the kernel's counters.
@@ -65,8 +68,8 @@
  *
  * WHAT IT DOES NOT SEE
  *   sipprobe does not see TLS, packets with IP options, and fragments. `run` does not see IPv6. sipprobe does not see the
- *   calls recvmmsg, sendmmsg, io_uring and MSG_PEEK. It does not support proxies that pass a message to another thread, and
- *   it misses messages that a new thread receives before the probe finds the thread. In tracepoint
+ *   calls recvmmsg, sendmmsg, io_uring and MSG_PEEK. sipprobe does not support proxies that pass a message to another
+ *   thread, and misses messages that a new thread receives before the probe finds the thread. In tracepoint
  *   mode, a datagram is unmatched if the driver left its first 256 bytes in page fragments, or if eight identical datagrams
  *   already wait. Before Linux 6.10, a drop in a list of datagrams has the arrival time of the list's last datagram, or no
  *   arrival time. A datagram through a bridge of the same namespace counts twice in `arrived`. A message whose Call-ID or

@@ -9,7 +9,7 @@
 
 #define COMM_SIZE 16 /* TASK_COMM_LEN: the kernel stores 15 characters of a program's name */
 
-/* A thread that the probe traces. Its index is also its slot in the BPF programs. */
+/* A thread that the probe traces. The index of the thread is also the thread's slot in the BPF programs. */
 struct thread {
 	uint32_t tid;
 	char comm[COMM_SIZE];

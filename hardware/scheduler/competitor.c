@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 /*
- * competitor competes with the proxy for its CPUs. It computes for a fixed CPU time at the beginning of each period.
+ * competitor competes with the proxy for its CPUs: at the beginning of each period, it computes for a fixed CPU time.
  *
  * USAGE
  *   competitor NAME BUSY_US PERIOD_US     runs until SIGINT or SIGTERM; pin it with taskset
  *
  * HOW IT WORKS
- *   The kernel shows the task under NAME, of at most 15 characters. The competitor has the policy of an ordinary task. It
- *   measures its own CPU time, so it does the same work even if other tasks preempt it. If its work lasts longer than a
- *   period, it skips the periods whose beginnings it missed.
+ *   The kernel shows the task under NAME, of at most 15 characters. The competitor has the policy of an ordinary task.
+ *   The competitor measures its own CPU time, so it does the same work even if other tasks preempt it. If its work
+ *   lasts longer than a period, it skips the periods whose beginnings it missed.
  */
 #include <errno.h>
 #include <string.h>

@@ -19,8 +19,8 @@
  *   gaps_unlisted number of further gaps
  *
  * LIMITS
- *   jitter uses one CPU for the whole time. It does not see causes that slow the CPU down without stopping the program:
- *   caches, memory, a busy SMT sibling, the CPU's frequency.
+ *   jitter uses one CPU for the whole time. jitter does not see causes that slow the CPU down without stopping the
+ *   program: caches, memory, a busy SMT sibling, the CPU's frequency.
  */
 #include <errno.h>
 #include <inttypes.h>

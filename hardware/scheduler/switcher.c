@@ -10,8 +10,8 @@
  *                            --ports is the number of consecutive ports of the proxy.
  *   switcher check --plan FILE
  *                            tries each mode on a child process and prints one line per mode: "0 ok", or
- *                            "2 EPERM: sched_setattr: Operation not permitted". It writes and restores the files, and does
- *                            not switch the probe.
+ *                            "2 EPERM: sched_setattr: Operation not permitted". `check` writes and restores the files,
+ *                            and does not switch the probe.
  *   switcher speed [--seconds 0.05]
  *                            prints the speed index of this CPU: {"work":..,"cpu_ns":..,"wall_ns":..,"index":..}
  *
@@ -23,10 +23,10 @@
  *   again, so that the first window begins with a switch as every other window does. All later windows count from t0.
  *   At the start of a window (an absolute timer on CLOCK_MONOTONIC), the program makes all settings. If the mode switches the
  *   probe, the program waits for the probe's answer. Then the program stores the time, and reads the settings back
- *   (sched_getattr(2), read(2)). The program logs failed system calls and wrong values, and continues. It writes the log at
- *   its end. A task with slice 0 must have the same value as a child of switcher with slice 0. Before Linux 6.12, the kernel
- *   ignores slices without an error. Slices then read back as 0, which the log shows. At the end, the settings of the last
- *   window remain.
+ *   (sched_getattr(2), read(2)). The program logs failed system calls and wrong values, and continues. The program
+ *   writes the log at its end. A task with slice 0 must have the same value as a child of switcher with slice 0. Before
+ *   Linux 6.12, the kernel ignores slices without an error. Slices then read back as 0, which the log shows. At the
+ *   end, the settings of the last window remain.
  *
  * OVERHEAD
  *   In a switch, the kernel requeues every task with changed settings, and every task that gets slice 0 again. A sample reads

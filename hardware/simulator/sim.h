@@ -124,7 +124,10 @@ struct rt_rq {
 struct cpu {
 	struct worker *curr;
 	const struct worker *warm; /* the worker that ran last on this CPU */
-	/* `curr` continues its work at this time, after switches and softirqs. Its earlier work is already accounted. */
+	/*
+	 * `curr` continues its work at this time, after switches and softirqs. Work before this time is already
+	 * accounted.
+	 */
 	uint64_t resume_at;
 	uint64_t receive_until; /* end of the current receive softirq or stall */
 	enum spent receiving;   /* kind of that softirq or stall: SPENT_RECEIVE or SPENT_STALL */
@@ -134,8 +137,8 @@ struct cpu {
 	uint64_t next_tick;
 	uint64_t next_stall;
 	/*
-	 * Datagrams whose interrupt has not yet occurred. It will occur at the datagram's time `at`. If the interrupt of
-	 * another datagram occurs earlier, it handles these datagrams, too.
+	 * Datagrams whose interrupt has not yet occurred. The interrupt of a datagram will occur at the datagram's time
+	 * `at`. If the interrupt of another datagram occurs earlier, it handles these datagrams, too.
 	 */
 	struct fifo raised;
 	struct fifo backlog; /* softirqs and stalls in order; the first one runs now, until its time `at` */

@@ -168,7 +168,7 @@ static void test_eevdf_delayed_dequeue(void)
 	struct model m = plain(RULES_EEVDF, 1, 2);
 
 	/*
-	 * At 2 ms A sleeps with v = 2 > V = 1, and is delayed. Woken at 2.5 ms, it keeps v = 2 and d = 4. At 4 ms v_B
+	 * At 2 ms A sleeps with v = 2 > V = 1, and is delayed. Woken at 2.5 ms, A keeps v = 2 and d = 4. At 4 ms v_B
 	 * = 2, d_B = 4 and V = 2, so the waiting A runs. At 5 ms v_A = 3 > V = 2.5, so A is delayed again, and leaves
 	 * when V has reached 3.5.
 	 */
@@ -212,8 +212,7 @@ static void test_cfs_wakeup(void)
 	struct model m = plain(RULES_CFS, 1, 2);
 
 	/*
-	 * B is placed half a latency before min_vruntime = 5.5. It is 3 ms ahead of A, which is more than the
-	 * granularity.
+	 * B is placed half a latency before min_vruntime = 5.5, which is 3 ms ahead of A and more than the granularity.
 	 */
 	EXPECT("wake-up preemption", &m, NULL, script, "0:A 5.5:B 6.5:A 21:-");
 	/* The wake-up granularity of 4 ms exceeds 3 ms, so B waits for the tick at which A has run for 3 ms. */
@@ -261,10 +260,10 @@ static void test_placement(void)
 		EXPECT("no placement", &m, NULL, busy, "100:A/0 100:B/1 101:-/1 104:C/0 108:-/0");
 	}
 	/*
-	 * CFS, 3 ms each. At 105.5 ms C runs on CPU 0, and A has not run for 1.5 ms. Without a migration cost, CPU 1
-	 * takes A at once. With 5 ms A is too hot then, and also at the ticks of 106 and 108 ms, when CPU 1 balances
-	 * (two CPUs' interval is 2 ms). After two failures, the attempt at 110 ms takes the waiting worker, hot or
-	 * not: C.
+	 * CFS with slices of 3 ms. At 105.5 ms C runs on CPU 0, and A has not run for 1.5 ms. Without a migration cost,
+	 * CPU 1 takes A at once. With a migration cost of 5 ms, the caches of CPU 0 count as warm for A at 105.5 ms, and
+	 * also at the ticks of 106 and 108 ms, when CPU 1 balances (at intervals of 2 ms for two CPUs). After two
+	 * failures, CPU 1 takes the waiting worker at 110 ms, even with a warm cache. This worker is C.
 	 */
 	{
 		struct model m = plain(RULES_CFS, 2, 3);
@@ -300,8 +299,8 @@ static void test_switches_eevdf(void)
 	other.policy = POLICY_FIFO;
 	expect_switch("to FIFO", &m, &other, 3, BOTH, LENGTH(BOTH), "0:A 2:B 8:A 12:-");
 	/*
-	 * Both are placed at V. A runs, and is protected for a slice. At 5 ms it has v = 2 > V, so B runs. At 7 ms
-	 * both have v = 2, so the waiting A runs its last ms, and then B its last four.
+	 * A and B are placed at V. A runs, and is protected for a slice. At 5 ms A has v = 2 > V, so B runs. At 7 ms
+	 * both have v = 2, so the waiting A runs its last 1 ms, and then B runs its last 4 ms.
 	 */
 	expect_switch("from FIFO", &other, &m, 3, BOTH, LENGTH(BOTH), "0:A 5:B 7:A 8:B 12:-");
 	/* After the change to slices of 4 ms, the deadline of B is still 2 ms. Only slices that begin later last 4 ms. */

@@ -4,7 +4,7 @@
 
 #define TID_FIRST 1000
 
-/* Return a 64-bit hash of a call's number. It is never 0, because 0 means that a message has no Call-ID. */
+/* Return a 64-bit hash of a call's number, which is never 0, because 0 means that a message has no Call-ID. */
 uint64_t call_hash(uint64_t call)
 {
 	uint64_t state = call;

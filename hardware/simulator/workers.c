@@ -50,8 +50,8 @@ void worker_pass(struct sim *sim, struct worker *w, uint64_t at)
 }
 
 /*
- * Return the service time of a message. It depends only on the seed and the message, so it is the same for any worker and
- * at any time. A repeated call has the same times.
+ * Return the service time of a message. The service time depends only on the seed and the message, so it is the same
+ * for any worker and at any time. A repeated call has the same times.
  */
 uint64_t service_time(struct sim *sim, const struct timer *message)
 {

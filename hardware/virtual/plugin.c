@@ -36,7 +36,7 @@ const void *qemu_plugin_insn_data(const struct qemu_plugin_insn *);
 size_t qemu_plugin_insn_size(const struct qemu_plugin_insn *);
 EXPORT int qemu_plugin_version = API_VERSION;
 
-/* QEMU 7.2 reads the time stamp counter by an inlined instruction in three places. Other builds are refused. */
+/* Number of places in which QEMU 7.2 reads the time stamp counter by an inlined instruction. */
 #define COUNTER_READS 3
 /* PAUSE takes about 140 cycles, and RDTSC about 25 (Intel's optimization manual, Skylake). A cycle takes 0.3 ns. */
 #define PAUSE_NS 42

@@ -23,7 +23,7 @@ struct statistics *statistics = &unread;
 struct settings settings = { .mips = 2000, .kernel_weight = 1, .idle_rate = 1, .quantum_ns = 5000 };
 
 /*
- * This lock protects all variables below. It also protects the vCPUs, except `left` and `length`, which only the vCPU's
+ * This lock protects all variables below, and the vCPUs except for `left` and `length`, which only the vCPU's
  * thread uses.
  */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -50,9 +50,9 @@ static struct {
 } loop = { .deadline = FOREVER, .descriptor = -1 };
 
 /*
- * A thread waits until a bell's word changes. It reads the word while it holds the lock, and every event changes the
- * word under the lock. An event between this read and the futex call therefore ends the wait at once, so no wake-up
- * is lost.
+ * A thread waits until a bell's word changes. The thread reads the word while it holds the lock, and every event
+ * changes the word under the lock. An event between this read and the futex call therefore ends the wait at once, so no
+ * wake-up is lost.
  */
 static void ring(struct bell *bell, int threads)
 {
@@ -279,9 +279,9 @@ bool main_is_asked(void)
 }
 
 /*
- * Return the virtual time that may pass now while all vCPUs are halted. Each real second, even if vCPUs run, adds `idle_rate`
- * seconds to it. If a wait of the main loop lasts longer than requested, the next waits are shorter. Only the main loop calls
- * this function.
+ * Return the virtual time that may pass now while all vCPUs are halted. Each real second, even if vCPUs run, adds
+ * `idle_rate` seconds to this virtual time. If a wait of the main loop lasts longer than requested, the next waits are
+ * shorter. Only the main loop calls this function.
  */
 static int64_t earn_idle_time(void)
 {

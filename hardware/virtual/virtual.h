@@ -77,7 +77,7 @@ extern __thread bool is_main;
 
 /* Compute the length of a quantum from `settings`. */
 void start_clock(void);
-/* Return the virtual time in ns. It is never earlier than a time that any thread has read before. */
+/* Return the virtual time in ns, which is never earlier than a time that any thread has read before. */
 NO_VECTORS int64_t now_ns(void);
 /* Return whether a vCPU has run. Until then, QEMU uses the real functions of libc. */
 bool clock_runs(void);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * virtualcheck tests the virtual time of the guest in which it is the only program. It runs as process 1, prints one line of
- * JSON, and ends QEMU.
+ * virtualcheck tests the virtual time of the guest in which it is the only program. virtualcheck runs as process 1,
+ * prints one line of JSON, and ends QEMU.
  *
  *   loop_ns, loop_exact_ns   time of a loop with a known number of instructions, and the exact time
  *   speeds                   loops per us of each CPU while all CPUs are busy, and of CPU 0 alone as the first number
