@@ -42,7 +42,7 @@ def running(argv: Sequence[str | Path], ready: Path) -> Iterator[None]:
 
 @contextmanager
 def server(sipload: Path, folder: Path) -> Iterator[tuple[int, Path]]:
-    """Run `sipload uas`. Yield the port and the path of the report, which `sipload` writes at the end of the block."""
+    """Run `sipload uas`. Yield the server's port and the path of the report, which exists after the block."""
     port, report, ready = free_port(), folder / "uas.json", folder / "ready"
     argv = [sipload, "uas", "--transport", "tcp", "--local", f"{LOOPBACK}:{port}"]
     with running([*argv, "--report", report, "--ready", ready, "--ring-ms", "5"], ready):

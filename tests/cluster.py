@@ -21,7 +21,7 @@ from sipsched.errors import StableError
 from sipsched.testbed import places
 
 STATE = Path("/run/sipsched-cluster")
-"""Folder of the cluster. This folder is not in `places.RUN_FOLDER`, because every user may open munged's socket."""
+"""Folder of the cluster, outside of `places.RUN_FOLDER`, because every user may open munged's socket."""
 SLURM_CONF = STATE / "etc" / "slurm.conf"
 """Value of the environment variable SLURM_CONF, which Slurm's commands read."""
 KEEPER = "sipsched-cluster"
@@ -76,7 +76,7 @@ slurmctld -D -c -f "$1/etc/slurm.conf" &
 slurmd -D -f "$1/etc/slurm.conf" &
 wait
 """
-"""Script of the keeper process. It starts the three daemons in the folder "$1", and waits until they end."""
+"""Script of the keeper process, which starts the three daemons in the folder "$1" and waits until they end."""
 
 
 def bring_up() -> None:

@@ -1,8 +1,8 @@
 """Compare two folders of pages word for word: `python tests/compare_pages.py before after`.
 
 Use this program for changes of the code that must not change a page. Run `make reports` before and after the change,
-and keep a copy of each folder. The program compares text, alternative texts, CSV files and figures. It excludes the
-code of a page, and lines with versions, commits and hashes of data.
+and keep a copy of each folder. The program compares text, alternative texts, CSV files and figures. The program
+excludes the code of a page, and lines with versions, commits and hashes of data.
 """
 
 import base64

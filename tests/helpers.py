@@ -25,7 +25,7 @@ from sipsched.testbed.requirements import native_sources
 Measure = Callable[..., Path]
 """Type of the fixture `measure`, a function that measures a run with the given keys and returns the run's record."""
 PATIENCE_S = 300.0
-"""How long a test waits for the load of a run, in s. On a slow machine, an emulated guest needs more than a minute."""
+"""Seconds for which a test waits for the load of a run. On a slow machine, an emulated guest needs over a minute."""
 LOAD = r"^[^ ]*/sipload uac --local .*/uac\.schedule"
 """Regular expression for the command line of the UAC during the load."""
 MEASURE = """\

@@ -160,7 +160,7 @@ def written(ds: xr.Dataset, folder: Path, study: str) -> Path:
 
 
 def modes(folder: Path) -> Parameters:
-    """Write a study in which enhanced mode loses fewer packets. One run is missing."""
+    """Write a study in which enhanced mode loses fewer packets, and in which a run is missing."""
     planned = synthetic.modes_plan(threads=(2, 8))
     ds = synthetic.combined(
         planned, lambda run: None if run is planned[0] else synthetic.two_modes(run)

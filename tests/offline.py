@@ -1,13 +1,13 @@
 """A test of the offline bundle on a bare Debian system without a network: `make offline`.
 
-The test makes a root file system with only the packages that apt needs, and unpacks the bundle in it. It runs commands
-there in a namespace whose only network device is the loopback device:
+The test makes a root file system with only the packages that apt needs, and unpacks the bundle in it. The test runs
+commands there in a namespace whose only network device is the loopback device:
 
 - A damaged file ends `./run` with one error line that names the file.
 - A user without root learns which packages are missing. After root has installed them, the user makes the pages.
 - root installs the programs in C, and measures one run of a few seconds on the testbed `local`.
 
-The test needs root, Debian 12, 8 GB of disk, and a network to make the root file system. It holds the lock of the
+The test needs root, Debian 12, 8 GB of disk, and a network to make the root file system. The test holds the lock of the
 testbed `local`. At its end, the test stops its processes and removes its control group and its files. After a SIGKILL,
 the next test does so. The last line is the verdict. The exit code is 1 if a check fails.
 """

@@ -17,12 +17,12 @@ from sipsched.paths import PROJECT_ROOT
 from sipsched.testbed.inventory import HostSpec, Testbed, Tuning
 
 NAMES = {"uac": "own-uac", "sps": "own-sps", "uas": "own-uas"}
-"""Names of the hosts' network namespaces. This machine's end of the link to a host has the same name."""
+"""Names of the hosts' network namespaces. The interface of this machine to a host has the same name as the host."""
 USER = "caller"
-"""The login user of the UAC. This user exists only on the UAC, where root cannot log in."""
+"""The login user of the UAC, who exists only on the UAC, where root cannot log in."""
 CLOCK_AHEAD_S = 60
 MANAGEMENT = {"uac": "198.18.253", "sps": "198.18.254", "uas": "198.18.252"}
-"""First three octets of the addresses of the link to a host's sshd. This machine's end has .1."""
+"""First three octets of the addresses of the link to a host's sshd. This machine has the address that ends in .1."""
 AGENT_NETS = {"uac": "198.18.11", "uas": "198.18.12"}
 SIP_ADDRESS = "198.18.10.1"
 UNSHARE = ("unshare", "--mount", "--uts", "--ipc", "--cgroup", "--fork", "--kill-child")

@@ -284,7 +284,7 @@ def half_width(references: Sequence[Sequence[float]], runs: int, level: float) -
     ----------
     references
         The numbers of the undisturbed runs, per deployment. Each deployment has few runs, so the function estimates one
-        common spread. Other programs on the machine cause this spread.
+        common spread. Other programs on the machine cause the spread of the numbers.
     runs
         Number of undisturbed runs of the deployment.
     level

@@ -827,8 +827,8 @@ def plausible(run: PlannedRun) -> dict[str, Any]:
 def write_campaign(folder: Path) -> list[Path]:
     """Write three studies, two of which share runs, and return the paths of their summaries.
 
-    At 500 cps in the default mode, one run is missing and one has two invalid attempts. One run needs more cores than
-    the SPS has. Baseline mode, enhanced mode and the control runs without the probe have the same arrivals.
+    At 500 cps in the default mode, one run is missing and one has two invalid attempts. Another run needs more cores
+    than the SPS has. Baseline mode, enhanced mode and the control runs without the probe have the same arrivals.
     """
     sweep = [*repeated(), *repeated((500,), 1, cores=4)]
     missing, failed = sweep[:2]

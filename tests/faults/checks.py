@@ -51,8 +51,8 @@ def make_project(folder: Path, *, timing: bool = False, **load: Any) -> Path:
         document["only"] = ["load_sweep"]
         document["crossover"] |= {"mode_s": 3, "window_s": 0.5}
         if not timing:
-            # Create a new mapping per rule. YAML would write a shared mapping as an alias, which configurations may
-            # not contain.
+            # Create a new mapping per rule, because YAML would write a shared mapping as an alias, which configurations
+            # may not contain.
             document["validity"] = {
                 rule: {
                     "suspect": WIDER * RULES[rule].suspect,

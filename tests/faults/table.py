@@ -1,4 +1,4 @@
-"""The table of faults that tests inject into runs. It lists each disturbance, its time, and the run's expected result.
+"""The table of faults that tests inject into runs: each disturbance, its time, and the run's expected result.
 
 A fault is a context manager. At the end of its block, the fault reverts its own change, such as a link that is down or
 a full disk. The fault restores nothing that sipsched changed, because the tests check that sipsched does so.
@@ -125,7 +125,7 @@ class Case:
 
 
 class CannotInjectError(Exception):
-    """The error for a machine that lacks a feature that the fault needs. Its text names the feature."""
+    """The error for a machine that lacks a feature that the fault needs. The error's text names the feature."""
 
 
 # ---- processes ----
@@ -351,7 +351,7 @@ def cut_ssh(target: Target) -> Iterator[None]:
 
 @contextmanager
 def nothing(target: Target) -> Iterator[None]:
-    """Disturb nothing, because the SUT of the run is faulty."""
+    """Inject no fault, because the SUT of the run is itself faulty."""
     yield
 
 

@@ -236,7 +236,7 @@ def test_an_instance_that_ends_is_named(testbed: Testbed, tmp_path: Path, short:
 
 
 def test_modes_with_equal_settings_are_refused(measure: Measure) -> None:
-    # This override changes nothing, because the scheduler EEVDF has no latency period.
+    # This override of the latency changes nothing, because the scheduler EEVDF has no latency period.
     with pytest.raises(StableError, match="would compare a mode with itself"):
         measure(mode="default,default+latency_ns=900000", cps=200)
 

@@ -80,7 +80,7 @@ def test_run_has_six_timestamps_and_its_fidelity(guest: Testbed, measure: Measur
     for earlier, later in itertools.pairwise(stamps):
         assert (records[earlier] <= records[later]).all(), (earlier, later)
     assert not (records["flags"] != 0).any()
-    # this kernel's BPF verifier must accept the programs of sipaccount and their ring buffer
+    # the BPF verifier of the guest's kernel must accept the programs of sipaccount and their ring buffer
     assert run["account"]["unavailable"] == ""
     bursts = read_bursts(folder)
     assert bursts is not None and bursts.lost == 0
@@ -88,7 +88,7 @@ def test_run_has_six_timestamps_and_its_fidelity(guest: Testbed, measure: Measur
 
 
 def test_calls_reach_instances_by_call_id(guest: Testbed, measure: Measure) -> None:
-    # this kernel's BPF verifier must accept the program of sipshard
+    # the BPF verifier of the guest's kernel must accept the program of sipshard
     run = run_json(
         measure(bed=guest, sut="kamailio-udp-partitioned", threads=2, cps=20, duration_s=2.0)
     )

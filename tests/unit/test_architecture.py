@@ -14,7 +14,7 @@ from sipsched.paths import PROJECT_ROOT
 
 LIBRARY = PROJECT_ROOT / "src" / "sipsched"
 TO_WORK_IN = sorted((PROJECT_ROOT / "notebooks" / "lab").glob("*.ipynb"))
-"""Notebooks for interactive work. They use only `import sipsched`."""
+"""Notebooks for interactive work, which use only `import sipsched`."""
 NOTEBOOKS = [*sorted((PROJECT_ROOT / "notebooks").glob("*.ipynb")), *TO_WORK_IN]
 
 

@@ -13,7 +13,7 @@ from sipsched.paths import PROJECT_ROOT
 
 GOLDEN = PROJECT_ROOT / "tests" / "golden"
 ROWS = 10
-"""Largest number of rows per table in a golden file. Other tests check the values."""
+"""Largest number of rows per table in a golden file. Tests of the pages check the values of all rows."""
 COMMAND = ".venv/bin/pytest tests/workflow/test_golden.py --renew"
 
 

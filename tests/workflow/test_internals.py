@@ -1,4 +1,4 @@
-"""Tests of Snakemake's internals on which the planner depends. They fail if a new Snakemake behaves differently."""
+"""Tests of Snakemake's internals on which the planner depends. A test fails if a new Snakemake behaves differently."""
 
 import subprocess
 import sys
@@ -143,7 +143,7 @@ rule wait:
 
 
 def test_snakemake_looks_for_new_jobs_only_when_a_job_ends(tmp_path: Path) -> None:
-    """Count how often Snakemake looks for jobs. This takes milliseconds on the proxy's CPU, and delays messages."""
+    """Count how often Snakemake looks for jobs. A look takes milliseconds on the proxy's CPU, and delays messages."""
     (tmp_path / "Snakefile").write_text(MANY_JOBS)
     done = snakemake(tmp_path, "--scheduler", "campaign", "--verbose")
     assert done.returncode == 0, done.stderr

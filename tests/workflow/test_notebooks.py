@@ -47,7 +47,7 @@ def test_a_notebook_runs_in_jupyterlab(path, folder):
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_the_defaults_of_a_notebook_name_no_folder_of_one_machine(path):
-    """Check that default paths are relative. They start at the project's root, wherever the kernel started."""
+    """Check that default paths are relative. A relative path starts at the project's root, wherever the kernel runs."""
     for name, parameter in papermill.inspect_notebook(str(path)).items():
         default = parameter["default"]
         assert not default.strip("\"'").startswith(("/", "~", "..")), (name, default)

@@ -1,6 +1,6 @@
 """Tests of the whole chain on a simulated testbed: search, runs, parsing, summary, report.
 
-They need no host and no root.
+The tests need no host and no root.
 """
 
 import json

@@ -1,6 +1,6 @@
 """Tests of the terminal's output, and of runs that are disturbed, refused or broken.
 
-No run is measured here. Another script replaces the measuring script: it writes a synthetic record, or fails as
+No run is measured here. A test script replaces the measuring script: it writes a synthetic record, or fails as
 requested. Everything else is the real workflow.
 """
 
@@ -26,7 +26,7 @@ NOISE_WORDS = (
     *("RuleException", "CalledProcessError", "Error in rule", "Trying to restart", "Traceback"),
     *("Cannot restore", "WorkflowError", "Exiting because", "Building DAG", "Select jobs"),
 )
-"""Snakemake's texts about errors. They must not appear, because the project reports these errors in its own words."""
+"""Snakemake's texts about errors, which must not appear, because the project reports errors in its own words."""
 MEASURE_RUN = """
 import json, sys, time
 from pathlib import Path
@@ -319,7 +319,7 @@ plugin.LAST_S = 1
 workflow.Workflow.tear_down = lambda self: time.sleep(600)
 cli.main(sys.argv[1:])
 """
-"""Snakemake that does not come to its end by itself, like one whose event loop waits for a task."""
+"""A Snakemake that never ends by itself, like a Snakemake whose event loop waits for a task."""
 
 
 def test_an_interrupted_snakemake_ends_even_if_it_waits_forever(project: Path) -> None:

@@ -555,7 +555,7 @@ def test_reports_of_a_recorded_campaign_need_no_testbed(project: Path) -> None:
 
 
 def test_an_archive_is_the_same_from_any_folder(project: Path) -> None:
-    """Make an archive in two folders. Both have the same bytes, and contain no name of a folder, machine or user."""
+    """Make an archive in two folders. The archives have the same bytes, and no name of a folder, machine or user."""
     asked = {"cps": [500], "threads": [2], "repetitions": 2}
     change_study(project, **asked)
     change_config(project, lambda d: d.pop("documents"))

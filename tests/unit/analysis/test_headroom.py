@@ -137,7 +137,7 @@ def test_work_that_falls_with_the_load_has_a_slope() -> None:
 
 
 def test_a_cycle_contains_the_whole_work_of_preempted_messages() -> None:
-    """Let the second worker start at 10, and interrupt the first worker until 15."""
+    """Let the second worker start at 10 ns, and interrupt the first worker until 15 ns."""
     queued = np.array([0.0, 1.0, 2.0, 3.0])
     received = np.array([0.0, 7.0, 10.0, 18.0])
     departed = np.array([7.0, 18.0, 15.0, 25.0])

@@ -19,7 +19,7 @@ LEVELS = dict(zip(UNITS, (300.0, 210.0, 200.0, 400.0, 500.0, 0.4, 70.0), strict=
 def predicted(
     mode: str, effects: dict[str, float], replicates: int = 8, threads: int = 8
 ) -> Predicted:
-    """Make a predicted setting. Its windows are the reference's windows, multiplied by e to the effects.
+    """Make a predicted setting, whose windows are the reference's windows, multiplied by e to the effects.
 
     `off_share` is added to the share of time off the CPU.
     """

@@ -16,7 +16,7 @@ def test_a_testbed_that_is_set_aside_is_tried_again_after_a_while() -> None:
     aside = Aside()
     assert [aside.lost("rack", now) for now in (0, 1)] == [False, True]
     assert aside.waits("rack", AGAIN_S) and not aside.waits("rack", 1 + AGAIN_S)
-    # only the attempt that sets the testbed aside is reported
+    # the workflow reports only the attempt that sets the testbed aside
     assert not aside.lost("rack", 1 + AGAIN_S) and aside.waits("rack", 2 + AGAIN_S)
     assert aside.reached("rack") and not aside.waits("rack", 2 + AGAIN_S)
 
@@ -29,5 +29,5 @@ def test_the_last_attempt_decides() -> None:
     assert not aside.waits("rack", 2) and not aside.is_given_up("rack")
     assert aside.lost("rack", 3)
     assert aside.is_given_up("rack") and aside.waits("rack", 10 * AGAIN_S)
-    # a further failed attempt is not reported again
+    # the workflow does not report a further failed attempt
     assert not aside.lost("rack", 4)

@@ -84,7 +84,7 @@ def test_a_range_on_one_side_of_the_limit_gives_one_bound(
 def test_a_search_out_of_time_keeps_the_bounds_by_its_trials(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Search with a proxy that drops everything above its capacity, so its drop rate does not show how far above."""
+    """Search with a proxy that drops half of all messages above its capacity, so the drop rate shows no distance."""
     clock = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
 

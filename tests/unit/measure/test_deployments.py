@@ -121,7 +121,7 @@ def test_a_connection_is_passed_to_the_worker_that_holds_fewest(
     worker B. A serves messages 0, 2 and 4 from 30, 130 and 230 µs on. B serves messages 1, 3 and 5 from 60, 160 and 260
     µs on. With one connection per message, the accepting process passes connections until 180 µs, each to the worker
     with fewer connections, and to A if both have equally many. Message 2 goes to A at 90 µs, 3 to B at 120 µs, 4 to A
-    at 150 µs, and 5 to B at 180 µs. Both workers stay busy.
+    at 150 µs, and 5 to B at 180 µs. The two workers stay busy.
     """
     changes = {"rate_cps": 50_000.0, "connections": connections}
     report, records = trace({**STREAMS, **changes}, tmp_path)

@@ -19,7 +19,7 @@ def sipload(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Way:
-    """A relay that replaces the proxy between UAC and UAS. It forwards data in the pieces that `chop` returns.
+    """A relay that replaces the proxy between UAC and UAS, and forwards data in the pieces that `chop` returns.
 
     After `cut_after` bytes from the UAC, the relay closes both connections. After `stop_after` bytes, the relay stops
     reading.

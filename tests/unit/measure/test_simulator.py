@@ -336,7 +336,7 @@ def test_the_costs_of_a_message_on_an_idle_cpu(
 
 @pytest.mark.parametrize("accounting", [False, True])
 def test_an_interrupt_prolongs_a_service(accounting: bool, tmp_path: Path) -> None:
-    """Offer three messages 50 µs apart. The second and the third arrive during the service of the first message."""
+    """Offer three messages 50 µs apart, of which the last two arrive during the service of the first message."""
     numbers = {**COSTS, "rate_cps": 20_000.0, "irq_time_accounting": accounting}
     report, records = trace(numbers, tmp_path)
     # two softirqs prolong the first service and wake no worker; the cache is warm for the other two services

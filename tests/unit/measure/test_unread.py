@@ -31,7 +31,7 @@ def waiting(protocol: str, first: int, last: int, uas: int = NOT_USED) -> str:
 
 @pytest.fixture
 def connected() -> Iterator[tuple[socket.socket, socket.socket]]:
-    """Return the two ends of a TCP connection. The first end is the server's end."""
+    """Return the two ends of a TCP connection, of which the first is the server's end."""
     with (
         socket.create_server(("127.0.0.1", 0)) as listener,
         socket.create_connection(listener.getsockname()) as client,

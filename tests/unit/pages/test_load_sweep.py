@@ -154,7 +154,7 @@ def test_labels_of_loads_that_would_overlap_are_omitted(loads, gap, named):
 
 
 def test_a_time_axis_includes_every_single_run(monkeypatch):
-    """Make one of three runs ten times as long as the typical run. Its point must lie on the axis, too."""
+    """Make one of three runs ten times as long as the typical run. The point of this run must lie on the axis, too."""
     waits = (20.0, 21.0, 250.0)
     planned = [synthetic.Run(cps=cps, rep=rep) for cps in (1000, 1400) for rep in (1, 2, 3)]
     ds = synthetic.combined(

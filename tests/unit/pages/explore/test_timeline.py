@@ -35,7 +35,7 @@ def burst(waits_us):
 
 
 def test_the_queue_contains_messages_that_arrived_and_have_not_left(tmp_path):
-    # The first message waits until 3.5 ms. The second and the third leave before the next message arrives.
+    # The first message waits until 3.5 ms. The second and the third message leave before the next message arrives.
     result = messages(tmp_path, burst([3500, 500, 500, 100]))
     assert result.at_s.tolist() == pytest.approx([0, 0.001, 0.002, 0.003])
     at = np.array([0.0, 0.0001, 0.0012, 0.0018, 0.0022, 0.00305, 0.0034, 0.004])
