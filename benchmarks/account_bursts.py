@@ -1,9 +1,10 @@
 """Measure the additional CPU time that sipaccount needs to write the file of bursts (times when a program ran).
 
 During one run, the benchmark starts two more processes of `sipaccount` with the options of the run's own process.
-Only one of the two processes writes bursts. Both see the same events, so their costs can be compared. The order in
-which they start alternates, because the process that starts first runs first at each event. The kernel measures the
-time of its BPF programs (kernel.bpf_stats_enabled). The measured time includes the cost of this measurement.
+Only one of the two processes writes bursts. The two processes see the same events, so their costs can be compared. The
+order in which they start alternates, because the process that starts first runs first at each event. The kernel
+measures the time of its BPF programs (kernel.bpf_stats_enabled). The measured time includes the cost of this
+measurement.
 
     python benchmarks/account_bursts.py --cps 1000 --pairs 6
 """
@@ -101,7 +102,7 @@ def compare(
     pairs: int, cpus: Sequence[int], folder: Path, found: list[dict[bool, AccountCost]]
 ) -> None:
     """Measure the cost of sipaccount with and without its file of bursts, while a run offers calls to the proxy."""
-    # wait until the run has written proxy.cfg, which it does as soon as it has the testbed for itself
+    # wait until the run has written proxy.cfg, which happens as soon as the run holds the testbed's lock
     while not any((folder / "raw").rglob("proxy.cfg")) or not loads():
         time.sleep(0.1)
     time.sleep(START_S)

@@ -1,10 +1,10 @@
 """Compare the cost of two programs, sipdispatch and Kamailio, that distribute the calls of one TCP connection.
 
 Each program is the front end between one `sipload uac` and four `sipload uas` on the loopback of this machine. The
-front end has a CPU of its own, and both programs serve the same calls. The benchmark needs no testbed. It prints the
-messages per second of CPU time, in both directions, for each load at which every call completed. At the highest of
-these loads, one read of the socket usually returns several messages. At this load, sipdispatch should handle 300,000
-messages per second of CPU time, and three times as many messages as Kamailio.
+front end has a CPU of its own, and both programs serve the same calls. The benchmark needs no testbed. The benchmark
+prints the messages per second of CPU time, in both directions, for each load at which every call completed. At the
+highest of these loads, one read of the socket usually returns several messages. At this load, sipdispatch should handle
+300,000 messages per second of CPU time, and three times as many messages as Kamailio.
 """
 
 import json

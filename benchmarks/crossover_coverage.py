@@ -6,8 +6,8 @@ A simulated queue serves messages in the order of arrival. The distribution of s
 window, and messages that wait at the end of a window stay in the queue. The machine's speed drifts, and a hypervisor
 takes the CPU in bursts. Another part of the benchmark samples windows directly, with stronger noise. In the tables,
 "t" is Student's interval of the blocks' differences, and "shown" is the interval of `sipsched.analysis.crossover`,
-which the pages show. The benchmark measures no real machine, and prints the same numbers each time. It takes a little
-more than three minutes of CPU time.
+which the pages show. The benchmark measures no real machine, prints the same numbers each time, and takes a little more
+than three minutes of CPU time.
 """
 
 import argparse
@@ -219,7 +219,7 @@ class Result:
     """Several intervals for the same simulated run. An interval is (estimate, low, high).
 
     `t`, `bca` and `flips` are common kinds of intervals. `shown` is the interval on the pages, and `strict` is the same
-    interval for one of 12 comparisons. Both `flips` and `shown` invert a randomisation test, but only `shown` is
+    interval for one of 12 comparisons. `flips` and `shown` both invert a randomisation test, but only `shown` is
     protected against correlated blocks.
     """
 

@@ -3,13 +3,14 @@
 A crossover run switches between both modes. The modes can also be instances, as in
 `--modes default default+threads=4`.
 
-Both designs have the same load in the same hour. The benchmark first measures half of the crossover's load, then the
+The two designs have the same load in the same hour. The benchmark first measures half of the crossover's load, then the
 pairs, then the other half, so that drift of the machine affects both designs. The two runs of a pair have the same
 arrivals. Every second pair has the opposite order, as in the papers. The benchmark prints the half-widths of the 95 %
 intervals for the log ratios of mean K_rcv and mean T_sip, per design, and their ratio. The crossover's seconds include
 its sham windows. The benchmark also prints the time of a crossover run in addition to its load, and the duration of
-its switches. It prints the stolen time and the machine's speed, too. The interval of the pairs is Student's t interval
-of their log ratios, the narrowest common interval. The interval of the crossover is the interval on the pages.
+its switches. Finally, the benchmark prints the stolen time and the machine's speed. The interval of the pairs is
+Student's t interval of their log ratios, the narrowest common interval. The interval of the crossover is the interval
+on the pages.
 """
 
 import argparse

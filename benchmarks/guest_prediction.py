@@ -3,8 +3,8 @@
 These studies run in an emulated machine, the guest (docs/virtual-time.md). The simulator uses the guest's numbers: 250
 µs of CPU time per message at 2000 million instructions per second (MIPS), and the softirq on the first core. In some
 rows, a task also uses 3 ms in every 20 ms. None of these numbers was fitted to the effect of a mode. Each line of the
-CSV output is a change of the mean K_rcv, from the reference mode to the other mode. It has the mean, the smallest and
-the largest change of six seeds.
+CSV output is a change of the mean K_rcv, from the reference mode to the other mode. The line has the mean, the smallest
+and the largest change of six seeds.
 
 `--capacities FILE` writes the predictions of the study scaling_virtual: the capacity on 1 to 8 cores of the guest.
 `--papers` prints the predictions of the study papers_virtual, with 275 µs per message: the changes of drop rate and

@@ -1,11 +1,12 @@
 """Test how often intervals of `sipsched.analysis.headroom` contain the true capacity and the true message times.
 
 The benchmark first predicts for simulated proxies with a known capacity. The proxies differ in workers, cores, service
-times, stalls and load. Their calls follow a Poisson process, come in bursts, or follow a daily curve. A prediction uses
+times, stalls and load. The calls follow a Poisson process, come in bursts, or follow a daily curve. A prediction uses
 only the messages of 20 s at 30 to 60 % of the capacity. The benchmark then predicts from recorded runs of a real proxy,
-if the records still have every single message. It compares these predictions with the capacity from all searches and
-runs of the same campaign. The option `--raw` names further campaigns. The results are in docs/methodology/headroom.md.
-The benchmark measures nothing, and prints the same numbers each time. It takes about ten minutes of CPU time.
+if the records still have every single message. The benchmark compares these predictions with the capacity from all
+searches and runs of the same campaign. The option `--raw` names further campaigns. The results are in
+docs/methodology/headroom.md. The benchmark measures nothing, prints the same numbers each time, and takes about ten
+minutes of CPU time.
 """
 
 import argparse

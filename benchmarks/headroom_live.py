@@ -2,12 +2,12 @@
 
 Each case has its own proxy on one CPU, in a network namespace. sipload offers calls on the other CPU. The calls follow
 a Poisson process, come in bursts, or follow a daily curve. The capacity is the load at which the proxy's socket refuses
-1 % of the messages. `fab headroom` predicts it with an interval. A search by bisection measures the capacity before and
-after the recording. `fab watch` records 40 s at 35 to 60 % of the first capacity. The prediction uses only the recorded
-messages. The benchmark prints both capacities, and whether the predicted interval contains their mean. `fab watch` also
-records 20 s at 1.5 and 2 times this load, and the benchmark prints whether the predicted interval contains the 99th
-percentile of these messages. It needs root, two CPUs, and four minutes per case. The option `--first` is the number of
-the first case, and `--sut` names the proxy in config.yaml.
+1 % of the messages. `fab headroom` predicts the capacity with an interval. A search by bisection measures the capacity
+before and after the recording. `fab watch` records 40 s at 35 to 60 % of the first capacity. The prediction uses only
+the recorded messages. The benchmark prints both capacities, and whether the predicted interval contains their mean.
+`fab watch` also records 20 s at 1.5 and 2 times this load, and the benchmark prints whether the predicted interval
+contains the 99th percentile of these messages. The benchmark needs root, two CPUs, and four minutes per case. The
+option `--first` is the number of the first case, and `--sut` names the proxy in config.yaml.
 """
 
 import argparse

@@ -1,8 +1,9 @@
 """Compare the decisions of the simulated scheduler CFS with decisions by the kernel's own functions.
 
-Both decide in the same random states of a run queue. The benchmark downloads Debian's package linux-source-6.1
-(139 MB), extracts functions of kernel/sched/fair.c, and compiles these functions unchanged for user space. One rule
-differs between Linux 5.10 and 6.1: in 6.1, a slice is at least the minimal granularity (BASE_SLICE). The kernel's
+The simulator and the kernel's functions decide in the same random states of a run queue. The benchmark downloads
+Debian's package linux-source-6.1
+(139 MB), extracts functions of kernel/sched/fair.c, and compiles these functions unchanged for user space. A single
+rule differs between Linux 5.10 and 6.1: in 6.1, a slice is at least the minimal granularity (BASE_SLICE). The kernel's
 functions run without this feature for the comparison with 5.10, and with this feature for the comparison with 6.1.
 """
 

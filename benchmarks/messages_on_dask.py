@@ -1,12 +1,12 @@
 """Measure the cost of computing the 99.9th percentile of many messages, with Dask on this machine or on Slurm.
 
 The benchmark computes the percentile of K_rcv + T_sip for several settings (mode and load), with `--messages` messages
-in total. It prints CPU and wall-clock seconds, the error of each percentile, and the largest memory of a worker, whose
-limit is `--limit`. The messages are synthetic. Each setting has two files under many names (symbolic links), and the
-benchmark reads every name. The exact percentile therefore follows from the two files. With `--slurm`, each worker is a
-job of the Slurm cluster that sbatch finds (SLURM_CONF). The goals are 10⁹ messages, 4 GiB per worker, and an error of
-1 %. uv installs `distributed` and `dask-jobqueue` only for this benchmark (pyproject.toml, `cluster`). Every job that
-writes netCDF would import an installed `distributed`.
+in total. The benchmark prints CPU and wall-clock seconds, the error of each percentile, and the largest memory of a
+worker, whose limit is `--limit`. The messages are synthetic. Each setting has two files under many names (symbolic
+links), and the benchmark reads every name. The exact percentile therefore follows from the two files. With `--slurm`,
+each worker is a job of the Slurm cluster that sbatch finds (SLURM_CONF). The goals are 10⁹ messages, 4 GiB per worker,
+and an error of 1 %. uv installs `distributed` and `dask-jobqueue` only for this benchmark (pyproject.toml, `cluster`).
+Every job that writes netCDF would import an installed `distributed`.
 """
 
 import argparse

@@ -1,11 +1,12 @@
 """Test the accuracy of the capacity models, and how many of their 95 % intervals contain the true value.
 
-The benchmark prints the numbers of docs/methodology/models.md. It compares Kimura's approximation of the queue M/G/c/K
-with a simulated queue, and prints the error of the blocking probability. The interval of the error comes from 20 parts
-of the simulation. The benchmark also samples capacities from a scaling law with known parameters, and fits the law to
-these capacities. It prints how often the intervals of the fit contain the true parameters, and how often the intervals
-of predictions contain a new capacity. The benchmark measures no real machine, and prints the same numbers each time. It
-takes about a minute of CPU time. Another benchmark, interval_coverage.py, tests intervals of runs and of crossings.
+The benchmark prints the numbers of docs/methodology/models.md. The benchmark compares Kimura's approximation of the
+queue M/G/c/K with a simulated queue, and prints the error of the blocking probability. The interval of the error comes
+from 20 parts of the simulation. The benchmark also samples capacities from a scaling law with known parameters, and
+fits the law to these capacities. The benchmark prints how often the intervals of the fit contain the true parameters,
+and how often the intervals of predictions contain a new capacity. The benchmark measures no real machine, prints the
+same numbers each time, and takes about a minute of CPU time. Another benchmark, interval_coverage.py, tests intervals
+of runs and of crossings.
 """
 
 import numba

@@ -6,11 +6,11 @@ trial is the number of messages that the proxy received per second, divided by t
 the system offers the carried load divided by 1 minus the intended drop rate, so each trial is slightly overloaded. The
 capacity that a trial shows is the carried load divided by 1 minus the limit of the drop rate. A round counts if no
 trial was disturbed, and if every trial dropped more messages than the limit, and less than five times the intended drop
-rate. The ratio is the mean over the rounds on the log scale. Its interval is the interval on the pages, which comes
-from random signs of the rounds.
+rate. The ratio is the mean over the rounds on the log scale. The interval of the ratio is the interval on the pages,
+which comes from random signs of the rounds.
 
-`--simulate` measures nothing, and samples machines with a varying speed. It counts how often the interval contains the
-true ratio, and how often the intervals of two searches overlap.
+`--simulate` measures nothing, and samples machines with a varying speed. The option counts how often the interval
+contains the true ratio, and how often the intervals of two searches overlap.
 """
 
 import argparse
@@ -47,9 +47,9 @@ MESSAGES_A_CALL = 6
 TRIAL_S = 3.0
 
 OfferTo = Callable[[int, int], Trial | None]
-"""A function that performs a trial. Its arguments are the index of the system and the load in calls per second.
+"""A function that performs a trial of a system (by its index) at a load (calls per second).
 
-It returns None if the trial was disturbed.
+The function returns None if the trial was disturbed.
 """
 
 

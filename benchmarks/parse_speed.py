@@ -3,9 +3,9 @@
 The input is a synthetic trace of 600,000 messages (100,000 calls) or a measured `--record`. The benchmark prints
 messages per CPU second (user and system, all threads) for four steps: unpacking zstd and computing the SHA-256;
 parsing, which includes unpacking; writing `messages.nc`; and parsing with writing. The numbers are medians of
-`--repeat` repetitions. They exclude imports and numba's compilation. The benchmark also prints the bytes per message on
-disk, and the size of a file without messages. The goals are 10,000,000 messages per CPU second, and 13 bytes per
-message of a measured run (docs/data-format.md).
+`--repeat` repetitions. The numbers exclude imports and numba's compilation. The benchmark also prints the bytes per
+message on disk, and the size of a file without messages. The goals are 10,000,000 messages per CPU second, and 13 bytes
+per message of a measured run (docs/data-format.md).
 """
 
 import argparse
@@ -28,7 +28,7 @@ from sipsched.records.record import TRACE_FILE
 
 
 def cpu_seconds(action: Callable[[], Any], repeat: int) -> float:
-    """Return the median CPU time of an action in s. The first execution does not count, because numba compiles then."""
+    """Return the median CPU time of an action in s, without the first execution, during which numba compiles."""
     action()
     seconds = []
     for _ in range(repeat):

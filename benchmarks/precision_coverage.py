@@ -6,7 +6,7 @@ mean number of runs, the share of samples that reached the precision, and the co
 several noises of runs and several precisions. The intervals of studies ("corrected") have the confidence level
 1 - 0.05 / looks. The benchmark compares them with intervals that have 95 % at each look ("uncorrected"). Corrected
 intervals contain the median in at least 95 % of samples, uncorrected intervals in fewer samples. The benchmark measures
-no real machine, and prints the same numbers each time. It takes two minutes of CPU time.
+no real machine, prints the same numbers each time, and takes two minutes of CPU time.
 """
 
 import numpy as np

@@ -8,10 +8,11 @@ of an iteration. This cost determines the number of iterations for the planted d
 - A/A: the benchmark groups the instances of a run at random into comparisons with two starts per side. No instance is
   in two comparisons. The true difference is 0, so an interval should exclude 0 in 5 % of comparisons.
 - Planted: every trial has the same number of runs. The benchmark counts the trials that find the loop, and the trials
-  in which the instances without the loop differ. It also counts them in random choices of the runs. From the variances
-  of starts and windows, it computes the seconds of load after which 9 of 10 trials find the planted difference.
+  in which the instances without the loop differ. The benchmark also counts such trials in random choices of the runs.
+  From the variances of starts and windows, it computes the seconds of load after which 9 of 10 trials find the planted
+  difference.
 
-`simulate` measures nothing. It samples comparisons with given standard deviations of starts and windows.
+`simulate` measures nothing, and samples comparisons with given standard deviations of starts and windows.
 """
 
 import argparse

@@ -1,9 +1,9 @@
 """Measure the gap between the loads of two runs of a campaign, and how long each part of the gap takes.
 
 The gap lasts from the end of one run's load to the warm-up of the next run. The benchmark also prints the time to the
-load of the next run. It prints the medians of the gap and of its parts. The parts are: stopping programs, fetching
-files and judging the run; the end of one job and the start of the next job; reaching the hosts; checking the hosts and
-starting UAS, proxy and probe; and recording the settings of the hosts. The benchmark takes a minute.
+load of the next run. The benchmark prints the medians of the gap and of its parts. The parts are: stopping programs,
+fetching files and judging the run; the end of one job and the start of the next job; reaching the hosts; checking the
+hosts and starting UAS, proxy and probe; and recording the settings of the hosts. The benchmark takes a minute.
 """
 
 import itertools

@@ -1,11 +1,11 @@
 """Count how often the test of the pages finds a difference between windows of the same mode.
 
-The benchmark reads existing `windows.nc` files and measures nothing. It divides the valid blocks of each run into
-disjoint groups of consecutive blocks. In each group, it tests whether the sham differs from the reference, as the pages
-do. A sham window has the reference mode and a random position in its block, so it differs from the reference window
-only by chance. The test should therefore find a difference in 5 % of groups. The quantities of one group come from the
-same messages and depend on each other. The interval of the overall rate takes this dependence into account. In older
-records, the sham window always follows the reference window.
+The benchmark reads existing `windows.nc` files and measures nothing. The benchmark divides the valid blocks of each run
+into disjoint groups of consecutive blocks. In each group, the benchmark tests whether the sham differs from the
+reference, as the pages do. A sham window has the reference mode and a random position in its block, so it differs from
+the reference window only by chance. The test should therefore find a difference in 5 % of groups. The quantities of one
+group come from the same messages and depend on each other. The interval of the overall rate takes this dependence into
+account. In older records, the sham window always follows the reference window.
 """
 
 import argparse
@@ -96,7 +96,8 @@ def rate(rejects: Values) -> Rate:
     share = rejected / comparisons
     variance = ((by_group - share * of_group) ** 2).sum() / comparisons**2
     if rejected < FEW or variance == 0:
-        # count each group as one comparison, as if its quantities were fully correlated: few rejections show no more
+        # count each group as one comparison, as if its quantities were fully correlated, because few rejections cannot
+        # show their correlation
         return Rate(rejected, comparisons, float(groups))
     variance *= groups / (groups - 1)
     worth = share * (1 - share) / variance

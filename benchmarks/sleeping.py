@@ -4,7 +4,7 @@ A run that compares instances has idle instances beside the working one. In this
 a CPU. Beside it, 0, 1 and 4 idle instances run on the same CPU, in random order within each block. The benchmark
 compares the CPU time per datagram of the working instance. For the idle instances, it prints the CPU time, the number
 of times that a process got a CPU, and the memory (proportional set size). The benchmark uses a network namespace of its
-own. It needs root and two CPUs.
+own. The benchmark needs root and two CPUs.
 """
 
 import argparse
