@@ -131,7 +131,8 @@ rule combine_summaries:
     input:
         crossings=NEEDS.study_crossings,
         summaries=NEEDS.study_summaries,
-        # The script does not read the windows. They are an input, because each page that reads the summary also reads them.
+        # The windows are an input, although the script does not read them, because each page that reads the summary
+        # does.
         windows=NEEDS.study_windows,
     output:
         # `update` keeps the existing summary, because the job reads the summary and adds the new runs.
