@@ -19,7 +19,7 @@ __all__ = [
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        # SEE PEP 562. Each job of the workflow imports this package, so importing the package must be fast.
+        # SEE PEP 562. Each job of the workflow imports sipsched, so importing sipsched must be fast.
         # Modules are therefore imported only when a name is used for the first time.
         if name in __all__:
             return getattr(import_module("sipsched.lab"), name)

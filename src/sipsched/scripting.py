@@ -46,7 +46,7 @@ def one_line_errors(
         Input files that earlier jobs have computed. A damaged file is removed, so that Snakemake computes it again.
     """
     if log is not None:
-        # Remove the log of an earlier attempt, which would mix with the lines of this attempt.
+        # Remove the log of an earlier attempt, because its lines would mix with the lines of the present attempt.
         Path(log).unlink(missing_ok=True)
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})

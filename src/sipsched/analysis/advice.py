@@ -490,7 +490,8 @@ def loads_of(
     for run in runs:
         attrs = run.attrs
         if all(mode.endswith(STILLED) for mode in compared(attrs["mode"])[1:]):
-            # This run only measures the cost of the probe, which takes the timestamps. `probe_cost` evaluates the run.
+            # A run that only switches the probe's recording off measures the cost of the probe. `probe_cost` evaluates
+            # it.
             continue
         counts = (int(attrs["cores"]), int(attrs["threads"]))
         system = ReferenceSystem(attrs["testbed"], attrs["sut"], *counts, modes_of(run)[0])
@@ -608,7 +609,8 @@ def _candidate(mode: str, effects: Mapping[str, Effect], floors: Mapping[str, fl
     costs = [name for name in GUARDS if is_higher(intervals[name])]
     for name in DECIDING:
         if is_lower(intervals[name], floors[name]):
-            # The mode improves this quantity. If the other quantity in DECIDING rises, this rise is a cost of the mode.
+            # The mode improves the quantity `name`. If the other quantity in DECIDING rises, the rise is a cost of the
+            # mode.
             rises = [
                 quantity
                 for quantity in DECIDING

@@ -49,8 +49,8 @@ class Splits:
 
     def ends(self, level: float = LEVEL) -> tuple[float, float]:
         """Return the confidence interval's ends, which are infinite if the level is above 1 - 1 / (1 + splits)."""
-        # `lows` has no value for the split with all blocks in one group. This split counts as enclosing every θ, so the
-        # number of splits is 1 + size.
+        # `lows` has no value for the split with all blocks in one group. A split into one group counts as enclosing
+        # every θ, so the number of splits is 1 + size.
         # Without the factor 1 + 1e-9, a rounding error could turn a whole number into the next lower number.
         place = int((1 - level) * (1 + self.lows.size) * (1 + 1e-9))
         if place < 1:
@@ -147,7 +147,8 @@ def _splits(n: int) -> Values:
         inside = np.arange(1, 2 ** (n - 1))[:, None] >> np.arange(n) & 1
     else:
         inside = np.random.default_rng(_SEED).integers(0, 2, (SPLITS, n), np.int8)
-        # An empty group has no mean, so block 0 then changes its group. With 16 blocks, this affects 1 split in 33,000.
+        # An empty group has no mean, so block 0 moves to an empty group. With 16 blocks, 1 split in 33,000 needs this
+        # move.
         inside[inside.sum(axis=1) % n == 0, 0] ^= 1
     return inside.astype(np.float64)
 
@@ -176,7 +177,8 @@ def widening(runs: list[Values]) -> float:
     correlation = lag_one(runs)
     n = sum(map(len, runs))
     length = n / max(len(runs), 1)
-    # For independent blocks, the bias-corrected correlation of neighbouring blocks has this standard deviation.
+    # `spread` is the standard deviation of the bias-corrected correlation of neighbouring blocks, if blocks are
+    # independent.
     spread = (length - 2) / (length - 3) / np.sqrt(max(n - len(runs), 1)) if length > 3 else np.inf
     if np.isnan(correlation) or correlation <= special.ndtri(FOLLOWED) * spread:
         return 1.0

@@ -67,7 +67,7 @@ def _buffer_at(load: ComparedLoad, mode: str) -> BufferAtLoad | None:
     # The kernel accepts one message into an empty queue, whatever its size.
     messages = max(1, int(size // truesize))
     # ASSUME the calls in a window have the offered rate
-    # If the actual rate differs, it is equal in all modes, because all windows of a block replay the same calls.
+    # An actual rate that differs is equal in all modes, because all windows of a block replay the same calls.
     rate_per_ms = MESSAGES_PER_CALL * load.cps / 1e3
     return BufferAtLoad(
         mode=mode,

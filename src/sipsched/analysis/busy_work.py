@@ -235,6 +235,6 @@ def _merge_rare(served: Values, share: Values) -> tuple[Values, Values]:
     share[other] += share[rare].sum()
     kept = ~rare & (served.sum(axis=0) > 0)
     if not kept[other] and share[other] > 0:
-        # No busy cycle contains messages of this type, so its work is assumed to be the mean of all other types.
+        # For a type without messages in busy cycles, assume that its work is the mean of all other types.
         share[kept] /= share[kept].sum()
     return served[:, kept], share[kept]

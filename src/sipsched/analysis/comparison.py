@@ -523,7 +523,7 @@ def kernels_case(summaries: Sequence[xr.Dataset]) -> Case:
     for name in ("testbed", "kernels", "testbed_description"):
         joined.attrs[name] = "; ".join(dict.fromkeys(str(s.attrs[name]) for s in used))
     reference, other = map(str, joined["mode"].to_numpy())
-    # No paper compares these kernels.
+    # No paper compares kernels, so the case has no published numbers.
     return Case(joined, load_points()[:0], load_comparison()[:0], reference, other)
 
 

@@ -329,7 +329,7 @@ class _Model:
 
         def search(draw: int) -> float:
             mean_ns, slope, *_pauses = self.work.draws[draw].tolist()
-            # At this multiple of today's load, the messages need the whole time of all CPUs.
+            # `full` is the multiple of today's load at which the messages need the whole time of all CPUs.
             full = (1e9 * self.server.cores / mean_ns / self.rate_per_s) ** (1 / (1 + slope))
             low, high = np.log(0.4 * full), np.log(1.25 * full)
             for _ in range(STEPS):

@@ -232,7 +232,7 @@ def _points(interval: Interval) -> Interval:
 def _predicted(reference: Predicted, other: Predicted, quantity: str) -> Interval:
     """Return the predicted effect of `other` on a quantity, with a prediction interval over simulated replicates."""
     column = list(UNITS).index(quantity)
-    # The simulator reports the CPU time only per run, so this quantity has no value per window.
+    # The simulator reports the CPU time only per run, so the CPU time has no value per window.
     whole = not reference.setting.compared or quantity == "cpu_per_message"
     if whole:
         first, second = (prediction.whole[:, None, column] for prediction in (reference, other))

@@ -47,7 +47,7 @@ def sojourn(load: ComparedLoad) -> Sojourn | None:
         return None
     scv = load.mean(load.place.reference, "service_scv").estimate
     # ASSUME the calls in a window have the offered rate
-    # If the actual rate differs, it is equal in all modes, because all windows of a block replay the same calls.
+    # An actual rate that differs is equal in all modes, because all windows of a block replay the same calls.
     rate_per_us = MESSAGES_PER_CALL * load.cps / 1e6
     busy = rate_per_us * service.estimate
     if busy >= 1:

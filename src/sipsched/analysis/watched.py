@@ -217,7 +217,7 @@ class Budget:
             self._step = 0
             cost = probe_cost(seconds)
             # The true cost may be as high as the upper end of the cost's confidence interval.
-            # So this upper end determines how often the probe records, to stay below the limit.
+            # So the upper end determines how often the probe records, to keep the cost below the limit.
             known = cost.known and cost.n >= FEWEST_CYCLES
             self._cycle = self._cycle_of(max(cost.high, 0) if known else self._assumed)
         return self._step == 0

@@ -191,7 +191,7 @@ def compare_requests(
     First sends and retransmissions are counted separately. The numbers at the proxy are None without a trace, and with
     the preload library, which cannot observe a dropped datagram.
     """
-    # ASSUME no message is lost between UAC and proxy. The ledger and the link counters of the run check this.
+    # ASSUME no message is lost between UAC and proxy, which the ledger and the link counters of the run check.
     reached = None if trace is None or trace.mode is ProbeMode.PRELOAD else arrived(trace.records)
     return Requests(
         uac=sent,

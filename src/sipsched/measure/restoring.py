@@ -116,8 +116,8 @@ def undo_script(
         '    [ "$(cat "$1")" = "$2" ] || { echo "$1: expected $2, found $(cat "$1")"; failed=1; }',
         "}",
         *(shlex.join(("restore", path, known[path])) for path in (*cpus, *others)),
-        # tunable_scaling is written even if it has its original value, because Linux 5.13 to 6.5 recompute the ratio
-        # of latency to granularity only on this write.
+        # tunable_scaling is written even if it has its original value, because Linux 5.13 to 6.5 recompute the ratio of
+        # latency to granularity only when tunable_scaling is written.
         *(shlex.join(("put", path, known[path])) for path in others if path.endswith(scaling)),
         *(shlex.join(service.undo) for service in services),
         *(shlex.join(("check", path, known[path])) for path in (*cpus, *others)),

@@ -308,7 +308,8 @@ def compile_mode(asked: Mapping[Setting, int], kernel: KernelScheduler) -> list[
         and text is not None
     ):
         # SEE kernel/sched/fair.c of Linux 5.13 to 6.5: sched_update_scaling() recomputes sched_nr_latency.
-        # The kernel calls this function only when tunable_scaling is written, so the old value is written again.
+        # The kernel calls sched_update_scaling() only when tunable_scaling is written, so the old value is written
+        # again.
         steps.append(Step(Setting.TUNABLE_SCALING, None, scaling, int(text)))
     return steps
 

@@ -47,7 +47,8 @@ class Shards:
             "LD_PRELOAD": ":".join([*loaded, str(self._folder / LIBRARY)]),
             "SIPSHARD_PORT": self._port,
             # Kamailio allows one socket per port, so the sockets of an instance have consecutive ports.
-            # The library binds all these sockets to the first port, and needs the number of sockets for this.
+            # libsipshard.so binds all sockets of an instance to the first port, and therefore needs the number of
+            # sockets.
             # So the configured ports of two compared instances may overlap, but their bound ports differ.
             "SIPSHARD_SOCKETS": 1 if self._sut.arrangement.instances else self._threads,
         }

@@ -219,7 +219,7 @@ def simulated_kernel(kernel: str, cores: int, base_slice_ns: int | None = None) 
     base_slice_ns
         Base slice of EEVDF in ns; None for the default for the number of CPUs.
     """
-    # SEE get_update_sysctl_factor() in kernel/sched/fair.c for this factor
+    # SEE get_update_sysctl_factor() in kernel/sched/fair.c for the factor by which settings grow with the CPUs
     factor = 1 + int(math.log2(min(cores, 8)))
     scaling = list(Scaling).index(Scaling.LOGARITHMIC)
     if kernel != "6.18":
@@ -317,13 +317,13 @@ def _scheduling(state: Tuned, simulated: SimulatedMachine) -> dict[str, Value]:
     return {
         "rules": "eevdf" if simulated.is_eevdf else "cfs",
         # With EEVDF, the parameter `release` affects one decision: when a newly idle CPU takes a task from another.
-        # Linux 6.18 makes this decision like Linux 6.1.
+        # Linux 6.18 lets an idle CPU take a task under the same conditions as Linux 6.1.
         "release": "6.1" if simulated.is_eevdf else simulated.kernel,
         "policy": str(task.policy),
         "nice": task.nice,
         "slice_ns": task.slice_ns or values.get(scheduler.BASE_SLICE, NORMAL_SLICE_NS),
         "base_slice_ns": NORMAL_SLICE_NS,
-        # SEE kernel/sched/features.h of Linux 6.18 for the defaults of these features
+        # SEE kernel/sched/features.h of Linux 6.18 for the defaults of the scheduler's features
         "place_lag": True,
         "run_to_parity": True,
         "preempt_short": True,
@@ -331,7 +331,7 @@ def _scheduling(state: Tuned, simulated: SimulatedMachine) -> dict[str, Value]:
         "latency_ns": latency_ns,
         "min_granularity_ns": granularity_ns,
         "wakeup_granularity_ns": value(Setting.WAKEUP_GRANULARITY, NORMAL_WAKEUP_NS),
-        # SEE sched_proc_update_handler() in kernel/sched/fair.c of Linux 5.10 for this division
+        # SEE sched_proc_update_handler() in kernel/sched/fair.c of Linux 5.10, which divides latency by granularity
         "nr_latency": -(-latency_ns // granularity_ns),
         "migration_cost_ns": value(Setting.MIGRATION_COST, MIGRATION_COST_NS),
     }

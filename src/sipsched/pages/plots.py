@@ -176,7 +176,7 @@ def categories(axis: Axes, names: Sequence[object]) -> None:
     axis.set_xlim(-0.5, len(names) - 0.5)
 
 
-# The function has eight parameters. Four of them are optional, and most figures do not set them.
+# The function `panels` has eight parameters, of which four are optional and rarely set.
 def panels(
     rows: Sequence[str],
     columns: Sequence[str],

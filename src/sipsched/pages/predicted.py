@@ -226,7 +226,7 @@ def _panel(axis: Axes, group: Sequence[Contrast]) -> None:
         color = SERIES[2] if inside else SERIES[1]
         measured = Estimates.of([contrast.measured for contrast in these])
         predicted = Estimates.of([contrast.predicted for contrast in these])
-        # A number outside the range is drawn at the edge.
+        # A number outside the drawn range is drawn at the edge of the panel.
         x, y = (np.clip(of.estimate, low, high) for of in (measured, predicted))
         beyond = (x != measured.estimate) | (y != predicted.estimate)
         axis.hlines(y, measured.low, measured.high, color=color, linewidth=0.7)
@@ -244,7 +244,7 @@ def _panel(axis: Axes, group: Sequence[Contrast]) -> None:
                 clip_on=False,
                 zorder=3,
             )
-            # A star at the edge overlaps the axis. The layout of the panels ignores this.
+            # A star at the edge of a panel overlaps the axis, so the layout of the panels ignores the star.
             points.set_in_layout(False)
             titled(points, titles[where].tolist())
     axis.set_xlim(low, high)

@@ -236,7 +236,7 @@ def advice(causes: Sequence[ShownCause], program: str) -> list[CauseInWords]:
     return [_advice(finding, program) for finding in causes]
 
 
-# The function is longer than others, because each cause has its own sentences and the causes share their phrases.
+# The function `advice` is longer than others, because each cause has its own sentences, but causes share phrases.
 def _advice(finding: ShownCause, program: str) -> CauseInWords:
     values = finding.values
     share = f"In {finding.seconds} of {plural(finding.of, 'second')}"

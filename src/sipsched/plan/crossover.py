@@ -409,7 +409,7 @@ def draw(
     StableError
         The windows are shorter than twice the washout, or the load is too short for the smallest number of blocks.
     """
-    # The analysis checks its results with twice the washout, so this time must fit into a window.
+    # The analysis checks its results with twice the washout, so twice the washout must fit into a window.
     if window_s * (1 - JITTER) <= 2 * washout_s:
         raise StableError(
             f"crossover: windows of {window_s:g} s (less {JITTER:.0%} in some blocks) are too short for "
@@ -430,7 +430,7 @@ def draw(
     for block in range(blocks):
         length_ns = round(window_s * 1e9 * rng.uniform(1 - JITTER, 1 + JITTER))
         # The reference mode has a second window in each block, the sham, at its own random position.
-        # The two windows of the reference mode therefore differ only by chance.
+        # The two windows of the reference mode in a block therefore differ only by chance.
         for arm in rng.sample(range(playing), playing):
             sham = arm == len(modes)
             windows.append(Window(block, 0 if sham else arm, sham, start_ns, length_ns))

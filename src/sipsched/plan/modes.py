@@ -185,7 +185,7 @@ class Variant:
             description="How the kernel scales latency and granularities with the number of CPUs."
         ),
     ] = None
-    # SEE kernel/sysctl.c before Linux 5.13: the base slice replaces the minimum granularity, which has this range there
+    # SEE kernel/sysctl.c before Linux 5.13 for the range of the minimum granularity, which the base slice replaces
     base_slice_ns: Annotated[
         Annotated[int, Meta(ge=100_000, le=1_000_000_000)] | None,
         Meta(
@@ -209,7 +209,7 @@ class Variant:
             description="Priority of every process of the proxy, for the policies fifo and rr. Default: 1."
         ),
     ] = None
-    # SEE kernel/sched/syscalls.c: __setparam_fair() limits a slice to this range
+    # SEE __setparam_fair() in kernel/sched/syscalls.c, which limits a slice to 0.1 to 100 ms
     slice_ns: Annotated[
         Annotated[int, Meta(ge=100_000, le=100_000_000)] | None,
         Meta(

@@ -312,7 +312,7 @@ class Order:
     def position(self, run: Run) -> int:
         """Return the position of a run in the order of measuring, from 1; 0 for a run that no study contains."""
         # Snakemake asks for the position of every waiting run before it starts a run.
-        # To be fast, this method reads files only if the run is unknown.
+        # To be fast, the method `position` reads files only if the run is unknown.
         if run not in self._positions:
             self._update()
         return self._positions.get(run, 0)

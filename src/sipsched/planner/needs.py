@@ -301,7 +301,7 @@ class Needs:
         """
         folder = str(run.path)
         path = f"{root}/{folder}/{name}"
-        # Paths are texts here, because creating up to 144,000 Path objects would double the time.
+        # Handle paths as text, because creating up to 144,000 Path objects would double the time.
         if folder in self._settled and os.path.exists(path):  # noqa: PTH110
             return self._workflow.as_it_is(path)
         return path

@@ -73,8 +73,7 @@ def read_repeats(results: Path, study: Study, testbed: str, until: int | None = 
         if not path.is_file():
             break
         # At each look, the workflow decides which groups of runs still have too wide an interval. Only groups that were
-        # too wide at the previous look count. Check this again, because the file of the previous look may have been
-        # replaced.
+        # too wide at the previous look count. Check the previous look again, because its file may have been replaced.
         look = as_part(_Look, read_json(path, SCHEMA_VERSION, MAKE_AGAIN), str(path), MAKE_AGAIN)
         wide = [group for group in look.still_wide if not repeats or repeats.get(group) == now]
         if not wide:

@@ -205,7 +205,7 @@ class UnfinishedRecord:
         self.close(document)
         try:
             with _alone_in(self.final.parent):
-                # Snakemake creates the final folder before the job starts. rename(2) replaces this empty folder.
+                # Snakemake creates the final folder before the job starts. rename(2) replaces the empty final folder.
                 self.folder.rename(self.final)
         except OSError as error:
             raise StableError(

@@ -147,14 +147,14 @@ def _alone(ds: xr.Dataset) -> dict[str, float]:
     """Return statistics of the SPS's busy periods, and the mean wait in the socket of messages that met an idle SPS."""
     intervals = (k_rcv(ds), nanoseconds(ds, "t_sip"), nanoseconds(ds, "k_snd"))
     arrived = ds["t_arr"].to_numpy()
-    # ASSUME a message that arrives while the SPS is empty finds an idle worker, so it waits only until the kernel has
-    # delivered it and has woken the worker
+    # ASSUME a message that arrives while the SPS is empty finds an idle worker, so the message waits only until the
+    # kernel has delivered the message and has woken the worker
     left = arrived + sum(
         (np.nan_to_num(interval) for interval in intervals), np.zeros(len(arrived))
     )
     latest = np.maximum.accumulate(left)
     met_none = np.zeros(len(arrived), bool)
-    # Exclude the first message. When it arrived, the proxy may still have served an earlier, unrecorded message.
+    # Exclude the first message, because the proxy may still have served an earlier, unrecorded message when it arrived.
     met_none[1:] = arrived[1:] > latest[:-1]
     waits = nanoseconds(ds, "k_sockq") / 1000
     seen = (ds["flags"].to_numpy() & FLAGS["enqueue_not_seen"]) == 0

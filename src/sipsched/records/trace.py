@@ -59,7 +59,7 @@ class Flag(IntFlag):
     LEFT = 1 << 11
 
 
-# These types have the layout of struct trace_header and struct trace_record in hardware/common/trace.h, which are
+# HEADER and RECORD have the layout of struct trace_header and struct trace_record in hardware/common/trace.h, which are
 # packed and little-endian.
 HEADER = np.dtype(
     [

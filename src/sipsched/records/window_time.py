@@ -102,7 +102,8 @@ def in_force(recorded: WindowsDocument, t_ns: npt.NDArray[np.int64]) -> ModesInF
     inside = window >= 0
     inside[inside] = t_ns[inside] < placed.end[window[inside]]
     window[~inside] = -1
-    # Times outside all windows have the window index -1, which selects the last entry. Append this entry.
+    # Times outside all windows have the window index -1. Append an entry for such times, because -1 selects the last
+    # entry.
     block = np.array([*(window.block for window in design.windows), -1], np.int32)
     mode = np.array([*(design.modes[window.mode] for window in design.windows), ""])
     counts = left_out(recorded, machine(recorded, placed).steal_share) == COUNTS

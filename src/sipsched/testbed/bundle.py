@@ -114,7 +114,7 @@ def _debian(packages: Iterable[str], folder: Path) -> None:
     """Download Debian packages and all their dependencies to a folder, even packages installed on this machine."""
     partial = folder / "partial"
     partial.mkdir(parents=True)
-    # Without this empty list of installed packages, apt would skip the dependencies that this machine has already.
+    # Pass an empty list of installed packages, because apt would otherwise skip dependencies that this machine has.
     status = folder / "status"
     status.touch()
     options = {
@@ -147,7 +147,7 @@ def locked_for(lock: str, python: str) -> str:
     python
         The version of Python, such as `3.11.2`, which may differ from the version that makes the bundle.
     """
-    # The import is inside this function, because no other command needs the library.
+    # Import packaging only here, because no other command needs the library.
     from packaging.requirements import Requirement
 
     environment = {"python_full_version": python, "python_version": python.rpartition(".")[0]}

@@ -36,7 +36,8 @@ KERNEL_OPTIONS = (
     # Mitigations of CPU vulnerabilities are off, because the kernels of the papers had no mitigations.
     # The parameter panic=-1 makes the guest reboot after a kernel panic. QEMU runs with -no-reboot, so it then stops.
     *("mitigations=off", "panic=-1"),
-    # A program then has the same addresses at each start, so that QEMU can use its translation of the program again.
+    # With norandmaps, a program has the same addresses at each start, so QEMU can use its translation of the program
+    # again.
     "norandmaps",
 )
 NETWORK_SCRIPT = (
@@ -119,7 +120,7 @@ class GuestTestbed(MachineTestbed):
         return f"{machine!r} with {self._inside(testbed)} on {image_name(machine.kernel)}"
 
     def _serves(self, testbed: Testbed) -> bool:
-        # If this method returns False, the guest boots again. A guest that hangs, or whose testbed file, programs or
+        # If `is_up` returns False, the guest boots again. A guest that hangs, or whose testbed file, programs or
         # packages have changed, must boot again.
         booted = self.is_up() and self._booted_file.exists()
         same = booted and self._booted_file.read_text() == self._identity(testbed)

@@ -155,8 +155,8 @@ def unpack_kernel(content: bytes) -> bytes | None:
     payload = content[start : start + length]
     for magic, argv in DECOMPRESSORS.items():
         if payload.startswith(magic):
-            # After the compressed data, the payload contains its length. Some programs report these bytes as an error.
-            # So this function ignores the exit code, and checks the output instead.
+            # After the compressed data, the payload contains its length. Some programs report the length as an error.
+            # So ignore the exit code of the program, and check the output of the program instead.
             done = subprocess.run(argv, input=payload, capture_output=True, check=False)
             return done.stdout if done.stdout.startswith(b"\x7fELF") else None
     return None
@@ -275,7 +275,8 @@ class _Builder:
         sources.write_text(self._sources(SUITE))
         self._run(
             [
-                # mmdebstrap mounts /proc, /sys and /dev. In its own mount namespace, these mounts vanish when it ends.
+                # mmdebstrap mounts /proc, /sys and /dev. In a separate mount namespace, the mounts vanish when
+                # mmdebstrap ends.
                 *("unshare", "--mount"),
                 "mmdebstrap",
                 f"--include={','.join(_packages())}",

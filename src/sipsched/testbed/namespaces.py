@@ -495,7 +495,7 @@ def agent_lines(role: str, namespace: str) -> list[str]:
         f"ip -n {namespace} address add {net}.2/30 dev sip0",
         f"ip -n {namespace} link set sip0 up",
         f"ip -n {namespace} route add {SPS_SIP_ADDRESS}/32 via {net}.1",
-        # After a TCP connection, the kernel blocks the port for a minute (TIME_WAIT), unless this setting is on.
+        # After a TCP connection, the kernel blocks the port for a minute (TIME_WAIT), unless tcp_tw_reuse is on.
         f"ip netns exec {namespace} sh -c 'echo 1 > /proc/sys/net/ipv4/tcp_tw_reuse'",
     ]
 

@@ -213,7 +213,8 @@ def _build_native(hosts: Hosts, say: Callable[[str], None]) -> None:
     wanted = [(host, part) for host in hosts.all for part in NATIVE_PARTS[host.spec.role]]
     for host, part in wanted:
         folder = native_folder(host.base, part)
-        # Remove all programs if one was changed after the build, because make would keep this newer file.
+        # Remove all programs if a program was changed after the build, because make would keep the newer, changed
+        # program.
         if host.shell(places.CHECK_BUILD, folder).stdout:
             host.run(["rm", "-rf", str(folder)])
         host.run(["mkdir", "-p", str(folder)])

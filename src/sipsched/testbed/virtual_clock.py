@@ -28,13 +28,14 @@ NAME = "virtual time"
 PART = "virtual"
 LIBRARY, CHECK = "libsipvirtual.so", "virtualcheck"
 CLOCK_OPTIONS = (
-    # The rate of the time stamp counter is exactly 1 GHz. With these options, the kernel does not measure the rate.
+    # The rate of the time stamp counter is exactly 1 GHz. With these four options, the kernel does not measure the
+    # rate.
     *("tsc=reliable", "tsc_early_khz=1000000", "lpj=4000000", "no_timer_check"),
     "random.trust_cpu=on",
 )
 CPU = "max,-erms,-fsrm"
 """QEMU's CPU model without fast string copies. The kernel then copies by instructions that the clock can count."""
-# SEE hardware/virtual/virtual.h: struct statistics has this layout.
+# STATISTICS has the layout of struct statistics in hardware/virtual/virtual.h.
 STATISTICS = struct.Struct("=8s8Q")
 STATISTICS_MAGIC = b"sipvirt1"
 MEMORY_MIB = 512
@@ -173,7 +174,8 @@ def qemu_command(clock: VirtualClock, folder: Path, state: Path, idle_rate: floa
         f"wake_ns={clock.wake_ns},idle_rate={idle_rate},statistics={statistics_file(state)}"
     )
     return [
-        # QEMU runs with the lowest priority, to leave the CPUs to other work. Virtual time does not depend on this.
+        # QEMU runs with the lowest priority, to leave the CPUs to other work. Virtual time does not depend on the
+        # priority.
         *("chrt", "--idle", "0", "env", f"LD_PRELOAD={library}", QEMU),
         *("-plugin", f"{library},{settings}"),
         *("-accel", "tcg,thread=multi", "-cpu", CPU),

@@ -175,8 +175,8 @@ def network_script(sps_cpus: Sequence[int]) -> str:
 def qemu_command(guest: Guest, image: GuestImage, state: Path, accelerator: str) -> list[str]:
     """Return the QEMU command line that starts the guest. QEMU creates its devices, and then runs in the background."""
     held = ["taskset", "--cpu-list", ",".join(map(str, guest.host_cpus))]
-    # Without this option, the kernel distrusts the time stamp counter (TSC) of an emulated CPU, and uses the slow clock
-    # HPET instead.
+    # Without the option tsc=reliable, the kernel distrusts the time stamp counter (TSC) of an emulated CPU, and uses
+    # the slow clock HPET instead.
     clock = ("tsc=reliable",) if accelerator == "tcg" else ()
     # All emulated CPUs share one QEMU thread, because separate threads can deadlock:
     # CPUs that spin with interrupts off (stop_machine) hold QEMU's lock, and wait for a CPU that never gets this lock.

@@ -129,8 +129,8 @@ def fit(observations: Observations, limit: float) -> Posterior:
     unseen = _usual_speed(time_s, speed).scaled(share)
     beyond = 4 * unseen.spread + abs(unseen.middle)
     loads = np.linspace(fine[0] - beyond, fine[-1] + beyond, RESOLUTION)
-    # So far, the capacity applies to the machine's mean speed during the trials, which may differ from its usual speed.
-    # The next lines convert the capacity to the machine's usual speed.
+    # The computed capacity applies to the machine's mean speed during the trials, which may differ from its usual
+    # speed. The next lines convert the capacity to the machine's usual speed.
     away = loads[:, None] - fine - unseen.middle
     below = special.ndtr(away / max(unseen.spread, fine[1] - fine[0])) @ total.sum(axis=0)
     ends = np.interp(((1 - LEVEL) / 2, 0.5, (1 + LEVEL) / 2), below, loads)

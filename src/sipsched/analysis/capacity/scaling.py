@@ -235,8 +235,8 @@ def _fit_law(
     guess = np.array([first[0] / scale, *first[1:]])[:held]
     upper = np.array([np.inf, 1.0, 1.0])[:held]
     with warnings.catch_warnings():
-        # With as many points as parameters, curve_fit warns that it cannot estimate the covariance.
-        # This code does not use the covariance, so the warning is hidden.
+        # With as many points as parameters, curve_fit warns that the covariance cannot be estimated.
+        # Hide the warning, because no code uses the covariance.
         warnings.simplefilter("ignore", optimize.OptimizeWarning)
         fitted, _ = optimize.curve_fit(
             lambda cores, *law: scaling_law(cores, *law, *[0.0] * (3 - held)),

@@ -189,7 +189,7 @@ def controls(runs: Catalogue) -> Any:
     right = RunChoice(known, other[0] if other else None, may_be_none=True)
     stretch = Stretch()
     read = lru_cache(maxsize=4)(lambda run: read_messages(runs, run))
-    # This code avoids an Output widget, because nbclient waits forever for an Output widget to end.
+    # Avoid an Output widget, because nbclient waits forever for an Output widget to end.
     shown = ipywidgets.HTML()
 
     def chosen() -> list[Messages]:

@@ -157,7 +157,7 @@ def unseen(
     inside = (ends > start_us) & (starts < end_us)
     order = np.argsort(starts[inside])
     starts, ends = starts[inside][order], ends[inside][order]
-    # Steps can overlap, so a gap begins only at the latest end of all earlier steps.
+    # Steps of work can overlap, so a gap begins only at the latest end of all earlier steps.
     before = np.maximum.accumulate(np.concatenate(([start_us], ends)))
     after = np.concatenate((starts, [end_us]))
     gaps = np.column_stack((before, np.minimum(after, end_us)))

@@ -113,7 +113,7 @@ def figure(case: Case, family: Comparisons) -> Figure:
             _draw_here(axis, case, _at_compared_load(case, family, place, name), y)
         if not among:
             not_measured(axis)
-        # The panels share this axis, so it has to reach the smallest value of all panels drawn so far.
+        # The panels share one x axis, so the axis has to reach the smallest value of all panels drawn so far.
         reached.append(axis.dataLim.x0 if np.isfinite(axis.dataLim.x0) else 0.0)
         axis.set_xlim(max(1.08 * min(reached), 1.08 * DRAWN_FROM_PERCENT) - 5, 108)
         axis.set_yticks(range(len(among)), [_tick(case, place) for place in among])
@@ -287,7 +287,7 @@ def _table(case: Case, family: Comparisons, system: SutOnCores) -> Table:
     sut, cores = system
     among = case.measured_first(system, case.reference, case.other)
     printed = [row for place in among if (row := case.printed_comparison(place)) is not None]
-    # Each table of the papers covers only one number of cores, so one table number is enough here.
+    # Each table of the papers covers only one number of cores, so one table number is enough per table of the page.
     table = f", Table {printed[-1]['table']}" if printed else ""
     first, second = case.both
     beside = f"{PAPERS[study_of(cores)]}{table}, beside this testbed" if table else "This testbed"

@@ -91,8 +91,8 @@ class Material:
         return main_system(self.campaign, self.limit)[0] if self.campaign else None
 
 
-# The function has one parameter per input of the page, because the page's Snakemake rule passes each input separately.
-# The function is longer than others, because it reads each input once and fills one field with each result.
+# The function `read` has one parameter per input of the page, because the Snakemake rule passes inputs separately.
+# The function `read` is longer than others, because it reads each input once and fills a field with each result.
 def read(
     summaries: Iterable[Path],
     windows: Sequence[str | Path] | None,
