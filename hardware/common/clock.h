@@ -17,7 +17,7 @@ static inline uint64_t read_clock(clockid_t clock)
 	return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
 }
 
-/* Return the time of CLOCK_MONOTONIC in ns. All times in traces, logs and reports come from this clock. */
+/* Return the time of CLOCK_MONOTONIC in ns. All times in traces, logs and reports are times of CLOCK_MONOTONIC. */
 static inline uint64_t clock_ns(void)
 {
 	return read_clock(CLOCK_MONOTONIC);

@@ -6,7 +6,7 @@
 #define FNV_PRIME 16777619U
 #define NO_LENGTH SIZE_MAX
 
-/* If the line is a header with this name, reduce `line` to the header's value and return true. */
+/* If the line is a header with the name `name`, reduce `line` to the header's value and return true. */
 static bool take_name(struct span *line, const char *name, size_t size)
 {
 	const char *at = line->at + size;

@@ -13,7 +13,7 @@ typedef void take_socket(void *context, int socket);
  * that could not be copied.
  */
 int copy_sockets(pid_t pid, take_socket *take, void *context);
-/* Return whether a socket is a UDP socket over IPv4 that is bound to this port. */
+/* Return whether a socket is a UDP socket over IPv4 that is bound to the port `port`. */
 bool is_udp_port(int socket, unsigned port);
 /* Return the number by which the kernel identifies a socket. All copies of a socket have the same number. */
 uint64_t socket_cookie(int socket);

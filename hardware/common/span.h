@@ -33,7 +33,7 @@ static inline bool span_is(struct span s, const char *word)
 	return span_size(s) == strlen(word) && memcmp(s.at, word, span_size(s)) == 0;
 }
 
-/* Return whether a header has this name. Ignore upper and lower case, as RFC 3261 7.3.1 requires. */
+/* Return whether a header has the name `name`. Ignore upper and lower case, as RFC 3261 7.3.1 requires. */
 static inline bool span_is_name(struct span s, const char *name)
 {
 	return span_size(s) == strlen(name) && strncasecmp(s.at, name, span_size(s)) == 0;

@@ -66,7 +66,9 @@ enum trace_flag {
 	/* TCP: the read that completed this message also completed other messages. */
 	TRACE_FLAG_SHARED_READ = 1 << 9,
 	TRACE_FLAG_SPLIT = 1 << 10, /* TCP: the worker needed several reads for this message */
-	/* TCP: another process forwarded the message, or the worker forwarded it after another read. off_cpu_ns is then 0. */
+	/*
+	 * TCP: another process forwarded the message, or the worker forwarded it after another read. off_cpu_ns is 0.
+	 */
 	TRACE_FLAG_LEFT = 1 << 11,
 	/*
 	 * Only `sipprobe watch`: the worker sent no message of the same kind, so t_sip_out is the time of another send.

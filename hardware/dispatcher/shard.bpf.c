@@ -131,7 +131,7 @@ static long hash_step(__u32 index, void *context)
 	struct search *search = context;
 	__u64 first = (__u64)search->value + index * HASH_STEP;
 
-	/* without this explicit comparison with the bound, the BPF verifier rejects the access below */
+	/* compare the offset with the bound, because the BPF verifier would otherwise reject the access below */
 	asm volatile("" : "+r"(first));
 	if (first >= HEAD_BYTES + VALUE_MAX - HASH_STEP)
 		return 1;

@@ -52,7 +52,7 @@
 #include "../common/stream.h"
 
 #define INSTANCES_MAX 250
-/* If a receiver has this number of unsent bytes, sipdispatch stops reading from the senders, to bound its memory. */
+/* Number of unsent bytes of a receiver at which sipdispatch stops reading from the senders, to bound its memory. */
 #define OUT_BYTES_MAX (1UL << 20)
 #define EVENTS        64
 #define TOUCHED_MAX   1024
@@ -95,7 +95,9 @@ struct session {
 struct dispatcher {
 	int epoll;
 	int listener;
-	/* A spare descriptor. When descriptors run out, sipdispatch closes it to accept and close one more client. */
+	/*
+	 * A spare descriptor, which sipdispatch closes when descriptors run out, to accept and close one more client.
+	 */
 	int spare;
 	unsigned n_instances;
 	struct sockaddr_in instances[INSTANCES_MAX];
@@ -462,7 +464,7 @@ static int spare_descriptor(void)
 	return open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
-/* Accept a client and close it at once. A client left in the listener's queue would wake epoll again and again. */
+/* Accept a client and close the connection at once. A client that stays in the queue would wake epoll endlessly. */
 static bool refuse_client(struct dispatcher *d)
 {
 	int fd;

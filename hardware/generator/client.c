@@ -20,7 +20,7 @@
 #define LINGER_NS     (100 * NS_PER_MS) /* the run ends when no call has been open for this time */
 #define STARTS_A_PASS 16 /* largest number of calls that a thread starts before it receives again */
 #define SEND_NS       (10 * NS_PER_US) /* assumed duration of one send, used by flush_between_starts() */
-#define WAIT_MAX_NS   (20 * NS_PER_MS) /* longest wait of a thread, so that it notices a signal in time */
+#define WAIT_MAX_NS   (20 * NS_PER_MS) /* longest wait of a thread, which must notice signals in time */
 
 struct load {
 	const struct options *options;
@@ -104,7 +104,7 @@ static void on_call_over(void *context, const struct peer *peer)
 		link_close(client->link, peer);
 }
 
-/* Return the connection for a call. If a shared connection is broken, open it again. */
+/* Return the connection for a call. If the call's shared connection is broken, open this connection again. */
 static struct peer peer_of(struct client *client, uint64_t index)
 {
 	const struct options *o = client->load->options;

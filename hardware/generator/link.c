@@ -380,7 +380,10 @@ bool link_connect(struct link *link, const struct sockaddr_in *local, const stru
 	if (fd >= 0) {
 		set_buffers(fd, link->buffer_bytes);
 		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-		/* let connect() choose the local port: unlike bind(), it can use a port for several remote addresses */
+		/*
+		 * let connect() choose the local port, because connect(), unlike bind(), can share a port between
+		 * remote addresses
+		 */
 		setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof(on));
 	}
 	if (fd >= 0 &&

@@ -51,7 +51,7 @@ struct schedule_options {
 	uint64_t seed;
 };
 
-/* On wrong usage, these functions print one line on stderr and exit with EXIT_USAGE. argv[0] is the command. */
+/* Parse the options of a command, argv[0]. On wrong usage, print one line on stderr and exit with EXIT_USAGE. */
 void parse_client_options(struct options *o, int argc, char **argv);
 void parse_server_options(struct options *o, int argc, char **argv);
 void parse_schedule_options(struct schedule_options *o, int argc, char **argv);

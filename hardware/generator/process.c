@@ -17,7 +17,7 @@ void prepare_process(int fifo)
 		files.rlim_cur = files.rlim_max;
 		setrlimit(RLIMIT_NOFILE, &files);
 	}
-	/* Ignore an error here, because the report shows which policy the kernel granted. */
+	/* Ignore a refusal of SCHED_FIFO, because the report shows which policy the kernel granted. */
 	if (fifo)
 		sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){ .sched_priority = fifo });
 }

@@ -810,7 +810,7 @@ static void test_answers(void)
 	reply("180 Ringing", 1, "INVITE", 'i');
 	CHECK(world->uac.counts.received[SIP_KIND_180] == 1 && world->uac.counts.overtaken == 1);
 	CHECK(!unexpected(&world->uac.counts) && world->records[1].t_ringing > world->records[1].t_ok_invite);
-	/* the client has already received these two answers, so it counts them as retransmissions */
+	/* the client has already received 180 and 200, so repeated 180 and 200 count as retransmissions */
 	reply("180 Ringing", 1, "INVITE", 'i');
 	CHECK(world->uac.counts.received_again[SIP_KIND_180] == 1 && world->uac.counts.overtaken == 1);
 	reply("200 OK", 1, "INVITE", 'i');

@@ -26,7 +26,7 @@ struct uas_call {
 	uint8_t state; /* one of enum uas_state */
 	bool acknowledged;
 	bool split; /* the call's messages came from several addresses */
-	/* The headers Via to CSeq for answers to INVITE. NULL when they are no longer needed. */
+	/* The headers Via to CSeq for answers to INVITE; NULL after the last answer. */
 	char *headers;
 };
 
@@ -346,7 +346,7 @@ static void on_invite(struct uas *uas, struct outbox *outbox, struct uas_call *c
 		on_new_invite(uas, outbox, m, from, now_ns);
 		return;
 	}
-	/* count a re-INVITE as unexpected and do not answer it, because the server does not support it */
+	/* count a re-INVITE as unexpected and do not answer, because the server does not support re-INVITEs */
 	if (!call || m->cseq_number != call->invite_cseq) {
 		uas->counts.unexpected[m->kind]++;
 		return;

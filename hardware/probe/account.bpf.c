@@ -303,7 +303,7 @@ static __always_inline __s64 count_running(__s64 change)
 #endif
 }
 
-/* Keep a gap if it is one of the longest. */
+/* Keep a gap, a time in which no task of the proxy ran, if the gap is one of the longest. */
 static __always_inline void keep_gap(__u64 from, __u64 to)
 {
 	__u64 least = ~0ULL;

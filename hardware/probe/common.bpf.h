@@ -126,7 +126,7 @@ static __always_inline void *user_buffer(struct pt_regs *regs, long id)
 	return user_piece(regs, id).iov_base;
 }
 
-/* Return the socket of this task's descriptor `fd`, or NULL if the socket cannot be read. This takes 0.2 us. */
+/* Return the socket of this task's descriptor `fd`, or NULL if the socket cannot be read, in 0.2 us. */
 static __always_inline struct sock *socket_of(int fd)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();

@@ -117,7 +117,10 @@ static void print_tasks(struct count *count)
 		count->received_before[i] = received;
 		if (received == before)
 			continue;
-		/* A smaller count means that another task has taken this entry, and its count began at 0. */
+		/*
+		 * A smaller count than before means that another task has taken the entry, with a count that began at
+		 * 0.
+		 */
 		printf("%s\"%u\": %u", comma, tasks[i].tid, received > before ? received - before : received);
 		comma = ", ";
 	}

@@ -16,7 +16,7 @@
 
 char LICENSE[] SEC("license") = "GPL";
 
-/* Ids of the process groups of the proxy and its front end. counts[1] counts the tasks of these groups. */
+/* Ids of the process groups of the proxy and its front end. counts[1] counts the tasks of the groups. */
 const volatile __s32 cfg_groups[FACTORS_GROUPS] = { 0 };
 
 #define SPINS         1 /* LCB_F_SPIN of include/trace/events/lock.h */
@@ -75,7 +75,7 @@ static __always_inline void add(enum factor what, __u64 since)
 
 	if (since < since_ns)
 		return;
-	/* Add atomically. Otherwise, an interrupt that runs this program during an addition could lose a count. */
+	/* Add atomically, because an interrupt that runs this BPF program during an addition could lose a count. */
 	__sync_fetch_and_add(&wait->count, 1);
 	__sync_fetch_and_add(&wait->ns, bpf_ktime_get_ns() - since);
 }

@@ -92,7 +92,7 @@ static __always_inline void count_time(__u32 *bins, __u64 t)
 {
 	__u32 bin = bin_of(t);
 
-	barrier_var(bin); /* This lets the BPF verifier see that the checked value is the index. */
+	barrier_var(bin); /* Let the BPF verifier see that the checked value is the index. */
 	if (bin < HISTOGRAM_BINS)
 		bins[bin]++;
 }

@@ -130,7 +130,10 @@ static int target_arguments(const struct btf *btf, const struct hook *hook)
 	int id;
 
 	if (hook->type == HOOK_TRACEPOINT) {
-		/* The type's first argument is the program's context, not an argument of the tracepoint, so exclude it. */
+		/*
+		 * Exclude the type's first argument, which is the program's context and not an argument of the
+		 * tracepoint.
+		 */
 		snprintf(name, sizeof(name), "btf_trace_%s", hook->target);
 		id = btf__find_by_name_kind(btf, name, BTF_KIND_TYPEDEF);
 		if (id < 0)

@@ -20,7 +20,7 @@
 #define GROUPS    "/sys/fs/cgroup"
 #define GROUPS_V1 "/sys/fs/cgroup/cpu"
 
-/* The proxy's processes: they are called `name` and use the network namespace `namespace`. */
+/* The proxy's processes, which are called `name` and use the network namespace `namespace`. */
 struct processes {
 	const char *name;
 	uint32_t namespace;

@@ -282,7 +282,9 @@ static uint64_t read_control(struct msghdr *message, uint32_t *drops)
 static void record_received(struct msghdr *control, const char *text, size_t snippet, size_t length)
 {
 	uint64_t t_sip_in = clock_ns();
-	/* SO_TIMESTAMPNS uses CLOCK_REALTIME. Adding this offset (modulo 2^64) converts a time to CLOCK_MONOTONIC. */
+	/*
+	 * SO_TIMESTAMPNS uses CLOCK_REALTIME. Adding `to_monotonic` (modulo 2^64) converts a time to CLOCK_MONOTONIC.
+	 */
 	uint64_t to_monotonic = t_sip_in - read_clock(CLOCK_REALTIME);
 	uint32_t drops = 0;
 	uint64_t arrival = read_control(control, &drops);
@@ -357,7 +359,7 @@ __attribute__((destructor)) static void stop(void)
 	bytes = sizeof(*header) + atomic_load(&n_records) * sizeof(struct trace_record);
 	directory = NULL;
 	if (ftruncate(trace_fd, (off_t)bytes))
-		/* Ignore this error, because a trace that ends in zeros is valid. */
+		/* Ignore a failed truncation, because a trace that ends in zeros is valid. */
 		return;
 }
 
@@ -405,7 +407,7 @@ EXPORT ssize_t recvfrom(int fd, void *buffer, size_t size, int flags, struct soc
 	return length;
 }
 
-/* Programs that were compiled with _FORTIFY_SOURCE call this function of glibc instead of recvfrom(). */
+/* Programs that were compiled with _FORTIFY_SOURCE call glibc's __recvfrom_chk() instead of recvfrom(). */
 EXPORT ssize_t __recvfrom_chk(int fd, void *buffer, size_t size, size_t buffer_size, int flags,
 			      struct sockaddr *address, socklen_t *address_size)
 {

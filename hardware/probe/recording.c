@@ -2,7 +2,7 @@
 #include "recording.h"
 #include "system.h"
 
-/* switch_off() waits at most this time until workers have served all queued datagrams. A full queue takes longer. */
+/* Longest time that switch_off() waits until workers have served all queued datagrams. A full queue takes longer. */
 #define FINISH_NS 50000000ULL
 #define LOOK_NS   500000L
 

@@ -21,7 +21,7 @@ struct recording {
 	/* recording_afresh() sets the following counters to 0 at the start and at each SIGUSR1. */
 	uint64_t switches_off;
 	uint64_t off_ns; /* total time from the start of each switch-off until recording was on again */
-	/* Datagrams that no worker had received at a switch-off. For TCP, this counts connections with unread data. */
+	/* Datagrams that no worker had received at a switch-off. For TCP, connections with unread data. */
 	uint64_t cut_arrivals;
 	uint64_t cut_services;   /* messages in service at a switch-off, which the trace lacks */
 	uint64_t slowest_off_ns; /* duration of the slowest switch-off */

@@ -90,7 +90,7 @@ __u16 slot_of_tid[PROBE_TID_SLOTS];
 __u32 recording; /* 1: the hooks record arrivals */
 __u64 since_ns;  /* when recording last began; the probe ignores stored arrivals before this time */
 
-/* These arrays are static, so the generated skeleton for user space excludes them. */
+/* The next arrays are static, so that the generated skeleton for user space excludes them. */
 static struct payload payloads[PAYLOAD_SETS * WAYS];
 static struct departure departures[DEPARTURES];
 /*
@@ -101,7 +101,7 @@ static __u64 last_skb[PROBE_CPUS];
 
 struct ring ring SEC(".maps");
 
-/* This map is not in .bss, because Linux 5.10 refuses a .bss of more than 4 MiB. */
+/* The packets are in a map and not in .bss, because Linux 5.10 refuses a .bss of more than 4 MiB. */
 struct packet_set {
 	struct packet ways[WAYS];
 };
@@ -381,7 +381,7 @@ int BPF_PROG(on_netif_receive_entry, struct sk_buff *skb)
 	return on_driver(skb);
 }
 
-/* The kernel calls this hook exactly once for every received packet, independent of the network driver. */
+/* The kernel calls netif_receive_skb exactly once for every received packet, independent of the network driver. */
 SEC("tp_btf/netif_receive_skb")
 int BPF_PROG(on_netif_receive, struct sk_buff *skb)
 {
@@ -393,7 +393,7 @@ int BPF_PROG(on_netif_receive, struct sk_buff *skb)
 		return 0;
 	address = address_of(skb);
 	packet = find_packet(address);
-	/* Parse the headers only if no hook of the driver has already stored this packet. */
+	/* Parse the headers only if no hook of the driver has already stored the packet. */
 	if (!packet || packet->seen || (__u32)bpf_jiffies64() - packet->jiffies > DRIVER_STALE) {
 		if (!packet_is_ours(skb, &headers))
 			return 0;
@@ -462,7 +462,7 @@ int BPF_PROG(on_data_ready, struct sock *sk)
 		stamped = true;
 		skb = skb->prev;
 	}
-	/* If the queue has no new datagram, a reader on another CPU has already taken it. last_skb has its address. */
+	/* If the queue has no new datagram, a reader on another CPU has already taken the datagram at last_skb. */
 	if (!stamped)
 		stamp_queued(last_skb[bpf_get_smp_processor_id() & (PROBE_CPUS - 1)], sk, now);
 	return 0;
@@ -506,7 +506,7 @@ static __always_inline int on_taken(struct sock *sk, struct sk_buff *skb)
 	return 0;
 }
 
-/* Linux 5.19 removed the argument `noblock` of __skb_recv_udp. This variant is for 5.19 and later. */
+/* Variant for Linux 5.19 and later, in which __skb_recv_udp has no argument `noblock`. */
 SEC("fexit/__skb_recv_udp")
 int BPF_PROG(on_dequeue, struct sock *sk, unsigned int flags, int *off, int *err, struct sk_buff *skb)
 {
@@ -534,14 +534,14 @@ static __always_inline __u64 forget_packet(__u64 skb)
 		if (payload->t_arr == packet->t_arr)
 			payload->used = 0;
 	}
-	/* In exact mode, on_enqueue counted this datagram before the kernel refused it, so correct the counter. */
+	/* In exact mode, on_enqueue counted the datagram before the kernel refused it, so correct the counter. */
 	if (packet->t_stack)
 		COUNT_BY(queued, -1);
 	packet->skb = 0;
 	return packet->t_arr;
 }
 
-/* Copy the start of the refused datagram. Find it by the transport header, because skb->data is not reliable here. */
+/* Copy the start of the refused datagram, found by the transport header, because skb->data is not reliable. */
 static __always_inline void copy_refused(struct probe_drop *drop, __u64 address)
 {
 	struct sk_buff *skb = (struct sk_buff *)address;
@@ -592,7 +592,7 @@ static __always_inline struct probe_drop *new_drop(int rc, struct sock *sk, __u6
 	return drop;
 }
 
-/* Before Linux 6.10, the tracepoint has no argument `skb`. This variant takes the address from last_skb. */
+/* Variant for kernels before Linux 6.10, whose tracepoint has no argument `skb`: take the address from last_skb. */
 SEC("tp_btf/udp_fail_queue_rcv_skb")
 int BPF_PROG(on_refused_no_skb, int rc, struct sock *sk)
 {
@@ -632,7 +632,7 @@ int BPF_PROG(on_refused, int rc, struct sock *sk, struct sk_buff *skb)
 
 /* ---- system calls ---- */
 
-/* Write the record of a message when its worker asks for the next message. No wake-up is needed: user space polls. */
+/* Write the record of a message when its worker asks for the next message. User space polls, so wake no process. */
 static __always_inline void end_service(struct probe_worker *worker)
 {
 	struct probe_message *message = &worker->message;

@@ -101,7 +101,7 @@ static void *must(void *memory)
 static void add_mark(struct marks *marks, const struct probe_segment *segment)
 {
 	if (marks->n == MARKS_MAX) {
-		/* Forget the oldest segment. So many segments mean that no worker reads the data of this connection. */
+		/* Forget the oldest segment. With so many segments, no worker reads the data of the connection. */
 		marks->first++;
 		marks->n--;
 	}
@@ -179,7 +179,7 @@ static void clear_stream(struct stream *stream)
 	*stream = (struct stream){ .next = stream->next, .connection = stream->connection };
 }
 
-/* End a closed connection. If it ended in the middle of a received message, count this in `cut`. */
+/* End a closed connection. If the connection ended in the middle of a received message, count it in `cut`. */
 static void end_stream(struct streams *streams, struct stream *stream)
 {
 	if (stream->in.synced && stream->in.size)
@@ -304,7 +304,7 @@ static bool is_done(const struct streams *streams, const struct waiting *waiting
 {
 	if (streams->now_ns > waiting->record.t_sip_in + HOLD_NS)
 		return true;
-	/* Keep the message until the worker reads again, because the worker may still send messages for it. */
+	/* Keep a message until its worker reads again, because the worker may still send messages for this message. */
 	return has_left(waiting) &&
 	       streams->services[waiting->slot % PROBE_WORKERS].number != waiting->service;
 }
@@ -445,7 +445,9 @@ static void forward(struct streams *streams, struct stream *stream, const struct
 		waiting->record.switches = saturate_u16(began->switches);
 		waiting->record.in_cost_ns = saturate_u16(began->cost_ns);
 	} else {
-		/* Another worker forwarded the message, or the same worker did so after it had read again. */
+		/*
+		 * Another worker forwarded the message, or the same worker forwarded the message after a further read.
+		 */
 		waiting->record.flags |= TRACE_FLAG_LEFT;
 	}
 	if (departed)
@@ -496,7 +498,7 @@ static bool extend(struct streams *streams, struct flow *flow, const struct prob
 		seq = flow->next;
 	}
 	if (flow->synced && seq != flow->next)
-		/* The bytes before this piece are missing, so search for the start of the next message. */
+		/* The bytes before the piece of the stream are missing, so search for the start of the next message. */
 		lose_track(streams, flow);
 	if (!flow->synced && !begins_message(data, size)) {
 		streams->counts.skipped_bytes += size;

@@ -89,7 +89,7 @@ static void test_keyed(void)
 
 	for (unsigned char i = 0; i < sizeof(bytes); i++)
 		bytes[i] = i;
-	/* This is the test vector of the paper on SipHash. */
+	/* Check the test vector of the paper on SipHash. */
 	CHECK(sip_keyed_hash(&key, bytes, sizeof(bytes)) == 0xa129ca6149be45e5ULL);
 	test_detail("REGISTER sip:x SIP/2.0", "REGISTER");
 	test_detail("UPDATE sip:x SIP/2.0", "UPDATE");
@@ -110,7 +110,7 @@ static void test_keyed(void)
 static void test_kinds(void)
 {
 	CHECK(fnv1a("") == 0xcbf29ce484222325ULL);
-	/* This is a test vector of draft-eastlake-fnv. */
+	/* Check a test vector of draft-eastlake-fnv. */
 	CHECK(fnv1a("foobar") == 0x85944171f73967e8ULL);
 	test_kind("INVITE sip:service@10.0.0.2:5060 SIP/2.0", "1 INVITE", TRACE_KIND_INVITE, 1);
 	test_kind("SIP/2.0 180 Ringing", "1 INVITE", TRACE_KIND_180, 1);

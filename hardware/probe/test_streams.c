@@ -64,7 +64,7 @@ static void segment(uint32_t event, unsigned peer, uint32_t seq, size_t length, 
 	on_stream_event(&streams, &made, sizeof(made));
 }
 
-/* Send bytes in pieces, as stream.bpf.c does. Each piece has exactly its size, so the sanitizer reports a read past it. */
+/* Send bytes in pieces, as stream.bpf.c does. The sanitizer reports a read past a piece's exact size. */
 static void transfer(uint32_t event, unsigned slot, unsigned peer, uint32_t seq, const char *text,
 		     size_t size, uint64_t t)
 {

@@ -29,7 +29,7 @@ static size_t free_slot(const struct workers *workers)
 	return PROBE_WORKERS;
 }
 
-/* Write the record of the message that a thread still serves. The BPF program writes it only at the next receive call. */
+/* Write the record of the message that a thread still serves, which the BPF program writes only at the next receive. */
 static void record_pending(struct workers *workers, size_t slot)
 {
 	struct probe_worker *worker = &workers->object->bss->workers[slot];
@@ -73,7 +73,7 @@ static bool trace_thread(struct workers *workers, uint32_t tid)
 	if (*place && workers->threads[*place - 1].tid == tid)
 		return true;
 	if (*place && thread_exists(workers->threads[*place - 1].tid))
-		/* An existing thread whose id has the same low 16 bits already uses this entry. */
+		/* A thread whose id has the same low 16 bits already uses the entry. */
 		return false;
 	slot = *place ? *place - 1U : free_slot(workers);
 	if (slot == PROBE_WORKERS)
@@ -92,7 +92,7 @@ static bool trace_thread(struct workers *workers, uint32_t tid)
 	worker->tid = tid;
 	thread->tid = tid;
 	snprintf(thread->comm, sizeof(thread->comm), "%s", workers->comm);
-	/* Complete the slot before the next line makes it visible to the BPF programs. */
+	/* Complete the slot before slot_of_tid makes the slot visible to the BPF programs. */
 	__sync_synchronize();
 	*place = (__u16)(slot + 1);
 	return true;

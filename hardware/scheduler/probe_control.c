@@ -32,7 +32,7 @@ int probe_send(int probe, bool on)
 	const char *line = on ? "on\n" : "off\n";
 	char late[PROBE_ANSWER_MAX];
 
-	/* Discard late answers to earlier commands, so that they are not mistaken for the answer to this command. */
+	/* Discard late answers to earlier commands, so that no late answer counts as the answer to the new command. */
 	while (recv(probe, late, sizeof(late), MSG_DONTWAIT) > 0)
 		;
 	return send(probe, line, strlen(line), MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? errno : 0;

@@ -14,7 +14,7 @@
 #define STAT           "/proc/stat"
 #define SOFTNET        "/proc/self/net/softnet_stat"
 #define SQUEEZE_COLUMN 2
-/* The column with the CPU number. Old kernels lack this column, so the row number then serves as the CPU number. */
+/* The column with the CPU number. On old kernels without this column, the row number serves as the CPU number. */
 #define CPU_COLUMN 12
 /* The id of a process's CPU clock, as in MAKE_PROCESS_CPUCLOCK() of include/linux/posix-timers_types.h. */
 #define PROCESS_CLOCK(p) ((clockid_t)(~(unsigned)(p) << 3 | 2))

@@ -102,7 +102,7 @@ static bool read_content(const char *path, char content[CONTENT_MAX])
 	return true;
 }
 
-/* Write at the offset 0, because sysctls require this offset. debugfs ignores it. Return 0 or an errno value. */
+/* Write at the offset 0, which sysctls require and debugfs ignores. Return 0 or an errno value. */
 static int write_content(int fd, const char *content)
 {
 	size_t size = strlen(content);

@@ -15,7 +15,7 @@ static bool has_bursts(const struct sim *sim, const struct worker *w)
 	return sim->bursts && w >= sim->bursts;
 }
 
-/* Sample an exponentially distributed time with this mean, for a program with bursts of work. */
+/* Sample an exponentially distributed time with the mean `mean_ns`, for a program with bursts of work. */
 static uint64_t draw_burst(struct sim *sim, const struct worker *w, uint64_t mean_ns)
 {
 	return (uint64_t)(draw_exponential(&sim->burst_states[w - sim->bursts]) * (double)mean_ns + 0.5);

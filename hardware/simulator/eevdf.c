@@ -157,7 +157,7 @@ static void enqueue(struct sim *sim, struct cpu *cpu, struct worker *w, bool wak
 	w->on_rq = true;
 }
 
-/* Remove a worker from the queue. This is the part of the kernel's dequeue_entity() (fair.c) after DELAY_DEQUEUE. */
+/* Remove a worker from the queue, as the part of the kernel's dequeue_entity() (fair.c) after DELAY_DEQUEUE does. */
 static void leave(struct sim *sim, struct cpu *cpu, struct worker *w, bool sleep)
 {
 	update_lag(sim, cpu, w);

@@ -42,7 +42,7 @@ static bool may_run(const struct worker *w, const struct cpu *cpu)
 	return cpu->id >= w->first_cpu && cpu->id - w->first_cpu < w->cpus;
 }
 
-/* Return how many CPUs of this processor the run uses. The run may use only a part of the last processor. */
+/* Return how many CPUs of a CPU's processor the run uses. The run may use only a part of the last processor. */
 static uint32_t siblings(const struct sim *sim, const struct cpu *cpu, uint32_t *first)
 {
 	uint32_t size = sim->model.cores_per_processor;
@@ -220,7 +220,7 @@ static uint64_t largest_cost(const struct sim *sim, const struct cpu *cpu)
 	return cost;
 }
 
-/* Update the CPU's average idle time when it stops being idle (ttwu_do_activate(), update_avg() in core.c). */
+/* Update a CPU's average idle time when the CPU stops being idle (ttwu_do_activate(), update_avg() in core.c). */
 void placement_idle_ended(struct sim *sim, struct cpu *cpu)
 {
 	uint64_t most;
@@ -288,7 +288,7 @@ static struct cpu *busiest(struct sim *sim, const struct cpu *to, uint32_t first
 	return found;
 }
 
-/* Move a waiting real-time worker to this CPU, as pull_rt_task() in rt.c does. Return whether a worker moved. */
+/* Move a waiting real-time worker to the CPU `to`, as pull_rt_task() in rt.c does. Return whether a worker moved. */
 static bool take_rt(struct sim *sim, struct cpu *to)
 {
 	for (uint32_t i = 0; i < sim->model.cores; i++) {
@@ -342,7 +342,7 @@ bool placement_newidle(struct sim *sim, struct cpu *cpu)
 }
 
 #define MS_NS 1000000
-/* A busy CPU balances less often than an idle CPU, by this factor (sd_init() of kernel/sched/topology.c). */
+/* The factor by which a busy CPU balances less often than an idle CPU (sd_init() of kernel/sched/topology.c). */
 #define BUSY_FACTOR 16
 
 static void balance(struct sim *sim, struct cpu *cpu)

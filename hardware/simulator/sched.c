@@ -26,7 +26,7 @@ const struct fair_class *fair_of(const struct sim *sim)
 
 uint32_t sched_running(const struct cpu *cpu)
 {
-	/* a running real-time worker stays in its queue, so adding it here would count it twice */
+	/* count no running real-time worker here, because it stays in its queue and would count twice */
 	bool fair_runs = cpu->curr && !is_rt(cpu->curr) && cpu->curr->on_rq;
 
 	return cpu->fair.length + fair_runs + cpu->rt.length;
@@ -95,7 +95,10 @@ uint64_t sched_charged(const struct sim *sim, const struct worker *w)
 	return w->charged_ns + (cpu->curr == w && clock > w->charged_from ? clock - w->charged_from : 0);
 }
 
-/* Add the cost of cold caches after another worker ran. The worker spends this time in its current or next service. */
+/*
+ * Add the cost of cold caches after another worker ran. The worker spends the time of refilling in its current or next
+ * service.
+ */
 static void refill(const struct model *m, struct worker *w)
 {
 	if (w->in_service)

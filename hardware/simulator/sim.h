@@ -89,7 +89,7 @@ struct worker {
 	enum phase phase;
 	uint64_t left_ns; /* CPU time that is left in the phase */
 	uint64_t before_ns, held_ns, after_ns;
-	/* The next service takes this much longer, because another worker has displaced this worker's cache lines. */
+	/* Additional time of the next service, because another worker has displaced this worker's cache lines. */
 	uint64_t cold_ns;
 	uint64_t off_since;
 	struct socket *socket;
@@ -230,7 +230,7 @@ struct sim {
 	/* for tests: a script instead of calls, and a function that records which worker runs when */
 	const struct script *script;
 	uint32_t script_length, script_next;
-	uint64_t script_end; /* competitors never end, so a script with competitors ends at this time */
+	uint64_t script_end; /* end of a script with competitors, which never end themselves */
 	void (*switched)(struct sim *, const struct cpu *, const struct worker *next);
 	void *observer;
 };
@@ -272,7 +272,7 @@ void cpu_packet(struct sim *sim, struct timer message);
 void cpu_event(struct sim *sim, struct cpu *cpu);
 /* Account for the running worker's work until now. */
 void cpu_advance(struct sim *sim, struct cpu *cpu);
-/* Stall the CPU for `ns`: it does no other work in this time. */
+/* Stall the CPU for `ns`, so that the CPU does no other work meanwhile. */
 void cpu_stall(struct sim *sim, struct cpu *cpu, uint64_t ns);
 /* Store in `spent` how the CPU has spent its time until now. The uses add up to the time since the start. */
 void cpu_spent(const struct sim *sim, const struct cpu *cpu, uint64_t spent[SPENT_WAYS]);
@@ -308,7 +308,7 @@ uint64_t service_time(struct sim *sim, const struct timer *message);
 /* Functions of competitors.c follow. */
 /* Prepare the competitors, the logger and the programs with bursts. Take random numbers from `state`. */
 void competitors_init(struct sim *sim, uint64_t *state);
-/* Wake the competitor or program with bursts that has this number, because its next work begins now. */
+/* Wake the competitor, or program with bursts, with the number `number`, because its next work begins now. */
 void competitor_event(struct sim *sim, uint32_t number);
 /* End a competitor's work, and begin or schedule its next work. Return whether the competitor continues now. */
 bool competitor_step(struct sim *sim, struct cpu *cpu, struct worker *w);

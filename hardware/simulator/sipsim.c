@@ -85,7 +85,7 @@ static int run(int n, char **paths)
 		return complain(paths[0], wrong);
 	if (simulate(&sim, paths[0], n > 2 ? paths[2] : NULL))
 		return 1;
-	/* write the calls first, because this step decides the outcome of each call */
+	/* write the calls first, because output_calls() decides the outcome of each call */
 	if (n > 2 && !write_file(paths[3], output_calls, &sim))
 		return complain(paths[3], "cannot write");
 	if (n > 2 && !write_file(paths[4], write_uac, &sim))

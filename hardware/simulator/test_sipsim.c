@@ -134,7 +134,7 @@ static void test_eevdf_preempt_short(void)
 
 	/* At 1.5 ms, B gets the virtual deadline 2.5. A has the deadline 10 and the longer slice, so B preempts A. */
 	EXPECT("preempt short", &m, slices, script, "0:A 1.5:B 2.5:A 6:-");
-	/* Without this feature, A is protected until its deadline 10. A ends earlier, so B waits until A ends. */
+	/* Without PREEMPT_SHORT, A is protected until its deadline 10. A ends earlier, so B waits until A ends. */
 	m.preempt_short = false;
 	EXPECT("no preempt short", &m, slices, script, "0:A 5:B 6:-");
 	/* A worker of SCHED_BATCH does not preempt another worker, so A keeps its protection. */
@@ -179,7 +179,7 @@ static void test_eevdf_delayed_dequeue(void)
 	 */
 	m.delay_dequeue = false;
 	EXPECT("lag kept", &m, NULL, script, "0:A 2:B 5:A 6:B 11:-");
-	/* Without its old lag, A starts again at v = 0.5. At 4 ms, A runs first, because B has v = 2. */
+	/* Without PLACE_LAG, A starts again at v = 0.5. At 4 ms, A runs first, because B has v = 2. */
 	m.place_lag = false;
 	EXPECT("lag forgotten", &m, NULL, script, "0:A 2:B 4:A 5:B 11:-");
 }

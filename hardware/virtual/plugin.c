@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* The plugin: it reads the settings, checks QEMU, and counts the instructions of each vCPU. */
+/* The plugin, which reads the settings, checks QEMU, and counts the instructions of each vCPU. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include "virtual.h"
 
-/* These declarations are here because Debian does not package qemu-plugin.h. SEE include/qemu/qemu-plugin.h of QEMU 7.2 */
+/* Declarations of qemu-plugin.h, which Debian does not package. SEE include/qemu/qemu-plugin.h of QEMU 7.2 */
 #define API_VERSION 1
 typedef uint64_t plugin_id;
 struct qemu_plugin_tb;

@@ -21,7 +21,7 @@ static int64_t epoch_ns; /* CLOCK_REALTIME at virtual time 0 */
 
 __attribute__((constructor)) static void start(void)
 {
-	/* name the version, because glibc also has an older version of these functions for old programs */
+	/* name the version, because glibc also has older versions of the condition functions for old programs */
 	*(void **)&real_cond_wait = dlvsym(RTLD_NEXT, "pthread_cond_wait", "GLIBC_2.3.2");
 	*(void **)&real_broadcast = dlvsym(RTLD_NEXT, "pthread_cond_broadcast", "GLIBC_2.3.2");
 	*(void **)&real_signal = dlvsym(RTLD_NEXT, "pthread_cond_signal", "GLIBC_2.3.2");

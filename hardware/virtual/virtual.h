@@ -21,9 +21,9 @@
 #define FOREVER  INT64_MAX
 /* The library counts sixteenths of instructions, because a kernel instruction may count as a fraction of a user one. */
 #define PARTS 16
-/* Only these functions are visible outside the library. QEMU calls each of them by its name. */
+/* Mark of the functions that are visible outside the library. QEMU calls each of them by its name. */
 #define EXPORT __attribute__((visibility("default")))
-/* Functions that patched code of QEMU calls must not use vector registers, because the patch does not save them. */
+/* Mark of functions that patched code of QEMU calls. The patch does not save vector registers, so do not use them. */
 #define NO_VECTORS __attribute__((target("general-regs-only")))
 
 struct settings {
@@ -83,7 +83,7 @@ NO_VECTORS int64_t now_ns(void);
 bool clock_runs(void);
 /* Wait until all running vCPUs are at the end of the quantum. The calling vCPU has no instructions left. */
 void finish_quantum(struct cpu *cpu);
-/* Sleep until another thread calls wake_cpus() with this condition of QEMU. The caller holds the mutex. */
+/* Sleep until another thread calls wake_cpus() with the same condition of QEMU. The caller holds the mutex. */
 void sleep_cpu(pthread_cond_t *condition, pthread_mutex_t *mutex);
 /* Wake the vCPUs that sleep on a condition. */
 void wake_cpus(pthread_cond_t *condition);

@@ -213,7 +213,7 @@ static void print_waits(int workers)
 		send_message(client, i);
 	while (!done[sent - 1] || !done[sent - 2])
 		sleep_until(clock_ns() + SETTLE_NS);
-	/* exclude the first and last messages, because not all workers were busy when they were served */
+	/* exclude the first and last messages, during whose service not all workers were busy */
 	qsort(done, (size_t)sent, sizeof(*done), compare);
 	service = (double)(done[sent - 1 - workers] - done[workers - 1]) * workers / (sent - 2 * workers);
 	srand48(1);
