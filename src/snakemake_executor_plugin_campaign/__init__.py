@@ -49,7 +49,7 @@ from snakemake_logger_plugin_campaign import OURS
 PAGE = "progress.html"
 """File name of the progress page in the folder of the pages."""
 LAST_S = 30.0
-"""How long Snakemake may still run after an interruption, when all jobs have ended, in s."""
+"""Seconds for which Snakemake may still run after an interruption, when all jobs have ended."""
 
 common_settings = local.common_settings
 
@@ -69,8 +69,8 @@ class Executor(local.Executor):  # type: ignore[misc]
         self._measuring: dict[Run, datetime] = {}
         self._page_made: float | None = None
         self._forks = forked.Forks(self._plan.config.only_measured)
-        # Snakemake's lock on the output files does not name its owner. A file that names this process lets a second
-        # Snakemake print a useful error.
+        # Snakemake's lock on the output files does not name the owner of the lock. Write a file that names this
+        # process, so that a second Snakemake can print a useful error.
         self._announcement = scripting.announce(holder("snakemake"))
 
     def run_job(self, job: Any) -> None:
@@ -98,7 +98,7 @@ class Executor(local.Executor):  # type: ignore[misc]
         if deployed or not self._forks.takes(job.rule.resources) or sys.platform != "linux":
             return super().run_single_job(job)
         rule, *arguments = self.job_args_and_prepare(job)[:8]
-        # The script of a rule reads this object as `snakemake`. The last argument is the repetition of a benchmark,
+        # The script of a rule reads the new object as `snakemake`. The last argument is the repetition of a benchmark,
         # which no rule uses.
         snakemake = Snakemake(*arguments, config_of(self.workflow), job.name, None)
         benchmark = Path(str(job.benchmark)) if job.benchmark else None
@@ -109,7 +109,7 @@ class Executor(local.Executor):  # type: ignore[misc]
         try:
             self._forks.run(Path(script).resolve(), snakemake, benchmark)
         except TransientError as error:
-            # The job may still be running, and then overwrites this line of its log later.
+            # The job may still be running, and may later overwrite the line that is written to its log here.
             for log in snakemake.log:
                 Path(log).write_text(f"{scripting.DISTURBED}{error}\n")
             raise RuleException(str(error), rule.lineno, snakefile=rule.snakefile) from error
@@ -181,15 +181,15 @@ class Executor(local.Executor):  # type: ignore[misc]
         self.pool.shutdown(wait=False)
         self._forks.end()
         for shell in _children("self"):
-            # The signal goes to the job and not to its shell, because a killed shell would not wait for the job. With
-            # a living shell, Snakemake waits until the job has cleaned up.
+            # Send the signal to the job and not to the job's shell, because a killed shell would not wait for the job.
+            # With a living shell, Snakemake waits until the job has cleaned up.
             for process in _children(shell) or [shell]:
                 with suppress(ProcessLookupError):
                     os.kill(int(process), signal.SIGTERM)
         super().cancel()
         self._end_page()
-        # Snakemake has only its summary left to print. But after an interruption at a bad moment, its event loop waits
-        # forever for a task (Workflow.tear_down). So end this process if it is still running after LAST_S.
+        # Snakemake has only its summary left to print. But after an interruption at a bad moment, Snakemake's event
+        # loop waits forever for a task (Workflow.tear_down). So end this process if it is still running after LAST_S.
         last = threading.Timer(LAST_S, os._exit, (1,))
         last.daemon = True
         last.start()

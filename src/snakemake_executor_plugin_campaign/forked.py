@@ -1,4 +1,4 @@
-"""A fork server, which runs jobs in forked processes. The server has already imported the modules of the scripts.
+"""A fork server, which has imported the modules of all job scripts, and runs jobs in forked processes.
 
 Without the server, the imports of a job take at least half a second of CPU time, during which the testbed is idle. For
 36,000 runs, the imports would take hours.
@@ -27,8 +27,8 @@ from sipsched.errors import TransientError
 from sipsched.scripting import hold_interrupts
 
 MEASURED = ("sipsched.measure.acquisition", "sipsched.measure.crossing_search")
-# When xarray first reads or writes a file, it imports dask.array and scipy.io, which takes 0.3 s. The module messages
-# imports message_loop when it first parses a trace.
+# xarray imports dask.array and scipy.io at its first reading or writing of a file, which takes 0.3 s. The module
+# messages imports message_loop when it first parses a trace.
 REDUCED = (
     *("sipsched.records.messages", "sipsched.records.run_summary", "sipsched.records.windows"),
     *("sipsched.records.message_loop", "dask.array", "scipy.io"),
@@ -40,7 +40,7 @@ DRAWN = (
     *("sipsched.pages.engine", "sipsched.pages.render"),
 )
 FORKED, FORKED_FOR_PAGES = "forked", "forked_for_pages"
-"""Resources that mark rules whose jobs are forked, always or only if no job measures. These jobs use one thread."""
+"""Resources that mark rules whose jobs are forked (always, or only if no job measures) and use one thread."""
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 NAME_LENGTH = 15
 ATTEMPTS, PAUSE_S = 20, 0.1
@@ -55,7 +55,7 @@ class Forks:
     """The fork server of this Snakemake process. The first job starts the server."""
 
     def __init__(self, pages: bool = False) -> None:
-        """Prepare the server. With `pages`, jobs that make pages are also forked."""
+        """Prepare the fork server. With `pages`, jobs that make pages are also forked."""
         self._marks = {FORKED, FORKED_FOR_PAGES} if pages else {FORKED}
         self._context = multiprocessing.get_context("forkserver")
         # A child process needs the main module of this program (snakemake.cli) and this module, so the server imports
@@ -63,7 +63,7 @@ class Forks:
         own = ["snakemake.cli", __name__]
         self._context.set_forkserver_preload([*own, *MEASURED, *REDUCED, *(DRAWN if pages else ())])
         # Process.start() and join() both read exit codes of ended processes, and an exit code can be read only once.
-        # Without this lock, one thread could lose the exit code to another thread.
+        # Without the lock, one thread could lose an exit code to another thread.
         self._lock = threading.Lock()
         self._ended = False
 
@@ -98,8 +98,8 @@ class Forks:
         with self._lock:
             if self._ended:
                 raise subprocess.CalledProcessError(-signal.SIGTERM, [str(script)])
-            # Numerical libraries read these variables during their import. With the value 1, they use one thread, as
-            # in jobs that Snakemake starts itself.
+            # Numerical libraries read the variables in THREADS during their import. With the value 1, a library uses
+            # one thread, as in jobs that Snakemake starts itself.
             os.environ.update(dict.fromkeys(THREADS, "1"))
             # ensure_running() unblocks SIGINT in this thread. hold_interrupts() blocks SIGINT again. Otherwise, after
             # Ctrl-C, a new process would print a traceback.
@@ -120,7 +120,8 @@ class Forks:
             try:
                 process.start()
             except (EOFError, ConnectionError):
-                # A killed server may exist for another moment. When it has ended, the next attempt starts a new server.
+                # A killed fork server may exist for another moment. After its end, the next attempt starts a new fork
+                # server.
                 time.sleep(PAUSE_S)
             else:
                 return process
@@ -141,7 +142,7 @@ def _run(script: Path, job: Any, benchmark: Path | None) -> None:
 def _write_benchmark(path: Path, took_s: float) -> None:
     """Write the time and the memory of this process in Snakemake's format for benchmarks.
 
-    This function is necessary, because Snakemake measures only processes that it starts itself.
+    Snakemake itself measures only processes that it has started.
     """
     used = resource.getrusage(resource.RUSAGE_SELF)
     cpu_s = used.ru_utime + used.ru_stime

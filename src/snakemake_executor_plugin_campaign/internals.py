@@ -59,7 +59,7 @@ def plan_of(workflow: Any) -> Plan:
     Raises
     ------
     WorkflowError
-        Another workflow uses this workflow as a module. Snakemake then hides the variables of this workflow.
+        Another workflow uses this workflow as a module, and Snakemake hides the variables of a module.
     """
     plan: Plan | None = workflow.globals.get("PLAN")
     if plan is None:
@@ -71,17 +71,17 @@ def plan_of(workflow: Any) -> Plan:
 
 
 def measures(job: Any) -> bool:
-    """Return whether a job measures on a testbed. Rules of such jobs have the resource `measures`."""
+    """Return whether a job measures on a testbed, so that its rule has the resource `measures`."""
     return not job.is_group() and "measures" in job.rule.resources
 
 
 def measures_run(job: Any) -> bool:
-    """Return whether a job measures a run. Rules of such jobs also have the resource `expected_s`."""
+    """Return whether a job measures a run, so that its rule also has the resource `expected_s`."""
     return measures(job) and "expected_s" in job.rule.resources
 
 
 def searches(job: Any) -> bool:
-    """Return whether a job searches for the capacity. Such a job is a measuring job with a Snakemake checkpoint."""
+    """Return whether a job, which measures and has a Snakemake checkpoint, searches for the capacity."""
     return measures(job) and bool(job.is_checkpoint)
 
 
@@ -136,8 +136,8 @@ def missing_lines(workflow: Any, index: str) -> list[str]:
     dag = workflow.dag
     jobs = [job for job in dag.jobs if measures_run(job) or searches(job)]
     left = [job for job in jobs if dag.needrun(job) and not dag.finished(job)]
-    # A run that a study summary already contains has no job. To find these runs, look for jobs that have the summary as
-    # an input with the flag AS_IT_IS, which means that Snakemake must not make this file again.
+    # A run that a study summary already contains has no job. To find such runs, look for jobs that have the summary as
+    # an input with the flag AS_IT_IS, which means that Snakemake must not make the summary again.
     settled = {
         path
         for job in dag.jobs

@@ -32,7 +32,7 @@ from snakemake_logger_plugin_campaign.sentences import (
 OURS = {"campaign": True}
 """Attributes that mark the log records that this plugin shows on the terminal."""
 MEASURES = "measures"
-"""Resource that marks rules that measure. They print their own progress, and their errors name the measurement."""
+"""Resource that marks rules that measure, which print their own progress, and whose errors name the measurement."""
 LAST_LINES = 12
 """Number of last lines of a job's log that the terminal shows after an unexpected error (a traceback)."""
 EVERY_S = 10.0
@@ -40,7 +40,7 @@ EVERY_S = 10.0
 
 
 def outlook(lines: Callable[[], list[str]]) -> dict[str, Any]:
-    """Return extra attributes for a log record. With them, the logger prints the `lines` at the end of a dry run."""
+    """Return extra attributes of a log record that make the logger print `lines` at the end of a dry run."""
     return {"outlook": lines}
 
 
@@ -49,7 +49,7 @@ class LogHandler(LogHandlerBase):
 
     def __post_init__(self) -> None:
         """Prepare the terminal, and prepare Snakemake's own handler for the options that show all messages."""
-        # Before Snakemake schedules jobs, it does not handle Ctrl-C, and would print a traceback.
+        # Before it schedules jobs, Snakemake does not handle Ctrl-C, and would print a traceback.
         scripting.tell_interrupts()
         settings = self.common_settings
         self._quiet = frozenset(settings.quiet or ())
@@ -115,7 +115,8 @@ class LogHandler(LogHandlerBase):
             elif Quietness.ALL not in self._quiet and not self._interrupted:
                 self._tell(record)
         except BrokenPipeError:
-            # The program that reads this output, such as `head`, has ended. Print nothing more; the jobs continue.
+            # The program that reads the output, such as `head`, has ended. Print nothing more, and let the jobs
+            # continue.
             self._own, self._interrupted = None, True
         except Exception:
             self.handleError(record)
@@ -144,7 +145,8 @@ class LogHandler(LogHandlerBase):
         elif event == LogEvent.PROGRESS:
             self._tell_steps(record)
         elif is_process_error(record):
-            # The same thread later writes a record about the failed job, and `_tell_error` then needs this text.
+            # Keep the text, because the same thread later writes a record about the failed job, and `_tell_error` needs
+            # the text.
             self._processes[record.thread] = text
         elif hasattr(record, "campaign") or text.startswith(NOTHING_TO_DO):
             if Quietness.PROGRESS not in self._quiet:

@@ -1,4 +1,4 @@
-"""Functions that recognise log records of Snakemake by their text, because these records have no event type.
+"""Functions that recognise log records of Snakemake by their text, for records without an event type.
 
 tests/unit/test_sentences.py fails if a new version of Snakemake has other texts.
 """
@@ -17,7 +17,7 @@ FAILED_JOBS = (
     "Exiting because a job execution failed.",
     "At least one job did not complete successfully.",
 )
-"""Snakemake's last texts if jobs have failed. The plugin hides these texts: each failed job has its own line."""
+"""Snakemake's last texts if jobs have failed, which the plugin hides, because each failed job has its own line."""
 NO_BACKUP = "Cannot restore "
 """Text of a warning for each failed measurement: Snakemake finds no backup, because no earlier output exists."""
 SLURM_MEMORY = "MinJobAge "

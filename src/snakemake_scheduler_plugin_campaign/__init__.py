@@ -61,7 +61,7 @@ class Scheduler(greedy.Scheduler):  # type: ignore[misc]
             return chosen
         given_up = [job for name in waiting if aside.is_given_up(name) for job in waiting[name]]
         if given_up:
-            # The executor starts none of these jobs and reports them as failed, so limits on resources do not matter.
+            # The executor starts none of the jobs on testbeds that were given up, so limits on resources do not matter.
             return given_up
         for name in waiting:
             aside.try_for_the_last_time(name)
