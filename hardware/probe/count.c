@@ -118,8 +118,7 @@ static void print_tasks(struct count *count)
 		if (received == before)
 			continue;
 		/*
-		 * A smaller count than before means that another task has taken the entry, with a count that began at
-		 * 0.
+		 * If the count is smaller than before, another task has taken the entry with a count that began at 0.
 		 */
 		printf("%s\"%u\": %u", comma, tasks[i].tid, received > before ? received - before : received);
 		comma = ", ";
