@@ -31,7 +31,7 @@ JUNK: st.SearchStrategy[Any] = st.one_of(
     st.lists(st.none(), max_size=2),
     st.dictionaries(st.text(max_size=3), st.integers(), max_size=2),
 )
-"""Values that replace a correct value: they have the wrong type, or no measurement can return them."""
+"""Values that replace a correct value, and that have the wrong type or cannot come from a measurement."""
 
 
 @st.composite

@@ -17,7 +17,7 @@ from sipsched.paths import PROJECT_ROOT
 from sipsched.testbed.inventory import HostSpec, Testbed, Tuning
 
 NAMES = {"uac": "own-uac", "sps": "own-sps", "uas": "own-uas"}
-"""Names of the hosts' network namespaces. The interface of this machine to a host has the same name as the host."""
+"""Names of the hosts' network namespaces. A host's link ends on this machine in an interface of this name."""
 USER = "caller"
 """The login user of the UAC, who exists only on the UAC, where root cannot log in."""
 CLOCK_AHEAD_S = 60

@@ -23,7 +23,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def request(number: int) -> bytes:
-    """Return an INVITE with this CSeq."""
+    """Return an INVITE with the given CSeq."""
     head = f"INVITE sip:service@127.0.0.1 SIP/2.0\r\nCSeq: {number} INVITE\r\n"
     return f"{head}Call-ID: {number}@relay\r\nContent-Length: 0\r\n\r\n".ljust(500).encode()
 
@@ -43,7 +43,7 @@ def serve(sock: socket.socket) -> None:
 
 
 def offer(rate: float, burst: int) -> dict[str, list[int]]:
-    """Send requests until the input ends, wait for the last answers, and return the times of both by CSeq."""
+    """Send requests until the input ends. Return the times of requests and answers, by CSeq."""
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     sock.setblocking(False)
     # Use a large buffer, because answers wait until the burst is sent.

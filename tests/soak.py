@@ -253,7 +253,7 @@ class Measured:
 
     @property
     def untrue(self) -> list[str]:
-        """Return the contents of the record that must be wrong at this load, such as an invalid grade or drops."""
+        """Return the contents of the record that must be wrong at a low load, such as an invalid grade or drops."""
         calls, ledger = self.document.generator, self.document.ledger
         facts = {
             "calls not completed": self.document.load.calls - calls.calls_completed,

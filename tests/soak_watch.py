@@ -51,7 +51,7 @@ BLIND_S = 2
 
 
 def restart(place: Place, number: signal.Signals) -> None:
-    """End the proxy by a signal, and start it again."""
+    """End the proxy by a signal, and start the proxy again."""
     main = place.started.pop(0)
     main.send_signal(number)
     main.wait()

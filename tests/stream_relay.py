@@ -202,7 +202,7 @@ def hand_over(listener: socket.socket, cut: int, channels: list[socket.socket]) 
     for channel in (*itertools.repeat(channels[0], cut), *channels):
         with listener.accept()[0] as sock:
             socket.send_fds(channel, [b"x"], [sock.fileno()])
-    # Exit this process, because all connections are passed on.
+    # Exit the accepting process, because all connections are passed on.
     os._exit(0)
 
 

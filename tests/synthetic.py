@@ -721,7 +721,7 @@ def modes_case(
     planned: Sequence[PlannedRun],
     outcome: Callable[[PlannedRun], dict[str, Any] | None] = two_modes,
 ) -> comparison.Case:
-    """Return the comparison of baseline and enhanced mode of these runs, beside the published numbers."""
+    """Return the comparison of baseline and enhanced mode of the runs in a summary, beside the published numbers."""
     ds = combined(planned, outcome)
     points, printed = papers.load_points(), papers.load_comparison()
     return comparison.Case(ds, points, printed, "baseline", "enhanced")

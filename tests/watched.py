@@ -58,7 +58,7 @@ def restart() -> list[Second]:
 
 
 def workers(*busy: float) -> tuple[CpuShare, ...]:
-    """Return workers that use these shares of a CPU."""
+    """Return workers that use the given shares of a CPU."""
     return tuple(CpuShare(str(i), share, 10) for i, share in enumerate(busy))
 
 

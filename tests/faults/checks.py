@@ -88,7 +88,7 @@ def with_real_limits(settings: Path, rules: Iterable[str]) -> Path:
 def host_state() -> dict[str, Any]:
     """Return the state of everything that sipsched makes or changes, on this machine and in the hosts' namespaces."""
     state: dict[str, Any] = {
-        # Remove the ids of processes and BPF programs, because these ids differ after each run.
+        # Remove the ids of processes and BPF programs from the state, because such ids differ after each run.
         "ours": sorted(re.sub(r"^\d+:? ", "", line) for line in leftovers() if " tag " not in line),
         "programs": sorted(re.findall(r" name (on_\w+)", "\n".join(leftovers()))),
         "state": sorted(

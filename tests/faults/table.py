@@ -610,7 +610,7 @@ UAC_LINK = ("sipsched-sps", "uac0")
 OVER_TCP = "kamailio-tcp"
 UNREAD = "SIP messages still wait in sockets after"
 CASES = (
-    # These faults kill processes.
+    # The following faults kill processes.
     Case("snakemake killed", kill_target, None, through_snakemake=True),
     Case("measuring process killed", kill_target, "interrupted: the program that measured"),
     Case(
@@ -641,11 +641,11 @@ CASES = (
         "sipshard ended unexpectedly during the run",
         sut="kamailio-udp-sockets",
     ),
-    # The SUT of this fault leaks memory.
+    # The SUT of the following fault leaks memory.
     Case("proxy leaks memory", nothing, frozenset({"allocation_failures"}), sut=LEAKY),
-    # These faults stop processes for some time.
+    # The following faults stop processes for some time.
     Case("UAS stopped for 0.5 s", stop(lambda: [uas()], 0.5), frozenset({"uas_lateness_p99_us"})),
-    # These faults compete for the proxy's CPU, or interfere with the proxy's processes.
+    # The following faults compete for the proxy's CPU, or interfere with the proxy's processes.
     Case("a busy loop of nice -20", hog("nice", "-n", "-20"), r"sh \(nice -20", competes=True),
     Case("a real-time busy loop", hog("chrt", "-f", "50"), r"sh \(SCHED_FIFO", competes=True),
     Case("a busy loop for 0.5 s", hog(for_s=0.5), r"sh \(nice 0", competes=True),
@@ -658,7 +658,7 @@ CASES = (
     Case("proxy stopped for 1 s", stop(proxy_all, 1.0), r"frozen for \d\.\d+ s", competes=True),
     Case("workers moved to another CPU", move_workers, "were given other CPUs"),
     Case("a worker is traced", trace(proxy_worker), "a debugger or strace"),
-    # These faults disturb links.
+    # The following faults disturb links.
     Case("SSH cut", cut_ssh, r"host sps .*connection lost|no end after"),
     Case("management link away for 1 s", link_down(None, "sipsched-sps", 1.0), None),
     Case(
@@ -671,7 +671,7 @@ CASES = (
         before=True,
     ),
     Case("UAS link down in mid-run", link_down(*SPS_LINK), frozenset({"calls_failed_unexplained"})),
-    # The results of these faults vary with the messages in transit, and with the time until packets flow again.
+    # The results of the following faults vary with the messages in transit, and with the time until packets flow again.
     Case(
         "UAS link flaps",
         link_down(*SPS_LINK, for_s=0.3),
@@ -695,7 +695,7 @@ CASES = (
         queueing("uac", "sip0", "tbf rate 200kbit burst 4kb latency 1ms"),
         "interfaces dropped",
     ),
-    # These faults fill disks.
+    # The following faults fill disks.
     Case(
         "disk of the SPS full",
         full_sps,
@@ -703,7 +703,7 @@ CASES = (
         before=True,
     ),
     Case("disk of the controller full", full_raw, "cannot write: No space left on device"),
-    # These faults step the clock, or send foreign messages.
+    # The following faults step the clock, or send foreign messages.
     Case("clock steps by 1 s", step_clock, frozenset({"clock_step_s"})),
     Case(
         "strangers to the UAC's host",
@@ -726,7 +726,7 @@ CASES = (
         frozenset({"foreign_connections", "broken_streams"}),
         sut="kamailio-tcp-dispatcher",
     ),
-    # These faults disturb connections of TCP, which has no drops.
+    # The following faults disturb connections of TCP, which has no drops.
     Case(
         "connections to the UAS cut",
         cut(lambda: [TO_UAS]),
@@ -949,7 +949,7 @@ LONG = frozenset(
         ),
     }
 )
-"""Names of faults that `make test` leaves out, because it also injects similar faults. `make soak` injects them."""
+"""Names of faults that only `make soak` injects, because `make test` injects similar faults."""
 COMPETITION = (
     Case("a busy loop of SCHED_BATCH", hog("chrt", "--batch", "0"), None),
     Case("a busy loop of SCHED_IDLE", hog("chrt", "--idle", "0"), None),

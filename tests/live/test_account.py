@@ -39,9 +39,9 @@ from sipsched.validity.rules import SHARED_MACHINE, Limits
 pytestmark = pytest.mark.quiet
 CPU = max(os.sched_getaffinity(0))
 NO_PROBE = ProbeReport("off", "", 0, drops=0, lost=0)
-# This program wakes up 100 times a second, as a worker does for messages.
+# WORKER wakes up 100 times a second, as a worker does for messages.
 WORKER = "import time\nwhile True: time.sleep(0.01)"
-# This program uses a CPU for 5 ms, and then sleeps for 15 ms.
+# IN_BURSTS uses a CPU for 5 ms, and then sleeps for 15 ms.
 IN_BURSTS = """
 import time
 open("/proc/self/comm", "w").write("in_bursts")

@@ -75,7 +75,7 @@ def test_fab_reports_a_link_that_is_down_in_one_line(command: str) -> None:
 def test_link_that_passes_no_datagram_is_found(
     testbed: Testbed, host: str, device: str, said: str
 ) -> None:
-    # The link has a carrier, but all datagrams from this agent leave by the other agent's link.
+    # The link of an agent has a carrier, but all datagrams from the agent leave by the other agent's link.
     other = "uas0" if device == "uac0" else "uac0"
     in_host("sps", f"tc qdisc add dev {device} clsact")
     redirect = "protocol ip u32 match ip protocol 17 0xff action mirred egress redirect dev"

@@ -1,4 +1,4 @@
-"""Test OpenSIPS over TCP and in several instances, if it is installed."""
+"""Test OpenSIPS over TCP and in several instances, if OpenSIPS is installed."""
 
 import os
 import shutil
@@ -12,7 +12,7 @@ from sipsched.errors import TransientError
 
 @pytest.fixture(scope="module", autouse=True)
 def opensips() -> None:
-    """Skip these tests if OpenSIPS is not installed, because Debian 12 has no package of it."""
+    """Skip the tests of OpenSIPS if OpenSIPS is not installed, because Debian 12 has no package of OpenSIPS."""
     if shutil.which("opensips") is None:
         pytest.skip("not installed: opensips, of which Debian 12 has no package")
 

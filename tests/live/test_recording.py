@@ -93,7 +93,7 @@ def test_only_messages_while_recording_is_on_are_recorded(
     sent = np.array(seen["sent"])
     number = records["cseq"].astype(int) - 1
     assert np.unique(number).size == number.size == report["records"]
-    # The timestamps of each record belong to the message that it names.
+    # The timestamps of each record belong to the message that the record names.
     assert np.all(sent[number] <= records["t_arr"])
     assert np.all(records["t_arr"] <= records["t_stack"])
     assert np.all(records["t_stack"] <= records["t_sockq"])
@@ -224,7 +224,7 @@ def test_unknown_command_is_an_error_and_changes_nothing(testbed: Testbed, tmp_p
         with run.connect() as client:
             client.sendall(b"of")
         with run.connect() as client:
-            # Close this client's connection before the probe answers. The next client must still get answers.
+            # Close a client's connection before the probe answers. The probe must still answer the next client.
             client.sendall(b"off\non\n" * 5)
         with run.connect() as client:
             client.sendall(b"off\non\noff\n")

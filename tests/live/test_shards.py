@@ -167,7 +167,7 @@ def test_wrong_usage_prints_the_usage(dispatcher: Path, arguments: str) -> None:
 @pytest.mark.parametrize(
     ("call", "error", "said"),
     [
-        # A kernel without bpf_loop, or without programs of this type, returns EINVAL.
+        # A kernel without bpf_loop, or without programs of the type SK_REUSEPORT, returns EINVAL.
         ("bpf", "EINVAL", r"cannot load the program; it needs Linux 5\.17 .*: Invalid argument"),
         ("bpf", "EPERM", r"cannot load the program; .* CAP_BPF: Operation not permitted"),
         ("setsockopt", "ENOPROTOOPT", "cannot attach the program: Protocol not available"),

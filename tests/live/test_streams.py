@@ -95,7 +95,7 @@ def check_bounds(records: npt.NDArray[Any], seen: dict[str, Any], size: int) -> 
     "plan",
     [
         {},
-        # In this case, segments and reads end within messages, and contain several messages.
+        # With small chunks and reads, segments and reads end within messages, and contain several messages.
         {"chunks": [1300, 700, 3000, 50], "read": 1500},
         {"chunks": [5000], "rate": 2000},
         {"size": 20_000, "rate": 200},

@@ -131,6 +131,6 @@ def test_calls_are_late_but_not_lost_while_the_proxy_is_stopped(measure: Measure
             os.kill(pid, signal.SIGCONT)
         run = run_json(made.result())
     assert run["generator"]["calls_completed"] == 500
-    # Only the calls that began in the first half of this second waited for more than half a second, which is late.
+    # Only calls from the first half of the stopped second waited for more than half a second, which is late.
     assert 60 < run["generator"]["calls_late"] < 140
     assert run["ledger"]["to_sps"]["residual"] == run["ledger"]["from_sps"]["residual"] == 0

@@ -168,7 +168,7 @@ def placed(folder: Path, port: int = 5060, **proxy: object) -> Iterator[Place]:
     """Start a proxy in its own network namespace. `proxy` sets the attributes `config` and `before` of `Place`."""
     script = 'ip link set lo up; ip address add "$0" dev lo nodad; echo up; exec cat'
     held = ["unshare", "--net", "sh", "-c", script, f"{IPV6}/128"]
-    # The namespace exists until cat reads the end of its input, which is also closed if this program is killed.
+    # The namespace exists until cat reads the end of its input. The input is also closed if the test is killed.
     with subprocess.Popen(held, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"up\n"
@@ -291,7 +291,7 @@ def fnv1a(text: bytes) -> int:
     return value
 
 
-# This test has 100 lines, because all kinds of traffic pass one watch, and all checks read the record of this watch.
+# The next test has 100 lines, because all kinds of traffic pass one watch, and all checks read the watch's record.
 @pytest.mark.skipif(shutil.which("sipp") is None, reason="sipp is not installed")
 def test_real_traffic_is_joined_and_its_contents_are_nowhere(
     place: Place, probe: PurePosixPath
@@ -526,7 +526,7 @@ def test_every_datagram_of_10_000_per_second_is_counted(
         with place.socket() as sock:
             begin = time.monotonic()
             for i in range(per_s * seconds):
-                # read no replies, because the proxy's work is the same if this socket's full buffer drops the replies
+                # read no replies, because the proxy's work is the same if a full buffer drops the replies
                 sock.sendto(request("OPTIONS", f"many{i}"), (ADDRESS, 5060))
                 time.sleep(max(0.0, begin + i / per_s - time.monotonic()) if i % 100 == 0 else 0)
             took = time.monotonic() - begin

@@ -43,7 +43,7 @@ def lab(tmp_path_factory):
 
 @contextmanager
 def started(folder, *options, before=()):
-    """Start JupyterLab as `make lab` does, yield its address, and stop it at the end of the block."""
+    """Start JupyterLab as `make lab` does, yield the address of JupyterLab, and stop JupyterLab after the block."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

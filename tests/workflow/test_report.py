@@ -148,7 +148,7 @@ def test_a_page_works_in_a_browser(notebook, page_of, tmp_path, browser):
     path.write_text(html.document(page), encoding="utf-8")
     assert path.stat().st_size < 4_000_000
     widths = check_page(browser, page, path)
-    # on a phone, figures are not wider than on a wide screen, because they have a separate layout
+    # on a phone, figures have a separate layout, so they are not wider than on a wide screen
     assert all(phone <= wide for phone, wide in zip(widths[390], widths[1200], strict=True))
     links = browser.find_elements("css selector", "a.download")
     tables = [table for table in parts_of(page, parts.Table) if table.rows]

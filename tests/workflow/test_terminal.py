@@ -95,7 +95,7 @@ RUNS = [
     for threads in (2, 4)
     for rep in (1, 2)
 ]
-"""Paths of the records of all four runs. As targets, they require only measurements."""
+"""Paths of the records of all four runs, which require only measurements if they are Snakemake's targets."""
 
 
 def test_a_disturbed_run_is_tried_again_after_the_others(project: Path) -> None:

@@ -44,7 +44,7 @@ def test_a_mode_that_lowers_the_sum_beats_the_reference_and_is_ranked_first() ->
     interval = ranking.best.effects["total_p99"].interval
     assert interval.low < -0.5 < interval.high
     assert interval.level == pytest.approx(1 - 0.05 / 4)
-    # only the deciding quantity K_rcv + T_sip has a corrected level; as a part of this sum, K_rcv cannot be a cost
+    # only the deciding quantity K_rcv + T_sip has a corrected level; K_rcv is a part of the sum and cannot be a cost
     assert ranking.best.effects["k_rcv_mean"].interval.level == 0.95
     assert ranking.best.costs == ()
 
@@ -275,7 +275,7 @@ def test_cut_short_softirqs_are_compared_per_second() -> None:
 
 
 def test_the_reference_without_the_probe_is_no_candidate() -> None:
-    """Exclude the mode without the probe: it has no times, and would win the ranking by its lower CPU time."""
+    """Exclude the mode without the probe, which has no times, and would win the ranking by its lower CPU time."""
     alone = Run(mode="default,default+recording=off")
     effects = {"default": {}, "default+recording=off": {"cpu_per_message": -0.1}}
     assert advice.loads_of([synthetic.windows(alone, effects)]) == ()

@@ -47,7 +47,7 @@ def test_only_settings_that_differ_are_put_back():
     names = papers_predicted.settings_put_back()
     assert names[Setting.WAKEUP_GRANULARITY] == "enhanced+wakeup_granularity_ns=25000"
     assert names[Setting.MIGRATION_COST] == "enhanced+migration_cost_ns=5000000"
-    # the minimal granularity must be absent, because both modes set it to 100 µs
+    # the minimal granularity must be absent from the settings, because baseline and enhanced mode set it to 100 µs
     assert Setting.MIN_GRANULARITY not in names
 
 

@@ -286,7 +286,7 @@ def test_a_wide_or_steep_bracket_does_not_resolve_the_crossing():
 def test_crossing_smooths_a_dip_over_the_limit():
     loads, pdr = [400, 440, 500, 560], [0, 0.012, 0.004, 0.03]
     result = crossing_load.crossing(loads, pdr).interval.estimate
-    # the drop rates at 440 and at 500 cps decrease, so they are pooled to their geometric mean
+    # the drop rate decreases from 440 to 500 cps, so both drop rates are replaced by their geometric mean
     pooled = np.sqrt(0.012 * 0.004)
     assert result == pytest.approx(500 + 60 * np.log(0.01 / pooled) / np.log(0.03 / pooled))
     assert crossing_load.grid_capacity(loads, pdr) == (400, 440)

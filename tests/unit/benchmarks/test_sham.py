@@ -71,7 +71,7 @@ def test_a_missing_measurement_is_not_a_test() -> None:
 
 
 def test_the_interval_of_a_rate_is_that_of_a_binomial() -> None:
-    # these values for 5 of 100 were computed by hand (Clopper and Pearson 1934)
+    # the interval for 5 of 100 was computed by hand (Clopper and Pearson 1934)
     low, high = sham.Rate(5, 100, 100).interval
     assert (low, high) == pytest.approx((0.0164, 0.1128), abs=1e-4)
     assert sham.Rate(0, 10, 10).interval == pytest.approx((0, 0.3085), abs=1e-4)

@@ -67,7 +67,7 @@ def test_the_parts_add_up_and_name_the_competitor() -> None:
     assert sum(ns for name, ns in parts.items() if name != "total") == parts["total"] == 2 * SECOND
     assert (account.parts.workers, account.parts.proxy) == (200_000_000, 1_000_000)
     assert account.parts.stolen == 100_000_000
-    # three quarters of the tasks' time remain, because stolen time is subtracted from the tasks on this CPU
+    # three quarters of the tasks' time remain, because stolen time is subtracted from the tasks on the same CPU
     assert account.parts.irq == pytest.approx(250_000_000, abs=2)
     assert account.parts.idle_class == pytest.approx(50_000_000, abs=2)
     assert account.parts.idle == pytest.approx(1_000_000_000, abs=4)

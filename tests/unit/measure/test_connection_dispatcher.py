@@ -122,7 +122,7 @@ def test_an_instance_that_ends_loses_only_its_own_calls(
         with suppress(TimeoutError):
             while True:
                 got += client.recv(65536)
-        # count the answers: the server answers each request with 481, because it knows none of the calls
+        # count the answers: the server answers each request with 481, because the server knows none of the calls
         return got.count(b"481 ")
 
     with ExitStack() as stack:
@@ -301,7 +301,7 @@ def test_messages_that_are_queued_at_the_end_are_counted(sipdispatch: Path, tmp_
             while more := len(accepted.recv(1 << 20)):
                 got += more
     told = read(report)
-    # sipdispatch queues more than a mebibyte before it stops reading
+    # sipdispatch queues more than a mebibyte before sipdispatch stops reading
     assert told["unsent"] > (1 << 20) // len(message)
     handed = sum(told["to_instances"]) - told["unsent"]
     assert got // len(message) == handed

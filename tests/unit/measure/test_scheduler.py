@@ -29,7 +29,7 @@ from sipsched.measure.scheduler import (
 from sipsched.plan.modes import Counts, Policy, Setting, find_mode, load_modes
 
 DECLARED = load_modes()
-# `grep . /proc/sys/kernel/sched_* /sys/kernel/debug/sched/*` prints this on Debian's kernels with 8 CPUs
+# the output of `grep . /proc/sys/kernel/sched_* /sys/kernel/debug/sched/*` on Debian's kernels with 8 CPUs
 LINUX_5_10 = """\
 /proc/sys/kernel/sched_latency_ns:24000000
 /proc/sys/kernel/sched_migration_cost_ns:500000

@@ -488,5 +488,5 @@ def test_a_simulated_run_needs_no_linux(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    # numba reads this file on Linux
+    # numba reads the file /proc/cpuinfo on Linux
     assert set(done.stdout.split()) <= {"/proc/cpuinfo"}

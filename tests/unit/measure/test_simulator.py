@@ -157,7 +157,7 @@ def test_a_refused_message_ends_its_call_without_retransmissions(tmp_path: Path)
     numbers = {**CALLS, "retransmissions": False, "rate_cps": 12_000.0, "stall_ns": 0}
     report, records = trace(numbers, tmp_path)
     assert report.refused > 100
-    # a dropped INVITE ends its call; a call continues without a message only if this message is the 180
+    # a dropped INVITE ends its call, and so does every other dropped message except a 180
     lost = records[(records["event"] == Event.DROP) & (records["kind"] == 1)]
     assert not np.isin(lost["call_id_hash"], records["call_id_hash"][records["kind"] > 1]).any()
     assert len(np.unique(records["call_id_hash"])) == CALLS["calls"]

@@ -189,7 +189,7 @@ def test_the_papers_table_is_shown_beside_this_testbeds():
     typical = typical_interval(rates).estimate
     assert rows["PDR"][4].interval.estimate == pytest.approx(typical)
     assert rows["PDR"][5].interval.estimate == pytest.approx(100 * (typical / 0.018 - 1))
-    # the page compares counts per call: 6 messages per call here, 447876 / 200000 in the paper
+    # the page compares counts per call: 6 messages per call on this testbed, 447876 / 200000 in the paper
     assert rows["Total messages"][3] == "447876"
     assert str(rows["Total messages"][4]) == "96\u202f000"
     assert rows["Total messages"][5].interval.estimate == pytest.approx(168, abs=0.5)
@@ -360,5 +360,5 @@ def test_the_page_says_that_modes_were_measured_with_different_buffers():
     lines = settings.words(case_of(planned, outcome)).lines
     (line,) = set(lines) - set(settings.words(case_of(planned)).lines)
     assert all(f"{size} bytes" in line for size in (425984, 524288))
-    # the default mode is not compared on this page
+    # the page compares no default mode
     assert "212992" not in line

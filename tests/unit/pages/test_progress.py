@@ -64,7 +64,7 @@ def test_the_page_names_the_current_the_next_and_the_refused_runs(tmp_path: Path
     assert str(RUNS[1]) not in following
     assert all(str(run) in following for run in RUNS[2:7]) and str(RUNS[7]) not in following
     assert ">3</td>" in text and "steal_share" not in text
-    # the page shows the complete cause with users and hosts, because nobody publishes this page
+    # the page about progress shows the complete cause with users and hosts, because nobody publishes the page
     assert ">uac (me@rack:22): lost &lt;now&gt;</td>" in text
     assert "src=" not in text and "http://" not in text and "https://" not in text
 

@@ -57,7 +57,7 @@ def test_only_incomplete_blocks_of_a_twin_move_to_the_other_twin(
     assert given.runs("one") == [first, second]
     assert len(given.runs("two")) == 22
     assert replace(third, testbed="two") in given.runs("two")
-    # blocks that the second testbed measured meanwhile stay with this testbed after the first testbed returns
+    # blocks that the second testbed measured stay with the second testbed after the first testbed returns
     block = [
         run
         for run in given.runs("two")

@@ -28,7 +28,7 @@ def test_loads_around_a_crossing() -> None:
     assert AROUND.loads(420, 460) == (200, 400, 500, 600)
     assert AroundCrossing("baseline", 200, (1,)).loads(2200, 2390) == (2200, 2400)
     assert AroundCrossing("baseline", 200, (1, 2)).loads(2201, 2210) == (2200, 2400, 2600)
-    # the highest load must be above the upper bound, not only near it
+    # the highest load must be above the upper bound, and not only near the upper bound
     assert AROUND.loads(1194, 1327) == (800, 1000, 1200, 1400)
 
 

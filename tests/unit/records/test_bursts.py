@@ -68,7 +68,7 @@ TEXT = synthetic.encode_bursts(PLANTED)
     ("data", "error"),
     [
         (WHOLE[:-20], "truncated: the zstd frame has no end"),
-        # sipaccount was killed while it wrote
+        # sipaccount was killed while it wrote the file of bursts
         (synthetic.compress(TEXT[:-30]), "repeat the run"),
         (synthetic.compress(TEXT.replace(b'"version": 1', b'"version": 2')), "expected version 1"),
         (synthetic.compress(TEXT.replace(b'"fair"', b'"unfair"')), "unfair"),

@@ -52,7 +52,7 @@ def test_wide_groups_are_repeated_in_all_modes_the_widest_first(tmp_path: Path) 
     write(tmp_path, 3, LOW)
     repeats = look.read_repeats(tmp_path, STUDY, "bed")
     assert repeats == {LOW: 5, OTHER: 3}
-    # an earlier look still uses the same runs as before
+    # the look after fewer repetitions still uses the same runs as before
     assert look.read_repeats(tmp_path, STUDY, "bed", until=3) == {OTHER: 3, LOW: 3}
 
 

@@ -55,7 +55,7 @@ def test_a_reduced_record_gives_the_same_numbers(campaign: Path) -> None:
             before["record"] = before["record"].copy(data=attrs["record"])
         xr.testing.assert_identical(before, after)
     there = {path.name for path in (campaign / "small" / RUN.path).iterdir()}
-    # a reduced record has no file of bursts, because this file names programs of other users
+    # a reduced record has no file of bursts, because a file of bursts names programs of other users
     assert {"trace.bin.zst", "uac.calls.zst", "windows.json.zst", BURSTS_FILE}.isdisjoint(there)
     assert {"run.json", "uac.json", REDUCED_FILE} <= there
 

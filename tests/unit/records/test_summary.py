@@ -265,7 +265,7 @@ def test_every_variable_is_described(tmp_path):
 
 def test_the_summary_file_of_a_run_is_small_and_complete(tmp_path):
     ds, path, *_ = reduce(tmp_path, synthetic.Run(), calls=20_000)
-    # use the description of real hosts, because this description takes a large part of a summary
+    # use the description of real hosts, which takes a large part of a summary
     recorded = recorded_hosts()
     real = ds.assign_attrs(hosts=recorded)
     summary_files.write(real, path)

@@ -80,7 +80,7 @@ def scripts(tree: ast.Module) -> Iterator[ast.expr]:
 def test_every_shell_text_is_a_literal(path: Path) -> None:
     tree = ast.parse(path.read_text())
     known = literals(tree)
-    # in these modules, functions pass on scripts that are constant texts of their callers
+    # in the modules of hosts, functions pass on scripts that are constant texts of their callers
     handed_on = {"script", "loop"} if path in (CONNECTION, HOST, MACHINE, PROVISION) else set()
     for script in scripts(tree):
         assert is_text(script) or named(script, known | handed_on), (

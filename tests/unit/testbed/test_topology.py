@@ -33,7 +33,7 @@ def fabricated(folder: Path, processors: int, cores: int, threads: int = 1) -> P
         ((1, 3), Division(uac=(0,), uas=(0,), sps=(1, 2, 0), helpers=(0,))),
         ((1, 4), Division(uac=(1,), uas=(1,), sps=(2, 3), helpers=(0,))),
         ((1, 8), Division(uac=(1,), uas=(2,), sps=(3, 4, 5, 6, 7), helpers=(0,))),
-        # the proxy uses one hyper-thread per core, and the generators use both
+        # the proxy uses one hyper-thread per core, and the generators use both hyper-threads
         ((1, 8, 2), Division(uac=(1, 9), uas=(2, 10), sps=(3, 4, 5, 6, 7), helpers=(0, 8))),
         ((1, 16), Division((1, 2, 3), (4, 5, 6), tuple(range(7, 16)), (0,))),
         # the proxy fills the second processor before it uses the first
