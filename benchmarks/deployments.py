@@ -30,7 +30,7 @@ FRONT_RATES_CPS = (2_500, 5_000, 7_500, 10_000)
 
 
 def last_process_ns(stop: Event) -> int:
-    """Return the CPU time in ns of the proxy process that started last. Over TCP, this process accepts connections."""
+    """Return the CPU time in ns of the proxy process that started last, which accepts connections over TCP."""
     cpu_ns: dict[int, int] = {}
     while not stop.wait(0.1):
         listed = subprocess.run(["pgrep", "--exact", "kamailio"], capture_output=True, text=True)

@@ -61,7 +61,7 @@ class Round:
 
     @property
     def counts(self) -> bool:
-        """Whether every trial overloaded its system slightly. Only then, the handled load is the system's capacity."""
+        """Whether every trial overloaded its system slightly, so that the handled load is the system's capacity."""
         return all(LIMIT < trial.pdr < 5 * AIM for trial in self.trials)
 
     @property
@@ -196,7 +196,7 @@ class SampledMachine:
     log_speed: float = 0.0
 
     def more(self) -> bool:
-        """Return whether another round may begin. If it may, count the round."""
+        """Return whether another round may begin, and count each round that may begin."""
         self.rounds -= 1
         return self.rounds >= 0
 

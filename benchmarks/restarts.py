@@ -238,7 +238,7 @@ def variances(runs: Sequence[xr.Dataset], quantity: str) -> tuple[float, float]:
 
 
 def pairs_of_pairs(run: xr.Dataset, rng: np.random.Generator) -> Iterator[list[int]]:
-    """Divide instances with equal settings at random into groups of four: two starts, compared with two others."""
+    """Divide instances with equal settings at random into groups of four, for a comparison of two with two starts."""
     equal = rng.permutation(equal_arms(run))
     for first in range(0, len(equal) - 3, 4):
         yield [int(arm) for arm in equal[first : first + 4]]

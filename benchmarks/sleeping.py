@@ -46,7 +46,7 @@ def memory_kib(pids: Sequence[int]) -> int:
 
 
 def datagrams(at: Bench) -> int:
-    """Return the number of datagrams that all sockets of the namespace received. Each call has the same number."""
+    """Return the number of datagrams that all sockets of the namespace received, which is the same for each call."""
     rows = Path(f"/proc/{at.holder}/net/snmp").read_text().splitlines()
     names, values = (row.split() for row in rows if row.startswith("Udp:"))
     return int(values[names.index("InDatagrams")])

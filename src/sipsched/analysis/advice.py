@@ -130,7 +130,7 @@ class ComparedLoad:
         return tuple(dict.fromkeys(groups))
 
     def label(self, mode: str) -> str:
-        """Return a mode's name for pages. If the mode was translated for another scheduler, omit this fact."""
+        """Return a mode's name for pages, without a remark that the mode was translated for another scheduler."""
         if mode == self.place.reference and not self.one_instance:
             # If the compared proxies differ in a setting, the name of the mode contains this setting.
             others = [split_name(compared_mode)[1] for compared_mode in self.modes]

@@ -14,7 +14,7 @@ from sipsched.analysis.intervals import LEVEL, Values
 
 POWER = 0.8
 SPLITS = 2**14 - 1
-"""Largest number of ways in which the test splits the blocks into two groups. With up to 15 blocks, it uses all."""
+"""Largest number of ways in which the test splits the blocks into two groups: all ways for up to 15 blocks."""
 FOLLOWED = 0.99
 """Confidence level of the one-sided test for a correlation of neighbouring blocks, which widens intervals."""
 LARGEST_LAG_ONE = 0.9

@@ -294,7 +294,7 @@ class Case:
         return not self.printed.empty
 
     def printed_comparison(self, place: Place) -> Mapping[Any, Any] | None:
-        """Return the row of a paper's comparison table for the two modes and this setting; None without such a row."""
+        """Return the row of a paper's comparison table for the two modes in a setting; None without such a row."""
         if (self.reference, self.other) != ("baseline", "enhanced"):
             return None
         rows = self.printed[
@@ -340,7 +340,7 @@ class Side:
 
     @property
     def loads_met(self) -> list[int]:
-        """The loads (cps) at which this mode and setting have a valid run."""
+        """The loads (cps) at which the mode has a valid run in the setting."""
         there = ~np.isnan(self.runs("pdr")).all(axis=1)
         return [int(cps) for cps in self.case.loads_cps[there]]
 
@@ -360,7 +360,7 @@ class Side:
 
     @property
     def why_not_measured(self) -> str:
-        """The reason why runs of this mode in this setting are missing."""
+        """The reason why runs of the mode in the setting are missing."""
         return why_not_measured(self.case.summary, self.place, self.mode)
 
     @property

@@ -81,7 +81,7 @@ def adjusted(run: xr.Dataset, name: str, washout: int = 0, *, ratio: bool) -> Ad
 
 
 def _covariates(run: xr.Dataset) -> list[Values]:
-    """Return the disturbances of each window, and the disturbances of the window before it.
+    """Return the disturbances of each window, and the disturbances of the previous window.
 
     The window before matters because a disturbance fills the queue of the socket, and the queue can last until the next
     window.

@@ -192,7 +192,7 @@ def block_differences(
 
 
 def _side(windows: Values, scale: Scale) -> Values:
-    """Return the mean of one mode's windows in each block. For a ratio, it is the mean of the windows' logarithms.
+    """Return the mean of one mode's windows in each block. For a ratio, return the mean of the logarithms.
 
     The mean is infinite if a value is infinite, or if a value of 0 or less has no logarithm.
     """

@@ -21,7 +21,7 @@ from sipsched.records.windows import SHAM
 
 QUANTITY = "k_rcv_mean"
 USUAL_QUANTUM_US = 5.0
-"""Length of a step of the virtual clock in µs, on all testbeds except those that show the error of this length."""
+"""Length of a step of the virtual clock in µs, except on testbeds that show the error of this length."""
 
 
 @dataclass(frozen=True)

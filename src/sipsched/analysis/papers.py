@@ -136,7 +136,7 @@ def load_points(folder: Path = FOLDER) -> pd.DataFrame:
 
 
 def _recovered_errors(points: pd.DataFrame) -> pd.DataFrame:
-    """Compute the receive errors that are unreadable in a paper's scan. Return them as rows like those of `points`.
+    """Compute the receive errors that are unreadable in a paper's scan. Return the errors in the form of `points`.
 
     The computation inverts a rule that all other columns of the multi-core paper obey. In these columns, the call-setup
     drops are RCV errors × call-setup messages / total messages, rounded or cut off.

@@ -64,5 +64,5 @@ class Aside:
         return self._states.get(testbed, _State()).given_up
 
     def try_for_the_last_time(self, testbed: str) -> None:
-        """Let the waiting jobs of an unreachable testbed try once more to connect to it."""
+        """Let the waiting jobs of an unreachable testbed try once more to connect to the testbed."""
         self._states[testbed].for_the_last_time = True

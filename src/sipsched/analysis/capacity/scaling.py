@@ -17,7 +17,7 @@ from sipsched.errors import StableError
 PAPER_SINGLE_CORE_CPS = 1000.0
 """C(1,1) in cps: the papers' capacity of one core. Source: Krishnamurthy and Rouskas 2016, end of section V."""
 PAPER_EXTRA_THREADS = 2
-"""T(1,c) - c, the papers' number of threads minus cores on one processor. Source: the same paper, section V."""
+"""T(1,c) - c: threads minus cores on one processor. Source: Krishnamurthy and Rouskas 2016, section V."""
 MIN_SPARE_POINTS = 2
 """A confidence interval needs at least this many more points than the law has parameters."""
 
