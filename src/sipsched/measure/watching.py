@@ -104,7 +104,7 @@ class Counters:
     has_network: bool = False
 
     def after(self, before: "Counters") -> "Counters":
-        """Return these counters. If datagrams and errors could not be read, they are those of `before`.
+        """Return these counters, with the numbers of datagrams and errors of `before` if they could not be read.
 
         The kernel's counters of a network namespace are read through a process of the proxy. If no process runs, or if
         the process ends meanwhile, the answer lacks these counters.
