@@ -99,6 +99,11 @@ rule render_testbed_page:
         "../scripts/render_page.py"
 
 
+NESTED_PAGES = [
+    str(page) for page in outline.nested_pages(PLAN.reports) if page.exists()
+]
+
+
 rule render_index:
     input:
         notebook=f"{NOTEBOOKS}/index.ipynb",
@@ -106,6 +111,8 @@ rule render_index:
         crossings=NEEDS.all_crossings,
         capacities=PLAN.capacities,
         outlines=PLAN.outlines,
+        # The overview links these pages of campaigns in folders below.
+        nested=NESTED_PAGES,
     output:
         html=report(
             PLAN.index,

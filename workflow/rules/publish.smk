@@ -5,9 +5,7 @@ VERSION = versions.code_version(Path(workflow.basedir))
 rule publish:
     input:
         pages=PLAN.pages,
-        nested=[
-            str(page) for page in outline.nested_pages(PLAN.reports) if page.exists()
-        ],
+        nested=NESTED_PAGES,
         index=PLAN.index,
         outlines=[*PLAN.outlines, f"{RESULTS}/pages/index.json"],
         summaries=PLAN.all_summaries,
