@@ -109,7 +109,7 @@ struct probe_segment {
 	__u32 padding;
 };
 
-/* The description of a piece of the bytes that one system call of a worker read or wrote. */
+/* Describes one piece of the bytes that a worker read or wrote by one system call. Long reads have several pieces. */
 struct probe_call {
 	__u32 event;
 	__u32 tid;

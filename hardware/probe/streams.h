@@ -73,6 +73,6 @@ uint64_t count_waiting(const struct streams *streams);
 uint64_t count_unread(const struct streams *streams);
 /* Write the records of departed messages. Forget all other messages and all unread bytes. */
 void forget_streams(struct streams *streams);
-/* Write the records of all waiting messages. Call this after the last event. */
+/* Write the records of all messages that a worker has not read or not answered yet. Call this after the last event. */
 void end_streams(struct streams *streams);
 #endif

@@ -41,7 +41,8 @@ struct statistics {
 	uint64_t quanta;
 	uint64_t awaited;  /* number of quanta whose end had to wait for QEMU's main loop */
 	uint64_t given_up; /* number of waits for the main loop that reached the limit, which is a fault */
-	uint64_t early;   /* number of the main loop's waits that ended early, because QEMU's lock was held */
+	uint64_t
+		early; /* number of times that the main loop stopped waiting while virtual time stood still */
 	uint64_t halts;   /* number of times that a vCPU went to sleep */
 	uint64_t parked;  /* number of times that a vCPU waited for the end of a quantum */
 	uint64_t idle_ns; /* real time during which all vCPUs were halted */

@@ -49,7 +49,7 @@ class Probing:
             yield
 
     def start(self, start: Callable[[Mapping[str, str]], Process]) -> tuple[Process, Probe]:
-        """Start the proxy and its probe, and return proxy and probe when ready. Call this method within `starting`.
+        """Start the proxy and its probe, and return both when ready. Call this in a `with starting()` block.
 
         The BPF probe attaches to a running proxy. If the kernel refuses BPF, the proxy starts a second time, because a
         preloaded library must be in the environment of the proxy.

@@ -237,7 +237,7 @@ class Serving:
             yield
 
     def start(self, state: Tuned) -> None:
-        """Start the UAS, the proxy and the probe, and wait until they are ready. Call this method within `starting`."""
+        """Start the UAS, the proxy and the probe, and wait for all of them. Call this in a `with starting()` block."""
         sps = self.hosts.sps
         commands = [self._configure(number) for number in range(len(self.proxies))]
         if self._front and self._front.config:

@@ -221,7 +221,7 @@ class Switcher:
         ]
 
     def record(self, steal_share: float, competed: Competed | None) -> WindowsDocument:
-        """Return the windows and the log of the switches, for the record. Call this method after `running`.
+        """Return the windows of each mode, and the log of the switches between modes. Call this method after `running`.
 
         Parameters
         ----------

@@ -74,7 +74,7 @@ def doubt(capacity: SystemCapacity) -> str:
 
 
 def disagreements(capacity: SystemCapacity) -> list[str]:
-    """Return a sentence for each search whose range of loads excludes the estimated capacity, with a reason."""
+    """Return a sentence for each capacity search whose range excludes the estimate. Each sentence gives a reason."""
     return [
         _disagreement(capacity, search, capacity.estimate_cps)
         for search in capacity.searches

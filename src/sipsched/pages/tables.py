@@ -54,8 +54,9 @@ RANGES = (
 PROBE_MODES = {
     "exact": "This probe uses fentry and fexit (hooks of the kernel for BPF programs), and measures all six "
     "timestamps.",
-    "tracepoint": "This probe uses only tracepoints of the kernel, so it measures only a lower bound of t_sockq. The "
-    "true K_sockq may be about 1 µs larger than shown, and the true K_copy about 1 µs smaller. K_rcv is exact.",
+    "tracepoint": "This probe uses only tracepoints of the kernel, so it measures only a lower bound of t_sockq, the "
+    "time at which a worker takes a message from the queue. The true K_sockq may be about 1 µs larger than shown, and "
+    "the true K_copy about 1 µs smaller. K_rcv is exact.",
     "stream": "In these runs, SIP uses TCP. This probe uses only tracepoints of the kernel, and measures all six "
     "timestamps. A message gets the timestamps of the TCP segment and of the read that contain its last byte.",
     "preload": "This probe works without BPF, and measures only t_arr, t_sip_in, t_sip_out and the number of drops. "

@@ -43,7 +43,7 @@ class Panel:
 
 
 def panels_of(effects: Sequence[GuestEffect]) -> list[Panel]:
-    """Group effects into panels by setting, reference mode, number of cores and the program beside the proxy."""
+    """Group the effects of modes into panels by setting, reference mode, number of cores and competing program."""
     groups: dict[tuple[str, str, str], list[GuestEffect]] = {}
     for effect in effects:
         reference = effect.place.reference

@@ -117,7 +117,7 @@ def _answers(sizing: Sizing) -> LoadAnswers:
 
 
 def _beyond(sizing: Sizing) -> str:
-    """Return the answer, as text, for a load above the capacity on every known number of cores."""
+    """Return the text for a load that is too high for every known number of cores."""
     if not sizing.options:
         return f"not {sizing.basis}"
     last = sizing.options[-1]
