@@ -83,7 +83,7 @@ class Counters:
         How often and how long the kernel stopped the proxy's control groups at their CPU limits. The time is the sum
         over all CPUs.
     has_network
-        Whether `datagrams` and `errors` could be read.
+        Whether the counters that are read through a process of the proxy are known.
     """
 
     t_s: float = 0.0
@@ -104,14 +104,27 @@ class Counters:
     has_network: bool = False
 
     def after(self, before: "Counters") -> "Counters":
-        """Return these counters, with the numbers of datagrams and errors of `before` if they could not be read.
+        """Return these counters, with values of `before` instead of the counters that could not be read.
 
-        The kernel's counters of a network namespace are read through a process of the proxy. If no process runs, or if
-        the process ends meanwhile, the answer lacks these counters.
+        The counters of the sockets, of the network namespace and of the control groups are read through the first
+        process of the proxy. If this process ends meanwhile, the answer lacks these counters, and all of them are from
+        `before`. If no process runs, the sockets and control groups do not exist, so only the numbers of datagrams and
+        errors are from `before`.
         """
         if self.has_network:
             return self
-        return replace(self, datagrams=before.datagrams, errors=before.errors)
+        kept = replace(self, datagrams=before.datagrams, errors=before.errors)
+        if not self.pids:
+            return kept
+        return replace(
+            kept,
+            queued_bytes=before.queued_bytes,
+            connections=before.connections,
+            socket_drops=before.socket_drops,
+            throttled=before.throttled,
+            throttled_ns=before.throttled_ns,
+            has_network=before.has_network,
+        )
 
 
 def parse_counters(lines: Sequence[str], ports: Sequence[int]) -> Counters:
@@ -639,8 +652,7 @@ class Watching:
         workers = sorted(self._workers & ran.keys())
         cpus = _cpus_of(before, now, workers)
         cpu_busy, cpu_stolen = _cpu_use(before, now, cpus)
-        # A restarted proxy can have other control groups, with other counters.
-        same_groups = set(before.pids) & set(now.pids)
+        throttled, throttled_ns = _throttled(before, now)
         lost = self._counts()
         fresh = {key: max(0, lost[key] - self._lost.get(key, 0)) for key in lost}
         self._lost = lost
@@ -677,8 +689,8 @@ class Watching:
             connections=now.connections,
             processes=len(now.pids),
             over_tcp=received.over_tcp,
-            throttled=now.throttled - before.throttled if same_groups else 0,
-            throttled_ns=now.throttled_ns - before.throttled_ns if same_groups else 0,
+            throttled=throttled,
+            throttled_ns=throttled_ns,
         )
 
     def _counts(self) -> dict[str, int]:
@@ -728,6 +740,20 @@ def _drops(before: Counters, now: Counters) -> dict[str, int]:
         "CPU backlog full": now.backlog_drops - before.backlog_drops,
     }
     return {cause: count for cause, count in causes.items() if count > 0}
+
+
+def _throttled(before: Counters, now: Counters) -> tuple[int, int]:
+    """Return how often and for how many ns the kernel stopped the proxy at its CPU limits between two readings.
+
+    The result is 0 if an earlier value is unknown. A restarted proxy can have other control groups, with other
+    counters.
+    """
+    if not before.has_network or not set(before.pids) & set(now.pids):
+        return 0, 0
+    return (
+        max(0, now.throttled - before.throttled),
+        max(0, now.throttled_ns - before.throttled_ns),
+    )
 
 
 def _others(

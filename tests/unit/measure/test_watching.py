@@ -17,6 +17,7 @@ from sipsched.measure.watching import (
     _cpus_of,
     _drops,
     _others,
+    _throttled,
     parse_counters,
     parse_histograms,
     probe_commands,
@@ -78,6 +79,35 @@ def test_datagrams_are_not_lost_while_the_proxy_is_down(pids: str) -> None:
     assert (down.datagrams, down.errors) == (1000, 3)
     after = restarted.after(down)
     assert (after.datagrams - down.datagrams, after.errors - down.errors) == (100, 1)
+
+
+SOCKET = "table udp  1: 0100007F:13C4 00000000:0000 07 00000000:{} 00:00000000 00000000 0 0 77 2 0 {}"
+
+
+def reading(pids: str, throttled: int, drops: int) -> Counters:
+    limits = [f"limit nr_throttled {throttled}", f"limit throttled_usec {throttled}"]
+    lines = [pids, *limits, SOCKET.format("00000500", drops), "snmp 9 0 0 0 0 0", "connections 3"]
+    return parse_counters(lines, [5060])
+
+
+def test_counters_are_kept_if_the_process_through_which_they_are_read_ends() -> None:
+    before, later = reading("pids 7 8", 50, 900), reading("pids 8", 51, 901)
+    now = parse_counters(["pids 7 8"], [5060]).after(before)
+    assert (now.connections, now.queued_bytes) == (3, 0x500)
+    assert (_drops(before, now), _throttled(before, now)) == ({}, (0, 0))
+    assert (_drops(now, later), _throttled(now, later)) == ({"socket buffer full": 1}, (1, 1000))
+
+
+def test_a_new_proxy_whose_first_process_ends_was_not_throttled() -> None:
+    down = parse_counters(["pids"], [5060]).after(reading("pids 5", 50, 900))
+    assert (down.connections, down.queued_bytes, down.socket_drops) == (0, 0, {})
+    now = parse_counters(["pids 7 8"], [5060]).after(down)
+    assert _throttled(now, reading("pids 8", 51, 0)) == (0, 0)
+
+
+def test_the_number_of_stops_is_never_negative() -> None:
+    # The processes of a proxy can move to another control group.
+    assert _throttled(reading("pids 7", 50, 0), reading("pids 7", 2, 0)) == (0, 0)
 
 
 def test_only_the_cpus_of_the_workers_count() -> None:
