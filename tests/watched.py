@@ -51,10 +51,11 @@ def restart() -> list[Second]:
     """
     silent: dict[str, Any] = {"messages": {}, "calls": 0, "waiting": [], "service": []}
     down = second(**silent, datagrams=0, workers=(), processes=0, proxy_cpu_ns=0, service_ns=0)
-    first = replace(down, processes=1, datagrams=900)
-    others = second(workers=(), processes=3, proxy_cpu_ns=1_000_000)
+    ending = replace(down, same_tasks=False)
+    first = replace(down, processes=1, datagrams=900, same_tasks=False)
+    others = second(workers=(), processes=3, proxy_cpu_ns=1_000_000, same_tasks=False)
     idle = second(**silent, datagrams=0, proxy_cpu_ns=1_000_000)
-    return [down, down, first, others, idle]
+    return [ending, down, first, others, idle]
 
 
 def workers(*busy: float) -> tuple[CpuShare, ...]:

@@ -147,8 +147,8 @@ def probe_cost(seconds: Sequence[Second]) -> Interval:
     """Estimate how much the probe increases the proxy's CPU time per datagram.
 
     Each value compares a period with recording with the following period without recording. Excluded are seconds
-    without datagrams, in which only timers use CPU time, and seconds in which processes of the proxy started or ended,
-    because part of the CPU time is then unknown.
+    without datagrams, in which only timers use CPU time, and seconds in which processes or threads of the proxy started
+    or ended, because part of the CPU time is then unknown.
 
     Returns
     -------
@@ -157,9 +157,8 @@ def probe_cost(seconds: Sequence[Second]) -> Interval:
         periods, the interval does not exist.
     """
     stretches: list[tuple[bool, int, int]] = []
-    for before, second in pairwise([*seconds[:1], *seconds]):
-        alike = second.processes == before.processes
-        known = alike and second.proxy_cpu_ns and second.datagrams
+    for second in seconds:
+        known = second.same_tasks and second.proxy_cpu_ns and second.datagrams
         spent = (second.proxy_cpu_ns, second.datagrams) if known else (0, 0)
         if stretches and stretches[-1][0] == second.recording:
             _, cpu, datagrams = stretches[-1]

@@ -680,6 +680,7 @@ class Watching:
             cpu_busy=cpu_busy,
             cpu_stolen=cpu_stolen,
             proxy_cpu_ns=sum(ran.values()),
+            same_tasks=before.ran_ns.keys() == now.ran_ns.keys(),
             lost=fresh["lost"],
             unmatched=fresh["unmatched"] + received.unmatched,
             threads_untraced=lost["threads_untraced"],

@@ -116,6 +116,9 @@ class Second:
         Share of these CPUs' time without idle time and waits for I/O, and share that the hypervisor took.
     delayed_ns
         Time during which workers were runnable but had no CPU.
+    same_tasks
+        Whether the proxy had the same processes and threads at both ends of the interval. Otherwise, `proxy_cpu_ns`
+        lacks the CPU time of tasks that started or ended in the interval.
     connections
         Open TCP connections from or to the watched port.
     throttled, throttled_ns
@@ -157,6 +160,7 @@ class Second:
     throttled: int = 0
     throttled_ns: int = 0
     competitors: Sequence[CpuShare] = ()
+    same_tasks: bool = True
 
     @property
     def received(self) -> int:

@@ -101,6 +101,13 @@ def test_seconds_without_traffic_change_neither_cost_nor_sampling(
     assert sum(s.recording for s in seconds) == pytest.approx(40, abs=3)
 
 
+def test_seconds_in_which_a_worker_is_replaced_do_not_change_the_cost() -> None:
+    seconds = alternating(0.05, 0, 40, off=1)
+    for number in range(3, 80, 10):
+        seconds[number] = replace(seconds[number], proxy_cpu_ns=200_000_000, same_tasks=False)
+    assert probe_cost(seconds).estimate == pytest.approx(0.05)
+
+
 def test_a_proxy_that_is_always_down_keeps_the_assumed_sampling() -> None:
     budget = Budget(0.01)
     down, *_ = restart()

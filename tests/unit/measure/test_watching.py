@@ -81,7 +81,9 @@ def test_datagrams_are_not_lost_while_the_proxy_is_down(pids: str) -> None:
     assert (after.datagrams - down.datagrams, after.errors - down.errors) == (100, 1)
 
 
-SOCKET = "table udp  1: 0100007F:13C4 00000000:0000 07 00000000:{} 00:00000000 00000000 0 0 77 2 0 {}"
+SOCKET = (
+    "table udp  1: 0100007F:13C4 00000000:0000 07 00000000:{} 00:00000000 00000000 0 0 77 2 0 {}"
+)
 
 
 def reading(pids: str, throttled: int, drops: int) -> Counters:
@@ -141,6 +143,22 @@ def test_messages_over_tcp_are_counted_for_all_calls() -> None:
     assert received.over_tcp == 10
     # advice for the receive buffer needs the queue of the UDP sockets
     assert received.largest_queue_bytes == 500
+
+
+@pytest.mark.parametrize(("tasks", "same"), [((7, 8), True), ((7, 9), False), ((7,), False)])
+def test_a_second_states_whether_the_proxy_kept_its_tasks(
+    tasks: tuple[int, ...], same: bool
+) -> None:
+    watching = Watching.__new__(Watching)
+    watching._probes, watching._lost, watching._on, watching._one_in = [], {}, True, 1
+    watching._calls, watching._workers, watching._first = OrderedDict(), set(), 0.0
+    before, now = (
+        Counters(t_s=t_s, ran_ns=dict.fromkeys(of, ran), delayed_ns=dict.fromkeys(of, 0))
+        for t_s, of, ran in ((0.0, (7, 8), 100), (1.0, tasks, 300))
+    )
+    second = watching._second(watching._received(np.zeros(0, RECORD)), {}, before, now)
+    assert second.same_tasks == same
+    assert second.proxy_cpu_ns == 200 * len({7, 8} & {*tasks})
 
 
 def test_other_programs_are_added_up_by_name_without_the_proxy() -> None:
