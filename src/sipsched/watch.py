@@ -458,6 +458,7 @@ class _Session:
             cost=(cost.estimate, cost.low, cost.high) if cost.known else (),
             receive_buffer_bytes=self._buffer,
             cpu_stolen=sums.share(sums.stolen_s) if sums.seconds else 0.0,
+            cpu_limit=self._options.cpu,
         )
         for line in advice_lines(kept, target.proxy.program):
             self._say(line)

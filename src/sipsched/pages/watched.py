@@ -434,10 +434,22 @@ def _summary(document: WatchDocument, sums: Totals, cost: Interval) -> Iterator[
             f"{plural(document.not_written, 'record')} of single messages could not be written to the file. All "
             "other numbers on this page include these messages."
         )
-    if cost.known:
-        yield cost_line(cost)
-    else:
-        yield "The CPU time that the probe costs was not measured. The option --cpu of fab watch measures this cost."
+    yield cost_line(cost) if cost.known else _unknown_cost(document)
+
+
+def _unknown_cost(document: WatchDocument) -> str:
+    """Return a sentence that says why the CPU time that the probe costs is unknown."""
+    if not document.udp_ports:
+        return (
+            "The CPU time that the probe costs was not measured, because fab watch can only measure the cost per UDP "
+            "datagram."
+        )
+    if document.cpu_limit is None:
+        return "The CPU time that the probe costs was not measured. The option --cpu of fab watch measures this cost."
+    return (
+        "The CPU time that the probe costs is unknown, because too few comparable seconds with and without the probe "
+        "were recorded."
+    )
 
 
 def cost_line(cost: Interval) -> str:

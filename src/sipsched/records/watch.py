@@ -194,6 +194,8 @@ class WatchDocument:
     receive_buffer_bytes: int | None = None
     cpu_stolen: float = 0.0
     """Share of the CPUs' time that the hypervisor took during the watch."""
+    cpu_limit: float | None = None
+    """The option `--cpu`: the largest cost of the probe, as a share of the proxy's CPU time per message."""
 
 
 def names_of(records: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:

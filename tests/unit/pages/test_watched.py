@@ -131,6 +131,22 @@ def test_page_is_written_with_and_without_data(tmp_path: Path) -> None:
     assert "The probe recorded no message in any second" in page.read_text()
 
 
+def test_the_page_says_why_the_cost_of_the_probe_is_unknown(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    seconds = [second(t_s=float(i)) for i in range(12)]
+    sums = total(seconds)
+
+    def text(**changes: Any) -> str:
+        write_page(page, document(**changes), seconds, None, sums, headroom_of(None, sums))
+        return page.read_text()
+
+    assert "option --cpu" in text()
+    for unmeasured in ({"cpu_limit": 0.01}, {"udp_ports": [], "tcp_port": 5060}):
+        assert "option --cpu" not in text(**unmeasured)
+    assert "comparable seconds" in text(cpu_limit=0.01)
+    assert "per UDP datagram" in text(udp_ports=[], tcp_port=5060, cpu_limit=0.01)
+
+
 def test_nothing_printed_about_a_restart_is_negative_or_not_a_number(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     down, *_ = restart()
