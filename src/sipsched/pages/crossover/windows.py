@@ -239,11 +239,11 @@ def _idle_instances(switchings: Sequence[Switching]) -> Iterator[str]:
     if switchings:
         counts = sorted({record.idle_instances for record in switchings})
         shares = sorted(100 * record.idle_share for record in switchings)
-        instances = " to ".join(dict.fromkeys(map(str, (counts[0], counts[-1]))))
+        fewest = f"{counts[0]} to " if counts[1:] else ""
         used = " to ".join(dict.fromkeys(map(number, (shares[0], shares[-1]))))
         yield (
-            f"In the windows of one instance, the other {instances} instances used {used}\u00a0% of the proxy's CPU "
-            "time."
+            f"After the washout of a window, the {fewest}{plural(counts[-1], 'instance')} without new calls used "
+            f"{used}\u00a0% of the proxy's CPU time (mean over the valid windows of a run)."
         )
 
 
