@@ -170,7 +170,7 @@ class Switcher:
         StableError
             The program `switcher` refuses the plan, or the disk of the SPS is full.
         TransientError
-            The program `switcher` wrote no log.
+            The program `switcher` wrote no log, or a task of the proxy belongs to no instance.
         """
         sps, folder = self.sps, self.sps.workdir
         plan, log_file = folder / "windows.plan", folder / "windows.json"
@@ -206,7 +206,13 @@ class Switcher:
         self.log = parse_log(text, f"host {sps.spec}: {log_file.name}")
 
     def _command(self, plan: PurePosixPath, log_file: PurePosixPath) -> list[str]:
-        """Return the command line of the program `switcher`, with the ids of all current tasks of the proxy."""
+        """Return the command line of the program `switcher`, with the ids of all current tasks of the proxy.
+
+        Raises
+        ------
+        TransientError
+            A task belongs to no instance.
+        """
         sps, ports = self.sps, len(self.playable.instances.started)
         listing = sps.shell(TASKS, self.proxy.pid_file, self.program).stdout
         control = ("--probe-control", str(sps.workdir / CONTROL_SOCKET))
@@ -217,7 +223,7 @@ class Switcher:
             *("--cpus", ",".join(map(str, self._cpus))),
             *(("--tcp",) if self.over_tcp else ()),
             *(control if self.playable.stills_probe else ()),
-            *_by_instance(listing, ports),
+            *_by_instance(listing, ports, f"host {sps.spec}"),
         ]
 
     def record(self, steal_share: float, competed: Competed | None) -> WindowsDocument:
@@ -252,7 +258,7 @@ class Switcher:
         return self.sps.run(["cat", str(process.log_file)], check=False).stdout.strip()
 
 
-def _by_instance(listing: str, instances: int) -> list[str]:
+def _by_instance(listing: str, instances: int, where: str) -> list[str]:
     """Return the ids of the proxy's tasks for the command line of `switcher`, with a + between two instances.
 
     Parameters
@@ -261,11 +267,26 @@ def _by_instance(listing: str, instances: int) -> list[str]:
         The output of `TASKS`.
     instances
         The number of instances.
+    where
+        Name of the host, for error messages.
+
+    Raises
+    ------
+    TransientError
+        The run has several instances, and the command line of a task names none of them.
     """
+    if instances == 1:
+        return [line.split()[0] for line in listing.splitlines()]
     instance_of = parse_instances(listing)
     groups: list[list[str]] = [[] for _ in range(instances)]
-    for task in (line.split()[0] for line in listing.splitlines()):
-        groups[instance_of.get(int(task), 0)].append(task)
+    for line in listing.splitlines():
+        task = line.split()[0]
+        number = instance_of.get(int(task), instances)
+        if number >= instances:
+            raise TransientError(
+                f"{where}: this task belongs to no instance of the proxy: {line:.200}"
+            )
+        groups[number].append(task)
     return " + ".join(map(" ".join, groups)).split()
 
 

@@ -1,5 +1,8 @@
-"""Tests of the check that the modes of a comparison have different settings on a kernel."""
+"""Tests of the modes between which a run switches, and of the tasks of the proxy that the switcher gets."""
 
+import os
+import signal
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -7,8 +10,9 @@ from subprocess import Popen, run
 
 import pytest
 
-from sipsched.errors import StableError
+from sipsched.errors import StableError, TransientError
 from sipsched.measure.cpu_layout import Cpu, CpuLayout
+from sipsched.measure.proxy import together
 from sipsched.measure.scheduler import (
     DEBUGFS,
     KernelScheduler,
@@ -97,10 +101,31 @@ def test_the_switcher_gets_the_tasks_of_each_instance(tmp_path: Path) -> None:
         listing = run(script, capture_output=True, text=True, check=True).stdout
     first, second, third, fourth = pids
     own = sorted([first, fourth], key=int)
-    assert _by_instance(listing, 3) == [second, "+", *own, "+", third]
+    assert _by_instance(listing, 3, "host") == [second, "+", *own, "+", third]
     # without instances, no command line names one
     alone = listing.replace("/instance-", "/")
-    assert sorted(_by_instance(alone, 1)) == sorted(pids)
+    assert sorted(_by_instance(alone, 1, "host")) == sorted(pids)
+    for strange in ("4999999 tail", f"4999999 tail -f {tmp_path}/instance-3/proxy.cfg"):
+        with pytest.raises(TransientError, match=f"host: .* no instance .*: {strange}$"):
+            _by_instance(f"{listing}{strange}\n", 3, "host")
+
+
+def test_the_shells_that_start_the_instances_are_no_tasks_of_the_proxy(tmp_path: Path) -> None:
+    files = [tmp_path / f"instance-{number}" / "proxy.cfg" for number in range(2)]
+    for file in files:
+        file.parent.mkdir()
+        file.touch()
+    commands = [["tail", "-f", str(file)] for file in files]
+    with Popen(["timeout", "60", *together(commands)], process_group=0) as process:
+        (tmp_path / "pid").write_text(str(process.pid))
+        script = ["sh", "-c", TASKS, "sh", str(tmp_path / "pid"), "tail"]
+        listing = ""
+        deadline = time.monotonic() + 30
+        while listing.count("proxy.cfg") < 2 and time.monotonic() < deadline:
+            listing = run(script, capture_output=True, text=True, check=True).stdout
+        os.killpg(process.pid, signal.SIGKILL)
+    tasks = _by_instance(listing, 2, "host")
+    assert (len(tasks), tasks[1]) == (3, "+")
 
 
 def test_modes_of_different_instances_always_differ() -> None:
