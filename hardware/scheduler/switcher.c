@@ -139,10 +139,11 @@ static enum exit_code run_command(int argc, char **argv)
 	if (o.port + ports > 65536)
 		return wrong_usage("--ports that end at port 65535 or below", NULL);
 	o.last_port = (uint16_t)(o.port + ports - 1);
-	if (optind == argc)
-		return wrong_usage("the PIDs of tasks", NULL);
 	wrong = read_tasks(&argv[optind], (size_t)(argc - optind), &o.tasks);
-	code = wrong ? wrong_usage("the PID of a task", wrong) : run(&o);
+	if (wrong || !o.tasks.n)
+		code = wrong_usage("the PID of a task", wrong ? wrong : argv[optind]);
+	else
+		code = run(&o);
 	free(o.tasks.pids);
 	free(o.tasks.instances);
 	return code;

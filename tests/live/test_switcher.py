@@ -603,6 +603,7 @@ def test_bad_plan_is_an_error_in_one_line(
         ["play"],
         ["run", "--plan", "{plan}", "1"],
         ["run", "--plan", "{plan}", "--log", "{folder}/log"],
+        ["run", "--plan", "{plan}", "--log", "{folder}/log", "+", "+"],
         ["run", "--plan", "{plan}", "--log", "{folder}/log", "0"],
         ["run", "--plan", "{plan}", "--log", "{folder}/log", "--cpus", "1-0", "1"],
         ["run", "--plan", "{plan}", "--log", "{folder}/log", "--fifo", "100", "1"],
