@@ -143,7 +143,8 @@ def read_windows(record: Path) -> WindowsDocument:
     Raises
     ------
     StableError
-        The file is missing, damaged or of another version, or has more switches than windows.
+        The file is missing, damaged or of another version, or has more switches than windows. The CPU time of an
+        instance has another number of samples than the log.
     """
     path = record / WINDOWS_FILE
     data = read_zstd(path, "record of windows", "repeat the run")
@@ -152,4 +153,11 @@ def read_windows(record: Path) -> WindowsDocument:
         raise StableError(
             f"{path}: {len(document.log.windows)} switches for {len(document.design.windows)} windows; repeat the run"
         )
+    samples = len(document.log.samples.t_ns)
+    for number, cpu_ns in enumerate(document.log.cpu_ns_of_instances):
+        if len(cpu_ns) != samples:
+            raise StableError(
+                f"{path}: expected {samples} samples of the CPU time of instance {number}, found {len(cpu_ns)}; "
+                "repeat the run"
+            )
     return document

@@ -148,7 +148,7 @@ def windows_from_record(messages: Path, record: Path) -> xr.Dataset:
             for name, value in values.items():
                 tables[name][row, window] = value
     by_window = _drawn(recorded) | vars(machine(recorded, placed))
-    by_window |= _idle_instances(recorded, document, placed)
+    by_window |= _idle_instances(recorded, document, placed, record)
     by_window["left_out"] = _left_out(recorded, document, tables, by_window["steal_share"])
     return xr.Dataset(
         {name: ("window", values) for name, values in by_window.items()}
@@ -256,16 +256,26 @@ def _sampled(samples: Samples, begin: int, end: int) -> dict[str, float]:
 
 
 def _idle_instances(
-    recorded: WindowsDocument, document: RunDocument, placed: Spans
+    recorded: WindowsDocument, document: RunDocument, placed: Spans, record: Path
 ) -> dict[str, Floats]:
     """Return, by its name, the share of the proxy's CPU time that instances without calls used in each window.
 
     The washout is excluded, because in this time, calls of the previous window end at another instance. Without the CPU
     time of each instance, the result is empty.
+
+    Raises
+    ------
+    StableError
+        The log has the CPU time of another number of instances than the run.
     """
     design, log, crossover = recorded.design, recorded.log, document.crossover
     if crossover is None or not log.cpu_ns_of_instances:
         return {}
+    if len(log.cpu_ns_of_instances) != len(crossover.instances):
+        raise StableError(
+            f"{record}: expected the CPU time of {len(crossover.instances)} instances, found "
+            f"{len(log.cpu_ns_of_instances)}; repeat the run"
+        )
     instances = Instances(crossover.instances, crossover.instance_of_mode)
     cpu_ns = np.array(log.cpu_ns_of_instances, np.int64)
     shares = np.full(len(design.windows), np.nan)

@@ -127,6 +127,24 @@ def test_the_cpu_time_of_instances_without_calls_is_known_after_the_washout(
     assert result.attrs["instances"] == 3
 
 
+def test_incomplete_cpu_times_of_instances_are_an_error(tmp_path: Path) -> None:
+    record = write_comparison(tmp_path / "raw", RUN, WAITS)
+    recorded, crossover = read_windows(record), read_run(record).crossover
+    assert crossover is not None
+    instance = Instance("kamailio-udp", 8)
+    compared = replace(crossover, instances=(instance,) * 3, instance_of_mode=(0, 1))
+    row = recorded.log.samples.t_ns
+    for rows, message in (
+        ((row, row, row[1:]), rf"expected {len(row)} samples .* instance 2, found {len(row) - 1}"),
+        ((row, row), "expected the CPU time of 3 instances, found 2"),
+    ):
+        log = replace(recorded.log, cpu_ns_of_instances=rows)
+        (record / WINDOWS_FILE).write_bytes(replace(recorded, log=log).to_bytes())
+        synthetic.rewrite(record, {"crossover": asdict(compared)})
+        with pytest.raises(StableError, match=message):
+            reduced(record, tmp_path)
+
+
 def test_a_failed_switch_invalidates_only_its_window(tmp_path: Path) -> None:
     record = reduced(write_comparison(tmp_path / "raw", RUN, WAITS, broken=(4,)), tmp_path)
     assert record["left_out"].to_numpy().nonzero()[0].tolist() == [4]
