@@ -26,7 +26,7 @@ struct uas_call {
 	uint8_t state; /* one of enum uas_state */
 	bool acknowledged;
 	bool split; /* the call's messages came from several addresses */
-	/* The headers Via to CSeq for answers to INVITE; NULL after the last answer. */
+	/* The headers Via to CSeq for answers to INVITE. NULL after ACK or BYE, or when the server stops waiting for ACK. */
 	char *headers;
 };
 

@@ -381,7 +381,7 @@ int BPF_PROG(on_netif_receive_entry, struct sk_buff *skb)
 	return on_driver(skb);
 }
 
-/* The kernel calls netif_receive_skb exactly once for every received packet, independent of the network driver. */
+/* Every received packet passes the tracepoint netif_receive_skb exactly once, with any driver. */
 SEC("tp_btf/netif_receive_skb")
 int BPF_PROG(on_netif_receive, struct sk_buff *skb)
 {

@@ -71,17 +71,17 @@ def plan_of(workflow: Any) -> Plan:
 
 
 def measures(job: Any) -> bool:
-    """Return whether a job measures on a testbed, so that its rule has the resource `measures`."""
+    """Return whether a job measures on a testbed: its rule has the resource `measures`."""
     return not job.is_group() and "measures" in job.rule.resources
 
 
 def measures_run(job: Any) -> bool:
-    """Return whether a job measures a run, so that its rule also has the resource `expected_s`."""
+    """Return whether a job measures a run: its rule also has the resource `expected_s`."""
     return measures(job) and "expected_s" in job.rule.resources
 
 
 def searches(job: Any) -> bool:
-    """Return whether a job, which measures and has a Snakemake checkpoint, searches for the capacity."""
+    """Return whether a job searches for the capacity: it measures, and its rule is a Snakemake checkpoint."""
     return measures(job) and bool(job.is_checkpoint)
 
 

@@ -29,7 +29,10 @@ RESAMPLES = 9999
 METHOD = "isotonic, parametric bootstrap"
 SEED = 1
 MIN_CROSSING_RUNS = 3
-"""Smallest number of runs per load for a confidence interval. With two runs, the interval would span all loads."""
+"""Smallest number of runs at each load around the limit for a confidence interval.
+
+With two runs, the interval would span all loads.
+"""
 STEEPEST = 20
 """Loads are interpolated only if the drop rates on both sides are within this factor of the drop limit.
 

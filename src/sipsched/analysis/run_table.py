@@ -204,12 +204,12 @@ def find_summaries(testbed: str | None = None) -> list[Path]:
 
 
 def known_capacities(paths: Iterable[str | Path] | None = None) -> tuple[SystemCapacity, ...]:
-    """Read the estimated capacity of each system from the files `capacity.json`.
+    """Read the estimated capacity of each system from the files `results/capacity/TESTBED.json`.
 
     Parameters
     ----------
     paths
-        Paths `results/capacity/<testbed>.json`. None: all such files under results/.
+        The paths of the files. None: all such files under results/.
     """
     files = sorted(locate("results").glob("capacity/*.json")) if paths is None else paths
     return tuple(system for path in files for system in read_capacities(locate(path)))

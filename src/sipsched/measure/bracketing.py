@@ -302,8 +302,8 @@ class _Measurer(AbstractMeasurer):  # type: ignore[misc]
             intended_load=intended_load,
             offered_count=trial.received + trial.refused,
             loss_count=trial.refused,
-            # MLRsearch compares the sum of `duration_with_overheads` over all trials with `duration_sum`, without
-            # overheads.
+            # MLRsearch compares the sum of `duration_with_overheads` over all trials with `duration_sum`, which
+            # contains no overheads.
             duration_with_overheads=intended_duration,
         )
 

@@ -32,7 +32,7 @@ COMPETITORS_MAX, COMPARED_MAX = 16, 32
 """Largest numbers of competitors and of compared instances. SEE hardware/simulator/model.h"""
 NICE_0_WEIGHT = 1024
 EVENTS_A_CALL = 5_000
-"""Largest number of simulated events per call. Usual runs have 35. A run in which 250 workers wake has 2,000."""
+"""Largest number of simulated events per call. Usual runs have 35. If 250 workers wake at once, a run has 2,000."""
 WITHOUT: Mapping[str, Mapping[str, Value]] = {
     "lock": {"lock_share": 0.0},
     "switches": {"switch_ns": 0, "idle_exit_ns": 0},

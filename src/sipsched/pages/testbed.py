@@ -113,7 +113,7 @@ def _heat_maps(
     grids: Mapping[str, tuple[pd.DataFrame, pd.DataFrame]],
 ) -> Callable[[Layout], str]:
     """Return a function that draws one grid of coloured cells per proxy, from status codes and cell texts."""
-    # import seaborn and pyplot only here, because they take a second to load
+    # Import seaborn only here, because seaborn and its pyplot take a second to load.
     import seaborn
 
     colours = ListedColormap([colour for colour, _, _ in KINDS.values()])

@@ -28,7 +28,7 @@ from sipsched.versions import SUMMARY_VERSION
 
 LEVEL = 12
 WITHOUT_ACCOUNT = 11
-"""Format version of the summaries in recorded/, which lack the account of CPU time that newer summaries have."""
+"""Format version of the older summaries in recorded/, which lack the account of CPU time."""
 
 
 class SummaryPath(NamedTuple):

@@ -1,4 +1,7 @@
-"""The file `capacity.json`, which lists the capacity per SUT and mode on a testbed. All HTML pages read this file."""
+"""The files `results/capacity/TESTBED.json`, with the capacity per SUT and mode.
+
+All HTML pages that state a measured capacity read these files.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass

@@ -28,8 +28,9 @@ NAME = "virtual time"
 PART = "virtual"
 LIBRARY, CHECK = "libsipvirtual.so", "virtualcheck"
 CLOCK_OPTIONS = (
-    # The rate of the time stamp counter is exactly 1 GHz. With these four options, the kernel does not measure the
-    # rate.
+    # The time stamp counter has a rate of exactly 1 GHz. tsc_early_khz states this rate, and with tsc=reliable, the
+    # kernel does not compare the counter with other clocks. lpj and no_timer_check skip the calibration of delays and
+    # the check of the timer.
     *("tsc=reliable", "tsc_early_khz=1000000", "lpj=4000000", "no_timer_check"),
     "random.trust_cpu=on",
 )
