@@ -29,6 +29,8 @@ from sipsched.records.switch_log import WindowsDocument, read_windows
 from sipsched.testbed.inventory import Testbed, release_root
 
 COMPARISON = "default,default+min_granularity_ns=100000"
+PROGRAMS = "^/var/lib/sipsched/native/[^ ]*/(switcher|sipload|sipprobe) "
+"""Regular expression for the programs of a run. Tests that run at the same time build them in other folders."""
 
 
 @pytest.fixture
@@ -225,6 +227,7 @@ def test_an_instance_that_ends_is_named(testbed: Testbed, tmp_path: Path, short:
         start_run(tmp_path / "raw", mode=mode, settings=short, stderr=stderr) as worker,
     ):
         wait_for_load(worker)
+        assert pids(PROGRAMS)
         for proxy in pids("^[^ ]*kamailio .*/instance-1/proxy.cfg"):
             os.kill(proxy, signal.SIGKILL)
         assert worker.wait(180) != 0
@@ -232,7 +235,7 @@ def test_an_instance_that_ends_is_named(testbed: Testbed, tmp_path: Path, short:
         r"processes of the proxy, such as kamailio of instance 1 .* ended during the run",
         said.read_text(),
     )
-    assert not pids("^[^ ]*/(kamailio|switcher|sipload|sipprobe) ")
+    assert not pids(f"{PROGRAMS}|^[^ ]*kamailio ")
 
 
 def test_modes_with_equal_settings_are_refused(measure: Measure) -> None:
@@ -256,7 +259,7 @@ def test_killed_switcher_is_named_in_the_error(
             os.kill(switcher, signal.SIGKILL)
         assert worker.wait(120) != 0
     assert "switcher left no log" in said.read_text()
-    assert not pids("^[^ ]*/(switcher|sipload|sipprobe) ")
+    assert not pids(PROGRAMS)
 
 
 def test_each_instance_has_its_own_receive_buffer(measure: Measure, tmp_path: Path) -> None:
