@@ -934,6 +934,9 @@ LONG = frozenset(
                 *("strangers to the UAC's host", "a sender's own queue refuses"),
                 *("UAC link down in mid-run, over TCP", "UAS link down in mid-run, over TCP"),
                 *("a link loses at random, over TCP", "UAS link flaps, over TCP"),
+                *("UAS link down in mid-run", "UAS link flaps", "a link loses datagrams"),
+                *("disk of the SPS full", "connections to the UAS cut"),
+                *("workers moved to another CPU", "strangers to the proxy: no SIP"),
             )
         ),
         *(
@@ -945,6 +948,7 @@ LONG = frozenset(
                     "a compared instance killed in the warm-up",
                 ),
                 *("worker of a compared instance killed", "the port of a compared instance in use"),
+                "a compared instance hangs",
             )
         ),
     }
