@@ -195,6 +195,15 @@ def test_a_study_without_an_answer_is_no_success(project: Path) -> None:
     ]
 
 
+def test_without_any_recorded_run_no_page_is_tried(project: Path) -> None:
+    change_study(project, threads=[2], repetitions=1)
+    code, said, _ = run(project, {"2/1": "9"}, "workflow/reproduce.py")
+    assert code == 1
+    assert not [line for line in said if "combine" in line or line.startswith("Open:")]
+    assert said[-2] == "1 of 1 run is missing: snakemake measures it"
+    assert said[-1].startswith("load_sweep on local has no answer")
+
+
 def test_an_error_that_prevents_the_start_is_reported_once(project: Path) -> None:
     path = project / "config" / "config.yaml"
     path.write_text(

@@ -111,10 +111,11 @@ def join(
         another testbed or record, is not planned, or occurs twice.
     """
     testbeds = sorted({run.testbed for run in planned})
-    if len(testbeds) != 1:
+    if not testbeds:
+        raise StableError("combine: no run of the study is recorded; measure a run of it first")
+    if len(testbeds) > 1:
         raise StableError(
-            f"combine: expected runs planned on one testbed, found {testbeds or 'none'}; "
-            "combine each testbed separately"
+            f"combine: expected runs on one testbed, found {testbeds}; combine each testbed separately"
         )
     cells = _Cells.of(planned)
     about: dict[Run, Mapping[str, str]] = {}

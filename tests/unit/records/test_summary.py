@@ -429,7 +429,7 @@ def test_combine_refuses_unplanned_repeated_and_foreign_summaries(tmp_path):
         study_summary.combine([path], [other])
     with pytest.raises(StableError, match="twice"):
         study_summary.combine([path, path], [run])
-    with pytest.raises(StableError, match="expected runs planned on one testbed, found none"):
+    with pytest.raises(StableError, match="no run of the study is recorded; measure a run"):
         study_summary.combine([], [])
     version = SUMMARY_VERSION
     with pytest.raises(StableError, match=f"expected 'sipsched run summary' version {version}"):
