@@ -346,7 +346,7 @@ static __always_inline void emit_transfer(struct probe_transfer *transfer, struc
 		length = piece.iov_len;
 	for (int i = 0; i < PROBE_PIECES && length; i++) {
 		size = length < PROBE_PIECE ? length : PROBE_PIECE;
-		/* Linux before 6.3 only accepts a size with a check of its own, which the compiler would remove. */
+		/* Linux 5.10 and 6.1 need a check of the size itself, which the compiler would remove without the barrier. */
 		barrier_var(size);
 		if (size > PROBE_PIECE)
 			return;

@@ -1,8 +1,8 @@
 """Reduced records, in which summaries replace the large files with the data of each message.
 
 A trace has about 40 bytes per message, so an hour of load has hundreds of megabytes. To publish a campaign, most of its
-runs are copied without their traces. Each copy contains `summary.nc.zst` and a compressed `windows.nc` instead. All
-other files of the record are copied unchanged.
+runs are copied without their traces and the other files in `LEFT_OUT`. Each copy contains `summary.nc.zst` and a
+compressed `windows.nc` instead. All other files of the record are copied unchanged.
 """
 
 import json
@@ -28,7 +28,7 @@ LEFT_OUT = (
     *("trace.bin.zst", "uac.calls.zst", "bursts.json.zst", "windows.json.zst"),
     *("commands.json.zst", "counters.json.zst", "proxy.log"),
 )
-"""Files that a reduced record lacks, because these files are large and no summary or page reads them afterwards.
+"""Files that a reduced record lacks, because nothing reads these files after the run's summary is made.
 `bursts.json.zst` also names other programs of the machine."""
 LEVEL = 19
 REMEDY = "copy the record from the campaign from which it was reduced"
