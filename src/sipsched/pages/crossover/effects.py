@@ -81,7 +81,7 @@ def _figure(advice: Advice) -> Figure:
             [short_load(ranking.load) for ranking in rankings],
             ["99th percentile", "mean"],
             draw,
-            f"difference from {reference} (%)",
+            "difference (%)",
             shared=("column", "all"),
             height_in=0.4 + 0.2 * len(names),
         ),
