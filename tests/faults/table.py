@@ -743,7 +743,7 @@ CASES = (
         "UAS link down in mid-run, over TCP",
         link_down(*SPS_LINK),
         # The UAS's own data to the proxy wait, too, if no data of the proxy were under way.
-        rf"{UNREAD} 30 s: .* with data that did not reach the (UAS|peer)",
+        rf"{UNREAD} 30 s: .* with data that did not reach the (UAS|SPS)",
         sut=OVER_TCP,
     ),
     Case(

@@ -475,7 +475,11 @@ class Serving:
             host.wait_until(unread.NOTHING_WAITS, *arguments, "", what=what, timeout_s=timeout_s)
         except TransientError as error:
             sockets = host.shell(unread.NOTHING_WAITS, *arguments, "p", check=False).stdout
-            roles = {one.spec.sip_address: one.spec.role for one in self.hosts.all}
+            # The SPS has an address on each link, but its specification has only one of them. A link may be down.
+            script = "ip -o address | awk '{ print $4 }' | cut -d / -f 1"
+            addresses = self.hosts.sps.shell(script, check=False).stdout.split()
+            roles = dict.fromkeys(addresses, self.hosts.sps.spec.role)
+            roles |= {one.spec.sip_address: one.spec.role for one in self.hosts.all}
             waiting = unread.describe_waiting(sockets, roles, self._instance_of)
             raise TransientError(f"{error}: {waiting}") from error
 
