@@ -16,6 +16,8 @@ LIVE := $(BIN)/pytest tests/live tests/faults -o cache_dir=.pytest_cache/live
 PAPER := reports/recorded/paper.html
 VIRTUAL_PAGES := $(patsubst %,reports/recorded/virtual/%.html,virtual scaling kernels papers_load_virtual-virtual-papers-logger \
 	workers_single_core_virtual-virtual-510)
+# The records of runs in virtual time, in an unpacked folder per testbed
+VIRTUAL_RECORDS := $(patsubst %.tar.xz,%/.unpacked,$(wildcard recorded/virtual/raw/*.tar.xz))
 VIRTUAL := $(patsubst %,config/studies/%_virtual.yaml,migration_cost single_core multi_core scaling papers kernels)
 
 .PHONY: reproduce reports paper lab publish check native test offline soak bench docs rulegraph lint format tables lock
@@ -24,8 +26,13 @@ reproduce: .venv/ready
 	@$(BIN)/fab provision
 	$(BIN)/python workflow/reproduce.py
 
+recorded/virtual/raw/%/.unpacked: recorded/virtual/raw/%.tar.xz
+	@rm -rf $(@D)
+	$(PYTHON) -m tarfile --extract $< recorded/virtual/raw
+	touch $@
+
 # Make the pages of the recorded campaign. This target measures nothing, and does not need root.
-reports: .venv/ready
+reports: .venv/ready $(VIRTUAL_RECORDS)
 	@$(BIN)/snakemake --config only_measured=True --configfile config/config.yaml $(VIRTUAL) recorded/virtual/config.yaml \
 		-- $(VIRTUAL_PAGES)
 	# The overview links the pages in virtual time that exist when it is made.
