@@ -47,6 +47,8 @@ ADVISED_QUANTITIES = (
 )
 DIFFERENCES = frozenset({"pdr", SQUEEZED})
 """Quantities that may be 0. Two modes are compared by the difference of such a quantity, as a ratio may not exist."""
+SMALL_COST = math.log(1.01)
+"""Logarithm of the largest rise of the CPU time per message that is no cost, because it is too small to matter: 1 %."""
 ALIKE = math.log(1.05)
 """Logarithm of the largest change that does not matter in practice: 5 %."""
 
@@ -336,8 +338,8 @@ class Candidate:
     decided_by
         Quantity that decided the result; empty if no quantity decided the result.
     costs
-        Quantities of `GUARDS` that the mode raises by more than chance. If the mode lowers one quantity of `DECIDING`
-        and raises the other, the raised quantity is a cost, too.
+        Quantities of `GUARDS` that the mode raises by more than chance. A rise of the CPU time by at most 1 % is no
+        cost. If the mode lowers one quantity of `DECIDING` and raises the other, the raised quantity is a cost, too.
     """
 
     mode: str
@@ -607,6 +609,8 @@ def _rank(candidate: Candidate) -> tuple[bool, float]:
 def _candidate(mode: str, effects: Mapping[str, Effect], floors: Mapping[str, float]) -> Candidate:
     intervals = {name: effect.interval for name, effect in effects.items()}
     costs = [name for name in GUARDS if is_higher(intervals[name])]
+    if intervals["cpu_per_message"].estimate <= SMALL_COST:
+        costs = [name for name in costs if name != "cpu_per_message"]
     for name in DECIDING:
         if is_lower(intervals[name], floors[name]):
             # The mode improves the quantity `name`. If the other quantity in DECIDING rises, the rise is a cost of the

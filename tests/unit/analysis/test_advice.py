@@ -74,6 +74,17 @@ def test_a_cost_makes_a_mode_a_trade(cost: dict[str, float], named: tuple[str, .
     assert candidate.verdict is (ModeEffect.TRADE if named else ModeEffect.BETTER)
 
 
+@pytest.mark.parametrize(("rise", "named"), [(0.005, ()), (0.02, ("cpu_per_message",))])
+def test_a_certain_rise_of_the_cpu_time_by_half_a_percent_is_no_cost(
+    rise: float, named: tuple[str, ...]
+) -> None:
+    effects = {"default": {}, "fifo": FIFO | {"cpu_per_message": rise}}
+    decision = decided(synthetic.windows(Run(mode="default,fifo"), effects, spread=0.002))
+    (candidate,) = decision.rankings[0].candidates
+    assert candidate.effects["cpu_per_message"].interval.low > 0
+    assert candidate.costs == named
+
+
 def test_modes_without_effect_are_rarely_advised() -> None:
     """In 20 campaigns of 12 comparisons each, about 1 in 20 may show a false effect."""
     effects = {"default": {}, "batch": {}, "fifo": {}}
