@@ -100,6 +100,8 @@ class Case:
     ----------
     points, printed
         Published tables from `sipsched.analysis.papers.load_points` and `load_comparison`.
+    compares
+        The word for the two sides of the comparison: "mode" or "kernel".
     """
 
     summary: xr.Dataset
@@ -108,6 +110,7 @@ class Case:
     reference: str
     other: str
     limit: float = PDR_LIMIT
+    compares: str = "mode"
 
     @cached_property
     def values(self) -> dict[str, xr.DataArray]:
@@ -524,7 +527,7 @@ def kernels_case(summaries: Sequence[xr.Dataset]) -> Case:
         joined.attrs[name] = "; ".join(dict.fromkeys(str(s.attrs[name]) for s in used))
     reference, other = map(str, joined["mode"].to_numpy())
     # No paper compares kernels, so the case has no published numbers.
-    return Case(joined, load_points()[:0], load_comparison()[:0], reference, other)
+    return Case(joined, load_points()[:0], load_comparison()[:0], reference, other, compares="kernel")
 
 
 def _kernel(summary: xr.Dataset) -> str:

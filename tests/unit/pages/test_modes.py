@@ -18,6 +18,7 @@ from sipsched.pages.drawing import SERIES
 from sipsched.pages.modes import (
     crossing_loads,
     load_curves,
+    marks,
     measurements,
     message_time,
     percent_lower,
@@ -362,3 +363,27 @@ def test_the_page_says_that_modes_were_measured_with_different_buffers():
     assert all(f"{size} bytes" in line for size in (425984, 524288))
     # the page compares no default mode
     assert "212992" not in line
+
+
+def test_the_parts_of_all_panels_lie_within_their_shared_axis(monkeypatch):
+    """Draw two panels. The times in the first panel are a hundred times as long as in the second panel."""
+
+    def slower(run):
+        values = synthetic.two_modes(run)
+        factor = 100 if run.threads == 2 else 1
+        return values | {"k_sockq_mean": 50.0 * factor}
+
+    case = case_of(plan(threads=(2, 8)), slower)
+    _, points = drawn_by(monkeypatch, case, message_time.parts_figures)
+    ends = [(x, axis.get_xlim()) for x, axis, _ in points if len(x) == 5 and x.min() > 0]
+    assert any(x.max() == 5000 for x, _ in ends)
+    assert all(low <= x.min() and x.max() <= high for x, (low, high) in ends)
+
+
+def test_kernels_have_different_looks():
+    case = dataclasses.replace(case_of(plan(modes=("CFS", "EEVDF"))), reference="CFS", other="EEVDF")
+    kernels = dataclasses.replace(case, compares="kernel")
+    first, second = (marks.look_of(kernels, mode) for mode in ("CFS", "EEVDF"))
+    assert first.color != second.color
+    assert first.marker != second.marker
+    assert marks.look_of(case_of(plan()), "baseline") == mode_look("baseline")

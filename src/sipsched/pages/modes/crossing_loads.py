@@ -86,7 +86,7 @@ def _draw_crossings(axis: Axes, case: Case, among: Sequence[Place]) -> bool:
             if printed:
                 drawn = True
                 at = [x + shift] * len(printed)
-                axis.plot(at, printed, **hollow(mode), linewidth=1, label=f"{mode}, papers")
+                axis.plot(at, printed, **hollow(case, mode), linewidth=1, label=f"{mode}, papers")
             if side.loads_met:
                 drawn = True
                 _draw_crossing(axis, x + shift + wide / 3, side)
@@ -103,7 +103,7 @@ def _draw_crossing(axis: Axes, x: float, side: Side) -> None:
     low, y, high = np.clip(
         (interval.low, interval.estimate, interval.high), crossing.lowest_cps, crossing.highest_cps
     )
-    style = large(side.mode)
+    style = large(side.case, side.mode)
     if not interval.resolved:
         style["marker"] = "none"
     if np.isinf(interval.estimate):

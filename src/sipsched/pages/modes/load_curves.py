@@ -6,6 +6,7 @@ from matplotlib.axes import Axes
 from sipsched.analysis.comparison import Case, Place, Side, SutOnCores
 from sipsched.analysis.crossing_load import RATE_RANGE, typical_drop_rates
 from sipsched.analysis.intervals import typical_intervals
+from sipsched.pages.modes.marks import look_of
 from sipsched.pages.modes.wording import identity, with_papers
 from sipsched.pages.numbers import in_words
 from sipsched.pages.parts import Figure, Several
@@ -15,7 +16,6 @@ from sipsched.pages.plots import (
     from_zero,
     limit_line,
     load_axis,
-    mode_look,
     not_measured,
     panels,
     symlog_scale,
@@ -83,7 +83,7 @@ def _curve(side: Side, name: str, i: int) -> Curve:
     rates = name == "pdr"
     return Curve(
         name=side.label,
-        look=mode_look(side.mode),
+        look=look_of(case, side.mode),
         x=loads,
         of=typical_drop_rates(runs, scale * case.limit, whole=scale)
         if rates

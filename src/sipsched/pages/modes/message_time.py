@@ -3,7 +3,7 @@
 All numbers are from the load that was chosen for comparisons of modes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -51,12 +51,17 @@ def _figure(case: Case, system: SutOnCores) -> Figure:
         if (cps := case.compared_load(place)) is not None
     }
 
+    # All panels share one x axis, so its ends depend on the values of all panels.
+    ends = _powers_of_ten(case, loads)
+
     def draw(axis: Axes, row: int, column: int) -> None:
         if not loads:
             not_measured(axis)
             return
         place = list(loads)[row]
         _draw_parts(axis, [case.side(place, mode) for mode in case.modes], loads[place])
+        if ends is not None:
+            axis.set_xlim(ends)
 
     names = [
         f"{plural(place.threads, 'thread')}, {grouped(cps)} cps" for place, cps in loads.items()
@@ -99,9 +104,27 @@ def _part_words(case: Case, place: Place, cps: int) -> str:
     return "; ".join(parts)
 
 
+def _powers_of_ten(case: Case, loads: Mapping[Place, int]) -> tuple[float, float] | None:
+    """Return the powers of ten around all drawn values; None if no value is above 0."""
+    drawn: list[float] = []
+    for place, cps in loads.items():
+        for mode in case.modes:
+            side = case.side(place, mode)
+            for name in PARTS:
+                mean = side.mean(name, cps)
+                drawn += [mean.estimate, *side.runs(name, cps)]
+                drawn += [mean.low, mean.high] if trusted(mean) else []
+    # A logarithmic axis has no 0, so an interval that reaches 0 ends at the edge of the axis.
+    above = [value for value in drawn if value > 0]
+    if not above:
+        return None
+    low, high = np.floor(np.log10(min(above))), np.ceil(np.log10(1.01 * max(above)))
+    return float(10**low), float(10**high)
+
+
 def _draw_parts(axis: Axes, sides: Sequence[Side], cps: int) -> None:
     wide = 0.6 / len(sides)
-    drawn: list[float] = []
+    drawn = False
     for i, side in enumerate(sides):
         for row, (name, part) in enumerate(PARTS.items()):
             mean = side.mean(name, cps)
@@ -109,24 +132,19 @@ def _draw_parts(axis: Axes, sides: Sequence[Side], cps: int) -> None:
                 continue
             x, y = mean.estimate, row + wide * (i - (len(sides) - 1) / 2)
             values = side.runs(name, cps)
-            axis.plot(values, np.full(len(values), y), **small(side.mode))
-            drawn += [x, *values[~np.isnan(values)]]
-            ends = None
-            if trusted(mean):
-                drawn += [end for end in (mean.low, mean.high) if end > 0]
-                # A logarithmic axis has no 0, so an interval that reaches 0 ends at the edge of the axis.
-                ends = [[x - mean.low], [mean.high - x]]
-            line, *_ = axis.errorbar([x], [y], xerr=ends, **large(side.mode), label=side.label)
+            axis.plot(values, np.full(len(values), y), **small(side.case, side.mode))
+            drawn = drawn or x > 0
+            ends = [[x - mean.low], [mean.high - x]] if trusted(mean) else None
+            style = large(side.case, side.mode)
+            line, *_ = axis.errorbar([x], [y], xerr=ends, **style, label=side.label)
             titled(line, [f"{part}, {side.label}: {in_words(mean, 'µs')}"])
     axis.yaxis.set_major_locator(FixedLocator(list(range(len(PARTS)))))
     axis.set_yticklabels(list(PARTS.values()))
     axis.set_ylim(len(PARTS) - 0.5, -0.5)
-    if not drawn or min(drawn) <= 0:
+    if not drawn:
         not_measured(axis)
         return
     axis.set_xscale("log", nonpositive="clip")
-    low, high = 10 ** np.floor(np.log10(min(drawn))), 10 ** np.ceil(np.log10(max(drawn) * 1.01))
-    axis.set_xlim(low, high)
     axis.xaxis.set_major_formatter(
         FuncFormatter(lambda value, _: number(value) if value < 100 else grouped(value))
     )

@@ -215,7 +215,7 @@ def _draw_published(axis: Axes, case: Case, place: Place, name: str, y: float) -
     printed = case.printed_comparison(place)
     if printed is not None:
         value = printed[f"{name}_lower_pct"]
-        (point,) = axis.plot([value], [y + 0.15], **hollow(case.other), label="published")
+        (point,) = axis.plot([value], [y + 0.15], **hollow(case, case.other), label="published")
         titled(point, [f"published: {number(value)} % lower"])
 
 
@@ -227,9 +227,9 @@ def _draw_here(axis: Axes, case: Case, cell: ComparedCell | None, y: float) -> N
     at = ([x], [y - 0.15])
     if trusted(lower):
         bars, label = [[x - low], [high - x]], "this testbed"
-        point, *_ = axis.errorbar(*at, xerr=bars, **large(case.other), label=label)
+        point, *_ = axis.errorbar(*at, xerr=bars, **large(case, case.other), label=label)
     else:
-        (point,) = axis.plot(*at, **small(case.other), label="this testbed, no interval")
+        (point,) = axis.plot(*at, **small(case, case.other), label="this testbed, no interval")
     titled(point, [f"this testbed: {with_unit(lower, '%')} lower"])
 
 
