@@ -58,6 +58,9 @@ class CrossingLoad:
         The two loads around the limit; -inf or inf if no such load was measured. NaN if nothing was measured.
     bracket_pdr
         The typical drop rates at these two loads, as a share; NaN if the load was not measured.
+    contrary_cps
+        The loads whose typical drop rate lies on the other side of the limit than the non-decreasing fit. Such loads
+        exist only if the typical drop rate falls between two loads.
     """
 
     interval: Interval
@@ -65,11 +68,17 @@ class CrossingLoad:
     highest_cps: float
     bracket_cps: tuple[float, float]
     bracket_pdr: tuple[float, float]
+    contrary_cps: tuple[float, ...] = ()
 
     @property
     def bracketed(self) -> bool:
         """True if loads with drop rates below and above the limit were measured."""
         return bool(np.isfinite(self.bracket_cps).all())
+
+    @property
+    def undecided(self) -> bool:
+        """True if the crossing lies outside the measured loads, but the drop rate at a load contradicts this result."""
+        return not self.bracketed and bool(self.contrary_cps)
 
     @property
     def narrow(self) -> bool:
@@ -191,6 +200,7 @@ def crossing(
         float(rates.loads[-1]),
         _around(rates.loads, under, (-np.inf, np.inf)),
         _around(limit * np.exp(fitted[0]), under, (np.nan, np.nan)),
+        tuple(map(float, rates.loads[(rates.typical > 0) != (fitted[0] > 0)])),
     )
 
 

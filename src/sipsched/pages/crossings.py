@@ -21,9 +21,12 @@ HOW = (
 def crossing_words(crossing: CrossingLoad, unit: str = "cps") -> str:
     """Return the load at which drops reach the limit, as text, such as "1 840 cps (1 790 to 1 900), n = 15".
 
-    If this load lies outside the measured loads, return a bound, such as "above 1 900 cps, n = 15".
+    If this load lies outside the measured loads, return a bound, such as "above 1 900 cps, n = 15". If a drop rate
+    contradicts this bound, return "not decided".
     """
     interval = crossing.interval
+    if crossing.undecided:
+        return f"not decided, n = {interval.n}"
     if np.isinf(interval.estimate):
         side = "above" if interval.estimate > 0 else "below"
         end = crossing.highest_cps if interval.estimate > 0 else crossing.lowest_cps
@@ -48,6 +51,17 @@ def doubt(crossing: CrossingLoad, limit: float) -> str:
     share, (below, above) = f"{100 * limit:g} %", crossing.bracket_cps
     if np.isnan(below):
         return ""
+    if crossing.undecided:
+        first, second = ("more than", "at most") if np.isinf(above) else ("at most", "more than")
+        loads, next_load = (
+            listed([*map(number, crossing.contrary_cps)]),
+            "higher" if np.isinf(above) else "lower",
+        )
+        return (
+            "The crossing is not decided, because PDR does not rise steadily with the load: the typical PDR is "
+            f"{first} {share} at {loads} cps, and {second} {share} at a {next_load} load. Measure more runs at these "
+            "loads."
+        )
     if not crossing.bracketed:
         side = "above" if np.isinf(above) else "at or under"
         where = "above" if np.isinf(above) else "below"

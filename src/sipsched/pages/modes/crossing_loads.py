@@ -67,7 +67,7 @@ def figure(case: Case) -> Figure:
         caption=f"The load at which PDR begins to exceed {case.share} (the crossing), for each mode and number of "
         "server threads.",
         reading='A filled point ("here") is a result of this testbed with its 95\u00a0% interval, interpolated between '
-        "the measured loads. A bar without a point shows a range that contains the crossing. A triangle shows "
+        "the measured loads. A bar without a point shows loads between which the crossing lies. A triangle shows "
         "that the crossing lies outside the measured loads. Two open points joined by a line are the papers' "
         "loads just below and just above the limit. The papers used other hardware and another kernel.",
         seen=tuple(seen) or (NOTHING,),
@@ -104,9 +104,9 @@ def _draw_crossing(axis: Axes, x: float, side: Side) -> None:
         (interval.low, interval.estimate, interval.high), crossing.lowest_cps, crossing.highest_cps
     )
     style = large(side.case, side.mode)
-    if not interval.resolved:
+    if not interval.resolved or crossing.undecided:
         style["marker"] = "none"
-    if np.isinf(interval.estimate):
+    elif np.isinf(interval.estimate):
         style["marker"] = "^" if interval.estimate > 0 else "v"
     ends = None if np.isnan(low) else [[max(y - low, 0)], [max(high - y, 0)]]
     line, *_ = axis.errorbar([x], [y], yerr=ends, **style, label=f"{side.label}, here")
