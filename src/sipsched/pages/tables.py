@@ -111,7 +111,6 @@ def conditions_of_study(
         The same summary, but with the modes named as the kernel applied them. None if the names are equal.
     """
     shown = summary if labelled is None else labelled
-    testbed = summary.attrs["testbed"]
     tables = (
         arrivals(shown),
         accounts(shown),
@@ -125,7 +124,12 @@ def conditions_of_study(
             heading(summary, study),
             coverage(summary),
             suspicions(shown),
-            Links(((f"testbed-{testbed}.html", f"The hosts and settings of testbed {testbed}"),)),
+            Links(
+                tuple(
+                    (f"testbed-{testbed}.html", f"The hosts and settings of testbed {testbed}")
+                    for testbed in summary.attrs["testbed"].split("; ")
+                )
+            ),
             Folded("Evidence: arrivals, drop ledgers, attempts and missing runs", tables),
             Folded("Conditions that varied between runs", (conditions(shown),)),
         )
@@ -221,18 +225,23 @@ def _busy(periods: BusyPeriods | None) -> tuple[str, str, str]:
 
 
 def runs_not_counted(summary: xr.Dataset) -> Table:
-    """Return a table of the planned runs that are missing or invalid, with the reasons."""
-    rows = []
+    """Return a table of the planned runs that are missing or invalid, with the reasons. A row has equal runs."""
+    repetitions: dict[tuple[str, ...], list[str]] = {}
     for key, status in iterate_runs(summary):
         if status == MEASURED:
             continue
         why = "no record in raw/"
         if status == INVALID:
             why = in_words(findings_of(summary["findings"].sel(key).item()))
-        rows.append((*(str(value) for value in key.values()), status, why))
+        *point, repetition = (str(value) for value in key.values())
+        repetitions.setdefault((*point, status, why), []).append(repetition)
+    rows = [
+        (*point, ", ".join(numbers), status, why)
+        for (*point, status, why), numbers in repetitions.items()
+    ]
     return Table(
         identity="table-runs-not-counted",
-        header=("SUT", "mode", "cores", "threads", "cps", "rep", "status", "why"),
+        header=(*POINT_HEADER, "repetitions", "status", "why"),
         places=4,
         rows=tuple(rows),
         none="none, because every planned run is measured and valid",
