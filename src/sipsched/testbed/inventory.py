@@ -397,8 +397,8 @@ class Testbed:
         if self.simulated is not None:
             return f"{_describe_simulated(self.simulated)}{beside}{self._remark}"
         hosts = "; ".join(f"{host.role.upper()} on {_name_cpus(host.cpus)}" for host in self.hosts)
-        helpers = f"what watches the SPS on its {_name_cpus(self.sps.helper_cpus)}"
-        return f"{self._setting}: {hosts}, {helpers}{beside}{self._remark}"
+        helpers = f"probe and helper programs on {_name_cpus(self.sps.helper_cpus)} of the SPS"
+        return f"{self._setting}: {hosts}; {helpers}{beside}{self._remark}"
 
     @property
     def _remark(self) -> str:
@@ -555,7 +555,7 @@ def _shared(file: DeclaredTestbed, hosts: Mapping[str, HostSpec]) -> str:
     proxy, generators = hosts["sps"].cpus, {*hosts["uac"].cpus, *hosts["uas"].cpus}
     if file.kind != "local" or not generators & set(proxy):
         return ""
-    return f", and its {'second' if len(proxy) == 2 else 'last'} CPU"
+    return f", also the {'second' if len(proxy) == 2 else 'last'} CPU of the SPS"
 
 
 def _kernel_file(kernel: str) -> str:

@@ -153,7 +153,7 @@ def test_the_study_of_many_cores_lasts_25_minutes_and_names_a_machine_that_is_to
     assert told
     assert round(outlook.work_s / 60) == int(told[1]) <= 25
 
-    for cores, end in ((2, "with the SPS, and its second CPU"), (13, "with the SPS")):
+    for cores, end in ((2, "with the SPS, also the second CPU of the SPS"), (13, "with the SPS")):
         monkeypatch.setattr(inventory, "read_cores", partial(cores_of, cores))
         assert load_testbed("local").fidelity.endswith(end)
     monkeypatch.setattr(inventory, "read_cores", lambda: cores_of(12))
@@ -634,24 +634,24 @@ def test_a_testbed_says_how_long_to_wait_for_it(tmp_path: Any) -> None:
         (
             "local",
             "Three network namespaces on one machine, joined by veth: UAC on CPU 0; SPS on CPUs 1, 0; "
-            "UAS on CPU 0, what watches the SPS on its CPU 0",
+            "UAS on CPU 0; probe and helper programs on CPU 0 of the SPS",
         ),
         (
             "vm",
             "SPS in a QEMU guest (2 sockets of 4 cores, Debian's 6.1 kernel (CFS)), UAC and UAS in "
-            "network namespaces outside it: UAC on CPU 0; SPS on CPUs 0–6; UAS on CPU 0, what "
-            "watches the SPS on its CPU 7",
+            "network namespaces outside it: UAC on CPU 0; SPS on CPUs 0–6; UAS on CPU 0; probe "
+            "and helper programs on CPU 7 of the SPS",
         ),
         (
             "virtual",
             "SPS, UAC and UAS in network namespaces of one QEMU guest (1 socket of 8 cores, Debian's 6.1 "
-            "kernel (CFS)), joined by veth: UAC on CPU 5; SPS on CPUs 0–3; UAS on CPU 6, what watches "
-            "the SPS on its CPU 4",
+            "kernel (CFS)), joined by veth: UAC on CPU 5; SPS on CPUs 0–3; UAS on CPU 6; probe and "
+            "helper programs on CPU 4 of the SPS",
         ),
         (
             "example-physical",
-            "Three hosts reached by SSH: UAC on CPUs 0–3; SPS on CPUs 0–7; UAS on CPUs 0–3, what "
-            "watches the SPS on its CPU 8. One switch, 10 Gbit/s",
+            "Three hosts reached by SSH: UAC on CPUs 0–3; SPS on CPUs 0–7; UAS on CPUs 0–3; probe "
+            "and helper programs on CPU 8 of the SPS. One switch, 10 Gbit/s",
         ),
     ],
 )
@@ -665,7 +665,10 @@ def test_a_copied_testbed_is_described_by_what_was_changed_in_it(tmp_path: Path)
     document["hosts"]["sps"] |= {"cpus": [1, 3, 4, 5], "helper_cpus": [2]}
     (tmp_path / "copy.yaml").write_text(yaml.safe_dump(document))
     bed = load_testbed("copy", tmp_path)
-    assert "SPS on CPUs 1, 3–5; UAS on CPU 0, what watches the SPS on its CPU 2" in bed.description
+    assert (
+        "SPS on CPUs 1, 3–5; UAS on CPU 0; probe and helper programs on CPU 2 of the SPS"
+        in bed.description
+    )
 
 
 def test_the_error_for_an_unknown_testbed_names_the_existing_testbeds() -> None:
