@@ -1,7 +1,8 @@
 """Functions that draw common elements of the pages' figures: grids of panels, curves with intervals, and axes."""
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,7 +24,7 @@ from sipsched.pages.drawing import (
     titled,
 )
 from sipsched.pages.numbers import in_words
-from sipsched.plan.modes import NO_LOOK, find_mode, load_modes
+from sipsched.plan.modes import DEFAULT, NO_LOOK, find_mode, load_modes
 from sipsched.words import grouped, number
 
 MAX_NAMED = 3
@@ -36,6 +37,7 @@ NAME_GAP = 0.09
 MAX_LOADS_AS_TICKS = 5
 LONGEST_BESIDE = 24
 """The largest number of characters in a name at the end of a line. Longer names would leave no room for the panels."""
+EVERY_LOOK = tuple(itertools.product(SERIES, MARKERS))
 TICK_IN = 0.45
 """Width in inches that the label of a load needs on the x axis."""
 
@@ -66,6 +68,30 @@ def mode_look(mode: str) -> Look:
     base = mode.partition(" ")[0].partition("+")[0]
     code = find_mode(base, declared).look if base in declared else NO_LOOK
     return Look(SERIES[int(code[0])], code[1])
+
+
+def mode_looks(modes: Iterable[str]) -> dict[str, Look]:
+    """Return the colour and the marker of each mode on a page that compares modes. Two modes have different looks.
+
+    A mode with overrides in its name gets a look that no other mode of the page has, in a rarely used colour. So do
+    modes with the same declared look, except the first of these modes.
+    """
+    names = sorted(set(modes), key=lambda mode: ("+" in mode, mode != DEFAULT, mode))
+    declared = set(map(mode_look, names))
+    looks: dict[str, Look] = {}
+    for name in names:
+        chosen = mode_look(name)
+        if "+" in name or chosen in looks.values():
+            taken = [*looks.values(), *(declared - set(looks.values()))]
+            free = [each for each in itertools.starmap(Look, EVERY_LOOK) if each not in taken]
+            colors, markers = [each.color for each in taken], [each.marker for each in taken]
+            chosen = min(
+                free,
+                key=lambda each: (colors.count(each.color), markers.count(each.marker)),
+                default=chosen,
+            )
+        looks[name] = chosen
+    return looks
 
 
 @functools.cache

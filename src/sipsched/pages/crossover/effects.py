@@ -24,6 +24,7 @@ from sipsched.pages.crossover.wording import (
     effect_words,
     identity,
     loads_name,
+    looks_of,
     provenance,
     short_load,
     unit,
@@ -31,7 +32,7 @@ from sipsched.pages.crossover.wording import (
 from sipsched.pages.drawing import GRID, INK, PAPER
 from sipsched.pages.numbers import told
 from sipsched.pages.parts import Cell, Figure, Several, Table
-from sipsched.pages.plots import draw_line, mode_look, panels
+from sipsched.pages.plots import Look, draw_line, panels
 from sipsched.words import number, plural
 
 RANKED = (
@@ -59,16 +60,17 @@ MEANINGS = {
 
 def figures(comparisons: Sequence[Advice]) -> Several:
     """Draw the effect of each scheduler mode on the message time (K_rcv + T_sip), with one figure per proxy."""
-    return by_proxy(comparisons, lambda advice: (_figure(advice),))
+    looks = looks_of(ranking.load for advice in comparisons for ranking in advice.rankings)
+    return by_proxy(comparisons, lambda advice: (_figure(advice, looks),))
 
 
-def _figure(advice: Advice) -> Figure:
+def _figure(advice: Advice, looks: Mapping[str, Look]) -> Figure:
     rankings = advice.rankings
     names = [AA, *ordered_modes(advice)]
     reach = [_reach(rankings, quantity) for quantity in DECIDING]
 
     def draw(axis: Axes, row: int, column: int) -> None:
-        _draw_effects(axis, rankings[row], names, DECIDING[column])
+        _draw_effects(axis, rankings[row], names, DECIDING[column], looks)
         _percent_axis(axis, *reach[column], apart=0.1)
 
     seen = [_words(ranking) for ranking in rankings]
@@ -106,9 +108,10 @@ def by_load(advice: Advice, identity: str) -> Figure:
     rankings = advice.rankings
     names = [AA, *ordered_modes(advice)]
     reach = _reach(rankings, DECIDING[0])
+    looks = looks_of(ranking.load for ranking in rankings)
 
     def draw(axis: Axes, _: int, column: int) -> None:
-        _draw_effects(axis, rankings[column], names, DECIDING[0])
+        _draw_effects(axis, rankings[column], names, DECIDING[0], looks)
         _percent_axis(axis, *reach, apart=0.05 * len(rankings))
 
     reference = rankings[0].load.label(advice.place.reference)
@@ -167,14 +170,20 @@ def _reach(rankings: Sequence[Ranking], quantity: str) -> tuple[float, float]:
     return min(low, -least / 2), max(high, least / 2)
 
 
-def _draw_effects(axis: Axes, ranking: Ranking, names: Sequence[str], quantity: str) -> None:
+def _draw_effects(
+    axis: Axes,
+    ranking: Ranking,
+    names: Sequence[str],
+    quantity: str,
+    looks: Mapping[str, Look],
+) -> None:
     axis.axvline(0, color=INK, linewidth=0.8)
     for name, effect in _effects(ranking, quantity).items():
         middle, low, high = _ends(effect)
         row = names.index(name)
         if name == AA and effect.interval.known:
             axis.axvspan(low, high, color=GRID, alpha=0.5, linewidth=0)
-        look = mode_look(name if name != AA else ranking.load.place.reference)
+        look = looks[name if name != AA else ranking.load.place.reference]
         differs = effect.interval.excludes_zero
         axis.hlines(row, low, high, color=look.color, linewidth=1.3)
         label = AA if name == AA else ranking.load.label(name)

@@ -1,7 +1,7 @@
 """Figures of the share of messages that take longer than a given time, for each mode and load."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -14,12 +14,13 @@ from sipsched.pages.crossover.wording import (
     by_proxy,
     identity,
     loads_name,
+    looks_of,
     provenance,
     short_load,
 )
 from sipsched.pages.numbers import in_us
 from sipsched.pages.parts import Figure, Several
-from sipsched.pages.plots import draw_line, mode_look, not_measured, panels
+from sipsched.pages.plots import Look, draw_line, not_measured, panels
 from sipsched.words import grouped
 
 SHARES = {"total_p50": 0.5, "total_p90": 0.1, "total_p99": 0.01}
@@ -30,16 +31,17 @@ MOST = 6
 
 def figures(comparisons: Sequence[Advice]) -> Several:
     """Draw the share of messages that take longer than a given time, for each mode, with one figure per proxy."""
-    return by_proxy(comparisons, lambda advice: (_figure(advice),))
+    looks = looks_of(ranking.load for advice in comparisons for ranking in advice.rankings)
+    return by_proxy(comparisons, lambda advice: (_figure(advice, looks),))
 
 
-def _figure(advice: Advice) -> Figure:
+def _figure(advice: Advice, looks: Mapping[str, Look]) -> Figure:
     rankings = advice.rankings
     modes = [advice.place.reference, *ordered_modes(advice)]
     by_load = [times(ranking, modes[:MOST]) for ranking in rankings]
 
     def draw(axis: Axes, row: int, column: int) -> None:
-        _draw_shares(axis, rankings[column], by_load[column])
+        _draw_shares(axis, rankings[column], by_load[column], looks)
         axis.set_ylabel("share that takes longer")
 
     more = len(modes) - MOST
@@ -86,18 +88,20 @@ def times(ranking: Ranking, modes: Sequence[str]) -> dict[str, Values]:
     return {mode: values for mode, values in by_mode.items() if np.isfinite(values).all()}
 
 
-def _draw_shares(axis: Axes, ranking: Ranking, by_mode: dict[str, Values]) -> None:
+def _draw_shares(
+    axis: Axes, ranking: Ranking, by_mode: dict[str, Values], looks: Mapping[str, Look]
+) -> None:
     if not by_mode:
         not_measured(axis)
         return
     shares = list(SHARES.values())
     for mode, values in by_mode.items():
-        look, label = mode_look(mode), ranking.load.label(mode)
+        label = ranking.load.label(mode)
         titles = [
             f"{label}: {100 * share:g} % of messages take longer than {in_us(value)}"
             for share, value in zip(shares, values, strict=True)
         ]
-        draw_line(axis, values, shares, look, titles, markersize=4, label=label)
+        draw_line(axis, values, shares, looks[mode], titles, markersize=4, label=label)
     axis.set_xscale("log")
     axis.set_yscale("log")
     axis.xaxis.set_major_formatter(FuncFormatter(grouped))

@@ -10,11 +10,11 @@ from sipsched.analysis.advice import ComparedLoad
 from sipsched.analysis.carry_over import settled_after
 from sipsched.analysis.intervals import Values
 from sipsched.analysis.switching import Aligned, Switching, aligned, switching
-from sipsched.pages.crossover.wording import AA, load_among, provenance
-from sipsched.pages.drawing import GRID, LIMIT, titled
+from sipsched.pages.crossover.wording import AA, load_among, looks_of, provenance
+from sipsched.pages.drawing import GRID, LIMIT
 from sipsched.pages.numbers import NO_ENTRY, in_us, with_unit
 from sipsched.pages.parts import Figure, Folded, Table, Words
-from sipsched.pages.plots import from_zero, mode_look, panels
+from sipsched.pages.plots import draw_line, from_zero, panels
 from sipsched.plan.crossover import CALL_TAIL_S, RELAXATIONS, WINDOW_MIN_S, WINDOW_WASHOUTS
 from sipsched.records.window_time import STOLEN, SWITCH, UNFINISHED
 from sipsched.records.windows import DROPPED, FEW, LEFT_OUT, SHAM
@@ -53,6 +53,7 @@ def response(loads: Sequence[ComparedLoad]) -> Figure | Words:
 
     every = dict.fromkeys(arm for _, alignment in known for arm in alignment.by_arm)
     shown = _shown_arms(known)
+    looks = looks_of(loads)
 
     def draw(axis: Axes, row: int, column: int) -> None:
         load, alignment = known[column]
@@ -60,22 +61,22 @@ def response(loads: Sequence[ComparedLoad]) -> Figure | Words:
         for arm, (mean, error) in alignment.by_arm.items():
             if arm not in shown:
                 continue
-            look = mode_look(load.place.reference if arm == SHAM else arm)
-            style, label = ("--", AA) if arm == SHAM else ("-", load.label(arm))
-            axis.plot(since_ms, mean, style, color=look.color, label=label)
+            look = looks[load.place.reference if arm == SHAM else arm]
+            label = AA if arm == SHAM else load.label(arm)
+            marked = slice(None, None, max(1, len(mean) // MARKERS_PER_LINE))
+            titles = [
+                f"{label}, {number(ms)} ms after the switch: {in_us(us)}"
+                for ms, us in zip(since_ms[marked], mean[marked], strict=True)
+            ]
+            draw_line(
+                *(axis, since_ms, mean, look, titles),
+                label=label,
+                linestyle="--" if arm == SHAM else "-",
+                markevery=marked,
+                markersize=3.5,
+            )
             axis.fill_between(
                 since_ms, mean - error, mean + error, color=look.color, alpha=0.2, lw=0
-            )
-            marked = slice(None, None, max(1, len(mean) // MARKERS_PER_LINE))
-            (points,) = axis.plot(
-                *(since_ms[marked], mean[marked], look.marker), color=look.color, markersize=3.5
-            )
-            titled(
-                points,
-                [
-                    f"{label}, {number(ms)} ms after the switch: {in_us(us)}"
-                    for ms, us in zip(since_ms[marked], mean[marked], strict=True)
-                ],
             )
         axis.axvspan(0, 1000 * alignment.washout_s, color=GRID, alpha=0.5, linewidth=0)
         axis.axvline(1000 * alignment.washout_s, color=LIMIT, linestyle="--", linewidth=1)

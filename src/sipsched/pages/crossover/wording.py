@@ -11,6 +11,7 @@ from sipsched.analysis.run_table import LABELLED_KINDS
 from sipsched.pages.capacities import disagreements, estimate, share_words
 from sipsched.pages.numbers import Number, told, with_unit
 from sipsched.pages.parts import Part, Several
+from sipsched.pages.plots import Look, mode_looks
 from sipsched.plan.modes import DEFAULT
 from sipsched.words import grouped, listed, number, plural
 
@@ -74,6 +75,11 @@ def load_among(load: ComparedLoad, loads: Iterable[ComparedLoad]) -> str:
     return (
         f"{place_name(load.place)}, against {load.label(load.place.reference)}, {short_load(load)}"
     )
+
+
+def looks_of(loads: Iterable[ComparedLoad]) -> dict[str, Look]:
+    """Return the colour and the marker of each compared mode, which are the same in all figures of a page."""
+    return mode_looks(mode for load in loads for mode in (load.place.reference, *load.modes))
 
 
 def loads_name(loads: Sequence[ComparedLoad]) -> str:
