@@ -527,7 +527,9 @@ def kernels_case(summaries: Sequence[xr.Dataset]) -> Case:
         joined.attrs[name] = "; ".join(dict.fromkeys(str(s.attrs[name]) for s in used))
     reference, other = map(str, joined["mode"].to_numpy())
     # No paper compares kernels, so the case has no published numbers.
-    return Case(joined, load_points()[:0], load_comparison()[:0], reference, other, compares="kernel")
+    return Case(
+        joined, load_points()[:0], load_comparison()[:0], reference, other, compares="kernel"
+    )
 
 
 def _kernel(summary: xr.Dataset) -> str:

@@ -381,7 +381,9 @@ def test_the_parts_of_all_panels_lie_within_their_shared_axis(monkeypatch):
 
 
 def test_kernels_have_different_looks():
-    case = dataclasses.replace(case_of(plan(modes=("CFS", "EEVDF"))), reference="CFS", other="EEVDF")
+    case = dataclasses.replace(
+        case_of(plan(modes=("CFS", "EEVDF"))), reference="CFS", other="EEVDF"
+    )
     kernels = dataclasses.replace(case, compares="kernel")
     first, second = (marks.look_of(kernels, mode) for mode in ("CFS", "EEVDF"))
     assert first.color != second.color

@@ -472,7 +472,8 @@ def rule(comparisons: Sequence[Advice]) -> Folded:
             "chance explains. K_rcv and T_sip of each message are added before the percentile is computed. If the "
             "change of this percentile is indistinguishable from 0, the mean of K_rcv + T_sip decides. A better mode "
             "has a cost if it raises the drop rate (PDR), the CPU time per message or the mean of K_rcv + T_sip by "
-            "more than chance explains. A rise of the CPU time per message by at most 1\u00a0% is too small to be a cost.",
+            "more than chance explains. A rise of the CPU time per message by at most 1\u00a0% is too small to be a "
+            "cost.",
             "Modes are ordered by the 99th percentile. If several modes are better, the mode that is better at the "
             f"largest number of loads is recommended. The intervals of the 99th percentile and the mean{together}. "
             "Every other interval contains its own true value with a probability of 95\u00a0%.",
