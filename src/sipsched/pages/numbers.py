@@ -10,6 +10,8 @@ LARGEST_TOLD = 9999
 """Largest percentage that is shown. The interval of a ratio from only two pairs of runs may reach 1e30."""
 MILLI_FROM = 1000
 """A time of at least this many microseconds is shown in milliseconds."""
+MOST_PLACES = 6
+"""Largest number of decimals of a number on a page."""
 NO_ENTRY = "–"
 
 
@@ -147,7 +149,9 @@ def _places(error: float) -> int:
     if not error > 0 or not math.isfinite(error):
         return 0
     power = math.floor(math.log10(error))
-    return min(1 - power if error / 10**power < 3.55 else -power, 6)
+    if power < -MOST_PLACES:
+        return MOST_PLACES
+    return min(1 - power if error / 10**power < 3.55 else -power, MOST_PLACES)
 
 
 def _alone(value: float, unit: str, plus: str, digits: int = 2) -> str:

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sipsched.analysis.intervals import Interval, mean_interval, typical_interval
@@ -61,6 +61,7 @@ def test_three_runs_have_a_range_instead_of_an_interval():
     st.booleans(),
     st.sampled_from(["", "µs", "%", "cps"]),
 )
+@example((0.0, 10000.0, 5e-324), 0, False, "%")
 def test_no_text_contains_a_sentinel_value(ends, n, resolved, unit):
     low, estimate, high = sorted(ends) if not np.isnan(ends).any() else ends
     interval = Interval(estimate, low, high, n, resolved=resolved)
