@@ -86,7 +86,7 @@ def _less_or_more(cells: Sequence[ComparedCell]) -> str:
     if not sure:
         tested = [cell for cell in cells if not np.isnan(cell.p_value)]
         why = "chance explains each difference" if tested else "too few runs exist"
-        return f"neither lower nor higher ({why} in {of})"
+        return f"indistinguishable between the modes ({why} in {of})"
     parts = [
         f"significantly {word} in {count}"
         for word, count in (("lower", less), ("higher", more))
