@@ -47,8 +47,8 @@ ADVISED_QUANTITIES = (
 )
 DIFFERENCES = frozenset({"pdr", SQUEEZED})
 """Quantities that may be 0. Two modes are compared by the difference of such a quantity, as a ratio may not exist."""
-SMALL_COST = math.log(1.01)
-"""Logarithm of the largest rise of the CPU time per message that is no cost, because it is too small to matter: 1 %."""
+SMALL_COSTS = {"cpu_per_message": math.log(1.01)}
+"""The largest rise of a quantity of `GUARDS` that is too small to be a cost: 1 % of the CPU time, as a logarithm."""
 ALIKE = math.log(1.05)
 """Logarithm of the largest change that does not matter in practice: 5 %."""
 
@@ -608,9 +608,11 @@ def _rank(candidate: Candidate) -> tuple[bool, float]:
 
 def _candidate(mode: str, effects: Mapping[str, Effect], floors: Mapping[str, float]) -> Candidate:
     intervals = {name: effect.interval for name, effect in effects.items()}
-    costs = [name for name in GUARDS if is_higher(intervals[name])]
-    if intervals["cpu_per_message"].estimate <= SMALL_COST:
-        costs = [name for name in costs if name != "cpu_per_message"]
+    costs = [
+        name
+        for name in GUARDS
+        if is_higher(intervals[name]) and intervals[name].estimate > SMALL_COSTS.get(name, 0.0)
+    ]
     for name in DECIDING:
         if is_lower(intervals[name], floors[name]):
             # The mode improves the quantity `name`. If the other quantity in DECIDING rises, the rise is a cost of the
