@@ -60,7 +60,7 @@ def answer(case: Case, family: Comparisons) -> Answer:
             if (cell := _at_compared_load(case, family, place, name)) is not None
         ]
         if cells:
-            told.append(f"{title} is {_less_or_more(cells)}")
+            told.append(f"{title} is {_less_or_more(case, cells)}")
     if not told:
         return Answer(
             f"There is no answer yet, because no load has valid runs of both modes, {first} and "
@@ -75,7 +75,7 @@ def answer(case: Case, family: Comparisons) -> Answer:
     )
 
 
-def _less_or_more(cells: Sequence[ComparedCell]) -> str:
+def _less_or_more(case: Case, cells: Sequence[ComparedCell]) -> str:
     """Return as text in how many cells the other mode's value is significantly lower or higher than the reference's.
 
     Each cell compares one quantity between the reference mode and the other mode, for one proxy configuration.
@@ -86,7 +86,7 @@ def _less_or_more(cells: Sequence[ComparedCell]) -> str:
     if not sure:
         tested = [cell for cell in cells if not np.isnan(cell.p_value)]
         why = "chance explains each difference" if tested else "too few runs exist"
-        return f"indistinguishable between the modes ({why} in {of})"
+        return f"indistinguishable between the {case.compares}s ({why} in {of})"
     parts = [
         f"significantly {word} in {count}"
         for word, count in (("lower", less), ("higher", more))
