@@ -38,6 +38,7 @@ MAX_LOADS_AS_TICKS = 5
 LONGEST_BESIDE = 24
 """The largest number of characters in a name at the end of a line. Longer names would leave no room for the panels."""
 EVERY_LOOK = tuple(itertools.product(SERIES, MARKERS))
+"""All combinations of a colour and a marker."""
 TICK_IN = 0.45
 """Width in inches that the label of a load needs on the x axis."""
 
