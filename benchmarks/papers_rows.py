@@ -1,0 +1,136 @@
+"""Compare the measured rows of the papers' tables in virtual time with the published and the predicted effects.
+
+`make reports` makes the summaries that this program reads. docs/virtual-time/settings.md describes the studies. Each
+line shows by how many percent K_rcv or PDR is lower in enhanced mode: the published value, the value of the means
+(%Lower), and the geometric mean over pairs of runs with its 95 % interval. These intervals are not corrected for
+several comparisons; the pages of the studies correct theirs.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy import special
+
+from sipsched.analysis.comparison import Case
+from sipsched.analysis.intervals import LEVEL, Interval
+from sipsched.analysis.pairs import compare, percent_lower, ratio_interval
+from sipsched.analysis.papers import MODES, load_comparison, load_points
+from sipsched.paths import PROJECT_ROOT
+from sipsched.records.summary_files import open_summary
+
+RESULTS = PROJECT_ROOT / "results" / "recorded" / "virtual" / "raw"
+STUDIES = {
+    "papers_virtual": "virtual-papers",
+    "papers_logger_virtual": "virtual-papers-logger",
+    "papers_load_virtual": "virtual-papers-logger",
+}
+"""The studies and their testbeds."""
+PREDICTIONS = PROJECT_ROOT / "recorded" / "virtual" / "predicted_papers.csv"
+QUANTITIES = {"k_rcv": "k_rcv_lower_pct", "pdr": "pdr_lower_pct"}
+"""The quantities, each with the column of the published decrease."""
+
+
+class Row(NamedTuple):
+    """One quantity in all runs of both modes, for one row of the papers' tables at one load, in the order of the pairs.
+
+    `published` and `predicted` are decreases in percent. `predicted` is NaN for PDR, whose prediction is a difference.
+    """
+
+    cores: int
+    threads: int
+    cps: int
+    quantity: str
+    baseline: npt.NDArray[np.float64]
+    enhanced: npt.NDArray[np.float64]
+    published: float
+    predicted: float
+
+    @property
+    def lower(self) -> Interval:
+        """The decrease over pairs of runs, in percent."""
+        return percent_lower(ratio_interval(self.baseline, self.enhanced))
+
+
+def rows(study: str, testbed: str) -> Iterator[Row]:
+    """Yield the rows of a study, with one row per quantity and load."""
+    summary = open_summary(RESULTS / study / testbed / "summary.nc")
+    case = Case(summary, load_points(), load_comparison(), *MODES)
+    predictions = pd.read_csv(PREDICTIONS).set_index(["testbed", "cores", "threads", "cps"])
+    for place in case.places():
+        printed = case.printed_comparison(place)
+        assert printed is not None
+        first, second = (case.side(place, mode) for mode in MODES)
+        for cps in first.loads_met:
+            predicted = -predictions.loc[(testbed, place.cores, place.threads, cps), "k_rcv_mean"]
+            for quantity, column in QUANTITIES.items():
+                yield Row(
+                    *(place.cores, place.threads, cps, quantity),
+                    *(first.runs(quantity, cps), second.runs(quantity, cps)),
+                    printed[column],
+                    predicted if quantity == "k_rcv" else np.nan,
+                )
+
+
+def together(found: Sequence[Row]) -> Interval:
+    """Return the decrease over all rows in percent, from the mean logarithm of the ratio over pairs and then rows."""
+    logs = np.array([np.log(row.enhanced / row.baseline) for row in found])
+    many, pairs = logs.shape
+    free = many * (pairs - 1)
+    error = np.sqrt(logs.var(axis=1, ddof=1).sum() / pairs) / many
+    half = float(special.stdtrit(free, (1 + LEVEL) / 2) * error)
+    mean = float(logs.mean())
+    interval = Interval(mean, mean - half, mean + half, many)
+    return percent_lower(interval.map(lambda log: float(np.exp(log))))
+
+
+def told(lower: Interval) -> str:
+    """Return a decrease with its interval as text, or without an interval if none exists."""
+    ends = f" ({lower.low:.1f} to {lower.high:.1f})" if lower.known else ""
+    return f"{lower.estimate:.1f}{ends}"
+
+
+def counts(quantity: str, found: Sequence[Row]) -> str:
+    """Return the sentence that counts effects, published effects and predictions outside the intervals."""
+    known = [row for row in found if row.lower.known]
+    lower = sum(row.lower.low > 0 for row in known)
+    higher = sum(row.lower.high < 0 for row in known)
+    other = sum(not row.lower.low <= row.published <= row.lower.high for row in known)
+    right = sum(row.lower.low <= row.predicted <= row.lower.high for row in known)
+    predictions = f", {right} contain the prediction" if quantity == "k_rcv" else ""
+    return (
+        f"{quantity}: of {len(known)} intervals, {lower} lie above 0, {higher} below 0, "
+        f"{other} exclude the published value{predictions}"
+    )
+
+
+def report(study: str, testbed: str) -> Iterator[str]:
+    """Yield the lines about a study."""
+    found = list(rows(study, testbed))
+    yield f"{study}:"
+    for row in found:
+        of_means = compare(row.baseline, row.enhanced).percent_lower_of_means.estimate
+        yield (
+            f"{row.cores} cores, {row.threads} threads, {row.cps} cps, {row.quantity}: mean "
+            f"{row.baseline.mean():.4g} and {row.enhanced.mean():.4g}; published {row.published:g}, "
+            f"of means {of_means:.0f}, over pairs {told(row.lower)}, predicted {row.predicted:.1f}"
+        )
+    for quantity in QUANTITIES:
+        same = [row for row in found if row.quantity == quantity]
+        yield counts(quantity, same)
+        drops = [row for row in same if row.baseline.all() and row.enhanced.all()]
+        for name, more in (("more workers than cores", True), ("at most as many", False)):
+            part = [row for row in drops if (row.threads > row.cores) == more]
+            if part:
+                yield f"{quantity}, {name}: {told(together(part))} in {len(part)} rows"
+
+
+def main() -> None:
+    for study, testbed in STUDIES.items():
+        print("\n".join(report(study, testbed)))
+
+
+if __name__ == "__main__":
+    main()
