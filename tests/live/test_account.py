@@ -268,7 +268,7 @@ def test_trial_of_a_search_names_the_program_that_disturbs_it(
 ) -> None:
     point = Point(testbed.name, "kamailio-udp", "default", 1, 4)
     search = dataclasses.replace(
-        campaign.search, trial_s=0.5, trials_s=0.5, highest_cps=3000, relative_width=0.8
+        campaign.search, trial_s=0.5, trials_s=0.5, highest_cps=8000, relative_width=0.8
     )
     lifted = {rule: Limits(math.inf, math.inf) for rule in SHARED_MACHINE}
     tolerant = dataclasses.replace(
