@@ -1,6 +1,7 @@
 """The comparison of two scheduler modes in a study, and the published numbers of the papers for both modes."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -56,6 +57,10 @@ PARTS = {
     "service": "E[x]",
 }
 """Parts of a message's time in the SPS, and the total time, with their names on pages. All are in µs."""
+COMPETITOR = "competitor"
+"""The word before each competing task in the description of a testbed."""
+BESIDE_TASK = " + task"
+"""The end of a SUT's name on the page that compares kernels, if another task ran on the proxy's CPUs."""
 COMPARED = ("pdr", "k_rcv")
 COMPARED_BY_TYPE = ("k_rcv", "t_sip")
 SutOnCores = tuple[str, int]
@@ -152,6 +157,12 @@ class Case:
             for place in self.places()
             for settings in self.side(place, mode).settings
         )
+
+    @property
+    def competitors(self) -> list[str]:
+        """The declared tasks that ran on the proxy's CPUs, each with its CPU time, from the testbed's description."""
+        description = str(self.summary.attrs["testbed_description"])
+        return [*dict.fromkeys(re.findall(f"{COMPETITOR} ([^;]+)", description))]
 
     @property
     def both(self) -> tuple[str, str]:
@@ -506,8 +517,8 @@ def kernels_case(summaries: Sequence[xr.Dataset]) -> Case:
     groups: dict[str, dict[str, xr.Dataset]] = {}
     for summary in summaries:
         if kernel := _kernel(summary):
-            competes = "competitor" in summary.attrs["testbed_description"]
-            groups.setdefault(" + task" if competes else "", {})[kernel] = summary
+            competes = COMPETITOR in summary.attrs["testbed_description"]
+            groups.setdefault(BESIDE_TASK if competes else "", {})[kernel] = summary
     complete = {beside: group for beside, group in groups.items() if len(group) == 2}
     if not complete:
         # Without runs on two kernels, the page says that nothing can be compared.

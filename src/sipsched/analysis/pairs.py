@@ -18,6 +18,8 @@ from sipsched.errors import StableError
 
 UNBOUNDED = "the reference is too near 0 for a percentage"
 NO_INTERVAL = "a ratio of means, as the papers print it"
+OF_LOGS = "t of logs"
+"""The method of a ratio's interval, unless the value of a run is 0."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,10 @@ class Comparison:
     p_value
         P-value of the paired t test of the hypothesis that the mean log ratio is 0. If the value of a run is 0, the
         hypothesis is a mean difference of 0. NaN for fewer than two pairs.
+    least_significant_percent
+        The smallest decrease in percent that excludes 0 from an interval of this width. If the result is above 100, the
+        pairs vary too much: the interval would contain 0 even if the other mode had the value 0 in every run. NaN
+        without an interval.
     """
 
     difference: Interval
@@ -44,6 +50,7 @@ class Comparison:
     percent_lower: Interval
     percent_lower_of_means: Interval
     p_value: float
+    least_significant_percent: float
 
 
 def paired_difference(
@@ -91,7 +98,7 @@ def ratio_interval(
     if _above_0(first, second):
         logs = mean_interval(np.log(second / first), level)
         return replace(
-            logs.map(lambda log: float(np.exp(log))), method="t of logs" if logs.known else ""
+            logs.map(lambda log: float(np.exp(log))), method=OF_LOGS if logs.known else ""
         )
     x, y = float(first.mean()), float(second.mean())
     if n < 2:
@@ -131,13 +138,23 @@ def compare(reference: npt.ArrayLike, other: npt.ArrayLike, level: float = LEVEL
     tested = (np.log(first), np.log(second)) if _above_0(first, second) else (first, second)
     p_value = _paired_t_test(*tested)
     of_means = np.nan if not first.any() else 100 * (1 - second.mean() / first.mean())
+    difference = paired_difference(first, second, level)
     return Comparison(
-        paired_difference(first, second, level),
+        difference,
         ratio,
         percent_lower(ratio),
         Interval.without(float(of_means), first.size, level, ratio.why or NO_INTERVAL),
         p_value,
+        _least_significant_percent(first, difference, ratio),
     )
+
+
+def _least_significant_percent(first: Values, difference: Interval, ratio: Interval) -> float:
+    if ratio.method == OF_LOGS:
+        return float(100 * (1 - np.sqrt(ratio.low / ratio.high)))
+    if not difference.known or not first.any():
+        return np.nan
+    return float(100 * (difference.high - difference.estimate) / first.mean())
 
 
 def _above_0(first: Values, second: Values) -> bool:

@@ -4,7 +4,6 @@ Each value has three columns: published, this testbed, difference.
 """
 
 from collections.abc import Mapping
-from itertools import starmap
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from sipsched.analysis.papers import (
     titled,
 )
 from sipsched.pages.modes.wording import (
+    MEANS_OF_ZERO,
     NOT_PRINTED,
     NOT_SEEN,
     SERVICE,
@@ -28,7 +28,8 @@ from sipsched.pages.modes.wording import (
 )
 from sipsched.pages.numbers import NO_ENTRY, signed, told
 from sipsched.pages.parts import Cell, Several, Table
-from sipsched.words import grouped, number, plural
+from sipsched.pages.tables import RANGES
+from sipsched.words import grouped, listed, number, plural
 
 COUNTS = ("rcv_errors", "call_setup_drops", "call_setup_messages", "total_messages")
 SPLIT = ("k_stack", "k_sockq", "k_copy", "k_snd", "k_sockq_alone", "service")
@@ -62,9 +63,18 @@ def tables(case: Case) -> Several:
 
 def _table(case: Case, system: SutOnCores, mode: str) -> Table:
     sut, cores = system
-    among = case.measured_first(system, mode)
+    among = [
+        place for place in case.places(system, published=True) if case.side(place, mode).loads_met
+    ]
+    left_out = [
+        plural(place.threads, "thread")
+        for place in case.places(system, published=True)
+        if place not in among
+    ]
     signs = (f"last ≤\u00a0{case.share}", f"first >\u00a0{case.share}")
-    names = ["Load (cps)", "Runs (n)", *starmap(titled, _quantities().values())]
+    names = ["Load (cps)", "Runs (n)"]
+    for name, name_and_unit in _quantities().items():
+        names.append(titled(*name_and_unit) + ", difference per call" * (name in COUNTS))
     rows: list[tuple[Cell, ...]] = []
     for place in among:
         side = case.side(place, mode)
@@ -85,11 +95,13 @@ def _table(case: Case, system: SutOnCores, mode: str) -> Table:
         header=("", "", *(("published", "this testbed", "difference (%)") * 2)),
         places=1,
         rows=tuple(rows),
-        none="nothing was planned",
-        caption=f"{beside}{case.label(mode)} on this testbed: {sut}, {plural(cores, 'core')}.",
+        none="no load was measured",
+        caption=f"{beside}{case.label(mode)} on this testbed: {sut}, {plural(cores, 'core')}."
+        f"{f' Not measured: {listed(left_out)}.' * bool(left_out)}",
         reading=f"The left half of the table shows the last load with PDR ≤ {case.share}, and the right half shows the "
         "first load with a higher PDR. The values of this testbed describe typical runs, with 95\u00a0% "
-        "intervals. The papers print no intervals. Differences of counts are computed from counts per call, "
+        f"intervals. {MEANS_OF_ZERO} {RANGES} The papers print no intervals. Differences of counts are computed from "
+        "counts per call, "
         f'because {_calls(case, system, mode)}. The rows "Call-setup" count only the first sending of each '
         'message. The rows "RCV errors" and "Total messages" include retransmissions. As in the papers, the '
         "number of call-setup drops is RCV errors times call-setup messages, divided by total "
@@ -149,15 +161,16 @@ def _measured(side: Side, name: str, cps: float, printed: str | None, n: int) ->
 
     To compute the difference, counts are scaled to the paper's number of calls.
     """
-    runs, (_, unit) = side.runs(name, cps), _quantities()[name]
+    runs = side.runs(name, cps)
     mean = typical_interval(runs)
     if np.isnan(mean.estimate):
         return NOT_SEEN, NO_ENTRY
     if printed is None:
-        return told(mean, unit, n), NO_ENTRY
+        return told(mean, n=n), NO_ENTRY
     if name in COUNTS:
         runs = runs / _per_call(side, cps)
-    return told(mean, unit, n), told(relative(runs, float(printed)), "%", n, "+")
+    # The name of the row contains the unit, so the cell has the unit of the published number.
+    return told(mean, n=n), told(relative(runs, float(printed)), "%", n, "+")
 
 
 def _per_call(side: Side, cps: float) -> Values:

@@ -30,6 +30,7 @@ from sipsched.pages.modes.wording import (
     compared,
     corrected,
     identity,
+    typical,
     with_papers,
 )
 from sipsched.pages.numbers import in_words, told, trusted
@@ -63,6 +64,12 @@ def _figure(case: Case, system: SutOnCores) -> Figure:
         if ends is not None:
             axis.set_xlim(ends)
 
+    drawn = [
+        case.side(place, mode).mean("t_sip", cps)
+        for place, cps in loads.items()
+        for mode in case.modes
+    ]
+    interval = " with its 95\u00a0% interval" * any(map(trusted, drawn))
     names = [
         f"{plural(place.threads, 'thread')}, {grouped(cps)} cps" for place, cps in loads.items()
     ]
@@ -78,7 +85,7 @@ def _figure(case: Case, system: SutOnCores) -> Figure:
         ),
         caption="Mean time that a message spends in each part of its way through the SPS, at the compared load: "
         f"{sut}, {plural(cores, 'core')}.",
-        reading=f"Each small point is a run. A large point is the typical run with its 95 % interval. {SERVICE}",
+        reading=f"Each small point is a run. A large point is the typical run{interval}. {SERVICE}",
         seen=tuple(
             f"{case.name(place)}, {grouped(cps)} cps: {text}."
             for place, cps in loads.items()
@@ -95,7 +102,7 @@ def _part_words(case: Case, place: Place, cps: int) -> str:
     for name in ("k_sockq", "t_sip_off", "service"):
         means = {side.label: side.mean(name, cps) for side in case.sides(place)}
         texts = [
-            f"{in_words(mean, 'µs')} in mode {label}"
+            f"{in_words(mean, 'µs')} with {label}"
             for label, mean in means.items()
             if not np.isnan(mean.estimate)
         ]
@@ -170,7 +177,7 @@ def parts_table(case: Case, family: Comparisons) -> Table:
         ),
         none=f"no load has valid runs of both {first} and {second}",
         caption="Mean time that a message spends in each part of its way through the SPS, at the compared load.",
-        reading=f"{SERVICE} {corrected(family)}",
+        reading=f"{typical(family)} {SERVICE} {corrected(family)}",
         provenance=provenance(case.summary),
     )
 

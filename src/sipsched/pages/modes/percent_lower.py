@@ -1,5 +1,6 @@
 """The papers' comparison: the percentage by which a mode lowers the drop rate (PDR) and the wait (K_rcv)."""
 
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -7,6 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from sipsched.analysis.comparison import (
+    BESIDE_TASK,
     Case,
     ComparedQuantity,
     Comparisons,
@@ -16,10 +18,11 @@ from sipsched.analysis.comparison import (
 )
 from sipsched.analysis.families import ComparedCell
 from sipsched.analysis.intervals import Interval
+from sipsched.analysis.pairs import Comparison
 from sipsched.analysis.papers import PAPERS
 from sipsched.analysis.run_table import provenance
-from sipsched.pages.drawing import INK, titled
-from sipsched.pages.modes.marks import hollow, large, small
+from sipsched.pages.drawing import INK, PAPER, titled
+from sipsched.pages.modes.marks import hollow, large
 from sipsched.pages.modes.wording import (
     NOT_PRINTED,
     NOTHING,
@@ -29,11 +32,13 @@ from sipsched.pages.modes.wording import (
     lower,
     relative_to,
     study_of,
+    typical,
     with_papers,
 )
 from sipsched.pages.numbers import NO_ENTRY, p_text, signed, told, trusted, with_unit
 from sipsched.pages.parts import Answer, Cell, Figure, Several, Table, Words, translated
 from sipsched.pages.plots import not_measured, panels
+from sipsched.records.study_summary import MEASURED, NOT_PLANNED
 from sipsched.words import grouped, listed, number, plural
 
 DRAWN_FROM_PERCENT = -150
@@ -45,7 +50,7 @@ OF_MEANS_READING = (
     "runs of the first and of the second mode."
 )
 TITLES = {"pdr": "PDR", "k_rcv": "K_rcv"}
-UNITS = {"pdr": ("PDR", "%", 100.0), "k_rcv": ("K_rcv", "µs", 1.0)}
+UNITS = {"pdr": ("PDR (%)", "%", 100.0), "k_rcv": ("K_rcv", "µs", 1.0)}
 """The title, the unit and the factor that converts to this unit, for each quantity."""
 
 
@@ -60,39 +65,74 @@ def answer(case: Case, family: Comparisons) -> Answer:
             if (cell := _at_compared_load(case, family, place, name)) is not None
         ]
         if cells:
-            told.append(f"{title} is {_less_or_more(case, cells)}")
+            told.append(_changed(case, cells, title))
     if not told:
-        return Answer(
-            f"There is no answer yet, because no load has valid runs of both modes, {first} and "
-            f"{second}.{translated(translations(case.summary))}"
-        )
+        told = [
+            f"There is no answer yet, because no load has valid runs of both {case.compares}s, {first} and {second}."
+        ]
     same = [case.same_settings(place) for place in case.places()]
-    alike = (
-        ", although both modes have the same settings on this kernel" if all(same) and same else ""
-    )
-    return Answer(
-        f"With {second} instead of {first}, {', and '.join(told)}{alike}.{translated(translations(case.summary))}"
-    )
+    if all(same) and same:
+        told.append("Both modes have the same settings on this kernel.")
+    return Answer(" ".join(told) + translated(translations(case.summary)))
 
 
-def _less_or_more(case: Case, cells: Sequence[ComparedCell]) -> str:
-    """Return as text in how many cells the other mode's value is significantly lower or higher than the reference's.
+def _changed(case: Case, cells: Sequence[ComparedCell], title: str) -> str:
+    """Return a sentence: in how many cells the other mode's value is significantly lower or higher, or not decided.
 
     Each cell compares one quantity between the reference mode and the other mode, for one proxy configuration.
     """
-    sure = [cell.comparison.difference.estimate for cell in cells if cell.stands_out]
-    less, more = sum(value < 0 for value in sure), sum(value > 0 for value in sure)
+    first, second = case.both
     of = f"{plural(len(cells), 'combination')} of proxy, cores and threads"
-    if not sure:
-        tested = [cell for cell in cells if not np.isnan(cell.p_value)]
-        why = "chance explains each difference" if tested else "too few runs exist"
-        return f"indistinguishable between the {case.compares}s ({why} in {of})"
-    parts = [
-        f"significantly {word} in {count}"
-        for word, count in (("lower", less), ("higher", more))
-        if count
+    if not any(cell.reference.most or cell.other.most for cell in cells):
+        return f"With {first} and with {second}, {title} is 0 in every run."
+    sure = [cell.comparison.difference.estimate for cell in cells if cell.stands_out]
+    if sure:
+        counts = (("lower", sum(d < 0 for d in sure)), ("higher", sum(d > 0 for d in sure)))
+        parts = [f"significantly {word} in {count}" for word, count in counts if count]
+        return f"With {second} instead of {first}, {title} is {listed(parts)} of {of}."
+    tested = [cell.comparison for cell in cells if not np.isnan(cell.p_value)]
+    if not tested:
+        return f"Whether {second} changes {title} is unknown, because too few runs exist in {of}."
+    pairs = sorted({comparison.difference.n for comparison in tested})
+    number_of = " to ".join(map(str, dict.fromkeys((pairs[0], pairs[-1]))))
+    return (
+        f"Whether {title} is lower or higher with {second} than with {first} is not decided: in {of} with {number_of} "
+        f"pairs of runs{' each' * (len(tested) > 1)}, no difference is significant.{_least(tested)}"
+    )
+
+
+def _least(tested: Sequence[Comparison]) -> str:
+    """Return a sentence with the smallest decrease that these runs would show. Empty if this decrease is unknown."""
+    sizes = sorted(size for one in tested if not np.isnan(size := one.least_significant_percent))
+    if not sizes:
+        return ""
+    if sizes[0] >= 100:
+        return " The runs vary so much that not even a decrease to 0 would be significant."
+    ends = dict.fromkeys(f"{min(size, 100):.0f}" for size in (sizes[0], sizes[-1]))
+    where = ", depending on the combination" if len(ends) > 1 else ""
+    return f" Only a decrease by at least {' to '.join(ends)}\u00a0% would be significant{where}."
+
+
+def measured(case: Case) -> Words:
+    """Return sentences on the kernel, on competing tasks, and on planned or published results without a valid run."""
+    lines = [] if case.compares == "kernel" else [f"Kernel: {case.summary.attrs['kernels']}."]
+    if case.competitors:
+        which = f'In the rows with "{BESIDE_TASK.strip()}", another' * (case.compares == "kernel")
+        lines.append(
+            f"{which or 'Another'} task used the proxy's cores, too: {listed(case.competitors)}."
+        )
+    status = case.summary["status"].to_numpy().ravel().tolist()
+    planned, valid = sum(word != NOT_PLANNED for word in status), status.count(MEASURED)
+    if valid < planned:
+        lines.append(f"Of {plural(planned, 'planned run')}, {valid} are measured and valid.")
+    without = [
+        case.name(place)
+        for place in case.places(published=True)
+        if case.compared_load(place) is None
     ]
-    return f"{listed(parts)} of {of}"
+    if without:
+        lines.append(f"Not measured in both {case.compares}s: {'; '.join(without)}.")
+    return Words(tuple(lines))
 
 
 def figure(case: Case, family: Comparisons) -> Figure:
@@ -113,6 +153,8 @@ def figure(case: Case, family: Comparisons) -> Figure:
             _draw_here(axis, case, _at_compared_load(case, family, place, name), y)
         if not among:
             not_measured(axis)
+        elif not axis.get_legend_handles_labels()[1]:
+            _write_why(axis, case, family, name)
         # The panels share one x axis, so the axis has to reach the smallest value of all panels drawn so far.
         reached.append(axis.dataLim.x0 if np.isfinite(axis.dataLim.x0) else 0.0)
         axis.set_xlim(max(1.08 * min(reached), 1.08 * DRAWN_FROM_PERCENT) - 5, 108)
@@ -120,6 +162,12 @@ def figure(case: Case, family: Comparisons) -> Figure:
         axis.set_ylim(len(among) - 0.5, -0.5)
 
     first, second = case.both
+    drawn = [
+        cell.comparison.percent_lower
+        for place in among
+        for name in TITLES
+        if (cell := _at_compared_load(case, family, place, name)) is not None
+    ]
     studies = dict.fromkeys(study_of(cores) for _, cores in case.systems if case.beside_papers)
     published = (
         "An open point is a result that the papers published, at the load of the paper and without an interval. "
@@ -133,17 +181,33 @@ def figure(case: Case, family: Comparisons) -> Figure:
             draw,
             "lower by (%)",
             shared=("all", "all"),
-            height_in=0.6 + 0.45 * max(len(among), 1),
+            height_in=0.6 + (0.45 if len(case.systems) == 1 else 0.55) * max(len(among), 1),
             beside=False,
         ),
         caption=f"Decrease of PDR and of the mean K_rcv from {first} to {second}, in percent. {_loads(case, among)}.",
-        reading="A large point is a result of this testbed with its interval. A small point is a result of this "
-        f"testbed with too few runs for an interval. {published}The axis ends at "
-        f"{number(DRAWN_FROM_PERCENT)}\u00a0%, and points beyond this value are drawn at this end. A combination "
-        f"is a proxy with its numbers of cores and threads. {corrected(family)}",
+        reading=f"A filled point is a result of this testbed{_bars(drawn)} {published}{_axis_end(drawn)}"
+        f"A combination is a proxy with its numbers of cores and threads. {corrected(family)}",
         seen=tuple(_seen(case, family)) or (NOTHING,),
         provenance=with_papers(case.summary, *studies),
     )
+
+
+def _bars(drawn: Sequence[Interval]) -> str:
+    """Return the end of a sentence on points: what their bars show, or why some or all points have no bar."""
+    few = "too few runs for an interval"
+    if not any(map(trusted, drawn)):
+        return f", with {few}."
+    without = any(not np.isnan(one.estimate) and not trusted(one) for one in drawn)
+    return f", and the bar is its interval.{f' A point without a bar has {few}.' * without}"
+
+
+def _axis_end(drawn: Sequence[Interval]) -> str:
+    """Return a sentence on values beyond the left end of the axis. Empty if no value lies there."""
+    ends = [end for one in drawn for end in (one.estimate, one.low if trusted(one) else np.nan)]
+    if not any(end < DRAWN_FROM_PERCENT for end in ends):
+        return ""
+    end = f"{number(DRAWN_FROM_PERCENT)}\u00a0%"
+    return f"The axis ends at {end}, and values beyond {end} are drawn at this end. "
 
 
 def _loads(case: Case, among: Sequence[Place]) -> str:
@@ -206,9 +270,20 @@ def _counted(case: Case, percents: Sequence[Interval]) -> str:
     return f"{of}, and {told}" + (f", and significantly higher in {up}" if up else "")
 
 
+def _write_why(axis: Axes, case: Case, family: Comparisons, name: str) -> None:
+    """Write into an empty panel why the quantity has no percentage, such as "the reference is 0 in every run"."""
+    cells = [_at_compared_load(case, family, place, name) for place in case.places()]
+    why = dict.fromkeys(cell.comparison.percent_lower.why for cell in cells if cell is not None)
+    text = textwrap.fill(f"nothing to compare: {'; '.join(why)}", 18)
+    behind = {"facecolor": PAPER, "edgecolor": "none"}
+    axis.text(0.5, 0.5, text, transform=axis.transAxes, ha="center", va="center", bbox=behind)
+
+
 def _tick(case: Case, place: Place) -> str:
+    """Return the name of a row of the figure in short lines, because a phone has little room beside a panel."""
     cps = case.compared_load(place)
-    return f"{case.name(place)}\n" + ("not measured" if cps is None else f"{grouped(cps)} cps")
+    load = "not measured" if cps is None else f"{grouped(cps)} cps"
+    return "\n".join((case.name(place).replace(f"{place.sut}, ", f"{place.sut}\n"), load))
 
 
 def _draw_published(axis: Axes, case: Case, place: Place, name: str, y: float) -> None:
@@ -224,12 +299,9 @@ def _draw_here(axis: Axes, case: Case, cell: ComparedCell | None, y: float) -> N
         return
     lower = cell.comparison.percent_lower
     low, x, high = np.clip((lower.low, lower.estimate, lower.high), DRAWN_FROM_PERCENT, 100)
-    at = ([x], [y - 0.15])
-    if trusted(lower):
-        bars, label = [[x - low], [high - x]], "this testbed"
-        point, *_ = axis.errorbar(*at, xerr=bars, **large(case, case.other), label=label)
-    else:
-        (point,) = axis.plot(*at, **small(case, case.other), label="this testbed, no interval")
+    bars = [[x - low], [high - x]] if trusted(lower) else None
+    style = large(case, case.other)
+    point, *_ = axis.errorbar([x], [y - 0.15], xerr=bars, **style, label="this testbed")
     titled(point, [f"this testbed: {with_unit(lower, '%')} lower"])
 
 
@@ -273,7 +345,7 @@ def _said(cell: ComparedCell, title: str, second: str, first: str) -> str:
     verdict = (
         "This difference is larger than chance explains"
         if cell.stands_out
-        else "Chance explains this difference"
+        else "Chance can explain this difference"
     )
     return f"{text}, in {pairs} of runs ({p_text(cell.p_value)}). {verdict}."
 
@@ -292,18 +364,23 @@ def _table(case: Case, family: Comparisons, system: SutOnCores) -> Table:
     first, second = case.both
     beside = f"{PAPERS[study_of(cores)]}{table}, beside this testbed" if table else "This testbed"
     of_papers = (
-        ' The row "difference" shows by how much a mean differs from the published mean, in percent of the published '
+        ' PDR is a share, as in the papers. The row "difference (%)" shows by how much a mean differs from the '
+        "published mean, in percent of the published "
         f"mean. For percentages, it shows the difference in percentage points.{PUBLISHED_MODES}"
     )
     return Table(
         identity=identity("table-comparison", sut, cores),
-        groups=(("", 3), ("PDR", 4), ("K_rcv", 4)),
+        groups=(
+            ("", 3),
+            ("PDR (share)" if case.beside_papers else "PDR (%)", 4),
+            ("K_rcv (µs)", 4),
+        ),
         places=1,
         header=("threads", "source", "load (cps)", *(first, second, "lower by (%)", OF_MEANS) * 2),
         rows=tuple(row for place in among for row in _rows(case, family, place)),
         none="nothing was planned",
         caption=f"{beside}: {sut}, {plural(cores, 'core')}, {first} against {second}.",
-        reading=f"{_loads(case, among)}. The values describe typical runs, with 95\u00a0% intervals. "
+        reading=f"{_loads(case, among)}. {typical(family)} "
         f"{corrected(family)} {OF_MEANS_READING}{of_papers * case.beside_papers}",
         provenance=with_papers(case.summary, *([study_of(cores)] if table else [])),
     )
@@ -329,12 +406,15 @@ def _rows(case: Case, family: Comparisons, place: Place) -> list[tuple[Cell, ...
         return [*rows, (threads, "this testbed", _why_not_compared(case, place), *[NO_ENTRY] * 8)]
     cells = [family.cells.get(ComparedQuantity(place, cps, name)) for name in TITLES]
     n = cells[0].comparison.difference.n if cells[0] else 0
-    units = ("", "µs")
-    here = [text for cell, unit in zip(cells, units, strict=True) for text in _cell(cell, n, unit)]
+    # The papers print PDR as a share.
+    scales = (1.0 if case.beside_papers else 100.0, 1.0)
+    here = [
+        text for cell, scale in zip(cells, scales, strict=True) for text in _cell(cell, n, scale)
+    ]
     rows.append((threads, f"this testbed, n = {n}", _load(case, place, cps), *here))
     if printed is not None:
-        more = signed(100 * (cps / printed["cps"] - 1)) + "\u00a0%"
-        rows.append((threads, "difference", more, *_differences(cells, printed, n)))
+        more = signed(100 * (cps / printed["cps"] - 1))
+        rows.append((threads, "difference (%)", more, *_differences(cells, printed, n)))
     return rows
 
 
@@ -357,11 +437,12 @@ def _load(case: Case, place: Place, cps: int) -> str:
     return f"{cps} (the highest load measured in both modes; no PDR > {case.share})"
 
 
-def _cell(cell: ComparedCell | None, n: int, unit: str) -> tuple[Cell, ...]:
+def _cell(cell: ComparedCell | None, n: int, scale: float) -> tuple[Cell, ...]:
     if cell is None:
         return (NO_ENTRY,) * 4
     of_means = told(cell.comparison.percent_lower_of_means, "%", n)
-    return told(cell.reference, unit, n), told(cell.other, unit, n), lower(cell, n), of_means
+    first, second = (told(mean.map(_times(scale)), "", n) for mean in (cell.reference, cell.other))
+    return first, second, lower(cell, n), of_means
 
 
 def _differences(
@@ -414,7 +495,7 @@ def both_loads(case: Case, family: Comparisons) -> Table:
         caption=f"The values with {second} and with {first}, at the measured loads directly below and above the "
         "crossing of each mode.",
         reading=f'The column "difference" shows {second} minus {first}, over pairs of runs with the same arrivals. '
-        f"{OF_MEANS_READING} {corrected(family)}",
+        f"{typical(family)} {OF_MEANS_READING} {corrected(family)}",
         provenance=provenance(case.summary),
     )
 

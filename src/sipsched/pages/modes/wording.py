@@ -11,14 +11,19 @@ from sipsched.analysis.families import ComparedCell, Family
 from sipsched.analysis.intervals import LEVEL
 from sipsched.analysis.papers import SHORT
 from sipsched.analysis.run_table import provenance
-from sipsched.pages.numbers import NO_ENTRY, Number, told
+from sipsched.pages.numbers import NO_ENTRY, Number, told, trusted
 from sipsched.pages.parts import Cell
+from sipsched.pages.tables import RANGES
 from sipsched.words import plural
 
 NOT_PRINTED = NO_ENTRY
 NOTHING = "There is nothing to show yet, because no load has valid runs of both modes."
 NOT_SEEN = "not measured by the probe"
 PUBLISHED_MODES = " The published numbers describe the papers' own modes with the same names, on the scheduler CFS."
+MEANS_OF_ZERO = (
+    "If a value of a run is 0, the table shows and compares means over the runs. A figure of PDR against load always "
+    "shows typical runs, so its PDR can differ from the table."
+)
 SERVICE = (
     "E[x] is the overall service time of the single-core paper (section III): E[x] = K_stack + K_sockq^s + K_copy + "
     "T_sip + K_snd. K_sockq^s is the time to wake the worker and to dequeue the message. The probe cannot measure "
@@ -43,11 +48,28 @@ def corrected(family: Family[Any]) -> str:
     """Return sentences on how intervals and p-values are corrected for the number of comparisons."""
     if not family.tests:
         return "No two runs of different modes have the same arrivals, so nothing can be compared."
+    pair = "A pair consists of one run in each mode, with the same load and the same arrivals."
+    tests = "The p-values are from paired t tests with Holm's correction"
+    if not any(trusted(cell.comparison.difference) for cell in family.cells.values()):
+        return f"{pair} {tests} for {plural(family.tests, 'comparison')}."
     return (
-        "A pair consists of one run in each mode, with the same load and the same arrivals. Each interval of the "
-        f"{plural(family.tests, 'comparison')} has a level of {100 * family.level:.3g}\u00a0% (Bonferroni's "
-        f"correction). With a probability of {100 * LEVEL:g}\u00a0%, all these intervals contain their true values. "
-        "The p-values are from paired t tests with Holm's correction."
+        f"{pair} Each interval of the {plural(family.tests, 'comparison')} has a level of "
+        f"{100 * family.level:.3g}\u00a0% (Bonferroni's correction). With a probability of {100 * LEVEL:g}\u00a0%, "
+        f"all these intervals contain their true values. {tests}."
+    )
+
+
+def typical(family: Family[Any]) -> str:
+    """Return sentences on the estimate and the interval that a table shows for each mode."""
+    shown = [each for cell in family.cells.values() for each in (cell.reference, cell.other)]
+    if all(trusted(each) for each in shown if each.known):
+        lines = "The values describe typical runs, with 95\u00a0% intervals."
+    elif any(map(trusted, shown)):
+        lines = f"The values describe typical runs, with 95\u00a0% intervals. {RANGES}"
+    else:
+        lines = f"The values describe typical runs. {RANGES}"
+    return (
+        f"{lines} {MEANS_OF_ZERO}" if any(each.least == 0 < each.most for each in shown) else lines
     )
 
 
