@@ -4,7 +4,7 @@ In virtual time, the clock of a QEMU guest counts executed instructions. The pre
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,12 +14,12 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from sipsched.analysis.advice import ComparedLoad
 from sipsched.analysis.guest_effects import USUAL_QUANTUM_US, GuestEffect
 from sipsched.pages.crossover.effects import spread_ticks
-from sipsched.pages.crossover.wording import provenance
+from sipsched.pages.crossover.wording import identity, provenance
 from sipsched.pages.drawing import INK
-from sipsched.pages.numbers import told, with_unit
-from sipsched.pages.parts import Answer, Cell, Figure, Heading, Table, Words
+from sipsched.pages.numbers import NO_ENTRY, told, with_unit
+from sipsched.pages.parts import Answer, Cell, Figure, Heading, Several, Table, Words
 from sipsched.pages.plots import draw_line, look, panels
-from sipsched.words import listed, plural
+from sipsched.words import plural
 
 TICKS_APART = 0.12
 """Smallest distance of two ticks, as a share of the x axis. The labels then do not touch on a phone."""
@@ -68,34 +68,61 @@ def _unusual_step(effect: GuestEffect) -> bool:
 
 
 def answer(effects: Sequence[GuestEffect]) -> Answer:
-    """Return sentences that list the measured effects which differ significantly from 0."""
+    """Return sentences on how often the mean K_rcv changes beside another program and without another program."""
     measured = [effect for effect in effects if effect.measured.known]
     if not measured:
         return Answer("There is no answer yet, because no valid run compares these modes.")
-    alike = sum(not effect.stands_out for effect in measured)
-    rest = (
-        f"In {alike} of {plural(len(measured), 'comparison')}, the change of the mean K_rcv is indistinguishable "
-        "from chance."
+    groups = {
+        "another program uses the proxy's cores": [e for e in measured if e.competitor],
+        "no other program uses the proxy's cores": [e for e in measured if not e.competitor],
+    }
+    lines = [_in_group(condition, group) for condition, group in groups.items() if group]
+    if len(lines) > 1:
+        lines.insert(0, _conclusion(*groups.values()))
+    by_chance = 0.05 * len(measured)
+    lines.append(
+        f"By chance alone, about {by_chance:.1f} of {plural(len(measured), 'comparison')} would show a change."
     )
-    return Answer(" ".join((*_outstanding(measured), rest)))
+    return Answer(" ".join(lines))
 
 
-def _outstanding(effects: Sequence[GuestEffect]) -> Iterator[str]:
-    """Yield sentences per panel (setting and number of cores) with effects that differ significantly from 0."""
-    for panel in panels_of(effects):
-        changes = [
-            f"With kernel {effect.kernel} and {plural(effect.place.threads, 'worker')}"
-            f"{f' (clock in steps of {effect.quantum_us:g} µs)' if _unusual_step(effect) else ''}, the change is "
-            f"{with_unit(effect.measured, '%', '+')}."
-            for effect in panel.effects
-            if effect.stands_out
-        ]
-        if changes:
-            yield (
-                f"On {panel.where}: with {panel.setting} instead of {panel.reference}, the mean waiting time K_rcv "
-                "changes."
-            )
-            yield from changes
+def _conclusion(beside: Sequence[GuestEffect], alone: Sequence[GuestEffect]) -> str:
+    """Return a sentence: where changes that chance does not explain are more frequent, and where they are larger."""
+    more, larger = (
+        kind(beside) - kind(alone) for kind in (_share_of_outstanding, _largest_logarithm)
+    )
+    if more > 0 and larger > 0:
+        return "The settings matter most beside another program."
+    if more < 0 and larger < 0:
+        return "The settings matter most without another program."
+    return "The comparisons do not show that the settings matter only beside another program."
+
+
+def _share_of_outstanding(effects: Sequence[GuestEffect]) -> float:
+    return sum(effect.stands_out for effect in effects) / len(effects)
+
+
+def _largest_logarithm(effects: Sequence[GuestEffect]) -> float:
+    """Return the size of the largest change that chance does not explain, as a logarithm of a ratio."""
+    return max(
+        (abs(math.log1p(e.measured.estimate / 100)) for e in effects if e.stands_out), default=0.0
+    )
+
+
+def _in_group(condition: str, effects: Sequence[GuestEffect]) -> str:
+    """Return sentences: in how many comparisons the wait changes under a condition, and the largest change."""
+    outstanding = [effect for effect in effects if effect.stands_out]
+    of = plural(len(effects), "comparison")
+    if not outstanding:
+        return f"If {condition}, the mean wait K_rcv changes in none of {of} by more than chance explains."
+    largest = max(outstanding, key=lambda e: abs(math.log1p(e.measured.estimate / 100)))
+    (panel,) = panels_of([largest])
+    return (
+        f"If {condition}, the mean wait K_rcv changes in {len(outstanding)} of {of} by more than chance explains. The "
+        f"largest change is {with_unit(largest.measured, '%', '+')}, with {panel.setting} instead of "
+        f"{panel.reference}, on {plural(largest.place.cores, 'core')} with {plural(largest.place.threads, 'worker')} "
+        f"and kernel {largest.kernel}{f' (clock in steps of {largest.quantum_us:g} µs)' * _unusual_step(largest)}."
+    )
 
 
 def words(effects: Sequence[GuestEffect]) -> Words:
@@ -115,11 +142,29 @@ def words(effects: Sequence[GuestEffect]) -> Words:
     return Words(tuple(lines))
 
 
-def figure(effects: Sequence[GuestEffect], loads: Sequence[ComparedLoad]) -> Figure:
-    """Return a figure of each measured effect, its A/A comparison (equal modes) and its prediction."""
+def figures(effects: Sequence[GuestEffect], loads: Sequence[ComparedLoad]) -> Several:
+    """Return a figure per setting: each measured effect, its A/A comparison (equal modes) and its prediction.
+
+    Sentences about all figures follow the last figure.
+    """
+    settings: dict[tuple[str, str], list[GuestEffect]] = {}
+    for panel in panels_of(effects):
+        settings.setdefault((panel.setting, panel.reference), []).extend(panel.effects)
+    # The figures have the same x axis, so that a reader can compare the figures.
+    ends = _reach(effects)
+    parts = [_figure(*names, members, ends, loads) for names, members in settings.items()]
+    return Several((*parts, words(effects)))
+
+
+def _figure(
+    setting: str,
+    reference: str,
+    effects: Sequence[GuestEffect],
+    ends: tuple[float, float],
+    loads: Sequence[ComparedLoad],
+) -> Figure:
     groups = panels_of(effects)
-    low, high = _reach(effects)
-    references = listed(list(dict.fromkeys(group.reference for group in groups)))
+    low, high = ends
 
     def draw(axis: Axes, row: int, _: int) -> None:
         _draw(axis, groups[row].effects)
@@ -131,25 +176,27 @@ def figure(effects: Sequence[GuestEffect], loads: Sequence[ComparedLoad]) -> Fig
             FuncFormatter(lambda value, _: f"{round(100 * math.expm1(value))}".replace("-", "−"))
         )
         axis.xaxis.set_minor_locator(NullLocator())
+        # A stack of panels is taller than a screen, so each panel has labels.
+        axis.tick_params(bottom=True, labelbottom=True)
 
     return Figure(
-        identity="figure-virtual-effects",
+        identity=identity("figure-virtual-effects", setting),
         draw=panels(
-            [f"{group.setting}\n{group.where}" for group in groups],
+            [group.where for group in groups],
             [""],
             draw,
-            "change of the mean K_rcv (%)",
+            "change of K_rcv (%), log scale",
             shared=("all", ""),
-            height_in=0.45 + 0.26 * max(len(group.effects) for group in groups),
+            height_in=0.6 + 0.26 * max(len(group.effects) for group in groups),
             beside=False,
         ),
-        caption=f"The change of the mean K_rcv with each setting, compared with {references}, in virtual time.",
-        seen=tuple(words(effects).lines),
+        caption=f"The change of the mean K_rcv with {setting}, compared with {reference}, in virtual time.",
         reading="The name of each row contains the kernel and the number of workers. The virtual clock advances in "
         f"steps of {USUAL_QUANTUM_US:g} µs. If a run used steps of another length, the name of the row ends with "
         "this length. The bar of a measured effect is its 95 % confidence interval. The bar of a simulated effect "
         "ends at the smallest and the largest value over six simulations with different random numbers. The A/A "
-        "comparison compares two windows with the same mode, so its true value is 0.",
+        "comparison compares two windows with the same mode, so its true value is 0. The axis is logarithmic: a wait "
+        "that is twice as long and a wait that is half as long lie at the same distance from 0.",
         provenance=provenance(loads),
     )
 
@@ -207,6 +254,7 @@ def table(effects: Sequence[GuestEffect], loads: Sequence[ComparedLoad]) -> Tabl
             _row(effect),
             str(effect.cps),
             told(effect.measured, "%", plus="+"),
+            _verdict(effect),
             told(effect.predicted, "%", plus="+"),
             told(effect.sham, "%", plus="+"),
             str(effect.measured.n),
@@ -217,16 +265,27 @@ def table(effects: Sequence[GuestEffect], loads: Sequence[ComparedLoad]) -> Tabl
     return Table(
         identity="table-virtual-effects",
         header=(
-            *("setting", "kernel, workers", "calls per second", "measured (%)"),
+            *("setting", "kernel, workers", "calls per second", "measured (%)", "verdict"),
             *("simulated before (%)", "A/A (%)", "blocks"),
         ),
         rows=tuple(rows),
         caption="The change of the mean K_rcv with each setting: measured, and predicted by simulation before the "
         "measurement.",
+        reading='In the column "verdict", a wait is "shorter" or "longer" if the 95 % interval of the measured change '
+        "excludes 0.",
         none="No effect was predicted.",
         places=1,
         provenance=provenance(loads),
     )
+
+
+def _verdict(effect: GuestEffect) -> str:
+    """Return whether chance explains a measured effect. Rounding can hide whether an interval contains 0."""
+    if not effect.measured.known:
+        return NO_ENTRY
+    if not effect.stands_out:
+        return "within chance"
+    return "shorter" if effect.measured.estimate < 0 else "longer"
 
 
 def heading(loads: Sequence[ComparedLoad]) -> Heading:
