@@ -17,6 +17,8 @@ PAPER := reports/recorded/paper.html
 VIRTUAL_PAGES := $(patsubst %,reports/recorded/virtual/%.html,virtual scaling kernels papers_virtual-virtual-papers \
 	papers_logger_virtual-virtual-papers-logger papers_load_virtual-virtual-papers-logger \
 	workers_single_core_virtual-virtual-510)
+# The pages in virtual time link the pages of these testbeds.
+VIRTUAL_TESTBEDS := $(patsubst %,reports/recorded/virtual/testbed-virtual-%.html,510 612 612-busy 2000 2000-busy papers papers-logger)
 # The records of runs in virtual time, in an unpacked folder per testbed
 VIRTUAL_RECORDS := $(patsubst %.tar.xz,%/.unpacked,$(wildcard recorded/virtual/raw/*.tar.xz))
 VIRTUAL := $(patsubst %,config/studies/%_virtual.yaml,migration_cost single_core multi_core scaling papers kernels)
@@ -35,7 +37,7 @@ recorded/virtual/raw/%/.unpacked: recorded/virtual/raw/%.tar.xz
 # Make the pages of the recorded campaign. This target measures nothing, and does not need root.
 reports: .venv/ready $(VIRTUAL_RECORDS)
 	@$(BIN)/snakemake --config only_measured=True --configfile config/config.yaml $(VIRTUAL) recorded/virtual/config.yaml \
-		-- $(VIRTUAL_PAGES)
+		-- $(VIRTUAL_PAGES) $(VIRTUAL_TESTBEDS)
 	# The overview links the pages in virtual time that exist when it is made.
 	$(BIN)/snakemake --config only_measured=True --configfile config/config.yaml recorded/config.yaml
 	printf 'Open: %s\n' $(addprefix "$$PWD"/,reports/recorded/index.html $(VIRTUAL_PAGES))
