@@ -1,5 +1,6 @@
 """Tests of the paper, on comparisons with known effects, and without data."""
 
+import dataclasses
 import json
 
 import notebook_inputs
@@ -10,6 +11,7 @@ from sipsched.analysis.papers import FOLDER
 from sipsched.pages import html, parts
 from sipsched.pages.crossover.effects import TICKS, spread_ticks
 from sipsched.pages.paper import claims, limits, material, results
+from sipsched.words import grouped
 
 
 def read(given):
@@ -73,6 +75,14 @@ def test_the_place_of_a_setting_is_its_value_or_the_reason_for_its_absence():
     }
     text = claims.place_here(claims.Setting.MIN_GRANULARITY, steps).replace("\u202f", "")
     assert text == "100000 and 250000, by p"
+
+
+def test_the_paper_names_loads_above_the_capacity_that_drop_little(found):
+    loads = found.sweep["cps"].to_numpy()
+    (line,) = results.below_limit(found.sweep, dataclasses.replace(found.system, estimate_cps=1.0))
+    assert grouped(loads[0]) in line
+    highest = dataclasses.replace(found.system, estimate_cps=float(loads[-1]))
+    assert list(results.below_limit(found.sweep, highest)) == []
 
 
 def test_simulated_numbers_are_labelled(found):

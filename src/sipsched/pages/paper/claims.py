@@ -67,8 +67,9 @@ def _worth(material: Material) -> str:
     loads = plural(len(enhanced), "measured load")
     if not better and not worse:
         return (
-            "On this kernel, the time per message with the papers' enhanced settings is indistinguishable from the "
-            f"time with their baseline settings at {'each of ' if enhanced[1:] else ''}{loads}."
+            "On this kernel, the 99th percentile of the time per message with the papers' enhanced settings is "
+            "indistinguishable from the percentile with their baseline settings at "
+            f"{'each of ' if enhanced[1:] else ''}{loads}."
         )
     return (
         f"On this kernel, the papers' enhanced settings are better than their baseline settings at {better} of "
@@ -119,14 +120,15 @@ def findings(material: Material) -> Definitions:
         if system
         else "Not measured: no system was measured at two or more loads."
     )
-    moved = " ".join(_moved(material.rankings(PAPERS_MODES)))
+    rankings = material.rankings(PAPERS_MODES)
+    moved = " ".join(_moved(rankings))
     return Definitions(
         "findings",
         "",
         (
             (
                 "The papers' settings",
-                " ".join(filter(None, (_found(material, PAPERS_MODES), moved))),
+                " ".join(filter(None, (_worth(material), _power(rankings), moved))),
             ),
             ("Policies, nice values and slices", _found(material, SETTINGS)),
             ("Number of workers", _found(material, WORKERS)),
@@ -143,6 +145,16 @@ def _found(material: Material, study: str) -> str:
     if not any(advice.rankings for advice in comparisons):
         return NOT_MEASURED.format(study)
     return " ".join(map(advised if len(comparisons) == 1 else advised_for, comparisons))
+
+
+def _power(rankings: Iterable[Ranking]) -> str:
+    """Return a sentence with the decreases that the tests at all loads would probably detect. Empty if unknown."""
+    falls = sorted(fall for ranking in rankings if not math.isnan(fall := ranking.detectable()))
+    if not falls:
+        return ""
+    ends = dict.fromkeys(map(fall_words, (falls[0], falls[-1])))
+    where = ", depending on the load" if len(ends) > 1 else ""
+    return f"In four of five cases, the test would detect a decrease by {' to '.join(ends)}{where}."
 
 
 def papers_say(material: Material) -> Words:

@@ -5,9 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
+import xarray as xr
 
 from sipsched.analysis.advice import DECIDING, Candidate, Ranking, is_lower
+from sipsched.analysis.comparison import Place, runs_at
+from sipsched.analysis.crossing_load import typical_drop_rates
 from sipsched.analysis.intervals import typical_interval
+from sipsched.analysis.run_table import counted
 from sipsched.pages import load_sweep, messages, predicted
 from sipsched.pages.capacities import carries, disagreements, doubts_near, evidence
 from sipsched.pages.crossover import effects
@@ -23,10 +27,10 @@ from sipsched.pages.index.tiles import system_name
 from sipsched.pages.numbers import in_words
 from sipsched.pages.paper.claims import NOT_MEASURED, PARAGRAPH, origin
 from sipsched.pages.paper.material import COMPARED, PAPERS_MODES, REPLACING, SETTINGS, Material
-from sipsched.pages.papers_predicted.wording import counted
+from sipsched.pages.papers_predicted.wording import counted as directions
 from sipsched.pages.parts import Cell, Several, Table, Words
 from sipsched.records.system_capacity import SystemCapacity
-from sipsched.words import grouped, plural
+from sipsched.words import grouped, listed, plural
 
 INSIDE = ("total_p99", "k_rcv_mean", "t_sip_mean", "cpu_per_message")
 """The quantities in the columns of the table of effects."""
@@ -126,9 +130,30 @@ def capacity(material: Material) -> Several:
         f"{system_name(system)} {carries(system)}. The capacity is estimated from {evidence(system)} (n = "
         f"{system.trials + system.runs}).",
         *disagreements(system),
+        *below_limit(material.sweep, system),
         *doubts_near(runs, system),
     )
-    return Several((Words((" ".join(lines),), PARAGRAPH), replace(figure, seen=())))
+    caption = "Packet drop rate (PDR) against offered load."
+    return Several(
+        (Words((" ".join(lines),), PARAGRAPH), replace(figure, caption=caption, seen=()))
+    )
+
+
+def below_limit(sweep: xr.Dataset, system: SystemCapacity) -> Iterator[str]:
+    """Yield a sentence on loads above the capacity at which typical runs of the sweep drop no more than the limit."""
+    loads = sweep["cps"].to_numpy()
+    place = Place(system.sut, system.cores, system.threads)
+    rates = typical_drop_rates(
+        runs_at(counted(sweep)["pdr"], place, system.mode), system.limit
+    ).estimate
+    above = loads[(rates <= system.limit) & (loads > (system.estimate_cps or np.inf))]
+    if above.size:
+        share = f"{100 * system.limit:g}\u00a0%"
+        yield (
+            "The line in the figure joins typical runs of the load sweep alone, while the estimate also uses the "
+            f"trials of the searches. At {listed([*map(grouped, above)])} cps, which is more than this capacity, the "
+            f"typical run drops at most {share}."
+        )
 
 
 def _of_system(runs: pd.DataFrame, system: SystemCapacity) -> pd.DataFrame:
@@ -252,7 +277,7 @@ def papers_simulated(material: Material) -> Words:
         (
             f"{predicted.MODEL}: a second simulation describes the papers' testbed with CFS. Of "
             f"{plural(len(found_effects), 'published effect')} of enhanced mode, "
-            f"{counted(effect.direction for effect in found_effects)} in this simulation.{power}",
+            f"{directions(effect.direction for effect in found_effects)} in this simulation.{power}",
         ),
         PARAGRAPH,
     )
