@@ -10,7 +10,8 @@ from notebook_inputs import virtual
 from sipsched.analysis.advice import read_loads
 from sipsched.analysis.guest_effects import effects, read_predictions
 from sipsched.errors import StableError
-from sipsched.pages.virtual import words
+from sipsched.pages.parts import Figure
+from sipsched.pages.virtual import answer, figures, words
 
 
 def test_a_prediction_is_compared_with_the_run_of_the_same_setting(tmp_path: Path) -> None:
@@ -42,3 +43,25 @@ def test_a_damaged_prediction_is_named_with_its_key(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace("-30", "much", 1))
     with pytest.raises(StableError, match=r"change_percent.*guest_prediction"):
         read_predictions(path)
+
+
+def test_the_answer_names_the_condition_with_the_larger_changes(tmp_path: Path) -> None:
+    given = virtual(tmp_path)
+    loads = read_loads(given["windows"])
+    without, _, beside, _ = effects(loads, read_predictions(given["files"][0]))
+    line = answer([without, beside]).line
+    assert "matter most beside another program" in line
+    assert f"{beside.measured.estimate:.0f}".replace("-", "−") in line
+    swapped = [replace(beside, competitor=""), replace(without, competitor="logger")]
+    assert "matter most without another program" in answer(swapped).line
+    neither = [without, replace(without, competitor="logger")]
+    assert "matter most" not in answer(neither).line
+
+
+def test_each_setting_has_a_figure(tmp_path: Path) -> None:
+    given = virtual(tmp_path)
+    loads = read_loads(given["windows"])
+    found = effects(loads, read_predictions(given["files"][0]))
+    both = figures([*found, *(replace(effect, mode="other") for effect in found)], loads)
+    names = [part.identity for part in both.parts if isinstance(part, Figure)]
+    assert names == ["figure-virtual-effects-enhanced", "figure-virtual-effects-other"]

@@ -199,7 +199,7 @@ def test_the_papers_table_is_shown_beside_this_testbeds():
     assert (setup[3], setup[5]) == ("–", "–")
     # the table omits rows of the papers that this testbed did not measure, and its caption names these rows
     assert {row[0] for row in baseline.rows} == {"8 threads"}
-    assert "2 threads" in baseline.caption
+    assert "2, 4, 6 and 16 threads" in baseline.caption
 
 
 def test_times_beside_published_times_have_the_same_unit():
@@ -424,3 +424,27 @@ def test_kernels_have_different_looks():
     assert first.color != second.color
     assert first.marker != second.marker
     assert marks.look_of(case_of(plan()), "baseline") == mode_look("baseline")
+
+
+def test_many_undecided_comparisons_are_counted_in_one_sentence():
+    def alike(run):
+        rng = np.random.default_rng([run.cps, run.rep, run.threads, run.mode == "enhanced"])
+        luck = np.exp(0.2 * rng.standard_normal())
+        return synthetic.two_modes(run) | {"pdr": 0.02 * luck, "k_rcv_mean": 300 * luck}
+
+    few, many = (case_of(plan(threads=threads), alike) for threads in ((2, 4), (2, 4, 6, 8)))
+    assert len(percent_lower.verdict(few, few.family()).lines) == 4
+    (line,) = percent_lower.verdict(many, many.family()).lines
+    assert "8 comparisons" in line
+
+
+def test_the_page_names_the_kernel_the_competing_task_and_rows_without_runs():
+    case = case_of(plan(), lambda run: synthetic.two_modes(run) if run.cps > 1600 else None)
+    case.summary.attrs["testbed_description"] = (
+        "SPS on CPU 1; competitor logger (3 µs of every 9 µs)"
+    )
+    text = page_text.text(percent_lower.measured(case))
+    assert case.summary.attrs["kernels"] in text
+    assert "logger (3 µs of every 9 µs)" in text
+    assert "1 core, 2 threads" in text
+    assert case.name(EIGHT) not in text

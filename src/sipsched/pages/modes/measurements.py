@@ -67,9 +67,7 @@ def _table(case: Case, system: SutOnCores, mode: str) -> Table:
         place for place in case.places(system, published=True) if case.side(place, mode).loads_met
     ]
     left_out = [
-        plural(place.threads, "thread")
-        for place in case.places(system, published=True)
-        if place not in among
+        str(place.threads) for place in case.places(system, published=True) if place not in among
     ]
     signs = (f"last ≤\u00a0{case.share}", f"first >\u00a0{case.share}")
     names = ["Load (cps)", "Runs (n)"]
@@ -97,7 +95,7 @@ def _table(case: Case, system: SutOnCores, mode: str) -> Table:
         rows=tuple(rows),
         none="no load was measured",
         caption=f"{beside}{case.label(mode)} on this testbed: {sut}, {plural(cores, 'core')}."
-        f"{f' Not measured: {listed(left_out)}.' * bool(left_out)}",
+        f"{f' Not measured: {listed(left_out)} threads.' * bool(left_out)}",
         reading=f"The left half of the table shows the last load with PDR ≤ {case.share}, and the right half shows the "
         "first load with a higher PDR. The values of this testbed describe typical runs, with 95\u00a0% "
         f"intervals. {MEANS_OF_ZERO} {RANGES} The papers print no intervals. Differences of counts are computed from "

@@ -16,7 +16,7 @@ from sipsched.analysis.comparison import (
     SutOnCores,
     translations,
 )
-from sipsched.analysis.families import ComparedCell
+from sipsched.analysis.families import SIGNIFICANT, ComparedCell
 from sipsched.analysis.intervals import Interval
 from sipsched.analysis.pairs import Comparison
 from sipsched.analysis.papers import PAPERS
@@ -43,6 +43,8 @@ from sipsched.words import grouped, listed, number, plural
 
 DRAWN_FROM_PERCENT = -150
 """Left end of the figure's axis of decreases, in percent. An increase by over 150 % is drawn at this end."""
+MOST_UNDECIDED = 6
+"""If more differences than this are not significant, the page counts these differences instead of listing them."""
 OF_MEANS = "%Lower of means"
 OF_MEANS_READING = (
     'The column "lower by (%)" shows by how much the value is lower in the second mode, for a typical pair of runs. '
@@ -73,6 +75,9 @@ def answer(case: Case, family: Comparisons) -> Answer:
     same = [case.same_settings(place) for place in case.places()]
     if all(same) and same:
         told.append("Both modes have the same settings on this kernel.")
+    # Name the two modes only once if two sentences begin with them.
+    both = f"With {second} instead of {first}, "
+    told[1:] = [line.replace(f"{both}the", "The") for line in told[1:]]
     return Answer(" ".join(told) + translated(translations(case.summary)))
 
 
@@ -89,7 +94,9 @@ def _changed(case: Case, cells: Sequence[ComparedCell], title: str) -> str:
     if sure:
         counts = (("lower", sum(d < 0 for d in sure)), ("higher", sum(d > 0 for d in sure)))
         parts = [f"significantly {word} in {count}" for word, count in counts if count]
-        return f"With {second} instead of {first}, {title} is {listed(parts)} of {of}."
+        rest = len(cells) - len(sure)
+        others = f" In the other {rest}, this is not decided." if rest else ""
+        return f"With {second} instead of {first}, {title} is {listed(parts)} of {of}.{others}"
     tested = [cell.comparison for cell in cells if not np.isnan(cell.p_value)]
     if not tested:
         return f"Whether {second} changes {title} is unknown, because too few runs exist in {of}."
@@ -306,8 +313,19 @@ def _draw_here(axis: Axes, case: Case, cell: ComparedCell | None, y: float) -> N
 
 
 def verdict(case: Case, family: Comparisons) -> Words:
-    """Return a sentence per proxy configuration and quantity: the difference of the two modes, and its significance."""
+    """Return a sentence per proxy configuration and quantity: the difference of the two modes, and its significance.
+
+    If many differences are not significant, one sentence counts all of these differences.
+    """
     first, second = case.both
+    compared = [
+        cell
+        for place in case.places()
+        for name in TITLES
+        if (cell := _at_compared_load(case, family, place, name)) is not None
+    ]
+    undecided = [cell for cell in compared if cell.p_value > SIGNIFICANT]
+    many = len(undecided) > MOST_UNDECIDED
     lines = []
     for place in case.places():
         cps = case.compared_load(place)
@@ -323,9 +341,11 @@ def verdict(case: Case, family: Comparisons) -> Words:
         )
         for name, title in TITLES.items():
             cell = family.cells.get(ComparedQuantity(place, cps, name))
-            if cell is not None:
+            if cell is not None and not (many and cell in undecided):
                 said = _said(cell, title, second, first)
                 lines.append(f"{case.name(place)}, {grouped(cps)} cps: {said}{same}")
+    if many:
+        lines.append(f"In {len(undecided)} comparisons, chance can explain the difference.")
     return Words(tuple(lines))
 
 
@@ -333,12 +353,8 @@ def _said(cell: ComparedCell, title: str, second: str, first: str) -> str:
     fall = cell.comparison.percent_lower
     if np.isnan(fall.estimate):
         return f"{title} cannot be compared: {fall.why}."
-    if fall.estimate == 0:
-        text = f"{title} is the same with {second} as with {first}"
-    else:
-        size = fall if fall.estimate > 0 else fall.map(lambda percent: -percent)
-        side = "lower" if fall.estimate > 0 else "higher"
-        text = f"{title} with {second} is {with_unit(size, '%')} {side} than with {first}"
+    change = with_unit(fall.map(lambda percent: -percent), "%", "+")
+    text = f"{title} changes by {change} from {first} to {second}"
     pairs = plural(cell.comparison.difference.n, "pair")
     if np.isnan(cell.p_value):
         return f"{text}, in {pairs} of runs. So few pairs are not enough to distinguish the difference from chance."
