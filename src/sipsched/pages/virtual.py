@@ -254,7 +254,7 @@ def table(effects: Sequence[GuestEffect], loads: Sequence[ComparedLoad]) -> Tabl
             _row(effect),
             str(effect.cps),
             told(effect.measured, "%", plus="+"),
-            _verdict(effect),
+            _result(effect),
             told(effect.predicted, "%", plus="+"),
             told(effect.sham, "%", plus="+"),
             str(effect.measured.n),
@@ -265,13 +265,13 @@ def table(effects: Sequence[GuestEffect], loads: Sequence[ComparedLoad]) -> Tabl
     return Table(
         identity="table-virtual-effects",
         header=(
-            *("setting", "kernel, workers", "calls per second", "measured (%)", "verdict"),
+            *("setting", "kernel, workers", "calls per second", "measured (%)", "result"),
             *("simulated before (%)", "A/A (%)", "blocks"),
         ),
         rows=tuple(rows),
         caption="The change of the mean K_rcv with each setting: measured, and predicted by simulation before the "
         "measurement.",
-        reading='In the column "verdict", a wait is "shorter" or "longer" if the 95 % interval of the measured change '
+        reading='In the column "result", a wait is "shorter" or "longer" if the 95 % interval of the measured change '
         "excludes 0.",
         none="No effect was predicted.",
         places=1,
@@ -279,7 +279,7 @@ def table(effects: Sequence[GuestEffect], loads: Sequence[ComparedLoad]) -> Tabl
     )
 
 
-def _verdict(effect: GuestEffect) -> str:
+def _result(effect: GuestEffect) -> str:
     """Return whether chance explains a measured effect. Rounding can hide whether an interval contains 0."""
     if not effect.measured.known:
         return NO_ENTRY

@@ -67,7 +67,8 @@ def figure(case: Case) -> Figure:
         caption=f"The load at which PDR begins to exceed {case.share} (the crossing), for each mode and number of "
         "server threads.",
         reading='A filled point ("here") is a result of this testbed with its 95\u00a0% interval, interpolated between '
-        "the measured loads. A bar without a point shows loads between which the crossing lies. A triangle shows "
+        "the measured loads. A bar without a point shows loads between which the crossing lies, or where it may "
+        "lie if PDR does not decide this. A triangle shows "
         "that the crossing lies outside the measured loads. Two open points joined by a line are the papers' "
         "loads just below and just above the limit. The papers used other hardware and another kernel.",
         seen=tuple(seen) or (NOTHING,),
