@@ -1,15 +1,26 @@
 """Statistics of runs that switch between modes: valid windows, durations of switches, and disturbances."""
 
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
 
 from sipsched.analysis.advice import ComparedLoad, arms_of
+from sipsched.analysis.blocks import widening
 from sipsched.analysis.intervals import Values
 from sipsched.records.window_time import COUNTS, STOLEN, SWITCH
+
+ERRORS_MOST = 3.0
+"""The largest change of the message time after the washout (settling time) that chance explains, in standard errors.
+
+The limit applies to the mode with the largest change, out of about ten modes.
+"""
+BINS_LEAST = 8
+"""Smallest number of bins after the washout in which a change is detectable."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +78,31 @@ class Switching:
 
 
 @dataclass(frozen=True)
+class Drift:
+    """The change of a mode's message time between the end of the washout and the end of a window.
+
+    Attributes
+    ----------
+    share
+        Mean message time in the first quarter of the window after the washout, divided by the mean in the last half of
+        the window, minus 1. NaN if the window has too few bins.
+    errors
+        `share` in standard errors.
+    constant_s
+        Time since the switch from which the change is within random variation; NaN if the time is unknown.
+    """
+
+    share: float
+    errors: float
+    constant_s: float
+
+    @property
+    def beyond_chance(self) -> bool:
+        """Whether the change exceeds random variation."""
+        return abs(self.errors) > ERRORS_MOST
+
+
+@dataclass(frozen=True)
 class Aligned:
     """The mean message time as a function of the time since the last switch, over all runs at a load.
 
@@ -76,12 +112,25 @@ class Aligned:
         Middle of each bin, in seconds since the switch; shape (bin,).
     by_arm
         Mean of K_rcv + T_sip and its standard error in µs, per mode and for the sham; shape (bin,) each.
-    washout_s
-        The longest washout of the runs.
+    washouts_s
+        The shortest and the longest washout of the runs.
+    drifts
+        The change of the message time after the washout, per mode and for the sham.
     """
 
     since_s: Values
     by_arm: Mapping[str, tuple[Values, Values]]
+    washouts_s: tuple[float, float]
+    drifts: Mapping[str, Drift]
+
+
+class _Response(NamedTuple):
+    """The message time of one mode in one run, divided by its mean after the washout, for each bin."""
+
+    since_s: Values
+    mean: Values
+    error: Values
+    level_us: float
     washout_s: float
 
 
@@ -129,6 +178,10 @@ def _any(values: Values) -> bool:
 def aligned(load: ComparedLoad) -> Aligned | None:
     """Return the mean message time as a function of the time since the last switch, over all runs at a load.
 
+    The runs of a load may compare different modes, and one run may be slower than another. So the means over the bins
+    come from each run's message times divided by their mean after the washout. The result is multiplied by the mean of
+    the reference and by the mode's effect, which is measured within runs.
+
     Runs have windows of different lengths. So the bins of the run with the shortest windows are used for all runs.
 
     Returns
@@ -139,20 +192,102 @@ def aligned(load: ComparedLoad) -> Aligned | None:
     if not load.runs:
         return None
     bins = min((run["since_switch"].to_numpy() for run in load.runs), key=lambda times: times[-1])
-    responses: dict[str, list[tuple[Values, Values]]] = {}
+    responses: dict[str, list[_Response]] = {}
     for run in load.runs:
-        at = run["since_switch"].to_numpy()
         for number, arm in enumerate(arms_of(run)):
-            mean = run["aligned_total"].to_numpy()[number]
-            error = run["aligned_total_error"].to_numpy()[number]
-            known = ~np.isnan(mean)
-            if known.any():
-                read = (np.interp(bins, at[known], curve[known]) for curve in (mean, error))
-                responses.setdefault(arm, []).append((next(read), next(read)))
+            response = _response(run, number)
+            if response is not None:
+                responses.setdefault(arm, []).append(response)
     if not responses:
         return None
     by_arm = {}
     for arm, several in responses.items():
-        means, errors = (np.array(columns) for columns in zip(*several, strict=True))
-        by_arm[arm] = (means.mean(axis=0), np.sqrt((errors**2).sum(axis=0)) / len(several))
-    return Aligned(bins, by_arm, max(float(run.attrs["washout_s"]) for run in load.runs))
+        means, errors = (
+            np.array([np.interp(bins, each.since_s, curve) for each, curve in curves])
+            for curves in (
+                [(each, each.mean) for each in several],
+                [(each, each.error) for each in several],
+            )
+        )
+        level = _level(load, arm, several)
+        by_arm[arm] = (
+            level * means.mean(axis=0),
+            level * np.sqrt((errors**2).sum(axis=0)) / len(several),
+        )
+    washouts = [float(run.attrs["washout_s"]) for run in load.runs]
+    drifts = {arm: _drift(several) for arm, several in responses.items()}
+    return Aligned(bins, by_arm, (min(washouts), max(washouts)), drifts)
+
+
+def _response(run: xr.Dataset, number: int) -> _Response | None:
+    """Return the message time of an arm of a run since the switch; None without a valid window."""
+    mean, error = (
+        run[name].to_numpy()[number] for name in ("aligned_total", "aligned_total_error")
+    )
+    since_s, washout_s = run["since_switch"].to_numpy(), float(run.attrs["washout_s"])
+    known = ~np.isnan(mean)
+    after = known & (since_s >= washout_s)
+    if not after.any():
+        return None
+    level = float(mean[after].mean())
+    return _Response(since_s[known], mean[known] / level, error[known] / level, level, washout_s)
+
+
+def _level(load: ComparedLoad, arm: str, responses: Sequence[_Response]) -> float:
+    """Return the mean message time of an arm in µs: the mean of the reference, multiplied by the effect of the arm."""
+    reference = load.place.reference
+    level = load.mean(reference, "total_mean").estimate
+    if arm != reference:
+        level *= math.exp(load.effect(arm, "total_mean").interval.estimate)
+    return level if math.isfinite(level) else float(np.mean([each.level_us for each in responses]))
+
+
+def _drift(responses: Sequence[_Response]) -> Drift:
+    """Return the change of an arm's message time after the washout, averaged over runs."""
+    share, errors, _ = _compare(responses, 0)
+    constant_s, skipped = math.nan, 1
+    while abs(errors) > ERRORS_MOST:
+        _, later, since_s = _compare(responses, skipped)
+        if math.isnan(later):
+            break
+        if abs(later) <= ERRORS_MOST:
+            constant_s = since_s
+            break
+        skipped += 1
+    return Drift(share, errors, constant_s)
+
+
+def _compare(responses: Sequence[_Response], skipped: int) -> tuple[float, float, float]:
+    """Compare the first quarter of the window after the washout with the last half of the window.
+
+    Parameters
+    ----------
+    skipped
+        Number of bins after the washout that are excluded.
+
+    Returns
+    -------
+    share, errors, since_s
+        As in `Drift`, and the time since the switch at which the compared part of the window begins. NaN if no run has
+        enough bins.
+    """
+    shares, errors, starts = [], [], []
+    for response in responses:
+        first = int(np.searchsorted(response.since_s, response.washout_s)) + skipped
+        mean, error = response.mean[first:], response.error[first:]
+        bins = len(mean)
+        if bins < BINS_LEAST:
+            continue
+        early, late = slice(0, bins // 4), slice(bins - bins // 2, bins)
+        level = float(mean[late].mean())
+        shares.append(float(mean[early].mean()) / level - 1)
+        spread = math.hypot(
+            *(float(np.sqrt((error[at] ** 2).sum())) / len(error[at]) for at in (early, late))
+        )
+        # A long queue outlasts a bin, so the errors of neighbouring bins are correlated.
+        errors.append(widening([mean]) * spread / level)
+        starts.append(float(response.since_s[first]))
+    if not shares:
+        return math.nan, math.nan, math.nan
+    share, spread = float(np.mean(shares)), math.hypot(*errors) / len(errors)
+    return share, share / spread if spread else 0.0, max(starts)

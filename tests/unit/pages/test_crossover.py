@@ -15,6 +15,7 @@ from synthetic import Run
 from sipsched import words
 from sipsched.analysis import advice
 from sipsched.analysis.intervals import Interval
+from sipsched.analysis.switching import aligned
 from sipsched.pages import numbers
 from sipsched.pages.crossover import (
     answer,
@@ -87,7 +88,7 @@ def everything(loads: Any, found: Any) -> str:
         evidence.estimates(found),
         windows.design(loads),
         windows.machine(loads),
-        windows.response(loads),
+        windows.response(found),
         windows.table(loads),
     ]
     text = page_text.text(*parts)
@@ -321,19 +322,45 @@ def test_estimates_have_their_parts_in_columns_of_their_own() -> None:
 
 def test_the_response_and_the_bounds_of_one_core() -> None:
     loads, found = of(made("default,fifo", {"fifo": FIFO}))
-    (seen,) = windows.response(loads).seen
-    assert "the message time is constant in every mode" in seen
+    (seen,) = windows.response(found).seen
+    assert "no message time changes" in seen
     run = loads[0].runs[0]
     rising = run["aligned_total"] * (1 + 2 * (run["since_switch"] - 0.2))
-    moved, _ = of(run.assign(aligned_total=rising))
+    _, moved = of(run.assign(aligned_total=rising))
     (seen,) = windows.response(moved).seen
-    assert re.search(r"still changes in .*mean in its last half by −\d\d\u00a0% \(", seen)
+    assert all(
+        f"the message time with {mode} still changes" in seen for mode in ("default", "fifo")
+    )
+    assert len(re.findall(r"\d\d\u00a0% lower in the first quarter", seen)) == 3
     (table,) = bounds.page(found).parts
     service = loads[0].mean("default", "cpu_per_message").estimate
     # 1000 cps are 6000 messages per second
     assert table.rows[0][3] == f"{service / (1 - 0.006 * service):.0f}\u00a0µs"
     assert float(table.rows[0][7]) == pytest.approx(0.9, abs=0.1)
     assert len(table.rows) == 1
+
+
+def test_the_response_compares_modes_within_runs_of_different_speed() -> None:
+    first = made("default,fifo", {"fifo": FIFO})
+    second = made("default,batch", {"batch": {"total_mean": 0.1}}, seed=2)
+    slow = {name: 3 * second[name] for name in ("aligned_total", "total_mean")}
+    (load,), _ = of(first, second.assign(slow))
+    response = aligned(load)
+    after = response.since_s >= response.washouts_s[1]
+    means = {arm: mean[after].mean() for arm, (mean, _) in response.by_arm.items()}
+    for mode in ("fifo", "batch"):
+        effect = load.effect(mode, "total_mean").interval.estimate
+        assert math.log(means[mode] / means["default"]) == pytest.approx(effect, abs=0.02)
+
+
+def test_the_response_draws_a_slow_mode_that_still_changes() -> None:
+    modes = {f"slice-{i}ms": {"total_mean": 0.1 * i, "total_p99": 0.1 * i} for i in range(1, 9)}
+    run = made(",".join(["default", *modes]), modes)
+    factor = xr.where(run["arm"] == "slice-8ms", 1 + 2 * run["since_switch"], 1)
+    _, found = of(run.assign(aligned_total=run["aligned_total"] * factor))
+    figure = windows.response(found)
+    assert "slice-8ms, " in figure.wide
+    assert "slice-7ms, " not in figure.wide
 
 
 def test_a_load_that_leaves_no_time_free_has_no_bounds() -> None:

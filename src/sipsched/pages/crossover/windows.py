@@ -6,13 +6,18 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
-from sipsched.analysis.advice import ComparedLoad
-from sipsched.analysis.carry_over import settled_after
-from sipsched.analysis.intervals import Values
-from sipsched.analysis.switching import Aligned, Switching, aligned, switching
-from sipsched.pages.crossover.wording import AA, load_among, looks_of, provenance
+from sipsched.analysis.advice import Advice, ComparedLoad, Ranking
+from sipsched.analysis.switching import Aligned, Drift, Switching, aligned, switching
+from sipsched.pages.crossover.wording import (
+    AA,
+    IN_WORDS,
+    effect_words,
+    load_among,
+    looks_of,
+    provenance,
+)
 from sipsched.pages.drawing import GRID, LIMIT
-from sipsched.pages.numbers import NO_ENTRY, in_us, with_unit
+from sipsched.pages.numbers import NO_ENTRY, in_us
 from sipsched.pages.parts import Figure, Folded, Table, Words
 from sipsched.pages.plots import draw_line, from_zero, panels
 from sipsched.plan.crossover import CALL_TAIL_S, RELAXATIONS, WINDOW_MIN_S, WINDOW_WASHOUTS
@@ -28,21 +33,21 @@ REASONS = {
     FEW: "few messages",
 }
 """Column headings for the reasons why a window (a period of a run in one mode) is invalid."""
-ERRORS_MOST = 3.0
-"""The largest change of the message time after the washout (settling time) that chance explains, in standard errors.
-
-The limit applies to the mode with the largest change, out of about ten modes.
-"""
-BINS_LEAST = 8
 MOST_LINES = 6
 MARKERS_PER_LINE = 10
 SPEED_MOVED = 0.05
 """The page mentions a change of the machine's speed index only if the relative change is at least this large."""
 
 
-def response(loads: Sequence[ComparedLoad]) -> Figure | Words:
+def response(comparisons: Sequence[Advice]) -> Figure | Words:
     """Draw the mean message time since a switch to each mode, and mark the washout (the excluded settling time)."""
-    known = [(load, alignment) for load in loads if (alignment := aligned(load)) is not None]
+    rankings = [ranking for advice in comparisons for ranking in advice.rankings]
+    loads = [ranking.load for ranking in rankings]
+    known = [
+        (ranking, alignment)
+        for ranking in rankings
+        if (alignment := aligned(ranking.load)) is not None
+    ]
     if not known:
         return Words(
             (
@@ -52,11 +57,12 @@ def response(loads: Sequence[ComparedLoad]) -> Figure | Words:
         )
 
     every = dict.fromkeys(arm for _, alignment in known for arm in alignment.by_arm)
-    shown = _shown_arms(known)
+    shown = _shown_arms(known) & every.keys()
     looks = looks_of(loads)
 
     def draw(axis: Axes, row: int, column: int) -> None:
-        load, alignment = known[column]
+        ranking, alignment = known[column]
+        load = ranking.load
         since_ms = 1000 * alignment.since_s
         for arm, (mean, error) in alignment.by_arm.items():
             if arm not in shown:
@@ -78,8 +84,9 @@ def response(loads: Sequence[ComparedLoad]) -> Figure | Words:
             axis.fill_between(
                 since_ms, mean - error, mean + error, color=look.color, alpha=0.2, lw=0
             )
-        axis.axvspan(0, 1000 * alignment.washout_s, color=GRID, alpha=0.5, linewidth=0)
-        axis.axvline(1000 * alignment.washout_s, color=LIMIT, linestyle="--", linewidth=1)
+        for washout_s in dict.fromkeys(alignment.washouts_s):
+            axis.axvspan(0, 1000 * washout_s, color=GRID, alpha=0.5, linewidth=0)
+            axis.axvline(1000 * washout_s, color=LIMIT, linestyle=":", linewidth=1)
         axis.set_xlim(left=0)
         from_zero(axis)
         axis.set_ylabel("mean K_rcv + T_sip (µs)")
@@ -88,81 +95,86 @@ def response(loads: Sequence[ComparedLoad]) -> Figure | Words:
         identity="figure-since-switch",
         draw=panels(
             [""],
-            [load_among(load, loads) for load, _ in known],
+            [load_among(ranking.load, loads) for ranking, _ in known],
             draw,
             "since the switch (ms)",
             shared=("", ""),
         ),
         caption="Mean of K_rcv + T_sip against the time since the switch of the mode, over all valid windows.",
-        reading="The bands show standard errors. The grey area is the washout, which is excluded from the results. If "
-        "the lines are flat to the right of the washout, the washout is long enough."
+        reading="The bands show standard errors. The dashed line shows the A/A comparison. The grey area is the "
+        "washout, which is excluded from the results. "
+        + "The runs have different washouts: the darker area shows the shortest one, and the lighter area the longest. "
+        * any(short < long for _, alignment in known for short, long in [alignment.washouts_s])
+        + "If the lines are flat to the right of the washout, the washout is long enough. A line with a wide band "
+        "depends on a few windows with long queues, so its rise or fall can be chance. The mean of each line after the "
+        "washout is the mean of the reference, multiplied by the effect that was measured within runs."
         + (
-            f" The figure shows the reference, the A/A comparison and the modes with the lowest means after the "
-            f"washout. It omits the lines of {plural(len(every) - len(shown), 'other mode')}."
+            " The figure shows the reference, the A/A comparison, the recommended modes, the modes that still change "
+            "after the washout, and the best modes of the ranking. It omits the lines of "
+            f"{plural(len(every) - len(shown), 'other mode')}."
             if len(shown) < len(every)
             else ""
         ),
-        seen=tuple(_settles(load_among(load, loads), load, alignment) for load, alignment in known),
+        seen=tuple(
+            _drifts(load_among(ranking.load, loads), ranking.load, alignment)
+            for ranking, alignment in known
+        ),
         provenance=provenance(loads),
     )
 
 
-def _shown_arms(known: Sequence[tuple[ComparedLoad, Aligned]]) -> set[str]:
-    """Return the arms that the figure shows: the reference, the A/A comparison and the modes with the lowest means.
+def _shown_arms(known: Sequence[tuple[Ranking, Aligned]]) -> set[str]:
+    """Return the arms that the figure shows: the reference, A/A, and the modes that the page recommends or names.
 
-    Many lines of few colours could not be distinguished.
+    If there is room, the figure also shows the best modes of the ranking. Many lines of few colours could not be
+    distinguished.
     """
-    references = {load.place.reference for load, _ in known}
+    always: set[str] = set()
     ranks: dict[str, list[int]] = {}
-    for _, alignment in known:
-        after = alignment.since_s >= alignment.washout_s
-        means = {arm: float(mean[after].mean()) for arm, (mean, _) in alignment.by_arm.items()}
-        for rank, arm in enumerate(sorted(means, key=lambda arm: means[arm])):
-            ranks.setdefault(arm, []).append(rank)
-    always = {arm for arm in ranks if arm == SHAM or arm in references}
-    others = sorted(ranks.keys() - always, key=lambda arm: (np.mean(ranks[arm]), arm))
-    return always | set(others[: MOST_LINES - len(always)])
+    for ranking, alignment in known:
+        always |= {SHAM, ranking.load.place.reference}
+        always |= {arm for arm, drift in alignment.drifts.items() if drift.beyond_chance}
+        always |= {ranking.best.mode} if ranking.best else set()
+        for rank, candidate in enumerate(ranking.candidates):
+            ranks.setdefault(candidate.mode, []).append(rank)
+    others = sorted(ranks.keys() - always, key=lambda mode: (np.mean(ranks[mode]), mode))
+    return always | set(others[: max(MOST_LINES - len(always), 0)])
 
 
-def _settles(name: str, load: ComparedLoad, alignment: Aligned) -> str:
-    """State whether the message time still drifts after the washout, for the mode with the largest drift."""
-    moves = {arm: _moves(alignment, *compared) for arm, compared in alignment.by_arm.items()}
-    arm = max(moves, key=lambda compared: abs(moves[compared][1]))
-    share, errors = moves[arm]
-    washout = f"the washout of {1000 * alignment.washout_s:.0f} ms"
-    if math.isnan(errors):
+def _drifts(name: str, load: ComparedLoad, alignment: Aligned) -> str:
+    """State which modes' message times still change after the washout, and what this change does to the results."""
+    ends = list(dict.fromkeys(f"{1000 * washout_s:.0f}" for washout_s in alignment.washouts_s))
+    washout = f"the washout{'s' * (len(ends) > 1)} of {' to '.join(ends)}\u00a0ms"
+    if all(math.isnan(drift.errors) for drift in alignment.drifts.values()):
         return f"{name}: the windows are too short to show whether the message time is constant after {washout}."
-    if abs(errors) <= ERRORS_MOST:
-        return f"{name}: after {washout}, the message time is constant in every mode, except for random variation."
-    since = settled_after(alignment.since_s, *alignment.by_arm[arm])
-    until = since.why
-    if since.known:
-        until = f"it is constant after {with_unit(since.map(lambda seconds: 1000 * seconds), 'ms')}"
+    beyond = {arm: drift for arm, drift in alignment.drifts.items() if drift.beyond_chance}
+    if not beyond:
+        return f"{name}: after {washout}, no message time changes by more than random variation explains."
+    return f"{name}: after {washout}, " + " ".join(
+        _drift_words(load, arm, drift) for arm, drift in beyond.items()
+    )
+
+
+def _drift_words(load: ComparedLoad, arm: str, drift: Drift) -> str:
+    label = AA if arm == SHAM else load.label(arm)
+    text = (
+        f"the message time with {label} still changes. It is {abs(100 * drift.share):.0f}\u00a0% "
+        f"{'lower' if drift.share < 0 else 'higher'} in the first quarter of the remaining window than in the last "
+        "half of the window. "
+    )
+    text += (
+        "It is not constant in any part of the window that is long enough for the test. "
+        if math.isnan(drift.constant_s)
+        else f"It is constant from {1000 * drift.constant_s:.0f}\u00a0ms after the switch. "
+    )
+    text += f"So the results of {label} may depend on the mode of the previous window."
+    if arm == load.place.reference:
+        return text
+    change = load.change(arm, "total_mean", 1)
     return (
-        f"{name}: after {washout}, the message time still changes in {AA if arm == SHAM else load.label(arm)}. The "
-        "mean in the first quarter of the remaining window differs from the mean in its last half by "
-        f"{_signed(100 * share, 0)}\u00a0% ({until})."
+        f"{text} With a washout of twice this length, the effect on {IN_WORDS['total_mean']} is "
+        f"{effect_words(change.second, 'total_mean')} instead of {effect_words(change.first, 'total_mean')}."
     )
-
-
-def _moves(alignment: Aligned, mean: Values, error: Values) -> tuple[float, float]:
-    """Return by how much the time per message is longer soon after the washout than in the last half of a window.
-
-    The first quarter of the window after the washout is compared with the last half of the window. The result is a
-    share, and a number of standard errors.
-    """
-    after = alignment.since_s >= alignment.washout_s
-    mean, error = mean[after], error[after]
-    bins = len(mean)
-    if bins < BINS_LEAST:
-        return math.nan, math.nan
-    early, late = slice(0, bins // 4), slice(bins - bins // 2, bins)
-    level = float(mean[late].mean())
-    moved = float(mean[early].mean()) - level
-    spread = math.hypot(
-        *(float(np.sqrt((error[at] ** 2).sum())) / len(error[at]) for at in (early, late))
-    )
-    return (moved / level, moved / spread) if level and spread else (0.0, 0.0)
 
 
 def _signed(value: float, digits: int) -> str:
