@@ -30,15 +30,17 @@ The deployment that is most similar to the published remedy comes first.
 """
 NEAR = 1.1
 """A run can confirm a load from a search if the run's load differs from this load by at most this factor."""
+AT_CAPACITY = 0.8
+"""A run shows the cost of a message at the capacity if the run's load is at least this share of the capacity."""
 COLUMNS = ("study", "platform", "operating_system", "transport", "remedies", "speedup", "place")
 FACTORS = {
     "wake_ups": ("wake-ups", 1.0),
     "preemptions": ("preemptions", 1.0),
     "migrations": ("migrations", 1.0),
     "kernel_locks": ("waits for the kernel's locks", 1.0),
-    "kernel_locks_ns": ("in the kernel's locks (µs)", 1e-3),
+    "kernel_locks_ns": ("wait for the kernel's locks (µs)", 1e-3),
     "own_locks": ("waits for the proxy's locks", 1.0),
-    "own_locks_ns": ("in the proxy's locks (µs)", 1e-3),
+    "own_locks_ns": ("wait for the proxy's locks (µs)", 1e-3),
     "descriptors": ("descriptors passed", 1.0),
 }
 """Variables of a run that pages show per message, with the name on the page and the factor to the page's unit."""
@@ -106,6 +108,8 @@ class MeasuredSetting:
     cost
         Cost at a load whose losses are within the limit. If possible, the load is equal for all numbers of cores. None
         without such a run.
+    highest
+        Cost at the highest load whose losses are within the limit. None without such a run.
     probe_modes
         Modes of the probe during the search; empty if they were not recorded.
     """
@@ -115,7 +119,14 @@ class MeasuredSetting:
     by_calls: Interval
     confirmed: tuple[int, int]
     cost: Cost | None
+    highest: Cost | None
     probe_modes: tuple[str, ...] = ()
+
+    @property
+    def at_capacity(self) -> Cost | None:
+        """The cost at a load near the capacity; None if no run with losses within the limit has such a load."""
+        near = self.highest is not None and self.highest.cps >= AT_CAPACITY * self.capacity.estimate
+        return self.highest if near else None
 
     @property
     def kind(self) -> SystemKind:
@@ -132,10 +143,11 @@ class SpeedUp:
     measured
         C(c) / C(1), the ratio of measured capacities.
     bound
-        c x cost(1) / cost(c), the speed-up that the CPU time of a message allows; NaN if the CPU time is unknown.
+        room x cost(1) / cost(c), the speed-up that the CPU time of a message allows. The costs are from runs near the
+        capacities. NaN if no such run exists or if `room` is unknown.
     room
         Number of CPUs that the proxy had at its capacity: c minus the share of a common CPU that the load generators
-        used. The share is computed from the generators' CPU time in the run on one core.
+        used. The share is computed from the generators' CPU time per call at the highest load within the limit.
     """
 
     one: MeasuredSetting
@@ -200,6 +212,7 @@ def carried(
     systems = []
     settings = configurations(campaign.single)
     costs_by_setting = _compared(campaign.single, limit)
+    highest = _highest(campaign.single, limit)
     for crossing in crossings:
         point = crossing.point
         key = Configuration(point.sut, point.mode, point.cores, point.threads)
@@ -223,6 +236,7 @@ def carried(
                 by_calls=_by_calls(crossing, limit),
                 confirmed=_confirmed(runs, crossing, limit),
                 cost=costs_by_setting.get(key),
+                highest=highest.get(key),
                 probe_modes=crossing.probe_modes,
             )
         )
@@ -282,8 +296,7 @@ def _compared(runs: pd.DataFrame, limit: float) -> dict[Configuration, Cost]:
     The cost of a message depends on the load. So the numbers of cores are compared at the highest load that all of them
     have, for each SUT and number of workers. Without a common load, each number of cores has its own highest load.
     """
-    kept = runs[(runs["mode"] == DEFAULT) & (lost(runs) <= limit) & (runs["messages"] > 0)]
-    settings = configurations(kept)
+    settings = configurations(_within(runs, limit))
     shared: dict[tuple[str, int], set[int]] = {}
     for key, group in settings.items():
         loads = set(group["cps"])
@@ -293,6 +306,19 @@ def _compared(runs: pd.DataFrame, limit: float) -> dict[Configuration, Cost]:
         load = max(shared[key.sut, key.threads] or set(group["cps"]))
         chosen[key] = cost(group[group["cps"] == load].iloc[0])
     return chosen
+
+
+def _highest(runs: pd.DataFrame, limit: float) -> dict[Configuration, Cost]:
+    """Return each setting's costs per message, at the highest load with losses within the drop limit."""
+    return {
+        key: cost(group.sort_values("cps").iloc[-1])
+        for key, group in configurations(_within(runs, limit)).items()
+    }
+
+
+def _within(runs: pd.DataFrame, limit: float) -> pd.DataFrame:
+    """Return the runs in the default mode whose losses are within the drop limit."""
+    return runs[(runs["mode"] == DEFAULT) & (lost(runs) <= limit) & (runs["messages"] > 0)]
 
 
 def cost(run: pd.Series) -> Cost:
@@ -312,17 +338,15 @@ def cost(run: pd.Series) -> Cost:
 def speed_ups(systems: Sequence[MeasuredSetting], campaign: Campaign) -> list[SpeedUp]:
     """Compute the speed-up of each SUT from one core to several cores."""
     ones = {system.kind: system for system in systems if system.place.cores == 1}
-    return [
-        SpeedUp(
-            one=ones[system.kind],
-            more=system,
-            measured=ratio(system.capacity, ones[system.kind].capacity),
-            bound=_bound(ones[system.kind], system),
-            room=_room(ones[system.kind], system, campaign),
-        )
-        for system in systems
-        if system.place.cores > 1 and system.kind in ones
-    ]
+    found = []
+    for more in systems:
+        one = ones.get(more.kind)
+        if one is None or more is one:
+            continue
+        room = _room(more, campaign)
+        measured = ratio(more.capacity, one.capacity)
+        found.append(SpeedUp(one, more, measured, _bound(one, more, room), room))
+    return found
 
 
 def ratio(more: Interval, one: Interval) -> Interval:
@@ -350,25 +374,22 @@ def ratio(more: Interval, one: Interval) -> Interval:
     )
 
 
-def _bound(one: MeasuredSetting, more: MeasuredSetting) -> float:
-    if one.cost is None or more.cost is None or not more.cost.cpu_us > 0:
+def _bound(one: MeasuredSetting, more: MeasuredSetting, room: float) -> float:
+    before, after = one.at_capacity, more.at_capacity
+    if before is None or after is None or not after.cpu_us > 0:
         return float("nan")
-    return more.place.cores * one.cost.cpu_us / more.cost.cpu_us
+    return room * before.cpu_us / after.cpu_us
 
 
-def _room(one: MeasuredSetting, more: MeasuredSetting, campaign: Campaign) -> float:
-    """Estimate how many CPUs the proxy could use beside the load generators.
-
-    The load generators share one CPU with the proxy. Their share of this CPU is computed from a run in which they had a
-    separate CPU.
-    """
+def _room(more: MeasuredSetting, campaign: Campaign) -> float:
+    """Estimate how many CPUs the proxy could use beside the load generators, which share one CPU with the proxy."""
     cores = more.place.cores
     if not shares_cpus(campaign, cores):
         return float(cores)
-    if one.cost is None or shares_cpus(campaign, 1):
+    if more.highest is None or shares_cpus(campaign, 1):
         return float("nan")
     # ASSUME the CPU time of the generators is proportional to the number of calls
-    taken = one.cost.generator_us / 1e6 * more.capacity.estimate
+    taken = more.highest.generator_us / 1e6 * more.capacity.estimate
     # Python's min would return 1.0 for an unknown share (NaN). NumPy's minimum returns NaN.
     return float(cores - np.minimum(1.0, taken))
 
