@@ -106,7 +106,9 @@ def probe_modes(searches: Iterable[tuple[str, Sequence[str]]]) -> list[str]:
         )
     elif systems:
         lines.append(f"Probe mode of the searches: {next(iter(systems))}.")
-    if not all(known):
+    if known and not any(known):
+        lines.append("No record of a search names the probe mode.")
+    elif not all(known):
         lines.append(
             f"The records of {known.count(False)} of {len(known)} searches do not name the probe mode."
         )
