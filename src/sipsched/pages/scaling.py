@@ -12,6 +12,7 @@ from sipsched.analysis.crossing_load import PDR_LIMIT
 from sipsched.analysis.intervals import Estimates, Interval
 from sipsched.analysis.run_table import IN_VIRTUAL_TIME, Campaign, Configuration, campaigns_of
 from sipsched.analysis.speedup import (
+    AT_CAPACITY,
     FACTORS,
     REMEDIES,
     SHARED,
@@ -29,7 +30,7 @@ from sipsched.analysis.speedup import (
 from sipsched.analysis.speedup import costs as costs_of
 from sipsched.pages.capacities import HOW
 from sipsched.pages.crossings import probe_modes
-from sipsched.pages.drawing import LIMIT
+from sipsched.pages.drawing import INK, LIMIT
 from sipsched.pages.numbers import NO_ENTRY, rounded, told, with_unit
 from sipsched.pages.parts import Answer, Cell, Figure, Heading, Table, Words
 from sipsched.pages.plots import (
@@ -165,21 +166,120 @@ def others(scaling: ScalingData) -> Words:
 
 
 def answer(scaling: ScalingData) -> Answer:
+    """Return sentences on whether the capacity grows with the number of cores, and on what limits the growth."""
+    lines = [
+        line
+        for transport, name in TRANSPORTS.items()
+        for line in _verdict(scaling, scaling.over(transport), name)
+    ]
+    cores = {setting.place.cores for setting in scaling.carried}
+    if len(cores) == 1:
+        lines.append(
+            f"Only runs on {plural(min(cores), 'core')} were measured, so the speed-up is unknown."
+        )
+    elif scaling.carried and not lines:
+        lines.append(
+            "No SUT was measured both on one core and on several cores, so the speed-up is unknown."
+        )
+    if lines and scaling.campaign and scaling.campaign.kind == "virtual":
+        lines.append(IN_VIRTUAL_TIME)
+    return Answer(" ".join(lines or [NOTHING]))
+
+
+def _verdict(
+    scaling: ScalingData, places: Sequence[MeasuredSetting], transport: str
+) -> Iterator[str]:
+    """Yield sentences on the speed-up of the best deployment on the most cores, and on the limits of the speed-up."""
+    gains = [gained for place in places if (gained := scaling.gained(place)) is not None]
+    gains = [gained for gained in gains if np.isfinite(gained.measured.estimate)]
+    if not gains:
+        return
+    most = max(gained.cores for gained in gains)
+    best, _ = _best([gained.more for gained in gains if gained.cores == most])
+    (gained,) = (gained for gained in gains if gained.more is best)
+    yield (
+        f"Over {transport}, {_scales(gained)}: on {plural(most, 'core')}, {best.place.sut} handles "
+        f"{_times(gained.measured)} its capacity on one core (ideal: {most} times)."
+    )
+    yield from _limits(gained)
+
+
+def _scales(gained: SpeedUp) -> str:
+    """Return as text whether a capacity grows with the number of cores, from the interval of the speed-up."""
+    measured = gained.measured
+    if not measured.known:
+        return "perhaps (the speed-up has no interval)"
+    if measured.high <= 1:
+        return "no"
+    if measured.low <= 1:
+        return "perhaps (the interval includes 1, no gain)"
+    return "yes" if measured.high >= gained.cores else "in part"
+
+
+def _limits(gained: SpeedUp) -> Iterator[str]:
+    """Yield sentences on what limits a speed-up: used CPUs, the CPU time per message, or waits."""
+    one, more, measured = gained.one.at_capacity, gained.more.at_capacity, gained.measured
+    room = _room(gained)
+    if room:
+        yield f"{room[0].upper()}{room[1:]}."
+    if one is None or more is None or not np.isfinite(gained.bound):
+        if not room:
+            yield "The limit is unknown, because no runs near the capacities show the CPU time per message."
+    elif measured.known and measured.low > gained.bound:
+        yield f"The CPU time per message allows only {_about(gained.bound)} times{_exceeded(gained)}."
+    elif measured.known and measured.high < gained.bound:
+        waits = " and ".join(_grown(one, more, ("kernel_locks", "own_locks")))
+        grown = f" For example, these waits per message grow: {waits}." if waits else ""
+        yield (
+            f"The CPU time per message allows {_about(gained.bound)} times, so it is not the only limit.{grown}"
+        )
+    elif measured.known and not room:
+        yield "The CPU time per message explains the speed-up."
+
+
+def _exceeded(gained: SpeedUp) -> str:
+    """Return a warning if the measured speed-up is larger than the largest possible speed-up. Otherwise return ""."""
+    if gained.measured.estimate <= gained.bound:
+        return ""
+    if gained.measured.known and gained.measured.low <= gained.bound:
+        return ", which is within the interval of the speed-up"
+    return (
+        ". The measured speed-up is larger, so the measurements contradict each other, for example because the speed "
+        "of the machine changed"
+    )
+
+
+def choices(scaling: ScalingData) -> Words:
     """Return sentences that name the deployment with the largest capacity, per transport and number of cores."""
     lines = [
         line
         for transport, name in TRANSPORTS.items()
         for line in _choices(scaling, scaling.over(transport), name)
     ]
-    lines = lines or [NOTHING]
-    cores = {setting.place.cores for setting in scaling.carried}
-    if len(cores) == 1:
-        lines.append(
-            f"Only runs on {plural(min(cores), 'core')} were measured, so the speed-up is unknown."
+    return Words(tuple(lines))
+
+
+def expectation(scaling: ScalingData) -> Words:
+    """Return sentences on whether the workers at a shared socket gain little from more cores, as the report says."""
+    last = {gained.one.kind: gained for gained in scaling.speed_ups}  # on the most cores
+    lines = []
+    for gained in last.values():
+        measured, half = gained.measured, gained.cores / 2
+        if gained.one.place.deployment != SHARED or not measured.known:
+            continue
+        holds = (
+            "larger than expected"
+            if measured.low > half
+            else "as small as expected"
+            if measured.high < half
+            else "perhaps as small as expected"
         )
-    if scaling.carried and scaling.campaign and scaling.campaign.kind == "virtual":
-        lines.append(IN_VIRTUAL_TIME)
-    return Answer(" ".join(lines))
+        lines.append(
+            f"In {gained.one.place.sut}, all workers share the sockets. On {plural(gained.cores, 'core')}, the "
+            f"capacity is {_times(measured)} the capacity on one core. Half of the ideal speed-up is {number(half)}, "
+            f"so the gain is {holds}."
+        )
+    return Words(tuple(lines))
 
 
 def _choices(
@@ -190,28 +290,39 @@ def _choices(
     suts = {setting.place.sut for setting in known}
     for cores in sorted({setting.place.cores for setting in known}):
         among = [setting for setting in known if setting.place.cores == cores]
-        yield f"Over {transport} on {plural(cores, 'core')}, {_best(scaling, among)}"
+        yield f"Over {transport} on {plural(cores, 'core')}, {_choice(scaling, among)}"
         if len(among) == 1 < len(suts):
             yield "No other deployment was measured on this number of cores."
     if len(suts) == 1:
         yield f"No other deployment was measured over {transport}."
 
 
-def _best(scaling: ScalingData, among: Sequence[MeasuredSetting]) -> str:
+def _best(among: Sequence[MeasuredSetting]) -> tuple[MeasuredSetting, MeasuredSetting | None]:
+    """Return the setting to choose, and the setting with a shared socket if it exists and is not the best.
+
+    The shared socket is chosen unless another deployment is distinguishably better, because it is the simplest.
+    """
     best = max(among, key=lambda setting: setting.capacity.estimate)
     plain = next((setting for setting in among if setting.place.deployment == SHARED), None)
+    if plain is None or best is plain:
+        return best, None
+    return best if _apart(best.capacity, plain.capacity) else plain, plain
+
+
+def _choice(scaling: ScalingData, among: Sequence[MeasuredSetting]) -> str:
+    best, plain = _best(among)
     reason = ""
-    if plain is not None and best is not plain:
-        if _apart(best.capacity, plain.capacity):
-            reason = f" For comparison, {plain.place.sut} handles {_cps(plain.capacity)}."
-        else:
-            best = plain
-            reason = " No other deployment is distinguishably better, and this deployment is the simplest."
+    if best is plain:
+        reason = (
+            " No other deployment is distinguishably better, and this deployment is the simplest."
+        )
+    elif plain is not None:
+        reason = f" For comparison, {plain.place.sut} handles {_cps(plain.capacity)}."
     choice = f"choose {best.place.sut}. This deployment" if len(among) > 1 else best.place.sut
     text = f"{choice} handles {_cps(best.capacity)}"
     gained = scaling.gained(best)
     if gained is not None:
-        text += f", which is {_times(gained.measured)} its capacity on one core{_room(gained)}"
+        text += f", which is {_times(gained.measured)} its capacity on one core"
     return f"{text}.{reason}"
 
 
@@ -219,7 +330,7 @@ def _room(gained: SpeedUp) -> str:
     """Return as text how many CPUs the load generators left to the proxy. Empty if the proxy has all CPUs."""
     if not np.isfinite(gained.room) or gained.room >= gained.cores:
         return ""
-    return f"; the load generators left {_about(gained.room)} of {plural(gained.cores, 'CPU')} to the proxy"
+    return f"the load generators left {_about(gained.room)} of {plural(gained.cores, 'CPU')} to the proxy"
 
 
 def _apart(one: Interval, other: Interval) -> bool:
@@ -251,25 +362,45 @@ def stops(scaling: ScalingData) -> Words:
 def _stop(speed_up: SpeedUp) -> str:
     one, more = speed_up.one.cost, speed_up.more.cost
     name, cores = speed_up.more.place.sut, plural(speed_up.cores, "core")
-    text = f"{name} on {cores}: the capacity is {_times(speed_up.measured)} the capacity on one core{_room(speed_up)}"
+    text = (
+        f"{name} on {cores}: the capacity is {_times(speed_up.measured)} the capacity on one core. "
+    )
+    if room := _room(speed_up):
+        text += f"At this capacity, {room}. "
     if one is None or more is None:
-        return f"{text}. Every run exceeded the drop limit, so the cost of a message is unknown."
+        return (
+            f"{text}No run with losses within the drop limit shows the cost of a message on "
+            f"{cores if more is None else 'one core'}, so the change of this cost is unknown."
+        )
     text += (
-        f". A message costs {_about(more.cpu_us)} µs of CPU time on {cores} at {grouped(more.cps)} cps, and "
+        f"A message costs {_about(more.cpu_us)} µs of CPU time on {cores} at {grouped(more.cps)} cps, and "
         f"{_about(one.cpu_us)} µs on one core at {grouped(one.cps)} cps"
     )
-    if np.isfinite(speed_up.bound):
-        text += f". If only this CPU time limited the capacity, the speed-up would be {_about(speed_up.bound)}"
-    grown = []
-    for key, (words, _) in FACTORS.items():
-        before, after = one.factors[key], more.factors[key]
-        if np.isfinite((before, after)).all() and after > before and after >= 0.005:
-            grown.append(f"{words} {_about(before)} → {_about(after)}")
+    first, last = speed_up.one.at_capacity, speed_up.more.at_capacity
+    if first is not None and last is not None and np.isfinite(speed_up.bound):
+        if (first, last) != (one, more):
+            text += (
+                f". Near the capacities, a message costs {_about(last.cpu_us)} µs on {cores} at "
+                f"{grouped(last.cps)} cps, and {_about(first.cpu_us)} µs on one core at {grouped(first.cps)} cps"
+            )
+        text += (
+            f". If only the CPU time near the capacities limited the capacity, the speed-up would be "
+            f"{_about(speed_up.bound)}{_exceeded(speed_up)}"
+        )
+    grown = list(_grown(one, more, FACTORS))
     if grown:
-        text += f". These costs per message grow from one core to {cores}: {', '.join(grown)}"
+        text += f". These numbers per message grow from one core to {cores}: {', '.join(grown)}"
     elif np.isfinite([more.factors[key] for key in FACTORS]).any():
         text += ". None of the measured costs per message grows"
     return f"{text}."
+
+
+def _grown(one: Cost, more: Cost, names: Iterable[str]) -> Iterator[str]:
+    """Yield the numbers per message that are larger on several cores, with both values."""
+    for key in names:
+        before, after = one.factors[key], more.factors[key]
+        if np.isfinite((before, after)).all() and after > before and after >= 0.005:
+            yield f"{FACTORS[key][0]} {_about(before)} → {_about(after)}"
 
 
 def capacities(scaling: ScalingData) -> Table:
@@ -307,10 +438,13 @@ def capacities(scaling: ScalingData) -> Table:
         "that reached the SPS. Over TCP, the loss counts calls that failed or took too long to set up. The "
         'column "by calls" shows the capacity if lost calls are counted over both transports. This capacity is '
         f"computed only from the trials of the search. {HOW}. After a search, runs repeat its two final loads. "
-        'The column "confirmed" shows how many of these runs agree with the search. The column "bound" shows the '
-        "largest speed-up that the CPU time per message allows: number of cores × CPU time per message on one "
-        'core / CPU time per message on this number of cores. The column "CPUs of proxy" shows the number of '
-        "cores minus the CPU time of the generators on a shared CPU.",
+        'The column "confirmed" shows how many of these runs agree with the search. A run at the lower load agrees '
+        "if its loss is within the limit, and a run at the upper load agrees if its loss exceeds the limit. The "
+        'column "CPUs of proxy" shows the number of cores minus the CPU time of the generators on a shared CPU. The '
+        'column "bound" shows the largest speed-up that the CPU time per message allows: CPUs of proxy × CPU time '
+        "per message on one core / CPU time per message on this number of cores. These CPU times are from the runs "
+        f"at the highest loads within the limit. If such a load is below {100 * AT_CAPACITY:g} % of the capacity, "
+        'the column shows "not known". A speed-up has no meaning on one core, so these columns are empty there.',
         provenance=scaling.provenance,
     )
 
@@ -328,7 +462,15 @@ def costs(scaling: ScalingData) -> Table:
     return Table(
         identity="table-factors",
         header=(
-            *("SUT", "workers", "cores", "cps", "CPU (µs)", "in the program", "in the kernel"),
+            *(
+                "SUT",
+                "workers",
+                "cores",
+                "cps",
+                "CPU (µs)",
+                "in the program (µs)",
+                "in the kernel (µs)",
+            ),
             *(words for words, _ in FACTORS.values()),
         ),
         rows=tuple(rows),
@@ -340,7 +482,8 @@ def costs(scaling: ScalingData) -> Table:
         "program and kernel in this time at timer ticks. Waits for the proxy's own locks are counted as calls of "
         "futex and sched_yield. If a worker spins before such a call, this time counts as CPU time of the "
         "program. A passed descriptor is an open connection that one process of the proxy passes to another "
-        "process. The first waiter for a kernel spinlock cannot be counted."
+        "process. The first waiter for a kernel spinlock cannot be counted. A wait uses no CPU time. Several workers "
+        "can wait at the same time, so the sum of their waits can exceed the CPU time of a message."
         + (
             " In some of these runs, the probe recorded messages, which also costs CPU time."
             if any(cost.probed for cost in scaling.costs.values())
@@ -362,6 +505,8 @@ def _plain(value: float) -> str:
 def curves(scaling: ScalingData) -> Figure:
     """Return a figure of the speed-up of each deployment against the number of cores."""
     names = [name for name in TRANSPORTS if scaling.over(name)] or ["udp"]
+    every = dict.fromkeys(speed_up.one.kind for speed_up in scaling.speed_ups)
+    looks = {kind: look(i) for i, kind in enumerate(every)}
 
     def draw(axis: Axes, _: int, column: int) -> None:
         among = [
@@ -373,12 +518,20 @@ def curves(scaling: ScalingData) -> Figure:
             not_measured(axis)
             return
         cores = sorted({1, *(speed_up.cores for speed_up in among)})
-        axis.plot([1, cores[-1]], [1, cores[-1]], color=LIMIT, linestyle="--", linewidth=1)
+        _draw_ideal(axis, [1, cores[-1]])
         kinds = list(dict.fromkeys(speed_up.one.kind for speed_up in among))
         for i, kind in enumerate(kinds):
             of_kind = [speed_up for speed_up in among if speed_up.one.kind == kind]
             shift = 0.02 * (cores[-1] - 1) * (i - (len(kinds) - 1) / 2)
-            _draw_speed_up(axis, of_kind, kind.sut, look(i), shift)
+            _draw_speed_up(axis, of_kind, kind.sut, looks[kind], shift)
+        axis.plot(
+            *([], []),
+            linestyle="none",
+            marker="o",
+            markerfacecolor="none",
+            color=INK,
+            label="bound by CPU time",
+        )
         axis.xaxis.set_major_locator(FixedLocator(cores))
         axis.set_ylabel("C(c) / C(1)")
         from_zero(axis)
@@ -398,10 +551,16 @@ def curves(scaling: ScalingData) -> Figure:
         if scaling.speed_ups
         else ("No SUT was measured both on one core and on several cores.",),
         reading="The speed-up is the capacity divided by the capacity of the same SUT on one core. Bars are 95 % "
-        "intervals. A hollow point shows the largest speed-up that the measured CPU time per message allows. On "
-        "the dashed line, the speed-up equals the number of cores.",
+        "intervals. A hollow point shows the largest speed-up that the CPU time per message and the CPUs of the proxy "
+        "allow. On the dashed line (ideal), the speed-up equals the number of cores. Points of different SUTs are "
+        "drawn side by side.",
         provenance=scaling.provenance,
     )
+
+
+def _draw_ideal(axis: Axes, cores: Sequence[int]) -> None:
+    """Draw the line on which the speed-up equals the number of cores."""
+    axis.plot(cores, cores, color=LIMIT, linestyle="--", linewidth=1, label="ideal")
 
 
 def _draw_speed_up(
@@ -430,13 +589,16 @@ def _draw_speed_up(
     )
 
 
-def herd(scaling: ScalingData) -> Figure:
+def herd(scaling: ScalingData) -> Figure | Words:
     """Return a figure of the number of wake-ups per message against the number of workers."""
+    if not scaling.herds:
+        return Words(
+            (
+                "There is nothing to show yet, because wake-ups were counted for at most one number of workers.",
+            )
+        )
 
     def draw(axis: Axes, _: int, __: int) -> None:
-        if not scaling.herds:
-            not_measured(axis)
-            return
         for i, proxy in enumerate(scaling.herds):
             name = f"{proxy.sut}, {grouped(proxy.cps)} cps"
             titles = [
@@ -455,10 +617,7 @@ def herd(scaling: ScalingData) -> Figure:
         draw=panels([""], [""], draw, "workers"),
         caption="Wake-ups of the proxy's tasks per message, against the number of workers that share one UDP socket "
         "on one core.",
-        seen=tuple(map(_herd_words, scaling.herds))
-        or (
-            "There is nothing to show yet, because wake-ups were counted for at most one number of workers.",
-        ),
+        seen=tuple(map(_herd_words, scaling.herds)),
         reading="The number of wake-ups is counted as the number of voluntary context switches. The counts include the "
         "timer processes and all other processes of the proxy.",
         provenance=scaling.provenance,
@@ -490,7 +649,8 @@ def published(scaling: ScalingData) -> Table:
         )
         for remedy in scaling.published
     ]
-    for before, after in _gains(scaling):
+    gains = list(_gains(scaling))
+    for before, after in gains:
         first, second = before.measured.estimate, after.measured.estimate
         rows.append(
             (
@@ -505,10 +665,16 @@ def published(scaling: ScalingData) -> Table:
         header=("", "transport", "cores", "before", "after", "after / before"),
         rows=tuple(rows),
         none="no speed-up is known",
-        caption=f"Speed-ups before and after remedies against poor scaling: published in {REPORT}, and measured here.",
-        reading=f"The published rows ({REPORT}) were measured with other hardware, another proxy and more cores. The "
-        "comparison therefore answers only two questions: whether a remedy helps, and whether it helps more over UDP "
-        "or over TCP.",
+        caption=f"Speed-ups before and after remedies against poor scaling: published in {REPORT}"
+        + (", and measured here." if gains else ". No remedy was measured here."),
+        reading="The published rows were measured with other hardware, another proxy and more cores. "
+        + (
+            "The comparison therefore answers only two questions: whether a remedy helps, and whether it helps more "
+            "over UDP or over TCP."
+            if gains
+            else "A comparison needs a SUT with shared sockets and a SUT with a remedy, both on one core and on "
+            "several cores."
+        ),
         provenance="The published rows were not measured here.",
     )
 
@@ -599,13 +765,16 @@ def simulated_curves(scaling: ScalingData) -> Figure | Words:
     def draw(axis: Axes, _: int, column: int) -> None:
         among = list(columns.values())[column]
         cores = sorted({row.cores for row in among})
-        axis.plot(cores, cores, color=LIMIT, linestyle="--", linewidth=1)
+        _draw_ideal(axis, cores)
         for i, (transport, deployment) in enumerate(kinds):
             line = [
                 row for row in among if (row.transport, row.deployment) == (transport, deployment)
             ]
             if line:
-                _draw_simulated(axis, line, f"{deployment}, {TRANSPORTS[transport]}", look(i))
+                # Points on a logarithmic axis are side by side if each is shifted by a constant factor.
+                shift = 1.02 ** (i - (len(kinds) - 1) / 2)
+                name = f"{deployment}, {TRANSPORTS[transport]}"
+                _draw_simulated(axis, line, name, look(i), shift)
         axis.set_xscale("log", base=2)
         axis.set_yscale("log", base=2)
         axis.xaxis.set_major_locator(FixedLocator(cores))
@@ -618,15 +787,17 @@ def simulated_curves(scaling: ScalingData) -> Figure | Words:
         draw=panels([""], list(columns), draw, "cores", shared=("", "all"), beside=False),
         caption="Simulated speed-up against the number of cores, for each deployment and transport.",
         reading="The bars show the range of results over many models, each fitted to a random sample of the recorded "
-        "runs. Lines of TCP are dashed. On the straight dashed line, the speed-up equals the number of cores. "
-        "Both axes are logarithmic. In this model, the lock of a socket costs no time. A message over TCP costs "
-        "more CPU time than over UDP, by a constant factor.",
+        "runs. Lines of TCP are dashed. On the straight dashed line (ideal), the speed-up equals the number of cores. "
+        "Both axes are logarithmic. Points of different deployments are drawn side by side. In this model, the lock "
+        "of a socket costs no time. A message over TCP costs more CPU time than over UDP, by a constant factor.",
         provenance=SIMULATED,
     )
 
 
-def _draw_simulated(axis: Axes, rows: Sequence[Speedup], name: str, style: Look) -> None:
-    cores = [row.cores for row in rows]
+def _draw_simulated(
+    axis: Axes, rows: Sequence[Speedup], name: str, style: Look, shift: float
+) -> None:
+    cores = [shift * row.cores for row in rows]
     ends = [row.speedup_low for row in rows], [row.speedup_high for row in rows]
     axis.vlines(cores, *ends, color=style.color)
     titles = [
@@ -652,16 +823,19 @@ def sharing(scaling: ScalingData) -> Words:
         "(SCHED_FIFO)."
     ]
     for speed_up in scaling.speed_ups:
-        sut, control = speed_up.one.place.sut, speed_up.one.cost
-        if control is None:
+        place, used = speed_up.more.place, speed_up.more.highest
+        if used is None:
             continue
         if not np.isfinite(speed_up.room):
-            lines.append(f"The records of {sut} do not contain the CPU time of the generators.")
+            lines.append(
+                f"The records of {place.sut} do not contain the CPU time of the generators."
+            )
             continue
         lines.append(
-            f"When {sut} runs on one core, UAC and UAS need {_about(control.generator_us)} µs of CPU time per call "
-            f"at {grouped(control.cps)} cps{_beside(speed_up)}. At the capacity of {plural(speed_up.cores, 'core')}, "
-            f"UAC and UAS leave {_cpus(speed_up.room)} to the proxy."
+            f"While {place.sut} runs on {plural(place.cores, 'core')}, UAC and UAS need "
+            f"{_about(used.generator_us)} µs of CPU time per call at {grouped(used.cps)} cps. If a call needs the same "
+            f"CPU time at the capacity of {_cps(speed_up.more.capacity)}, they leave {_cpus(speed_up.room)} to the "
+            "proxy."
         )
     if len(lines) == 1:
         lines.append(
@@ -673,10 +847,3 @@ def sharing(scaling: ScalingData) -> Words:
 def _cpus(count: float) -> str:
     about = _about(count)
     return f"{about} CPU{'' if about == '1' else 's'}"
-
-
-def _beside(gained: SpeedUp) -> str:
-    more = gained.more.cost
-    if more is None or not np.isfinite(more.generator_us):
-        return ""
-    return f", and {_about(more.generator_us)} µs at {grouped(more.cps)} cps while the proxy also uses their CPU"

@@ -24,7 +24,7 @@ from sipsched.analysis.speedup import (
     speed_ups,
 )
 from sipsched.errors import StableError
-from sipsched.pages import scaling
+from sipsched.pages import parts, scaling
 from sipsched.paths import PROJECT_ROOT
 from sipsched.plan.run import Point
 from sipsched.records.crossing import SearchRecord, TrialRecord
@@ -102,8 +102,13 @@ def everything(page: scaling.ScalingData) -> str:
     """Make all parts of the page, and return their text."""
     parts = (
         *(scaling.answer, scaling.heading, scaling.curves, scaling.capacities, scaling.sharing),
-        *(scaling.stops, scaling.costs, scaling.herd, scaling.published),
-        *(scaling.simulated, scaling.simulated_answer, scaling.simulated_curves),
+        *(scaling.stops, scaling.costs, scaling.herd, scaling.published, scaling.choices),
+        *(
+            scaling.simulated,
+            scaling.simulated_answer,
+            scaling.simulated_curves,
+            scaling.expectation,
+        ),
     )
     return page_text.text(*(part(page) for part in parts))
 
@@ -150,7 +155,20 @@ def test_capacities_costs_and_speed_ups_are_those_of_the_runs() -> None:
     assert {each.room for each in gained.values()} == {2.0}
 
 
-def test_the_room_on_a_shared_cpu_follows_from_the_control_runs() -> None:
+def test_a_bound_needs_runs_near_the_capacities() -> None:
+    campaigns, crossings = measured([("kamailio-udp", 1), ("kamailio-udp", 2)])
+    (campaign,) = campaigns
+    far = replace(campaign, runs=campaign.runs[campaign.runs["cps"] < 1300])
+    places = carried(far, crossings)
+    (gained,) = speed_ups(places, far)
+    assert all(place.cost is not None and place.at_capacity is None for place in places)
+    assert np.isnan(gained.bound)
+    page = scaling.found_of([far], crossings, [], [])
+    (more,) = (row for row in scaling.capacities(page).rows if row[3] == "2")
+    assert more[-2:] == ("not known", "2")
+
+
+def test_the_room_on_a_shared_cpu_follows_from_the_runs_on_it() -> None:
     (campaign,), crossings = measured(on_this_machine=True)
     gained = {
         speed_up.one.place.sut: speed_up
@@ -158,12 +176,38 @@ def test_the_room_on_a_shared_cpu_follows_from_the_control_runs() -> None:
     }
     # the generators use `BUSY` of a CPU per 1000 cps, so at 2400 cps the proxy has the rest of two CPUs
     assert gained["kamailio-udp"].room == pytest.approx(2 - BUSY * 2.4, rel=0.02)
-    # the proxy never has more than the existing CPUs
+    # the generators never have more than the shared CPU
     assert gained["kamailio-udp-partitioned"].room == pytest.approx(1.0)
+    assert gained["kamailio-udp-partitioned"].bound == pytest.approx(60 / 80)
 
 
-def test_the_answer_names_the_deployment_with_the_highest_capacity() -> None:
-    line = scaling.answer(found()).line
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [(0.5, 0.9, "no"), (0.9, 1.5, "perhaps"), (1.2, 1.8, "in part"), (1.6, 2.1, "yes")],
+)
+def test_the_answer_judges_the_interval_of_the_speed_up(
+    low: float, high: float, verdict: str
+) -> None:
+    page = found([("kamailio-udp", 1), ("kamailio-udp", 2)])
+    (gained,) = page.speed_ups
+    judged = replace(gained, measured=Interval((low + high) / 2, low, high, 9))
+    line = scaling.answer(replace(page, speed_ups=(judged,))).line
+    assert line.startswith(f"Over UDP, {verdict}")
+    # the CPU time per message allows 2 * 60 / 80 times
+    assert ("not the only limit" in line) == (high < 1.5)
+    assert ("explains" in line) == (low <= 1.5 <= high)
+    assert ("contradict" in line) == (low > 1.5)
+
+
+def test_a_speed_up_at_a_shared_socket_is_compared_with_half_of_the_ideal() -> None:
+    page = found([("kamailio-udp", 1), ("kamailio-udp", 2)])
+    (line,) = scaling.expectation(page).lines
+    assert "kamailio-udp" in line
+    assert scaling.expectation(found([("kamailio-udp-partitioned", 1)])).lines == ()
+
+
+def test_the_deployment_with_the_highest_capacity_is_named() -> None:
+    line = " ".join(scaling.choices(found()).lines)
     assert "Over UDP on 1 core, choose kamailio-udp." in line
     assert "Over UDP on 2 cores, choose kamailio-udp-partitioned." in line
     assert re.search(r"1\.\d+ times \(.*\) its capacity on one core", line)
@@ -179,14 +223,14 @@ def test_numbers_in_virtual_time_say_so_everywhere() -> None:
     assert scaling.answer(page).line.endswith(
         "in virtual time, in which a cache miss costs no time."
     )
-    for part in (scaling.curves, scaling.capacities, scaling.costs, scaling.herd):
+    for part in (scaling.curves, scaling.capacities, scaling.costs):
         assert fidelity in part(page).provenance
     assert scaling.answer(scaling.found_of(campaigns, [], [], [])).line == scaling.NOTHING
 
 
-def test_the_answer_says_where_only_one_of_the_deployments_was_measured() -> None:
+def test_sentences_say_where_only_one_of_the_deployments_was_measured() -> None:
     places = [("kamailio-udp", 1), ("kamailio-udp-partitioned", 1), ("kamailio-udp", 2)]
-    before, after = scaling.answer(found(places)).line.split(
+    before, after = " ".join(scaling.choices(found(places)).lines).split(
         "Over UDP on 2 cores, kamailio-udp handles "
     )
     assert "No other" not in before.replace("No other deployment is distinguishably better", "")
@@ -200,9 +244,9 @@ def test_a_difference_within_the_intervals_is_no_reason() -> None:
         for sut, cps in (("kamailio-udp", 2400), ("kamailio-udp-partitioned", 2410))
     )
     campaigns = [replace(campaign, capacities=close) for campaign in campaigns]
-    line = scaling.answer(scaling.found_of(campaigns, crossings, [], [])).line
-    assert "choose kamailio-udp. " in line
-    assert "Only runs on 2 cores were measured" in line
+    page = scaling.found_of(campaigns, crossings, [], [])
+    assert "choose kamailio-udp. " in scaling.choices(page).lines[0]
+    assert "Only runs on 2 cores were measured" in scaling.answer(page).line
 
 
 def test_only_quantities_that_grow_with_the_cores_are_named() -> None:
@@ -260,10 +304,7 @@ def test_runs_without_counts_show_no_numbers() -> None:
     page = scaling.found_of(campaigns, crossings, [], [])
     assert all(each.cost is None for each in page.carried)
     assert "nan" not in everything(page).lower()
-    assert (
-        "Every run exceeded the drop limit, so the cost of a message is unknown"
-        in scaling.stops(page).lines[0]
-    )
+    assert "the change of this cost is unknown" in scaling.stops(page).lines[0]
 
 
 def test_the_cost_of_a_message_is_listed_by_workers_and_cores() -> None:
@@ -288,7 +329,9 @@ def test_the_thundering_herd_is_drawn_if_the_number_of_workers_varies() -> None:
         pytest.approx({1: 0.9, 4: 0.9, 16: 0.9}),
         pytest.approx({1: 0.3, 4: 1.2, 16: 4.8}),
     ]
-    first, second = scaling.herd(page).seen
+    figure = scaling.herd(page)
+    assert isinstance(figure, parts.Figure)
+    first, second = figure.seen
     assert "one worker or none" in first
     assert "more workers than necessary" in second
 
