@@ -17,7 +17,7 @@ from sipsched.analysis.families import SIGNIFICANT
 from sipsched.analysis.intervals import LEVEL, Interval, Values
 from sipsched.analysis.pairs import compare, holm
 from sipsched.analysis.run_table import Campaign
-from sipsched.plan.modes import DEFAULT
+from sipsched.plan.modes import DEFAULT, split_name
 from sipsched.records.prediction import UNITS, Predicted, PredictedSetting, Predictions
 
 PREDICTED_QUANTITIES = ("k_rcv_p50", "t_sip_mean", "t_sip_p90", "off_share", "cpu_per_message")
@@ -52,6 +52,8 @@ class Contrast:
         P-value of the hypothesis of no change, adjusted by Holm over all effects of the page; NaN without a test.
     predicted
         Predicted effect in percent or in percentage points, with the 95 % prediction interval of simulated replicates.
+    start
+        Number of the start, if the run compares several starts of a proxy with equal settings.
     """
 
     reference: PredictedSetting
@@ -60,6 +62,7 @@ class Contrast:
     measured: Interval
     p_value: float
     predicted: Interval
+    start: int = 1
 
     @property
     def comparable(self) -> bool:
@@ -79,9 +82,21 @@ class Contrast:
         return self.comparable and self.p_value <= SIGNIFICANT
 
     @property
+    def signed(self) -> bool:
+        """True if the prediction has a sign: its interval excludes 0, or its only replicate differs from 0."""
+        return self.predicted.excludes_zero or (
+            not self.predicted.known and self.predicted.estimate != 0
+        )
+
+    @property
     def sign_right(self) -> bool:
-        """True if the measured and the predicted effect have the same sign."""
-        return self.measured.estimate * self.predicted.estimate > 0
+        """True if the prediction has a sign, and the measured effect has the same sign."""
+        return self.signed and self.measured.estimate * self.predicted.estimate > 0
+
+    @property
+    def sign_wrong(self) -> bool:
+        """True if the prediction has a sign, and the measured effect has not the same sign."""
+        return self.signed and not self.sign_right
 
     @property
     def overlaps(self) -> bool:
@@ -142,7 +157,7 @@ def check(
     runs = [_default_runs(campaign, predictions.fitted.sut) for campaign in campaigns]
     compared = [contrast for load in loads for contrast in _modes(load, known)]
     compared += [contrast for table in runs for contrast in _threads(table, known)]
-    adjusted = holm([p_value for *_, p_value in compared])
+    adjusted = holm([p_value for *_, p_value, _ in compared])
     contrasts = tuple(
         Contrast(
             reference,
@@ -151,8 +166,9 @@ def check(
             measured,
             float(p_value),
             _predicted(known[reference], known[other], quantity),
+            start,
         )
-        for (reference, other, quantity, measured, _), p_value in zip(
+        for (reference, other, quantity, measured, _, start), p_value in zip(
             compared, adjusted, strict=True
         )
     )
@@ -160,7 +176,7 @@ def check(
     return Check(predictions, contrasts, levels)
 
 
-_Found = tuple[PredictedSetting, PredictedSetting, str, Interval, float]
+_Found = tuple[PredictedSetting, PredictedSetting, str, Interval, float, int]
 
 
 def _modes(load: ComparedLoad, known: Mapping[PredictedSetting, Predicted]) -> Iterable[_Found]:
@@ -186,7 +202,7 @@ def _modes(load: ComparedLoad, known: Mapping[PredictedSetting, Predicted]) -> I
                 judged = load.effect(mode, quantity)
             interval = judged.interval
             shown = _points(interval) if quantity in DIFFERENCES else percent(interval)
-            yield reference, other, quantity, shown, judged.p_value
+            yield reference, other, quantity, shown, judged.p_value, split_name(mode)[1].start or 1
 
 
 def _default_runs(campaign: Campaign, sut: str) -> pd.DataFrame:
@@ -222,7 +238,7 @@ def _threads(runs: pd.DataFrame, known: Mapping[PredictedSetting, Predicted]) ->
                     shown = _points(compared.difference)
                 else:
                     shown = compared.ratio.map(lambda ratio: 100 * (ratio - 1))
-                yield reference, other, quantity, shown, compared.p_value
+                yield reference, other, quantity, shown, compared.p_value, 1
 
 
 def _points(interval: Interval) -> Interval:

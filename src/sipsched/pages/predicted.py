@@ -37,6 +37,9 @@ MISSES_TOLD = 8
 OUTER_FENCE = 3.0
 NOTHING = "There is no comparison yet: "
 MODEL = "Predicted by simulation, not measured"
+BOTH = "Predicted numbers come from a simulation, and measured numbers from runs"
+AGREES = 0.9
+"""Share of the predictions that lie inside the measured intervals if the answer of the page is "yes"."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,11 @@ class CheckedPredictions:
     def provenance(self) -> str:
         """The label that states whether the compared runs were measured or simulated."""
         return "; ".join(dict.fromkeys(campaign.provenance for campaign in self.campaigns))
+
+    @property
+    def of_both(self) -> str:
+        """The label of tables and figures with predicted and measured numbers."""
+        return ". ".join(filter(None, (BOTH, self.provenance)))
 
     @property
     def description(self) -> str:
@@ -92,7 +100,7 @@ def read(
 
 
 def answer(predictions: CheckedPredictions) -> Answer:
-    """Return a sentence with two counts: predictions inside the measured 95 % interval, and right predicted signs."""
+    """Return sentences that count the predictions inside the measured 95 % interval, and the right predicted signs."""
     if predictions.why_not:
         return Answer(f"{NOTHING}{predictions.why_not}.")
     comparable = predictions.check.comparable
@@ -101,18 +109,27 @@ def answer(predictions: CheckedPredictions) -> Answer:
     first = (
         f"{inside} of {plural(len(comparable), 'prediction')} lie inside the 95\u00a0% interval of their measurement"
         if len(comparable) > 1
-        else f"The only prediction lies {'inside' if inside else 'outside'} the 95\u00a0% interval of its measurement"
+        else f"the only prediction lies {'inside' if inside else 'outside'} the 95\u00a0% interval of its measurement"
     )
+    right = sum(contrast.sign_right for contrast in told)
     if told:
-        right = sum(contrast.sign_right for contrast in told)
         effects = plural(len(told), "effect")
         second = (
-            f"The simulator predicts the sign of a change correctly for {right} of the {effects} that are "
-            "distinguishable from chance"
+            f"Of the {effects} that are distinguishable from chance, the simulator predicts {right} with the right "
+            f"sign, {sum(contrast.sign_wrong for contrast in told)} with the wrong sign and "
+            f"{sum(not contrast.signed for contrast in told)} without a sign"
         )
     else:
         second = "No measured effect is distinguishable from chance, so the predicted signs cannot be checked"
-    return Answer(f"{first}. {second}.")
+    share = inside / len(comparable)
+    return Answer(f"{_judged(share, right / len(told) if told else share)}: {first}. {second}.")
+
+
+def _judged(inside: float, right: float) -> str:
+    """Return "Yes", "In part" or "No" from the shares of predictions inside the interval and with the right sign."""
+    if inside >= AGREES and right >= AGREES:
+        return "Yes"
+    return "No" if inside < 0.5 and right < 0.5 else "In part"
 
 
 def fitted_to(predictions: CheckedPredictions) -> Words:
@@ -136,8 +153,11 @@ def conditions(predictions: CheckedPredictions) -> Words:
 def heading(predictions: CheckedPredictions) -> Heading:
     """Return the heading of the page: the origin of the predicted and measured numbers."""
     return Heading(
-        fidelity=f"{MODEL}, beside the measurements.",
-        testbed=f"{predictions.provenance}",
+        fidelity=f"{predictions.of_both}.",
+        testbed=" ".join(
+            f"Testbed {campaign.testbed} (kind: {campaign.kind}), kernel {campaign.kernels}."
+            for campaign in predictions.campaigns
+        ),
         description=predictions.description,
     )
 
@@ -154,7 +174,7 @@ def by_kind(predictions: CheckedPredictions) -> Table:
             (
                 *(TITLES[name], str(len(group)), str(sum(contrast.inside for contrast in group))),
                 *(str(sum(contrast.overlaps for contrast in group)), str(len(told))),
-                str(sum(contrast.sign_right for contrast in told)) if told else "none to check",
+                *(str(sum(of)) for of in _signs(told)),
                 f"{number(float(np.median(errors)))} {_unit(name)}",
             )
         )
@@ -162,7 +182,7 @@ def by_kind(predictions: CheckedPredictions) -> Table:
         identity="table-predicted-counts",
         header=(
             *("quantity", "predictions", "inside", "intervals overlap", "more than chance"),
-            *("sign right", "median error"),
+            *("sign right", "sign wrong", "no sign", "median error"),
         ),
         rows=tuple(rows),
         none=predictions.why_not or "nothing to compare",
@@ -171,9 +191,18 @@ def by_kind(predictions: CheckedPredictions) -> Table:
         'Even the predictions of a perfect model lie outside one interval in twenty. The column "intervals '
         'overlap" counts the predictions whose own interval overlaps the measured interval. The column "more '
         "than chance\" counts the measured effects with p ≤ 0.05 after Holm's correction over the whole page. "
-        'The column "sign right" counts the predictions with the right sign among these effects. The error is '
-        "the absolute difference between prediction and measurement.",
-        provenance=MODEL,
+        'The columns "sign right" and "sign wrong" count the predictions of these effects. A prediction has no sign '
+        "if its interval contains 0. The error is the absolute difference between prediction and measurement.",
+        provenance=predictions.of_both,
+    )
+
+
+def _signs(told: Sequence[Contrast]) -> tuple[list[bool], list[bool], list[bool]]:
+    """Return which predictions have the right sign, the wrong sign, and no sign."""
+    return (
+        [contrast.sign_right for contrast in told],
+        [contrast.sign_wrong for contrast in told],
+        [not contrast.signed for contrast in told],
     )
 
 
@@ -206,7 +235,7 @@ def figure(predictions: CheckedPredictions) -> Figure | Words:
         reading="Bars are 95 % intervals. On the diagonal line, the prediction equals the "
         "measurement. A point is filled if the prediction lies in the measured interval. A star at the edge of a "
         "panel marks a number outside the panel's range.",
-        provenance=MODEL,
+        provenance=predictions.of_both,
     )
 
 
@@ -224,6 +253,7 @@ def _panel(axis: Axes, group: Sequence[Contrast]) -> None:
     for inside in (True, False):
         these = [contrast for contrast in group if contrast.inside is inside]
         color = SERIES[2] if inside else SERIES[1]
+        name = f"{'inside' if inside else 'outside'} the measured interval"
         measured = Estimates.of([contrast.measured for contrast in these])
         predicted = Estimates.of([contrast.predicted for contrast in these])
         # A number outside the drawn range is drawn at the edge of the panel.
@@ -232,7 +262,12 @@ def _panel(axis: Axes, group: Sequence[Contrast]) -> None:
         axis.hlines(y, measured.low, measured.high, color=color, linewidth=0.7)
         axis.vlines(x, predicted.low, predicted.high, color=color, linewidth=0.7)
         titles = np.array([_sentence(contrast) for contrast in these], object)
-        for where, marker, size in ((~beyond, "o", 3.6), (beyond, "*", 7.0)):
+        for where, marker, size, label in (
+            (~beyond, "o", 3.6, name),
+            (beyond, "*", 7.0, f"{name}, beyond the panel"),
+        ):
+            if not where.any():
+                continue
             (points,) = axis.plot(
                 x[where],
                 y[where],
@@ -243,6 +278,7 @@ def _panel(axis: Axes, group: Sequence[Contrast]) -> None:
                 markerfacecolor=color if inside else PAPER,
                 clip_on=False,
                 zorder=3,
+                label=label,
             )
             # A star at the edge of a panel overlaps the axis, so the layout of the panels ignores the star.
             points.set_in_layout(False)
@@ -275,7 +311,7 @@ def misses(predictions: CheckedPredictions) -> Words:
     if predictions.why_not:
         return Words((f"{NOTHING}{predictions.why_not}.",))
     comparable = predictions.check.comparable
-    wrong = [contrast for contrast in comparable if contrast.told and not contrast.sign_right]
+    wrong = [contrast for contrast in comparable if contrast.told and contrast.sign_wrong]
     outside = [contrast for contrast in comparable if not contrast.inside and contrast not in wrong]
     outside.sort(key=_distance, reverse=True)
     lines = [f"Prediction with the wrong sign: {_sentence(contrast)}" for contrast in wrong]
@@ -283,7 +319,8 @@ def misses(predictions: CheckedPredictions) -> Words:
     more = len(outside) - MISSES_TOLD
     if more > 0:
         lines.append(
-            f"The table below lists {plural(more, 'more prediction')} outside the measured interval."
+            f"This list omits {plural(more, 'prediction')} outside the measured interval. The CSV file of the next "
+            "table contains all predictions."
         )
     return Words(tuple(lines) or ("No prediction lies outside the measured interval.",))
 
@@ -305,7 +342,8 @@ def _sentence(contrast: Contrast) -> str:
 def setting_name(contrast: Contrast) -> str:
     """Return the changed setting and the load of a prediction as text."""
     other = contrast.other
-    return f"{_changed(other, contrast.reference)} at {grouped(other.cps)} cps"
+    start = f" (start {contrast.start})" if contrast.start > 1 else ""
+    return f"{_changed(other, contrast.reference)}{start} at {grouped(other.cps)} cps"
 
 
 def _changed(setting: PredictedSetting, other: PredictedSetting) -> str:
@@ -346,7 +384,7 @@ def contrasts(predictions: CheckedPredictions) -> Table:
         identity="table-predicted",
         places=3,
         header=(
-            *("proxy", "setting", "compared with", "quantity"),
+            *("proxy", "setting", "reference", "quantity"),
             *("predicted", "measured", "unit", "verdict"),
         ),
         rows=tuple(rows),
@@ -357,8 +395,9 @@ def contrasts(predictions: CheckedPredictions) -> Table:
         "the runs. Each measurement has a 95\u00a0% confidence interval, computed from the blocks of a run or "
         "from pairs of runs with the same arrivals. If a run compares different numbers of threads or cores, it "
         "compares two started proxies. Two started proxies differ by chance, even with equal settings. The "
-        "measured change contains this difference, but its interval does not take this difference into account.",
-        provenance=MODEL,
+        'measured change contains this difference, but its interval does not take this difference into account. "Start '
+        '2" marks a second started proxy with the same settings.',
+        provenance=predictions.of_both,
         shown=40,
     )
 
@@ -368,7 +407,7 @@ def _place(setting: PredictedSetting) -> str:
 
 
 def _reference(contrast: Contrast) -> str:
-    return _changed(contrast.reference, contrast.other)
+    return f"compared with {_changed(contrast.reference, contrast.other)}"
 
 
 def _verdict(contrast: Contrast) -> str:
@@ -376,7 +415,11 @@ def _verdict(contrast: Contrast) -> str:
         return contrast.measured.why or contrast.predicted.why
     words = "inside" if contrast.inside else "outside"
     if contrast.told:
-        words += f", sign {'right' if contrast.sign_right else 'wrong'}"
+        words += (
+            f", sign {'right' if contrast.sign_right else 'wrong'}"
+            if contrast.signed
+            else ", no sign predicted"
+        )
     return words
 
 
@@ -387,17 +430,18 @@ def levels(predictions: CheckedPredictions) -> Table:
         at = [level for level in predictions.check.levels if level.setting == setting]
         what = f"{grouped(setting.cps)} cps, {plural(setting.threads, 'thread')}"
         for level in at:
-            rows.append((what, TITLES[level.quantity], _level(level), _runs(level)))
+            name = TITLES[level.quantity] + " (%)" * (level.quantity in DIFFERENCES)
+            rows.append((what, name, _level(level), _runs(level)))
     return Table(
         identity="table-predicted-default",
         places=1,
         header=("setting", "quantity", "simulated", "runs"),
         rows=tuple(rows),
         none="no run of the default mode was predicted and measured",
-        caption="Simulated and measured numbers of the default mode, to which the model was fitted.",
+        caption="Simulated and measured numbers of the default mode, in runs to which the model was not fitted.",
         reading="A simulated number is the mean of many simulations. The interval of the number contains 95\u00a0% "
         'of these simulations. The column "runs" shows the measured numbers.',
-        provenance=MODEL,
+        provenance=predictions.of_both,
     )
 
 
@@ -414,7 +458,7 @@ def _level(level: Level) -> Number:
 def _runs(level: Level) -> str:
     scaled = sorted(map(_scaled(level), level.runs))
     shares = level.quantity in DIFFERENCES
-    written = [f"{number(value)}\u00a0%" if shares else in_us(value) for value in scaled]
+    written = [number(value) if shares else in_us(value) for value in scaled]
     if len(scaled) > 3:
         return f"{written[0]} to {written[-1]}, {len(scaled)} runs"
     return ", ".join(written) or "none"

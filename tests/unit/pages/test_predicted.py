@@ -1,6 +1,7 @@
 """Tests of the page of predictions, with data and without data."""
 
 import math
+import re
 from dataclasses import replace
 
 import pytest
@@ -41,18 +42,44 @@ def found(*contrasts: Contrast, fitted: Fitted = FITTED) -> predicted.CheckedPre
 
 
 def test_the_first_sentence_is_the_answer() -> None:
-    page = found(contrast(-44, -42), contrast(20, -30), contrast(1, 3, p_value=0.6))
-    assert predicted.answer(page).line == (
-        "2 of 3 predictions lie inside the 95\u00a0% interval of their measurement. The simulator predicts the sign of "
-        "a change correctly for 1 of the 2 effects that are distinguishable from chance."
-    )
+    page = found(contrast(-44, -42), contrast(20, -30), contrast(9, 2), contrast(1, 3, 0.6))
+    line = predicted.answer(page).line
+    assert line.startswith("In part: 2 of 4 predictions")
+    assert re.findall(r"\d+ with the (right|wrong) sign", line) == ["right", "wrong"]
+    assert re.findall(r"(\d+) with", line) == ["1", "1", "1"]
     (second,) = predicted.fitted_to(page).lines
     assert "fitted to 2 runs of the default mode (47\u202f997 messages)" in second
 
 
+@pytest.mark.parametrize(
+    ("contrasts", "verdict"),
+    [
+        ([contrast(20, 21)] * 9 + [contrast(20, 40)], "Yes"),
+        ([contrast(20, 21), contrast(20, 40)], "In part"),
+        ([contrast(20, -21), contrast(20, -40)], "No"),
+    ],
+)
+def test_the_answer_judges_intervals_and_signs(contrasts: list[Contrast], verdict: str) -> None:
+    assert predicted.answer(found(*contrasts)).line.startswith(f"{verdict}: ")
+
+
+def test_a_prediction_whose_interval_contains_zero_has_no_sign() -> None:
+    right, unsigned = contrast(20, 21), contrast(20, 1)
+    assert right.sign_right and not right.sign_wrong
+    assert not (unsigned.signed or unsigned.sign_right or unsigned.sign_wrong)
+    (row,) = predicted.by_kind(found(right, unsigned, contrast(20, -30))).rows
+    assert row[4:8] == ("3", "1", "1", "1")
+
+
+def test_a_second_start_of_a_proxy_is_named() -> None:
+    first = contrast(-10, 40, mode="default", threads=16)
+    rows = predicted.contrasts(found(first, replace(first, start=2))).rows
+    assert rows[0][1] != rows[1][1]
+
+
 def test_a_single_prediction_is_not_counted_as_one_of_one() -> None:
     assert predicted.answer(found(contrast(0, 0, p_value=0.9))).line.startswith(
-        "The only prediction lies inside the 95\u00a0% interval of its measurement. No measured effect"
+        "Yes: the only prediction lies inside the 95\u00a0% interval of its measurement. No measured effect"
     )
 
 
@@ -96,7 +123,7 @@ def test_failed_predictions_are_ordered_by_wrong_sign_and_distance() -> None:
 
 def test_predictions_of_zero_lie_inside_and_are_not_discussed() -> None:
     page = found(*(contrast(0, 0, p_value=1.0) for _ in range(4)))
-    assert predicted.answer(page).line.startswith("4 of 4 predictions lie inside")
+    assert predicted.answer(page).line.startswith("Yes: 4 of 4 predictions lie inside")
     assert predicted.misses(page).lines == ("No prediction lies outside the measured interval.",)
     assert "svg" in predicted.figure(page)._repr_html_()
 

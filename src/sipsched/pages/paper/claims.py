@@ -134,7 +134,7 @@ def findings(material: Material) -> Definitions:
             ("Number of workers", _found(material, WORKERS)),
             ("Version and memory allocator", _found(material, VERSIONS)),
             ("Capacity", capacity),
-            ("Simulation", f"{MODEL}: {predicted(material.predictions).line}"),
+            ("Simulation", f"{MODEL}. {predicted(material.predictions).line}"),
         ),
     )
 

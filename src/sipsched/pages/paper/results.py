@@ -249,7 +249,7 @@ def simulator(material: Material) -> Several:
     wrong = [
         contrast
         for contrast in predictions.check.comparable
-        if contrast.told and not contrast.sign_right
+        if contrast.told and contrast.sign_wrong
     ]
     names = dict.fromkeys(predicted.setting_name(contrast) for contrast in wrong)
     signs = (
@@ -257,7 +257,7 @@ def simulator(material: Material) -> Several:
         if wrong
         else ""
     )
-    line = f"{predicted.MODEL}: {predicted.answer(predictions).line}{signs}"
+    line = f"{predicted.MODEL}. {predicted.answer(predictions).line}{signs}"
     return Several((Words((line,), PARAGRAPH), predicted.by_kind(predictions)))
 
 
