@@ -1,18 +1,14 @@
 """The page about a testbed: valid runs, noise (interruptions) of its CPUs, cost of the probe, arrivals of calls."""
 
-import textwrap
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.colors import ListedColormap
-from matplotlib.figure import Figure as Canvas
-from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 
 from sipsched.analysis.crossover import percent
@@ -21,34 +17,35 @@ from sipsched.analysis.run_table import (
     IMPOSSIBLE,
     POINT,
     Campaign,
+    configurations,
     findings_of,
+    iterate_runs,
     receive_buffers,
 )
-from sipsched.pages.drawing import PAPER, SERIES, Layout, themed, titled
+from sipsched.pages import tables
+from sipsched.pages.drawing import titled
 from sipsched.pages.numbers import NO_ENTRY, in_us, told, with_unit
-from sipsched.pages.parts import Answer, Cell, Figure, Heading, Table, Words
+from sipsched.pages.parts import Answer, Cell, Figure, Folded, Heading, Several, Table, Words
 from sipsched.pages.plots import look, panels
 from sipsched.pages.tables import MAX_RUNS_LISTED, conditions_of
 from sipsched.records.noise_record import CpuNoise, Noise, read_noise
 from sipsched.records.study_summary import INVALID, MEASURED, MISSING
-from sipsched.validity.verdict import in_general
+from sipsched.validity.verdict import SUSPECT, Finding, in_general
 from sipsched.words import grouped, listed, number, plural
 
-NARROW_CELL_IN = 0.45
-"""Cells of the coverage figure that are narrower than this, in inches, have vertical text."""
-MOST_LEVEL_LOADS = 6
 MARKED_GAPS = 12
-WIDE_NAME, NARROW_NAME = 40, 20
-"""Largest number of characters in a line of the coverage figure's row names: on a page, and on a phone."""
-SUSPECT = "suspect"
-# The statuses of a point, from the best to the worst, with colour, sign in the cell, and meaning.
-KINDS = {
-    MEASURED: (SERIES[0], "", "every planned run is valid"),
-    SUSPECT: (SERIES[3], "?", "a run is suspect"),
-    MISSING: (SERIES[4], "–", "a run is not measured yet"),
-    INVALID: (SERIES[1], "×", "no attempt at a run is valid"),
-    IMPOSSIBLE: (SERIES[5], "∅", "the testbed has too few cores"),
+LONG_GAP_US = 1000
+"""A gap of at least this length comes from another program or from the hypervisor, and not from an interrupt."""
+STATES = {
+    MEASURED: "valid",
+    SUSPECT: "suspect",
+    INVALID: "invalid",
+    MISSING: "missing",
+    IMPOSSIBLE: "impossible",
 }
+"""The words of the page for the states of a planned run, from the best to the worst."""
+ARRIVAL_RULES = ("rate_error", "ks_excess", "cv_error", "lateness_p99_us", "generator_cpu_share")
+"""The rules of the verdict about the arrivals of calls."""
 
 
 def heading(campaign: Campaign) -> Heading:
@@ -62,176 +59,68 @@ def heading(campaign: Campaign) -> Heading:
 
 
 def answer(campaign: Campaign, noise_file: Path, windows: Sequence[Path]) -> Answer:
-    """Return a sentence about the number of valid runs, the interruptions of the CPUs, and the cost of the probe."""
-    status = campaign.runs["status"].value_counts()
-    suspect = int((campaign.counted["grade"] == "suspect").sum())
-    said = [
-        f"{status.get(MEASURED, 0)} of {plural(len(campaign.runs), 'planned run')} are valid ({suspect} of the valid "
-        "runs are suspect)"
+    """Return sentences about the testbed, the states of the runs, the interruptions of the CPUs, and the probe."""
+    tally = _states(campaign.runs).value_counts()
+    states = [
+        f"{tally[state]} {'is' if tally[state] == 1 else 'are'} {word}"
+        for state, word in STATES.items()
+        if state in tally
     ]
+    setting = campaign.description.partition(":")[0]
+    said = [
+        # Without a run, the records do not describe the testbed.
+        *([f"Testbed {campaign.testbed}: {setting}. {campaign.fidelity}."] if setting else []),
+        f"Of {plural(len(campaign.runs), 'planned run')}, {listed(states)}.",
+    ]
+    limits = _exceeded(campaign)
+    if limits:
+        findings = max(limits.values(), key=len)
+        median = float(np.median([finding.value or 0 for finding in findings]))
+        said.append(
+            "Pages include suspect runs, each of which exceeds a limit slightly. The most frequent reason, in the "
+            f"median of {plural(len(findings), 'run')}: {replace(findings[0], value=median, cause='')}."
+        )
     cpu_noises = read_noise(noise_file).cpus if noise_file.is_file() else ()
     if cpu_noises:
         lost = max(cpu.lost_share for cpu in cpu_noises)
-        said.append(f"an idle CPU is interrupted for {100 * lost:.2g}\u00a0% of its time")
+        said.append(f"An idle CPU is interrupted for {100 * lost:.2g}\u00a0% of its time.")
     costs = [percent(cost.effect.interval) for cost in probe_costs(windows)]
     known = [cost for cost in costs if not np.isnan(cost.estimate)]
     if known:
         most = max(known, key=lambda cost: cost.estimate)
         said.append(
-            f"the probe changes the proxy's CPU time per message by up to {with_unit(most, '%', '+')}"
+            f"The probe changes the proxy's CPU time per message by up to {with_unit(most, '%', '+')}."
         )
-    return Answer(f"{listed(said)}.")
+    return Answer(" ".join(said))
 
 
-def coverage(campaign: Campaign) -> Figure:
-    """Return a figure with one coloured cell per planned point (configuration and load) for the runs' status."""
-    points = _points(campaign.runs)
-    by_sut = {sut: points[points["sut"] == sut] for sut in dict.fromkeys(points["sut"])}
-    tally = points["kind"].value_counts()
-    counts = (f"{tally.get(kind, 0)} {kind} ({meaning})" for kind, (_, _, meaning) in KINDS.items())
-    seen = [f"Number of planned points: {len(points)}. Of these points: {', '.join(counts)}."]
-    for sut, of_sut in by_sut.items():
-        words = [
-            f"{kind} at {_listed(here)}"
-            for kind in list(KINDS)[1:]
-            if len(here := of_sut[of_sut["kind"] == kind])
-        ]
-        if words:
-            seen.append(f"{sut}: {'; '.join(words)}.")
-    return Figure(
-        identity="figure-coverage",
-        draw=_heat_maps({sut: _grid(of_sut) for sut, of_sut in by_sut.items()}),
-        caption="The planned points. The colour of a point shows the worst status of its runs.",
-        seen=tuple(seen),
-        reading="Each cell is a point. The text in a cell is the number of valid runs / the number of planned runs. "
-        "Empty cells are not planned.",
+def coverage(campaign: Campaign) -> Table:
+    """Return a table of the planned runs of each study: loads, and the number of runs of each status."""
+    states = campaign.runs.assign(state=_states(campaign.runs))
+    rows = []
+    for study, summary in zip(campaign.studies, campaign.summaries, strict=True):
+        planned = pd.DataFrame([key for key, _ in iterate_runs(summary)], columns=[*POINT, "rep"])
+        runs = planned.merge(states, on=[*POINT, "rep"])
+        tally = runs["state"].value_counts()
+        counts = (str(tally.get(state, "")) for state in STATES)
+        rows.append((study, str(len(runs)), *counts, _range(runs["cps"])))
+    return Table(
+        identity="table-coverage",
+        header=("study", "planned", *STATES.values(), "loads (cps)"),
+        rows=tuple(rows),
+        none="no run was planned",
+        caption="The planned runs of each study.",
+        reading="A suspect run exceeds a limit of the verdict slightly, and pages include its results. A run is "
+        "invalid if every attempt to measure it exceeded a limit by more. A run is impossible if the testbed has too "
+        "few cores for it. Studies may share runs, so the sum of a column may be larger than the number of runs.",
         provenance=campaign.provenance,
     )
 
 
-def _heat_maps(
-    grids: Mapping[str, tuple[pd.DataFrame, pd.DataFrame]],
-) -> Callable[[Layout], str]:
-    """Return a function that draws one grid of coloured cells per proxy, from status codes and cell texts."""
-    # Import seaborn only here, because seaborn and its pyplot take a second to load.
-    import seaborn
-
-    colours = ListedColormap([colour for colour, _, _ in KINDS.values()])
-
-    def draw(layout: Layout) -> str:
-        with rc_context({"axes.grid": False}):
-            names = {
-                sut: [_broken(str(name), layout.stacked) for name in codes.index]
-                for sut, (codes, _) in grids.items()
-            }
-            lines = [max(1 + name.count("\n") for name in labels) for labels in names.values()]
-            heights = [
-                (0.12 + 0.14 * most) * len(lines_of_name)
-                for most, lines_of_name in zip(lines, names.values(), strict=True)
-            ]
-            height = 0.9 + 0.9 * len(grids) + sum(heights)
-            canvas = Canvas(figsize=(layout.width_in, height), layout="constrained")
-            axes = canvas.subplots(
-                max(len(grids), 1), 1, squeeze=False, gridspec_kw={"height_ratios": heights or [1]}
-            )[:, 0]
-            for axis, (sut, (codes, labels)) in zip(axes, grids.items(), strict=False):
-                seaborn.heatmap(
-                    codes,
-                    annot=labels,
-                    fmt="",
-                    cmap=colours,
-                    vmin=-0.5,
-                    vmax=len(KINDS) - 0.5,
-                    mask=codes.isna(),
-                    cbar=False,
-                    linewidths=1,
-                    linecolor=PAPER,
-                    annot_kws=_cell_text(codes.shape[1], layout),
-                    xticklabels=True,
-                    yticklabels=names[sut],
-                    ax=axis,
-                )
-                axis.set_title(sut, loc="left")
-                axis.set_ylabel("")
-                axis.set_xlabel("offered load (cps)" if axis is axes[-1] else "")
-                axis.tick_params(length=0)
-                axis.tick_params(axis="y", rotation=0)
-                axis.tick_params(axis="x", rotation=90 if codes.shape[1] > MOST_LEVEL_LOADS else 0)
-            canvas.legend(
-                [Patch(color=colour) for colour, _, _ in KINDS.values()],
-                [f"{kind} {sign}".strip() for kind, (_, sign, _) in KINDS.items()],
-                loc="outside upper left",
-                ncols=2 if layout.stacked else len(KINDS),
-            )
-            return themed(canvas)
-
-    return draw
-
-
-def _points(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return the worst status and the numbers of valid and planned runs of each planned setting and load."""
-    kinds = list(KINDS)
-    suspect = (runs["status"] == MEASURED) & (runs["grade"] == "suspect")
-    status = runs["status"].where(~suspect, SUSPECT)
-    ranked = runs.assign(rank=status.map(kinds.index))
-    merged = ranked.groupby(list(POINT), sort=False).agg(
-        rank=("rank", "max"),
-        counted=("rank", lambda ranks: int((ranks <= kinds.index(SUSPECT)).sum())),
-        planned=("rank", "size"),
-    )
-    return merged.assign(kind=[kinds[rank] for rank in merged["rank"]]).reset_index()
-
-
-def _grid(points: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return two tables, status codes and cell texts, with one row per configuration and one column per load."""
-    names = points[["mode", "cores", "threads"]].itertuples(index=False)
-    row = [_configuration(*name) for name in names]
-    label = [
-        f"{counted}/{planned}{KINDS[kind][1]}"
-        for counted, planned, kind in zip(
-            points["counted"], points["planned"], points["kind"], strict=True
-        )
-    ]
-    table = points.assign(row=row, label=label)
-    order, loads = list(dict.fromkeys(row)), sorted(set(points["cps"]))
-
-    def wide(column: str) -> pd.DataFrame:
-        return table.pivot(index="row", columns="cps", values=column).reindex(
-            index=order, columns=loads
-        )
-
-    return wide("rank").astype(float), wide("label").fillna("")
-
-
-def _cell_text(loads: int, layout: Layout) -> dict[str, Any]:
-    """Return the text style of the coverage figure's cells. Narrow cells have vertical text."""
-    upright = layout.width_in / loads < NARROW_CELL_IN
-    return {
-        "color": PAPER,
-        "fontsize": 5.5 if layout.stacked or upright else 7.5,
-        "rotation": 90 if upright else 0,
-    }
-
-
-def _configuration(mode: str, cores: int, threads: int) -> str:
-    return f"{mode}, {plural(cores, 'core')}, {plural(threads, 'thread')}"
-
-
-def _broken(configuration: str, narrow: bool) -> str:
-    """Return the name of a configuration, broken into lines that fit beside the figure."""
-    parted = configuration.replace(",", ", ").replace(",  ", ", ")
-    return textwrap.fill(parted, NARROW_NAME if narrow else WIDE_NAME, break_on_hyphens=False)
-
-
-def _listed(points: pd.DataFrame) -> str:
-    """Return the first four measured configurations with their loads as text, and the number of further ones."""
-    few = 4
-    words = [
-        f"{_configuration(mode, cores, threads)}, {grouped(cps)} cps"
-        for _, mode, cores, threads, cps in points[list(POINT)].itertuples(index=False)
-    ]
-    more = f" and {len(words) - few} more" if len(words) > few else ""
-    return " | ".join(words[:few]) + more
+def _states(runs: pd.DataFrame) -> pd.Series:
+    """Return the status of each planned run, in which `SUSPECT` is apart from the other valid runs."""
+    suspect = (runs["status"] == MEASURED) & (runs["grade"] == SUSPECT)
+    return runs["status"].where(~suspect, SUSPECT)
 
 
 def noise(path: Path, campaign: Campaign) -> Figure | Words:
@@ -305,7 +194,8 @@ def _noise_words(cpu: CpuNoise) -> str:
         f"{number(cpu.gaps_us.size / cpu.duration_s)} per second{unlisted}. Together, the gaps take "
         f"{100 * cpu.lost_share:.2g} % of the time. The median gap is {number(float(middle))} µs long, the 99th "
         f"percentile is {number(float(slow))} µs, and the longest gap is {number(float(cpu.gaps_us.max()))} µs. "
-        f"During the observation, the hypervisor stole {cpu.steal_s:.2f} s of CPU time."
+        f"{number(float((cpu.gaps_us >= LONG_GAP_US).sum() / cpu.duration_s))} gaps per second are "
+        f"{in_us(LONG_GAP_US)} or longer. During the observation, the hypervisor stole {cpu.steal_s:.2f} s of CPU time."
     )
 
 
@@ -346,8 +236,8 @@ def cost_of_the_probe(campaign: Campaign, windows: Sequence[Path]) -> Table:
     )
 
 
-def certificates(campaign: Campaign) -> Table:
-    """Return a table of how closely calls arrived on schedule in the valid runs, with a row per proxy and load."""
+def certificates(campaign: Campaign) -> Several:
+    """Return a table of how closely calls arrived on schedule, per proxy and load, and the number of suspect runs."""
     rows = []
     for (sut, cps), runs in campaign.counted.groupby(["sut", "cps"], sort=True):
         grades = runs["grade"].value_counts()
@@ -363,7 +253,7 @@ def certificates(campaign: Campaign) -> Table:
                 ", ".join(f"{count}\u00a0{grade}" for grade, count in grades.items()),
             )
         )
-    return Table(
+    table = Table(
         identity="table-certificates",
         places=1,
         header=(
@@ -372,11 +262,25 @@ def certificates(campaign: Campaign) -> Table:
         ),
         rows=tuple(rows),
         none="no run is valid",
-        caption="Arrival certificates of the valid runs. A certificate checks that the calls of a run arrived at the "
-        "times of their schedule.",
+        caption="Arrival certificates of the valid and suspect runs. A certificate checks that the calls of a run "
+        "arrived at the times of their schedule.",
         reading="Each cell shows the smallest and the largest value of the runs at a load.",
         provenance=campaign.provenance,
     )
+    limits = _exceeded(campaign)
+    missed = [
+        f"{in_general(rule)} ({plural(len(limits[rule]), 'run')})"
+        for rule in ARRIVAL_RULES
+        if rule in limits
+    ]
+    if not rows:
+        return Several((table,))
+    said = (
+        f"Some runs missed these expectations, so they are suspect: {'; '.join(missed)}."
+        if missed
+        else "No run is suspect because of its arrivals."
+    )
+    return Several((table, Words((said,))))
 
 
 def _range(values: pd.Series) -> str:
@@ -389,8 +293,8 @@ def _range(values: pd.Series) -> str:
 
 def reasons(campaign: Campaign) -> Table:
     """Return a table that counts the reasons for suspect runs and for invalid attempts."""
-    suspect = campaign.counted[campaign.counted["grade"] == "suspect"]["findings"]
-    told = Counter(finding.rule for text in suspect for finding in findings_of(text))
+    told = Counter({rule: len(findings) for rule, findings in _exceeded(campaign).items()})
+    suspect = int((_states(campaign.runs) == SUSPECT).sum())
     refused = Counter(cause for attempt in campaign.attempts for cause in attempt.causes)
     rows = [
         (in_general(cause), str(told[cause] or ""), str(refused[cause] or ""))
@@ -401,30 +305,74 @@ def reasons(campaign: Campaign) -> Table:
         header=("why", "suspect\u00a0runs", "invalid\u00a0attempts"),
         rows=tuple(rows),
         none="none, because no run is suspect and every attempt was valid",
-        caption=f"Reasons for {plural(len(suspect), 'suspect run')} and "
+        caption=f"Reasons for {plural(suspect, 'suspect run')} and "
         f"{plural(len(campaign.attempts), 'invalid attempt')}.",
         reading="A run may have several reasons.",
         provenance=campaign.provenance,
     )
 
 
-def doubtful_runs(campaign: Campaign) -> Table:
-    """Return a table of the planned runs that are suspect or not valid, with the reasons."""
-    runs = campaign.runs
-    suspect = (runs["status"] == MEASURED) & (runs["grade"] == "suspect")
-    shown = runs.assign(status=runs["status"].where(~suspect, SUSPECT))
-    shown = shown[(runs["status"] != MEASURED) | suspect]
+def _exceeded(campaign: Campaign) -> dict[str, list[Finding]]:
+    """Return the limits that suspect runs exceed: per rule, the rule's result for each of these runs."""
+    suspect = campaign.counted[campaign.counted["grade"] == SUSPECT]["findings"]
+    by_rule: dict[str, list[Finding]] = {}
+    for finding in chain.from_iterable(map(findings_of, suspect)):
+        by_rule.setdefault(finding.rule, []).append(finding)
+    return by_rule
+
+
+def doubtful_runs(campaign: Campaign) -> Several:
+    """Return a table of the runs without a result, and a folded (hidden) table of the suspect runs, with reasons."""
+    states = campaign.runs.assign(state=_states(campaign.runs))
+    suspect = states["state"] == SUSPECT
+    failed = _runs_table(
+        campaign,
+        states[(states["state"] != MEASURED) & ~suspect],
+        "table-runs-without-result",
+        "Planned runs without a result.",
+        "none, because every planned run is valid or suspect",
+    )
+    table = _runs_table(
+        campaign,
+        states[suspect],
+        "table-suspect-runs",
+        "Suspect runs, sorted by load.",
+        "none, because no run is suspect",
+    )
+    summary = (
+        f"The {plural(int(suspect.sum()), 'suspect run')}, with the limits that each run exceeds"
+    )
+    return Several((failed, *([Folded(summary, (table,))] if suspect.any() else [])))
+
+
+def _runs_table(
+    campaign: Campaign, runs: pd.DataFrame, identity: str, caption: str, none: str
+) -> Table:
+    """Return a table of planned runs with their reasons. The runs of a configuration are sorted by load."""
     rows = [
         (*map(str, row[:-1]), str(row[-1]) or "no record")
-        for row in shown[[*POINT, "rep", "status", "reasons"]].itertuples(index=False)
+        for group in configurations(runs).values()
+        for row in group.sort_values(["cps", "rep"])[
+            [*POINT, "rep", "state", "reasons"]
+        ].itertuples(index=False)
     ]
     return Table(
-        identity="table-doubtful-runs",
+        identity=identity,
         places=4,
         header=(*POINT, "rep", "status", "why"),
         rows=tuple(rows),
-        none="none, because every planned run is valid, and no run is suspect",
-        caption="Planned runs that are suspect or not valid.",
+        none=none,
+        caption=caption,
         provenance=campaign.provenance,
         shown=MAX_RUNS_LISTED,
     )
+
+
+def hosts(campaign: Campaign) -> Table:
+    """Return a table of the hosts and settings of the first run. A sentence states how many kernels the runs used."""
+    table = tables.hosts(campaign.first)
+    kernels = campaign.kernels.split("; ")
+    if len(kernels) < 2:
+        return table
+    text = f"The runs used {len(kernels)} kernels ({listed(kernels)}), of which the table shows only the first run's."
+    return replace(table, caption=f"{table.caption} {text}")

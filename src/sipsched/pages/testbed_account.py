@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from sipsched.analysis.run_table import Campaign
+from sipsched.analysis.run_table import Campaign, findings_of
 from sipsched.pages.drawing import INK, SERIES, Layout, legend, themed, titled
 from sipsched.pages.parts import Figure, Words
 from sipsched.pages.plots import TICK_IN, loads_apart
@@ -18,7 +18,7 @@ LABELS = {
     "proxy_share": "proxy",
     "interrupt_share": "interrupts",
     "kernel_share": "kernel threads",
-    "own_share": "sipsched",
+    "own_share": "sipsched's programs",
     "competitor_share": "other programs",
     "idle_class_share": "SCHED_IDLE",
     "stolen_share": "stolen",
@@ -38,15 +38,21 @@ def cpu_account(campaign: Campaign) -> Figure | Words:
     said = competitors_of(campaign.cpu_shares)
     if known.empty:
         return Words((said,))
-    seen = (said, *_worst(known))
+    seen = (
+        said,
+        *_suspect(known),
+        *_worst(known, "competitor_share", "Other programs"),
+        *_worst(known, "own_share", "The programs of sipsched"),
+    )
     return Figure(
         identity="figure-cpu-account",
         draw=lambda layout: _drawn(known, layout),
         caption="Shares of the SPS's CPU time, by use, during the load of each run. Each bar is a run.",
         seen=seen,
         reading=f"The runs are sorted by load, from {grouped(known['cps'].min())} to {grouped(known['cps'].max())} "
-        "cps, and at the same load by the share of other programs. The parts of a bar add up to 1. Empty space is "
-        f"idle time. {len(known)} of {plural(len(counted), 'run')} recorded the use of CPU time.",
+        "cps, and at the same load by the share of other programs. The programs of sipsched are the load generators, "
+        "the probe and their helpers, as far as they run on the SPS's CPUs. The parts of a bar add up to 1. Empty "
+        f"space is idle time. {len(known)} of {plural(len(counted), 'run')} recorded the use of CPU time.",
         provenance=campaign.provenance,
     )
 
@@ -87,6 +93,8 @@ def _drawn(runs: pd.DataFrame, layout: Layout) -> str:
     gap = TICK_IN / (0.8 * layout.width_in) * len(runs)
     shown = loads_apart(starts.astype(float), gap)
     axis.set_xticks(shown, [grouped(loads[int(start)]) for start in shown])
+    axis.set_xticks(starts, minor=True)
+    axis.set_axisbelow(True)
     legend(canvas, grid, columns=4)
     return themed(canvas)
 
@@ -100,13 +108,29 @@ def _title(run: Mapping[Hashable, Any]) -> str:
     return f"{run['sut']}, {run['mode']}, {grouped(run['cps'])} cps, repetition {run['rep']}: {', '.join(shares)}"
 
 
-def _worst(runs: pd.DataFrame) -> tuple[str, ...]:
-    """Return a sentence about the run in which other programs used the largest share of CPU time, if any did."""
-    worst = runs.loc[runs["competitor_share"].idxmax()]
-    if not worst["competitor_share"] > 0:
+def _suspect(runs: pd.DataFrame) -> tuple[str, ...]:
+    """Return a sentence that counts the runs that are suspect because of the share of other programs, if any are."""
+    limits = [
+        finding.limit
+        for text in runs["findings"]
+        for finding in findings_of(text)
+        if finding.rule == "competitor_share" and finding.limit is not None
+    ]
+    if not limits:
         return ()
     return (
-        f"Other programs used the largest share, {100 * worst['competitor_share']:.1f}\u00a0%, in repetition "
+        f"{len(limits)} of {plural(len(runs), 'run')} are suspect because the share of other programs exceeds "
+        f"{100 * min(limits):g}\u00a0%.",
+    )
+
+
+def _worst(runs: pd.DataFrame, share: str, users: str) -> tuple[str, ...]:
+    """Return a sentence about the run in which some programs used the largest share of CPU time, if any did."""
+    worst = runs.loc[runs[share].idxmax()]
+    if not worst[share] > 0:
+        return ()
+    return (
+        f"{users} used the largest share, {100 * worst[share]:.1f}\u00a0%, in repetition "
         f"{worst['rep']} of {worst['sut']}, {worst['mode']}, {plural(int(worst['cores']), 'core')}, "
         f"{plural(int(worst['threads']), 'worker')}, {grouped(worst['cps'])} cps.",
     )

@@ -1,7 +1,7 @@
 """Tests of the parts of a testbed's page, on a campaign with points of every status."""
 
 import dataclasses
-import warnings
+import json
 
 import pytest
 import synthetic
@@ -30,25 +30,53 @@ def nothing(tmp_path):
     return read([synthetic.write_study(tmp_path, [synthetic.Run()], lambda run: None)])
 
 
-def test_the_coverage_shows_the_result_of_each_point(whole):
-    figure = testbed.coverage(whole)
-    assert figure.seen[0].startswith("Number of planned points: 15. Of these points: 13 measured")
-    assert "invalid at default, 1 core, 8 threads, 500 cps" in figure.seen[1]
-    assert "impossible at default, 4 cores, 8 threads, 500 cps" in figure.seen[1]
-    assert figure.wide.count("var(--series0)") >= 13
-    doubtful = testbed.doubtful_runs(whole)
-    assert [row[6] for row in doubtful.rows] == ["missing", "invalid", "impossible"]
+def with_a_suspect_load(campaign):
+    """Return the campaign with suspect runs at 2000 cps, and the number of these runs."""
+    at = campaign.runs["cps"] == 2000
+    findings = json.dumps(
+        [{"rule": "steal_share", "value": 0.02, "grade": "suspect", "limit": 0.01, "cause": ""}]
+    )
+    runs = campaign.runs.assign(
+        grade=campaign.runs["grade"].where(~at, "suspect"),
+        findings=campaign.runs["findings"].where(~at, findings),
+    )
+    return dataclasses.replace(campaign, runs=runs), (campaign.counted["cps"] == 2000).sum()
 
 
-def test_a_suspect_run_is_shown_in_the_figure_and_in_the_table(whole):
-    grades = whole.runs["grade"].where(whole.runs["cps"] != 2000, "suspect")
-    result = dataclasses.replace(whole, runs=whole.runs.assign(grade=grades))
-    figure = testbed.coverage(result)
-    points = (whole.runs["cps"] == 2000).sum() // 3
-    assert f", {points} suspect" in figure.seen[0]
-    assert "suspect at default, 1 core, 8 threads, 2\u202f000 cps" in figure.seen[1]
-    statuses = [row[6] for row in testbed.doubtful_runs(result).rows]
-    assert statuses.count("suspect") == (whole.counted["cps"] == 2000).sum()
+def test_the_coverage_counts_the_runs_of_each_study_by_state(whole):
+    result, suspect = with_a_suspect_load(whole)
+    table = testbed.coverage(result)
+    assert [row[0] for row in table.rows] == [*whole.studies]
+    counts = {
+        name: sum(int(row[i] or 0) for row in table.rows)
+        for i, name in enumerate(table.header[:-1])
+        if i
+    }
+    assert counts["suspect"] == suspect
+    assert counts["planned"] == sum(counts.values()) - counts["planned"]
+    assert all(counts[state] for state in ("missing", "invalid", "impossible"))
+
+
+def test_the_answer_counts_suspect_runs_apart_and_names_their_reason(whole, tmp_path):
+    result, suspect = with_a_suspect_load(whole)
+    line = testbed.answer(result, tmp_path / "noise.json", []).line
+    assert f"{suspect} are suspect" in line and "2.0%" in line
+    assert f"{len(whole.counted) - suspect} are valid" in line
+
+
+def test_runs_without_a_result_are_listed_and_suspect_runs_are_folded(whole):
+    (failed,) = testbed.doubtful_runs(whole).parts
+    assert [row[6] for row in failed.rows] == ["missing", "invalid", "impossible"]
+    result, suspect = with_a_suspect_load(whole)
+    _, folded = testbed.doubtful_runs(result).parts
+    (table,) = folded.parts
+    assert [row[6] for row in table.rows] == ["suspect"] * suspect
+
+
+def test_the_table_of_hosts_names_all_kernels(whole):
+    several = dataclasses.replace(whole, kernels="6.1; 6.12")
+    assert "6.1 and 6.12" in testbed.hosts(several).caption
+    assert testbed.hosts(whole).caption in testbed.hosts(several).caption
 
 
 def test_reasons_of_attempts_are_counted(whole):
@@ -86,12 +114,11 @@ def test_runs_without_a_switched_off_probe_have_no_cost(whole, tmp_path):
 
 
 def test_missing_measurements_are_reported(nothing, tmp_path):
-    for make in (
-        testbed.certificates,
-        testbed.reasons,
-    ):
-        assert make(nothing).rows == ()
-    assert "1 missing" in testbed.coverage(nothing).seen[0]
+    (certificates,) = testbed.certificates(nothing).parts
+    for table in (certificates, testbed.reasons(nothing)):
+        assert table.rows == ()
+    (row,) = testbed.coverage(nothing).rows
+    assert row[-3] == "1"
     (line,) = testbed.noise(tmp_path / "noise.json", nothing).lines
     assert "was not measured" in line and "noise.json" in line
 
@@ -120,16 +147,6 @@ def test_runs_with_another_buffer_are_named(whole):
     assert not [line for line in testbed.conditions(whole).lines if "receive buffer. " in line]
 
 
-def test_long_names_of_comparisons_leave_room_for_the_figure(tmp_path):
-    modes = ",".join(f"slice-{name}" for name in ("100us", "250us", "500us", "1ms", "3ms", "10ms"))
-    planned = [synthetic.Run(mode=f"default,{modes}"), synthetic.Run(mode=f"batch,{modes}")]
-    result = read([synthetic.write_study(tmp_path, planned)])
-    with warnings.catch_warnings():
-        # matplotlib warns if axes have collapsed
-        warnings.simplefilter("error")
-        assert testbed.coverage(result).narrow
-
-
 def test_a_campaign_without_accounts_says_so_in_a_line(whole):
     (line,) = testbed_account.cpu_account(whole).lines
     assert line.endswith("not recorded.")
@@ -144,5 +161,11 @@ def test_the_account_is_a_bar_per_run_and_names_the_worst(whole):
     figure = testbed_account.cpu_account(dataclasses.replace(whole, runs=runs))
     assert "40.0 %" in figure.seen[0]
     assert "40.0\u00a0%" in figure.seen[1]
+    grades = [
+        {"rule": "competitor_share", "value": 0.4, "grade": "suspect", "limit": 0.02, "cause": ""}
+    ]
+    runs.loc[disturbed, "findings"] = json.dumps(grades)
+    figure = testbed_account.cpu_account(dataclasses.replace(whole, runs=runs))
+    assert figure.seen[1].startswith("1 of ") and "2\u00a0%" in figure.seen[1]
     assert "var(--series1)" in figure.wide
     assert figure.wide != figure.narrow
