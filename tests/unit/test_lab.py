@@ -227,7 +227,7 @@ def test_the_slowest_messages_are_listed_with_their_parts_and_a_cause(comparing)
         ({"k_copy": 500.0}, "copy", "500"),
         ({"off": 700.0, "service": 800.0}, "off CPU", "700"),
         ({"service": 900.0}, "CPU time", "900"),
-        ({"k_sockq": 600.0}, "woke up", "600"),
+        ({"k_sockq": 600.0}, "no worker served", "600"),
     ],
 )
 def test_the_explanation_names_the_longest_part(times, part, words):

@@ -33,6 +33,10 @@ SHORT_S = 2.0
 """Runs of less than this many seconds are called short, because they may contain no disturbance."""
 MOST_REPETITIONS = 3
 NOTHING = "There is no answer, because no run of the default mode recorded single messages."
+UNKNOWN_PROGRAMS = (
+    "It is unknown which other programs ran while messages waited, and which programs used the CPUs during the whole "
+    "run, because these records do not contain such data. Measure a run with this version of sipsched to record both."
+)
 NO_STAGES = (
     "This figure is missing. Either too few messages were recorded, or the probe worked without BPF and could not "
     "measure the parts of a message's time."
@@ -166,11 +170,13 @@ def answer(shown_runs: ShownRuns) -> Answer:
     runs = shown_runs.shown
     if not runs:
         return Answer(NOTHING)
+    run = runs[0].run
     usual, slow, _ = np.percentile(_pooled(runs), PERCENTILES)
     lengths = [f"{length(run.length_s for run in runs):.2g}" for length in (min, max)]
     sentences = [
-        f"One message in a hundred takes longer than {in_us(slow)} from its arrival until the proxy sends it on. "
-        f"This time is {number(slow / usual)} times the median.",
+        f"For {run.sut} on {plural(run.cores, 'core')} with {plural(run.threads, 'worker')}, one message in a "
+        f"hundred takes longer than {in_us(slow)} from its arrival until the proxy sends it on. This time is "
+        f"{number(slow / usual)} times the median.",
         f"The numbers come from {plural(len(runs), 'run')} of {' to '.join(dict.fromkeys(lengths))} s at "
         f"{grouped(shown_runs.shown_cps)} calls per second.",
         *_share_words(shown_runs),
@@ -192,7 +198,7 @@ def answer(shown_runs: ShownRuns) -> Answer:
 def _share_words(shown_runs: ShownRuns) -> list[str]:
     """Return sentences on how many percent of the capacity the shown load (calls per second) is.
 
-    If the share is far from `SHOWN_SHARE`, a sentence states the distance.
+    If the share is far from `SHOWN_SHARE`, a sentence explains the choice of the load.
     """
     capacity = shown_runs.capacity
     if capacity is None or capacity.estimate_cps is None:
@@ -201,11 +207,10 @@ def _share_words(shown_runs: ShownRuns) -> list[str]:
     text = f"This load is {100 * share:.0f} % of the capacity of {estimate(capacity)} cps."
     if abs(share - SHOWN_SHARE) <= NEAR:
         return [text]
-    side = "below" if share < SHOWN_SHARE else "above"
-    distance = (
-        f"{100 * abs(share - SHOWN_SHARE):.0f} percentage points {side} {100 * SHOWN_SHARE:.0f} %"
-    )
-    return [text, f"The share is {distance}, but no recorded load is nearer."]
+    return [
+        text,
+        f"Of the recorded loads, this load is the nearest to {100 * SHOWN_SHARE:.0f} % of the capacity.",
+    ]
 
 
 def distributions(shown_runs: ShownRuns) -> Figure | Words:
@@ -243,10 +248,32 @@ def by_load(shown_runs: ShownRuns) -> Table:
         groups=(("", 4), ("K_rcv + T_sip", 3), ("of a slow message's time", 3)),
         rows=tuple(rows),
         none=NOTHING,
-        caption="Times of messages at each load. Each row combines the messages of all runs at the load.",
-        reading="A slow message is a message whose time is near the 99th percentile. The last three columns show which "
-        "share of a slow message's time each part takes.",
+        caption="Times of messages at each load. Each row combines the messages of all runs at the load."
+        f"{_unfilled(shown_runs)}",
+        reading='The column "messages" counts the messages with both times, K_rcv and T_sip. A slow message is a '
+        "message whose time is near the 99th percentile. The last three columns show which share of a slow message's "
+        "time each part takes.",
         provenance=_provenance(shown_runs),
+    )
+
+
+def _unfilled(shown_runs: ShownRuns) -> str:
+    """Return a sentence about short runs above the capacity that refused no message. Empty without such runs."""
+    capacity = shown_runs.capacity
+    if capacity is None or capacity.estimate_cps is None:
+        return ""
+    loads = [
+        f"{grouped(cps)}"
+        for cps, runs in shown_runs.by_load.items()
+        if cps > capacity.estimate_cps
+        and not any(len(run.drop_at_s) for run in runs)
+        and max(run.length_s for run in runs) < SHORT_S
+    ]
+    if not loads:
+        return ""
+    return (
+        f" At {listed(loads)} cps, the socket refused no message although the load is above the capacity, because "
+        "the runs are too short for the socket's queue to fill."
     )
 
 
@@ -263,6 +290,8 @@ def around(shown_runs: ShownRuns) -> Several:
     if not shown_runs.shown:
         return drawn
     ran = who_ran(shown_runs.shown, _provenance(shown_runs))
+    if isinstance(ran, Words) and shown_runs.account is None:
+        return Several((*drawn.parts, Words((UNKNOWN_PROGRAMS,))))
     return Several((*drawn.parts, ran, Words((account_words(shown_runs.account),))))
 
 

@@ -1,7 +1,8 @@
 """A heat map of message times over the course of a run (Gregg 2010, doi:10.1145/1785414.1785435)."""
 
 import numpy as np
-from matplotlib.colors import LogNorm
+from matplotlib import colormaps
+from matplotlib.colors import ListedColormap, LogNorm
 from matplotlib.ticker import FuncFormatter
 
 from sipsched.analysis.intervals import Values
@@ -12,6 +13,8 @@ from sipsched.words import grouped, number
 
 TIMES, LATENCIES = 120, 40
 """Numbers of columns and rows of the heat map."""
+COLOURS = ListedColormap(colormaps["viridis"](np.linspace(0.3, 0.95, 256)))
+"""The colours of the cells, without the ends of the scale, which are invisible on a dark or on a white page."""
 
 
 def heat_map(messages: Messages) -> Figure | None:
@@ -34,7 +37,7 @@ def heat_map(messages: Messages) -> Figure | None:
             latencies,
             np.ma.masked_equal(counts.T, 0),
             norm=LogNorm(1, max(counts.max(), 2)),
-            cmap="viridis",
+            cmap=COLOURS,
             rasterized=True,
         )
         axis.set_yscale("log")
@@ -55,7 +58,7 @@ def heat_map(messages: Messages) -> Figure | None:
         draw=draw,
         caption=f"{', '.join(name_of(messages.run))}: number of messages by arrival time and by K_rcv + T_sip.",
         reading=f"The colour of a cell shows the number of messages that arrived within {times[1] - times[0]:.2g} s "
-        "and took about equally long. Each type of message forms a horizontal band. A stall of the proxy appears as "
+        "and took about equally long. A stall of the proxy appears as "
         "a spike. A red mark at the bottom shows that the full socket refused datagrams at this time.",
         seen=(_words(messages, at, total, times),),
         provenance=provenance([messages]),

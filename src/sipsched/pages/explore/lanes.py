@@ -1,4 +1,4 @@
-"""The recorded work on the CPUs while a slow message waited, with lanes for the kernel, workers and other programs."""
+"""The recorded work on the CPUs during a slow message, with lanes for the kernel, workers and other programs."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ from sipsched.records.frames import KIND_NAMES
 from sipsched.words import number, plural
 
 PERCENTILE = 99.0
-"""The page draws the message whose wait is nearest to this percentile of all waits."""
+"""The page draws the message whose K_rcv + T_sip is nearest to this percentile over all messages."""
 LETTER_IN = 0.086
 """The width of a letter of the figure's text, in inches."""
 MARGIN = 0.15
@@ -32,11 +32,11 @@ LEAST = 0.005
 
 
 def slow_message(messages: Messages) -> int | None:
-    """Return the index of the message whose wait is nearest to the 99th percentile; None if no times are known."""
-    wait = np.where(np.isnan(messages.service_us), np.nan, messages.wait_us)
-    if np.isnan(wait).all():
+    """Return the index of the message whose time is nearest to the 99th percentile; None if no times are known."""
+    total = messages.wait_us + messages.service_us
+    if np.isnan(total).all():
         return None
-    return int(np.nanargmin(np.abs(wait - np.nanpercentile(wait, PERCENTILE))))
+    return int(np.nanargmin(np.abs(total - np.nanpercentile(total, PERCENTILE))))
 
 
 def lanes(messages: Messages, index: int | None = None) -> Figure | None:
@@ -60,8 +60,11 @@ def lanes(messages: Messages, index: int | None = None) -> Figure | None:
     workers = sorted(set(messages.worker[inside["service"]].tolist()))
     others = other_bursts(messages, index, left, right)
     names = ["the message", "kernel receives", *(f"worker {worker}" for worker in workers)]
-    names += [UNSEEN] if others is None else [f"others on CPU {messages.cpu[index]}", UNSEEN]
+    names += [] if others is None else [f"others on CPU {messages.cpu[index]}"]
+    others_lane = len(names) - 1
     gaps = unseen(messages, begin, float(messages.taken_us[index]), others=others or ())
+    has_gaps = float(np.diff(gaps).sum()) > LEAST * float(messages.wait_us[index])
+    names += [UNSEEN] if has_gaps else []
 
     def draw(layout: Layout) -> str:
         canvas, grid = layout.panels(1, 1, 0.6 + 0.28 * len(names), above_in=0.5)
@@ -69,14 +72,15 @@ def lanes(messages: Messages, index: int | None = None) -> Figure | None:
         axis.barh(0, messages.wait_us[index], left=0, height=0.5, color=SERIES[5], label="waits")
         starts, ends = (times[inside["stack"]] for times in steps["stack"])
         axis.barh(1, ends - starts, left=starts - begin, height=0.4, color=SERIES[2])
-        starts, ends = gaps.T
-        axis.barh(len(names) - 1, ends - starts, left=starts - begin, height=0.7, color=GRID)
+        if has_gaps:
+            starts, ends = gaps.T
+            axis.barh(len(names) - 1, ends - starts, left=starts - begin, height=0.7, color=GRID)
         for one in inside["service"]:
             row = 2 + workers.index(int(messages.worker[one]))
             _draw_service(axis, messages, int(one), row, begin, outlined=int(one) == index)
             _write_kind(axis, messages, int(one), row, begin, (left, right), layout)
         for other in others or ():
-            _draw_other(axis, other, len(names) - 2, begin, right - left, layout)
+            _draw_other(axis, other, others_lane, begin, right - left, layout)
         axis.set_xlim(left - begin, right - begin)
         axis.set_yticks(range(len(names)), names)
         axis.set_ylim(len(names) - 0.4, -0.6)
@@ -88,13 +92,17 @@ def lanes(messages: Messages, index: int | None = None) -> Figure | None:
     return Figure(
         identity="figure-lanes",
         draw=draw,
-        caption=f"{', '.join(name_of(messages.run))}: recorded work while a slow message waited.",
-        reading="The figure shows the message whose wait is nearest to the 99th percentile. A bar of a worker begins "
-        "when the worker takes a message from the socket's queue. The bar ends when the kernel passes the sent "
-        "message to the network driver. The pale part is the time off CPU. The run recorded only the length of "
-        "this part, so the figure draws it at the end of the service. "
+        caption=f"{', '.join(name_of(messages.run))}: recorded work during the time of a slow message.",
+        reading="The figure shows the message whose K_rcv + T_sip is nearest to the 99th percentile. A bar of a worker "
+        "begins when the worker takes a message from the socket's queue. The bar ends when the kernel passes the "
+        "sent message to the network driver. The pale part is the time off CPU. The run recorded only the length "
+        "of this part, so the figure draws it at the end of the service. "
         + ("" if others is None else 'The lane "others" shows other programs and softirqs. ')
-        + "The last lane shows the parts of the wait without any recorded work.",
+        + (
+            f'The lane "{UNSEEN}" shows the parts of the wait without any recorded work.'
+            if has_gaps
+            else ""
+        ),
         seen=(_words(messages, index),),
         provenance=provenance([messages]),
     )
@@ -242,9 +250,23 @@ def _write(axis: Axes, text: str, row: int, at_us: float, color: str = PAPER) ->
 
 
 def _words(messages: Messages, index: int) -> str:
-    """Return sentences: how much of a message's wait is covered by recorded work, and how much is not."""
+    """Return sentences about the longer part of a message's time, which is its wait or its time off CPU."""
     begin, taken = float(messages.at_s[index] * US), float(messages.taken_us[index])
     wait = taken - begin
+    service, off = float(messages.service_us[index]), float(messages.off_us[index])
+    times = (
+        f"The {KIND_NAMES[int(messages.kind[index])]} waits {number(wait)} µs and is served in "
+        f"{number(service)} µs."
+    )
+    if off > wait:
+        stretch = (taken, float(messages.sent_us[index]))
+        text = f"Its worker is off CPU for {_part(off, service)} of the service."
+        return " ".join(
+            (
+                f"{times} {text} {others_served(messages, index, *stretch)}",
+                *filter(None, [ran_words(messages, index, *stretch)]),
+            )
+        )
     nothing, uncertain = (
         float(np.diff(unseen(messages, begin, taken, certain=certain)).sum())
         for certain in (False, True)
@@ -252,9 +274,8 @@ def _words(messages: Messages, index: int) -> str:
     others = other_bursts(messages, index, begin, taken)
     rest = float(np.diff(unseen(messages, begin, taken, others=others or ())).sum())
     sentences = [
-        f"The {KIND_NAMES[int(messages.kind[index])]} waits {number(wait)} µs and is served in "
-        f"{number(float(messages.service_us[index]))} µs.",
-        others_served(messages, index),
+        times,
+        others_served(messages, index, begin, taken),
         f"During {_part(wait - uncertain, wait)} of the wait, the kernel or a worker worked on a CPU.",
     ]
     if uncertain - nothing > LEAST * wait:
@@ -274,10 +295,6 @@ def _words(messages: Messages, index: int) -> str:
             f"During {_part(rest, wait)} of the wait, nothing is recorded. Either a worker was between two messages, "
             f"or {another}, or the CPU was idle."
         )
-    if others is None and uncertain > LEAST * wait:
-        sentences.append(
-            "The record does not contain bursts of other programs, so the program that ran in this time is unknown."
-        )
     return " ".join(sentences)
 
 
@@ -285,19 +302,25 @@ def _part(time_us: float, whole_us: float) -> str:
     return f"{number(time_us)} µs ({100 * time_us / whole_us:.0f} %)"
 
 
-def others_served(messages: Messages, index: int) -> str:
-    """Return a sentence with the number of other messages that workers served while one message waited."""
-    taken = messages.taken_us
-    during = np.flatnonzero((messages.sent_us > messages.at_s[index] * US) & (taken < taken[index]))
+def others_served(messages: Messages, index: int, start_us: float, end_us: float) -> str:
+    """Return a sentence with the number of other messages that workers served during a part of a message's time.
+
+    Parameters
+    ----------
+    start_us, end_us
+        The part of the message's time, in µs since the first arrival.
+    """
+    taken, sent = messages.taken_us, messages.sent_us
+    during = np.flatnonzero((sent > start_us) & (taken < end_us))
     during = during[during != index]
     if not during.size:
-        return "The message waited until a worker woke up. During the wait, no worker served another message."
+        return "Meanwhile, no worker served another message."
     workers = np.unique(messages.worker[during]).size
-    text = (
-        f"{plural(workers, 'worker')} served {plural(during.size, 'other message')} during the wait"
-    )
+    text = f"Meanwhile, {plural(workers, 'worker')} served {plural(during.size, 'other message')}"
     off = messages.off_us[during]
     if np.isnan(off).all():
         return f"{text}."
-    verb = "was" if workers == 1 else "were"
-    return f"{text}, and {verb} off CPU for {number(float(np.nansum(off)))} µs while serving these messages."
+    # A service may begin before this part and end after it. Only its time within the part counts.
+    inside = np.minimum(sent[during], end_us) - np.maximum(taken[during], start_us)
+    share = np.nansum(np.minimum(off, inside)) / inside.sum()
+    return f"{text}, and spent up to {100 * share:.0f} % of the service of these messages off CPU."

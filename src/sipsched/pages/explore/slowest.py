@@ -91,5 +91,5 @@ def explain(messages: Messages, index: int) -> str:
         case "on":
             return f"The worker used {time} of CPU time for the message."
         case _:
-            text = f"The message waited {time} for a worker. {others_served(messages, index)}"
+            text = f"The message waited {time} for a worker. {others_served(messages, index, *stretch)}"
     return f"{text} {ran_words(messages, index, *stretch)}".rstrip()
