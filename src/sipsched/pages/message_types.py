@@ -6,14 +6,13 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from sipsched.analysis.intervals import Interval, Values, typical_interval
 from sipsched.analysis.run_table import Facet, facet_name, facets, provenance
 from sipsched.pages.drawing import GRID
 from sipsched.pages.numbers import in_words
 from sipsched.pages.parts import Figure
-from sipsched.pages.plots import draw_line, look, not_measured, panels
+from sipsched.pages.plots import draw_line, log_ticks, look, not_measured, panels
 from sipsched.plan.run import Run
 from sipsched.records.messages import MESSAGE_TYPES, k_rcv, nanoseconds, open_messages
 from sipsched.records.study_summary import MEASURED
@@ -112,6 +111,7 @@ def _curves(shares: Mapping[Facet, Shares]) -> tuple[Draw, Medians]:
 
     def draw(axis: Axes, facet: Facet, name: str) -> None:
         axis.set_xscale("log")
+        log_ticks(axis.xaxis)
         axis.set_ylabel("messages at or below (%)")
         ends = []
         for i, (kind, by_name) in enumerate(shares.get(facet, {}).items()):
@@ -174,8 +174,7 @@ def _percentiles(summary: xr.Dataset, points: Mapping[Facet, LoadPoint]) -> tupl
             titles = [f"{kind}, {label}: {in_words(of, 'µs')}" for kind, of in by_kind.items()]
             draw_line(axis, times, heights, look(i), titles, linestyle="none", label=label)
         axis.set_xscale("log")
-        axis.xaxis.set_major_formatter(FuncFormatter(grouped))
-        axis.xaxis.set_minor_formatter(NullFormatter())
+        log_ticks(axis.xaxis)
         axis.set_yticks(np.arange(len(kinds)), kinds)
         axis.set_ylim(len(kinds) - 0.5, -0.5)
 

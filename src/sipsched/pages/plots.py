@@ -10,7 +10,15 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
+from matplotlib.axis import Axis
+from matplotlib.ticker import (
+    FixedLocator,
+    FuncFormatter,
+    LogLocator,
+    MaxNLocator,
+    NullFormatter,
+    NullLocator,
+)
 
 from sipsched.analysis.intervals import Estimates, Values
 from sipsched.pages.drawing import (
@@ -39,6 +47,8 @@ LONGEST_BESIDE = 24
 """The largest number of characters in a name at the end of a line. Longer names would leave no room for the panels."""
 EVERY_LOOK = tuple(itertools.product(SERIES, MARKERS))
 """All combinations of a colour and a marker."""
+LONG_LOG_AXIS = 100
+"""A logarithmic axis whose ends have at least this ratio has labels at the powers of ten only."""
 TICK_IN = 0.45
 """Width in inches that the label of a load needs on the x axis."""
 
@@ -142,7 +152,7 @@ def draw_curve(axis: Axes, curve: Curve) -> None:
     small: dict[str, Any] = {"linestyle": "none", "marker": marker, "markeredgewidth": 0}
     at, values = np.broadcast_to(x[:, None], curve.runs.shape), curve.runs
     known = np.isfinite(values)
-    (points,) = axis.plot(at[known], values[known], color=color, alpha=0.45, markersize=3, **small)
+    (points,) = axis.plot(at[known], values[known], color=color, alpha=0.7, markersize=3, **small)
     places = curve.x_names or [f"{grouped(where)} {curve.x_unit}" for where in curve.x]
     names = [f"{curve.name}, {place}" for place in places]
     of_runs = np.broadcast_to(np.array(names, object)[:, None], curve.runs.shape)[known]
@@ -354,6 +364,22 @@ def log_scale(axis: Axes, limits: tuple[float, float]) -> None:
     axis.set_ylim(limits)
     axis.yaxis.set_major_formatter(FuncFormatter(grouped))
     axis.yaxis.set_minor_locator(NullLocator())
+
+
+class _LogTicks(LogLocator):
+    """The ticks of a logarithmic axis: the powers of ten, and on a short axis also 2 and 5 times these powers."""
+
+    def tick_values(self, vmin: float, vmax: float) -> list[float]:
+        """Return the ticks for an axis with these ends."""
+        self.set_params(subs=(1.0,) if vmax >= LONG_LOG_AXIS * vmin else (1.0, 2.0, 5.0))
+        return [float(tick) for tick in super().tick_values(vmin, vmax)]
+
+
+def log_ticks(scale: Axis) -> None:
+    """Label a logarithmic axis. A short axis may contain one power of ten only, so it has further labels."""
+    scale.set_major_locator(_LogTicks())
+    scale.set_major_formatter(FuncFormatter(grouped))
+    scale.set_minor_formatter(NullFormatter())
 
 
 def load_axis(axis: Axes, loads: Values, width_in: float) -> None:

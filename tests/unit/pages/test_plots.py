@@ -3,9 +3,10 @@
 from functools import partial
 
 import pytest
+from matplotlib.figure import Figure
 
 from sipsched.pages.drawing import NARROW, WIDE, in_form
-from sipsched.pages.plots import from_zero, mode_look, mode_looks, panels, symlog_scale
+from sipsched.pages.plots import from_zero, log_ticks, mode_look, mode_looks, panels, symlog_scale
 
 HIGHEST = (10.0, 70.0, 30.0)
 
@@ -37,3 +38,16 @@ def test_each_mode_of_a_page_has_its_own_look():
     assert looks["fifo"] == mode_look("fifo")
     assert mode_look("enhanced") not in looks.values()
     assert len({looks[mode].color for mode in ("default", *threads)}) == 1 + len(threads)
+
+
+@pytest.mark.parametrize(
+    ("ends", "shown"),
+    [((3000, 40_000), {5000, 10_000, 20_000}), ((40, 40_000), {100, 1000, 10_000})],
+)
+def test_a_short_logarithmic_axis_has_labels_between_the_powers_of_ten(ends, shown):
+    axis = Figure().subplots()
+    axis.set_xscale("log")
+    axis.set_xlim(*ends)
+    log_ticks(axis.xaxis)
+    low, high = ends
+    assert {tick for tick in axis.get_xticks() if low <= tick <= high} == shown

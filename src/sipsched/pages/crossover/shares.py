@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from sipsched.analysis.advice import Advice, Ranking
 from sipsched.analysis.intervals import Values
@@ -20,8 +20,7 @@ from sipsched.pages.crossover.wording import (
 )
 from sipsched.pages.numbers import in_us
 from sipsched.pages.parts import Figure, Several
-from sipsched.pages.plots import Look, draw_line, not_measured, panels
-from sipsched.words import grouped
+from sipsched.pages.plots import Look, draw_line, log_ticks, not_measured, panels
 
 SHARES = {"total_p50": 0.5, "total_p90": 0.1, "total_p99": 0.01}
 """The drawn percentiles of the message time, each with the share of messages that take longer."""
@@ -104,8 +103,7 @@ def _draw_shares(
         draw_line(axis, values, shares, looks[mode], titles, markersize=4, label=label)
     axis.set_xscale("log")
     axis.set_yscale("log")
-    axis.xaxis.set_major_formatter(FuncFormatter(grouped))
-    axis.xaxis.set_minor_formatter(NullFormatter())
+    log_ticks(axis.xaxis)
     axis.yaxis.set_major_locator(FixedLocator(shares))
     axis.yaxis.set_minor_locator(NullLocator())
     axis.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g} %"))

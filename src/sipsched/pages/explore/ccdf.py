@@ -13,7 +13,7 @@ from sipsched.pages.drawing import SERIES, titled
 from sipsched.pages.explore.timeline import Messages, provenance
 from sipsched.pages.numbers import in_us
 from sipsched.pages.parts import Figure
-from sipsched.pages.plots import look, mode_look, panels
+from sipsched.pages.plots import log_ticks, look, mode_look, panels
 from sipsched.plan.run import Run
 from sipsched.words import grouped, number, plural
 
@@ -54,7 +54,7 @@ def ccdf(runs: Sequence[Messages], by: Sequence[str] | None = None) -> Figure:
             _draw(axis, [_times(run)[column] for run in members], name, style.color)
         axis.set_xscale("log")
         axis.set_yscale("log")
-        axis.xaxis.set_major_formatter(FuncFormatter(grouped))
+        log_ticks(axis.xaxis)
         axis.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g} %"))
         axis.set_ylabel("share that takes longer")
 
