@@ -194,6 +194,28 @@ def first_shown(loads: Values, rates: Values, capacities: Sequence[SystemCapacit
     return int(below[-1]) if below.size else 0
 
 
+def rates_below(curve: Curve, capacity: SystemCapacity | None, limit: float) -> str:
+    """Return sentences on drop rates that never exceed the limit. Empty if the typical run exceeds it at a load.
+
+    The estimated capacity may be below the highest load, because other runs and search trials count, too. The sentences
+    then compare the highest load with the capacity.
+    """
+    if (curve.of.estimate > 100 * limit).any():
+        return ""
+    text = f"At every measured load, the typical run drops at most {100 * limit:g}\u00a0%."
+    known = np.flatnonzero(np.isfinite(curve.runs).any(axis=1))
+    if capacity is None or capacity.estimate_cps is None or capacity.high_cps is None:
+        return text
+    highest = float(curve.x[known[-1]]) if known.size else 0.0
+    if highest <= capacity.estimate_cps:
+        return text
+    where = "inside" if highest <= capacity.high_cps else "above"
+    return (
+        f"{text} The highest load, {number(highest)} cps, lies {where} the interval of the capacity. At this load, the "
+        f"run with the most drops drops {number(float(np.nanmax(curve.runs[known[-1]])))}\u00a0% of its messages."
+    )
+
+
 def draw_drop_rates(
     axis: Axes, curve: Curve, capacity: SystemCapacity | None, limit: float
 ) -> None:

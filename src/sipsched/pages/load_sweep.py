@@ -28,6 +28,7 @@ from sipsched.pages.capacities import (
     draw_drop_rates,
     evidence,
     first_shown,
+    rates_below,
 )
 from sipsched.pages.drawing import Layout
 from sipsched.pages.message_types import distributions
@@ -121,6 +122,12 @@ def pdr(summary: xr.Dataset, limit: float = PDR_LIMIT, capacities: Capacities = 
     )
     shown = summary.isel(cps=slice(first, None))
 
+    ends = (_capacity(summary, line, limit, capacities) for line in lines)
+    # The x axis has ticks up to the end of the widest capacity interval.
+    beyond_cps = max(
+        (100 * np.ceil(end.high_cps / 100) for end in ends if end and end.high_cps), default=0
+    )
+
     def draw(axis: Axes, facet: Facet) -> None:
         there = _lines(shown, facet)
         if not there:
@@ -145,18 +152,22 @@ def pdr(summary: xr.Dataset, limit: float = PDR_LIMIT, capacities: Capacities = 
                 f"{grouped(curve.x[above[0]])} cps is the lowest measured load at which the typical run drops more "
                 f"than {100 * limit:g}\u00a0%. At this load, the typical run drops {drops}."
             )
+        elif (curve.of.n > 0).any():
+            sentences.append(rates_below(curve, known, limit))
         return " ".join(filter(None, (*sentences, _short_words(summary, line))))
 
     return _figure(
         summary,
         "figure-pdr",
-        _load_panels(shown, {"": draw}),
+        _load_panels(shown, {"": draw}, beyond_cps=beyond_cps),
         "Packet drop rate (PDR) against offered load, for each number of worker threads.",
         "PDR is the kernel counter RcvbufErrors divided by the number of messages that reached the SPS. The dashed "
         f"line marks a PDR of {100 * limit:g}\u00a0%, at which the capacity is reached. A tick on the dashed line is "
         f"the capacity of a system, and the band around the tick is the capacity's interval. {HOW}. At a hollow "
         "point, at least one run is too short to contain many busy periods. The scale of PDR is linear below "
-        f"{100 * limit / RATE_RANGE:g} % and logarithmic above. The x axis begins at the highest load at which no "
+        f"{100 * limit / RATE_RANGE:g} % and logarithmic above. The typical run is a kind of geometric mean "
+        "(docs/methodology/statistics.md), in which a run without drops counts as "
+        f"{100 * limit / RATE_RANGE:g} %. The x axis begins at the highest load at which no "
         "message is dropped.",
         words,
     )
@@ -463,10 +474,16 @@ def _load_panels(
     summary: xr.Dataset,
     columns: Mapping[str, Callable[[Axes, Facet], None]],
     shared_y: str = "column",
+    beyond_cps: float = 0.0,
 ) -> Callable[[Layout], str]:
-    """Return a function that draws quantities against the offered load, with a row of panels per configuration."""
+    """Return a function that draws quantities against the offered load, with a row of panels per configuration.
+
+    The x axis ends after the highest load, or after `beyond_cps` if this load is higher.
+    """
     rows, draws = facets(summary), list(columns.values())
     loads = summary["cps"].to_numpy().astype(float)
+    if beyond_cps > loads[-1]:
+        loads = np.append(loads, beyond_cps)
     return panels(
         [facet_name(facet) for facet in rows],
         list(columns),

@@ -159,7 +159,7 @@ def drops(summary: xr.Dataset, limit: float = PDR_LIMIT) -> Table:
         places=4,
         rows=tuple(rows),
         none="no run was measured",
-        caption="Drops at every measured point. The values describe the typical run, with 95\u00a0% intervals.",
+        caption=f"Drops at every measured point. The values describe the typical run{_intervals(summary)}.",
         reading=f"{RANGES} A call counts as lost if it failed or was set up late. A busy period is a time during which "
         'the SPS always holds at least one message. The column "fewest busy periods" shows the smallest '
         "effective number of busy periods in a run. The effective number is (Σ length)² / Σ length². If all busy "
@@ -195,12 +195,18 @@ def times(summary: xr.Dataset) -> Table:
         places=4,
         rows=tuple(rows),
         none="no run was measured",
-        caption="Times of messages in the typical run at every measured point, with 95\u00a0% intervals.",
+        caption=f"Times of messages in the typical run at every measured point{_intervals(summary)}.",
         reading=f"{RANGES} The 99.9th percentile is computed from the messages of all runs of a point, with a relative "
         f"error of at most {100 * RELATIVE_ERROR:g} %. The percentile is missing for runs that stored no "
         "histogram of the times.",
         provenance=provenance(summary),
     )
+
+
+def _intervals(summary: xr.Dataset) -> str:
+    """Return the end of a caption that names intervals, if a point has enough runs for an interval."""
+    most = int((summary["status"] == MEASURED).sum("rep").max())
+    return ", with 95\u00a0% intervals" if most >= FEWEST else ""
 
 
 def _points(summary: xr.Dataset) -> Iterator[tuple[dict[Hashable, Any], int]]:

@@ -78,6 +78,12 @@ def test_the_drop_rate_is_shown_beside_the_capacity():
         assert low < capacity.estimate_cps < high
     assert "Measure" not in figure.seen[0]
     assert "Measure a load above 2\u202f000 cps" in figure.seen[3]
+    above = [capacity for capacity in capacities if capacity.threads == 8]
+    below = [dataclasses.replace(one, estimate_cps=1500.0, high_cps=2500.0) for one in above]
+    (*_, seen) = load_sweep.pdr(ds, capacities=below).seen
+    # no typical run exceeds the limit, although the capacity is below the highest load
+    assert "2\u202f000 cps, lies inside the interval" in seen
+    assert "lies inside" not in figure.seen[3]
 
 
 def test_the_answer_says_that_its_runs_are_too_short():

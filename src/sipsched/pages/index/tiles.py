@@ -25,6 +25,7 @@ from sipsched.pages.capacities import (
     estimate,
     evidence,
     first_shown,
+    rates_below,
     systems,
 )
 from sipsched.pages.crossover.setting import in_force, restarted, what
@@ -602,7 +603,7 @@ def _drop_curve(campaign: Campaign, system: SystemCapacity) -> Figure:
         f"{grouped(curve.x[first[0]])} cps is the lowest measured load at which the typical run drops more than "
         f"{limit:g} %."
         if first.size
-        else f"At every measured load, the typical run drops at most {limit:g} %. {_highest(curve, system)}"
+        else rates_below(curve, system, system.limit)
     )
     return Figure(
         identity=f"figure-overview-pdr-{campaign.testbed}",
@@ -620,18 +621,6 @@ def _drop_curve(campaign: Campaign, system: SystemCapacity) -> Figure:
         f"interval of the capacity, and the tick in the band is the capacity of {estimate(system)} cps. Lower "
         "loads without drops are not shown.",
         provenance=campaign.provenance,
-    )
-
-
-def _highest(curve: Curve, system: SystemCapacity) -> str:
-    """Return sentences on the highest measured load if this load exceeds the capacity; otherwise an empty text."""
-    highest = float(curve.x[-1])
-    if system.estimate_cps is None or system.high_cps is None or highest <= system.estimate_cps:
-        return ""
-    where = "inside" if highest <= system.high_cps else "above"
-    return (
-        f"The highest load, {grouped(highest)} cps, lies {where} the interval of the capacity. At this load, the run "
-        f"with the most drops drops {number(float(np.nanmax(curve.runs[-1])))}\u00a0% of its messages."
     )
 
 
