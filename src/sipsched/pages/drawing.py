@@ -13,8 +13,10 @@ from matplotlib.artist import Artist
 from matplotlib.backends.backend_mixed import MixedModeRenderer
 from matplotlib.backends.backend_svg import RendererSVG
 from matplotlib.figure import Figure as Canvas
+from matplotlib.ticker import ScalarFormatter
 
 from sipsched.pages.theme import THEME
+from sipsched.words import grouped
 
 WIDTH_IN = 7.2
 NARROW_IN = 3.7
@@ -181,10 +183,22 @@ class _InlineSVG(RendererSVG):
         self.writer.end(tag)
 
 
+class _Grouped(ScalarFormatter):
+    """The standard labels of an axis, in which the digits of whole numbers from 1000 on are grouped by three."""
+
+    def __call__(self, x: float, pos: int | None = None) -> str:
+        """Return the label of a tick. An axis with a factor beside it keeps the labels that fit this factor."""
+        whole = abs(x) >= 1000 and x == round(x) and not self.get_offset()
+        return grouped(x).replace("-", "−") if whole else super().__call__(x, pos)
+
+
 def themed(canvas: Canvas) -> str:
     """Return a figure as SVG text for a page, with colours that follow the reader's light or dark setting."""
     buffer = io.StringIO()
     canvas.set_dpi(72)
+    for axis in (axis for axes in canvas.axes for axis in (axes.xaxis, axes.yaxis)):
+        if type(axis.get_major_formatter()) is ScalarFormatter:
+            axis.set_major_formatter(_Grouped())
     width, height = canvas.get_size_inches()
     svg_renderer = _InlineSVG(72 * width, 72 * height, buffer)
     # `savefig` would draw the figure twice to compute its layout, so this function calls the renderer directly.

@@ -354,7 +354,7 @@ def symlog_scale(axis: Axes, threshold: float) -> None:
     axis.autoscale(axis="y")
     _, high = axis.get_ylim()
     axis.set_ylim(-0.3 * threshold, max(high, 3 * threshold))
-    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.yaxis.set_major_formatter(FuncFormatter(grouped))
     axis.yaxis.set_minor_formatter(NullFormatter())
 
 

@@ -28,6 +28,24 @@ def test_a_shared_axis_shows_the_data_of_every_panel(scale, layout):
         assert max(HIGHEST) <= high < 2 * max(HIGHEST)
 
 
+@pytest.mark.parametrize(
+    ("scale", "label", "plain"),
+    [
+        (from_zero, "2\u202f000", "2000"),
+        (partial(symlog_scale, threshold=1.0), "1\u202f000", "1000"),
+    ],
+)
+def test_whole_numbers_on_an_axis_are_grouped_as_in_tables(scale, label, plain):
+    def draw(axis, *_):
+        axis.plot([0.2, 0.4], [0, 2500])
+        scale(axis)
+
+    svg = in_form(panels([""], [""], draw, "x"), WIDE, "salt")
+    assert f">{label}</text>" in svg
+    assert f">{plain}</text>" not in svg
+    assert ">0.300</text>" in svg
+
+
 def test_each_mode_of_a_page_has_its_own_look():
     threads = [f"default+threads={count}" for count in (1, 2, 4, 16, 32)]
     modes = ["default", "fifo", *threads, "enhanced+latency_ns=1", "default+threads=2+start=2"]
