@@ -33,7 +33,7 @@ def binary_size(size: int) -> str:
 
 def plural(count: int, noun: str) -> str:
     """Return a count and a noun as text, such as "1 core" or "2 cores"."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+    return f"{grouped(count)} {noun}{'' if count == 1 else 's'}"
 
 
 def listed_cores(counts: Sequence[int]) -> str:

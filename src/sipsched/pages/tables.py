@@ -45,7 +45,7 @@ from sipsched.records.summary_variables import ALL
 from sipsched.validity.certificate import WINDOWS_MS
 from sipsched.validity.verdict import in_words
 from sipsched.versions import code_version
-from sipsched.words import number, plural
+from sipsched.words import grouped, number, plural
 
 MAX_RUNS_LISTED = 50
 RANGES = (
@@ -466,7 +466,7 @@ def conditions_of(
         Shares of the SPS's CPU time by the names of `CPU_SHARES`, shape (run,); NaN where not recorded.
     """
     steal = steal[~np.isnan(steal)]
-    sizes = ", ".join(map(str, buffers.sizes))
+    sizes = ", ".join(map(grouped, buffers.sizes))
     lines = [
         f"Kernels of the SPS: {kernels}.",
         f"Effective receive buffer of the SPS's socket (SO_RCVBUF): {sizes} bytes."

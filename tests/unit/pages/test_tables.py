@@ -52,12 +52,15 @@ def test_conditions_name_the_runs_whose_buffers_differ(other):
 
     _, buffers, *rest = tables.conditions(synthetic.combined(planned, outcome)).lines
     if other == 425984:
-        assert buffers == "Effective receive buffer of the SPS's socket (SO_RCVBUF): 425984 bytes."
+        assert (
+            buffers
+            == "Effective receive buffer of the SPS's socket (SO_RCVBUF): 425\u202f984 bytes."
+        )
         assert not [line for line in rest if "differ" in line]
     else:
         assert (
             buffers
-            == "Effective receive buffer of the SPS's socket (SO_RCVBUF): 425984, 524288 bytes."
+            == "Effective receive buffer of the SPS's socket (SO_RCVBUF): 425\u202f984, 524\u202f288 bytes."
         )
         assert rest[0].startswith(
             "Not all runs have the same receive buffer. 425984 bytes: kamailio-udp, baseline; 524288 bytes: "

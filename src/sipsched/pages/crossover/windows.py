@@ -23,7 +23,7 @@ from sipsched.pages.plots import draw_line, from_zero, panels
 from sipsched.plan.crossover import CALL_TAIL_S, RELAXATIONS, WINDOW_MIN_S, WINDOW_WASHOUTS
 from sipsched.records.window_time import STOLEN, SWITCH, UNFINISHED
 from sipsched.records.windows import DROPPED, FEW, LEFT_OUT, SHAM
-from sipsched.words import number, plural
+from sipsched.words import grouped, number, plural
 
 REASONS = {
     SWITCH: "switch failed",
@@ -221,8 +221,8 @@ def machine(loads: Sequence[ComparedLoad]) -> Words:
         longest = max(record.switch_max_us for record in switchings if record.switch_max_us >= 0)
         lines.append(
             f"Switching the mode of all {max(record.tasks for record in switchings)} processes of the proxy took "
-            f"{number(float(np.median(medians)))} µs (median) and {number(longest)} µs at most. Of {total} switches, "
-            f"{failed} failed."
+            f"{number(float(np.median(medians)))} µs (median) and {number(longest)} µs at most. Of "
+            f"{grouped(total)} switches, {failed} failed."
         )
     stolen = sum(record.left_out.get(STOLEN, 0) for record in switchings)
     invalid = sum(sum(record.left_out.values()) for record in switchings) - stolen
