@@ -246,6 +246,21 @@ def test_the_check_notices_requests_errors_and_missing_figures(tmp_path, browser
         check_page(browser, page, path)
 
 
+def test_the_name_of_a_column_sorts_the_rows_and_is_printed_on_every_page(tmp_path, browser):
+    rows = (("a", "817\u00a0µs"), ("b", "1.59\u00a0ms"), ("c", "5\u00a0µs"))
+    table = parts.Table("table-x", ("mode", "p99"), rows, "Times.", "none")
+    path = tmp_path / "page.html"
+    path.write_text(html.document(parts.Page("Which?", [table])), encoding="utf-8")
+    browser.get(path.as_uri())
+    name = browser.find_elements("css selector", "thead [role=button]")[1]
+    for key, order in (("\ue007", "cab"), (" ", "bac")):
+        name.send_keys(key)
+        names = browser.find_elements("css selector", "tbody th")
+        assert "".join(cell.text for cell in names) == order
+    # Chrome does not repeat form controls in the head of a table that continues on a further page.
+    assert not browser.find_elements("css selector", "thead button, thead input")
+
+
 def test_a_page_in_a_frame_links_to_no_other_page(page_of, tmp_path, browser):
     """Open a page in a frame, as in a report of Snakemake, which does not contain the other pages."""
     to_pages = "a[href$='.html']"
