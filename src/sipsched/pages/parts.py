@@ -92,8 +92,12 @@ EMPTY = frozenset(("", NO_ENTRY))
 """Cells without information. A column or row with only such cells is not shown."""
 LONG_CELL = 60
 """A text cell with more characters than this is shown in several lines."""
-BROAD = 9
-"""A table with more columns than this has a smaller font."""
+BROAD = 130
+"""A table whose rows need more characters than this has a smaller font on the screen, and a landscape page in print."""
+LONGEST_LINE = 20
+"""The largest number of characters that a line of a text cell needs in the estimate of a table's width."""
+COLUMN_GAP = 2
+"""The gap between two columns of a table, in characters."""
 
 
 @dataclass(frozen=True)
@@ -182,9 +186,16 @@ class Table(Part):
         )
 
     @property
-    def css_class(self) -> str:
-        """The classes of the table in the page."""
-        return " ".join(("broad",) * (len(self.columns) > BROAD) + ("prose",) * self.has_prose)
+    def is_broad(self) -> bool:
+        """True if a row needs more than `BROAD` characters. The interval of a number may be below the number."""
+        columns = (
+            [
+                *self.header[i].split(),
+                *(line for row in self.rows[: self.shown] for line in _lines(row[i])),
+            ]
+            for i in self.columns
+        )
+        return sum(max(map(len, column), default=0) + COLUMN_GAP for column in columns) > BROAD
 
     def spanners(self) -> list[tuple[str, int]]:
         """Return the group headings above the table's header, each with the number of shown columns that it spans."""
@@ -254,6 +265,14 @@ def number_and_interval(cell: Number) -> tuple[str, str]:
     """Return the text of a number in two parts: the number, and the interval in brackets after the number."""
     text, bracket, rest = str(cell).partition(" (")
     return text, f"({rest}" if bracket else ""
+
+
+def _lines(cell: Cell) -> Iterator[str]:
+    """Yield the lines that a cell may have in a narrow column."""
+    if isinstance(cell, Number):
+        yield from number_and_interval(cell)
+    else:
+        yield cell_text(cell)[:LONGEST_LINE]
 
 
 def _is_number(text: str) -> bool:

@@ -206,3 +206,14 @@ def test_times_are_sorted_as_numbers_whatever_their_unit():
     assert BeautifulSoup(
         table(("a", "b"), (("x", "24\u00a0%"),))._repr_html_(), "html.parser"
     ).select('td[data-sort="24"]')
+
+
+def test_a_table_is_broad_if_its_lines_need_much_room_and_not_if_it_has_many_columns():
+    many = table(tuple(f"c{i}" for i in range(20)), (("1",) * 20,))
+    assert not many.is_broad
+    interval = told(Interval(131.2, 108.1, 157.3, 5), "µs")
+    lines = table(tuple(f"c{i}" for i in range(10)), (("a", *(interval,) * 9),))
+    assert not lines.is_broad
+    more = table(tuple(f"c{i}" for i in range(20)), (("a", *(interval,) * 19),))
+    assert more.is_broad
+    assert BeautifulSoup(more._repr_html_(), "html.parser").select("figure.broad")
