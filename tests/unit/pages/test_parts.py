@@ -73,7 +73,7 @@ def test_empty_columns_and_rows_are_not_shown():
         ("cps", "measured", "published", "difference"), rows, groups=(("", 1), ("who", 3))
     )._repr_html_()
     assert "published" not in page.partition("<thead>")[2]
-    assert '<th scope="colgroup" colspan="1">who</th>' in page
+    assert '<th scope="colgroup" colspan="1"><span>who</span></th>' in page
     assert page.count('<th scope="row"') == 2
     # the CSV file has all rows, including rows that the page does not show
     assert len(csv_link(page)[1]) == 4
@@ -191,8 +191,8 @@ def test_cells_of_a_table_with_long_texts_name_their_columns_for_a_phone():
         "html.parser",
     )
     (shown,) = page.select("table.prose")
-    cells = [(cell.text, cell.get("data-label")) for cell in shown.select("tbody td")]
-    assert cells == [("3", "K_rcv: p99 < 1"), (prose, "K_rcv: risk")]
+    cells = [(cell.text, cell.get("data-label")) for cell in shown.select("tbody th, tbody td")]
+    assert cells == [("fifo", "mode"), ("3", "K_rcv: p99 < 1"), (prose, "K_rcv: risk")]
     short = BeautifulSoup(table(("mode", "risk"), (("fifo", "none"),))._repr_html_(), "html.parser")
     assert not short.select("table.prose, [data-label]")
 
