@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from bs4 import BeautifulSoup
 from helpers import copy_project, python
 
 from sipsched.paths import PROJECT_ROOT
@@ -40,5 +41,6 @@ def test_tune_reports_a_setting_and_its_evidence(
     assert chosen and chosen[1].startswith(("default", "enhanced"))
     runs = list((tmp_path / "raw" / testbed).glob("kamailio-udp/*,*/**/run.json"))
     assert len(runs) == 2 * comparisons
-    page = (tmp_path / "reports" / f"tune-{testbed}.html").read_text()
+    html = (tmp_path / "reports" / f"tune-{testbed}.html").read_text()
+    page = BeautifulSoup(html, "html.parser").get_text()
     assert derived[1] in page and "Predicted by a model, not measured" in page

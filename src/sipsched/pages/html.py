@@ -2,6 +2,7 @@
 
 import base64
 import functools
+import re
 from pathlib import Path
 
 import jinja2
@@ -11,6 +12,16 @@ from markupsafe import Markup, escape
 from sipsched.pages import glossary, parts
 from sipsched.pages.numbers import Number
 from sipsched.pages.theme import THEME
+
+UNIT_AFTER = re.compile(r"(?<=\d) (?=(?:%|ns|µs|ms|s|cps)(?![\w=]))")
+"""Pattern of the space between a number and its unit."""
+BARE_PERCENT = re.compile(r"(?<![\w=.])(\d+(?:\.\d+)?|N)%")
+"""Pattern of a percentage without a space, as in the verdicts of records.
+
+A setting such as "Quota=5%" does not match. The letter N stands for any number.
+"""
+NAME = re.compile(r"<[^>]*>|\b[A-Za-z]\w*(?:-\w+)*-\d\w*|(?<=\w)[,+/](?=[A-Za-z{]\w)")
+"""Pattern of a tag, of a name such as "slice-1ms", or of a separator in a long name such as a path."""
 
 
 def document(page: parts.Page) -> str:
@@ -27,7 +38,8 @@ def _rendered(**values: parts.Page | parts.Part) -> str:
     marker = glossary.Marker()
     return _template().render(
         values,
-        words=marker.words,
+        words=functools.partial(_words, marker),
+        breaking=_breaking,
         fold=marker.fold,
         prose=functools.partial(_prose, marker),
         used_terms=marker.used_terms,
@@ -54,6 +66,25 @@ def _template() -> jinja2.Template:
     return environment.get_template("page.html.j2")
 
 
+def _words(marker: glossary.Marker, text: str) -> Markup:
+    """Return text as HTML, with explanations of the glossary's terms and with breaks of lines at good places."""
+    spaced = UNIT_AFTER.sub("\u00a0", BARE_PERCENT.sub("\\1\u00a0%", text))
+    return _breaking(marker.words(spaced))
+
+
+def _breaking(text: str) -> Markup:
+    """Return text as HTML in which long names can break after a separator, but not at a hyphen before a digit."""
+
+    def marked(match: re.Match[str]) -> str:
+        found = match[0]
+        if found.startswith("<"):
+            return found
+        return f"{found}<wbr>" if len(found) == 1 else f'<span class="whole">{found}</span>'
+
+    # The text is escaped, and the function adds only tags without content of the text.
+    return Markup(NAME.sub(marked, str(escape(text))))  # noqa: S704
+
+
 def _csv_address(table: parts.Table) -> str:
     """Return a data: link that contains a table as CSV, so that the download needs no network."""
     # The mark at the start tells spreadsheets that the file is UTF-8.
@@ -66,7 +97,7 @@ def _prose(marker: glossary.Marker, markdown: str) -> Markup:
 
     class Marked(mistune.HTMLRenderer):
         def text(self, text: str) -> str:
-            return str(marker.words(text))
+            return str(_words(marker, text))
 
         def link(self, text: str, url: str, title: str | None = None) -> str:
             return f'<a href="{escape(url)}">{text}</a>'

@@ -11,6 +11,7 @@ import requests
 import rocrate
 import synthetic
 import yaml
+from bs4 import BeautifulSoup
 from rocrate.rocrate import ROCrate
 from rocrate_validator import services
 from rocrate_validator.utils.http import HttpRequester
@@ -185,7 +186,8 @@ def test_each_figure_links_to_its_runs(tree):
         assert run["startTime"]
     page = Path("reports/index.html").read_text()
     assert '<a class="runs" href="#runs">Runs</a>' in page
-    assert f"{folder}/rep~{{1,2}}" in page
+    listed = BeautifulSoup(page, "html.parser").select(".runs li")
+    assert [run.text for run in listed] == [f"{folder}/rep~{{1,2}}"]
 
 
 def test_how_hosts_are_reached_is_not_published(tree):

@@ -217,3 +217,32 @@ def test_a_table_is_broad_if_its_lines_need_much_room_and_not_if_it_has_many_col
     more = table(tuple(f"c{i}" for i in range(20)), (("a", *(interval,) * 19),))
     assert more.is_broad
     assert BeautifulSoup(more._repr_html_(), "html.parser").select("figure.broad")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("used 2.6% of it", "used 2.6\u00a0% of it"),
+        ("24 % and 5 µs", "24\u00a0% and 5\u00a0µs"),
+        ("CPUQuota=50% is set", "CPUQuota=50% is set"),
+        ("threads=8 cps=200 and 5 steps", "threads=8 cps=200 and 5 steps"),
+    ],
+)
+def test_a_number_stays_beside_its_unit(text, shown):
+    page = BeautifulSoup(Words((text,))._repr_html_(), "html.parser")
+    assert page.li.text == shown
+
+
+def test_a_long_name_breaks_after_a_separator_and_not_at_the_hyphen_of_a_number():
+    names = "default+threads=2,slice-1ms results/a1/summary.nc 3/5 real-time"
+    shown = BeautifulSoup(Words((names,))._repr_html_(), "html.parser").li
+    assert shown.text == names
+    assert [whole.text for whole in shown.select(".whole")] == ["slice-1ms"]
+    pieces = shown.decode_contents().split("<wbr/>")
+    assert [BeautifulSoup(piece, "html.parser").text for piece in pieces] == [
+        "default+",
+        "threads=2,",
+        "slice-1ms results/",
+        "a1/",
+        "summary.nc 3/5 real-time",
+    ]
