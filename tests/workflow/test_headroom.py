@@ -36,7 +36,7 @@ def test_the_answer_has_at_most_eight_lines_and_takes_the_buffer_from_the_record
     lines = done.stdout.splitlines()
     assert done.returncode == 0, done.stderr
     assert 4 <= len(lines) <= 8
-    assert "7680 messages" in lines[0]
+    assert "7\u202f680 messages" in lines[0]
     assert "1 CPU, 8 workers and a receive buffer of 524\u202f288 bytes" in lines[0]
     assert "1 % of the messages would be dropped at 1." in done.stdout
 

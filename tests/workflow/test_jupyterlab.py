@@ -133,17 +133,19 @@ def test_runs_and_an_interval_are_chosen_down_to_single_messages(lab, browser):
     )
     wait(browser, lambda: "figure-timeline" in shown(browser))
     told = shown(browser)["figure-timeline"]
-    assert "500 cps, repetition 1" in told
-    assert "2\u202f000 cps, repetition 1" in told
+    assert "500\u00a0cps, repetition 1" in told
+    assert "2\u202f000\u00a0cps, repetition 1" in told
 
     left, right = menus(browser, "mode")
     assert [option.text for option in right.options] == ["none", "default", "enhanced"]
     right.select_by_visible_text("none")
-    wait(browser, lambda: "2\u202f000 cps" not in shown(browser)["figure-timeline"])
+    wait(browser, lambda: "2\u202f000\u00a0cps" not in shown(browser)["figure-timeline"])
     left.select_by_visible_text("enhanced")
     wait(
         browser,
-        lambda: "enhanced, 1 core, 8 threads, 3\u202f000 cps" in shown(browser)["figure-timeline"],
+        lambda: (
+            "enhanced, 1 core, 8 threads, 3\u202f000\u00a0cps" in shown(browser)["figure-timeline"]
+        ),
     )
     load = menus(browser, "load (cps)")[0]
     assert [option.text for option in load.options] == ["3000"]

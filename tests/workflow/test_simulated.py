@@ -127,7 +127,7 @@ def test_capacities_are_searched_in_every_cell_and_measured_at_the_loads_around_
         for rep in (1, 2)
     }
     text = (project / page).read_text()
-    assert "above 4\u202f500 cps, as even the highest load of the search" in text
+    assert "above 4\u202f500\u00a0cps, as even the highest load of the search" in text
     # if the file of one search is lost, Snakemake repeats only this search, and keeps the measured runs
     lost = raw / "enhanced" / "cores~1" / "threads~4" / "capacity~0.01~0.05.json"
     lost.unlink()
