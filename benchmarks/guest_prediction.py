@@ -7,9 +7,10 @@ CSV output is a change of the mean K_rcv, from the reference mode to the other m
 and the largest change of six seeds.
 
 `--capacities FILE` writes the predictions of the study scaling_virtual: the capacity on 1 to 8 cores of the guest.
-`--papers` prints the predictions of the study papers_virtual, with 275 µs per message: the changes of drop rate and
-K_rcv for each row of the papers' comparison tables. `--kernels` prints the predictions of the study kernels_virtual:
-the change of the mean K_rcv from CFS (Linux 6.1) to EEVDF (Linux 6.12), each with its own settings.
+`--papers` prints the predictions of the studies in papers_virtual.yaml, with 275 µs per message: the changes of drop
+rate and K_rcv for each row of the papers' comparison tables, and for each migration cost of figure 2. `--kernels`
+prints the predictions of the study kernels_virtual: the change of the mean K_rcv from CFS (Linux 6.1) to EEVDF (Linux
+6.12), each with its own settings.
 """
 
 import argparse
@@ -217,32 +218,32 @@ def print_kernels() -> None:
 
 
 def print_papers() -> None:
-    """Print a CSV row for each point of the study file papers_virtual.yaml.
+    """Print a CSV row for each mode, except the first one, at each point of the study file papers_virtual.yaml.
 
     The columns k_rcv are the change of the mean K_rcv in percent, and the columns pdr the change of the drop rate in
-    percentage points, from baseline to enhanced mode: mean, smallest and largest change over the seeds.
+    percentage points, from the first mode to this mode: mean, smallest and largest change over the seeds.
     """
     table = csv.writer(sys.stdout, lineterminator="\n")
-    numbers = columns("k_rcv", "pdr")
-    table.writerow(("testbed", "cores", "threads", "cps", "pdr_baseline_percent", *numbers))
-    studies = read_yaml(PAPERS_STUDIES)["studies"].values()
-    rows = [
-        (bed, *point) for study in studies for bed in study["testbeds"] for point in study["points"]
-    ]
-    for bed, cores, workers, cps in rows:
-        guest = load_testbed(bed)
-        runs = [
-            [
-                simulated(guest, mode, cores, workers, cps, seed, SMALL_BUFFER, MEASURED_NS)
-                for mode in PAPERS
-            ]
-            for seed in SEEDS
-        ]
-        k_rcv = changes(*(map(k_rcv_us, each) for each in zip(*runs, strict=True)))
-        dropped = np.array([100 * (pdr(b) - pdr(a)) for a, b in runs])
-        percent = 100 * np.mean([pdr(a) for a, _ in runs])
-        numbers = [*in_numbers(k_rcv, 2), *in_numbers(dropped, 2)]
-        table.writerow((bed, cores, workers, cps, f"{percent:.2f}", *numbers))
+    names = ("testbed", "reference", "mode", "cores", "threads", "cps", "pdr_reference_percent")
+    table.writerow((*names, *columns("k_rcv", "pdr")))
+    for study in read_yaml(PAPERS_STUDIES)["studies"].values():
+        for bed, (cores, workers, cps) in product(study["testbeds"], study["points"]):
+            guest = load_testbed(bed)
+            first, *others = (
+                [
+                    simulated(guest, mode, cores, workers, cps, seed, SMALL_BUFFER, MEASURED_NS)
+                    for seed in SEEDS
+                ]
+                for mode in study["modes"]
+            )
+            percent = 100 * np.mean([pdr(run) for run in first])
+            for mode, runs in zip(study["modes"][1:], others, strict=True):
+                k_rcv = changes(map(k_rcv_us, first), map(k_rcv_us, runs))
+                dropped = np.array(
+                    [100 * (pdr(b) - pdr(a)) for a, b in zip(first, runs, strict=True)]
+                )
+                row = (bed, study["modes"][0], mode, cores, workers, cps, f"{percent:.2f}")
+                table.writerow((*row, *in_numbers(k_rcv, 2), *in_numbers(dropped, 2)))
 
 
 if __name__ == "__main__":
