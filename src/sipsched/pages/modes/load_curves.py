@@ -7,7 +7,7 @@ from sipsched.analysis.comparison import Case, Place, Side, SutOnCores
 from sipsched.analysis.crossing_load import RATE_RANGE, typical_drop_rates
 from sipsched.analysis.intervals import typical_intervals
 from sipsched.pages.modes.marks import look_of
-from sipsched.pages.modes.wording import identity, with_papers
+from sipsched.pages.modes.wording import by_system, identity, with_papers
 from sipsched.pages.numbers import in_words
 from sipsched.pages.parts import Figure, Several
 from sipsched.pages.plots import (
@@ -28,7 +28,9 @@ COLUMNS = {"pdr": ("PDR", "%", 100.0), "k_rcv": ("K_rcv", "µs", 1.0), "t_sip": 
 
 def figures(case: Case) -> Several:
     """Draw packet drop rate (PDR), wait (K_rcv) and service (T_sip) against load per mode, with a figure per proxy."""
-    return Several(tuple(_figure(case, system) for system in case.systems))
+    return by_system(
+        case, lambda system: [_figure(case, system)], "PDR, K_rcv and T_sip at each load"
+    )
 
 
 def _figure(case: Case, system: SutOnCores) -> Figure:

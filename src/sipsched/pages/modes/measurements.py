@@ -22,12 +22,13 @@ from sipsched.pages.modes.wording import (
     NOT_PRINTED,
     NOT_SEEN,
     SERVICE,
+    by_system,
     identity,
     study_of,
     with_papers,
 )
 from sipsched.pages.numbers import NO_ENTRY, signed, told
-from sipsched.pages.parts import Cell, Folded, Several, Table
+from sipsched.pages.parts import Cell, Several, Table
 from sipsched.pages.tables import RANGES
 from sipsched.words import grouped, listed, number, plural
 
@@ -51,21 +52,11 @@ def _quantities() -> dict[str, tuple[str, str]]:
 
 
 def tables(case: Case) -> Several:
-    """Return a table per proxy, number of cores and mode: the papers' numbers beside this testbed's numbers.
-
-    If the study has several proxies or numbers of cores, the tables are folded, because they are long.
-    """
-    groups = {
-        (sut, cores): [_table(case, (sut, cores), mode) for mode in (case.reference, case.other)]
-        for sut, cores in case.systems
-    }
-    if len(groups) == 1:
-        return Several(next(iter(groups.values())))
-    return Several(
-        [
-            Folded(f"{sut}, {plural(cores, 'core')}: {' and '.join(case.both)}", tables)
-            for (sut, cores), tables in groups.items()
-        ]
+    """Return a table per proxy, number of cores and mode: the papers' numbers beside this testbed's numbers."""
+    return by_system(
+        case,
+        lambda system: [_table(case, system, mode) for mode in (case.reference, case.other)],
+        " and ".join(case.both),
     )
 
 

@@ -27,6 +27,7 @@ from sipsched.pages.modes.marks import large, small
 from sipsched.pages.modes.wording import (
     NOTHING,
     SERVICE,
+    by_system,
     compared,
     corrected,
     identity,
@@ -41,7 +42,7 @@ from sipsched.words import grouped, number, plural
 
 def parts_figures(case: Case) -> Several:
     """Draw the parts of a message's time in every mode, at the load chosen for comparisons, with a figure per proxy."""
-    return Several(tuple(_figure(case, system) for system in case.systems))
+    return by_system(case, lambda system: [_figure(case, system)], "the parts of a message's time")
 
 
 def _figure(case: Case, system: SutOnCores) -> Figure:

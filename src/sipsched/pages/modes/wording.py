@@ -1,18 +1,19 @@
 """Text that the tables and figures of the modes page share."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
+from sipsched.analysis.comparison import Case, SutOnCores
 from sipsched.analysis.families import ComparedCell, Family
 from sipsched.analysis.intervals import LEVEL
 from sipsched.analysis.papers import SHORT
 from sipsched.analysis.run_table import provenance
 from sipsched.pages.numbers import NO_ENTRY, Number, told, trusted
-from sipsched.pages.parts import Cell
+from sipsched.pages.parts import Cell, Folded, Part, Several
 from sipsched.pages.tables import RANGES
 from sipsched.words import plural
 
@@ -30,6 +31,22 @@ SERVICE = (
     "K_sockq^s. Instead, this page uses the mean K_sockq of messages that arrived while the SPS held no other "
     "message."
 )
+
+
+def by_system(case: Case, parts: Callable[[SutOnCores], Sequence[Part]], what: str) -> Several:
+    """Return parts for each proxy and number of cores.
+
+    If the study has several proxies or numbers of cores, the parts are folded, because they are long. `what` describes
+    the folded parts.
+    """
+    if len(case.systems) == 1:
+        return Several(parts(case.systems[0]))
+    return Several(
+        [
+            Folded(f"{sut}, {plural(cores, 'core')}: {what}", parts((sut, cores)))
+            for sut, cores in case.systems
+        ]
+    )
 
 
 def study_of(cores: int) -> str:
