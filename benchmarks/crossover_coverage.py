@@ -336,7 +336,7 @@ def machine(rng, n, coefficient):
 
 
 def slowing(rng, n):
-    """Sample windows on a machine that gradually becomes 20 % slower."""
+    """Return random results of windows on a machine that gradually becomes 20 % slower."""
     drift = np.log(np.linspace(1, 1.2, ARMS * n))
     return in_random_order(rng, rng.normal(0, 0.05, ARMS * n) + drift)
 

@@ -21,7 +21,8 @@
 struct sample {
 	uint64_t t_ns; /* time just before the program reads the CPU clocks */
 	uint64_t cpu_ns;
-	/* Datagrams that the proxy received: InDatagrams of UDP in its network namespace. For TCP, TCPOrigDataSent. */
+	/* UDP: datagrams that the proxy received (InDatagrams in its network namespace). TCP: segments with data that
+	   the namespace sent (TCPOrigDataSent), because the kernel counts received segments only together with ACKs. */
 	uint64_t datagrams;
 	uint64_t refused; /* datagrams that the full socket refused: RcvbufErrors of UDP */
 	uint64_t steal_ticks, idle_ticks, softirq_ticks; /* sums over the CPUs; idle includes iowait */

@@ -198,7 +198,7 @@ const char *sampler_open(struct sampler *sampler, const struct proxy_tasks *task
 	sampler->buffer = keep(malloc(BUFFER_SIZE));
 	sampler->samples = keep(calloc(room + 1, sizeof(*sampler->samples)));
 	sampler->instances_ns = keep(calloc(n_times, sizeof(*sampler->instances_ns)));
-	/* Write to all pages now. Otherwise, a page fault during the run would delay a switch. */
+	/* Write to all pages now. Otherwise, a page fault during the run would delay a switch to another mode. */
 	memset(sampler->samples, 1, (room + 1) * sizeof(*sampler->samples));
 	memset(sampler->instances_ns, 1, n_times * sizeof(*sampler->instances_ns));
 	find_processes(sampler, tasks);

@@ -40,7 +40,7 @@ struct statistics {
 	uint64_t virtual_ns;
 	uint64_t quanta;
 	uint64_t awaited;  /* number of quanta whose end had to wait for QEMU's main loop */
-	uint64_t given_up; /* number of waits for the main loop that reached the limit, which is a fault */
+	uint64_t given_up; /* number of waits for the main loop that reached their time limit; must be 0 */
 	uint64_t
 		early; /* number of times that the main loop stopped waiting while virtual time stood still */
 	uint64_t halts;   /* number of times that a vCPU went to sleep */

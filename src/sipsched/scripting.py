@@ -213,7 +213,7 @@ def announce(who: str) -> TextIO:
 
 
 def announced(folder: Path = CONTROLLERS) -> list[str]:
-    """Return a line of text per running process that works on the project's files; delete files of ended processes."""
+    """Return a line per running process that works on the project, and delete the lock files of ended processes."""
     announcements = []
     for path in sorted(folder.glob("*")):
         with suppress(FileNotFoundError), path.open() as announcement:

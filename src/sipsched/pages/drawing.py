@@ -173,7 +173,7 @@ class _InlineSVG(RendererSVG):
             self.writer.start("g")
 
     def _element(self, tag: str, text: str | None = None, attrib: Any = None, **more: Any) -> None:
-        """Add an SVG element. If the element is a point, add the next title, which a page shows on hover."""
+        """Add an SVG element. If the element is a point, add the title of this point, which a page shows on hover."""
         title = next(self._titles, "") if tag == "use" else ""
         if not title:
             self._write_element(tag, text, attrib or {}, **more)

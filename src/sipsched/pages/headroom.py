@@ -30,8 +30,8 @@ LACKS: Mapping[Lack, str] = {
     Lack.MESSAGES: f"The recording has fewer than {grouped(LEAST_MESSAGES)} messages. Record for longer.",
     Lack.BREAKS: "The recording has a break: no message arrived for more than a second, and for more than 100 times "
     "the mean time between messages. Record without breaks. The option --cpu of fab watch causes breaks, so omit it.",
-    Lack.TIMES: "K_rcv is unknown for more than 1 % of the messages, or T_sip for more than half of them. Use the "
-    "probe with BPF.",
+    Lack.TIMES: "The wait (K_rcv) of more than 1 % of the messages is unknown, or the service time (T_sip) of more "
+    "than half of the messages, so nothing can be predicted. Use the probe with BPF.",
     Lack.LOAD: f"The messages need less than {LEAST_BUSY:.0%} of the CPU time. ".replace("%", " %")
     + "At such a low load, the cost of a message at a high load cannot be measured. Record when the load is higher.",
     Lack.CYCLES: f"The recording has fewer than {LEAST_CYCLES} busy periods of the proxy. Record for longer, or when "

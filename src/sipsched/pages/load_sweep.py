@@ -502,7 +502,7 @@ def _figure(
     reading: str,
     words: Callable[[Line], str],
 ) -> Figure:
-    """Return a figure with its caption, and one sentence per line of the figure (configuration and threads)."""
+    """Return a figure with its caption, and with a sentence per curve (a configuration and a number of threads)."""
     seen = [f"{_name(line)}: {text}" for line in _lines(summary) if (text := words(line))]
     if not seen and _lines(summary):
         seen = [

@@ -494,7 +494,7 @@ def costs(scaling: ScalingData) -> Table:
 
 
 def _about(value: float) -> str:
-    """Return a number without an interval as text, rounded to two digits."""
+    """Return a number without an interval as text, rounded to two significant digits."""
     return number(float(f"{value:.2g}"))
 
 

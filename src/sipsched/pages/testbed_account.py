@@ -28,7 +28,7 @@ COLOURS = (SERIES[0], SERIES[2], SERIES[3], SERIES[4], SERIES[1], SERIES[5], INK
 """The colours of the uses of CPU time. Other programs have the warning colour, and idle time has no colour."""
 
 MOST_TITLED = 200
-"""A figure with more runs than this shows no values on hover, because the page would become large."""
+"""If a figure has more runs than this number, its points show no values on hover, because the page would be large."""
 
 
 def cpu_account(campaign: Campaign) -> Figure | Words:

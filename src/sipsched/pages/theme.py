@@ -1,9 +1,9 @@
 """The colours of pages and figures. This module does not import matplotlib, which takes half a second."""
 
 # For each colour of a figure: its name, its value in light mode, and its value in dark mode. matplotlib draws with the
-# placeholder colour on the left, and the SVG then gets a CSS variable with this name instead. The series have the hues
-# of Okabe and Ito (2008), which are distinguishable with any colour vision: darker on white, lighter on black. The
-# series also have different markers.
+# placeholder colour on the left. The SVG then gets a CSS variable (such as --ink) in place of each placeholder. The
+# series have the hues of Okabe and Ito (2008), which are distinguishable with any colour vision: darker on white,
+# lighter on black. The series also have different markers.
 THEME = {
     "#010101": ("ink", "#24292f", "#d6dbe1"),
     "#020202": ("paper", "#ffffff", "#14181d"),

@@ -316,8 +316,8 @@ class Needs:
         if self._workflow.forces_jobs:
             return frozenset()
         unchanged = settled.settled_runs(plan.raw, plan.results, map(Path, plan.all_summaries))
-        # One job unpacks all records of `recorded/` (the reduced records). The job needs all of them as inputs, so
-        # their runs do not count as settled, even if their records are unchanged.
+        # One job unpacks all reduced records, and needs all of them as inputs. A run with a reduced record therefore
+        # never counts as settled, even if its record is unchanged.
         return unchanged - {str(run.path) for run in plan.reduced}
 
     def _make_stale_again(self, folder: str, name: str) -> None:

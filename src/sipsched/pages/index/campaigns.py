@@ -216,7 +216,7 @@ def modes(campaign: Campaign, limit: float, compared: Sequence[Advice] = ()) -> 
 
 
 def _modes_within_runs(campaign: Campaign, compared: Sequence[Advice]) -> str:
-    """Return sentences that compare the papers' modes in the windows of the same runs. Empty without such runs."""
+    """Return sentences on the runs that alternate between the papers' modes. Empty if no run does."""
     quantity = DECIDING[0]
     lines: list[str] = []
     names: dict[str, None] = {}

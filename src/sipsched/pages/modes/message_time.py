@@ -98,7 +98,7 @@ def _figure(case: Case, system: SutOnCores) -> Figure:
 
 
 def _part_words(case: Case, place: Place, cps: int) -> str:
-    """Return a text with the mean length, in each mode, of those stages of a message that depend on the scheduler."""
+    """Return as text how long messages spend, in the mean of each mode, in each stage that depends on the scheduler."""
     parts = []
     for name in ("k_sockq", "t_sip_off", "service"):
         means = {side.label: side.mean(name, cps) for side in case.sides(place)}

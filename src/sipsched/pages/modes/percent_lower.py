@@ -508,8 +508,8 @@ def both_loads(case: Case, family: Comparisons) -> Table:
         places=2,
         rows=tuple(rows),
         none=f"no load has valid runs of both {first} and {second}",
-        caption=f"The values with {second} and with {first}, at the measured loads directly below and above the "
-        "crossing of each mode.",
+        caption=f"The values with {second} and with {first}, at two measured loads per mode: the last load below the "
+        "crossing (the load at which the drop rate passes the limit), and the first load above the crossing.",
         reading=f'The column "difference" shows {second} minus {first}, over pairs of runs with the same arrivals. '
         f"{typical(family)} {OF_MEANS_READING} {corrected(family)}",
         provenance=provenance(case.summary),

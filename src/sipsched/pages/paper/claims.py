@@ -265,7 +265,7 @@ def _percentiles(rankings: Iterable[Ranking]) -> Iterator[str]:
 
 
 def _moved(rankings: Iterable[Ranking]) -> Iterator[str]:
-    """Yield a sentence per load and mode, if the mean wait or service time changes by more than chance explains."""
+    """Yield a sentence per load and mode, if K_rcv or T_sip differs significantly from the reference mode's."""
     for ranking in rankings:
         for candidate in ranking.candidates:
             changed = {
