@@ -119,7 +119,8 @@ def rounded(interval: Interval, unit: str = "", plus: str = "") -> tuple[str, st
     """Return a number and the ends of its interval as texts, rounded to the digits that the interval justifies.
 
     SEE Particle Data Group, Review of Particle Physics, Introduction, 5.3: if the three leading digits of an error are
-    at most 354, the error keeps two digits, otherwise one.
+    at most 354, the error keeps two digits, otherwise one. An end that would round to 0 keeps its first digit, so that
+    the text shows whether the interval contains 0.
 
     Returns
     -------
@@ -134,11 +135,16 @@ def rounded(interval: Interval, unit: str = "", plus: str = "") -> tuple[str, st
     else:
         error = max((abs(end - interval.estimate) for end in ends), default=0)
     places = _places(error or abs(interval.estimate) / 10)
-    estimate, low, high = (
-        _written(value, places, unit, plus)
-        for value in (interval.estimate, interval.low, interval.high)
+    low, high = (
+        _written(end, places if round(end, places) else _first_digit(end), unit, plus)
+        for end in (interval.low, interval.high)
     )
-    return estimate, low, high
+    return _written(interval.estimate, places, unit, plus), low, high
+
+
+def _first_digit(value: float) -> int:
+    """Return the number of decimals up to a number's first digit that is not 0. Negative as in `_places`."""
+    return min(-math.floor(math.log10(abs(value))), MOST_PLACES) if value else 0
 
 
 def _places(error: float) -> int:

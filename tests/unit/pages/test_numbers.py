@@ -38,6 +38,9 @@ def of(estimate, low, high, n=20, **rest):
         (Interval.without(12.34, 1), "%", "12.3\u00a0% (one run)"),
         (of(5027, NAN, NAN, 30, why="no spread printed"), "cps", "5\u202f027\u00a0cps"),
         (of(40, 40, 40), "%", "40\u00a0%"),
+        (of(-8.5, -17.2, -0.13), "µs", "−8\u00a0µs (−17 to −0.1)"),
+        (of(-85, -172, 4), "%", "−80\u00a0% (−170 to 4)"),
+        (of(50, 0, 100), "%", "50\u00a0% (0 to 100)"),
         (Interval.without(NAN, 0, why="not measured"), "%", "not measured"),
     ],
 )

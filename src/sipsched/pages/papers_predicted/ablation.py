@@ -21,6 +21,10 @@ from sipsched.pages.parts import Cell, Figure, Table
 from sipsched.pages.plots import wrapped
 from sipsched.words import number
 
+UNCORRECTED = (
+    "The interval of the whole difference is for one comparison alone. The table of baseline against enhanced mode "
+    "corrects the interval of the same difference for the number of rows, so that interval is wider."
+)
 MEANING = {
     "lock": "the lock that workers share",
     "switches": "context switches",
@@ -42,6 +46,7 @@ def whole_words(ablation: Ablation) -> str:
     difference = f"{NAMES[ablation.metric]}, {compared()}: {in_words(whole, unit)}"
     if not whole.known:
         return f"{difference}."
+    difference += " (not corrected for several comparisons)"
     if not ablation.whole.excludes_zero:
         least = f"{number(ablation.detectable * scale)} {unit}"
         return (
@@ -103,8 +108,9 @@ def figure(ablations: Sequence[Ablation], runs: pd.DataFrame) -> Figure:
         f"{place(*ABLATED)}.",
         reading="Each row is a part of the difference. A part shows how much smaller the difference becomes if the "
         "simulator omits one mechanism, or if one setting of enhanced mode has the value of baseline mode. The "
-        "95 % intervals come from simulations with different random numbers and the same arrivals, and are "
-        "corrected for the number of parts. The sum of the parts can differ from the whole difference.",
+        "95 % intervals come from simulations with different random numbers and the same arrivals. The intervals of "
+        f"the parts are corrected for the number of parts. {UNCORRECTED} The sum of the parts can differ from the "
+        "whole difference.",
         seen=tuple(whole_words(ablation) for ablation in ablations)
         or ("This difference was not simulated.",),
         provenance=provenance(runs),
@@ -143,6 +149,7 @@ def table(ablations: Sequence[Ablation], runs: pd.DataFrame) -> Table:
         f"{place(*ABLATED)}.",
         reading='The column "simulated" names the mechanism that the simulator omits, or the setting that enhanced '
         'mode takes from baseline mode. The next column shows the difference that remains. The column "part of the '
-        'difference" shows the whole difference minus the remaining difference.',
+        'difference" shows the whole difference minus the remaining difference. The intervals of this column are '
+        f"corrected for the number of parts. {UNCORRECTED}",
         provenance=provenance(runs),
     )

@@ -104,7 +104,8 @@ def table(effects: Sequence[PublishedEffect], runs: pd.DataFrame) -> Table:
         "predicted.",
         reading="An effect is reproduced if the simulated value in enhanced mode is lower by more than chance explains "
         "(with Holm's correction over all rows). An effect has the opposite sign if the simulated value is "
-        'higher by more than chance explains. The column "detectable" shows the smallest difference that the '
+        "higher by more than chance explains. The intervals are corrected for the number of rows, so they are wider "
+        'than the interval of one comparison alone. The column "detectable" shows the smallest difference that the '
         "simulation detects in four of five cases. An effect is without any difference if the simulated runs of "
         "both modes are equal to the last digit. This happens if there are at most as many threads as cores, "
         "because the scheduler then has no choice.",
