@@ -257,10 +257,13 @@ def wide(points: pd.DataFrame) -> pd.DataFrame:
     -------
     DataFrame
         One row per column of the papers' tables: `COLUMN`, then each of `METRICS` (float, NaN where missing). The
-        columns cores, threads, mode and cps are keys for a merge with other data.
+        columns cores, threads, mode and cps are keys for a merge with other data. The last column, `rate`, is
+        RCV errors / total messages. This share is compared with a limit, because the printed PDR is rounded.
     """
     table = points.pivot(index=COLUMN, columns="metric", values="value")
-    return table.reindex(columns=list(METRICS)).rename_axis(columns=None).reset_index()
+    table = table.reindex(columns=list(METRICS)).rename_axis(columns=None).reset_index()
+    rate = (table["rcv_errors"] / table["total_messages"]).fillna(table["pdr"])
+    return table.assign(rate=rate)
 
 
 def crossings(points: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> pd.DataFrame:
@@ -272,14 +275,12 @@ def crossings(points: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> pd.DataFram
         One row per study, cores, threads and mode. The column `table` names the table. `first_cps` is the first load
         above the limit, and `last_cps` is the last load before it that is at or below the limit (both Int64; missing if
         no such load exists). `last_pdr`, `last_k_rcv_us`, `first_pdr` and `first_k_rcv_us` are the values at these
-        loads (float, NaN where missing). `last_rate` and `first_rate` are RCV errors / total messages, which are
-        compared with the limit, because the printed PDR is rounded.
+        loads (float, NaN where missing). `last_rate` and `first_rate` are the values of `rate` (see `wide`), which are
+        compared with the limit.
     """
     by = ["study", "cores", "threads", "mode"]
     rows = []
-    table = wide(points)
-    table["rate"] = (table["rcv_errors"] / table["total_messages"]).fillna(table["pdr"])
-    for place, group in table.groupby(by, sort=True):
+    for place, group in wide(points).groupby(by, sort=True):
         edges = grid_capacity(group["cps"], group["rate"], pdr_limit)
         below, above = (group[group["cps"] == edge] for edge in edges)
         row = dict(zip(by, place, strict=True)) | {"table": group["table"].iloc[0]}

@@ -124,10 +124,21 @@ def test_the_page_of_published_data(alone):
     assert [option.threads for option in enhanced.best] == [2, 4, 6, 6]
     assert [option.capacity.estimate for option in enhanced.best] == [2400, 4400, 5400, 6600]
     assert [option.grid_cps for option in baseline.best] == [2200, 3600, 5000, 6000]
+    for each in alone.systems:
+        for option in each.options:
+            assert option.interval.estimate == option.capacity.estimate == option.grid_cps
     (papers_sized,) = sized(alone)
+    assert answer.box([papers_sized], 1000).kinds[0] == options.PUBLISHED
     assert papers_sized.known.enough(5200).cores == 4
     assert papers_sized.known.enough(7000) is None
     assert "Nothing was measured here" in answer.answer([papers_sized]).line
+
+
+def test_published_capacities_are_equal_on_all_pages(points, alone):
+    edges = papers.crossings(points).set_index(["mode", "cores", "threads"])["last_cps"]
+    for each in alone.systems:
+        for option in each.options:
+            assert option.grid_cps == edges[option.mode, option.cores, option.threads]
 
 
 def test_the_queue_predicts_its_own_capacity_on_one_core(one_core):

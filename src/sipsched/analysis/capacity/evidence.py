@@ -146,10 +146,12 @@ def _published(wide: pd.DataFrame, limit: float) -> list[System]:
         options = []
         among = wide[wide["mode"] == mode].sort_values("cps")
         for (cores, threads), rows in among.groupby(["cores", "threads"]):
-            published = capacity(rows["cps"], rows["pdr"], limit)
+            published = capacity(rows["cps"], rows["rate"], limit)
             option = measured_option(PAPERS_SUT, mode, int(cores), int(threads), published)
-            why = NO_SPREAD if option.settled else option.interval.why
-            interval = replace(option.interval, n=papers.PAPERS_RUNS, why=why)
+            interval = replace(option.interval, n=papers.PAPERS_RUNS)
+            if option.settled:
+                # The papers call the last load within the limit the capacity, and do not interpolate.
+                interval = replace(interval, estimate=option.grid_cps, why=NO_SPREAD)
             options.append(replace(option, interval=interval, basis=PUBLISHED))
         stated = Interval.without(
             PAPER_SINGLE_CORE_CPS, papers.PAPERS_RUNS, why="stated in section V"

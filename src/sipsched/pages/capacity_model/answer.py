@@ -94,7 +94,10 @@ def box(found_systems: Sequence[SizedSystem], cps: float) -> LoadBox:
                 *(o.carries_cps for system in found_systems for s in system.all for o in s.steps),
             )
         ),
-        kinds=(MEASURED, EXTRAPOLATED, SIMULATED),
+        kinds=(
+            " or ".join(dict.fromkeys(system.known.basis for system in found_systems)) or MEASURED,
+            *(EXTRAPOLATED, SIMULATED),
+        ),
         rows=tuple(
             (system.system.name, tuple(map(_answers, system.all))) for system in found_systems
         ),

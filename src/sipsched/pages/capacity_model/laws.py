@@ -9,7 +9,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullForma
 from sipsched.analysis.capacity.options import EXTRAPOLATED, SIMULATED, Option
 from sipsched.analysis.capacity.predictions import choose
 from sipsched.analysis.capacity.simulated import Simulated
-from sipsched.analysis.capacity.sizing import SizedSystem
+from sipsched.analysis.capacity.sizing import SizedSystem, Sizing
 from sipsched.analysis.capacity.systems import CapacityEvidence, CapacityModel
 from sipsched.analysis.intervals import Estimates
 from sipsched.pages.numbers import in_words, told
@@ -31,7 +31,7 @@ def by_cores(systems: Sequence[SizedSystem], evidence: CapacityEvidence) -> Figu
 
     def draw(axis: Axes, _: int, column: int) -> None:
         system = shown[column]
-        curve = _curve(system.known.options)
+        curve = _curve(system.known)
         if len(curve.x):
             draw_curve(axis, curve)
         most = max((option.cores for option in system.known.options), default=0)
@@ -71,16 +71,16 @@ def by_cores(systems: Sequence[SizedSystem], evidence: CapacityEvidence) -> Figu
     )
 
 
-def _curve(options: Sequence[Option]) -> Curve:
-    known = [option for option in options if option.capacity.estimate > 0]
+def _curve(sizing: Sizing) -> Curve:
+    known = [option for option in sizing.options if option.capacity.estimate > 0]
     return Curve(
-        name="measured",
+        name=sizing.basis,
         look=look(0),
         x=np.array([option.cores for option in known], float),
         of=Estimates.of([option.capacity for option in known]),
         runs=np.empty((len(known), 0)),
         unit="cps",
-        x_unit="cores",
+        x_names=[plural(option.cores, "core") for option in known],
         hollow=np.array([not option.settled for option in known], bool),
     )
 

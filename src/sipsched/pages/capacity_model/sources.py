@@ -67,8 +67,9 @@ def settings(evidence: CapacityEvidence) -> Table:
         none="no capacity is known",
         caption=f"The capacity of every setting: the load at which {share} of messages are dropped.",
         reading=f"The last load is the highest measured load with a PDR of at most {share}. The capacity has a "
-        "95\u00a0% interval. For measured capacities, n is the number of trials and runs. For the papers' "
-        'capacities, n is the number of experiments whose mean the papers print. The word "best" marks the number of '
-        f"threads with the largest capacity on this number of cores. {HOW}.",
+        "95\u00a0% interval. For measured capacities, n is the number of trials and runs. The capacity of the "
+        "papers' server is the last load, as in the papers. Its n is the number of experiments whose mean the papers "
+        'print. The word "best" marks the number of threads with the largest capacity on this number of cores. '
+        f"{HOW}.",
         provenance=evidence.provenance,
     )
