@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from sipsched.analysis.intervals import FEWEST, Interval
+from sipsched.analysis.intervals import FEWEST, TOO_FEW, Interval
 from sipsched.words import number
 
 LARGEST_TOLD = 9999
@@ -83,7 +83,7 @@ def with_unit(interval: Interval, unit: str = "", plus: str = "") -> str:
     if interval.known and not trusted(interval):
         return f"{_alone(interval.estimate, unit, plus)}{after}{_seen(interval, unit, plus)}"
     shown = f"{estimate}{after}"
-    if interval.n == 1 and not interval.known:
+    if interval.n == 1 and interval.why == TOO_FEW:
         return f"{shown} (one run)"
     if not (low or high) or estimate == low == high:
         return shown

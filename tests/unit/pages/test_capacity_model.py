@@ -211,6 +211,9 @@ def test_two_cores_determine_amdahls_law(points, tmp_path):
         fitted = predict(option.cores)
         assert fitted.estimate == pytest.approx(option.capacity.estimate, rel=1e-3)
         assert fitted.low == pytest.approx(option.capacity.low, rel=1e-3)
+    (shown,) = [row[4] for row in laws.fitted(known).parts[0].rows if row[:2] == (own.name, name)]
+    assert shown.interval == predict(8)
+    assert shown.interval.known
     truth = 8 / (1 + SERIAL * 7) * models.queue_capacity_cps(80, 1, 228)
     assert predict(8).estimate == pytest.approx(truth, rel=0.25)
 
@@ -298,6 +301,15 @@ def test_if_every_load_was_too_high_no_number_of_cores_is_enough(points, tmp_pat
     assert first.system.mode == "default"
     assert first.known.steps == first.extrapolated.steps == ()
     assert first.known.options[0].interval.estimate == 0
+
+
+def test_numbers_of_threads_with_equal_capacities_share_an_entry():
+    carried = [
+        CapacityOfCores(2, n, cps, 0.1, 0.9) for n, cps in ((2, 900.0), (4, 950.0), (8, 900.0))
+    ]
+    prediction = CapacityPrediction(Fitted(sut="kamailio-udp", why=""), 0.01, 4, tuple(carried))
+    (row,) = laws.simulated(prediction, simulated.by_cores(prediction, laws.WIDENING)).rows
+    assert row[6].split("; ") == ["2 and 8: 900", "4: 950"]
 
 
 def test_without_any_system_there_is_no_answer():

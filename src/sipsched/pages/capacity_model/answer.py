@@ -214,7 +214,10 @@ def _of_measurement(first: SizedSystem, evidence: CapacityEvidence) -> Iterator[
             "capacity is an underestimate."
         )
         if len(cores) > 1:
-            yield "The scaling law is fitted to this underestimate, so the extrapolated answer is too low as well."
+            yield (
+                "The scaling law is fitted to this underestimate. The law therefore underestimates the capacity on "
+                "more cores, and overestimates the number of cores that a load needs."
+            )
 
 
 def _of_law(first: SizedSystem, evidence: CapacityEvidence) -> Iterator[str]:

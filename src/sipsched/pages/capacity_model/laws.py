@@ -1,13 +1,13 @@
 """A figure and tables of the capacity by number of cores: measured, extrapolated by scaling laws, and simulated."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from sipsched.analysis.capacity.options import EXTRAPOLATED, SIMULATED, Option
-from sipsched.analysis.capacity.predictions import choose
+from sipsched.analysis.capacity.predictions import choose, predictor
 from sipsched.analysis.capacity.simulated import Simulated
 from sipsched.analysis.capacity.sizing import SizedSystem, Sizing
 from sipsched.analysis.capacity.systems import CapacityEvidence, CapacityModel
@@ -17,7 +17,7 @@ from sipsched.pages.parts import Cell, Figure, Folded, Table
 from sipsched.pages.plots import Curve, draw_curve, draw_line, look, panels
 from sipsched.plan.modes import DEFAULT
 from sipsched.records.prediction import CapacityPrediction
-from sipsched.words import grouped, number, plural
+from sipsched.words import grouped, listed, number, plural
 
 DRAWN_CORES = (1, 2, 4, 8, 16)
 NOT_MEASURED = "Predicted by simulation, not measured"
@@ -113,7 +113,7 @@ def fitted(evidence: CapacityEvidence) -> Folded:
     """Make the collapsed table of scaling laws: their parameters, errors and predicted capacities for eight cores."""
     rows: list[tuple[Cell, ...]] = []
     for system in evidence.systems:
-        chosen = choose(system.models)
+        chosen, law = choose(system.models), predictor(system, evidence)
         for model in system.models:
             if model.predict is None:
                 cells = ("not fitted", "not fitted", model.why)
@@ -126,7 +126,9 @@ def fitted(evidence: CapacityEvidence) -> Folded:
             )
             if model is chosen:
                 error += " (smallest)"
-            predicted = told(model.predict(8), "cps")
+            # The law that the page uses for its answers may have another interval than the model.
+            predict = law[1] if law and law[0] == model.name else model.predict
+            predicted = told(predict(8), "cps")
             rows.append(
                 (system.name, model.name, str(model.points), error, predicted, _parameters(model))
             )
@@ -149,7 +151,9 @@ def fitted(evidence: CapacityEvidence) -> Folded:
         "best number of threads according to this rule. To compute the leave-one-out error, the law is fitted to "
         "all points but one, and then predicts this point. The table shows the root mean square (rms) of these "
         "errors. A law has 95 % intervals if the number of points exceeds the number of parameters by two or "
-        "more. The interval of a prediction contains a new measurement with a probability of 95 %. The papers' "
+        "more. The interval of a prediction contains a new measurement with a probability of 95 %. If only two "
+        "points exist, Amdahl's law goes through both points. The interval of its prediction is then between the "
+        "laws through the lower ends and through the upper ends of the points' own intervals. The papers' "
         "system with one core ran another kernel than the papers' other systems. docs/methodology/models.md "
         "describes the laws.",
         provenance=evidence.provenance,
@@ -173,6 +177,14 @@ def _parameter(value: float) -> str:
     return "unbounded" if np.isinf(value) else "0" if abs(value) < 1e-6 else number(value)
 
 
+def _by_cps(capacities: Mapping[str, float]) -> str:
+    """Return capacities with the names of their settings as text. Settings with equal capacities share one entry."""
+    names: dict[str, list[str]] = {}
+    for name, cps in capacities.items():
+        names.setdefault(grouped(cps), []).append(name)
+    return "; ".join(f"{listed(of_cps)}: {cps}" for cps, of_cps in names.items())
+
+
 def simulated(prediction: CapacityPrediction, simulated_rows: Sequence[Simulated]) -> Table:
     """Return a table of simulated capacities, with the best number of threads and the limiting resource.
 
@@ -180,8 +192,8 @@ def simulated(prediction: CapacityPrediction, simulated_rows: Sequence[Simulated
     """
     rows: list[tuple[Cell, ...]] = []
     for row in simulated_rows:
-        tried = "; ".join(f"{capacity.threads}: {grouped(capacity.cps)}" for capacity in row.tried)
-        others = "; ".join(f"{name}: {grouped(cps)}" for name, cps in row.alternatives.items())
+        tried = _by_cps({str(capacity.threads): capacity.cps for capacity in row.tried})
+        others = _by_cps(row.alternatives)
         rows.append(
             (
                 *(str(row.cores), str(row.threads), told(row.capacity, "cps")),
@@ -204,6 +216,9 @@ def simulated(prediction: CapacityPrediction, simulated_rows: Sequence[Simulated
         'softirqs at this load. The column "busy" shows the busy share of all CPUs. The column "limited by" '
         'names what limits the capacity. The column "threads: capacity" shows the capacity in cps for each '
         'simulated number of threads. The column "otherwise" shows the capacity in cps under other assumptions. '
+        'The column "busy" also counts the time after the last call starts, when the CPUs become idle. This time is a '
+        "larger share of a short simulation, and simulations of high loads are short. While calls start, the CPUs are "
+        "therefore busier than this column shows. "
         f"The simulated machine has {plural(prediction.cores_per_processor, 'core')} per processor, and the "
         "proxy has one socket. In the simulation, no worker waits for a lock, and neither the load generators "
         "nor the links limit the load.",
