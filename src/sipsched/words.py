@@ -1,6 +1,6 @@
 """Functions that format numbers, counts and times as text for pages and records."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 
 LEAST_WRITTEN = 1e-6
@@ -46,6 +46,13 @@ def listed(words: Sequence[str], last: str = "and") -> str:
     if len(words) < 2:
         return "".join(words)
     return f"{', '.join(words[:-1])} {last} {words[-1]}"
+
+
+def ranged(values: Iterable[float], write: Callable[[float], str] = number) -> str:
+    """Return the smallest and the largest value as text, such as "3 to 5". If both texts are equal, return one."""
+    ordered = sorted(values)
+    low, high = write(ordered[0]), write(ordered[-1])
+    return low if low == high else f"{low} to {high}"
 
 
 def utc(epoch_s: float) -> str:

@@ -85,13 +85,37 @@ def test_an_undetected_effect_is_shown_with_the_detectable_effect():
     noise = np.exp(0.1 * np.random.default_rng(3).normal(size=(len(runs), 2)))
     runs[["k_rcv_us", "pdr"]] *= noise
     lines, shown, _ = said(runs)
-    match = re.search(r"Of these effects, (\d+) have a published size", lines[0])
+    match = re.search(r"indistinguishable from chance, (\d+) have a published size", lines[0])
     assert match
     assert re.search(r"detects in four of five cases is \d", lines[2])
     rows = shown["table-directions"].rows
     place = shown["table-directions"].header.index("detectable (%)")
     assert all(10 < float(row[place]) < 100 for row in rows)
     assert int(match[1]) == sum(float(row[2]) >= float(row[place]) for row in rows)
+
+
+def test_a_simulation_that_varies_too_much_detects_no_decrease():
+    runs = synthetic.predictions()
+    runs[["k_rcv_us", "pdr"]] *= np.exp(2 * np.random.default_rng(3).normal(size=(len(runs), 2)))
+    lines, shown, _ = said(runs)
+    place = shown["table-directions"].header.index("detectable (%)")
+    assert "none" in {row[place] for row in shown["table-directions"].rows}
+    assert "detects no decrease at all" in lines[0]
+    assert not [
+        float(percent) for percent in re.findall(r"(\d+)\u00a0%", lines[0]) if float(percent) > 100
+    ]
+
+
+def test_a_lower_metric_at_the_best_migration_cost_is_a_negative_change():
+    runs = synthetic.predictions()
+    worse = runs["mode"].str.endswith("=5000000")
+    runs.loc[worse, ["k_rcv_us", "pdr"]] *= 2
+    runs[["k_rcv_us", "pdr"]] *= np.exp(0.01 * np.random.default_rng(3).normal(size=(len(runs), 2)))
+    rows = [row for row in said(runs)[1]["table-costs"].rows if row[2].startswith("5\u202f000")]
+    assert len(rows) == 6
+    for row in rows:
+        assert row[4].startswith("−")
+        assert row[4].endswith("reproduced")
 
 
 def test_an_ablation_of_a_mechanism_without_effect_shows_no_effect(lower):

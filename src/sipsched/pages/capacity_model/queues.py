@@ -24,7 +24,7 @@ from sipsched.pages.plots import (
     panels,
     symlog_scale,
 )
-from sipsched.words import grouped, number, plural
+from sipsched.words import grouped, number, plural, ranged
 
 SERVERS = {"cores": "cores (CPU time)", "threads": "threads (T_sip)"}
 
@@ -76,11 +76,14 @@ def measured_words(evidence: CapacityEvidence) -> Words:
             and np.isfinite((interval := service.predict(by, False, evidence.limit)).estimate)
         ]
         if errors:
-            span = f"{percent(min(errors))} to {percent(max(errors))}"
+            middle = (
+                f" (median {percent(float(np.median(errors)))}, over {len(errors)} settings)"
+                if len(errors) > 1
+                else ""
+            )
             lines.append(
                 f"If the servers of the queue M/M/c/K are the {name}, the error of its predicted capacity is "
-                f"{span if len(errors) > 1 else percent(errors[0])} (median {percent(float(np.median(errors)))}, "
-                f"over {len(errors)} settings)."
+                f"{ranged(errors, percent)}{middle}."
             )
     if not evidence.services:
         lines.append(

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from math import isnan
 from pathlib import Path
 from statistics import median
 
@@ -25,13 +24,14 @@ from sipsched.pages.papers_predicted.wording import (
     GROUPS,
     NAMES,
     PREDICTED,
+    WHOLE_PERCENT,
     counted,
     place,
     simulated,
 )
 from sipsched.pages.parts import Answer, Heading, Table, Words
 from sipsched.plan.simulated import Model
-from sipsched.words import grouped, number, plural
+from sipsched.words import grouped, number, plural, ranged
 
 
 def heading(model: Model, runs: pd.DataFrame) -> Heading:
@@ -88,7 +88,8 @@ def _directions(effects: Sequence[PublishedEffect]) -> str:
     seen = sum(effect.published >= effect.detectable for effect in untold)
     least = _would_have_been_seen([effect.detectable for effect in untold])
     detectable = (
-        f" Of these effects, {seen} have a published size that the simulation would detect."
+        f" Of the {plural(len(untold), 'effect')} that are indistinguishable from chance, {seen} have a published size "
+        "that the simulation would detect."
     )
     return (
         f"{answer}. The papers publish {plural(len(effects), 'effect')} of enhanced mode. In the simulation, "
@@ -114,14 +115,23 @@ def _costs(costs: Sequence[MigrationCost]) -> str:
 
 
 def _would_have_been_seen(least: Sequence[float]) -> str:
-    known = sorted(value for value in least if not isnan(value))
-    if not known:
-        return ""
-    return (
-        " For the effects that are indistinguishable from chance, the smallest decrease that the simulation detects "
-        f"in four of five cases is {number(median(known))}\u00a0% in the median, and {number(known[0])} to "
-        f"{number(known[-1])}\u00a0% over all these effects."
-    )
+    """Return sentences on the smallest decreases that the simulation detects. No quantity decreases by over 100 %."""
+    known = [value for value in least if value <= WHOLE_PERCENT]
+    none = sum(value > WHOLE_PERCENT for value in least)
+    lines = []
+    if known:
+        middle = f" (median {number(median(known))}\u00a0%)" if known[1:] else ""
+        lines.append(
+            f" For {plural(len(known), 'effect')} that {'is' if len(known) == 1 else 'are'} indistinguishable from "
+            "chance, the smallest decrease that the simulation detects in four of five cases is "
+            f"{ranged(known)}\u00a0%{middle}."
+        )
+    if none:
+        effects = plural(none, "other effect" if known else "effect")
+        lines.append(
+            f" For {effects}, the simulation detects no decrease at all, because its runs differ too much."
+        )
+    return "".join(lines)
 
 
 def origin(path: Path, recorded: Path) -> Words:

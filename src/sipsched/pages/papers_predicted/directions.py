@@ -12,13 +12,14 @@ from sipsched.pages.papers_predicted.wording import (
     NAMES,
     UNITS,
     counted,
+    detectable,
     in_unit,
     place,
     provenance,
 )
 from sipsched.pages.parts import Figure, Table
 from sipsched.pages.plots import wrapped
-from sipsched.words import number, plural
+from sipsched.words import number, plural, ranged
 
 LEAST = -100.0
 """Left end of the figure's axis of decreases, in percent. Values that more than double are drawn at this end."""
@@ -74,8 +75,7 @@ def _seen(effects: Sequence[PublishedEffect], metric: str) -> str:
     published = [effect.published for effect in these]
     return (
         f"{NAMES[metric]}: of {plural(len(these), 'effect')}, {counted(effect.direction for effect in these)}. The "
-        f"predicted decrease is {number(min(predicted))} to {number(max(predicted))} %. The published decrease is "
-        f"{number(min(published))} to {number(max(published))} %."
+        f"predicted decrease is {ranged(predicted)} %. The published decrease is {ranged(published)} %."
     )
 
 
@@ -86,7 +86,7 @@ def table(effects: Sequence[PublishedEffect], runs: pd.DataFrame) -> Table:
             f"{place(effect.cores, effect.threads, effect.cps)} (Table {effect.table})",
             *(NAMES[effect.metric], number(effect.published)),
             *(told(effect.predicted, "%", effect.predicted.n), str(effect.direction)),
-            number(effect.detectable),
+            detectable(effect.detectable),
             "yes" if effect.holds else "no",
         )
         for effect in effects
@@ -105,8 +105,9 @@ def table(effects: Sequence[PublishedEffect], runs: pd.DataFrame) -> Table:
         reading="An effect is reproduced if the simulated value in enhanced mode is lower by more than chance explains "
         "(with Holm's correction over all rows). An effect has the opposite sign if the simulated value is "
         "higher by more than chance explains. The intervals are corrected for the number of rows, so they are wider "
-        'than the interval of one comparison alone. The column "detectable" shows the smallest difference that the '
-        "simulation detects in four of five cases. An effect is without any difference if the simulated runs of "
+        'than the interval of one comparison alone. The column "detectable" shows the smallest decrease that the '
+        'simulation detects in four of five cases. The word "none" means that it detects no decrease, because a '
+        "decrease of over 100 % is impossible. An effect is without any difference if the simulated runs of "
         "both modes are equal to the last digit. This happens if there are at most as many threads as cores, "
         "because the scheduler then has no choice.",
         provenance=provenance(runs),
@@ -128,7 +129,7 @@ def costs(found_costs: Sequence[MigrationCost], runs: pd.DataFrame) -> Table:
                     f"{NAMES[migration.metric]} ({UNITS[migration.metric]})",
                     f"{number(cost / 1000)} µs",
                     told(in_unit(value, migration.metric), UNITS[migration.metric], value.n),
-                    "best, as published" if best else _told(migration, cost),
+                    "best according to the paper" if best else _told(migration, cost),
                 )
             )
     return Table(
@@ -138,16 +139,17 @@ def costs(found_costs: Sequence[MigrationCost], runs: pd.DataFrame) -> Table:
             "metric",
             "migration cost",
             "predicted",
-            "published best cost against this cost",
+            "change at the best cost",
         ),
         places=2,
         rows=tuple(rows),
         none="nothing was simulated",
         caption="Simulation of figure 2 of the multi-core paper, which compares several migration costs in enhanced "
         "mode.",
-        reading="The last column compares the cost that is best in the paper with the cost of the row. It shows by how "
-        "many percent the metric is lower at the best cost, and whether this decrease is larger than chance "
-        "explains.",
+        reading="The last column compares the cost that is best according to the paper with the cost of the row. It "
+        "shows by how many percent the metric changes if the best cost replaces the cost of the row, and whether this "
+        "change is larger than chance explains. If the simulation agrees with the paper, the change is negative. The "
+        "intervals are corrected for the number of comparisons.",
         provenance=provenance(runs),
     )
 
@@ -155,5 +157,5 @@ def costs(found_costs: Sequence[MigrationCost], runs: pd.DataFrame) -> Table:
 def _told(found_cost: MigrationCost, cost: int) -> str:
     if cost not in found_cost.lower:
         return "not simulated"
-    lower = found_cost.lower[cost]
-    return f"lower by {with_unit(lower, '%')}: {found_cost.directions[cost]}"
+    change = found_cost.lower[cost].map(lambda lower: -lower)
+    return f"{with_unit(change, '%', '+')}: {found_cost.directions[cost]}"

@@ -10,12 +10,15 @@ from sipsched.analysis.intervals import Interval
 from sipsched.analysis.papers import MODES, SHORT
 from sipsched.analysis.papers_fit import METRICS
 from sipsched.analysis.papers_predicted import Direction, PaperGroup
-from sipsched.words import grouped, listed, plural
+from sipsched.pages.numbers import NO_ENTRY
+from sipsched.words import grouped, listed, number, plural
 
 PREDICTED = "Predicted by simulation, not measured"
 NAMES = dict(zip(METRICS, ("T_sip", "K_rcv", "PDR"), strict=True)) | {"capacity_cps": "capacity"}
 UNITS = {"t_sip_us": "µs", "k_rcv_us": "µs", "pdr": "%", "capacity_cps": "cps"}
 SCALES = {"pdr": 100.0}
+WHOLE_PERCENT = 100.0
+"""The largest possible decrease of a quantity in percent. A simulation that needs a larger decrease detects none."""
 GROUPS = dict(
     zip(
         PaperGroup,
@@ -73,6 +76,13 @@ def counted(directions: Iterable[Direction]) -> str:
             if counts[direction]
         ]
     )
+
+
+def detectable(percent: float) -> str:
+    """Return the smallest decrease that the simulation detects as text, for a table."""
+    if math.isnan(percent):
+        return NO_ENTRY
+    return number(percent) if percent <= WHOLE_PERCENT else "none"
 
 
 def compared() -> str:
