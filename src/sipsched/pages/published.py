@@ -72,10 +72,8 @@ def answer(points: pd.DataFrame, checks: pd.DataFrame, pdr_limit: float = PDR_LI
             f"According to the papers' tables, enhanced mode handles more calls per second than baseline mode in "
             f"{more} of {len(both)} settings before {100 * pdr_limit:g}\u00a0% of messages are dropped"
         )
-    agreeing = int(checks["agrees"].sum())
     return Answer(
-        f"{text}. The numbers that the papers print were checked against each other: {agreeing} of "
-        f"{plural(len(checks), 'check')} hold."
+        f"{text}. The numbers that the papers print were checked against each other. {audit_words(checks).lines[0]}"
     )
 
 
@@ -197,7 +195,8 @@ def crossing(points: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> Figure:
         "with a higher PDR, for each mode and number of server threads.",
         seen=tuple(_crossing_words(capacities, system) for system in systems),
         reading=f"A hollow point shows the last load whose PDR is at most {share}. A filled point shows the first load "
-        f"with a higher PDR. The dashed line marks a PDR of {share}. The scales are linear and begin at zero.",
+        "with a higher PDR. The table of loads at the limit lists these loads. The dashed line marks a PDR of "
+        f"{share}. The scales are linear and begin at zero.",
         provenance=provenance(*capacities["study"]),
     )
 
@@ -387,18 +386,23 @@ def audit_summary(checks: pd.DataFrame) -> Table:
 def audit_words(checks: pd.DataFrame) -> Words:
     """Return a sentence that counts the checks of printed numbers that hold and that fail."""
     off = checks[~checks["agrees"]]
-    cut = off["remark"].str.contains(CUT_OFF)
+    cut = int(off["remark"].str.contains(CUT_OFF).sum())
     return Words(
         (
-            f"{len(checks) - len(off)} of {plural(len(checks), 'check')} of the printed numbers hold. In "
-            f"{int(cut.sum())} checks, the numbers agree only if the paper truncated a number instead of rounding "
-            f"it. In {int((~cut).sum())} checks, the numbers disagree.",
+            f"Of {plural(len(checks), 'check')}, {len(checks) - len(off)} hold. In {plural(cut, 'check')}, the "
+            "numbers agree only if the paper truncated a number instead of rounding it. In "
+            f"{plural(len(off) - cut, 'check')}, the numbers disagree.",
         )
     )
 
 
 def audit_disagreements(checks: pd.DataFrame) -> Table:
-    """Return a table of the papers' numbers that failed a check, each with the printed and the expected number."""
+    """Return a table of the papers' numbers that failed a check, each with the printed and the expected number.
+
+    Numbers that agree after truncation come last.
+    """
+    cut = checks["remark"].str.contains(CUT_OFF)
+    failed = pd.concat([checks[~checks["agrees"] & ~cut], checks[~checks["agrees"] & cut]])
     rows = [
         (
             _place(row),
@@ -409,14 +413,15 @@ def audit_disagreements(checks: pd.DataFrame) -> Table:
             row["rule"],
             row["remark"],
         )
-        for row in _rows(checks[~checks["agrees"]])
+        for row in _rows(failed)
     ]
     return Table(
         identity="table-disagreements",
         header=("paper and table", "cell", "printed", "expected", "difference", "rule", "remark"),
         rows=tuple(rows),
         none="none: every check holds",
-        caption="Every check that does not hold, with the printed and the expected number.",
+        caption="Every check that does not hold, with the printed and the expected number. Numbers that agree after "
+        "truncation come last.",
     )
 
 

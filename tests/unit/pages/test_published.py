@@ -64,7 +64,10 @@ def test_words_of_the_audit_follow_the_checks():
     assert before.endswith("In 12 checks, the numbers disagree.")
     checks.loc[checks["agrees"].idxmax(), "agrees"] = False
     assert published.audit_words(checks).lines[0].endswith("In 13 checks, the numbers disagree.")
-    assert len(published.audit_disagreements(checks).rows) == (~checks["agrees"]).sum()
+    truncated = [papers.CUT_OFF in row[-1] for row in published.audit_disagreements(checks).rows]
+    assert len(truncated) == (~checks["agrees"]).sum()
+    assert truncated == sorted(truncated)
+    assert truncated.count(False) == 13
     counts = [tuple(map(int, row[1:])) for row in published.audit_summary(checks).rows]
     assert all(total == hold + cut + off for total, hold, cut, off in counts)
     assert sum(total for total, *_ in counts) == len(checks)
