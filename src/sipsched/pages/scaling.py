@@ -574,7 +574,7 @@ def _draw_speed_up(
             *(name, style, cores, Estimates.of(intervals)),
             runs=np.empty((len(cores), 0)),
             unit="times",
-            x_unit="cores",
+            x_names=[plural(int(count), "core") for count in cores],
             shift=shift,
         ),
     )

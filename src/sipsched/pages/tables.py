@@ -86,6 +86,8 @@ PACKAGES = (
 )
 
 
+LEAST_PERCENT = 0.1
+"""The smallest upper bound of a share of CPU time that a sentence states, in percent."""
 MOST_SUSPECT = 3
 """If a page has more suspect runs than this, the list of suspect runs is folded (hidden until a click)."""
 
@@ -497,7 +499,7 @@ def competitors_of(shares: Mapping[str, Values]) -> str:
         f"Other programs used {100 * np.median(of_others):.1f} % of the SPS's CPU time in the median run, and "
         f"{100 * of_others.max():.1f} % in the worst run (n = {of_others.size} runs). Programs of the scheduling "
         "class SCHED_IDLE, which leave the CPU at once when the proxy needs it, used at most another "
-        f"{100 * idle_class.max():.1f} %."
+        f"{max(100 * idle_class.max(), LEAST_PERCENT):.1f} %."
     )
 
 

@@ -1,8 +1,10 @@
 import json
 
+import numpy as np
 import pytest
 import synthetic
 
+from sipsched.analysis import run_table
 from sipsched.pages import load_sweep, tables
 from sipsched.records import study_summary
 from sipsched.records.publishable import KERNEL_OPTIONS
@@ -66,3 +68,11 @@ def test_conditions_name_the_runs_whose_buffers_differ(other):
             "Not all runs have the same receive buffer. 425984 bytes: kamailio-udp, baseline; 524288 bytes: "
             "kamailio-udp, enhanced."
         )
+
+
+@pytest.mark.parametrize(("share", "said"), [(0.0, "0.1"), (0.0004, "0.1"), (0.552, "55.2")])
+def test_an_upper_bound_of_cpu_time_is_never_0(share, said):
+    shares = dict(
+        zip(run_table.CPU_SHARES, (np.array([0.01, 0.02]), np.array([0.0, share])), strict=True)
+    )
+    assert tables.competitors_of(shares).endswith(f"at most another {said} %.")
