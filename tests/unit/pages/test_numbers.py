@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from sipsched.analysis.intervals import Interval, mean_interval, typical_interval
 from sipsched.analysis.pairs import compare
 from sipsched.pages.numbers import Number, in_words, p_text, rounded, signed, told, with_unit
+from sipsched.words import ranged
 
 NAN, INF = np.nan, np.inf
 NOT_A_NUMBER = ("nan", "inf", "e+", "e-", "None")
@@ -86,3 +87,8 @@ def test_signs_and_p_values():
     assert p_text(1e-5) == "p\u00a0<\u00a00.001"
     assert p_text(NAN) == ""
     assert rounded(of(0.04, -0.2, 0.3), plus="+") == ("+0.04", "−0.20", "+0.30")
+
+
+def test_a_range_with_equal_ends_is_one_number():
+    assert ranged([5, 3, 4]) == "3 to 5"
+    assert ranged([0.271, 0.274], "{:.2f}".format) == "0.27"

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
-from sipsched.analysis.capacity.options import EXTRAPOLATED, SIMULATED, Option
+from sipsched.analysis.capacity.options import EXTRAPOLATED, MEASURED, SIMULATED, Option
 from sipsched.analysis.capacity.predictions import choose, predictor
 from sipsched.analysis.capacity.simulated import Simulated
 from sipsched.analysis.capacity.sizing import SizedSystem, Sizing
@@ -75,7 +75,7 @@ def _curve(sizing: Sizing) -> Curve:
     known = [option for option in sizing.options if option.capacity.estimate > 0]
     return Curve(
         name=sizing.basis,
-        look=look(0),
+        look=look(0 if sizing.basis == MEASURED else 3),
         x=np.array([option.cores for option in known], float),
         of=Estimates.of([option.capacity for option in known]),
         runs=np.empty((len(known), 0)),

@@ -76,14 +76,12 @@ def measured_words(evidence: CapacityEvidence) -> Words:
             and np.isfinite((interval := service.predict(by, False, evidence.limit)).estimate)
         ]
         if errors:
-            middle = (
-                f" (median {percent(float(np.median(errors)))}, over {len(errors)} settings)"
-                if len(errors) > 1
-                else ""
-            )
+            span, middle = ranged(errors, percent), percent(float(np.median(errors)))
+            over = f"over {len(errors)} settings" if len(errors) > 1 else ""
+            note = ", ".join(filter(None, ("" if span == middle else f"median {middle}", over)))
             lines.append(
-                f"If the servers of the queue M/M/c/K are the {name}, the error of its predicted capacity is "
-                f"{ranged(errors, percent)}{middle}."
+                f"If the servers of the queue M/M/c/K are the {name}, the error of its predicted capacity is {span}"
+                f"{f' ({note})' if note else ''}."
             )
     if not evidence.services:
         lines.append(
