@@ -360,6 +360,14 @@ def attempts(summary: xr.Dataset) -> Table:
     )
 
 
+def suspect_runs(summary: xr.Dataset) -> str:
+    """Return a sentence that counts the suspect runs of a study. Empty if no run is suspect."""
+    valid = summary["status"] == MEASURED
+    suspect = int((valid & (summary["grade"] == "suspect")).sum())
+    of = plural(int(valid.sum()), "valid run")
+    return f"{suspect} of {of} {'is' if suspect == 1 else 'are'} suspect." if suspect else ""
+
+
 def suspicions(summary: xr.Dataset) -> Words | Several:
     """Return sentences that list the suspect runs with the reasons. A long list is folded (hidden until a click)."""
     lines = []
@@ -371,12 +379,9 @@ def suspicions(summary: xr.Dataset) -> Words | Several:
     every = Words(tuple(lines or ["No valid run is suspect."]))
     if len(lines) <= MOST_SUSPECT:
         return every
-    count = Words(
-        (
-            f"{len(lines)} of {plural(int((summary['status'] == MEASURED).sum()), 'valid run')} are suspect.",
-        )
+    return Several(
+        (Words((suspect_runs(summary),)), Folded("The suspect runs and the reasons", (every,)))
     )
-    return Several((count, Folded("The suspect runs and the reasons", (every,))))
 
 
 def coverage(summary: xr.Dataset) -> Words:

@@ -15,15 +15,19 @@ class Caution:
     ----------
     undo
         A clause that names the command, and any other thing that the user has to remove.
+    grave
+        The sentence of the risk that a user must know before the setting is used. Empty if other programs keep running.
     """
 
     risk: str
     undo: str
+    grave: str = ""
 
 
 # SEE sched(7) and Documentation/scheduler/sched-rt-group.rst. Since Linux 6.12, the fair server replaces throttling.
+_LOOPS = "If a worker loops, it takes its CPU from every other task on this CPU, including SSH and logging."
 _REAL_TIME = (
-    "If a worker loops, it takes its CPU from every other task on this CPU, including SSH and logging. By default, "
+    f"{_LOOPS} By default, "
     "the kernel leaves only 5 % of the CPU's time to these tasks (50 ms of each second). Before Linux 6.12, "
     "real-time throttling sets this limit (kernel.sched_rt_runtime_us = 950000). With kernel.sched_rt_runtime_us = "
     "-1, throttling is off, and the other tasks get no CPU time at all. From Linux 6.12 on, the kernel's fair server "
@@ -39,10 +43,12 @@ OF_POLICIES: Mapping[Policy, Caution] = MappingProxyType(
         Policy.FIFO: Caution(
             f"A worker runs until it waits for a message. {_REAL_TIME}",
             f"{_TO_OTHER}, with CPUSchedulingPriority=",
+            _LOOPS,
         ),
         Policy.RR: Caution(
             f"A worker runs until it waits for a message. Only other workers take turns with it. {_REAL_TIME}",
             f"{_TO_OTHER}, with CPUSchedulingPriority=",
+            _LOOPS,
         ),
         Policy.BATCH: Caution(
             "A woken worker does not preempt the running task. If another program shares the CPU, messages wait "

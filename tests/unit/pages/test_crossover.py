@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -97,8 +98,12 @@ def everything(loads: Any, found: Any) -> str:
 
 
 def recommended(found):
-    """Return the recommendations, which are the first sentences of the page."""
-    return answer.answer(found).line
+    """Return the recommendations, which are the first sentences of the page, without the name of a single proxy."""
+    line = answer.answer(found).line
+    if len(found) != 1:
+        return line
+    _, _, text = line.partition(": ")
+    return text[0].upper() + text[1:]
 
 
 def test_a_recommendation_names_load_evidence_risk_and_how_to_undo_it() -> None:
@@ -108,9 +113,11 @@ def test_a_recommendation_names_load_evidence_risk_and_how_to_undo_it() -> None:
         lower=2000,
     )
     line = recommended(found)
-    assert line.startswith("Set fifo at 1\u202f600 cps (80\u00a0% of the planned 2\u202f000 cps).")
+    assert line.startswith(
+        "Set fifo (SCHED_FIFO, priority 1) at 1\u202f600 cps (80\u00a0% of the planned 2\u202f000 cps)."
+    )
     assert re.search(r"by [34][\d.]+\u00a0% \(3[\d.]+ to [45][\d.]+\)", line)
-    assert line.index("Change nothing at 1\u202f000 cps") > line.index("Set fifo")
+    assert line.index("Keep the kernel's default at 1\u202f000 cps") > line.index("Set fifo")
     nothing, fifo = answer.recommendations(found).rows
     ranking = found[0].rankings[1]
     cells = [
@@ -136,10 +143,44 @@ def test_a_recommendation_names_load_evidence_risk_and_how_to_undo_it() -> None:
     )
 
 
+def test_an_answer_names_the_proxy_and_counts_the_suspect_runs() -> None:
+    _, found = of(made("default,batch", {"batch": {}}))
+    run = Run(mode="default,batch")
+    summary = synthetic.combined([run, replace(run, rep=2)], synthetic.two_modes)
+    assert answer.answer(found, summary).line.startswith("kamailio-udp, 1 core, 8 workers: keep")
+    assert "suspect" not in answer.answer(found, summary).line
+    summary["grade"][..., 0] = "suspect"
+    assert answer.answer(found, summary).line.endswith(" 1 of 2 valid runs is suspect.")
+
+
+def test_an_answer_names_a_mode_that_only_shifts_time_between_wait_and_service() -> None:
+    shift = {"k_rcv_mean": 0.3, "t_sip_mean": -0.2}
+    _, found = of(made("default,batch", {"batch": shift}))
+    line = recommended(found)
+    assert "At 1\u202f000 cps, batch lowers the mean of T_sip by 1" in line
+    assert "but raises the mean of K_rcv by 3" in line
+    assert "two windows of the reference differ" not in line
+    _, found = of(made("default,batch", {"batch": shift}, sham={"k_rcv_mean": 0.3}))
+    assert "two windows of the reference differ, too, in the mean of K_rcv by +3" in recommended(
+        found
+    )
+    _, found = of(made("default,batch", {"batch": shift | {"total_p99": 0.5}}))
+    assert "the mean of T_sip" not in recommended(found)
+
+
+def test_an_answer_states_what_a_declared_reference_sets() -> None:
+    run = Run(mode="batch,fifo")
+    _, found = of(synthetic.windows(run, {"batch": {}, "fifo": {}}, steps=STEPS, kind="local"))
+    line = recommended(found)
+    assert line.startswith(
+        "Keep batch (which sets SCHED_BATCH; the kernel's default was not measured)"
+    )
+
+
 def test_loads_with_the_same_recommendation_share_a_sentence() -> None:
     _, found = of(*(made("default,fifo", {"fifo": FIFO}, cps) for cps in (1000, 1600)))
     line = recommended(found)
-    assert line.startswith("Set fifo at 1\u202f000 and 1\u202f600 cps.")
+    assert line.startswith("Set fifo (SCHED_FIFO, priority 1) at 1\u202f000 and 1\u202f600 cps.")
     assert len(re.findall(r"[34][\d.]+\u00a0% \(3", line)) == 2
 
 
@@ -160,7 +201,7 @@ def test_without_a_better_mode_the_page_recommends_no_change_and_names_the_detec
 ):
     _, found = of(made("default,batch,fifo", {"batch": {}, "fifo": {}}))
     line = recommended(found)
-    assert line.startswith("Change nothing at 1\u202f000 cps: ")
+    assert line.startswith("Keep the kernel's default at 1\u202f000 cps: ")
     seen = fall_words(found[0].rankings[0].detectable())
     assert f"by {seen} or more" in line
     first = found[0].rankings[0].candidates[0]  # the row shows the effects of this mode only
@@ -188,15 +229,15 @@ def test_the_recommendation_says_that_predictions_come_from_a_model() -> None:
 def test_a_mode_with_a_gain_and_a_cost_is_not_recommended() -> None:
     _, found = of(made("default,fifo", {"fifo": FIFO | {"cpu_per_message": 0.2}}))
     line = recommended(found)
-    assert line.startswith("Change nothing at 1\u202f000 cps")
-    assert re.search(r"CPU time per message by [12]\d\u00a0% \(\d+ to \d+\)\.$", line)
+    assert line.startswith("Keep the kernel's default at 1\u202f000 cps")
+    assert re.search(r"CPU time per message by [12]\d\u00a0% \(\d+ to \d+\)\.", line)
     assert re.search(r"CPU per message \+[12]", answer.consequences(found).lines[0])
     assert setting.advised(found).lines[0].startswith("No setting is recommended")
 
 
 def test_a_sham_that_differs_is_named_and_smaller_effects_do_not_count() -> None:
     _, found = of(made("default,fifo", {"fifo": {"total_p99": -0.1}}, sham={"total_p99": 0.3}))
-    assert recommended(found).startswith("Change nothing")
+    assert recommended(found).startswith("Keep the kernel's default")
     line = answer.consequences(found).lines[-1]
     assert re.search(r"by \+3\d\u00a0% .* larger than 4\d\u00a0%", line)
     (figure,) = effects.figures(found).parts
@@ -259,12 +300,14 @@ def test_several_proxies_have_sections_and_their_own_advice() -> None:
         made("default,fifo", {"fifo": {}}, sut="opensips-udp", cores=2),
     )
     line = recommended(found)
-    assert line.startswith("kamailio-udp, 1 core, 8 threads: set fifo at 1\u202f000 cps")
-    assert "opensips-udp, 1 core, 8 threads: change nothing at 1\u202f000 cps" in line
+    assert line.startswith(
+        "kamailio-udp, 1 core, 8 workers: set fifo (SCHED_FIFO, priority 1) at 1\u202f000 cps"
+    )
+    assert "opensips-udp, 1 core, 8 workers: keep the kernel's default at 1\u202f000 cps" in line
     figures = effects.figures(found)
     assert [group.heading for group in figures.parts][:2] == [
-        "kamailio-udp, 1 core, 8 threads",
-        "opensips-udp, 1 core, 8 threads",
+        "kamailio-udp, 1 core, 8 workers",
+        "opensips-udp, 1 core, 8 workers",
     ]
     assert "The bounds apply only to one core" in everything(loads, found)
 

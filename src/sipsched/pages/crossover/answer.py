@@ -5,6 +5,7 @@ from dataclasses import fields
 from types import MappingProxyType
 
 import numpy as np
+import xarray as xr
 
 from sipsched.analysis.advice import (
     DECIDING,
@@ -14,9 +15,12 @@ from sipsched.analysis.advice import (
     ComparedLoad,
     ModeEffect,
     Ranking,
+    is_higher,
+    is_lower,
 )
 from sipsched.analysis.crossover import RUNS_AS_SAMPLE, Doubt, percent, to_percent
 from sipsched.analysis.run_table import IN_VIRTUAL_TIME
+from sipsched.pages.crossover.setting import InForce, in_force, what
 from sipsched.pages.crossover.wording import (
     AA,
     IN_WORDS,
@@ -34,13 +38,16 @@ from sipsched.pages.crossover.wording import (
 )
 from sipsched.pages.numbers import NO_ENTRY, with_unit
 from sipsched.pages.parts import Answer, Cell, Folded, Table, Title, Words, translated
-from sipsched.plan.modes import first_start, split_name
+from sipsched.pages.tables import suspect_runs
+from sipsched.plan.modes import DEFAULT, first_start, split_name
 from sipsched.records.window_time import COUNTS
 from sipsched.records.windows import LEFT_OUT
 from sipsched.words import grouped, listed, plural
 
 ADVICE = "advice"
 """Name of the study (a set of runs) that asks which scheduler settings an operator should use."""
+PARTS = ("k_rcv_mean", "t_sip_mean")
+"""The means of the two parts of K_rcv + T_sip: the wait and the service."""
 COSTS = ("k_rcv_mean", "t_sip_mean", "cpu_per_message", "pdr", SQUEEZED)
 MOST_NAMED = 4
 QUESTIONS: Mapping[str, str] = MappingProxyType(
@@ -82,24 +89,36 @@ def _title_of_instances(loads: Sequence[ComparedLoad]) -> Title:
     """Return the page title of a study that compares proxy instances with different settings, such as worker counts."""
     suts = listed(list(dict.fromkeys(load.place.sut for load in loads)))
     names = [split_name(mode) for load in loads for mode in load.modes]
-    differ = {
-        key.name
-        for _, other, _ in names
-        for key in fields(other)
-        if key.name != "start" and getattr(other, key.name) is not None
-    }
-    question = QUESTIONS.get(next(iter(differ), "")) if len(differ) == 1 else None
+    changed = _changed(loads)
+    question = QUESTIONS.get(next(iter(changed), "")) if len(changed) == 1 else None
     if question and not any(rest for _, _, rest in names):
         return Title(question.format(suts))
     labels = dict.fromkeys(load.label(mode) for load in loads for mode in load.modes)
     return Title(f"What do {listed(list(labels))} do to {suts}?")
 
 
-def answer(comparisons: Sequence[Advice]) -> Answer:
-    """Return the page's answer: sentences with the recommended scheduler mode for each proxy."""
-    lines = [
-        advised_for(advice) if len(comparisons) > 1 else advised(advice) for advice in comparisons
-    ]
+def _changed(loads: Sequence[ComparedLoad]) -> set[str]:
+    """Return the settings of the proxy that differ between the compared modes, as fields of `OtherInstance`."""
+    others = [split_name(mode)[1] for load in loads for mode in load.modes]
+    return {
+        key.name
+        for other in others
+        for key in fields(other)
+        if key.name != "start" and getattr(other, key.name) is not None
+    }
+
+
+def answer(comparisons: Sequence[Advice], summary: xr.Dataset | None = None) -> Answer:
+    """Return the page's answer: sentences with the recommended scheduler mode for each proxy.
+
+    Parameters
+    ----------
+    summary
+        The summary of the study, from which the suspect runs are counted. None: the answer counts no suspect run.
+    """
+    lines = [advised_for(advice) for advice in comparisons]
+    if summary is not None and lines:
+        lines += filter(None, (suspect_runs(summary),))
     loads = [ranking.load for advice in comparisons for ranking in advice.rankings]
     names = dict.fromkeys(name for load in loads for name in load.translations)
     return Answer((" ".join(lines) or NOTHING) + translated(tuple(names)))
@@ -108,7 +127,19 @@ def answer(comparisons: Sequence[Advice]) -> Answer:
 def advised_for(advice: Advice) -> str:
     """Return the recommended modes for a proxy as text that starts with the name of the proxy."""
     text = advised(advice)
-    return f"{place_name(advice.place)}: {text[0].lower()}{text[1:]}"
+    return f"{_system(advice)}: {text[0].lower()}{text[1:]}"
+
+
+def _system(advice: Advice) -> str:
+    """Return the name of a proxy, its cores and its workers as text, without the setting that the modes change."""
+    changed = _changed([ranking.load for ranking in advice.rankings])
+    place = advice.place
+    words = {
+        "sut": place.sut,
+        "cores": plural(place.cores, "core"),
+        "threads": plural(place.threads, "worker"),
+    }
+    return ", ".join(text for key, text in words.items() if changed != {key})
 
 
 def advised(advice: Advice) -> str:
@@ -122,6 +153,8 @@ def advised(advice: Advice) -> str:
     text = " ".join(_sentences(*group) for group in settings_first)
     judged = (ranking for ranking in advice.rankings if ranking.judged)
     kinds = {run.attrs["kind"] for ranking in judged for run in ranking.load.runs}
+    if kinds:
+        text += " Numbers in brackets are 95\u00a0% intervals."
     if "simulated" in kinds:
         text += " The numbers are predicted by a model, not measured."
     elif "virtual" in kinds:
@@ -153,11 +186,14 @@ def _sentences(kind: tuple[str, str], rankings: Sequence[Ranking]) -> str:
         return f"No recommendation for {where}: {detail}."
     if name == "alike":
         return (
-            f"Change nothing at {where}: with every mode, messages take at most 5\u00a0% more or less time than with "
-            f"{reference}."
+            f"{_kept(rankings[0].load)} at {where}: with every mode, K_rcv + T_sip of the messages is at most "
+            f"5\u00a0% higher or lower than with {reference}. {_shifts(rankings)}{_amount_and_caution(rankings)}"
         )
     if name == "none":
-        return f"Change nothing at {where}: {_none_better(rankings, reference)}"
+        return (
+            f"{_kept(rankings[0].load)} at {where}: {_none_better(rankings, reference)} {_shifts(rankings)}"
+            f"{_amount_and_caution(rankings)}"
+        )
     chosen = [_chosen(ranking) for ranking in rankings]
     label = rankings[0].load.label(detail)
     falls = " and ".join(
@@ -174,8 +210,8 @@ def _sentences(kind: tuple[str, str], rankings: Sequence[Ranking]) -> str:
             ]
         )
         return (
-            f"Change nothing at {where}: no mode is better than {reference} without a cost. The mode {label} lowers "
-            f"{falls}, but raises {rises}."
+            f"{_kept(rankings[0].load)} at {where}: no mode is better than {reference} without a cost. The mode "
+            f"{label} lowers {falls}, but raises {rises}. {_amount_and_caution(rankings)}"
         )
     others: dict[str, list[str]] = {}
     for ranking in rankings:
@@ -189,10 +225,68 @@ def _sentences(kind: tuple[str, str], rankings: Sequence[Ranking]) -> str:
         if others
         else ""
     )
+    applied = in_force(rankings[0].load.settings(detail))
+    sets = "" if applied.empty else f" ({what(applied)})"
+    risks = "".join(f" Risk: {risk}" for risk in dict.fromkeys(_grave(applied)))
     return (
-        f"Set {label} at {where}. This setting lowers {falls}, compared with {reference}.{too} The evidence for this "
-        f"advice is {_amount(chosen)}.{_caution(chosen)} Numbers in brackets are 95\u00a0% intervals."
+        f"Set {label}{sets} at {where}. This setting lowers {falls}, compared with {reference}.{too}{risks} "
+        f"{_amount_and_caution(rankings)}"
     )
+
+
+def _grave(applied: InForce) -> Iterator[str]:
+    """Yield the risks that an operator must know before the setting is used, each as one sentence."""
+    yield from (caution.grave for caution in applied.cautions if caution.grave)
+
+
+def _kept(load: ComparedLoad) -> str:
+    """Return the recommendation to keep the reference mode, with the settings of this mode, as the start of a sentence.
+
+    Without another note, a reader would take a declared reference mode for the kernel's default.
+    """
+    reference = load.place.reference
+    applied = in_force(load.settings(reference))
+    sets = f"which sets {what(applied)}" if not applied.empty else ""
+    missing = load.one_instance and DEFAULT not in (reference, *load.modes)
+    default = "the kernel's default was not measured" if missing else ""
+    notes = "; ".join(filter(None, (sets, default)))
+    return f"Keep {reference_name(load)}" + (f" ({notes})" if notes else "")
+
+
+def _shifts(rankings: Sequence[Ranking]) -> str:
+    """Return a sentence on modes that shorten the wait and lengthen the service by more than chance, or the reverse.
+
+    The sentence names only modes that leave the sum K_rcv + T_sip as it is. The text is empty if no such mode exists.
+    Otherwise, the text ends with a space.
+    """
+    lines = []
+    for ranking in rankings:
+        for candidate in ranking.candidates:
+            effects = {name: candidate.effects[name] for name in PARTS if name in candidate.effects}
+            lower = [name for name, effect in effects.items() if is_lower(effect.interval)]
+            higher = [name for name, effect in effects.items() if is_higher(effect.interval)]
+            same_sum = candidate.verdict in (ModeEffect.ALIKE, ModeEffect.UNSURE)
+            if not (lower and higher and same_sum) or first_start(candidate.mode) != candidate.mode:
+                continue
+            fall, rise = (
+                f"{IN_WORDS[name]} by {size_words(effects[name], name)}"
+                for name in (*lower, *higher)
+            )
+            unequal = [
+                f"{IN_WORDS[name]} by {effect_words(ranking.sham[name], name)}"
+                for name in PARTS
+                if ranking.sham[name].interval.excludes_zero
+            ]
+            lines.append(
+                f"At {grouped(ranking.load.cps)} cps, {ranking.load.label(candidate.mode)} lowers {fall}, but raises "
+                f"{rise}. These changes of the two parts leave their sum within chance."
+                + (
+                    f" However, two windows of the reference differ, too, in {listed(unequal)}."
+                    if unequal
+                    else ""
+                )
+            )
+    return "".join(f"{line} " for line in lines[:MOST_NAMED])
 
 
 def _at(name: str, loads: Sequence[str], of: int) -> str:
@@ -225,28 +319,25 @@ def _sizes(quantity: str, chosen: Sequence[Candidate | None], *, costs: bool = F
     ]
 
 
-def _amount(chosen: Sequence[Candidate | None]) -> str:
-    """Return the amount of evidence as text: the number of blocks (one window of each mode) and of runs per load.
+def _amount_and_caution(rankings: Sequence[Ranking]) -> str:
+    """Return the amount of evidence as sentences: the number of blocks (one window of each mode) and of runs per load.
 
-    If the loads have different numbers, the text states the smallest ones, as in "at least 12 blocks in 3 runs".
+    If the loads have different numbers, the text states the smallest ones, as in "at least 12 blocks in 3 runs". If too
+    few runs were measured to say something about further runs, the text warns of this.
     """
-    effects = [candidate.effects[DECIDING[0]] for candidate in chosen if candidate]
+    shown = [_chosen(ranking) or next(iter(ranking.candidates)) for ranking in rankings]
+    effects = [candidate.effects[DECIDING[0]] for candidate in shown]
     runs, blocks = (
         min(effect.runs for effect in effects),
         min(sum(effect.blocks) for effect in effects),
     )
     least = "at least " if len({(effect.runs, effect.blocks) for effect in effects}) > 1 else ""
-    return f"{least}{plural(blocks, 'block')} in {plural(runs, 'run')} per load"
-
-
-def _caution(chosen: Sequence[Candidate | None]) -> str:
-    """Return a warning if too few runs were measured to say something about further runs; otherwise an empty text."""
-    effects = [candidate.effects[DECIDING[0]] for candidate in chosen if candidate]
-    return (
+    caution = (
         " Another run may have another result."
         if any(effect.conditional for effect in effects)
         else ""
     )
+    return f"The evidence is {least}{plural(blocks, 'block')} in {plural(runs, 'run')} per load.{caution}"
 
 
 def _none_better(rankings: Sequence[Ranking], reference: str) -> str:
@@ -260,9 +351,21 @@ def _none_better(rankings: Sequence[Ranking], reference: str) -> str:
         for candidate in ranking.candidates
         if candidate.verdict is ModeEffect.WORSE
     )
-    text = f"no mode is better than {reference} by more than chance explains"
+    text = (
+        f"no mode lowers the 99th percentile or the mean of K_rcv + T_sip by more than chance explains, compared with "
+        f"{reference}"
+    )
     if worse:
         text += f", and {listed(list(worse))} {_are(worse)} worse"
+    modes = {candidate.mode for ranking in rankings for candidate in ranking.candidates}
+    if len(modes) == 1:
+        # For several modes, the table below the answer has the intervals.
+        changes = [
+            effect_words(ranking.candidates[0].effects[DECIDING[0]], DECIDING[0])
+            for ranking in rankings
+        ]
+        label = rankings[0].load.label(next(iter(modes)))
+        text += f". With {label}, the 99th percentile changes by {listed(changes)}"
     falls = [fall for ranking in rankings if not np.isnan(fall := ranking.detectable())]
     if not falls:
         return f"{text}."

@@ -30,12 +30,14 @@ TITLES = {
     SQUEEZED: "time_squeeze",
 }
 IN_WORDS = {
+    "k_rcv_mean": "the mean of K_rcv",
+    "t_sip_mean": "the mean of T_sip",
     "total_mean": "the mean of K_rcv + T_sip",
     "total_p99": "the 99th percentile of K_rcv + T_sip",
     "cpu_per_message": "the proxy's CPU time per message",
     "pdr": "the packet drop rate (PDR)",
 }
-"""Names, for use in sentences, of the quantities that can decide or prevent a recommendation."""
+"""Names, for use in sentences, of quantities that an answer names."""
 UNITS = {"pdr": "percentage points", SQUEEZED: "per second"}
 SCALES = {"pdr": 100.0, SQUEEZED: 1.0}
 
@@ -61,8 +63,8 @@ def identity(*parts: object) -> str:
 
 
 def place_name(system: ReferenceSystem) -> str:
-    """Return the name of a system as text: its SUT (proxy), its cores and its threads."""
-    return f"{system.sut}, {plural(system.cores, 'core')}, {plural(system.threads, 'thread')}"
+    """Return the name of a system as text: its SUT (proxy), its cores and its workers."""
+    return f"{system.sut}, {plural(system.cores, 'core')}, {plural(system.threads, 'worker')}"
 
 
 def load_among(load: ComparedLoad, loads: Iterable[ComparedLoad]) -> str:
