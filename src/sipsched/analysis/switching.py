@@ -11,8 +11,9 @@ import xarray as xr
 
 from sipsched.analysis.advice import ComparedLoad, arms_of
 from sipsched.analysis.blocks import widening
+from sipsched.analysis.covariates import KEPT
 from sipsched.analysis.intervals import Values
-from sipsched.records.window_time import COUNTS, STOLEN, SWITCH
+from sipsched.records.window_time import COUNTS, SWITCH
 
 ERRORS_MOST = 3.0
 """The largest change of the message time after the washout (settling time) that chance explains, in standard errors.
@@ -34,9 +35,10 @@ class Switching:
     utilisation, relaxation_s
         Utilisation and relaxation time from which the lengths were computed; NaN if the configuration sets lengths.
     blocks, whole_blocks
-        Number of blocks, and number of blocks in which all windows are valid.
+        Number of blocks, and number of blocks in which all windows are valid. Windows with stolen time are valid.
     left_out
-        Number of excluded windows by reason (`records.windows.LEFT_OUT`).
+        Number of windows with each reason in `records.windows.LEFT_OUT`. Windows with stolen time have less weight, and
+        windows with any other reason are excluded.
     switch_median_us, switch_max_us
         Median and maximum duration of a switch; NaN without a switch.
     late_max_us
@@ -139,13 +141,14 @@ def switching(run: xr.Dataset) -> Switching:
     attrs = run.attrs
     left_out, blocks = run["left_out"].to_numpy(), run["block"].to_numpy()
     reasons, counts = np.unique(left_out[left_out != COUNTS], return_counts=True)
-    spoilt = np.unique(blocks[left_out != COUNTS])
+    valid = np.isin(left_out, KEPT)
+    spoilt = np.unique(blocks[~valid])
     took, late = run["switch"].to_numpy(), run["late"].to_numpy()
     steal = run["steal_share"].to_numpy()
     speed = json.loads(attrs["speed"]) or {}
     # Older files and runs without instances lack this share.
     idle = run.get("idle_instances_share", xr.full_like(run["steal_share"], np.nan)).to_numpy()
-    idle = idle[np.isin(left_out, (COUNTS, STOLEN))]
+    idle = idle[valid]
     return Switching(
         mode=str(attrs["mode"]),
         rep=int(attrs["rep"]),

@@ -421,7 +421,7 @@ def test_switches_windows_and_speed_are_counted() -> None:
         r"Switching the mode of all 11 processes of the proxy took 1\d\d µs .* Of 120 switches, 1 failed\.",
         lines[0],
     )
-    assert lines[1] == "Of 120 windows, 1 are invalid."
+    assert lines[1] == "Of 120 windows, 1 is invalid."
     assert "changed by more than 5\u00a0%" in lines[2]
     (table,) = windows.table(loads).parts
     cells = dict(zip(table.header, table.rows[0], strict=True))
@@ -429,6 +429,28 @@ def test_switches_windows_and_speed_are_counted() -> None:
     assert cells["whole blocks"] == "39 of 40"
     assert cells["change (%)"] == "−33.3"
     assert sum(span for _, span in table.groups) == len(table.header)
+
+
+def test_windows_with_stolen_time_are_valid_in_the_sentence_and_in_the_table() -> None:
+    run = made("default,fifo", {"fifo": FIFO}, left_out={4: SWITCH, 7: STOLEN, 30: STOLEN})
+    loads, _ = of(run)
+    lines = windows.machine(loads).lines
+    assert "Of 120 windows, 1 is invalid." in lines
+    assert any(line.startswith("In 2 of the valid windows") for line in lines)
+    (table,) = windows.table(loads).parts
+    assert table.rows[0][table.header.index("whole blocks")] == "39 of 40"
+    place = table.header.index("steal above the limit")
+    assert table.rows[0][place] == "2"
+    group = [name for name, span in table.groups for _ in range(span)][place]
+    assert group != "invalid windows"
+
+
+def test_a_switch_that_takes_longer_than_expected_is_named() -> None:
+    run = made("default,fifo", {"fifo": FIFO})
+    loads, _ = of(run)
+    usual = windows.machine(loads).lines
+    loads, _ = of(run.assign(switch=run["switch"] * 400))
+    assert len(windows.machine(loads).lines) == len(usual) + 1
 
 
 def test_the_page_states_what_instances_without_calls_cost() -> None:

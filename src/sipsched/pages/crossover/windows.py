@@ -28,11 +28,13 @@ from sipsched.words import grouped, number, plural
 REASONS = {
     SWITCH: "switch failed",
     UNFINISHED: "run ended",
-    STOLEN: "stolen",
+    STOLEN: "steal above the limit",
     DROPPED: "drop",
     FEW: "few messages",
 }
-"""Column headings for the reasons why a window (a period of a run in one mode) is invalid."""
+"""Column headings for the reasons why a window (a period of a run in one mode) is invalid or has less weight."""
+EXPECTED_US = 1000
+"""The longest expected duration of a switch, as the page's section on switches says."""
 MOST_LINES = 6
 MARKERS_PER_LINE = 10
 SPEED_MOVED = 0.05
@@ -224,13 +226,20 @@ def machine(loads: Sequence[ComparedLoad]) -> Words:
             f"{number(float(np.median(medians)))} µs (median) and {number(longest)} µs at most. Of "
             f"{grouped(total)} switches, {failed} failed."
         )
+        if longest > EXPECTED_US:
+            lines.append(
+                "The longest switch took more than the expected millisecond. A window begins at the end of its switch, "
+                "so a long switch shortens the window, but the results contain no message of the switch itself."
+            )
     stolen = sum(record.left_out.get(STOLEN, 0) for record in switchings)
     invalid = sum(sum(record.left_out.values()) for record in switchings) - stolen
-    lines.append(f"Of {plural(total, 'window')}, {invalid} are invalid.")
+    lines.append(
+        f"Of {plural(total, 'window')}, {grouped(invalid)} {'is' if invalid == 1 else 'are'} invalid."
+    )
     if stolen:
         lines.append(
-            f"In {plural(stolen, 'window')}, the hypervisor took CPU time from the proxy. The comparisons correct "
-            "for this time, and give these windows less weight."
+            f"In {grouped(stolen)} of the valid windows, the hypervisor took more CPU time from the proxy than the "
+            "limit allows. The comparisons correct for this time, and give these windows less weight."
         )
     lines.extend(_idle_instances([record for record in switchings if record.idle_instances]))
     moved = [
@@ -264,12 +273,16 @@ def table(loads: Sequence[ComparedLoad]) -> Folded:
     """Return a collapsed table with one row per run: windows (periods in one mode), mode switches and machine speed."""
     switchings = [(load, switching(run)) for load in loads for run in load.runs]
     failures = any(record.failed for _, record in switchings)
-    reasons = sorted({reason for _, record in switchings for reason in record.left_out})
+    every = {reason for _, record in switchings for reason in record.left_out}
+    # Windows with stolen time are valid, so their column does not belong to the invalid windows.
+    stolen = [reason for reason in every if reason == STOLEN]
+    invalid = sorted(every - {STOLEN})
+    reasons = [*stolen, *invalid]
     shown = Table(
         identity="table-switches",
         places=1,
         groups=(
-            *(("", 2), ("warm-up", 2), ("", 4), ("invalid windows", len(reasons))),
+            *(("", 2), ("warm-up", 2), ("", 4 + len(stolen)), ("invalid windows", len(invalid))),
             *(("switch (µs)", 4 + failures), ("steal (%)", 2), ("speed index", 3)),
         ),
         header=(
@@ -299,8 +312,9 @@ def table(loads: Sequence[ComparedLoad]) -> Folded:
                 'A switch changes the mode of all processes of the proxy. The column "latest" shows the largest '
                 'delay of a switch after its planned time. The column "relaxation" shows the relaxation time of the '
                 "queue M/M/1, computed from the utilisation in the warm-up. A block is whole if all its windows are "
-                "valid. Steal is the share of CPU time that the hypervisor took from the SPS. The speed index is the "
-                "speed at which a fixed piece of work runs before and after the load.",
+                "valid. Steal is the share of CPU time that the hypervisor took from the SPS. Windows with a steal "
+                "above the limit are valid, but have less weight. The speed index is the speed at which a fixed piece "
+                "of work runs before and after the load.",
             )
         ),
         provenance=provenance(loads),
