@@ -29,7 +29,7 @@ from sipsched.analysis.probe_cost import STILLED
 from sipsched.analysis.run_table import read_campaigns
 from sipsched.analysis.starts import effect_of_starts
 from sipsched.plan.crossover import compared, compares_instances
-from sipsched.plan.modes import first_start, is_translation, label, plain, split_name
+from sipsched.plan.modes import first_start, is_translation, label, relabel, split_name
 from sipsched.records.crossing import SearchRecord, read_crossing
 from sipsched.records.summary_files import split_summary_path
 from sipsched.records.system_capacity import SystemCapacity
@@ -145,7 +145,7 @@ class ComparedLoad:
                 # recorded size.
                 buffer = f"+receive_buffer_bytes={size // 2}"
             return label(f"{mode}{sut}{threads}{cores}{buffer}", translated=False, missing=())
-        return plain(self._recorded_labels.get(mode, mode))
+        return relabel(mode, self._recorded_labels.get(mode, ""))
 
     @property
     def translations(self) -> tuple[str, ...]:

@@ -13,11 +13,13 @@ from msgspec import Meta
 from sipsched.errors import StableError
 from sipsched.paths import PROJECT_ROOT
 from sipsched.plan.keys import key_types, options, place, read_file, read_value
-from sipsched.words import binary_size, plural
+from sipsched.words import binary_size, listed, plural
 
 MODES_FILE = PROJECT_ROOT / "config" / "modes.yaml"
 TRANSLATION = " (EEVDF translation)"
 """Suffix of a mode's label if the kernel has the EEVDF scheduler, because the papers used CFS."""
+WITHOUT = " (without "
+"""Start of the note in a mode's label that lists the settings that the kernel lacks."""
 DEFAULT = "default"
 NO_LOOK = "5o"
 """Colour and marker on pages for a mode without the key `look`."""
@@ -482,6 +484,15 @@ def value_name(setting: Setting, value: int) -> str:
     return names[value] if 0 <= value < len(names) else str(value)
 
 
+def relabel(name: str, recorded: str) -> str:
+    """Return the label of a mode in today's words from a label in a record, whose words may be older.
+
+    The returned label keeps the note on missing settings, but has no note on the scheduler.
+    """
+    _, without, missing = recorded.partition(WITHOUT)
+    return _with_instance(name) + without + missing
+
+
 def label(name: str, translated: bool, missing: Iterable[str]) -> str:
     """Return a mode's label for figures. Notes in the label say if the scheduler differs or if settings are missing.
 
@@ -497,24 +508,28 @@ def label(name: str, translated: bool, missing: Iterable[str]) -> str:
     return (
         _with_instance(name)
         + (TRANSLATION if translated else "")
-        + (f" (without {without})" if without else "")
+        + (f"{WITHOUT}{without})" if without else "")
     )
 
 
 def _with_instance(name: str) -> str:
-    """Return a readable name of a mode, with proxy settings as words, such as `2 threads` for `default+threads=2`."""
+    """Return a readable name of a mode, with proxy settings as words, such as `2 workers` for `default+threads=2`.
+
+    The name contains no comma, so it can be an entry of a list.
+    """
     base, other, rest = split_name(name)
     words = [other.sut] if other.sut else []
     if other.threads:
-        words.append(plural(other.threads, "thread"))
+        words.append(plural(other.threads, "worker"))
     if other.cores:
         words.append(plural(other.cores, "core"))
     if other.receive_buffer_bytes:
         words.append(f"{binary_size(other.receive_buffer_bytes)} buffer")
-    if other.start:
-        words.append(f"start {other.start}")
     mode = "+".join((base, *rest))
-    return ", ".join((*([] if words and mode == DEFAULT else [mode]), *words))
+    if not words or mode != DEFAULT:
+        words.insert(0, mode)
+    start = f" (start {other.start})" if other.start else ""
+    return " with ".join(filter(None, (words[0], listed(words[1:])))) + start
 
 
 def plain(name: str) -> str:

@@ -158,9 +158,9 @@ def test_references_proxies_and_loads_are_separate_groups() -> None:
     ("mode", "reference"),
     [
         ("default,fifo", "default"),
-        ("default,default+threads=2", "8 threads"),
+        ("default,default+threads=2", "8 workers"),
         ("default,default+sut=kamailio-udp-fm", "kamailio-udp"),
-        ("default,default+sut=kamailio-udp-fm+threads=2", "kamailio-udp, 8 threads"),
+        ("default,default+sut=kamailio-udp-fm+threads=2", "kamailio-udp with 8 workers"),
     ],
 )
 def test_instances_are_a_group_whose_reference_names_what_differs(

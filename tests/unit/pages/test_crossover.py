@@ -514,7 +514,10 @@ def test_modes_with_the_same_command_share_a_row_with_its_risk() -> None:
     loads, _ = of(run)
     rows = {row[1]: row for row in setting.table(loads).rows}
     assert set(rows) == {"default", "slice-100us, slice-1ms", "fifo"}
-    assert rows["slice-100us, slice-1ms"][2] == "a slice of 100 µs; a slice of 1 ms"
+    assert (
+        rows["slice-100us, slice-1ms"][2]
+        == "slice-100us: a slice of 100 µs; slice-1ms: a slice of 1 ms"
+    )
     assert rows["fifo"][4:] == (OF_POLICIES[Policy.FIFO].risk, OF_POLICIES[Policy.FIFO].undo)
 
 
@@ -580,7 +583,7 @@ def test_no_more_modes_are_drawn_than_the_colours_distinguish() -> None:
     ("mode", "way"),
     [
         ("fifo", ""),
-        ("default+threads=1", r"^restart the proxy with 1 worker \(.*tcp_children=1;"),
+        ("default+threads=1", r"^restart the proxy with 1 worker \(.*tcp_children=1\)"),
         ("default+start=2", "^restart the proxy$"),
         ("default+cores=2", r"^restart the proxy on 2 CPUs"),
         ("default+receive_buffer_bytes=65536", r"buffer of 64.KiB \(.*: maxbuffer=65536;"),
@@ -588,9 +591,46 @@ def test_no_more_modes_are_drawn_than_the_colours_distinguish() -> None:
     ],
 )
 def test_an_instance_is_set_by_a_restart(mode: str, way: str) -> None:
-    found = setting.restarted(mode)
+    found = setting.restarted(mode, "kamailio-udp")
     assert re.search(way, found)
     assert bool(found) == bool(way)
+
+
+def test_only_the_keys_of_the_compared_proxy_are_named() -> None:
+    keys = {"Kamailio": " children=2", "OpenSIPS": "udp_workers=2"}
+    for sut, named in (("kamailio-tcp", ["Kamailio"]), ("opensips-udp", ["OpenSIPS"]), ("x", keys)):
+        text = setting.restarted("default+threads=2", sut)
+        assert [proxy for proxy, key in keys.items() if key in text] == list(named)
+
+
+def test_a_mode_with_a_restart_and_scheduler_settings_has_two_steps() -> None:
+    mode = "fifo+threads=2"
+    steps = {mode: STEPS["fifo"]}
+    run = Run(mode=f"default,{mode}", cps=1000)
+    loads, found = of(
+        synthetic.windows(run, {"default": {}, mode: FIFO}, steps=steps, kind="local")
+    )
+    lines = setting.advised(found).lines
+    label = loads[0].label(mode)
+    assert lines[0] == f"To set {label}, do 2 steps in this order."
+    for number in (1, 2):
+        for start in ("To set", "Risk of", "To undo"):
+            assert any(line.startswith(f"{start} {label}, step {number}: ") for line in lines)
+    (row,) = [row for row in setting.table(loads).rows if row[1] == label]
+    assert row[2] == "SCHED_FIFO, priority 1"
+    assert "restart the proxy with 2 workers" in row[3]
+    assert "chrt --fifo" in row[3]
+
+
+def test_modes_with_the_same_command_have_their_own_values_in_the_table() -> None:
+    steps = {
+        name: [synthetic.step("slice_ns", ns, TASKS)]
+        for name, ns in (("baseline", 100_000), ("enhanced", 250_000))
+    }
+    run = Run(mode="baseline,enhanced")
+    loads, _ = of(synthetic.windows(run, {"baseline": {}, "enhanced": {}}, steps=steps))
+    (row,) = setting.table(loads).rows
+    assert row[2] == "baseline: a slice of 100 µs; enhanced: a slice of 250 µs"
 
 
 def test_compared_buffers_have_their_burst_and_their_wait() -> None:

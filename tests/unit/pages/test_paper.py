@@ -48,12 +48,12 @@ def test_each_study_has_its_own_comparisons_and_a_study_without_runs_has_none(fo
 
 def test_the_table_has_the_papers_mode_and_every_mode_that_differs(found):
     rows = {str(row[0]).split(" instead")[0]: row for row in results.table(found).rows}
-    assert list(rows) == ["enhanced", "fifo", "batch", "default+threads=4"]
+    assert list(rows) == ["enhanced", "fifo", "batch", "4 workers"]
     estimates = {name: row[2].interval.estimate for name, row in rows.items()}
     # the planted effects are logarithms of ratios
     assert estimates["fifo"] == pytest.approx(-39, abs=5)
     assert estimates["batch"] == pytest.approx(22, abs=6)
-    assert estimates["default+threads=4"] == pytest.approx(-26, abs=5)
+    assert estimates["4 workers"] == pytest.approx(-26, abs=5)
     assert {row[-2:] for row in rows.values()} == {("40", "1")}
 
 

@@ -130,18 +130,22 @@ def test_overrides_replace_and_add() -> None:
     ("name", "other", "words"),
     [
         ("default", OtherInstance(), "default"),
-        ("default+threads=1", OtherInstance(threads=1), "1 thread"),
-        ("batch+threads=2", OtherInstance(threads=2), "batch, 2 threads"),
+        ("default+threads=1", OtherInstance(threads=1), "1 worker"),
+        ("batch+threads=2", OtherInstance(threads=2), "batch with 2 workers"),
         ("default+sut=kamailio-udp-fm", OtherInstance("kamailio-udp-fm"), "kamailio-udp-fm"),
         ("default+cores=2", OtherInstance(cores=2), "2 cores"),
-        ("default+start=2", OtherInstance(start=2), "start 2"),
-        ("default+threads=2+start=3", OtherInstance(threads=2, start=3), "2 threads, start 3"),
+        ("default+start=2", OtherInstance(start=2), "default (start 2)"),
+        ("default+threads=2+start=3", OtherInstance(threads=2, start=3), "2 workers (start 3)"),
         (
             "batch+receive_buffer_bytes=65536",
             OtherInstance(receive_buffer_bytes=65536),
-            "batch, 64\u00a0KiB buffer",
+            "batch with 64\u00a0KiB buffer",
         ),
-        ("fifo+priority=5+threads=16", OtherInstance(threads=16), "fifo+priority=5, 16 threads"),
+        (
+            "fifo+priority=5+threads=16",
+            OtherInstance(threads=16),
+            "fifo+priority=5 with 16 workers",
+        ),
     ],
 )
 def test_a_mode_can_name_another_instance(name: str, other: OtherInstance, words: str) -> None:

@@ -42,7 +42,7 @@ from sipsched.pages.tables import suspect_runs
 from sipsched.plan.modes import DEFAULT, first_start, split_name
 from sipsched.records.window_time import COUNTS
 from sipsched.records.windows import LEFT_OUT
-from sipsched.words import grouped, listed, plural
+from sipsched.words import grouped, listed, listed_cores, plural
 
 ADVICE = "advice"
 """Name of the study (a set of runs) that asks which scheduler settings an operator should use."""
@@ -92,9 +92,20 @@ def _title_of_instances(loads: Sequence[ComparedLoad]) -> Title:
     changed = _changed(loads)
     question = QUESTIONS.get(next(iter(changed), "")) if len(changed) == 1 else None
     if question and not any(rest for _, _, rest in names):
-        return Title(question.format(suts))
+        text = question.format(suts)
+        cores = sorted({load.place.cores for load in loads})
+        return Title(text if "cores" in changed else f"{text[:-1]} on {listed_cores(cores)}?")
+    if changed == {"sut"} and not any(rest for _, _, rest in names):
+        every = list(dict.fromkeys(name for load in loads for name in _suts(load)))
+        return Title(f"Which is faster: {listed(every, 'or')}?")
     labels = dict.fromkeys(load.label(mode) for load in loads for mode in load.modes)
     return Title(f"What do {listed(list(labels))} do to {suts}?")
+
+
+def _suts(load: ComparedLoad) -> Iterator[str]:
+    """Yield the name of each proxy that a load compares, with the reference first."""
+    yield load.place.sut
+    yield from (sut for mode in load.modes if (sut := split_name(mode)[1].sut))
 
 
 def _changed(loads: Sequence[ComparedLoad]) -> set[str]:
@@ -216,7 +227,8 @@ def _sentences(kind: tuple[str, str], rankings: Sequence[Ranking]) -> str:
     others: dict[str, list[str]] = {}
     for ranking in rankings:
         for candidate in ranking.candidates:
-            if candidate.beats and candidate.mode != detail:
+            # A further start of a proxy is no other setting.
+            if candidate.beats and candidate.mode == first_start(candidate.mode) != detail:
                 name = ranking.load.label(candidate.mode)
                 others.setdefault(name, []).append(grouped(ranking.load.cps))
     too = (
@@ -349,7 +361,7 @@ def _none_better(rankings: Sequence[Ranking], reference: str) -> str:
         ranking.load.label(candidate.mode)
         for ranking in rankings
         for candidate in ranking.candidates
-        if candidate.verdict is ModeEffect.WORSE
+        if candidate.verdict is ModeEffect.WORSE and candidate.mode == first_start(candidate.mode)
     )
     text = (
         f"no mode lowers the 99th percentile or the mean of K_rcv + T_sip by more than chance explains, compared with "

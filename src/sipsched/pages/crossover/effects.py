@@ -33,6 +33,7 @@ from sipsched.pages.drawing import GRID, INK, PAPER
 from sipsched.pages.numbers import told
 from sipsched.pages.parts import Cell, Figure, Several, Table
 from sipsched.pages.plots import Look, draw_line, panels
+from sipsched.plan.modes import first_start
 from sipsched.words import number, plural
 
 RANKED = (
@@ -91,7 +92,13 @@ def _figure(advice: Advice, looks: Mapping[str, Look]) -> Figure:
         reading="With a mode left of 0, messages take less time than with the reference. A marker is filled if the "
         "effect differs from 0 by more than chance explains. The bar is a confidence interval. With a "
         "probability of 95 %, all bars of the figure contain their true values at the same time. The first row "
-        "and the grey band show the reference compared with itself (A/A). The axis is logarithmic.",
+        "and the grey band show the reference compared with itself (A/A). The axis is logarithmic."
+        + (
+            ' The name "start 2" marks a second start of a proxy with equal settings. It shows by how much two starts '
+            "differ."
+            if any(first_start(name) != name for name in names)
+            else ""
+        ),
         seen=tuple(seen),
         provenance=provenance(ranking.load for ranking in rankings),
     )

@@ -8,7 +8,7 @@ from sipsched.analysis.advice import Advice, ComparedLoad
 from sipsched.pages.crossover.wording import place_name, provenance
 from sipsched.pages.parts import Folded, Table, Words
 from sipsched.plan.cautions import OF_FILES, OF_INSTANCES, OF_POLICIES, OF_SETTINGS, Caution
-from sipsched.plan.modes import Policy, Setting, split_name
+from sipsched.plan.modes import Policy, Setting, first_start, split_name
 from sipsched.words import binary_size, listed, plural
 
 KAMAILIO_POLICIES = {Policy.RR: 1, Policy.FIFO: 2}
@@ -120,10 +120,11 @@ def how(applied: InForce, sut: str) -> str:
     return "; ".join(ways) or "nothing has to be set"
 
 
-def restarted(mode: str) -> str:
-    """Return as text how to restart the proxy for a mode, for example with another number of workers or cores.
+def restarted(mode: str, sut: str) -> str:
+    """Return as text how to restart a proxy for a mode, for example with another number of workers or cores.
 
-    If the mode needs no restart, return an empty text.
+    If the mode needs no restart, return an empty text. If the name of the SUT begins with the name of a known proxy,
+    the text names only the keys of this proxy.
     """
     _, other, _ = split_name(mode)
     ways = []
@@ -131,10 +132,14 @@ def restarted(mode: str) -> str:
         ways.append(f"with the configuration of the SUT {other.sut}")
     if other.threads:
         count = other.threads
-        ways.append(
-            f"with {plural(count, 'worker')} (Kamailio: children={count}, or over TCP tcp_children={count}; "
-            f"OpenSIPS: udp_workers={count}, or over TCP tcp_workers={count})"
+        keys = _keys(
+            sut,
+            {
+                "Kamailio": f"children={count}, or over TCP tcp_children={count}",
+                "OpenSIPS": f"udp_workers={count}, or over TCP tcp_workers={count}",
+            },
         )
+        ways.append(f"with {plural(count, 'worker')} ({keys})")
     if other.cores:
         ways.append(
             f"on {plural(other.cores, 'CPU')} (taskset --cpu-list, or CPUAffinity= in its systemd unit)"
@@ -150,10 +155,29 @@ def restarted(mode: str) -> str:
     )
 
 
+def _keys(sut: str, by_proxy: Mapping[str, str]) -> str:
+    """Return the configuration keys of the proxy of a SUT as text. If the proxy is unknown, name the keys of all."""
+    own = [proxy for proxy in by_proxy if sut.startswith(proxy.lower())]
+    return "; ".join(f"{proxy}: {by_proxy[proxy]}" for proxy in own or by_proxy)
+
+
 def cautions_of_restart(mode: str) -> list[Caution]:
     """Return the risks of a mode that needs a restart of the proxy, each with the command that reverts the setting."""
     _, other, _ = split_name(mode)
     return [caution for key, caution in OF_INSTANCES.items() if getattr(other, key) is not None]
+
+
+def _steps(applied: InForce, mode: str, sut: str) -> list[tuple[str, list[Caution]]]:
+    """Return the steps that set a mode: a restart of the proxy, then the scheduler settings of its processes.
+
+    A step is the command as text, and the risks of the command. A mode may need none, one or both steps.
+    """
+    steps = []
+    if restart := restarted(mode, sut):
+        steps.append((restart, cautions_of_restart(mode)))
+    if not applied.empty:
+        steps.append((how(applied, sut), applied.cautions))
+    return steps
 
 
 def advised(comparisons: Sequence[Advice]) -> Words:
@@ -162,25 +186,22 @@ def advised(comparisons: Sequence[Advice]) -> Words:
     for advice in comparisons:
         named = {ranking.best.mode: ranking.load for ranking in advice.rankings if ranking.best}
         for mode, load in named.items():
-            settings, label = in_force(load.settings(mode)), load.label(mode)
-            restart = restarted(mode)
-            if restart:
-                lines[f"To set {label}: {restart}."] = None
-            for caution in cautions_of_restart(mode):
-                lines[f"Risk of {label}: {caution.risk}"] = None
-                lines[f"To undo {label}: {caution.undo}."] = None
-            if settings.empty and restart:
-                continue
-            if settings.empty:
+            applied, label = in_force(load.settings(mode)), load.label(mode)
+            steps = _steps(applied, mode, load.place.sut)
+            if not steps:
                 lines[
                     f"To set {label}: the record of the run names no setting, so read the settings in "
                     "config/modes.yaml."
                 ] = None
-                continue
-            lines[f"To set {label}: {how(settings, load.place.sut)}."] = None
-            for caution in settings.cautions:
-                lines[f"Risk of {label}: {caution.risk} {NO_OTHERS}"] = None
-                lines[f"To undo {label}: {caution.undo}."] = None
+            if len(steps) > 1:
+                lines[f"To set {label}, do {len(steps)} steps in this order."] = None
+            for number, (way, cautions) in enumerate(steps, 1):
+                name = f"{label}, step {number}" if len(steps) > 1 else label
+                lines[f"To set {name}: {way}."] = None
+                for caution in cautions:
+                    scheduler = caution in applied.cautions
+                    lines[f"Risk of {name}: {caution.risk}{f' {NO_OTHERS}' * scheduler}"] = None
+                    lines[f"To undo {name}: {caution.undo}."] = None
     return Words(tuple(lines) or ("No setting is recommended, so there is nothing to set.",))
 
 
@@ -191,38 +212,52 @@ def every_mode(loads: Sequence[ComparedLoad]) -> Folded:
 
 def table(loads: Sequence[ComparedLoad]) -> Table:
     """Return a table of modes: their settings, the commands that apply and revert the settings, and the risk."""
-    modes: dict[tuple[str, str], dict[str, InForce]] = {}
-    restarts: dict[tuple[str, str], list[Caution]] = {}
+    # Modes with equal commands share a row. Other modes than the reference with other settings have rows of their own.
+    rows: dict[tuple[str, str, str, str], dict[str, tuple[str, ...]]] = {}
     for load in loads:
         for mode in (load.place.reference, *load.modes):
             applied = in_force(load.settings(mode))
-            way = how(applied, load.place.sut)
-            if applied.empty and mode != load.place.reference:
-                way = restarted(mode) or "see config/modes.yaml"
-                restarts[load.place.sut, way] = cautions_of_restart(mode)
-            modes.setdefault((load.place.sut, way), {}).setdefault(load.label(mode), applied)
-    rows = []
-    for (sut, way), settings in modes.items():
-        sets = dict.fromkeys(part for applied in settings.values() for part in _sets(applied))
-        cautions = dict.fromkeys(
-            caution for applied in settings.values() for caution in applied.cautions
-        )
-        cautions |= dict.fromkeys(restarts.get((sut, way), ()))
-        risk, undo = (
-            " ".join(caution.risk for caution in cautions),
-            "; ".join(caution.undo for caution in cautions),
-        )
-        rows.append((sut, ", ".join(settings), "; ".join(sets), way, risk, undo))
+            steps = _steps(applied, mode, load.place.sut)
+            unset = mode == load.place.reference or first_start(mode) == load.place.reference
+            way = "; then ".join(way for way, _ in steps)
+            cautions = dict.fromkeys(caution for _, found in steps for caution in found)
+            row = (
+                load.place.sut,
+                way or ("nothing has to be set" if unset else "see config/modes.yaml"),
+                " ".join(caution.risk for caution in cautions),
+                "; ".join(caution.undo for caution in cautions),
+            )
+            rows.setdefault(row, {}).setdefault(load.label(mode), tuple(_sets(applied)))
     return Table(
         identity="table-how",
         places=1,
         header=("SUT", "mode", "sets", "how an operator sets it", "risk", "how to undo it"),
-        rows=tuple(rows),
+        rows=tuple(
+            (sut, ", ".join(modes), _of_modes(modes), way, risk, undo)
+            for (sut, way, risk, undo), modes in rows.items()
+        ),
         none="nothing was compared",
         caption="The settings of each mode on this kernel, the commands that set them permanently, their risk and how "
         "to undo them.",
         provenance=provenance(loads),
     )
+
+
+def _of_modes(modes: Mapping[str, Sequence[str]]) -> str:
+    """Return the settings of the modes in a row of the table as text.
+
+    Settings that only some modes have follow the name of their mode. Settings of all modes are at the end.
+    """
+    common = [
+        part
+        for part in next(iter(modes.values()))
+        if all(part in parts for parts in modes.values())
+    ]
+    own = {
+        label: ", ".join(part for part in parts if part not in common)
+        for label, parts in modes.items()
+    }
+    return "; ".join((*(f"{label}: {sets}" for label, sets in own.items() if sets), *common))
 
 
 def _sets(applied: InForce) -> Iterator[str]:

@@ -431,7 +431,7 @@ def _setting_tile(
             in_force(ranking.load.settings(ranking.best.mode))
         )
         for ranking in judged
-        if ranking.best and not restarted(ranking.best.mode)
+        if ranking.best and not restarted(ranking.best.mode, advice.place.sut)
     }
     means = "".join(f" {label} sets {words}." for label, words in settings.items())
     return Tile(
