@@ -27,6 +27,7 @@ rule render_report:
         overview=PLAN.overview,
         messages_root=RESULTS / "runs",
         pdr_limit=NEEDS.study_limit,
+        suts=NEEDS.study_suts,
     message:
         "Make the page of {wildcards.study} on {wildcards.testbed}."
     script:

@@ -87,8 +87,8 @@ OF_INSTANCES: Mapping[str, Caution] = MappingProxyType(
         ),
         "sut": Caution(
             "Calls in progress may fail during the restart. Another version or another build of the proxy may read the "
-            "configuration in another way, or may lack a module. The workers of a partitioned proxy share no "
-            "registrations, dialogs or limits.",
+            "configuration in another way, or may lack a module. If its deployment differs, its workers may share "
+            "no registrations, dialogs or limits.",
             "keep the earlier program and its configuration, and restart the proxy with them",
         ),
         "cores": Caution(

@@ -3,14 +3,15 @@
 import itertools
 import os
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 from sipsched import paths
-from sipsched.plan.crossover import is_comparison
+from sipsched.plan.crossover import compared, is_comparison
 from sipsched.plan.loads import Capacity
-from sipsched.plan.modes import DEFAULT
+from sipsched.plan.modes import DEFAULT, split_name
 from sipsched.plan.run import NO_REPEATS, Point, Run
 from sipsched.plan.study import Document, Study
 from sipsched.planner.campaign import Plan
@@ -121,6 +122,16 @@ class Needs:
         """Return the limit of the packet drop rate that defines the capacity in a study."""
         loads = self._study(wildcards).cps
         return loads.limit if isinstance(loads, Capacity) else self._plan.config.pdr_limit
+
+    def study_suts(self, wildcards: Wildcards) -> dict[str, dict[str, object]]:
+        """Return the settings of all SUTs of a study, by their names. Empty if no run of the study compares SUTs."""
+        study = self._study(wildcards)
+        others = [split_name(name)[1].sut for mode in study.modes for name in compared(mode)]
+        names = [name for name in others if name]
+        return {
+            name: asdict(self._plan.config.suts[name])
+            for name in (dict.fromkeys((*study.suts, *names)) if names else ())
+        }
 
     def study_notebook(self, wildcards: Wildcards) -> str | None:
         """Return the path of a study's notebook, or None if the study has no notebook."""

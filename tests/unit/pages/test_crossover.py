@@ -622,6 +622,27 @@ def test_a_mode_with_a_restart_and_scheduler_settings_has_two_steps() -> None:
     assert "chrt --fifo" in row[3]
 
 
+def test_the_page_explains_how_compared_proxies_differ() -> None:
+    mode = "default+sut=kamailio-13"
+    loads, found = of(made(f"default,{mode}", {mode: FIFO}))
+    versions = {"kamailio-udp": "version: kamailio 5.6.3 (x)", "kamailio-13": "kamailio 6.0.1"}
+    summary = synthetic.combined([Run(mode=f"default,{mode}")], synthetic.two_modes)
+    summary.attrs["hosts"] = json.dumps({"sps": {"versions": versions}})
+    suts = {
+        "kamailio-udp": {"name": "kamailio-udp", "memory_manager": "qm", "release": None},
+        "kamailio-13": {"name": "kamailio-13", "memory_manager": "qm", "release": "trixie"},
+    }
+    differ = setting.differences(summary, suts, loads)
+    assert differ == {"kamailio-13": "version 6.0.1 instead of 5.6.3, release trixie"}
+    for text in (
+        answer.answer(found, summary, differ).line,
+        setting.advised(found, differ).lines[0],
+        setting.table(loads, differ).rows[1][3],
+    ):
+        assert differ["kamailio-13"] in text
+    assert answer.title("versions", loads).text == "Which is faster: kamailio-udp or kamailio-13?"
+
+
 def test_modes_with_the_same_command_have_their_own_values_in_the_table() -> None:
     steps = {
         name: [synthetic.step("slice_ns", ns, TASKS)]

@@ -119,17 +119,34 @@ def _changed(loads: Sequence[ComparedLoad]) -> set[str]:
     }
 
 
-def answer(comparisons: Sequence[Advice], summary: xr.Dataset | None = None) -> Answer:
+def answer(
+    comparisons: Sequence[Advice],
+    summary: xr.Dataset | None = None,
+    differences: Mapping[str, str] = MappingProxyType({}),
+) -> Answer:
     """Return the page's answer: sentences with the recommended scheduler mode for each proxy.
 
     Parameters
     ----------
     summary
         The summary of the study, from which the suspect runs are counted. None: the answer counts no suspect run.
+    differences
+        The differences of the compared SUTs, from `setting.differences`. The answer explains the recommended SUTs.
     """
     lines = [advised_for(advice) for advice in comparisons]
     if summary is not None and lines:
         lines += filter(None, (suspect_runs(summary),))
+    recommended = [
+        split_name(ranking.best.mode)[1].sut
+        for advice in comparisons
+        for ranking in advice.rankings
+        if ranking.best
+    ]
+    lines += [
+        f"{sut} has {differences[sut]}."
+        for sut in dict.fromkeys(recommended)
+        if sut and sut in differences
+    ]
     loads = [ranking.load for advice in comparisons for ranking in advice.rankings]
     names = dict.fromkeys(name for load in loads for name in load.translations)
     return Answer((" ".join(lines) or NOTHING) + translated(tuple(names)))

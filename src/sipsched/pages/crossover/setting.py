@@ -1,8 +1,13 @@
 """The kernel settings of a scheduler mode, the commands that apply and revert these settings, and their risks."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
+
+import xarray as xr
 
 from sipsched.analysis.advice import Advice, ComparedLoad
 from sipsched.pages.crossover.wording import place_name, provenance
@@ -120,7 +125,45 @@ def how(applied: InForce, sut: str) -> str:
     return "; ".join(ways) or "nothing has to be set"
 
 
-def restarted(mode: str, sut: str) -> str:
+def differences(
+    summary: xr.Dataset, suts: Mapping[str, Mapping[str, object]], loads: Iterable[ComparedLoad]
+) -> dict[str, str]:
+    """Return the differences of each compared SUT from the SUT of the reference as text, by the name of the SUT.
+
+    The versions of the programs come from the record.
+
+    Parameters
+    ----------
+    suts
+        The settings of the SUTs in the configuration. Without these settings, the text has only the versions.
+    """
+    hosts = json.loads(summary.attrs.get("hosts", "{}"))
+    versions = hosts.get("sps", {}).get("versions") or {}
+    found = {}
+    for load in loads:
+        for mode in load.modes:
+            sut = split_name(mode)[1].sut
+            if not sut:
+                continue
+            old, new = (
+                {"version": _version(versions.get(name, ""))} | dict(suts.get(name, {}))
+                for name in (load.place.sut, sut)
+            )
+            found[sut] = ", ".join(
+                f"{key} {value}" + (f" instead of {old[key]}" if old.get(key) else "")
+                for key, value in new.items()
+                if key != "name" and value and value != old.get(key)
+            )
+    return {sut: text for sut, text in found.items() if text}
+
+
+def _version(text: str) -> str:
+    """Return the first number with dots from the output of a program's version option; empty without such a number."""
+    match = re.search(r"\d+(\.\d+)+", text)
+    return match[0] if match else ""
+
+
+def restarted(mode: str, sut: str, differences: Mapping[str, str] = MappingProxyType({})) -> str:
     """Return as text how to restart a proxy for a mode, for example with another number of workers or cores.
 
     If the mode needs no restart, return an empty text. If the name of the SUT begins with the name of a known proxy,
@@ -129,7 +172,8 @@ def restarted(mode: str, sut: str) -> str:
     _, other, _ = split_name(mode)
     ways = []
     if other.sut:
-        ways.append(f"with the configuration of the SUT {other.sut}")
+        words = f" ({differences[other.sut]})" if other.sut in differences else ""
+        ways.append(f"with the configuration of the SUT {other.sut}{words}")
     if other.threads:
         count = other.threads
         keys = _keys(
@@ -167,27 +211,37 @@ def cautions_of_restart(mode: str) -> list[Caution]:
     return [caution for key, caution in OF_INSTANCES.items() if getattr(other, key) is not None]
 
 
-def _steps(applied: InForce, mode: str, sut: str) -> list[tuple[str, list[Caution]]]:
+def _steps(
+    applied: InForce, mode: str, sut: str, differences: Mapping[str, str]
+) -> list[tuple[str, list[Caution]]]:
     """Return the steps that set a mode: a restart of the proxy, then the scheduler settings of its processes.
 
     A step is the command as text, and the risks of the command. A mode may need none, one or both steps.
     """
     steps = []
-    if restart := restarted(mode, sut):
+    if restart := restarted(mode, sut, differences):
         steps.append((restart, cautions_of_restart(mode)))
     if not applied.empty:
         steps.append((how(applied, sut), applied.cautions))
     return steps
 
 
-def advised(comparisons: Sequence[Advice]) -> Words:
-    """Return sentences on how to apply and revert each recommended mode, and on the risk of each mode."""
+def advised(
+    comparisons: Sequence[Advice], differences: Mapping[str, str] = MappingProxyType({})
+) -> Words:
+    """Return sentences on how to apply and revert each recommended mode, and on the risk of each mode.
+
+    Parameters
+    ----------
+    differences
+        From `differences`.
+    """
     lines: dict[str, None] = {}
     for advice in comparisons:
         named = {ranking.best.mode: ranking.load for ranking in advice.rankings if ranking.best}
         for mode, load in named.items():
             applied, label = in_force(load.settings(mode)), load.label(mode)
-            steps = _steps(applied, mode, load.place.sut)
+            steps = _steps(applied, mode, load.place.sut, differences)
             if not steps:
                 lines[
                     f"To set {label}: the record of the run names no setting, so read the settings in "
@@ -205,19 +259,24 @@ def advised(comparisons: Sequence[Advice]) -> Words:
     return Words(tuple(lines) or ("No setting is recommended, so there is nothing to set.",))
 
 
-def every_mode(loads: Sequence[ComparedLoad]) -> Folded:
+def every_mode(
+    loads: Sequence[ComparedLoad], differences: Mapping[str, str] = MappingProxyType({})
+) -> Folded:
     """Make the collapsed page section with the table of all modes and the list of modes that were not compared."""
-    return Folded("Every mode: settings, commands, risks", (table(loads), left_out(loads)))
+    parts = (table(loads, differences), left_out(loads))
+    return Folded("Every mode: settings, commands, risks", parts)
 
 
-def table(loads: Sequence[ComparedLoad]) -> Table:
+def table(
+    loads: Sequence[ComparedLoad], differences: Mapping[str, str] = MappingProxyType({})
+) -> Table:
     """Return a table of modes: their settings, the commands that apply and revert the settings, and the risk."""
     # Modes with equal commands share a row. Other modes than the reference with other settings have rows of their own.
     rows: dict[tuple[str, str, str, str], dict[str, tuple[str, ...]]] = {}
     for load in loads:
         for mode in (load.place.reference, *load.modes):
             applied = in_force(load.settings(mode))
-            steps = _steps(applied, mode, load.place.sut)
+            steps = _steps(applied, mode, load.place.sut, differences)
             unset = mode == load.place.reference or first_start(mode) == load.place.reference
             way = "; then ".join(way for way, _ in steps)
             cautions = dict.fromkeys(caution for _, found in steps for caution in found)
