@@ -375,11 +375,15 @@ def test_the_response_and_the_bounds_of_one_core() -> None:
         f"the message time with {mode} still changes" in seen for mode in ("default", "fifo")
     )
     assert len(re.findall(r"\d\d\u00a0% lower in the first quarter", seen)) == 3
-    (table,) = bounds.page(found).parts
+    sentences, table = bounds.page(found).parts
     service = loads[0].mean("default", "cpu_per_message").estimate
     # 1000 cps are 6000 messages per second
     assert table.rows[0][3] == f"{service / (1 - 0.006 * service):.0f}\u00a0µs"
     assert float(table.rows[0][7]) == pytest.approx(0.9, abs=0.1)
+    lower = min(float(table.rows[0][column].removesuffix("\u00a0µs")) for column in (3, 4))
+    (times,) = re.findall(r"is ([\d.]+) times the lower bound", sentences.lines[0])
+    mean = loads[0].mean("default", "total_mean").estimate
+    assert float(times) == pytest.approx(mean / lower, rel=0.02)
     assert len(table.rows) == 1
 
 
@@ -408,8 +412,9 @@ def test_the_response_draws_a_slow_mode_that_still_changes() -> None:
 
 def test_a_load_that_leaves_no_time_free_has_no_bounds() -> None:
     _, found = of(made("default,fifo", {"fifo": {}}, cps=3000))
-    (table,) = bounds.page(found).parts
+    sentences, table = bounds.page(found).parts
     assert table.rows[0][3:5] == ("no bound, because the CPU is fully used",) * 2
+    assert "cannot be compared" in sentences.lines[0]
 
 
 def test_switches_windows_and_speed_are_counted() -> None:

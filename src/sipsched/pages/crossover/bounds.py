@@ -15,24 +15,26 @@ from sipsched.pages.numbers import NO_ENTRY, in_us, told
 from sipsched.pages.parts import Cell, Several, Table, Words
 from sipsched.words import number
 
+NEAR = 2.0
+"""The page explains a measured mean only if it is at least this many times the lower bound."""
+
 
 def page(comparisons: Sequence[Advice]) -> Several:
     """Return a table per proxy on one core: the measured mean message time and two bounds from queueing theory."""
     if not comparisons:
         return Several((Words(("There are no bounds, because nothing was measured.",)),))
-    return by_proxy(comparisons, lambda advice: (_part(advice),))
+    return by_proxy(comparisons, _parts)
 
 
-def _part(advice: Advice) -> Table | Words:
+def _parts(advice: Advice) -> tuple[Table | Words, ...]:
     if advice.place.cores != 1:
-        return Words(("The bounds apply only to one core, and this proxy has more cores.",))
+        return (Words(("The bounds apply only to one core, and this proxy has more cores.",)),)
     loads = [ranking.load for ranking in advice.rankings]
     known = [(load, times) for load in loads if (times := sojourn(load)) is not None]
     if not known:
-        return Words(
-            ("There are no bounds, because no window of the reference has a CPU time per message.",)
-        )
-    return Table(
+        why = "There are no bounds, because no window of the reference has a CPU time per message."
+        return (Words((why,)),)
+    table = Table(
         identity=identity("table-bounds", *advice.place[1:4]),
         groups=(("", 3), ("bounds", 2), ("computed from", 3)),
         places=1,
@@ -56,6 +58,24 @@ def _part(advice: Advice) -> Table | Words:
         "the proxy's other work and the kernel's packet processing. The column \"scv\" shows the squared coefficient "
         "of variation of the service time.",
         provenance=provenance(loads),
+    )
+    return Words(tuple(_finding(*each) for each in known)), table
+
+
+def _finding(load: ComparedLoad, times: Sojourn) -> str:
+    """Return a sentence that compares the measured mean with the lower of the two bounds."""
+    bounds = (times.sharing_us, times.fcfs_us)
+    lower = min((bound for bound in bounds if math.isfinite(bound)), default=math.nan)
+    mean = load.mean(load.place.reference, "total_mean").estimate
+    ratio = mean / lower
+    if math.isnan(ratio):
+        return f"{short_load(load)}: the measured mean cannot be compared with a bound."
+    text = f"{short_load(load)}: the measured mean is {number(ratio)} times the lower bound"
+    if ratio < NEAR:
+        return f"{text}, as expected."
+    return (
+        f"{text}. The model may lack a part of this time, such as waits for locks, for the kernel's packet processing "
+        "or for other programs."
     )
 
 

@@ -20,7 +20,7 @@ from sipsched.pages.crossover.wording import (
     unit,
 )
 from sipsched.pages.numbers import NO_ENTRY, p_text, rounded
-from sipsched.pages.parts import Cell, Folded, Several, Table, Words
+from sipsched.pages.parts import EMPTY, Cell, Folded, Several, Table, Words
 from sipsched.records.windows import SHAM
 from sipsched.words import number, plural
 
@@ -45,26 +45,31 @@ def estimates(comparisons: Sequence[Advice]) -> Folded:
             for quantity in ESTIMATED
             for arm, effects in arms
         ]
+    header = (
+        *("load", "quantity", "mode", "effect", "unit", "robust", "p", "blocks", "runs"),
+        *("lag 1", "widened", "smallest detectable fall"),
+    )
     table = Table(
         identity="table-estimates",
         places=2,
-        header=(
-            *("load", "quantity", "mode", "effect", "unit", "robust", "p", "blocks", "runs"),
-            *("lag 1", "widened", "smallest detectable fall"),
-        ),
+        header=header,
         rows=tuple(rows),
         none="nothing was compared",
-        caption="Every estimated effect with its interval, its p-value and its number of blocks.",
+        caption="Estimated effects with their intervals, their p-values and their numbers of blocks.",
         reading='The effect is the mean over the blocks with its 95\u00a0% interval, and "p" is the p-value of the '
         "same test. For the 99th percentile and the mean of K_rcv + T_sip, intervals and p-values are corrected for "
         'the number of modes and loads. The column "robust" shows the estimate of Hodges and Lehmann, which depends '
-        'less on single blocks. The column "lag 1" shows the correlation of neighbouring blocks. If the correlation '
-        'is large, the interval was widened, and the column "widened" says "yes". The last column shows the smallest '
-        "decrease that the test detects in four of five cases.",
+        'less on single blocks. The column "lag 1" shows the correlation of neighbouring blocks. '
+        + (
+            'If the correlation is large, the interval was widened, and the column "widened" says "yes". '
+            if any(row[header.index("widened")] not in EMPTY for row in rows[:MOST_SHOWN])
+            else ""
+        )
+        + "The last column shows the smallest decrease that the test detects in four of five cases.",
         provenance=provenance(ranking.load for _, ranking in _named(comparisons)),
         shown=MOST_SHOWN,
     )
-    return Folded("Every estimate", (table,))
+    return Folded("Estimates with intervals and p-values", (table,))
 
 
 def _named(comparisons: Sequence[Advice]) -> Iterator[tuple[str, Ranking]]:
