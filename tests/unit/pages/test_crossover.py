@@ -417,6 +417,13 @@ def test_a_load_that_leaves_no_time_free_has_no_bounds() -> None:
     assert "cannot be compared" in sentences.lines[0]
 
 
+def test_the_drop_rate_of_the_reference_includes_both_of_its_windows() -> None:
+    _, found = of(made("default,batch", {"batch": {"pdr": 0.1}}, sham={"pdr": 0.2}, spread=0.0))
+    (table,) = effects.tables(found).parts
+    column = next(i for i, name in enumerate(table.header) if name.startswith("PDR"))
+    assert table.rows[0][column] == "10\u00a0%"
+
+
 def test_switches_windows_and_speed_are_counted() -> None:
     loads, _ = of(
         made("default,fifo", {"fifo": FIFO}, left_out={4: 1}, speed='{"before": 300, "after": 200}')
