@@ -417,6 +417,14 @@ def test_a_load_that_leaves_no_time_free_has_no_bounds() -> None:
     assert "cannot be compared" in sentences.lines[0]
 
 
+def test_a_sham_that_differs_in_another_quantity_is_named() -> None:
+    _, found = of(made("default,batch", {"batch": {}}, sham={"total_p50": 0.2}))
+    (table,) = effects.tables(found).parts
+    assert table.rows[1][1] == "differs"
+    (line,) = [line for line in answer.reservations(found).lines if "A/A" in line]
+    assert re.search(r"p50 \+[12]\d\u00a0%", line)
+
+
 def test_the_drop_rate_of_the_reference_includes_both_of_its_windows() -> None:
     _, found = of(made("default,batch", {"batch": {"pdr": 0.1}}, sham={"pdr": 0.2}, spread=0.0))
     (table,) = effects.tables(found).parts

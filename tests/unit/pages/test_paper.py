@@ -117,6 +117,9 @@ def test_ticks_are_apart_and_include_zero():
         assert 0 in ticks
         assert set(ticks) <= set(TICKS)
     assert sorted(spread_ticks(-3.0, 3.0, 0.0)) == sorted(TICKS)
+    # Narrow axes, such as those of small effects on the mean, have ticks on both sides of 0, too.
+    for reach in (0.03, 0.05, 0.2, 0.6):
+        assert {-1, 0, 1} <= {(tick > 0) - (tick < 0) for tick in spread_ticks(-reach, reach, 0.1)}
     assert sorted(spread_ticks(-1.6, 1.6, 0.15)) == [-75, -50, 0, 100, 300]
 
 

@@ -20,6 +20,7 @@ from sipsched.analysis.advice import (
 )
 from sipsched.analysis.crossover import RUNS_AS_SAMPLE, Doubt, percent, to_percent
 from sipsched.analysis.run_table import IN_VIRTUAL_TIME
+from sipsched.pages.crossover.effects import RANKED, sham_differs
 from sipsched.pages.crossover.setting import InForce, in_force, what
 from sipsched.pages.crossover.wording import (
     AA,
@@ -555,6 +556,15 @@ def _reservations(advice: Advice, named: bool) -> Iterator[str]:
     where = f"{place_name(advice.place)}: " if named else ""
     loads_by_text: dict[str, list[ComparedLoad]] = {}
     for ranking in advice.rankings:
+        if differ := sham_differs(ranking):
+            words = [f"{TITLES[name]} {effect_words(ranking.sham[name], name)}" for name in differ]
+            own = sum(name not in DECIDING for name in RANKED)
+            text = (
+                f"in the A/A comparison, two windows of the reference differ in {listed(words)}. Each of the {own} "
+                "quantities that do not decide has its own interval, so a difference by chance is expected in one of "
+                "20 comparisons"
+            )
+            loads_by_text.setdefault(text, []).append(ranking.load)
         effects = [candidate.effects[DECIDING[0]] for candidate in ranking.candidates]
         if any(effect.interval.known and effect.conditional for effect in effects):
             runs = plural(max(effect.runs for effect in effects), "run")
