@@ -124,7 +124,7 @@ def test_a_recommendation_names_load_evidence_risk_and_how_to_undo_it() -> None:
         effect_cell(effects_of["total_p99"], "total_p99")
         for effects_of in (ranking.candidates[0].effects, ranking.sham)
     ]
-    assert nothing[1].startswith("change nothing")
+    assert nothing[1].startswith("keep the kernel's default")
     assert fifo[1] == "set fifo"
     assert [str(fifo[2]), str(fifo[4])] == list(map(str, cells))
     assert fifo[6:] == ("40", "1")

@@ -468,7 +468,9 @@ def _evidence(ranking: Ranking) -> tuple[Cell, ...]:
     label = ranking.load.label(shown.mode)
     fall = p99.detectable
     return (
-        f"set {label}" if ranking.best else f"change nothing (the row shows {label})",
+        f"set {label}"
+        if ranking.best
+        else f"keep {reference_name(ranking.load)} (the row shows {label})",
         effect_cell(p99, DECIDING[0]),
         effect_cell(mean, DECIDING[1]),
         effect_cell(ranking.sham[DECIDING[0]], DECIDING[0]),
