@@ -221,7 +221,10 @@ def test_modes_that_are_equal_everywhere_are_within_five_percent() -> None:
 def test_the_recommendation_says_that_predictions_come_from_a_model() -> None:
     _, found = of(made("default,fifo", {"fifo": FIFO}, kind="simulated"))
     assert "Set fifo" in recommended(found)
-    assert answer.advised_for(found[0]).endswith("predicted by a model, not measured.")
+    assert answer.cautions(found).endswith("predicted by a model, not measured.")
+    twice = answer.answer([*found, *found]).line
+    assert twice.count("Set fifo") + twice.count("set fifo") == 2
+    assert twice.count(answer.cautions(found)) == 1
     _, found = of(made("default,fifo", {"fifo": FIFO}))
     assert "model" not in recommended(found)
 

@@ -134,7 +134,7 @@ def answer(
     differences
         The differences of the compared SUTs, from `setting.differences`. The answer explains the recommended SUTs.
     """
-    lines = [advised_for(advice) for advice in comparisons]
+    lines = [*map(advised_for, comparisons), *filter(None, (cautions(comparisons),))]
     if summary is not None and lines:
         lines += filter(None, (suspect_runs(summary),))
     recommended = [
@@ -179,16 +179,23 @@ def advised(advice: Advice) -> str:
     for ranking in advice.rankings:
         groups.setdefault(_kind(ranking), []).append(ranking)
     settings_first = sorted(groups.items(), key=lambda group: group[0][0] != "set")
-    text = " ".join(_sentences(*group) for group in settings_first)
-    judged = (ranking for ranking in advice.rankings if ranking.judged)
+    return " ".join(_sentences(*group) for group in settings_first)
+
+
+def cautions(comparisons: Sequence[Advice]) -> str:
+    """Return sentences about the recommendations for all proxies: on further runs, intervals and fidelity."""
+    judged = [ranking for advice in comparisons for ranking in advice.rankings if ranking.judged]
     kinds = {run.attrs["kind"] for ranking in judged for run in ranking.load.runs}
+    lines = []
+    if any(_shown(ranking).effects[DECIDING[0]].conditional for ranking in judged):
+        lines.append("Another run may have another result.")
     if kinds:
-        text += " Numbers in brackets are 95\u00a0% intervals."
+        lines.append("Numbers in brackets are 95\u00a0% intervals.")
     if "simulated" in kinds:
-        text += " The numbers are predicted by a model, not measured."
+        lines.append("The numbers are predicted by a model, not measured.")
     elif "virtual" in kinds:
-        text += f" {IN_VIRTUAL_TIME}"
-    return text
+        lines.append(IN_VIRTUAL_TIME)
+    return " ".join(lines)
 
 
 def _kind(ranking: Ranking) -> tuple[str, str]:
@@ -216,12 +223,12 @@ def _sentences(kind: tuple[str, str], rankings: Sequence[Ranking]) -> str:
     if name == "alike":
         return (
             f"{_kept(rankings[0].load)} at {where}: with every mode, K_rcv + T_sip of the messages is at most "
-            f"5\u00a0% higher or lower than with {reference}. {_shifts(rankings)}{_amount_and_caution(rankings)}"
+            f"5\u00a0% higher or lower than with {reference}. {_shifts(rankings)}{_amount(rankings)}"
         )
     if name == "none":
         return (
             f"{_kept(rankings[0].load)} at {where}: {_none_better(rankings, reference)} {_shifts(rankings)}"
-            f"{_amount_and_caution(rankings)}"
+            f"{_amount(rankings)}"
         )
     chosen = [_chosen(ranking) for ranking in rankings]
     label = rankings[0].load.label(detail)
@@ -240,7 +247,7 @@ def _sentences(kind: tuple[str, str], rankings: Sequence[Ranking]) -> str:
         )
         return (
             f"{_kept(rankings[0].load)} at {where}: no mode is better than {reference} without a cost. The mode "
-            f"{label} lowers {falls}, but raises {rises}. {_amount_and_caution(rankings)}"
+            f"{label} lowers {falls}, but raises {rises}. {_amount(rankings)}"
         )
     others: dict[str, list[str]] = {}
     for ranking in rankings:
@@ -260,7 +267,7 @@ def _sentences(kind: tuple[str, str], rankings: Sequence[Ranking]) -> str:
     risks = "".join(f" Risk: {risk}" for risk in dict.fromkeys(_grave(applied)))
     return (
         f"Set {label}{sets} at {where}. This setting lowers {falls}, compared with {reference}.{too}{risks} "
-        f"{_amount_and_caution(rankings)}"
+        f"{_amount(rankings)}"
     )
 
 
@@ -349,25 +356,23 @@ def _sizes(quantity: str, chosen: Sequence[Candidate | None], *, costs: bool = F
     ]
 
 
-def _amount_and_caution(rankings: Sequence[Ranking]) -> str:
-    """Return the amount of evidence as sentences: the number of blocks (one window of each mode) and of runs per load.
+def _shown(ranking: Ranking) -> Candidate:
+    """Return the recommended mode at a load, or the first mode of the ranking if no mode is recommended."""
+    return _chosen(ranking) or next(iter(ranking.candidates))
 
-    If the loads have different numbers, the text states the smallest ones, as in "at least 12 blocks in 3 runs". If too
-    few runs were measured to say something about further runs, the text warns of this.
+
+def _amount(rankings: Sequence[Ranking]) -> str:
+    """Return the amount of evidence as a sentence: the number of blocks (one window of each mode) and of runs per load.
+
+    If the loads have different numbers, the text states the smallest ones, as in "at least 12 blocks in 3 runs".
     """
-    shown = [_chosen(ranking) or next(iter(ranking.candidates)) for ranking in rankings]
-    effects = [candidate.effects[DECIDING[0]] for candidate in shown]
+    effects = [_shown(ranking).effects[DECIDING[0]] for ranking in rankings]
     runs, blocks = (
         min(effect.runs for effect in effects),
         min(sum(effect.blocks) for effect in effects),
     )
     least = "at least " if len({(effect.runs, effect.blocks) for effect in effects}) > 1 else ""
-    caution = (
-        " Another run may have another result."
-        if any(effect.conditional for effect in effects)
-        else ""
-    )
-    return f"The evidence is {least}{plural(blocks, 'block')} in {plural(runs, 'run')} per load.{caution}"
+    return f"The evidence is {least}{plural(blocks, 'block')} in {plural(runs, 'run')} per load."
 
 
 def _none_better(rankings: Sequence[Ranking], reference: str) -> str:

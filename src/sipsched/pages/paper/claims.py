@@ -16,7 +16,7 @@ from sipsched.analysis.papers import MODES, PAPERS, PAPERS_RUNS
 from sipsched.pages import published
 from sipsched.pages.capacities import carries, evidence
 from sipsched.pages.crossover import effects
-from sipsched.pages.crossover.answer import advised, advised_for
+from sipsched.pages.crossover.answer import advised, advised_for, cautions
 from sipsched.pages.crossover.setting import in_force, what
 from sipsched.pages.crossover.wording import (
     TITLES,
@@ -144,7 +144,8 @@ def _found(material: Material, study: str) -> str:
     comparisons = material.advice(study)
     if not any(advice.rankings for advice in comparisons):
         return NOT_MEASURED.format(study)
-    return " ".join(map(advised if len(comparisons) == 1 else advised_for, comparisons))
+    told = map(advised if len(comparisons) == 1 else advised_for, comparisons)
+    return " ".join(filter(None, (*told, cautions(comparisons))))
 
 
 def _power(rankings: Iterable[Ranking]) -> str:
