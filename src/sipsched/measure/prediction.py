@@ -56,9 +56,7 @@ THREADS = (4, 8, 16)
 """Numbers of threads to try in addition to n, n + 2 and 2n, where n is the number of cores."""
 CORES_PER_PROCESSOR = 16
 TRIAL_CALLS = 8_000
-"""Number of calls of a trial for a capacity, which is ample: an overload fills the receive buffer in some 100 calls."""
-TRIAL_S_MIN = 0.5
-"""Shortest trial of a deployment in seconds. The trial is much longer than a call, which rings and holds for 20 ms."""
+"""Least number of calls of a trial over UDP, per two sockets. An overload fills a receive buffer in some 100 calls."""
 WINDOWS_MIN = 2
 MESSAGES = len(KINDS)
 """Number of messages of a call."""
@@ -280,7 +278,8 @@ def _carries(
     point = Point(ANY_BED, fitted.sut, DEFAULT, cores, threads)
     plan = plan_point(point, config, _testbed(fitted, cores))
     numbers = {**fitted.numbers, **changes}
-    return _capacity(plan, numbers, config, guess_cps, lambda _: TRIAL_CALLS, HALVINGS)
+    calls = partial(_trial_calls, plan, config)
+    return _capacity(plan, numbers, config, guess_cps, calls, HALVINGS)
 
 
 def predict_deployments(fitted: Fitted, config: Config) -> tuple[Deployed, ...]:
@@ -368,14 +367,16 @@ def _deployed(
 
 
 def _trial_calls(plan: SimulatedPoint, config: Config, cps: float) -> int:
-    """Return the number of calls in a trial.
+    """Return the number of calls in a trial, which is at least as long as a trial on a real testbed.
 
-    The trial must be so long that the empty queues at its start hardly influence the share of lost messages.
+    In a shorter trial, the empty queues at its start influence the share of lost messages, and retransmissions hardly
+    begin, because the first one follows after T1 = 500 ms. The capacity would be too high.
     """
+    calls = round(cps * config.search.trial_s)
     if plan.sut.over_tcp:
-        return round(cps * config.search.trial_s)
+        return calls
     sockets = plan.point.threads if plan.sut.deployment != "shared" else 1
-    return max(TRIAL_CALLS * max(1, sockets // 2), round(cps * TRIAL_S_MIN))
+    return max(TRIAL_CALLS * max(1, sockets // 2), calls)
 
 
 def _capacity(
