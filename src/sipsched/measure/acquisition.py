@@ -105,7 +105,7 @@ class _Acquisition:
         self.arrivals = arrivals
         self.timeline: dict[str, float] = {}
         load = config.load
-        self.limit_s = load.warmup_s + load.duration_s + 2 * load.drain_s + 60
+        self.limit_s = load.warmup_s + load.duration_s + 2 * load.drain_s + testbed.control_s
 
     def perform(self) -> Performed:
         """Offer the load, store the files of generator and probe in the run's record, and return all other results."""
@@ -213,6 +213,7 @@ class _Acquisition:
             modes,
             design,
             serving.first_call_ns("uac", self.arrivals),
+            self.testbed.control_s,
             serving.sut.over_tcp,
         )
 

@@ -148,7 +148,7 @@ def ready_for_trials(
         # The record of a search excludes the proxy's log, because the log mixes lines from trials at many loads.
         record = UnfinishedRecord.begin(Path(scratch), point.run(0, 0))
         with open_hosts(testbed, f"a search at {point}") as hosts:
-            serving = Serving(hosts, point, config, record, search.limit_s + 60)
+            serving = Serving(hosts, point, config, record, search.limit_s + testbed.control_s)
             serving.clear_hosts()
             serving.check_hosts(calls)
             with tuned(hosts.sps, testbed, mode, point.cores, point.threads) as state:

@@ -148,6 +148,8 @@ class Switcher:
         programs.
     first_ns
         Time in ns from the beginning of the schedule to its first call.
+    control_s
+        Longest time in s that the commands of the run may take, on the clock of the proxy's host.
     log
         The log of the switches, after `running`.
     """
@@ -158,6 +160,7 @@ class Switcher:
     playable: Playable
     design: Design
     first_ns: int
+    control_s: float
     over_tcp: bool = False
     log: SwitchLog = field(init=False)
 
@@ -177,7 +180,7 @@ class Switcher:
         sps.put_text(self._plan(), plan)
         sps.run(["rm", "-f", str(log_file)])
         argv = self._command(plan, log_file)
-        limit_s = self.design.end_ns / 1e9 + 60
+        limit_s = self.design.end_ns / 1e9 + self.control_s
         process = sps.start("switcher", argv, cpus=sps.spec.helper_cpus, limit_s=limit_s)
         ready = sps.wait_while_running(
             process,

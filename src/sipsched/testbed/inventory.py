@@ -381,6 +381,14 @@ class Testbed:
     """Programs that compete with the proxy for CPU time during each measurement."""
 
     @property
+    def control_s(self) -> float:
+        """Longest time in s of the hosts' clocks that the commands of a run may take. Later, its programs end.
+
+        The clock of a guest in virtual time goes on while the guest waits for a command, and this machine may be busy.
+        """
+        return 600.0 if self.virtual else 60.0
+
+    @property
     def is_on_this_machine(self) -> bool:
         """True if this machine creates the hosts and runs the load generators."""
         return self.kind in ("local", "vm", "virtual")

@@ -33,6 +33,11 @@ def copied(folder: Path, **changes: Any) -> Testbed:
     return load_testbed("virtual", folder)
 
 
+def test_programs_of_a_guest_outlive_minutes_in_which_this_machine_is_busy():
+    assert TESTBED.control_s == 600
+    assert load_testbed("local").control_s == 60
+
+
 def test_the_command_line_has_the_clock_and_one_closed_card_per_host() -> None:
     argv = command()
     assert argv[:5] == ["chrt", "--idle", "0", "env", "LD_PRELOAD=/lib/libsipvirtual.so"]
