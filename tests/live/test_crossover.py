@@ -107,7 +107,7 @@ def test_each_window_reaches_its_instance(measure: Measure, tmp_path: Path) -> N
     other = {"sut": "kamailio-udp-fm", "threads": 4, **same}
     assert run["crossover"]["instances"] == [four, two, other, four]
     labels = [result["label"] for result in run["crossover"]["modes"]]
-    assert labels == ["default", "batch", "2 threads", "kamailio-udp-fm"]
+    assert labels == ["default", "batch", "2 workers", "kamailio-udp-fm"]
     assert run["generator"]["calls_completed"] == run["generator"]["calls_created"]
     assert run["probe"]["unmatched"] == run["probe"]["lost"] == 0
     recorded = read_windows(record)
