@@ -89,7 +89,7 @@ def check_links(hosts: Hosts) -> None:
         The SIP address or the SIP port of a host cannot be used.
     """
     nonce = secrets.token_hex(8)
-    patience_s = EMULATED_PATIENCE_S if hosts.testbed.kind == "vm" else PATIENCE_S
+    patience_s = EMULATED_PATIENCE_S if hosts.testbed.kind in ("vm", "virtual") else PATIENCE_S
     sps, agents = hosts.sps, [hosts.uac, hosts.uas]
     ways: list[tuple[Host, list[Host]]] = [(hosts.uac, [sps]), (sps, agents), (hosts.uas, [sps])]
     with ThreadPoolExecutor(len(ways)) as pool:
