@@ -56,8 +56,8 @@ def refused(
     full = np.zeros(len(arrivals), np.bool_)
     admitted = 0
     for message, arrival in enumerate(arrivals):
-        # Services start in the order of arrival. If the message that was admitted
-        # `waiting_places` messages earlier still waits, all waiting places are therefore occupied.
+        # Services start in the order of arrival. If the message that was admitted `waiting_places` messages earlier
+        # still waits, all waiting places are therefore occupied.
         slot = admitted % waiting_places
         full[message] = starts[slot] > arrival
         if not full[message]:

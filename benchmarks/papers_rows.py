@@ -58,7 +58,9 @@ def rows(study: str, testbed: str) -> Iterator[Row]:
     """Yield the rows of a study, with one row per quantity and load."""
     summary = open_summary(RESULTS / study / testbed / "summary.nc")
     case = Case(summary, load_points(), load_comparison(), *MODES)
-    predictions = pd.read_csv(PREDICTIONS).set_index(["testbed", "cores", "threads", "cps"])
+    table = pd.read_csv(PREDICTIONS)
+    of_modes = table[(table["reference"] == MODES[0]) & (table["mode"] == MODES[1])]
+    predictions = of_modes.set_index(["testbed", "cores", "threads", "cps"])
     for place in case.places():
         printed = case.printed_comparison(place)
         assert printed is not None
