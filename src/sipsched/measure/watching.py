@@ -349,7 +349,7 @@ class CounterStream:
 
 
 def _send(process: Popen[bytes], command: bytes) -> None:
-    """Write a command to the input of a program. A program that has ended is an error at the next read."""
+    """Write a command to the input of a program. If the program has ended, the next read reports this error."""
     pipe = process.stdin
     assert pipe is not None
     with suppress(OSError):
