@@ -43,7 +43,7 @@ class Probed:
 
     def connect(self) -> socket.socket:
         client = socket.socket(socket.AF_UNIX)
-        client.settimeout(5)
+        client.settimeout(30)
         client.connect(str(self.control))
         return client
 
