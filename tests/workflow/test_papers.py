@@ -39,7 +39,8 @@ SHORT = {
 def test_the_papers_studies_lead_to_their_pages_on_a_simulated_testbed(tmp_path: Path) -> None:
     copy_project(tmp_path)
     # make only one page of several studies, without predictions, because the other pages take minutes
-    page = {"notebook": "notebooks/capacity_model.ipynb", "files": ["config/published/points.csv"]}
+    files = ["config/published/points.csv", "config/models/virtual-capacity.json"]
+    page = {"notebook": "notebooks/capacity_model.ipynb", "files": files}
     change_config(tmp_path, lambda document: document.update(documents={"capacity_model": page}))
     (tmp_path / "short.yaml").write_text(json.dumps(SHORT))
     files = ("config/studies/papers.yaml", "short.yaml")

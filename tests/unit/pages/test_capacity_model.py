@@ -1,6 +1,7 @@
 """Tests of models of capacity, on published numbers and on summaries of a known queue."""
 
 import functools
+from dataclasses import replace
 
 import numpy as np
 import page_text
@@ -11,9 +12,11 @@ from sipsched.analysis import intervals, papers
 from sipsched.analysis.capacity import evidence, options, predictions, scaling, simulated
 from sipsched.analysis.capacity import queues as models
 from sipsched.pages.capacity_model import answer, laws, queues, sources
+from sipsched.paths import PROJECT_ROOT
 from sipsched.records import study_summary, summary_files
 from sipsched.records.fitted import Fitted
 from sipsched.records.prediction import CapacityOfCores, CapacityPrediction
+from sipsched.records.system_capacity import read_capacities
 
 ONE_CORE = {
     ("default", 1, 2): 80.0,
@@ -74,8 +77,12 @@ def simulation(limit=0.01, **changes):
     return CapacityPrediction(fitted, limit, 4, carried, **changes)
 
 
-def sized(known, prediction=NOT_SIMULATED):
-    return answer.systems(known, prediction, simulated.by_cores(prediction, laws.WIDENING))
+IN_VIRTUAL_TIME = read_capacities(PROJECT_ROOT / "config" / "models" / "virtual-capacity.json")
+
+
+def sized(known, prediction=NOT_SIMULATED, virtual=()):
+    rows = simulated.by_cores(prediction, laws.WIDENING)
+    return answer.systems(known, prediction, rows, virtual, "kamailio-udp")
 
 
 def everything(known, prediction):
@@ -317,8 +324,35 @@ def test_without_any_system_there_is_no_answer():
     assert answer.tables([]).parts == []
 
 
+def test_the_capacity_of_one_core_grows_by_the_speedup_in_virtual_time(one_core):
+    slow = IN_VIRTUAL_TIME[0]
+    low, high = 100 / 1.1, 110.0
+    one = replace(slow, cores=1, estimate_cps=100.0, low_cps=low, high_cps=high)
+    four = replace(slow, cores=4, estimate_cps=300.0, low_cps=3 * low, high_cps=3 * high)
+    first = sized(one_core, virtual=[four, one])[0]
+    known, predicted = first.virtual.options
+    assert known is first.known.options[0]
+    assert (predicted.cores, predicted.threads) == (4, slow.threads)
+    assert predicted.interval.estimate == pytest.approx(3 * known.capacity.estimate)
+    assert predicted.carries_cps == predicted.interval.low
+    # three independent errors: the capacity of one core, and both capacities in virtual time
+    width = np.log(known.capacity.estimate / known.capacity.low)
+    half_width = np.hypot(np.sqrt(2) * np.log(1.1), width)
+    assert np.log(predicted.interval.estimate / predicted.interval.low) == pytest.approx(half_width)
+    reasons = page_text.text(answer.reasons([first], one_core, NOT_SIMULATED))
+    assert "On 4 cores, the speed-up is 3.0." in reasons.replace("\u00a0", " ")
+    # without a capacity of one core in virtual time, no speed-up is known
+    assert sized(one_core, virtual=[four])[0].virtual.options == ()
+
+
+def test_only_the_named_proxy_has_an_answer_in_virtual_time(one_core):
+    for each in sized(one_core, simulation(), IN_VIRTUAL_TIME):
+        is_named = (each.system.sut, each.system.mode) == ("kamailio-udp", "default")
+        assert bool(each.virtual.options) == is_named
+
+
 def test_the_box_answers_as_the_table_does(one_core):
-    systems = sized(one_core, simulation())
+    systems = sized(one_core, simulation(), IN_VIRTUAL_TIME)
     box = answer.box(systems, 1000)
     table = answer.tables(systems).parts[0]
     for cps, row in zip(answer.LOADS, table.rows, strict=True):

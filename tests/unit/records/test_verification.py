@@ -10,10 +10,13 @@ from pathlib import Path
 import pytest
 import synthetic
 
+from sipsched.analysis.capacity.estimate import capacity_of_search
 from sipsched.errors import StableError
 from sipsched.paths import PROJECT_ROOT
 from sipsched.plan.loads import Capacity
+from sipsched.records.crossing import read_crossing
 from sipsched.records.record import UnfinishedRecord
+from sipsched.records.system_capacity import read_capacities
 from sipsched.records.verification import verify
 
 Spoil = Callable[[Path], object]
@@ -46,6 +49,21 @@ def test_the_recorded_runs_in_virtual_time_are_intact(tmp_path: Path) -> None:
     checks = verify(tmp_path)
     assert len(checks.runs) > 400
     assert checks.intact
+
+
+def test_the_capacities_of_the_sizing_page_come_from_the_recorded_searches(tmp_path: Path) -> None:
+    with tarfile.open(VIRTUAL / "virtual-8cores.tar.xz") as records:
+        records.extractall(tmp_path, filter="data")
+    searches = [read_crossing(path) for path in tmp_path.rglob("capacity~*.json")]
+    shipped = read_capacities(PROJECT_ROOT / "config" / "models" / "virtual-capacity.json")
+    assert [system.cores for system in shipped] == [1, 2, 4, 8]
+    for system in shipped:
+        (search,) = [each for each in searches if each.point.cores == system.cores]
+        (found,) = system.searches
+        assert found.started_at == search.started_at
+        # The shipped estimate also uses the runs of the study.
+        estimate = capacity_of_search(search, system.limit).estimate
+        assert system.low_cps < estimate < system.high_cps
 
 
 def test_the_recorded_campaigns_stay_small() -> None:

@@ -14,7 +14,7 @@ from sipsched.analysis.run_table import Configuration, by_load, configurations
 from sipsched.records.system_capacity import SystemCapacity
 
 MEASURED, PUBLISHED = "measured", "published"
-EXTRAPOLATED, SIMULATED = "extrapolated", "simulated"
+EXTRAPOLATED, SIMULATED, IN_VIRTUAL_TIME = "extrapolated", "simulated", "in virtual time"
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,8 @@ class Option:
         The capacity by the papers' definition: the last measured load before the mean drop rate exceeds the limit; NaN
         if not measured.
     basis
-        `MEASURED`, `PUBLISHED`, `EXTRAPOLATED` (by a law of capacity by cores) or `SIMULATED`.
+        `MEASURED`, `PUBLISHED`, `EXTRAPOLATED` (by a law of capacity by cores), `SIMULATED` or `IN_VIRTUAL_TIME` (the
+        measured capacity of one core, multiplied by a speed-up in virtual time).
     settled
         True if the capacity lies between two measured loads.
     """

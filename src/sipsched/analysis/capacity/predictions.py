@@ -6,7 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from sipsched.analysis.capacity.options import EXTRAPOLATED, Option, predicted_option
+from sipsched.analysis.capacity.estimate import interval_of
+from sipsched.analysis.capacity.options import (
+    EXTRAPOLATED,
+    IN_VIRTUAL_TIME,
+    Option,
+    predicted_option,
+)
 from sipsched.analysis.capacity.scaling import (
     ScalingLaw,
     TooFewPointsError,
@@ -16,6 +22,8 @@ from sipsched.analysis.capacity.scaling import (
 )
 from sipsched.analysis.capacity.systems import CapacityEvidence, CapacityModel, System
 from sipsched.analysis.intervals import Interval
+from sipsched.analysis.speedup import ratio
+from sipsched.records.system_capacity import SystemCapacity
 
 RESAMPLES = 499
 """Number of bootstrap fits of a scaling law for the law's confidence intervals. All fits together take 2 s."""
@@ -179,4 +187,39 @@ def extrapolated(
             *(system.sut, system.mode, count, evidence.threads(count), law[1](count)), EXTRAPOLATED
         )
         for count in cores
+    )
+
+
+def in_virtual_time(system: System, capacities: Sequence[SystemCapacity]) -> tuple[Option, ...]:
+    """Return the known capacity of one core, multiplied by the speed-ups of a proxy in virtual time.
+
+    Parameters
+    ----------
+    capacities
+        Capacities in virtual time, of one SUT with one number of workers, on one core and on several cores. A speed-up
+        is the capacity on several cores, divided by the capacity on one core.
+
+    Returns
+    -------
+    tuple
+        The known option of one core, then one predicted option per number of cores, in ascending order. Empty if a
+        capacity on one core is missing. The intervals contain the uncertainty of all three capacities.
+    """
+    by_cores = {
+        capacity.cores: capacity for capacity in capacities if capacity.estimate_cps is not None
+    }
+    one = next((option for option in system.fitted if option.cores == 1), None)
+    if one is None or 1 not in by_cores:
+        return ()
+    slower = interval_of(by_cores.pop(1))
+    return (
+        one,
+        *(
+            predicted_option(
+                *(system.sut, system.mode, cores, faster.threads),
+                ratio(one.capacity, ratio(slower, interval_of(faster))),
+                IN_VIRTUAL_TIME,
+            )
+            for cores, faster in sorted(by_cores.items())
+        ),
     )

@@ -1,4 +1,4 @@
-"""The number of cores that a load needs, from measured, extrapolated and simulated capacities."""
+"""The number of cores that a load needs, from measured, extrapolated and simulated capacities, and in virtual time."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -7,16 +7,18 @@ import numpy as np
 
 from sipsched.analysis.capacity.options import (
     EXTRAPOLATED,
+    IN_VIRTUAL_TIME,
     MEASURED,
     PUBLISHED,
     SIMULATED,
     Option,
     predicted_option,
 )
-from sipsched.analysis.capacity.predictions import extrapolated, predictor
+from sipsched.analysis.capacity.predictions import extrapolated, in_virtual_time, predictor
 from sipsched.analysis.capacity.simulated import Simulated
 from sipsched.analysis.capacity.systems import CapacityEvidence, System
 from sipsched.plan.modes import DEFAULT
+from sipsched.records.system_capacity import SystemCapacity
 
 MOST_CORES = 64
 """The largest number of cores for which a law may predict the capacity."""
@@ -24,12 +26,12 @@ MOST_CORES = 64
 
 @dataclass(frozen=True)
 class Sizing:
-    """The measured, published, extrapolated or simulated capacities of a system, for several numbers of cores.
+    """The capacities of a system from one source, for several numbers of cores.
 
     Attributes
     ----------
     basis
-        `MEASURED`, `PUBLISHED`, `EXTRAPOLATED` or `SIMULATED`.
+        `MEASURED`, `PUBLISHED`, `EXTRAPOLATED`, `SIMULATED` or `IN_VIRTUAL_TIME`.
     options
         The best setting for each number of cores, in ascending order of cores; empty if no capacity is known.
     """
@@ -53,7 +55,7 @@ class Sizing:
 
 @dataclass(frozen=True)
 class SizedSystem:
-    """A system under test with known (measured or published), extrapolated and simulated capacities.
+    """A system under test with its capacities from four sources. A known capacity is measured or published.
 
     `law` is the name of the law that extrapolates the capacities; empty if no law applies.
     """
@@ -63,17 +65,22 @@ class SizedSystem:
     known: Sizing
     extrapolated: Sizing
     simulated: Sizing
+    virtual: Sizing
 
     @property
-    def all(self) -> tuple[Sizing, Sizing, Sizing]:
-        """The system's capacities from the three sources: known, extrapolated and simulated."""
-        return self.known, self.extrapolated, self.simulated
+    def all(self) -> tuple[Sizing, Sizing, Sizing, Sizing]:
+        """The system's capacities: known, extrapolated, simulated, and from speed-ups in virtual time."""
+        return self.known, self.extrapolated, self.simulated, self.virtual
 
 
 def sized(
-    evidence: CapacityEvidence, simulated: Sequence[Simulated] = (), simulated_sut: str = ""
+    evidence: CapacityEvidence,
+    simulated: Sequence[Simulated] = (),
+    simulated_sut: str = "",
+    virtual: Sequence[SystemCapacity] = (),
+    virtual_sut: str = "",
 ) -> tuple[SizedSystem, ...]:
-    """Return the known, extrapolated and simulated capacities of each SUT, in one scheduler mode per SUT.
+    """Return the known and predicted capacities of each SUT, in one scheduler mode per SUT.
 
     The function chooses the default mode. If a SUT has no capacities in the default mode, the function chooses the mode
     with the SUT's largest capacity.
@@ -84,6 +91,8 @@ def sized(
         Measured and published capacities.
     simulated, simulated_sut
         Simulated capacities by number of cores, and the name of the simulated SUT.
+    virtual, virtual_sut
+        Capacities in virtual time by number of cores, and the name of the SUT that they predict.
 
     Returns
     -------
@@ -98,7 +107,7 @@ def sized(
             key=lambda system: (system.mode == DEFAULT, _largest(system.options)),
         )
         # With several testbeds, `sut` has the form "SUT on TESTBED", so only the part before " on " is compared.
-        is_simulated = system.mode == DEFAULT and sut.partition(" on ")[0] == simulated_sut
+        name = sut.partition(" on ")[0] if system.mode == DEFAULT else ""
         systems.append(
             SizedSystem(
                 system=system,
@@ -108,7 +117,12 @@ def sized(
                     EXTRAPOLATED, extrapolated(system, evidence, range(1, MOST_CORES + 1))
                 ),
                 simulated=Sizing(
-                    SIMULATED, tuple(_of_simulation(sut, simulated)) if is_simulated else ()
+                    SIMULATED,
+                    tuple(_of_simulation(sut, simulated)) if name and name == simulated_sut else (),
+                ),
+                virtual=Sizing(
+                    IN_VIRTUAL_TIME,
+                    in_virtual_time(system, virtual) if name and name == virtual_sut else (),
                 ),
             )
         )

@@ -1,13 +1,19 @@
 """The page's answer to "How many cores does a load (calls per second) need?", with an input box and tables.
 
-Sentences give the reasons why measured, extrapolated and simulated capacities differ.
+Sentences give the reasons why measured, extrapolated and simulated capacities, and those in virtual time, differ.
 """
 
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from sipsched.analysis.capacity.options import EXTRAPOLATED, MEASURED, SIMULATED, Option
+from sipsched.analysis.capacity.options import (
+    EXTRAPOLATED,
+    IN_VIRTUAL_TIME,
+    MEASURED,
+    SIMULATED,
+    Option,
+)
 from sipsched.analysis.capacity.predictions import predictor
 from sipsched.analysis.capacity.simulated import Simulated
 from sipsched.analysis.capacity.sizing import MOST_CORES, SizedSystem, Sizing, sized
@@ -26,23 +32,30 @@ from sipsched.pages.parts import (
     Words,
 )
 from sipsched.records.prediction import CapacityPrediction
+from sipsched.records.system_capacity import SystemCapacity
 from sipsched.words import grouped, listed, number, plural
 
 LOADS = (500, 1000, 1500, 2000, 3000, 4000, 5000, 6000, 8000, 10_000)
 """The loads in the rows of the tables, in calls per second."""
+VIRTUAL_TIME = "In virtual time: real kernel and proxy, instructions counted, no caches."
+"""The label that every table and figure with capacities in virtual time must have."""
 NAMED_CORES = 4
-"""The number of cores for which the answer contains the extrapolated and the simulated capacity."""
+"""The number of cores for which the answer contains the predicted capacities."""
 
 
 def systems(
-    evidence: CapacityEvidence, prediction: CapacityPrediction, rows: Sequence[Simulated]
+    evidence: CapacityEvidence,
+    prediction: CapacityPrediction,
+    rows: Sequence[Simulated],
+    virtual: Sequence[SystemCapacity] = (),
+    virtual_sut: str = "",
 ) -> tuple[SizedSystem, ...]:
-    """Return the measured, extrapolated and simulated capacities of each proxy. The page's main proxy comes first."""
-    return sized(evidence, rows, prediction.fitted.sut)
+    """Return the known and predicted capacities of each proxy. The page's main proxy comes first."""
+    return sized(evidence, rows, prediction.fitted.sut, virtual, virtual_sut)
 
 
 def answer(found_systems: Sequence[SizedSystem]) -> Answer:
-    """Return sentences with the main proxy's measured capacity per number of cores, and two predictions for 4 cores."""
+    """Return sentences with the main proxy's measured capacity per number of cores, and predictions for 4 cores."""
     if not found_systems:
         return Answer("There is no answer yet, because no capacity of any proxy is known.")
     first = found_systems[0]
@@ -63,7 +76,7 @@ def answer(found_systems: Sequence[SizedSystem]) -> Answer:
         lines.append("Only one core was measured.")
     predicted = [
         f"{sizing.basis} {with_unit(option.interval, 'cps')}"
-        for sizing in (first.extrapolated, first.simulated)
+        for sizing in first.all
         for option in sizing.options
         if option.cores == NAMED_CORES and not option.known
     ]
@@ -96,7 +109,7 @@ def box(found_systems: Sequence[SizedSystem], cps: float) -> LoadBox:
         ),
         kinds=(
             " or ".join(dict.fromkeys(system.known.basis for system in found_systems)) or MEASURED,
-            *(EXTRAPOLATED, SIMULATED),
+            *(EXTRAPOLATED, SIMULATED, IN_VIRTUAL_TIME),
         ),
         rows=tuple(
             (system.system.name, tuple(map(_answers, system.all))) for system in found_systems
@@ -119,11 +132,19 @@ def _answers(sizing: Sizing) -> LoadAnswers:
     )
 
 
+def _unknown(sizing: Sizing) -> str:
+    return (
+        "not measured in virtual time" if sizing.basis == IN_VIRTUAL_TIME else f"not {sizing.basis}"
+    )
+
+
 def _beyond(sizing: Sizing) -> str:
     """Return the text for a load that is too high for every known number of cores."""
     if not sizing.options:
-        return f"not {sizing.basis}"
+        return _unknown(sizing)
     last = sizing.options[-1]
+    if sizing.basis == IN_VIRTUAL_TIME:
+        return f"more than {plural(last.cores, 'core')}"
     if not last.known:
         return f"none up to {plural(last.cores, 'core')}"
     if not last.settled:
@@ -134,8 +155,10 @@ def _beyond(sizing: Sizing) -> str:
 def _beyond_cell(sizing: Sizing) -> str:
     """Return the answer, as text for a table cell, for a load above the capacity on every known number of cores."""
     if not sizing.options:
-        return f"not {sizing.basis}"
+        return _unknown(sizing)
     last = sizing.options[-1]
+    if sizing.basis == IN_VIRTUAL_TIME:
+        return f"> {last.cores}"
     if not last.known:
         return f"none up to {last.cores}"
     return f"> {last.cores}" if last.settled else "unknown"
@@ -149,10 +172,11 @@ def tables(found_systems: Sequence[SizedSystem]) -> Several:
 
 
 def _table(system: SizedSystem, place: int) -> Table:
+    sources = system.all if system.virtual.options else system.all[:-1]
     rows: list[tuple[Cell, ...]] = []
     for cps in LOADS:
         cells: list[Cell] = [grouped(cps)]
-        for sizing in system.all:
+        for sizing in sources:
             option = sizing.enough(cps)
             if option is None:
                 cells += [_beyond_cell(sizing), NO_ENTRY]
@@ -163,8 +187,11 @@ def _table(system: SizedSystem, place: int) -> Table:
     by_law = f"{EXTRAPOLATED} by {system.law}" if system.law else EXTRAPOLATED
     return Table(
         identity="table-sizing" if not place else f"table-sizing-{place + 1}",
-        groups=(("", 1), (system.known.basis, 2), (by_law, 2), (SIMULATED, 2)),
-        header=("load (cps)", *("cores", "used (%)") * len(system.all)),
+        groups=(
+            *(("", 1), (system.known.basis, 2), (by_law, 2)),
+            *((sizing.basis, 2) for sizing in sources[2:]),
+        ),
+        header=("load (cps)", *("cores", "used (%)") * len(sources)),
         rows=tuple(rows),
         none="nothing is known",
         caption=f"The number of cores that {system.system.name} needs for each load.",
@@ -172,14 +199,20 @@ def _table(system: SizedSystem, place: int) -> Table:
         'the load. The column "used (%)" shows the load as a percentage of the estimated capacity. If only a '
         'lower bound of the capacity is known, this column shows "at most". The words "none up to 64" mean that '
         "no number of cores up to 64 is enough.",
-        provenance=system.system.provenance,
+        provenance=with_virtual_time(system.system.provenance, [system]),
     )
+
+
+def with_virtual_time(provenance: str, systems: Sequence[SizedSystem]) -> str:
+    """Return the provenance of a figure or table, with the label of virtual time if it shows such capacities."""
+    shown = any(system.virtual.options for system in systems)
+    return f"{provenance} {VIRTUAL_TIME}".strip() if shown else provenance
 
 
 def reasons(
     found_systems: Sequence[SizedSystem], evidence: CapacityEvidence, prediction: CapacityPrediction
 ) -> Words:
-    """Return sentences on why the measured, extrapolated and simulated capacities of the main proxy differ."""
+    """Return sentences on why the capacities of the main proxy differ between the sources."""
     if not found_systems:
         return Words(("No capacity of any proxy is known, so there are no answers to compare.",))
     first = found_systems[0]
@@ -188,6 +221,7 @@ def reasons(
             *_of_measurement(first, evidence),
             *_of_law(first, evidence),
             *_of_simulation(first, prediction),
+            *_of_virtual_time(first),
         )
     )
 
@@ -251,11 +285,9 @@ def _of_simulation(first: SizedSystem, prediction: CapacityPrediction) -> Iterat
         predicted = by_cores.get(known.cores)
         if predicted is None or not known.settled:
             continue
-        off = 100 * (predicted.interval.estimate / known.capacity.estimate - 1)
-        size = f"{abs(off):.0f}\u00a0% {'more' if off > 0 else 'less'} than measured"
         yield (
             f"On {plural(known.cores, 'core')}, the simulated proxy handles {with_unit(predicted.interval, 'cps')}, "
-            f"which is {size}."
+            f"which is {_against(known, predicted)}."
         )
     most = max(options, key=lambda option: (option.interval.estimate, -option.cores))
     enough = next(o for o in options if o.interval.estimate >= 0.95 * most.interval.estimate)
@@ -265,3 +297,32 @@ def _of_simulation(first: SizedSystem, prediction: CapacityPrediction) -> Iterat
             f"because "
             f"one CPU receives all messages of a socket."
         )
+
+
+def _against(known: Option, predicted: Option) -> str:
+    off = 100 * (predicted.interval.estimate / known.capacity.estimate - 1)
+    return f"{abs(off):.0f}\u00a0% {'more' if off > 0 else 'less'} than measured"
+
+
+def _of_virtual_time(first: SizedSystem) -> Iterator[str]:
+    """Say where the speed-ups in virtual time come from, and how they compare with measured capacities."""
+    options = {option.cores: option for option in first.virtual.options if not option.known}
+    if not options:
+        return
+    most = options[max(options)]
+    one = first.virtual.options[0].capacity.estimate
+    yield (
+        "The answer in virtual time multiplies the measured capacity of one core by a speed-up. Kamailio had this "
+        f"speed-up with {plural(most.threads, 'worker')} on a real Linux kernel, on a machine whose clock counts "
+        f"instructions. On {plural(most.cores, 'core')}, the speed-up is {most.interval.estimate / one:.1f}."
+    )
+    yield (
+        "In virtual time, cache misses and the cores' common memory cost no time, but workers wait for locks. A real "
+        "proxy probably handles less on several cores than in virtual time."
+    )
+    for known in first.known.options:
+        if known.cores in options and known.settled:
+            yield (
+                f"On {plural(known.cores, 'core')}, the answer in virtual time is "
+                f"{with_unit(options[known.cores].interval, 'cps')}, which is {_against(known, options[known.cores])}."
+            )

@@ -6,12 +6,19 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
-from sipsched.analysis.capacity.options import EXTRAPOLATED, MEASURED, SIMULATED, Option
+from sipsched.analysis.capacity.options import (
+    EXTRAPOLATED,
+    IN_VIRTUAL_TIME,
+    MEASURED,
+    SIMULATED,
+    Option,
+)
 from sipsched.analysis.capacity.predictions import choose, predictor
 from sipsched.analysis.capacity.simulated import Simulated
 from sipsched.analysis.capacity.sizing import SizedSystem, Sizing
 from sipsched.analysis.capacity.systems import CapacityEvidence, CapacityModel
 from sipsched.analysis.intervals import Estimates
+from sipsched.pages.capacity_model.answer import with_virtual_time
 from sipsched.pages.numbers import in_words, told
 from sipsched.pages.parts import Cell, Figure, Folded, Table
 from sipsched.pages.plots import Curve, draw_curve, draw_line, look, panels
@@ -38,6 +45,7 @@ def by_cores(systems: Sequence[SizedSystem], evidence: CapacityEvidence) -> Figu
         beyond = [option for option in system.extrapolated.options if option.cores >= most]
         _draw_predicted(axis, beyond, EXTRAPOLATED, 1)
         _draw_predicted(axis, system.simulated.options, SIMULATED, 2)
+        _draw_predicted(axis, system.virtual.options, IN_VIRTUAL_TIME, 4)
         axis.set_xscale("log", base=2)
         axis.set_yscale("log")
         axis.xaxis.set_major_locator(FixedLocator(DRAWN_CORES))
@@ -65,9 +73,10 @@ def by_cores(systems: Sequence[SizedSystem], evidence: CapacityEvidence) -> Figu
         ),
         reading="Each point is the largest capacity that was measured (or published) for this number of cores, with "
         'its 95\u00a0% interval. A hollow point is a lower bound of the capacity. The line "extrapolated" is a '
-        'formula that is fitted to the points. The line "simulated" comes from a model of the proxy. Both axes are '
-        "logarithmic.",
-        provenance=evidence.provenance,
+        'formula that is fitted to the points. The line "simulated" comes from a model of the proxy. The line "in '
+        'virtual time" is the measured capacity of one core, multiplied by speed-ups of a real kernel and proxy in '
+        "virtual time, in which caches cost no time. Both axes are logarithmic.",
+        provenance=with_virtual_time(evidence.provenance, shown),
     )
 
 
