@@ -108,7 +108,8 @@ class GuestTestbed(MachineTestbed):
         """Build the guest's disk image if necessary, and create the testbed with its network and guest."""
         self.check_machine(testbed)
         # A build takes minutes, so this method builds the image before it takes the lock, and blocks no other user.
-        ensure_image(self._machine(testbed).kernel, say)
+        machine = self._machine(testbed)
+        ensure_image(machine.kernel, say, copies=machine.copies)
         self.ensure_up(testbed, idle_s, say)
 
     def is_up(self) -> bool:
@@ -117,7 +118,7 @@ class GuestTestbed(MachineTestbed):
 
     def _identity(self, testbed: Testbed) -> str:
         machine = self._machine(testbed)
-        return f"{machine!r} with {self._inside(testbed)} on {image_name(machine.kernel)}"
+        return f"{machine!r} with {self._inside(testbed)} on {image_name(machine.kernel, machine.copies)}"
 
     def _serves(self, testbed: Testbed) -> bool:
         # If `is_up` returns False, the guest boots again. A guest that hangs, or whose testbed file, programs or

@@ -72,7 +72,10 @@ class GuestImage:
 
 
 def ensure_image(
-    kernel: str, say: Callable[[str], None] = print, folder: Path = IMAGES
+    kernel: str,
+    say: Callable[[str], None] = print,
+    folder: Path = IMAGES,
+    copies: Sequence[str] = (),
 ) -> GuestImage:
     """Return the guest's disk image for a kernel, and build the image if necessary.
 
@@ -84,14 +87,16 @@ def ensure_image(
         Function that shows a line before each long step.
     folder
         Folder that contains all images.
+    copies
+        Absolute paths of files and folders of this machine that the image also contains, at the same paths.
 
     Raises
     ------
     StableError
-        The kernel does not exist, or the build failed. The message contains the last line of the log, and the log's
-        path.
+        The kernel or a path in `copies` does not exist, or the build failed. The message then contains the last line of
+        the log, and the log's path.
     """
-    name = image_name(kernel)
+    name = image_name(kernel, copies)
     image = GuestImage(folder / name)
     places.claim_here([folder])
     if image.folder.is_dir():
@@ -99,12 +104,12 @@ def ensure_image(
     with _build_lock(folder):
         if not image.folder.is_dir():
             say(f"building the guest image {image.folder} (once; about two minutes)")
-            _build(kernel, image, folder)
+            _build(kernel, copies, image, folder)
             _forget_old(image, folder)
     return image
 
 
-def image_name(kernel: str) -> str:
+def image_name(kernel: str, copies: Sequence[str] = ()) -> str:
     """Return the name of a disk image, made of the kernel's release and a hash of all that sipsched adds to Debian.
 
     New versions of Debian's packages do not change the name, so an image keeps its package versions until somebody
@@ -129,8 +134,26 @@ def image_name(kernel: str) -> str:
             for path in (INIT, *(file for part in PARTS for file in native_sources(part)))
         ],
     }
+    if copies:
+        parts["copies"] = [
+            (str(path), hashlib.sha256(path.read_bytes()).hexdigest())
+            for path in _copied_files(copies)
+        ]
     digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
     return f"{label}-{digest[:12]}"
+
+
+def _copied_files(copies: Sequence[str]) -> list[Path]:
+    """Return all files of this machine that the image also contains."""
+    files: list[Path] = []
+    for copied in map(Path, copies):
+        if not copied.exists():
+            raise StableError(
+                f"guest: {copied} does not exist on this machine; the testbed's file names it under virtual.copies"
+            )
+        inside = [copied] if copied.is_file() else copied.rglob("*")
+        files += sorted(path for path in inside if path.is_file())
+    return files
 
 
 def kernel_release(content: bytes, name: str) -> str:
@@ -173,14 +196,14 @@ def _build_lock(folder: Path) -> Iterator[None]:
         yield
 
 
-def _build(kernel: str, image: GuestImage, folder: Path) -> None:
+def _build(kernel: str, copies: Sequence[str], image: GuestImage, folder: Path) -> None:
     """Build the guest's disk image in a temporary folder, and rename the folder when the image is complete."""
     partial = image.folder.with_name(f"{image.folder.name}.partial")
     _discard(partial)
     partial.mkdir()
     builder = _Builder(partial, folder / BUILD_LOG)
     try:
-        builder.build(kernel)
+        builder.build(kernel, copies)
         partial.rename(image.folder)
     finally:
         _discard(partial)
@@ -229,7 +252,7 @@ class _Builder:
         self.scratch.mkdir()
         self.log.write_text("")
 
-    def build(self, kernel: str) -> None:
+    def build(self, kernel: str, copies: Sequence[str]) -> None:
         if kernel in KERNEL_SUITES:
             self._download_kernel(KERNEL_SUITES[kernel])
         else:
@@ -237,6 +260,10 @@ class _Builder:
         self._install_root()
         content = self.image.kernel.read_bytes()
         self._add_modules(kernel_release(content, kernel))
+        for copied in copies:
+            inside = self.root / copied.lstrip("/")
+            self._run(["mkdir", "-p", str(inside.parent)])
+            self._run(["cp", "-a", "--no-target-directory", copied, str(inside)])
         self._build_native(content)
         self._write_packages()
         self._make_file_system()

@@ -1,7 +1,7 @@
 """The description of a testbed (hosts for measurements) in a YAML file: the kind, hosts, CPUs and settings."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
 
@@ -142,6 +142,13 @@ class GuestMachine:
     sockets: Annotated[int, Meta(ge=1, le=8, description="Number of processors.")]
     cores_per_socket: Annotated[int, Meta(ge=1, le=64, description="Cores per processor.")]
     memory_mib: Annotated[int, Meta(ge=512, description="Memory in MiB.")]
+    copies: Annotated[
+        tuple[Annotated[str, Meta(pattern=r"\A/")], ...],
+        Meta(
+            description="Files and folders of this machine that the guest also has, for example a proxy that is no "
+            "Debian package. The guest has the libraries of Debian 12."
+        ),
+    ] = field(kw_only=True, default=())
 
     @property
     def kernel_name(self) -> str:

@@ -85,7 +85,8 @@ class VirtualTestbed(GuestTestbed):
         return testbed.hosts
 
     def _identity(self, testbed: Testbed) -> str:
-        image = GuestImage(IMAGES / image_name(self._machine(testbed).kernel))
+        machine = self._machine(testbed)
+        image = GuestImage(IMAGES / image_name(machine.kernel, machine.copies))
         command = self._command(testbed, image)
         return f"{' '.join(command)}\n{network_script(testbed)}"
 
@@ -93,7 +94,8 @@ class VirtualTestbed(GuestTestbed):
         return guest_command(testbed, self._machine(testbed), image, built(), self.state)
 
     def _create(self, testbed: Testbed) -> None:
-        image = ensure_image(self._machine(testbed).kernel)
+        machine = self._machine(testbed)
+        image = ensure_image(machine.kernel, copies=machine.copies)
         self._make_keys([f"[{spec.address}]:{spec.port}" for spec in testbed.hosts])
         configs = {
             f"{role}.sshd_config": SSHD_CONFIG.format(

@@ -95,7 +95,7 @@ class VmTestbed(GuestTestbed):
 
     def _create(self, testbed: Testbed) -> None:
         guest = self._machine(testbed)
-        image = ensure_image(guest.kernel)
+        image = ensure_image(guest.kernel, copies=guest.copies)
         addresses = [namespace.management for namespace in self.namespaces]
         management = MANAGEMENT.address.split("/")[0]
         self._make_keys([*addresses, management])

@@ -111,7 +111,7 @@ def test_a_changed_file_or_library_needs_another_boot(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     bed = virtual.VirtualTestbed()
-    monkeypatch.setattr(virtual, "image_name", lambda kernel: kernel)
+    monkeypatch.setattr(virtual, "image_name", lambda kernel, copies: kernel)
     monkeypatch.setattr(virtual, "built", lambda: Path("/lib-1"))
     assert TESTBED.virtual is not None
     guest: VirtualGuest = dataclasses.replace(

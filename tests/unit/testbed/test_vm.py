@@ -108,6 +108,22 @@ def test_the_name_of_an_image_depends_on_its_content(tmp_path: Path, monkeypatch
     assert guest_image.image_name("6.1") != first
 
 
+def test_the_name_of_an_image_depends_on_the_copied_files(tmp_path: Path) -> None:
+    program = tmp_path / "modules" / "tm.so"
+    program.parent.mkdir()
+    program.write_text("one")
+    copies = [str(program.parent)]
+    first = guest_image.image_name("6.1", copies)
+    assert first not in (guest_image.image_name("6.1"), guest_image.image_name("5.10", copies))
+    assert guest_image.image_name("6.1", copies) == first
+    program.write_text("two")
+    assert guest_image.image_name("6.1", copies) != first
+    program.unlink()
+    program.parent.rmdir()
+    with pytest.raises(StableError, match=r"guest: \S+/modules does not exist .* virtual.copies"):
+        guest_image.image_name("6.1", copies)
+
+
 def target(
     uri: str, codename: str, label: str, origin: str = "Debian", of: str = "Packages"
 ) -> str:
@@ -137,7 +153,7 @@ def test_package_sources_are_the_servers_of_this_machine() -> None:
 def test_a_failed_build_quotes_its_log_and_leaves_no_image(
     tmp_path: Path, monkeypatch: Any
 ) -> None:
-    def fail(builder: Any, kernel: str) -> None:
+    def fail(builder: Any, kernel: str, copies: Any) -> None:
         builder._run(["sh", "-c", "echo E: no space left >&2; exit 1"])
 
     monkeypatch.setattr(guest_image._Builder, "build", fail)
