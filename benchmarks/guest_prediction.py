@@ -1,10 +1,10 @@
 """Use the simulator to predict the results of the studies in virtual time.
 
 These studies run in an emulated machine, the guest (docs/virtual-time.md). The simulator uses the guest's numbers: 250
-µs of CPU time per message at 2000 million instructions per second (MIPS), and the softirq on the first core. In some
-rows, a task also uses 3 ms in every 20 ms. None of these numbers was fitted to the effect of a mode. Each line of the
-CSV output is a change of the mean K_rcv, from the reference mode to the other mode. The line has the mean, the smallest
-and the largest change of six seeds.
+µs of CPU time per message of Kamailio at 2000 million instructions per second (MIPS), 116 µs per message of OpenSIPS,
+and the softirq on the first core. In some rows, a task also uses 3 ms in every 20 ms. None of these numbers was fitted
+to the effect of a mode. Each line of the CSV output is a change of the mean K_rcv, from the reference mode to the other
+mode. The line has the mean, the smallest and the largest change of six seeds.
 
 `--capacities FILE` writes the predictions of the study scaling_virtual: the capacity on 1 to 8 cores of the guest.
 `--papers` prints the predictions of the studies in papers_virtual.yaml, with 275 µs per message: the changes of drop
@@ -42,6 +42,8 @@ CALLS = 8000
 MIPS = 2000
 """Speed of the guest's CPUs, in million instructions per second, to which the following costs belong."""
 MESSAGE_NS = 250_000
+OPENSIPS_NS = 116_000
+"""CPU time per message of OpenSIPS on two cores, from one run at 850 calls per second that compared nothing."""
 MEASURED_NS = 275_000
 """CPU time per message on one core, as the study scaling_virtual measured it after its predictions."""
 COMPUTING = {
@@ -161,6 +163,11 @@ ROWS = (
     ),
 )
 """Rows of the table. A row names the testbed, the reference mode, the other mode, cores, workers and cps."""
+OPENSIPS_ROWS = tuple(
+    (f"virtual-510-opensips{beside}", *MIGRATION_COST, 2, workers, 1800)
+    for beside, workers in product(("", "-busy"), (2, 4))
+)
+"""Rows with OpenSIPS. They are rows of the study migration_cost_opensips_virtual."""
 EEVDF = {"6.12": "6.18"}
 """The simulated kernel for a kernel with EEVDF that the simulator lacks, by the name of the guest's kernel."""
 KERNELS = (("virtual-2000", "virtual-612"), ("virtual-2000-busy", "virtual-612-busy"))
@@ -184,22 +191,31 @@ def columns(*names: str) -> list[str]:
     return [f"{name}_{part}" for name in names for part in ("mean", "lowest", "highest")]
 
 
-def waits(guest: Testbed, mode: str, *system: int) -> list[float]:
+def waits(guest: Testbed, mode: str, *system: int, message_ns: float = MESSAGE_NS) -> list[float]:
     """Return the mean K_rcv in µs for each seed. `system` is the number of cores, of workers, and the load in cps."""
-    return [k_rcv_us(simulated(guest, mode, *system, seed)) for seed in SEEDS]
+    return [
+        k_rcv_us(simulated(guest, mode, *system, seed, message_ns=message_ns)) for seed in SEEDS
+    ]
 
 
 def print_changes() -> None:
     """Print a CSV row for each predicted change of the mean K_rcv."""
     table = csv.writer(sys.stdout, lineterminator="\n")
     table.writerow(field.name for field in fields(PredictedEffect))
-    for bed, reference, mode, *system in ROWS:
+    rows = [
+        *(("kamailio-udp", MESSAGE_NS, row) for row in ROWS),
+        *(("opensips-udp", OPENSIPS_NS, row) for row in OPENSIPS_ROWS),
+    ]
+    for sut, message_ns, (bed, reference, mode, *system) in rows:
         guest = load_testbed(bed)
         assert guest.virtual is not None
-        change = changes(waits(guest, reference, *system), waits(guest, mode, *system))
+        first, second = (
+            waits(guest, each, *system, message_ns=message_ns) for each in (reference, mode)
+        )
+        change = changes(first, second)
         beside = " ".join(task.name for task in guest.competitors)
         clock = f"{guest.virtual.clock.quantum_ns / 1000:g}"
-        names = (bed, guest.virtual.kernel, clock, beside, "kamailio-udp", reference, mode)
+        names = (bed, guest.virtual.kernel, clock, beside, sut, reference, mode)
         table.writerow((*names, *system, *in_numbers(change), len(SEEDS)))
 
 
