@@ -6,7 +6,7 @@ html_theme = "furo"
 html_show_copyright = False
 root_doc = "docs/index"
 
-# The source folder is the repository, so that a link between two pages holds on the site and in the repository.
+# The source folder is the repository, so that a link between two pages works on the site and in the repository.
 include_patterns = ["*.md", "config/**.md", "docs/**", "raw/README.md", "recorded/README.md"]
 exclude_patterns = [".*", "site", "results", "reports", "publish", "raw/[!R]*", "recorded/[!R]*"]
 
@@ -22,8 +22,8 @@ apidoc_modules = [
 ]
 default_role = "code"
 napoleon_google_docstring = False
-# Attributes as plain text, and no functions in the contents of each page: together they save half of the CPU time.
+# Sphinx needs half of the CPU time if attributes are plain text and the contents of a page do not list functions.
 napoleon_custom_sections = [("Attributes", "params_style")]
 toc_object_entries = False
-# Short names in annotations, such as `mode`, are attributes of several classes.
+# Sphinx warns that short names in annotations, such as `mode`, are ambiguous, because several classes have them.
 suppress_warnings = ["ref.python"]
