@@ -2,8 +2,8 @@
 
 During one run, the benchmark starts two more processes of `sipaccount` with the options of the run's own process.
 Only one of the two processes writes bursts. The two processes see the same events, so their costs can be compared. The
-order in which they start alternates, because the process that starts first runs first at each event. The kernel
-measures the time of its BPF programs (kernel.bpf_stats_enabled). The measured time includes the cost of this
+two processes start in alternating order, because the process that starts first runs first at each event. The kernel
+measures the time of its BPF programs (kernel.bpf_stats_enabled). The measured time includes the cost of the kernel's
 measurement.
 
     python benchmarks/account_bursts.py --cps 1000 --pairs 6

@@ -1,11 +1,11 @@
 """Measure how exactly sipload and SIPp start calls, and the highest call rate of each program without an error.
 
 The benchmark uses the embedded testbed without a proxy. The client is on the UAC's CPU 0, and the server is on the
-SPS's CPU 1. The benchmark prints the arrival certificate at 2,000 cps over 20 s. The certificate compares both
-programs with the exponential law, because the studies need this law; SIPp can only start calls at a fixed rate. The
-benchmark also prints the highest call rate without an incomplete call, a retransmission, a drop or a full send buffer.
-The benchmark measures this rate over UDP for both programs. For sipload, it also measures the rate over TCP with one
-connection, and with one connection per call. The client has one CPU, so the rates are calls per second and core.
+SPS's CPU 1. The benchmark prints the arrival certificate at 2,000 cps over 20 s. The certificate compares both programs
+with the exponential law, because the studies need this law. SIPp can only start calls at a fixed rate. The benchmark
+also prints the highest call rate without an incomplete call, a retransmission, a drop or a full send buffer. The
+benchmark measures this rate over UDP for both programs. For sipload, the benchmark also measures the rate over TCP with
+one connection, and with one connection per call. The client has one CPU, so the rates are calls per second and core.
 """
 
 import csv
@@ -207,7 +207,7 @@ def without_receive_steering(sps: Host) -> Iterator[None]:
 
 
 def unclean(done: CallCounts, cps: int) -> str:
-    """Describe the errors that occurred at a load, or return an empty text if no error occurred."""
+    """Return a text with the errors that occurred at a load; empty if no error occurred."""
     connections = done.connections
     reasons = {
         "calls not completed": done.calls_offered - done.calls_completed,
@@ -224,7 +224,7 @@ def unclean(done: CallCounts, cps: int) -> str:
 def highest_clean_rate(
     hosts: Hosts, load: Load, generator: Sipload | Sipp, transport: SipTransport = UDP
 ) -> tuple[int, str]:
-    """Return the highest rate of `CLEAN_RATES` that is reached without an error, and the error at the next rate."""
+    """Return the highest rate of `CLEAN_RATES` at which no error occurs, and the error at the next rate."""
     best = 0
     for cps in CLEAN_RATES:
         arrivals = Arrivals(cps, cps * CLEAN_SECONDS, seed=1)

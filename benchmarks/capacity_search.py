@@ -3,9 +3,9 @@
 The table has one row per spread of the capacity, with or without a first guess. The spread is the standard deviation
 of the logarithm of a lognormal capacity. A row shows the median and the largest number of trials and seconds per
 search, and the error. The error is the root mean square distance from the middle of the bounds to the true capacity. At
-the true capacity, half of all trials drop 1 %. The duration depends on the rule that stops the search. The error
-depends on the spread. Another benchmark, benchmarks/capacity_drift.py, tests capacity intervals. The benchmark measures
-no real machine, prints the same numbers each time, and takes half a minute of CPU time.
+the true capacity, half of all trials drop more than 1 % of the messages. The duration depends on the rule that stops
+the search. The error depends on the spread. Another benchmark, benchmarks/capacity_drift.py, tests capacity intervals.
+The benchmark measures no real machine, prints the same numbers each time, and takes half a minute of CPU time.
 """
 
 from functools import partial

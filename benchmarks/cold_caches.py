@@ -24,7 +24,7 @@ TRACES = sorted(
     (PROJECT_ROOT / "recorded").glob(f"*/local/kamailio-udp/default/*/*/*/*/{TRACE_FILE}")
 )
 OTHERS = np.arange(1, 8)
-"""Possible numbers of other workers, because all traces have 8 workers."""
+"""Possible numbers of other workers: 1 to 7, because all traces have 8 workers."""
 ASIDS = 6
 """On AMD processors, Linux keeps the address translations of up to this number of processes per CPU."""
 FORMULAS = {
@@ -41,7 +41,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def others(path: Path) -> npt.NDArray[np.int64]:
-    """Return the number of other workers that received messages since the worker's previous message; -1: none."""
+    """Return per message the number of other workers that received messages since its worker's last one; -1: none."""
     records = read_trace(path).records
     records = records[(records["event"] == Event.MESSAGE) & (records["t_dep"] > 0)]
     recent: list[int] = []
@@ -84,7 +84,7 @@ def distance(found: Floats, covariance: Floats, formula: Floats) -> float:
 
 
 def saturating(found: Floats, covariance: Floats) -> float:
-    """Return the distance to a cost that approaches a limit exponentially."""
+    """Return the chi-squared distance between found costs and a cost that approaches a limit exponentially."""
     return float(
         minimize_scalar(
             lambda scale: distance(found, covariance, 1 - np.exp(-OTHERS[:, None] / scale)),

@@ -89,7 +89,7 @@ class Segment:
     round
         Number of the round, which contains each behaviour once.
     begin_ns, end_ns
-        Times on CLOCK_MONOTONIC, without the washout.
+        Times on CLOCK_MONOTONIC, without the washout (the excluded start of the second).
     used_ns
         CPU time of the test program.
     proxy_ns
@@ -145,7 +145,7 @@ def _segment(number: int, in_round: int, pids: Sequence[str]) -> Segment:
     plan, until = PLANS[number], time.monotonic() + SEGMENT_S
     priority = 50 if plan.policy == os.SCHED_FIFO else 0
     os.sched_setscheduler(0, plan.policy, os.sched_param(priority))
-    # wait, so that the segment excludes the effects of the new behaviour's start
+    # wait, so that the start of the new behaviour has no effect on the segment
     begins = time.monotonic() + WASHOUT_S
     behave(plan, begins)
     used, of_proxy = time.process_time_ns(), proxy_ns(pids)

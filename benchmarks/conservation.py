@@ -1,6 +1,7 @@
 """Check that every message of a run was received or counted as a drop, below the capacity and above the capacity.
 
-The run below the capacity has 100,000 calls at half the capacity. The run above the capacity has 1.2 times its load.
+The run below the capacity has 100,000 calls at half the capacity. The run above the capacity has 1.2 times the load of
+the capacity.
 """
 
 import json

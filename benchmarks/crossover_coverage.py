@@ -42,7 +42,7 @@ JITTER = 0.2
 SCV = 0.5
 """Squared coefficient of variation of service times in the other mode. In the reference mode, the value is 1."""
 SHORT, LONG = 0.0, 0.2
-"""Two lengths of the washout, as shares of a window. The washout is the start of a window, which means exclude."""
+"""Two lengths of the washout, as shares of a window. The washout is the start of a window, which all means exclude."""
 WANDER, WANDER_S = 0.1, 60.0
 """Standard deviation of the logarithm of the machine's slowdown, and its correlation time in seconds."""
 SETUP_S = 12.0
@@ -68,9 +68,12 @@ class SimulatedQueue:
     bursts_per_s: float = 0.0
     burst_s: float = 0.0
     limit: float = np.inf
-    """Share of a window's time. If the hypervisor takes more time, the window's block counts as disturbed."""
+    """Share of a window's time that the hypervisor may take.
+
+    If it takes more time, the window's block counts as disturbed.
+    """
     next_too: bool = False
-    """Whether the block of the window after a disturbed window counts as disturbed, too."""
+    """Whether the next window's block also counts as disturbed after a disturbed window."""
     adjusts: bool = False
     """Whether the analysis adjusts and weights disturbed blocks. If false, the analysis excludes disturbed blocks."""
     sham_follows: bool = False
@@ -101,7 +104,7 @@ DISTURBED = {
 
 @numba.njit(cache=False)
 def serve(arrivals, work, starts, modes, slowness):
-    """Return, for each message, its waiting time plus its service time in a queue with one server, in s.
+    """Return the waiting time plus service time in s of each message, in a queue with one server.
 
     `work` holds the service time of each message, with one column per mode. Window i begins at starts[i] with the mode
     modes[i]. In second k, the server needs slowness[k] times as long.
@@ -130,7 +133,7 @@ def poisson(rng, per_s, length):
 
 
 def play(rng, queue, offsets, starts, lengths, modes, slowness):
-    """Simulate the queue. Return its messages, and the CPU time that a hypervisor would have stolen.
+    """Simulate the queue. Return the messages of the queue, and the CPU time that a hypervisor would have stolen.
 
     Returns four arrays. Three arrays have one value per message: the number of its window, its arrival after the
     window's start in s, and its waiting and service time in s. The fourth array is the stolen share per window.
@@ -219,8 +222,8 @@ class Result:
     """Several intervals for the same simulated run. An interval is (estimate, low, high).
 
     `t`, `bca` and `flips` are common kinds of intervals. `shown` is the interval on the pages, and `strict` is the same
-    interval for one of 12 comparisons. `flips` and `shown` both invert a randomisation test, but only `shown` is
-    protected against correlated blocks.
+    interval with a correction for 12 comparisons. `flips` and `shown` both invert a randomisation test, but only
+    `shown` is protected against correlated blocks.
     """
 
     t: tuple[float, float, float]

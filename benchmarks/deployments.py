@@ -2,9 +2,9 @@
 
 The files in config/models use these numbers. The first part runs on the embedded testbed without a probe, and repeats
 each run three times. The first part measures the proxy's CPU time per message over UDP, over TCP with 8 connections,
-and over TCP with one connection per call. Over TCP, it also measures the CPU time of the proxy's last process. The
-proxy's last process accepts connections and passes the connections to the workers. The second part runs on the loopback
-without a testbed. A Kamailio on a CPU of its own forwards datagrams by Call-ID to four `sipload uas`.
+and over TCP with one connection per call. Over TCP, the first part also measures the CPU time of the proxy's last
+process. The proxy's last process accepts connections and passes the connections to the workers. The second part runs on
+the loopback without a testbed. A Kamailio on a CPU of its own forwards datagrams by Call-ID to four `sipload uas`.
 """
 
 import dataclasses

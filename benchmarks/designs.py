@@ -1,4 +1,4 @@
-"""Compare the precision of two designs of an experiment on two modes: crossover runs, and pairs of separate runs.
+"""Compare the precision of two designs of an experiment with two modes: crossover runs, and pairs of separate runs.
 
 A crossover run switches between both modes. The modes can also be instances, as in
 `--modes default default+threads=4`.
@@ -6,11 +6,11 @@ A crossover run switches between both modes. The modes can also be instances, as
 The two designs have the same load in the same hour. The benchmark first measures half of the crossover's load, then the
 pairs, then the other half, so that drift of the machine affects both designs. The two runs of a pair have the same
 arrivals. Every second pair has the opposite order, as in the papers. The benchmark prints the half-widths of the 95 %
-intervals for the log ratios of mean K_rcv and mean T_sip, per design, and their ratio. The crossover's seconds include
-its sham windows. The benchmark also prints the time of a crossover run in addition to its load, and the duration of
-its switches. Finally, the benchmark prints the stolen time and the machine's speed. The interval of the pairs is
-Student's t interval of their log ratios, the narrowest common interval. The interval of the crossover is the interval
-on the pages.
+intervals for the log ratios of mean K_rcv and mean T_sip, per design, and their ratio. The crossover's seconds of load
+include the sham windows, which repeat the reference mode. The benchmark also prints the time of a crossover run in
+addition to its load, and the duration of its switches. Finally, the benchmark prints the stolen time and the machine's
+speed. The interval of the pairs is Student's t interval of their log ratios, the narrowest common interval. The
+interval of the crossover is the interval on the pages.
 """
 
 import argparse
@@ -120,9 +120,10 @@ def of_pairs(first: Values, second: Values) -> Interval:
 
 
 def by_chance(ratio: float, df: float, df_other: float) -> tuple[float, float]:
-    """Return the 95 % interval of a ratio of two half-widths. Few values estimate a half-width only roughly.
+    """Return the 95 % interval of a ratio of two half-widths. An estimate of a half-width from few values is rough.
 
-    The interval follows from the F distribution, which the ratio of two variances of normal values has.
+    The interval follows from the F distribution, which is the distribution of a ratio of two variances of normal
+    values.
     """
     low, high = (ratio / math.sqrt(stats.f.ppf(p, df, df_other)) for p in (0.975, 0.025))
     return low, high

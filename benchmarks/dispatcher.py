@@ -1,9 +1,9 @@
 """Measure the CPU time that the BPF program needs to choose a socket by Call-ID, per datagram.
 
 The benchmark runs kamailio-udp-partitioned with 8 workers on the embedded testbed. Each worker has its own socket.
-Meanwhile, the kernel measures the time of its BPF programs (kernel.bpf_stats_enabled). The result includes the cost
-of this measurement. The benchmark prints the CPU time per datagram in ns, and the share of datagrams per socket. The
-CPU time should be at most 1 µs per datagram.
+During the run, the kernel measures the time of its BPF programs (kernel.bpf_stats_enabled). The result includes the
+cost of this measurement. The benchmark prints the CPU time per datagram in ns, and the share of datagrams per socket.
+The CPU time should be at most 1 µs per datagram.
 """
 
 import dataclasses

@@ -40,7 +40,7 @@ from sipsched.testbed.inventory import Testbed, load_testbed
 SEEDS = range(6)
 CALLS = 8000
 MIPS = 2000
-"""Speed of the guest's CPUs, in million instructions per second, to which the following costs belong."""
+"""Speed of the guest's CPUs, in million instructions per second. The following costs are valid at this speed."""
 MESSAGE_NS = 250_000
 OPENSIPS_NS = 116_000
 """CPU time per message of OpenSIPS on two cores, from one run at 850 calls per second that compared nothing."""
@@ -50,7 +50,7 @@ COMPUTING = {
     **{"receive_ns": 2000, "wake_ns": 1000, "switch_ns": 1000},
     **{"copy_ns": 500, "send_ns": 1000, "loop_ns": 2000, "link_ns": 10_000},
 }
-"""Costs of instructions in the guest. Kernel code takes little time there."""
+"""Costs of instructions in the guest, in which kernel code takes little time."""
 FIXED = {
     **{"receive_cpus": 1, "interrupt_ns": 0, "idle_exit_ns": 2000, "refill_ns": 0},
     **{"refill_near_ns": 0, "stall_every_ns": 0},
@@ -169,7 +169,7 @@ OPENSIPS_ROWS = tuple(
 )
 """Rows with OpenSIPS. They are rows of the study migration_cost_opensips_virtual."""
 EEVDF = {"6.12": "6.18"}
-"""The simulated kernel for a kernel with EEVDF that the simulator lacks, by the name of the guest's kernel."""
+"""The kernel to simulate instead of a guest's kernel that the simulator lacks, by the name of the guest's kernel."""
 KERNELS = (("virtual-2000", "virtual-612"), ("virtual-2000-busy", "virtual-612-busy"))
 """Testbeds with CFS and with EEVDF of the study kernels_virtual."""
 PAPERS_STUDIES = PROJECT_ROOT / "config" / "studies" / "papers_virtual.yaml"
@@ -182,7 +182,7 @@ def changes(first: Iterable[float], second: Iterable[float]) -> np.ndarray:
 
 
 def in_numbers(values: np.ndarray, digits: int = 1) -> list[str]:
-    """Return the mean, the smallest and the largest of some values."""
+    """Return the mean, the smallest and the largest of some values as text."""
     return [f"{value:.{digits}f}" for value in (values.mean(), values.min(), values.max())]
 
 

@@ -1,12 +1,12 @@
 """Test how often intervals of `sipsched.analysis.headroom` contain the true capacity and the true message times.
 
-The benchmark first predicts for simulated proxies with a known capacity. The proxies differ in workers, cores, service
-times, stalls and load. The calls follow a Poisson process, come in bursts, or follow a daily curve. A prediction uses
-only the messages of 20 s at 30 to 60 % of the capacity. The benchmark then predicts from recorded runs of a real proxy,
-if the records still have every single message. The benchmark compares these predictions with the capacity from all
-searches and runs of the same campaign. The option `--raw` names further campaigns. The results are in
-docs/methodology/headroom.md. The benchmark measures nothing, prints the same numbers each time, and takes about ten
-minutes of CPU time.
+The benchmark first predicts the capacity of simulated proxies, whose true capacity is known. The proxies differ in
+workers, cores, service times, stalls and load. The calls follow a Poisson process, come in bursts, or follow a daily
+curve. A prediction uses only the messages of 20 s at 30 to 60 % of the capacity. The benchmark then predicts from
+recorded runs of a real proxy, if the records still have every single message. The benchmark compares these predictions
+with the capacity from all searches and runs of the same campaign. The option `--raw` names further campaigns. The
+results are in docs/methodology/headroom.md. The benchmark measures nothing, prints the same numbers each time, and
+takes about ten minutes of CPU time.
 """
 
 import argparse
@@ -43,7 +43,7 @@ LAWS = ("Poisson", "bursts", "daily curve")
 KERNEL = "6.18"
 RECORDED = PROJECT_ROOT / "recorded" / "raw"
 LOWEST, HIGHEST = 0.25, 0.65
-"""Range of load divided by measured capacity. The benchmark predicts only from runs within this range."""
+"""Smallest and largest ratio of load to measured capacity at which the benchmark predicts from a run."""
 
 Values = npt.NDArray[np.float64]
 Result = tuple[bool | None, float, list[bool]]

@@ -38,7 +38,9 @@ PROXY_CPU, AGENT_CPU = "1", "0"
 RECORDING_S, HIGHER_S, TRIAL_S = 40.0, 20.0, 8.0
 """Length of the recording, of the recordings at higher loads, and of a trial.
 
-A trial and a recording have the same law of arrivals: the daily curve repeats after the length of a trial."""
+A trial and a recording have the same law of arrivals, because the daily curve repeats after the length
+of a trial.
+"""
 LEAST_ACHIEVED = 0.9
 """Smallest accepted ratio of started to planned calls per second. The ratio of random arrivals is rarely exactly 1."""
 LOWEST_CPS, HIGHEST_CPS, TRIALS, TRIALS_AFTER = 300.0, 6000.0, 7, 4

@@ -1,12 +1,12 @@
 """Test how many 95 % intervals of means and of capacities contain the true value.
 
 The benchmark prints the tables of docs/methodology/statistics.md. The simulated runs have small noise, lognormal noise,
-or noise that makes one run in five five times as large. The first table compares two intervals. The table shows in how
-many samples Student's t interval contains the mean, and in how many samples the interval of a typical run contains the
-median. A further column is the ratio of the widths (medians over samples). The second table is about the load at which
-drop curves pass the limit. The curves are smooth or steep, at random positions among loads 200 cps apart. The table
-shows how many intervals contain the true load, and how many results are a number instead of a range between two loads.
-The benchmark measures no real machine, prints the same numbers each time, and takes a minute of CPU time.
+or noise that multiplies the result of every fifth run by five. The first table compares two intervals. The table shows
+in how many samples Student's t interval contains the mean, and in how many samples the interval of a typical run
+contains the median. A further column is the ratio of the widths (medians over samples). The second table is about the
+load at which drop curves pass the limit. The curves are smooth or steep, at random positions among loads 200 cps apart.
+The table shows how many intervals contain the true load, and how many results are a number instead of a range between
+two loads. The benchmark measures no real machine, prints the same numbers each time, and takes a minute of CPU time.
 """
 
 from collections.abc import Callable

@@ -51,7 +51,10 @@ MODES = 3
 
 
 def campaign(project: Path, runs: int) -> Config:
-    """Create a project whose study has about `runs` runs. Modes, threads and repetitions are as in the papers."""
+    """Create a project whose study has about `runs` runs.
+
+    The modes, threads and repetitions are the same as in the papers.
+    """
     path = make_project(project)
     document = yaml.safe_load(path.read_text())
     loads = max(1, round(runs / (MODES * THREADS * REPETITIONS)))
@@ -66,7 +69,10 @@ def campaign(project: Path, runs: int) -> Config:
 
 
 def children(project: Path, says: str, *command: str) -> tuple[float, float]:
-    """Run Snakemake. Return its CPU time in s, and the largest memory of any child process of this benchmark in MiB."""
+    """Run Snakemake.
+
+    Return Snakemake's CPU time in s, and the largest memory of any child process of this benchmark in MiB.
+    """
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
         [sys.executable, "-m", "snakemake", *command],

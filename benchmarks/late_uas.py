@@ -1,11 +1,11 @@
-"""Measure the effect of a late UAS on the mean K_rcv, in runs in which the UAS stops repeatedly.
+"""Measure the effect of a late UAS on the mean receiving time K_rcv, in runs in which the UAS stops repeatedly.
 
 A late UAS sends its answers in bursts, and a burst makes messages wait at the SPS. Runs with stops of several lengths
 and runs without a stop alternate, so that the machine's drift affects all of them equally. The table has one row per
 length of a stop. A row shows the lateness that the rule `uas_lateness_p99_us` judges, and the mean K_rcv. The benchmark
 cuts each run into 20 equal parts, and computes the mean of each part. The row shows the typical part with its 95 %
-interval, because a short disturbance of the machine hardly changes the typical part. The row also shows the change
-relative to the runs without a stop.
+interval, because a short disturbance of the machine hardly changes the typical part. The row also shows the change of
+the mean K_rcv relative to the runs without a stop.
 """
 
 import argparse

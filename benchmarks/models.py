@@ -32,7 +32,7 @@ ALIKE_CPS = 50.0
 SHARE = 0.02
 LAW_DRAWS = 300
 LAW_RESAMPLES = 39
-"""Number of bootstrap resamples: the smallest number of which the smallest and the largest bound the middle 95 %.
+"""Number of bootstrap resamples. With 39 resamples, the smallest and the largest value bound the middle 95 %.
 
 The default of 499 in `fit_scaling` takes 13 times as long.
 """
@@ -50,14 +50,14 @@ def lognormal(rng: np.random.Generator, cv: float, shape: int | tuple[int, ...])
 def refused(
     arrivals: Values, services: Values, servers: int, waiting_places: int
 ) -> npt.NDArray[np.bool_]:
-    """Return which messages a first-come, first-served queue refuses because all its waiting places are occupied."""
+    """Return a mask of the messages that a first-come, first-served queue refuses because no waiting place is free."""
     free = np.zeros(servers)
     starts = np.zeros(waiting_places)
     full = np.zeros(len(arrivals), np.bool_)
     admitted = 0
     for message, arrival in enumerate(arrivals):
-        # Services start in the order of arrival. If the message that was admitted `waiting_places` messages earlier
-        # still waits, all waiting places are therefore occupied.
+        # Services start in the order of arrival. So if the message that was admitted `waiting_places` messages earlier
+        # still waits, all waiting places are occupied.
         slot = admitted % waiting_places
         full[message] = starts[slot] > arrival
         if not full[message]:

@@ -3,9 +3,9 @@
     python benchmarks/one_capacity.py raw-of-monday raw-of-tuesday ...
 
 Each argument is the folder of records (`raw/`) of one campaign, all on one testbed. The benchmark uses the systems that
-occur in at least two campaigns. For each system, it estimates a capacity from the records of each campaign, and the
-pooled capacity from the records of all campaigns. The benchmark prints the number of intervals that contain the pooled
-capacity, and the widths of the intervals.
+occur in at least two campaigns. For each system, the benchmark estimates a capacity from the records of each campaign,
+and the pooled capacity from the records of all campaigns. The benchmark prints the number of intervals that contain the
+pooled capacity, and the widths of the intervals.
 """
 
 import sys

@@ -40,7 +40,7 @@ from sipsched.validity.rules import SHARED_MACHINE, Limits
 
 LIMIT = 0.01
 AIM = 0.1
-"""Intended drop rate of the next trial. Even if the machine becomes 9 % faster, the trial still drops messages."""
+"""Intended drop rate of the next trial, at which the trial drops messages even if the machine becomes 9 % faster."""
 STEP = 1.25
 """Factor by which the load rises after a trial that dropped no messages."""
 MESSAGES_A_CALL = 6

@@ -1,9 +1,9 @@
 """Compare the measured rows of the papers' tables in virtual time with the published and the predicted effects.
 
 `make reports` makes the summaries that this program reads. docs/virtual-time/settings.md describes the studies. Each
-line shows by how many percent K_rcv or PDR is lower in enhanced mode: the published value, the value of the means
-(%Lower), and the geometric mean over pairs of runs with its 95 % interval. These intervals are not corrected for
-several comparisons; the pages of the studies correct theirs.
+line shows by how many percent the receiving time K_rcv or the drop rate PDR is lower in enhanced mode: the published
+value, the value of the means (%Lower), and the geometric mean over pairs of runs with its 95 % interval. These
+intervals are not corrected for several comparisons, but the intervals on the pages of the studies are.
 """
 
 from collections.abc import Iterator, Sequence
@@ -50,7 +50,7 @@ class Row(NamedTuple):
 
     @property
     def lower(self) -> Interval:
-        """The decrease over pairs of runs, in percent."""
+        """The decrease of the quantity over pairs of runs, in percent."""
         return percent_lower(ratio_interval(self.baseline, self.enhanced))
 
 

@@ -4,9 +4,9 @@ The benchmark prints the table of docs/methodology/precision.md. A study analyse
 the interval is as narrow as its setting `precision` demands. Each interim analysis is a look. The benchmark prints the
 mean number of runs, the share of samples that reached the precision, and the coverage of the final interval, for
 several noises of runs and several precisions. The intervals of studies ("corrected") have the confidence level
-1 - 0.05 / looks. The benchmark compares them with intervals that have 95 % at each look ("uncorrected"). Corrected
-intervals contain the median in at least 95 % of samples, uncorrected intervals in fewer samples. The benchmark measures
-no real machine, prints the same numbers each time, and takes two minutes of CPU time.
+1 - 0.05 / looks. The benchmark compares corrected intervals with intervals that have the level 95 % at each look
+("uncorrected"). Corrected intervals contain the median in at least 95 % of samples, uncorrected intervals in fewer
+samples. The benchmark measures no real machine, prints the same numbers each time, and takes two minutes of CPU time.
 """
 
 import numpy as np

@@ -4,11 +4,11 @@ The load should be about half of the proxy's capacity. The run compares the mode
 probe attaches its hooks to the kernel in some windows, and detaches them in other windows. All windows of a block have
 the same calls. Each block also has a sham window. The CPU time is the sum of the CPU clocks of the proxy's processes,
 which includes the kernel's receive work in their context. The benchmark divides the CPU time by the datagrams that the
-SPS's sockets received. Over TCP, it divides by the segments with data that the SPS sent. The result is the mean over
-blocks with its 95 % interval. The benchmark also prints the estimate of Hodges and Lehmann, which a few disturbed
-windows change less. With `--of factors`, the probe always records. Instead of the probe, the windows switch off
-sipfactors, the program that counts waits for locks. With `--of watch`, the run has no probe. Instead, `fab watch`
-watches the proxy, with its hooks attached in every second second. `--of histograms` uses `fab watch --histograms`.
+SPS's sockets received. Over TCP, the divisor is the number of segments with data that the SPS sent. The result is the
+mean over blocks with its 95 % interval. The benchmark also prints the estimate of Hodges and Lehmann, which a few
+disturbed windows change less. With `--of factors`, the probe always records. The windows switch sipfactors, the program
+that counts waits for locks, instead of the probe. With `--of watch`, the run has no probe. Instead, `fab watch` watches
+the proxy, with the hooks attached in one of every two seconds. `--of histograms` uses `fab watch --histograms`.
 """
 
 import argparse
@@ -105,7 +105,7 @@ def count_factors(ended: Event) -> None:
 
 @contextmanager
 def factors_stilled() -> Iterator[None]:
-    """Start sipfactors, which counts waits for locks, for the run that is measured inside the `with` block.
+    """Start sipfactors, which counts waits for locks, before the run that is measured in the `with` block.
 
     In the windows without recording, sipfactors stops counting, while the probe continues to record.
     """

@@ -1,4 +1,4 @@
-"""Test comparisons between proxy instances. Starting the proxy more often makes their intervals narrower.
+"""Test comparisons between proxy instances, whose intervals become narrower if the proxy starts more often.
 
 `measure` performs short runs on the testbed `local` and keeps their windows in a folder. Every instance of a run is
 started anew. `measure equal` starts 15 instances with equal settings. `measure planted` starts two instances whose
@@ -52,7 +52,7 @@ ALIKE = tuple("abcdefghijklm")
 """Names for copies of SUT with equal settings. The names are short, because the text of a mode has at most
 200 characters."""
 EQUAL = ",".join(("default", *(f"default+sut={name}" for name in ALIKE)))
-"""Modes of a run with 15 instances of equal settings. The sham is the 15th instance."""
+"""Modes of a run with 15 instances of equal settings. The 15th instance is the sham, which repeats the reference."""
 BESIDE = (
     f"default,default+sut={PLANTED},default+sut={PLANTED}+start=2,default+start=2,default+start=3"
 )
@@ -109,7 +109,7 @@ def plant(folder: Path, iterations: int) -> None:
 
 
 def measure_one(run: Run, config: Config, results: Path, attrs: dict[str, object]) -> bool:
-    """Measure one run, and write its windows to `results`. Return False if a disturbance made the run fail."""
+    """Measure one run, and write its windows to `results`. Return False if the run failed because of a disturbance."""
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as scratch:
         try:
@@ -314,7 +314,8 @@ def show_resampled(
 ) -> None:
     """Print how many random trials find the loop, and how many find a difference between equal instances.
 
-    The few trials in order of time show these shares only roughly. A random trial is a random choice of the runs.
+    The trials in order of time are too few for a precise estimate of these shares. A random trial is a random choice of
+    the runs.
     """
     rng = np.random.default_rng(1)
     equal = [number for number in range(tables[0].shape[1]) if number not in loop]

@@ -5,7 +5,7 @@ into disjoint groups of consecutive blocks. In each group, the benchmark tests w
 reference, as the pages do. A sham window has the reference mode and a random position in its block, so it differs from
 the reference window only by chance. The test should therefore find a difference in 5 % of groups. The quantities of one
 group come from the same messages and depend on each other. The interval of the overall rate takes this dependence into
-account. In older records, the sham window always follows the reference window.
+account. In older records, the sham window always follows the reference window, so its position is not random.
 """
 
 import argparse
@@ -35,7 +35,7 @@ QUANTITIES = {
 ALPHA = round(1 - LEVEL, 12)
 BLOCKS = 10
 COMPARISONS = 200
-"""Smallest number of comparisons that can distinguish a correct test from a test that rejects twice as often."""
+"""Smallest number of comparisons that can distinguish a correct test from a test with twice as many rejections."""
 TARGET = (0.02, 0.09)
 FEW = 10
 """Smallest number of rejections that can show whether the rejections within a group are correlated."""
@@ -52,7 +52,7 @@ class Rate:
     rejected, comparisons
         Number of comparisons with a difference, and number of all comparisons.
     worth
-        Number of independent comparisons for which the share would be as precise.
+        Number of independent comparisons that would give the share the same precision.
     """
 
     rejected: int
@@ -133,7 +133,10 @@ def rejected(group: Values) -> float:
 
 
 def find(folders: Iterable[Path]) -> list[xr.Dataset]:
-    """Return the windows of all runs below the folders. A run with several copies of `windows.nc` occurs once."""
+    """Return the `windows.nc` datasets of all runs below the folders.
+
+    A run with several copies of `windows.nc` occurs once.
+    """
     runs: dict[tuple[str, ...], xr.Dataset] = {}
     for path in sorted(path for folder in folders for path in folder.rglob("windows.nc")):
         try:

@@ -1,10 +1,10 @@
 """Measure how fast the simulator is for models of several sizes, and print its predictions for one core.
 
-Speed is messages per second of CPU time, the best of three runs without a trace. Loads are shares of the capacity that
-follows from the service times. The benchmark then simulates all settings of the papers, at loads near the capacity
-limit, on all CPUs and without traces, as for `results/predicted`. The predictions compare the mode `default` with other
-slices and policies (docs/simulator.md has the measurements). The predictions use eight seeds of 20 s, equal arrivals
-and service times in each mode, and 95 % intervals of the ratios.
+The speed is the number of messages per second of CPU time, in the best of three runs without a trace. The loads are
+shares of the capacity that follows from the service times. The benchmark then simulates all settings of the papers, at
+loads near the capacity limit, on all CPUs and without traces, as for `results/predicted`. The predictions compare the
+mode `default` with other slices and policies (docs/simulator.md has the measurements). The predictions use eight seeds
+of 20 s, equal arrivals and service times in each mode, and 95 % intervals of the ratios.
 """
 
 import resource

@@ -1,10 +1,10 @@
-"""Measure what idle instances of a proxy cost: their own CPU time and memory, and the proxy that works beside them.
+"""Measure the cost of idle instances of a proxy: their own CPU time and memory, and the CPU time of a working instance.
 
 A run that compares instances has idle instances beside the working one. In this benchmark, one instance serves calls on
-a CPU. Beside it, 0, 1 and 4 idle instances run on the same CPU, in random order within each block. The benchmark
-compares the CPU time per datagram of the working instance. For the idle instances, it prints the CPU time, the number
-of times that a process got a CPU, and the memory (proportional set size). The benchmark uses a network namespace of its
-own. The benchmark needs root and two CPUs.
+a CPU. Beside this working instance, 0, 1 and 4 idle instances run on the same CPU, in random order within each block.
+The benchmark compares the CPU time per datagram of the working instance. For the idle instances, the benchmark prints
+the CPU time, the number of times that a process got a CPU, and the memory (proportional set size). The benchmark uses a
+network namespace of its own. The benchmark needs root and two CPUs.
 """
 
 import argparse
@@ -46,7 +46,10 @@ def memory_kib(pids: Sequence[int]) -> int:
 
 
 def datagrams(at: Bench) -> int:
-    """Return the number of datagrams that all sockets of the namespace received, which is the same for each call."""
+    """Return the number of datagrams that all sockets of the namespace received.
+
+    Every call needs the same number of datagrams.
+    """
     rows = Path(f"/proc/{at.holder}/net/snmp").read_text().splitlines()
     names, values = (row.split() for row in rows if row.startswith("Udp:"))
     return int(values[names.index("InDatagrams")])

@@ -1,10 +1,10 @@
 """Measure the time to switch all tasks of a program to another mode, and the cost of sampling the counters.
 
 The benchmark copies the conditions on the SPS of the embedded testbed. The tasks use half of the last CPU. The program
-`switcher`, which changes scheduler settings, runs on the first CPU under SCHED_FIFO. For 16 and for 64 tasks, it makes
-200 switches in random order between SCHED_OTHER, SCHED_BATCH, SCHED_FIFO and SCHED_OTHER with two slices. The benchmark
-prints the durations of the switches, the CPU time of a sample of the counters, and the share of CPU time that the
-hypervisor stole.
+`switcher`, which changes scheduler settings, runs on the first CPU under SCHED_FIFO. For 16 and for 64 tasks,
+`switcher` makes 200 switches in random order between SCHED_OTHER, SCHED_BATCH, SCHED_FIFO and SCHED_OTHER with two
+slices. The benchmark prints the durations of the switches, the CPU time of a sample of the counters, and the share of
+CPU time that the hypervisor stole.
 """
 
 import json

@@ -1,9 +1,10 @@
 """Test whether virtual time in an emulated machine is accurate, on an idle host and on a busy host.
 
 The benchmark boots the emulated machine (the guest) with a self-test. During half of the boots, the host should run no
-other program. During the other half, busy loops run at idle priority, which is also the guest's priority. The benchmark
-prints the results and the real time of each boot, and the difference between the mean waits of messages in both
-halves. The argument is a kernel release (default: 6.1), or the path of a bzImage on machines without a guest image.
+other program. During the other half of the boots, busy loops run at idle priority, which is also the guest's priority.
+The benchmark prints the results and the real time of each boot, and the difference between the mean waits of messages
+in both halves. The argument is a kernel release (default: 6.1), or the path of a bzImage on machines without a guest
+image.
 
 With `--proxy`, the guest runs Kamailio instead of the self-test, and each trial offers the same calls. The load is
 slightly above the capacity of one core, so a slower or faster proxy would drop a different number of messages.

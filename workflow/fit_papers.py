@@ -35,7 +35,7 @@ from sipsched.testbed.inventory import load_testbed
 
 CALLS = 10_000
 FIRST_REP, OTHER_REP = 1001, 2001
-"""First seeds of random call arrivals for two sets of simulations. The pages use other seeds, from 1."""
+"""First seeds of random call arrivals for two sets of simulations. The seeds of the pages begin at 1."""
 PUBLISHED = fitted_half(load_points())
 MODEL = load_model("opensips-papers").numbers
 PREDICTOR = GridPredictor(load_config(), load_testbed("simulated-papers"), "opensips-udp", CALLS)
@@ -56,7 +56,7 @@ def predict(
 
 
 def mean_square(change: Mapping[str, Any]) -> float:
-    """Return the mean squared log ratio of simulated to published values for changed parameters, or NaN on failure."""
+    """Return the mean squared log ratio of simulated to published values for changed parameters; NaN if a run fails."""
     means = predict(change, POLISHED)
     return float("nan") if means is None else loss(means, PUBLISHED)
 

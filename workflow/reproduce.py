@@ -2,8 +2,8 @@
 
 `make reproduce` runs this program. The program runs `snakemake`. If some runs are still missing, the program then makes
 the pages of the recorded runs with `snakemake --config only_measured=True`. Finally, the program prints the three
-answers of the overview page, the time that it took, and the page to open. The exit code is 0 if the pages exist and
-every study has an answer (`sipsched.records.missing.Missing` defines an answer), else 1.
+answers of the overview page, the program's running time, and the page to open. The exit code is 0 if the pages exist
+and every study has an answer (`sipsched.records.missing.Missing` defines an answer), else 1.
 """
 
 import signal
@@ -81,7 +81,8 @@ def main() -> int:
         began = time.time()
         whole = not ended and snakemake()
         jobs_ran = any(log.stat().st_mtime >= began for log in Path("logs").rglob("*.log"))
-        # If no job ran, Snakemake refused to start and has printed the reason, so a second start would not help.
+        # If no job ran, Snakemake refused to start and has printed the reason. A second start would fail for the same
+        # reason.
         helps = not ended and jobs_ran and any(config.records.rglob("rep~*/run.json"))
         pages = whole or (helps and snakemake("--config", "only_measured=True"))
         if ended or not (pages or jobs_ran):

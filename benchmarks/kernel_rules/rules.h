@@ -33,7 +33,8 @@ struct state {
 	uint64_t since_ns;           /* time since the last run of the task that may migrate */
 	bool target_runs;            /* whether a task runs on the CPU to which the task would migrate */
 	/*
-	 * flips: how often the waker and the wakee lately woke another task than before (wakee_flips).
+	 * flips: how often the waker and the wakee recently woke a different task than at their previous wake-up
+	 * (wakee_flips).
 	 * size: number of CPUs that share a cache.
 	 */
 	unsigned int flips[2], size;

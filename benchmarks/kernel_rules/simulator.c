@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Let the simulator decide in a state of a run queue. This file includes the
- * simulator's cfs.c, because the functions that decide are static there.
+ * Let the simulator decide in a state of a run queue. This file includes the simulator's cfs.c, because the functions
+ * that decide are static in cfs.c.
  */
 #include "cfs.c"
 #include "rules.h"

@@ -14,7 +14,7 @@
 #define CALLS_VERSION 1
 
 enum call_outcome {
-	CALL_NOT_STARTED = 0,     /* the run ended before this call started */
+	CALL_NOT_STARTED = 0,     /* the run ended before the start of this call */
 	CALL_COMPLETED = 1,       /* the callee answered BYE with 2xx */
 	CALL_TIMEOUT_INVITE = 2,  /* timer B expired: INVITE had no answer for 64 T1 */
 	CALL_TIMEOUT_BYE = 3,     /* timer F expired: BYE had no final answer for 64 T1 */

@@ -24,7 +24,7 @@ static bool take_name(struct span *line, const char *name, size_t size)
 #define is_header(line, name, compact) \
 	(take_name(line, name, sizeof(name) - 1) || take_name(line, compact, sizeof(compact) - 1))
 
-/* Parse the value of Content-Length. Return false if the value is not a number or exceeds FRAME_MAX. */
+/* Parse the value of a Content-Length header. Return false if the value is not a number or exceeds FRAME_MAX. */
 static bool read_length(struct span value, size_t *length)
 {
 	const char *first;

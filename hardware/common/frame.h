@@ -4,8 +4,8 @@
  *
  * The stream may be malformed. The parser accepts compact header names, blanks before the colon and bare LF. The parser
  * treats a continuation line as a line without a name. A message must have exactly one Content-Length header. Without
- * this header, the end of the message is unknown. A message with two such headers is malformed (RFC 3261 7.3.1),
- * because two readers could choose different lengths.
+ * this header, the end of the message is unknown. A message with two Content-Length headers is malformed (RFC 3261
+ * 7.3.1), because two readers could choose different lengths.
  */
 #ifndef SIPSCHED_FRAME_H
 #define SIPSCHED_FRAME_H

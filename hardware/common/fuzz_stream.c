@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * A fuzz target for malformed byte streams. The parser must find the same messages, whether it reads a stream in one piece
- * or in several pieces. The target copies each piece to a heap block of the same size, so the sanitizer reports a read past
- * the end of the piece.
+ * or in several pieces. The fuzz target copies each piece to a heap block of the same size, so the sanitizer reports a
+ * read past the end of the piece.
  */
 #include <stdlib.h>
 #include "span.h"

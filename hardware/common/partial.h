@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Functions that write a file PATH so that it appears only when it is complete. The file is called PATH.partial until
- * the program has written everything. PATH must be a regular file or not exist, because a rename would replace a device
- * such as /dev/null.
+ * Functions that write a file PATH, which appears only when its content is complete. The file is called PATH.partial
+ * until the program has written everything. PATH must be a regular file or a missing file, because the rename would
+ * replace a device such as /dev/null.
  */
 #ifndef SIPSCHED_PARTIAL_H
 #define SIPSCHED_PARTIAL_H

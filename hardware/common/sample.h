@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A sample of the counters of a proxy and its CPUs at one time, and the format of samples in logs. The simulator uses
- * this file, so it is C11.
+ * A sample of the counters of a proxy and its CPUs at one time, and the format of samples in logs. The file is plain
+ * C11, because the simulator also includes it.
  */
 #ifndef SIPSCHED_SAMPLE_H
 #define SIPSCHED_SAMPLE_H
@@ -12,8 +12,8 @@
 /* The version of the format of logs with samples (../scheduler/log.h). */
 #define LOG_VERSION 1
 /*
- * The time from the last sample of a window to the next mode switch. Reading the counters takes a fraction of this time
- * (benchmarks/switching.py), so the sample does not delay the switch.
+ * The time from the last sample of a window to the next mode switch. Reading the counters takes only a fraction of this
+ * time (benchmarks/switching.py), so the sample does not delay the switch.
  */
 #define SAMPLE_LEAD_NS 1000000
 

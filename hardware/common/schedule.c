@@ -188,7 +188,10 @@ static const char *add_window(struct blocks *blocks, uint64_t block, uint64_t le
 			return wrong;
 		count++;
 	}
-	/* All windows of a block start with the same calls, so only a window longer than all before adds new calls. */
+	/*
+	 * All windows of a block start with the same calls, so only a window that is longer than all earlier windows of
+	 * the block adds new calls.
+	 */
 	if (count > blocks->most) {
 		header->distinct += count - blocks->most;
 		blocks->most = count;

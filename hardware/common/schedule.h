@@ -16,21 +16,21 @@
  *   u = m * 2^e with m in [0.5, 1) (frexp); if m < 0.70710678118654752: m = 2 m, e = e - 1
  *   s = (m - 1) / (m + 1);  z = s * s;  p = 1/25;  for k = 23, 21, ... 1:  p = p * z + 1/k
  *   ln(u) = e * 0.69314718055994531 + 2 * s * p
- * Every step follows IEEE 754. The same operations in numpy (numpy.frexp, numpy.cumsum) give the same bits.
+ * Every step follows IEEE 754. The same operations in numpy (numpy.frexp, numpy.cumsum) produce the same bits.
  *
  * A constant schedule: offset = floor(i * 1e9 / rate + 0.5) for i = 0, 1, 2, ...
  *
  * Each call has its own state of splitmix64. The call's random times, such as the hold time, are sampled from this state.
- * For call i = 0, 1, 2, ... the state is ~seed + i * 0x9e3779b97f4a7c15, modulo 2^64. This is the i-th state of a generator
- * that starts with the seed's complement.
+ * For call i = 0, 1, 2, ... the state is ~seed + i * 0x9e3779b97f4a7c15, modulo 2^64. This state is the i-th state of a
+ * generator that starts with the seed's complement.
  *
  * A schedule of blocks is sampled from a text file. The file has one line per window, `<block> <length in ns>
  * [<instance>]`, in order of time. The calls of a window go to the SIP server with the number `instance`, by default
  * 0. The windows of a block are adjacent, and block numbers ascend. The first window starts at t0, and each window
  * starts at the end of the window before. Each block has its own seed. The calls of a window are sampled from the
  * block's seed, with the common law and rate, up to the end of the window. Windows of one block with equal lengths
- * therefore have the same calls with the same random times. An exponential law has no memory, so the whole schedule
- * still follows the law, apart from the repetitions within blocks. The seed of a block is:
+ * therefore have the same calls with the same random times. The exponential distribution has no memory, so the whole
+ * schedule still follows the law, apart from the repetitions within blocks. The seed of a block is:
  *   state = seed;  state = splitmix64(&state) + block, modulo 2^64;  seed of the block = splitmix64(&state)
  */
 #ifndef SIPSCHED_SCHEDULE_H
@@ -76,7 +76,7 @@ uint64_t splitmix64(uint64_t *state);
 /* Sample from the exponential distribution with mean 1. */
 double draw_exponential(uint64_t *state);
 
-/* Each of the following functions that returns a text returns NULL on success, else a static error text. */
+/* The following functions of type `const char *` return NULL on success, and a static error text on failure. */
 const char *schedule_draw(struct schedule *schedule, enum schedule_law law, double rate_cps, uint64_t count,
 			  uint64_t seed);
 /* Sample a schedule for the windows that the text file `path` lists. Skip empty lines and comments with #. */

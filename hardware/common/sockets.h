@@ -9,8 +9,8 @@
 /* A function that receives a copy of another process's socket. The function must keep or close the copy. */
 typedef void take_socket(void *context, int socket);
 /*
- * Copy every socket of a process (pidfd_getfd) and pass the copies to `take`. Return 0, or the errno of the last descriptor
- * that could not be copied.
+ * Copy every socket of a process (pidfd_getfd) and pass the copies to `take`. Return 0 on success, or the errno of the
+ * last failed copy.
  */
 int copy_sockets(pid_t pid, take_socket *take, void *context);
 /* Return whether a socket is a UDP socket over IPv4 that is bound to the port `port`. */

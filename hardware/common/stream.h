@@ -2,7 +2,7 @@
 /*
  * Functions that find SIP messages in a byte stream that arrives in pieces (RFC 3261 18.3).
  *
- * For each read, stream_resume() copies the kept bytes to the front of a buffer, and the read appends new bytes.
+ * Before each read, stream_resume() copies the kept bytes to the front of a buffer, and the read appends new bytes.
  * stream_cut() calls a function for each whole message. stream_keep() keeps the remaining bytes for the next read.
  */
 #ifndef SIPSCHED_STREAM_H
@@ -12,7 +12,7 @@
 #define STREAM_READ  (1 << 16) /* largest number of bytes that one read returns */
 #define STREAM_BYTES (FRAME_MAX + STREAM_READ)
 
-/* The bytes of an incomplete message, which wait for the other bytes of the message. */
+/* The bytes of an incomplete message, whose other bytes have not arrived yet. */
 struct stream {
 	char *rest;
 	size_t size;

@@ -4,8 +4,8 @@
  *
  * The file has one header and then records of equal size, in the order in which the probe wrote them. Numbers are
  * little-endian without padding. Times are CLOCK_MONOTONIC in ns, and 0 means that the time is unknown.
- * A trace of mode PRELOAD may end in zeros. The last record of such a trace is before the first record with t_sip_in = 0.
- * Raise TRACE_VERSION here and in src/sipsched/records/trace.py when a field changes.
+ * A trace of mode PRELOAD may end in zeros. The valid records of such a trace end before the first record with t_sip_in
+ * = 0. Raise TRACE_VERSION here and in src/sipsched/records/trace.py when a field changes.
  */
 #ifndef SIPSCHED_TRACE_H
 #define SIPSCHED_TRACE_H
@@ -40,7 +40,7 @@ enum trace_kind {
 /*
  * The methods and status codes that `sipprobe watch` writes to bits 3 to 7 of `kind`, for messages of kind OTHER. The value
  * is 1 + the position in these two lists, or 0 if the probe did not determine the method or status.
- * src/sipsched/records/watch.py has the same list.
+ * src/sipsched/records/watch.py has the same lists.
  */
 #define TRACE_METHODS                                                                                \
 	"CANCEL", "OPTIONS", "REGISTER", "PRACK", "SUBSCRIBE", "NOTIFY", "PUBLISH", "INFO", "REFER", \
@@ -98,7 +98,10 @@ struct trace_record {
 	uint32_t
 		cseq; /* sequence number in the CSeq header; `sipprobe watch` writes a keyed hash of the number */
 	uint32_t tid; /* thread id of the worker; 0 for a drop */
-	/* Time that the worker was off the CPU between t_sip_in and t_sip_out. Longer times are stored as UINT32_MAX. */
+	/*
+	 * Time that the worker was off the CPU between t_sip_in and t_sip_out. A time above UINT32_MAX is stored as
+	 * UINT32_MAX.
+	 */
 	uint32_t off_cpu_ns;
 	uint32_t rmem; /* sk_rmem_alloc at t_stack: bytes charged to the socket's receive buffer */
 	/* Duration of the probe's own work right after t_sip_in. T_sip excludes this duration. */

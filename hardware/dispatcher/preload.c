@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * libsipshard.so lets several sockets, of one program or of several, share one UDP port.
+ * libsipshard.so lets several sockets share one UDP port. The sockets may belong to one program or to several programs.
  *
  *  SIPSHARD_PORT=<port> SIPSHARD_SOCKETS=<n> LD_PRELOAD=./libsipshard.so kamailio ...
  *

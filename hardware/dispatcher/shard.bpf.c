@@ -3,9 +3,10 @@
  * This BPF program chooses the socket for each datagram among the sockets of one port, by the Call-ID of the SIP
  * message (RFC 3261 20.8).
  *
- * All messages of a call reach the same socket, no matter who sends them. The socket's number is a hash of the Call-ID
- * modulo the number of sockets. The hash is FNV-1a over the value without blanks. A message without a Call-ID goes to
- * socket 0. The program drops a message whose socket is closed, because another instance of the proxy could not answer it.
+ * All messages of a call reach the same socket, whether the UAC or the UAS sends them. The socket's number is a hash of
+ * the Call-ID modulo the number of sockets. The hash is FNV-1a over the value without blanks. A message without a
+ * Call-ID goes to socket 0. The program drops a message whose socket is closed, because another instance of the proxy
+ * does not know the message's call.
  *
  * The search for line ends reads eight bytes at a time, because most groups of eight bytes contain no line end. The program
  * needs bpf_loop (Linux 5.17).
@@ -96,7 +97,7 @@ static __always_inline bool find_in_word(struct search *search, __u32 at)
 	__u64 word = *(__u64 *)(search->head->bytes + at) ^ NEWLINES;
 	__u64 ends = (word - LOW_BITS) & ~word & HIGH_BITS;
 
-	/* the formula can also set a bit just above a newline, so value_after() checks each byte again */
+	/* the formula can also set a bit for the byte after a newline, so value_after() checks each byte again */
 	for (__u32 i = 0; i < WORD && ends; i++) {
 		/*
 		 * the multiplication puts the position of the newline's byte within the word into the product's top

@@ -172,7 +172,7 @@ static bool enter(struct dispatcher *d, struct side *side, uint32_t events)
 	return epoll_ctl(d->epoll, EPOLL_CTL_ADD, side->fd, &event) == 0;
 }
 
-/* Close a connection. The program counts its unsent messages as lost. */
+/* Close a connection, and count the unsent messages of the connection as lost. */
 static void close_side(struct dispatcher *d, struct side *side)
 {
 	if (side->fd >= 0)
@@ -195,12 +195,12 @@ static void end_session(struct dispatcher *d, struct session *session)
 	for (unsigned i = 0; i < d->n_instances; i++)
 		close_side(d, &session->instances[i]);
 	if (session->leaving)
-		return; /* do nothing here, because end_leaving() will move the session to the list `ended` */
+		return; /* end_leaving() will move this session from the list `leaving` to the list `ended` */
 	session->next = d->ended;
 	d->ended = session;
 }
 
-/* Handle a lost connection. Without its client, a session ends. Without an instance, the session continues. */
+/* Handle a lost connection. A session ends if its client is lost, and continues if an instance is lost. */
 static void lose(struct dispatcher *d, struct side *side)
 {
 	if (is_client(side)) {
@@ -212,7 +212,7 @@ static void lose(struct dispatcher *d, struct side *side)
 	watch_all(d, side->session);
 }
 
-/* Return whether a leaving client has all its answers and no message of the session is unsent. */
+/* Return whether a leaving client has received all answers, and every message of the session is sent. */
 static bool is_settled(const struct dispatcher *d, const struct session *session)
 {
 	if (session->unanswered || session->client.out_size)
@@ -464,7 +464,10 @@ static int spare_descriptor(void)
 	return open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
-/* Accept a client and close the connection at once. A client that stays in the queue would wake epoll endlessly. */
+/*
+ * Accept a client and close the connection at once, because a client that stays in the listen queue would wake epoll
+ * endlessly.
+ */
 static bool refuse_client(struct dispatcher *d)
 {
 	int fd;

@@ -14,7 +14,7 @@
  *     gone              datagrams that the BPF program dropped because the socket of their call was closed
  *     runs, run_ns      number and total time of the BPF program's runs, if the kernel counts them
  *                       (kernel.bpf_stats_enabled)
- *   sipshard pins nothing. The BPF program stays attached as long as the sockets exist, even if sipshard is killed.
+ * sipshard pins no BPF object. The BPF program stays attached as long as the sockets exist, even if sipshard is killed.
  *   The exit code is 0 on success, 1 with one line on stderr for an error, and 2 for wrong usage.
  *
  * sipshard needs root, or CAP_BPF, CAP_NET_ADMIN and CAP_SYS_PTRACE, and Linux 5.17 or later.
@@ -54,7 +54,7 @@ static _Noreturn void usage(void)
 
 /*
  * Add a copied socket to the list if it shares the UDP port (SO_REUSEPORT) and the list does not contain it yet.
- * Otherwise close the copy.
+ * In all other cases, close the copy.
  */
 static void keep_socket(void *context, int socket)
 {

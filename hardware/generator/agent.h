@@ -68,7 +68,7 @@ struct outgoing {
 	char text[OUTBOX_BYTES];
 };
 
-/* Messages that an agent collects and sends together. */
+/* Messages that an agent collects, to send all of them together. */
 struct outbox {
 	/*
 	 * Send and count the first `count` messages in the outbox. If the outbox is then empty, set first = used = 0.

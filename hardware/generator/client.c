@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * The role `sipload uac` starts each call at its scheduled time. Between starts, it receives messages and runs timers.
+ * The role `sipload uac` starts each call at its scheduled time. Between the starts, the program receives messages and
+ * runs timers.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -168,8 +169,8 @@ static uint64_t start_due(struct client *client)
 }
 
 /*
- * Send the waiting messages. A send takes some microseconds, and the start of a call may come due meanwhile. If a
- * start is near, the function therefore sends one message at a time and starts due calls between the sends.
+ * Send the waiting messages. A send takes some microseconds, during which a call may have to start. If the next start
+ * is near, the function therefore sends one message at a time, and starts due calls between the sends.
  */
 static uint64_t flush_between_starts(struct client *client, uint64_t next_ns)
 {
@@ -260,7 +261,7 @@ static const char *open_client(struct client *client, struct load *load, unsigne
 	client->uac.call_over = on_call_over;
 	client->uac.context = client;
 	/*
-	 * To each instance, thread t of N opens each connection i with i mod N = t. The thread also makes each call i
+	 * Thread t of N opens, to each instance, the connections i with i mod N = t. The same thread makes the calls i
 	 * with i mod N = t.
 	 */
 	for (unsigned i = number; o->timing.reliable && i < o->tcp_connections; i += o->threads)
@@ -317,7 +318,7 @@ static void set_deadlines(struct load *load)
 {
 	uint64_t count = load->schedule.header.count;
 
-	/* add 10 ns per call, so that the loop below, which takes less than 10 ns per call, ends before t0 */
+	/* add 10 ns per call, because the following loop takes up to 10 ns per call and must end before t0 */
 	load->t0_ns = clock_ns() + LEAD_NS + 10 * count;
 	for (uint64_t i = 0; i < count; i++)
 		load->records[i].t_intended = load->t0_ns + load->schedule.calls[i].offset_ns;

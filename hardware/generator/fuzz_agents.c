@@ -3,8 +3,8 @@
  * A fuzz target that sends hostile messages to the parser, to the server, and to a client with calls in every state.
  *
  * The program cuts the input at bytes 0xff, which SIP does not use. The program copies each piece to the heap at its
- * exact size, passes the copy to both agents, and then lets some time pass. The server's answers go to the client and
- * the client's answers go to the server, once.
+ * exact size, passes the copy to both agents, and then lets some time pass. The program then passes the server's
+ * answers to the client, and the client's answers to the server, once.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -133,7 +133,7 @@ static void begin(void)
 				 .buckets = 4,
 				 .calls_kept = 16 };
 
-	/* clear only the calls and records; the outboxes are large and need no clearing */
+	/* clear only the calls and records, because the outboxes are large and need no clearing */
 	memset(fuzz.calls, 0, sizeof(fuzz.calls));
 	memset(fuzz.records, 0, sizeof(fuzz.records));
 	fuzz.from_uac.used = fuzz.from_uas.used = 0;

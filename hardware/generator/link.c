@@ -33,7 +33,7 @@ struct connection {
 	struct sockaddr_in remote; /* for an accepted connection, the client's address */
 	bool dialled;
 	bool closing;
-	bool dirty; /* the connection is in the list link->dirty, because it has bytes to send or must be closed */
+	bool dirty; /* true: the list link->dirty contains the connection, which has bytes to send or must be closed */
 	bool connecting;     /* TCP's handshake is not finished, so no byte has been sent yet */
 	bool writing;        /* epoll reports when the socket is writable (EPOLLOUT) */
 	uint64_t blocked_ns; /* time at which the send buffer became full; 0 while it has room */
@@ -197,7 +197,10 @@ static void count_blocked(struct link *link, struct connection *c)
 	c->blocked_ns = 0;
 }
 
-/* Close a connection and count its unsent messages as not sent. The caller adds its index to `spare` or `lost`. */
+/*
+ * Close a connection and count its unsent messages as not sent. The caller adds the connection's index to `spare` or
+ * `lost`.
+ */
 static void end_connection(struct link *link, uint32_t index)
 {
 	struct connection *c = &link->connections[index];
@@ -301,8 +304,8 @@ static void flush_udp(struct outbox *outbox, unsigned count)
 			poll(&ready, 1, 1);
 		}
 		/*
-		 * After an error, send the datagram once more. An ECONNREFUSED was caused by an earlier datagram, and
-		 * the kernel reported it instead of sending this datagram.
+		 * After an error, send the datagram once more. If the error is ECONNREFUSED, its cause was an earlier
+		 * datagram, and the kernel reported the error instead of sending this datagram.
 		 */
 		if (tries++ == 0)
 			continue;

@@ -28,8 +28,8 @@ struct link;
 int open_udp(const struct sockaddr_in *local, const struct sockaddr_in *remote, int buffer_bytes);
 
 /*
- * Discard the datagrams that are still queued, then close the socket. No counter of the kernel contains a datagram
- * that is queued when its socket closes. The ledger would miss such a datagram.
+ * Discard the datagrams that are still queued, then close the socket. No counter of the kernel contains a datagram that
+ * is queued when its socket closes, so the ledger of the run would miss such a datagram.
  */
 void close_udp(int fd);
 int open_tcp_listener(const struct sockaddr_in *local, int buffer_bytes);
@@ -48,7 +48,7 @@ struct counts *link_counts(struct link *link);
 bool link_connect(struct link *link, const struct sockaddr_in *local, const struct sockaddr_in *remote,
 		  uint64_t owner, struct peer *peer);
 bool link_is_open(const struct link *link, const struct peer *peer);
-/* Close a connection after all its messages in the outbox and in its own buffer are sent. */
+/* Close a connection as soon as all its messages in the outbox and in its own buffer are sent. */
 void link_close(struct link *link, const struct peer *peer);
 
 /* TCP: close all connections. Count their unsent messages as not sent. */

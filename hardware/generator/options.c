@@ -198,7 +198,7 @@ static void parse_options(struct options *o, const char *other_role, uint64_t sp
 			       .spin_ns = spin_ns,
 			       .buffer_bytes = 4194304 };
 	while ((option = getopt_long(argc, argv, "", OPTIONS, &index)) != -1) {
-		/* the client rejects the server's own options, and the server rejects the client's own options */
+		/* each role rejects the options that only the other role has */
 		if (option != '?' && strchr(other_role, option))
 			option = '?';
 		parse_option(o, option, option == '?' ? "" : OPTIONS[index].name);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Functions by which client and server request settings for their process and threads from the kernel. */
+/* Functions with which client and server request settings for their processes and threads from the kernel. */
 #ifndef SIPSCHED_PROCESS_H
 #define SIPSCHED_PROCESS_H
 #include <stdint.h>

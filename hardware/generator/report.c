@@ -33,7 +33,7 @@ int64_t udp_no_ports(void)
 	char line[512];
 	int64_t found = -1;
 
-	/* skip the first line that begins with Udp:, because it has the names of the counters */
+	/* skip the first line that begins with Udp:, because this line has the names of the counters */
 	while (file && found < 0 && fgets(line, sizeof(line), file))
 		if (sscanf(line, "Udp: %*u %" SCNd64, &found) != 1)
 			found = -1;

@@ -2,14 +2,14 @@
 /*
  * The role `sipload uas` answers calls until a signal stops it.
  *
- * The threads share one UDP socket. With several sockets, the kernel would choose one by a hash of the addresses. A
- * proxy sends from one address, so all its datagrams would reach the same socket. A hash of Call-ID and From tag
- * assigns each call to one thread, which runs the call's timers. The thread that receives a message takes the lock of
- * the call's thread.
+ * The threads share one UDP socket. With several sockets, the kernel would choose the socket of a datagram by a hash of
+ * the addresses. A proxy sends from one address, so all its datagrams would reach the same socket. A hash of Call-ID
+ * and From tag assigns each call to one thread, which runs the call's timers. The thread that receives a message takes
+ * the lock of the call's thread.
  *
  * Each thread tries to wake up every TICK_NS, and records how late it wakes up. A message that had arrived at the
- * intended time would have waited as long for this thread. This lateness includes every cause: other messages, other
- * programs on the CPU, and signals that stopped the thread.
+ * intended time would have waited for this thread as long as the thread was late. This lateness includes every cause:
+ * other messages, other programs on the CPU, and signals that stopped the thread.
  */
 #include <errno.h>
 #include <inttypes.h>

@@ -267,7 +267,7 @@ static bool parse_header(enum header header, struct span value, struct sip_messa
 	}
 }
 
-/* Check that all required headers exist, and set the members that depend on several headers. */
+/* Return whether all required headers exist, and set the members that depend on several headers. */
 static bool complete(struct sip_message *m, struct span request_method)
 {
 	struct span rest = m->cseq, via, method;

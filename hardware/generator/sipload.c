@@ -33,8 +33,8 @@
  * TIMING
  *   --spin-us: before each deadline, `uac` polls for this time instead of sleeping, because a sleep may end late.
  *   `uas` polls for this time after each datagram. `always` never sleeps and uses a whole CPU. A send to a sleeping receiver
- *   wakes the receiver's CPU. On a virtual machine, such a send took about 13 us instead of 2 us. Shorter gaps between calls
- *   are then impossible, and at 2,000 cps the Kolmogorov-Smirnov distance grows by 0.01.
+ * wakes the receiver's CPU. On a virtual machine, such a send took about 13 us instead of 2 us. With such sends, gaps
+ * of less than 13 us between calls are impossible, and at 2,000 cps the Kolmogorov-Smirnov distance grows by 0.01.
  *   --fifo requests SCHED_FIFO, so that no other program on a shared CPU delays a deadline. If the kernel refuses, the run
  *   continues with the normal policy. `scheduler` in the report has the policy.
  *   --threads: the threads of `uac` bind the ports P, P+1, ..., and thread i mod N makes call i. The threads of `uas` share

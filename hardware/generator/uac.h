@@ -10,8 +10,8 @@
  * ASSUME routers are loose (RFC 3261 16.12): the Request-URI is always the remote target.
  * ASSUME no proxy forks: a 2xx with another To tag is unexpected.
  *
- * Call-ID and branches contain the number of the call in the schedule, so the client finds a call without a table.
- * These functions make no system calls: the time is an argument, and messages go to an outbox.
+ * Call-ID and branches contain the number of the call in the schedule, so the client finds the call of an answer
+ * without a table. These functions make no system calls: the time is an argument, and messages go to an outbox.
  */
 #ifndef SIPSCHED_UAC_H
 #define SIPSCHED_UAC_H
@@ -54,7 +54,7 @@ struct uac_setup {
 	/* A random number in all Call-IDs of this process, so that calls of several processes differ. */
 	uint32_t instance;
 	unsigned thread;
-	unsigned threads; /* this agent makes the calls i with i % threads == thread */
+	unsigned threads; /* this client makes the calls i with i % threads == thread */
 };
 
 struct uac {

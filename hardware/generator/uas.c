@@ -346,7 +346,7 @@ static void on_invite(struct uas *uas, struct outbox *outbox, struct uas_call *c
 		on_new_invite(uas, outbox, m, from, now_ns);
 		return;
 	}
-	/* count a re-INVITE as unexpected and do not answer, because the server does not support re-INVITEs */
+	/* the server does not support re-INVITEs, so it counts a re-INVITE as unexpected and does not answer */
 	if (!call || m->cseq_number != call->invite_cseq) {
 		uas->counts.unexpected[m->kind]++;
 		return;

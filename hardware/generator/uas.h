@@ -3,11 +3,11 @@
  * The server of a call with six messages: 180, ring time, 200 until ACK (RFC 3261 13.3.1.4), and 200 for BYE.
  *
  * The server finds a call by Call-ID, From tag and CSeq number, and not by branch. A stateless Kamailio gives all branches
- * the same name, so branches do not distinguish transactions. (17.2.3 has the same rule for RFC 2543 clients.) The server
- * answers a repeated INVITE with 180 or 200 until ACK comes, and afterwards not at all (RFC 6026). The server answers a
- * repeated BYE with 200 for timer J (64 T1, also over TCP). Timers G and H belong to final answers that this server
- * never sends. The server answers other requests with 405, and BYE and CANCEL of unknown calls with 481. These requests
- * count as unexpected.
+ * the same name, so branches do not distinguish transactions. (RFC 3261 17.2.3 has the same rule for RFC 2543 clients.)
+ * The server answers a repeated INVITE with 180 or 200 until ACK comes. After ACK, the server does not answer a
+ * repeated INVITE (RFC 6026). The server answers a repeated BYE with 200 for timer J (64 T1, also over TCP). Timers G
+ * and H belong to final answers that this server never sends. The server answers other requests with 405, and BYE and
+ * CANCEL of unknown calls with 481. These requests count as unexpected.
  *
  * Answers always go to the sender of the request (RFC 3581 requires it only if the client asks for it). Over TCP,
  * answers use the request's connection. The server keeps about 110 bytes per call, and the headers of its answers until

@@ -62,8 +62,8 @@ void wheel_disarm(struct wheel *wheel, struct timer *timer)
 }
 
 /*
- * Move the timers of a slot to `list`. Then link the first timer to `list` instead of the slot, so that a callback can
- * disarm any timer of `list`.
+ * Move the timers of a slot to `list`. The first timer must then point to `list` instead of the slot, so that a
+ * callback can disarm any timer of `list`.
  */
 static void take_slot(struct timer **slot, struct timer **list)
 {
@@ -95,7 +95,9 @@ static uint64_t next_tick(const struct wheel *wheel)
 {
 	uint64_t slot = wheel->tick & SLOT_MASK;
 
-	/* a new round through level 0 begins now, so timers may have to move from the upper levels to lower levels */
+	/*
+	 * a new round through level 0 begins now, so some timers may have to move from an upper level to a lower level
+	 */
 	if (!slot)
 		return wheel->tick;
 	for (uint64_t word = slot / 64; word < WHEEL_SLOTS / 64; word++) {

@@ -3,8 +3,8 @@
  * Timers in a hierarchical wheel: arming, disarming and firing take constant time, for any number of timers.
  *
  * A tick is 16.4 us (2^14 ns). A timer never fires early, and at most one tick late if the wheel is advanced often
- * enough. Four levels of 256 slots reach 19 hours. A timer that is due later moves to another slot within 19 hours, and
- * also fires at its time.
+ * enough. Four levels of 256 slots reach 19 hours. A timer that is due after more than 19 hours is moved to another
+ * slot in time, and also fires at its time.
  */
 #ifndef SIPSCHED_WHEEL_H
 #define SIPSCHED_WHEEL_H

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * These programs assign all time of the CPUs to the tasks and interrupts that use it. The programs do not sample, but
- * run at each context switch, and at the beginning and end of each interrupt. Each run takes about 0.2 us.
+ * These programs assign all time of the CPUs to the tasks and interrupts that use the time. The programs do not sample,
+ * but run at each context switch, and at the beginning and end of each interrupt. Each run takes about 0.2 us.
  *
  * A burst is a time during which one task or softirq keeps a CPU. A competitor is a user-space task that belongs
  * neither to the proxy nor to sipsched.
@@ -73,7 +73,7 @@ bool ending;         /* true: settle() ends the measurement; false: settle() beg
 /*
  * The result of the search in keep_gap(). The variable is in memory, because the verifier would otherwise follow each
  * possible result separately, and loading the programs would take ten times as long. Two CPUs rarely search at the same
- * time. If they do, one of them may replace a gap that is not the shortest.
+ * time. In such a case, one of the CPUs may replace a gap that is not the shortest.
  */
 static volatile __u32 shortest_gap;
 
@@ -294,7 +294,7 @@ static __always_inline __s64 count_running(__s64 change)
 #ifdef BEFORE_LINUX_5_18
 	/*
 	 * If two CPUs count at the same time, both may read the final number, and neither CPU sees that the previous
-	 * number was 0. The gap, a time in which no task of the proxy ran, is then not recorded.
+	 * number was 0. The gap, a time in which no task of the proxy ran, is not recorded in this case.
 	 */
 	__sync_fetch_and_add(&proxy_running, change);
 	return proxy_running - change;
@@ -363,7 +363,7 @@ static __always_inline void proxy_ends(struct account_task *entry, __u32 cpu, __
 
 /*
  * Write a burst into the ring buffer. BPF_RB_NO_WAKEUP is necessary, because waking sipaccount during a context switch
- * would change the schedule. sipaccount reads the ring buffer periodically instead.
+ * would disturb the scheduling of the proxy. sipaccount reads the ring buffer periodically instead.
  */
 static __always_inline void keep_burst(struct task_struct *task, __s32 pid, __u32 number, __u32 part,
 				       __u64 from, __u64 to)
@@ -472,9 +472,9 @@ static __always_inline void hand_over(struct account_cpu *cpu, __u32 number, str
 }
 
 /*
- * Return when the task that `cpu` describes lost the CPU in a switch that the kernel did not report. The scheduler's
- * count of the task's CPU time shows this instant. For real-time tasks, the scheduler does not keep the start of this
- * count, so the result is then `now`.
+ * Return the time at which the task that `cpu` describes lost the CPU, in a switch that the kernel did not report. The
+ * scheduler's count of the task's CPU time shows this time. For a real-time task, the scheduler does not keep the start
+ * of this count, so the result is `now`.
  */
 static __always_inline __u64 lost_at(const struct account_cpu *cpu, __u64 now)
 {
@@ -492,9 +492,10 @@ static __always_inline __u64 lost_at(const struct account_cpu *cpu, __u64 now)
 }
 
 /*
- * Charge the time until now. `task` has the CPU. On some machines, the kernel runs no BPF programs while certain
- * tasks run, so it does not report the switch away from such a task. If `cpu` still describes this earlier task, record
- * the switch now. The burst of the earlier task is not written, because the end of the burst is only computed.
+ * Charge the time until now to the task or interrupt that used the time. `task` is the task that has the CPU now. On
+ * some machines, the kernel runs no BPF programs while certain tasks run, so it does not report the switch away from
+ * such a task. If `cpu` still describes this earlier task, record the switch now. The burst of the earlier task is not
+ * written, because the end of the burst is only computed.
  */
 static __always_inline void catch_up(struct account_cpu *cpu, __u32 number, struct task_struct *task,
 				     __u64 now)

@@ -20,7 +20,7 @@
 #define ACCOUNT_RING_BYTES (4 * 1024 * 1024)
 
 #define ACCOUNT_GAP_NS   10000000 /* shorter gaps are discarded */
-#define ACCOUNT_BURST_NS 20000    /* shorter bursts are discarded, because they cannot explain a long wait */
+#define ACCOUNT_BURST_NS 20000    /* shorter bursts are discarded: they cannot explain a long wait */
 
 /* The owners of CPU time, in the order of the report. Each ns belongs to exactly one owner. */
 #define ACCOUNT_PARTS(PART)                                                                         \
@@ -41,8 +41,8 @@ enum account_part {
 };
 
 /*
- * Return the time from `from` until `to`, or 0 if `to` is earlier. A CPU may compute the time of a switch that the kernel
- * did not report. Meanwhile, another CPU may have written a later time.
+ * Return the time from `from` until `to`, or 0 if `to` is earlier. While one CPU computes the time of a switch that the
+ * kernel did not report, another CPU may write a later time.
  */
 static inline __attribute__((always_inline)) __u64 account_ns(__u64 from, __u64 to)
 {

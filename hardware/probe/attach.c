@@ -99,7 +99,7 @@ static struct sipprobe *load_mode(const struct options *options, enum mode_choic
 	return NULL;
 }
 
-/* Load a mode. On failure, load each hook alone to find the refused hook, and store the reason. */
+/* Load a mode. On failure, load each hook alone to find the hook that the kernel refuses, and store the reason. */
 static struct sipprobe *load_or_explain(const struct options *options, enum mode_choice mode,
 					struct hook_state *states, char *reason, size_t size)
 {

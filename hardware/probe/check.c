@@ -51,7 +51,7 @@ int check(const struct options *options)
 	tracepoint = mode_can_run(states, MODE_TRACEPOINT, tracepoint_reason, sizeof(tracepoint_reason));
 	stream = mode_can_run(states, MODE_STREAM, stream_reason, sizeof(stream_reason));
 	if (reason[0]) {
-		/* If this process can load no BPF program at all, all modes have the same reason. */
+		/* If this process can load no BPF program at all, all modes fail for the same reason. */
 		memcpy(exact_reason, reason, sizeof(reason));
 		memcpy(tracepoint_reason, reason, sizeof(reason));
 		memcpy(stream_reason, reason, sizeof(reason));

@@ -119,7 +119,7 @@ uint64_t sip_keyed_hash(const struct sip_key *key, const void *bytes, size_t siz
 	for (; left >= 8; left -= 8, at += 8) {
 		uint64_t word;
 
-		memcpy(&word, at, sizeof(word)); /* ASSUME a little-endian CPU, as trace.h does */
+		memcpy(&word, at, sizeof(word)); /* ASSUME the CPU is little-endian, as trace.h does */
 		absorb(v, word);
 	}
 	while (left--)
@@ -211,7 +211,7 @@ struct sip_class sip_classify(const char *text, size_t size, const struct sip_ke
 
 		name = span_trim(name);
 		value = span_trim(value);
-		/* Of repeated headers, use the first one. `i` is the short name of Call-ID (RFC 3261 7.3.3). */
+		/* If a header is repeated, use the first header. `i` is the short name of Call-ID (RFC 3261 7.3.3). */
 		if (!result.call_id_hash && span_size(value) &&
 		    (span_is_name(name, "Call-ID") || span_is_name(name, "i")))
 			result.call_id_hash = call_hash(value, key);

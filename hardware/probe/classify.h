@@ -13,8 +13,8 @@ struct sip_key {
 
 struct sip_class {
 	uint64_t
-		call_id_hash; /* 64-bit FNV-1a of the Call-ID's value, or SipHash if a key is used; 0 without a Call-ID */
-	uint32_t cseq; /* number in the CSeq header, or its hash if a key is used; 0 without CSeq */
+		call_id_hash; /* 64-bit FNV-1a of the Call-ID's value, or SipHash with a key; 0 without a Call-ID */
+	uint32_t cseq;        /* number in the CSeq header, or its hash if a key is used; 0 without CSeq */
 	uint8_t kind; /* enum trace_kind; if a key is used, the upper bits hold the method or status (trace.h) */
 	bool complete; /* true: the message has both Call-ID and CSeq */
 };

@@ -18,7 +18,7 @@ extern const volatile __u32 cfg_netns; /* inode number of the proxy's network na
 
 extern struct probe_counters counters[PROBE_CPUS];
 extern struct probe_worker workers[PROBE_WORKERS];
-/* The index is the low bits of a thread id. The value is 1 + the thread's index in `workers`. */
+/* The array's index is the low bits of a thread id. An entry is 1 + the thread's index in `workers`. */
 extern __u16 slot_of_tid[PROBE_TID_SLOTS];
 
 struct ring {
@@ -31,8 +31,8 @@ struct ring {
 	__sync_fetch_and_add(&counters[bpf_get_smp_processor_id() & (PROBE_CPUS - 1)].what, by)
 
 /*
- * Return a pointer as a number. The BPF verifier forbids arithmetic on a trusted pointer, but not on a number. This
- * function therefore adds the pointer to a 0 on the stack, and the verifier regards the sum as a number.
+ * Return a pointer as a number, because the BPF verifier forbids arithmetic on a trusted pointer. The function adds the
+ * pointer to a 0 on the stack, and the verifier regards the sum as a number.
  */
 static __always_inline __u64 address_of(void *pointer)
 {
@@ -126,7 +126,7 @@ static __always_inline void *user_buffer(struct pt_regs *regs, long id)
 	return user_piece(regs, id).iov_base;
 }
 
-/* Return the socket of this task's descriptor `fd`, or NULL if the socket cannot be read, in 0.2 us. */
+/* Return the socket of this task's descriptor `fd`, or NULL if the socket cannot be read. The function takes 0.2 us. */
 static __always_inline struct sock *socket_of(int fd)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();

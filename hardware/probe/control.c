@@ -9,7 +9,7 @@
 #include "control.h"
 #include "system.h"
 
-/* Return whether this socket file is left over from a killed program: no process accepts connections to it. */
+/* Return whether a killed program left this socket file behind: no process accepts connections to the socket. */
 static bool is_left_behind(const struct sockaddr_un *address)
 {
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -92,7 +92,9 @@ static void end_client(struct control_client *client)
 	client->fd = -1;
 }
 
-/* Send an answer. Return false if the client does not read answers: the program must not wait for the client. */
+/*
+ * Send an answer. Return false if the client does not read answers, because the program must not wait for the client.
+ */
 static bool answer_client(struct control_client *client, const char *answer)
 {
 	char line[CONTROL_ANSWER + 1];

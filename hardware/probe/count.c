@@ -64,7 +64,7 @@ static void print_bins(const char *name, const uint64_t *before, const uint64_t 
 
 	printf("\"%s\": [", name);
 	for (size_t i = 0; i < HISTOGRAM_BINS; i++) {
-		/* The 32-bit counts of a CPU may overflow, so subtract modulo 2^32. */
+		/* The 32-bit counts of a CPU wrap at 2^32, so subtract modulo 2^32. */
 		uint32_t grown = (uint32_t)(now[i] - before[i]);
 		size_t power = i / HISTOGRAM_PARTS ? i / HISTOGRAM_PARTS - 1 : 0;
 		uint64_t low =
@@ -118,7 +118,8 @@ static void print_tasks(struct count *count)
 		if (received == before)
 			continue;
 		/*
-		 * If the count is smaller than before, another task has taken the entry with a count that began at 0.
+		 * If the count is smaller than in the last output line, another task uses the entry now, with a count
+		 * that began at 0.
 		 */
 		printf("%s\"%u\": %u", comma, tasks[i].tid, received > before ? received - before : received);
 		comma = ", ";

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
- * Counts how often and how long the processes of a proxy wait for each other. Taking a free lock causes no event, so
- * these programs do not slow it down. The programs slow every system call of the host slightly, because they run at the
- * entry and exit of all system calls.
+ * These programs count how often and how long the processes of a proxy wait for each other. Taking a free lock causes
+ * no event, so the programs do not slow down this operation. The programs slow every system call of the host slightly,
+ * because they run at the entry and exit of all system calls.
  *
- * ASSUME it is enough to count the second and later waiters for a spinlock of the kernel. The first waiter spins on
+ * ASSUME a count of only the second and later waiters for a spinlock of the kernel is enough. The first waiter spins on
  * the pending bit and never reaches the tracepoint (kernel/locking/qspinlock.c). On a host with two CPUs, the count is
  * therefore 0, except in a guest whose kernel uses the hypervisor's spinlocks.
  */
@@ -75,7 +75,9 @@ static __always_inline void add(enum factor what, __u64 since)
 
 	if (since < since_ns)
 		return;
-	/* Add atomically, because an interrupt that runs this BPF program during an addition could lose a count. */
+	/*
+	 * Add atomically, because an interrupt may run this BPF program during an addition, and a count would be lost.
+	 */
 	__sync_fetch_and_add(&wait->count, 1);
 	__sync_fetch_and_add(&wait->ns, bpf_ktime_get_ns() - since);
 }

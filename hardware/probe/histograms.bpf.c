@@ -5,9 +5,10 @@
  * waiting    from netif_receive_skb to sock_recv_length, at the end of the worker's receive call
  * service    from sock_recv_length to the last net_dev_queue of the same task before its next message
  *
- * No hook is on the path of system calls, because such a hook would slow all system calls of all tasks. The programs count
- * every message by method or status. To save CPU time, they measure the times of a quarter of the messages only: datagrams
- * that arrive in 2 of 8 jiffies. The programs recognise such a datagram at the worker by a fingerprint of its payload.
+ * The programs use no hook on the path of system calls, because such a hook would slow all system calls of all tasks.
+ * The programs count every message by method or status. To save CPU time, the programs measure the times of only a
+ * quarter of the messages: datagrams that arrive in 2 of 8 jiffies. When a worker receives such a datagram, the
+ * programs recognise the datagram by a fingerprint of the payload.
  */
 #include "common.bpf.h"
 #include "fingerprint.bpf.h"
@@ -194,7 +195,7 @@ int BPF_PROG(on_arrival, struct sk_buff *skb)
 	if (!here)
 		return 0;
 	size = fingerprint_bytes(here->arrived, length);
-	/* ASSUME the skb's linear part has the first 256 payload bytes. Otherwise, measure no times of the datagram. */
+	/* ASSUME the skb's linear part has the first 256 payload bytes. For other datagrams, measure no times. */
 	if (skb->len - skb->data_len < ahead + size)
 		return 0;
 	if (bpf_probe_read_kernel(here->arrived, size, skb->data + ahead))
@@ -240,7 +241,7 @@ static __always_inline __u64 end_waiting(struct histograms *here, const void *bu
 		arrival->t = 0;
 		__sync_fetch_and_add(&underway, -1);
 	}
-	/* If the queue is empty, the kernel has dropped all other datagrams that `underway` counts. */
+	/* If the queue is empty, the kernel has dropped all datagrams that `underway` still counts. */
 	if (last)
 		underway = 0;
 	return now;
@@ -276,8 +277,8 @@ int BPF_PROG(on_receive, struct sock *sk, int length, int flags)
 		task->received++;
 	} else {
 		/*
-		 * ASSUME the thread ids of workers differ in the low 12 bits. Otherwise, two workers share an entry,
-		 * and service times get lost.
+		 * ASSUME no two workers have thread ids with equal low 12 bits. Two such workers would share an entry,
+		 * and service times would get lost.
 		 */
 		task->tid = tid;
 		task->received = 1;

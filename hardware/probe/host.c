@@ -136,7 +136,10 @@ static void look_at_processes(struct processes *processes)
 	printf("\n");
 }
 
-/* Print for each task of a process its time on a CPU, its time waiting for a CPU, and the CPUs on which it may run. */
+/*
+ * Print, per task of a process, the time on a CPU, the time of waiting for a CPU, and the CPUs on which the task may
+ * run.
+ */
 static void print_tasks(long pid)
 {
 	char folder[64], task[128], status[PATH_MAX], prefix[32], times[LINE];
@@ -178,7 +181,7 @@ static void print_group(const char *mount, char *group)
 	} while (slash);
 }
 
-/* Print the throttling of the control groups of a process that can have a CPU limit. */
+/* Print how often and how long the control groups of a process were throttled, for groups that can have a CPU limit. */
 static void print_limits(long pid)
 {
 	char path[64], line[LINE];
@@ -277,7 +280,7 @@ int print_counters(int count, char **arguments)
 		}
 		printf("end\n");
 		if (fflush(stdout))
-			return EXIT_BAD; /* the reader of the output has closed the pipe */
+			return EXIT_BAD; /* the program that reads the output has closed the pipe */
 	}
 	return EXIT_GOOD;
 }

@@ -7,8 +7,8 @@
  * Each process that receives on a UDP socket bound to the port writes <directory>/trace.<pid>.bin (trace.h) with
  * t_arr (SO_TIMESTAMPNS), t_sip_in and t_sip_out. The fields t_stack, t_sockq, t_dep, off_cpu_ns, switches and rmem
  * are 0. The trace has no records of drops. The header's field `reserved` has the kernel's number of drops
- * (SO_RXQ_OVFL) at the last received datagram. This number excludes later drops. All processes that share a socket read
- * the same counter, so a reader of several traces uses the largest number.
+ * (SO_RXQ_OVFL) at the last received datagram. The number lacks drops after the last received datagram. All processes
+ * that share a socket read the same counter, so a reader of several traces uses the largest number.
  *
  * The library maps the file into memory, so that a killed worker loses no record. The file grows in steps, so the file of
  * a killed worker ends in zeros. The library intercepts recvfrom, recvmsg, sendto and sendmsg. The library cannot
@@ -107,7 +107,10 @@ static void complain(const char *what)
 		directory, strerror(errno));
 }
 
-/* Allocate disk blocks now. Otherwise, on a full disk, writing to the mapping would kill the proxy by SIGBUS. */
+/*
+ * Allocate disk blocks now, because on a full disk, a write to the mapping without disk blocks would kill the proxy by
+ * SIGBUS.
+ */
 static bool grow_file(size_t bytes)
 {
 	int error = posix_fallocate(trace_fd, (off_t)bytes, GROW_BYTES);

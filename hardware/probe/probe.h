@@ -12,7 +12,7 @@
 
 /*
  * The probe recognises a datagram by a fingerprint: a hash of this number of bytes at the start of the payload. The
- * number is a multiple of 32, because fingerprint_of() reads 32 bytes per step.
+ * number must be a multiple of 32, because fingerprint_of() reads 32 bytes per step.
  */
 #define PROBE_FINGERPRINT_BYTES 256
 #define PROBE_SNIPPET_MAX       1024
@@ -25,7 +25,10 @@
 #define PROBE_PIECE             4096 /* largest number of bytes of a stream in one record of the ring */
 #define PROBE_PIECES            16 /* largest number of records per system call; together they hold 64 KiB */
 
-/* The values must be equal to enum trace_event and enum trace_flag (trace.h); records.c asserts this at build time. */
+/*
+ * The values must equal the values of enum trace_event and enum trace_flag (trace.h). records.c checks this at build
+ * time.
+ */
 enum probe_event {
 	PROBE_EVENT_MESSAGE = 0,
 	PROBE_EVENT_DROP = 1,
@@ -109,7 +112,7 @@ struct probe_segment {
 	__u32 padding;
 };
 
-/* Describes one piece of the bytes that a worker read or wrote by one system call. Long reads have several pieces. */
+/* A piece of the bytes that a worker read or wrote by one system call. Long reads and writes have several pieces. */
 struct probe_call {
 	__u32 event;
 	__u32 tid;

@@ -2,7 +2,10 @@
 #include "recording.h"
 #include "system.h"
 
-/* Longest time that switch_off() waits until workers have served all queued datagrams. A full queue takes longer. */
+/*
+ * Longest time that switch_off() waits until workers have served all queued datagrams. A full queue would need more
+ * time.
+ */
 #define FINISH_NS 50000000ULL
 #define LOOK_NS   500000L
 
@@ -40,7 +43,7 @@ void begin_recording(struct recording *recording)
 	state->since_ns = clock_ns();
 	recording->streams->since_ns = state->since_ns;
 	recording->streams->until_ns = 0;
-	__sync_synchronize(); /* the hooks must see since_ns before `recording` is 1 */
+	__sync_synchronize(); /* the hooks must see the new since_ns before they see that `recording` is 1 */
 	state->recording = 1;
 }
 
@@ -74,8 +77,8 @@ void switch_off(struct recording *recording)
 	recording->streams->until_ns = clock_ns();
 	detach_probe(recording->probe);
 	/*
-	 * The detached hooks miss events, so the stored arrivals are now incomplete. This value makes the programs discard
-	 * all arrivals until begin_recording() sets the time again.
+	 * The detached hooks miss events, so the stored arrivals are now incomplete. With the largest value of
+	 * since_ns, the programs discard all arrivals until begin_recording() sets since_ns again.
 	 */
 	recording->probe->object->bss->since_ns = UINT64_MAX;
 	ring_buffer__consume(recording->ring);

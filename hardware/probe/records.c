@@ -54,7 +54,7 @@ static void classify_record(struct records *records, struct trace_record *record
 
 void keep_record(struct records *records, const struct trace_record *record)
 {
-	/* A message without a Call-ID has the hash 0, so the trace contains all such messages. */
+	/* A message without a Call-ID has the hash 0, so all such messages pass the selection by `one_in`. */
 	if (records->one_in > 1 && record->event == TRACE_EVENT_MESSAGE &&
 	    record->call_id_hash % records->one_in != 0)
 		records->left_out++;

@@ -12,7 +12,7 @@
 
 #define REPORT_VERSION 2 /* the version of the format of reports and of the output of `check` */
 
-/* The results from the start of a run, or from the last SIGUSR1, to its end. */
+/* The results of a run, from the run's start or from the last SIGUSR1 to the run's end. */
 struct report {
 	const struct probe *probe;
 	const struct records *records;

@@ -62,9 +62,9 @@ static bool announce(const struct run *run, const char *word, uint64_t t_ns)
 }
 
 /*
- * Start counting now. The ring and the workers may still have older messages. The probe excludes these messages by their
- * timestamps, so neither the proxy nor the probe has to stop. With traffic, a counter may differ from the number of
- * records by one or two messages.
+ * Start counting now. The ring and the workers may still have older messages. The probe excludes older messages by
+ * their timestamps, so neither the proxy nor the probe has to stop. If messages arrive at this moment, a counter may
+ * differ from the number of records by one or two messages.
  */
 static bool start_afresh(struct run *run)
 {
@@ -147,7 +147,7 @@ static uint32_t wait_for_work(struct run *run)
 	struct signalfd_siginfo signal = { 0 };
 
 	list_control(&run->control, fds + 2);
-	/* While recording is off, the ring gets no events. Wait without a limit, so that the probe uses no CPU time. */
+	/* While recording is off, the ring gets no events, so wait without a limit, to use no CPU time. */
 	if (poll(fds, 2 + CONTROL_FDS, run->recording.on ? POLL_MS : -1) <= 0)
 		return 0;
 	serve_control(&run->control, fds + 2, on_command, run);
@@ -255,7 +255,7 @@ static bool trace_until_stopped(struct run *run)
 int run_probe(const struct options *options)
 {
 	static struct sip_key
-		key; /* never stored, so nobody can hash a guessed Call-ID and find the hash in the trace */
+		key; /* never stored: nobody can hash a guessed Call-ID and look for the hash in the trace */
 	static struct run run;
 	sigset_t signals = block_signals();
 	bool streaming;

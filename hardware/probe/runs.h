@@ -6,8 +6,8 @@
 #include <bpf/libbpf.h>
 
 /*
- * Write the members `runs` and `run_ns` of a JSON object: how often the programs of a BPF object ran in total, and how many
- * ns they took. The kernel counts both only while kernel.bpf_stats_enabled is 1.
+ * Write the members `runs` and `run_ns` of a JSON object: the number of executions of all programs of a BPF object, and
+ * the time of these executions in ns. The kernel counts both numbers only while kernel.bpf_stats_enabled is 1.
  */
 static inline void write_runs(FILE *file, struct bpf_object *object)
 {

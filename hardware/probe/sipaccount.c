@@ -208,7 +208,7 @@ static int close_bursts(const struct account_bpf *object, struct burst_file *bur
 	return fclose(bursts->file) || failed ? EIO : 0;
 }
 
-/* Wait for a signal. Meanwhile, take samples and write bursts. Return 0, or an errno value. */
+/* Take samples and write bursts until a signal arrives. Return 0, or an errno value. */
 static int wait_and_sample(const struct settings *settings, const struct account_bpf *object,
 			   const sigset_t *signals, struct samples *samples, struct burst_file *bursts)
 {

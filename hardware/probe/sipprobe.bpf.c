@@ -32,10 +32,11 @@ const volatile bool cfg_ipv6 = false; /* true: the probe also traces datagrams o
 #define STALE_NS     10000000000LL /* after this time, the probe may overwrite an entry of an old arrival */
 /*
  * No datagram waits longer than this in a queue. Once recording has been on for this time, a received datagram without
- * a known arrival therefore counts as unmatched. Before, the datagram may have arrived while recording was off.
+ * a known arrival therefore counts as unmatched. Before this time, the datagram may have arrived while recording was
+ * off.
  */
 #define BEHIND_NS      1000000000LL
-#define UNDERWAY_NS    100000000LL /* ASSUME no packet takes longer from the driver to the socket's queue */
+#define UNDERWAY_NS    100000000LL /* ASSUME no packet needs more time from the driver to the socket's queue */
 #define WAYS           8 /* entries per hash set; if 5000 datagrams wait, 1 arrival in 3 million finds its set full */
 #define DRIVER_STALE   250 /* maximum jiffies from driver to protocol layer (0.25 to 2.5 s, by CONFIG_HZ) */
 #define PACKET_SETS    8192
@@ -85,7 +86,7 @@ struct packet_headers_ipv6 {
 
 struct probe_counters counters[PROBE_CPUS];
 struct probe_worker workers[PROBE_WORKERS];
-/* The index is the low bits of a thread id. The value is 1 + the thread's index in `workers`. */
+/* The array's index is the low bits of a thread id. An entry is 1 + the thread's index in `workers`. */
 __u16 slot_of_tid[PROBE_TID_SLOTS];
 __u32 recording; /* 1: the hooks record arrivals */
 __u64 since_ns;  /* when recording last began; the probe ignores stored arrivals before this time */
@@ -124,7 +125,7 @@ static __always_inline bool may_be_ours(struct sk_buff *skb)
 	return is_from_network(skb) || (is_ipv6(skb) && skb->dev->nd_net.net->ns.inum == cfg_netns);
 }
 
-/* Read the packet's headers, and return whether it is sent to a traced port. For IPv6, store only the UDP header. */
+/* Read a packet's headers. Return whether the packet is sent to a traced port. For IPv6, store only the UDP header. */
 static __always_inline bool packet_is_ours(struct sk_buff *skb, struct packet_headers *headers)
 {
 	struct packet_headers_ipv6 long_headers;
@@ -175,7 +176,9 @@ static __always_inline __s64 age(__u64 now, __u64 then)
 	return now - then;
 }
 
-/* Return the oldest valid arrival time. Entries with earlier arrivals are too old or precede the recording. */
+/*
+ * Return the oldest valid arrival time. An entry with an earlier arrival is too old, or is from before the recording.
+ */
 static __always_inline __s64 stale_before(__u64 now)
 {
 	__s64 before = now - STALE_NS;
@@ -184,9 +187,10 @@ static __always_inline __s64 stale_before(__u64 now)
 }
 
 /*
- * Return whether a datagram without a known arrival may have arrived while recording was off. Because the socket's queue
- * is in order, this is possible until the worker has received the first datagram of the recording. Afterwards it is
- * possible for UNDERWAY_NS only, because packets from several CPUs may overtake each other on the way to the queue.
+ * Return whether a datagram without a known arrival may have arrived while recording was off. Because the socket's
+ * queue is in order, such a datagram is possible until the worker has received the first datagram of the recording.
+ * Afterwards, such a datagram is possible only for UNDERWAY_NS, because packets from several CPUs may overtake each
+ * other on the way to the queue.
  */
 static __always_inline bool may_be_older(__u64 now, bool behind)
 {
@@ -293,8 +297,8 @@ __noinline __u32 enter_payload(__u64 fingerprint, __u64 t_arr)
 	if (flags)
 		COUNT(duplicates);
 	/*
-	 * If the set is full, replace the oldest entry. The kernel most probably refused its datagram without an event,
-	 * because younger datagrams still wait.
+	 * If the set is full, replace the oldest entry. The kernel most probably refused the datagram of this entry
+	 * without an event, because younger datagrams still wait.
 	 */
 	if (best >= WAYS)
 		COUNT(evicted);
@@ -351,8 +355,8 @@ static __always_inline void enter_packet(struct sk_buff *skb, struct packet_head
 /*
  * Store the arrival with all known facts at the earliest hook, because later hooks may miss the packet: a kernel may skip
  * BPF programs for some packets (docs/methodology/timestamps.md). With receive steering to another CPU, the kernel skips
- * the programs of netif_receive_skb and sk_data_ready for up to 2 packets in 1,000, and recursion_misses stays 0. The
- * program of netif_rx has already run for these packets.
+ * the programs of netif_receive_skb and sk_data_ready for up to 2 packets in 1,000, and recursion_misses stays 0. For
+ * these packets, the program of netif_rx has already run.
  */
 static __always_inline int on_driver(struct sk_buff *skb)
 {
@@ -462,7 +466,7 @@ int BPF_PROG(on_data_ready, struct sock *sk)
 		stamped = true;
 		skb = skb->prev;
 	}
-	/* If the queue has no new datagram, a reader on another CPU has already taken the datagram at last_skb. */
+	/* If the walk found no new datagram, a reader on another CPU has already taken the datagram at last_skb. */
 	if (!stamped)
 		stamp_queued(last_skb[bpf_get_smp_processor_id() & (PROBE_CPUS - 1)], sk, now);
 	return 0;
@@ -758,7 +762,7 @@ static __always_inline bool match_payload(struct probe_message *message)
 	payload->used = 0;
 	/*
 	 * The worker may receive the datagram before another CPU runs the hook that sets t_stack (the queueing time).
-	 * Then t_stack is missing or later than t_sip_in, so use t_arr (the arrival time) instead.
+	 * In this case, t_stack is missing or later than t_sip_in, so use t_arr (the arrival time) instead.
 	 */
 	if (!message->t_stack || message->t_stack > message->t_sip_in) {
 		message->flags |= PROBE_FLAG_NO_STACK;

@@ -23,11 +23,11 @@
  *   exits.
  *   --control SOCKET is a unix socket, which sipprobe removes at its end. sipprobe accepts the lines `off` and `on` from
  *   this socket, and answers each line with `ok`, or with a line that begins with `error:`. At `off`, sipprobe waits at
- *   most 50 ms until the workers have served all queued messages. Then it detaches every hook, so that system calls take
- *   their fast path again. At `on`, sipprobe attaches the hooks again.
- *   The trace and all counters exclude messages that arrive while recording is off, and messages in service at `on`. The
- *   report has the number of switches, the time off, and the number of messages that were incomplete at an `off`:
- *   arrivals that no worker had received, and services that had not ended. `off` takes 2 to 5 ms and `on` 2 to 16 ms,
+ * most 50 ms until the workers have served all queued messages. Then sipprobe detaches every hook, so that system calls
+ * take their fast path again. At `on`, sipprobe attaches the hooks again. The trace and all counters exclude messages
+ * that arrive while recording is off, and messages in service at `on`. The report has the number of switches, the total
+ * time without recording, and the number of messages that were incomplete at an `off`: arrivals that no worker had
+ * received, and services that had not ended. `off` takes 2 to 5 ms and `on` 2 to 16 ms,
  *   because the kernel waits for a grace period of RCU after it has detached a hook.
  *   `watch` is for a proxy in production, and writes no file. The trace goes to stdout. Once a second, and at the end, stderr
  *   gets one line with counters as JSON. On stdin, `0` switches recording off, `1` switches it on, and the end of the input

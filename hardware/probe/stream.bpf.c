@@ -9,9 +9,9 @@
  * t_sip_out  sys_enter of the write
  * t_dep      net_dev_start_xmit
  *
- * Each hook sends the TCP sequence numbers of its bytes to user space. The hooks of reads and writes also send the bytes.
- * User space combines these events, because a message may span several segments and reads, and a segment or read may
- * hold several messages.
+ * Each hook sends the TCP sequence numbers of the bytes that pass the hook to user space. The hooks of reads and writes
+ * also send the bytes. User space combines these events, because a message may span several segments and reads, and a
+ * segment or read may hold several messages.
  */
 #include "common.bpf.h"
 
@@ -142,7 +142,7 @@ static __always_inline int on_stream_driver(struct sk_buff *skb, bool protocol_l
 	address = address_of(skb);
 	before = &handed_up[(address >> 6 ^ address >> 18) & (HANDED_UP - 1)];
 	if (protocol_layer) {
-		/* Ignore the segment, because an earlier hook, in the driver, has already reported the segment. */
+		/* Ignore the segment, because a hook in the driver has already reported the segment. */
 		if (before->skb == address && before->seq == segment.seq) {
 			before->skb = 0;
 			return 0;
@@ -416,7 +416,10 @@ static __always_inline bool exit_write(struct probe_worker *worker, struct pt_re
 		return false;
 	transfer = new_transfer(worker, PROBE_EVENT_WRITTEN, entered);
 	transfer->call.connection = connection;
-	/* ASSUME only one worker writes to a connection at a time. Otherwise, the workers would mix their messages. */
+	/*
+	 * ASSUME only one worker writes to a connection at a time. If several workers wrote at the same time, their
+	 * messages would be mixed.
+	 */
 	emit_transfer(transfer, regs, id, BPF_CORE_READ((struct tcp_sock *)sk, write_seq) - (__u32)length,
 		      length);
 	worker->cost_ns += bpf_ktime_get_ns() - now;

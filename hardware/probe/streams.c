@@ -10,13 +10,13 @@
 #define CLOSED_NS 2000000000ULL /* ASSUME a worker reads the rest of a closed connection within this time */
 /*
  * ASSUME no data waits longer than this in a queue. Once recording has been on for this time, a message without a known
- * arrival therefore counts as unmatched. Before, the message may have arrived while recording was off.
+ * arrival therefore counts as unmatched. Before this time, the message may have arrived while recording was off.
  */
 #define BEHIND_NS 1000000000ULL
 /*
- * The limit instead of BEHIND_NS, once a worker has read a message with a known arrival on the connection. TCP delivers
- * data in order, so later data most probably arrived after recording began.
- * ASSUME a segment takes at most this time from the driver to its reader.
+ * The limit that replaces BEHIND_NS after a worker has read a message with a known arrival on the connection. TCP
+ * delivers data in order, so later data most probably arrived after recording began. ASSUME a segment takes at most
+ * this time from the driver to its reader.
  */
 #define UNDERWAY_NS 100000000ULL
 #define SWEEP_NS    1000000000ULL
@@ -101,7 +101,7 @@ static void *must(void *memory)
 static void add_mark(struct marks *marks, const struct probe_segment *segment)
 {
 	if (marks->n == MARKS_MAX) {
-		/* Forget the oldest segment. With so many segments, no worker reads the data of the connection. */
+		/* Forget the oldest segment. A connection has so many segments only if no worker reads its data. */
 		marks->first++;
 		marks->n--;
 	}
@@ -304,7 +304,10 @@ static bool is_done(const struct streams *streams, const struct waiting *waiting
 {
 	if (streams->now_ns > waiting->record.t_sip_in + HOLD_NS)
 		return true;
-	/* Keep a message until its worker reads again, because the worker may still send messages for this message. */
+	/*
+	 * Keep a message until its worker reads again, because until then, the worker may send further messages while
+	 * it serves this message.
+	 */
 	return has_left(waiting) &&
 	       streams->services[waiting->slot % PROBE_WORKERS].number != waiting->service;
 }

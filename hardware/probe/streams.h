@@ -4,8 +4,9 @@
  * output is records of messages.
  *
  * The functions cut the bytes that workers read and write into messages by Content-Length (frame.h). The position of a
- * message's last byte determines three events: the segment in which the message arrived, the read by which a worker received
- * it, and the segment in which it departed. A written message with the same kind, Call-ID and CSeq is the forwarded message.
+ * message's last byte in the stream determines three events: the segment in which the message arrived, the read by
+ * which a worker received it, and the segment in which it departed. A written message with the same kind, Call-ID and
+ * CSeq is the forwarded message.
  */
 #ifndef SIPSCHED_STREAMS_H
 #define SIPSCHED_STREAMS_H

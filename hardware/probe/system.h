@@ -15,7 +15,8 @@ void pause_ns(long ns);
 bool read_line(const char *path, char *line, size_t size);
 /*
  * End this program if no input arrives for two minutes. Call the function at the start of the program and after each input.
- * If the network is silent, the end of the input never arrives from the machine that reads the program's output.
+ * The time limit is necessary, because on a silent network, the end of the input never arrives from the machine that
+ * reads the program's output.
  */
 void expect_input(void);
 /* Return the inode number of a namespace's file, which identifies the namespace. Return 0 if it cannot be read. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Functions that write the trace file of a run: in batches of records, with a report of only the first failed write. */
+/* Functions that write the trace file of a run in batches of records. They report only the first failed write. */
 #ifndef SIPSCHED_TRACE_FILE_H
 #define SIPSCHED_TRACE_FILE_H
 #include <stdbool.h>

@@ -54,9 +54,9 @@ static void forget_worker(struct probe_worker *worker, size_t slot)
 	worker->fd = -1;
 	worker->message.slot = (__u32)slot;
 	/*
-	 * Assume that the thread has always been on a CPU. In tracepoint mode, t_sockq is the earliest time at which
-	 * the worker may have dequeued a message. If the probe assumed a later start on a CPU, t_sockq could be too
-	 * late.
+	 * Assume that the thread has been on a CPU since the earliest possible time. In tracepoint mode, t_sockq is the
+	 * earliest time at which the worker may have dequeued a message. If the probe assumed a later start on a CPU,
+	 * t_sockq could be too late.
 	 */
 	worker->on[0] = 1;
 	worker->behind = 1;
@@ -73,7 +73,7 @@ static bool trace_thread(struct workers *workers, uint32_t tid)
 	if (*place && workers->threads[*place - 1].tid == tid)
 		return true;
 	if (*place && thread_exists(workers->threads[*place - 1].tid))
-		/* A thread whose id has the same low 16 bits already uses the entry. */
+		/* The entry is in use by another thread, whose id has the same low 16 bits. */
 		return false;
 	slot = *place ? *place - 1U : free_slot(workers);
 	if (slot == PROBE_WORKERS)

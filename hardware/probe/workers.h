@@ -19,7 +19,9 @@ struct workers {
 	const char *comm;   /* name of the proxy's processes; the probe traces their threads */
 	uint32_t namespace; /* inode number of the proxy's network namespace */
 	struct sipprobe *object;
-	/* Destination of the record of a thread's last message, if the thread has ended or tracing stops. */
+	/*
+	 * Destination of the record of a thread's last message, which is written when the thread ends or tracing stops.
+	 */
 	struct records *records;
 	struct thread threads[PROBE_WORKERS];
 	size_t n_threads;
@@ -31,8 +33,8 @@ void scan_workers(struct workers *workers);
 /* Return the number of workers that are serving a message. */
 uint64_t count_serving(const struct workers *workers);
 /*
- * Clear the state of every worker while no hook is attached. Afterwards, the first message of a worker may be older than
- * the recording.
+ * Clear the state of every worker while no hook is attached. After this reset, the first message of a worker may be
+ * older than the recording.
  */
 void forget_services(struct workers *workers);
 /* Write the records of messages that were still in service when the hooks were detached. */

@@ -41,7 +41,10 @@ int arrival_open(uint16_t port, uint16_t last_port, bool tcp)
 		BPF_STMT(BPF_RET | BPF_K, 0),
 	};
 	struct sock_fprog program = { sizeof(filter) / sizeof(*filter), filter };
-	/* Bind to the protocol IPv4: a socket with one protocol gets no packets that this host itself sends. */
+	/*
+	 * Bind to the protocol IPv4, because a socket that is bound to one protocol gets no packets that this host
+	 * itself sends.
+	 */
 	struct sockaddr_ll any = { .sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_IP) };
 	/* Open the socket without a protocol, so that it gets no packets before the filter is attached. */
 	int fd = socket(AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC, 0), yes = 1, error;
@@ -77,6 +80,9 @@ uint64_t arrival_read(int socket)
 		return now;
 	memcpy(&stamp, CMSG_DATA(control), sizeof(stamp));
 	ago = real - ((uint64_t)stamp.tv_sec * NS_PER_S + (uint64_t)stamp.tv_nsec);
-	/* A long difference means that CLOCK_REALTIME was set after the timestamp, so ignore the timestamp. */
+	/*
+	 * If the timestamp is a second old or more, CLOCK_REALTIME was set after the timestamp, so ignore the
+	 * timestamp.
+	 */
 	return ago < NS_PER_S ? now - ago : now;
 }

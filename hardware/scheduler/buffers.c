@@ -7,9 +7,10 @@
  *                                     in the order of the arguments: PORT EFFECTIVE
  *
  * HOW IT WORKS
- *   buffers copies the sockets of the processes (pidfd_getfd) and calls setsockopt(SO_RCVBUFFORCE). A program itself can only
- *   call SO_RCVBUF, which net.core.rmem_max limits, and Kamailio and OpenSIPS never make a buffer smaller than
- *   net.core.rmem_default. The kernel doubles BYTES, and EFFECTIVE is the doubled value that the kernel reports. Processes
+ * buffers copies the sockets of the processes (pidfd_getfd) and calls setsockopt(SO_RCVBUFFORCE). Without this program,
+ * a proxy can only use SO_RCVBUF, which net.core.rmem_max limits. Kamailio and OpenSIPS never make a buffer smaller
+ * than net.core.rmem_default. The kernel doubles BYTES, and EFFECTIVE is the doubled value that the kernel reports.
+ * Processes
  *   that share a socket share its buffer.
  *   SEE socket(7), net/core/sock.c: __sock_set_rcvbuf()
  *

@@ -66,7 +66,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "jitter: %s\n", strerror(errno));
 		return 1;
 	}
-	/* Write to all pages now. Otherwise, a page fault in the loop would look like a gap. */
+	/* Write to all pages now, because a page fault in the loop would look like a gap. */
 	memset(gaps, 1, MOST_GAPS * sizeof(*gaps));
 	start = last = clock_ns();
 	stop = start + (uint64_t)(seconds * (double)NS_PER_S);

@@ -101,7 +101,10 @@ static bool read_task(struct reader *reader, struct plan_mode *mode)
 	if (!find_policy(word(reader, 3), &policy))
 		return wrong(reader, "a policy, other, batch, fifo or rr", word(reader, 3));
 	real_time = policy == SCHED_FIFO || policy == SCHED_RR;
-	/* Refuse an attribute that the policy does not use. The kernel would ignore the attribute without an error. */
+	/*
+	 * Refuse an attribute that the policy does not use, because the kernel would ignore the attribute without an
+	 * error.
+	 */
 	if (!is_word(reader, 4, "nice") ||
 	    !read_number(reader, 5, real_time ? 0 : -20, real_time ? 0 : 19, "a nice value", &nice) ||
 	    !is_word(reader, 6, "priority") ||

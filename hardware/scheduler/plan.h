@@ -12,8 +12,9 @@
  *   window 500000000 1
  *   end 60000000000         ns after t0
  *
- * If a mode does not name a setting, the mode uses the setting's value from the start of the program. For the probe, this
- * value is `on`. Every mode therefore determines all settings, and switching back to a mode restores all settings.
+ * If a mode does not name a setting, the mode uses the value that the setting had at the start of the program. For the
+ * probe, this value is `on`. Every mode therefore determines all settings, and switching back to a mode restores all
+ * settings.
  */
 #ifndef SIPSCHED_PLAN_H
 #define SIPSCHED_PLAN_H

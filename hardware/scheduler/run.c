@@ -73,8 +73,8 @@ static bool sample_until(struct runner *runner, uint64_t instant_ns, uint64_t *n
 }
 
 /*
- * Wait for the first INVITE, and then switch to the mode of each window when the window starts. Take samples in
- * between. Return false if a signal ended the plan early.
+ * Wait for the first INVITE, and then switch to the mode of each window when the window starts. Take samples between
+ * these times. Return false if a signal ended the plan early.
  */
 static bool play(struct runner *runner)
 {
@@ -184,7 +184,10 @@ enum exit_code run(const struct run_options *options)
 {
 	struct plan plan;
 	enum exit_code code;
-	/* Block SIGINT and SIGTERM. Otherwise, a signal would end the program before it has written the log. */
+	/*
+	 * Block SIGINT and SIGTERM, because a signal would otherwise end the program before the program has written the
+	 * log.
+	 */
 	sigset_t signals = block_signals();
 
 	if (!plan_read(&plan, options->plan))

@@ -91,7 +91,10 @@ static const char *next_line(const char *line)
 	return end ? end + 1 : line + strlen(line);
 }
 
-/* Return the line with the names of the protocol's counters. The next line has the values of the counters. */
+/*
+ * Return the line of a text that has the names of the protocol's counters. The next line has the values of the
+ * counters.
+ */
 static const char *counter_names(const struct sampler *sampler, const char *text)
 {
 	while (*text && strncmp(text, sampler->protocol, strlen(sampler->protocol)))
@@ -141,7 +144,7 @@ static bool is_held(const struct sampler *sampler, uint64_t cpu)
 
 static void read_stat(struct sampler *sampler, struct sample *sample)
 {
-	/* Skip the first line, which has the sums over all CPUs of the host. */
+	/* Skip the first line, because this line has the sums over all CPUs of the host. */
 	const char *line = next_line(read_text(sampler, sampler->stat));
 
 	for (; !strncmp(line, "cpu", 3); line = next_line(line)) {
@@ -198,7 +201,7 @@ const char *sampler_open(struct sampler *sampler, const struct proxy_tasks *task
 	sampler->buffer = keep(malloc(BUFFER_SIZE));
 	sampler->samples = keep(calloc(room + 1, sizeof(*sampler->samples)));
 	sampler->instances_ns = keep(calloc(n_times, sizeof(*sampler->instances_ns)));
-	/* Write to all pages now. Otherwise, a page fault during the run would delay a switch to another mode. */
+	/* Write to all pages now, because a page fault during the run would delay a switch to another mode. */
 	memset(sampler->samples, 1, (room + 1) * sizeof(*sampler->samples));
 	memset(sampler->instances_ns, 1, n_times * sizeof(*sampler->instances_ns));
 	find_processes(sampler, tasks);

@@ -4,12 +4,12 @@
  *
  * The CPU time is the sum over the proxy's processes. The time of tasks that run at the time of the sample is included,
  * because the sum comes from the processes' CPU clocks. A process cannot read the clock of a single thread of another
- * process (kernel/time/posix-cpu-timers.c: pid_for_clock()). For an ended process, the sum includes the last value. If
- * the proxy has several instances, the sampler also stores the sum of each instance.
+ * process (kernel/time/posix-cpu-timers.c: pid_for_clock()). For an ended process, the sum includes the last value of
+ * the process's clock. If the proxy has several instances, the sampler also stores the sum of each instance.
  *
  * Over TCP, the kernel does not count messages. The samples then contain TCPOrigDataSent instead of datagrams: the
- * number of segments with data, or with the end of a stream, that are sent for the first time. This number is one per
- * sent message, unless two messages are sent together.
+ * number of segments with data, or with the end of a stream, that are sent for the first time. This number grows by one
+ * per sent message, unless two messages are sent together.
  */
 #ifndef SIPSCHED_SAMPLES_H
 #define SIPSCHED_SAMPLES_H

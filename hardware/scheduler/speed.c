@@ -18,7 +18,7 @@
 #define ROUND 65536 /* number of steps between two readings of the clock */
 
 static uint32_t ring[RING];
-/* The result of the work, which the program stores so that the compiler does not remove the computation. */
+/* The result of the work. The program stores the result, so that the compiler does not remove the computation. */
 static volatile uint64_t sink;
 
 /* Link all elements into one random cycle (Sattolo's algorithm), so that the work visits every element. */

@@ -5,7 +5,7 @@
 
 /*
  * Measure the speed index, which is the number of fixed work steps per microsecond of CPU time (speed.c). Measure for
- * this many seconds of CPU time, and print the index as JSON. Return the exit code.
+ * `seconds` seconds of CPU time, and print the index as JSON. Return the exit code.
  */
 enum exit_code speed(double seconds);
 #endif

@@ -20,10 +20,11 @@
  * HOW IT WORKS
  *   plan.h describes the plan, and log.h describes the log. The program sets the mode of the first window and prints "ready".
  *   The time at which the kernel receives the first INVITE at the port is t0 + `first`. The program then sets the first mode
- *   again, so that the first window begins with a switch as every other window does. All later windows count from t0.
+ * again, so that the first window begins with a switch, like every other window. All later windows count from t0.
  *   At the start of a window (an absolute timer on CLOCK_MONOTONIC), the program makes all settings. If the mode switches the
- *   probe, the program waits for the probe's answer. Then the program stores the time, and reads the settings back
- *   (sched_getattr(2), read(2)). The program logs failed system calls and wrong values, and continues. The program
+ * probe, the program waits for the probe's answer. After all settings are made, the program stores the time, and reads
+ * the settings back (sched_getattr(2), read(2)). The program logs failed system calls and wrong values, and continues.
+ * The program
  *   writes the log at its end. A task with slice 0 must have the same value as a child of switcher with slice 0. Before
  *   Linux 6.12, the kernel ignores slices without an error. Slices then read back as 0, which the log shows. At the
  *   end, the settings of the last window remain.

@@ -15,7 +15,7 @@
 #include "probe_control.h"
 #include "switches.h"
 
-#define NO_PROBE    (-4096) /* differs from all negative errno values, which are above -4096 */
+#define NO_PROBE    (-4096) /* no negative errno value, because these values are above -4096 */
 #define CONTENT_MAX 4096
 
 static bool is_fair(const struct attributes *task)

@@ -3,8 +3,8 @@
  * Functions that set all tasks, all files and the probe to the settings of a mode, and read the settings back.
  *
  * To keep switches short, the program computes all attributes and opens all files before the first switch. A switch is one
- * system call per file, then one for the probe, and then one per task. Files come first, because a task with slice 0 gets
- * the base slice of that time, and a file may change the base slice.
+ * system call per file, then one for the probe, and then one per task. Files come first, because a file may change the
+ * base slice, which a task with slice 0 gets at its system call.
  */
 #ifndef SIPSCHED_SWITCHES_H
 #define SIPSCHED_SWITCHES_H
@@ -16,7 +16,7 @@
 /* The result of one switch to a mode. */
 struct outcome {
 	uint64_t began_ns;
-	/* Time at which all settings were made and the probe had answered. Afterwards, the settings are read back. */
+	/* Time at which all settings were made and the probe had answered, but before the settings are read back. */
 	uint64_t done_ns;
 	unsigned errors; /* number of failed system calls */
 	unsigned unlike; /* number of tasks and files whose value after the switch is not the mode's value */

@@ -16,7 +16,8 @@
  *   kernel limits it to 0.1 to 100 ms. Before 6.12, the call succeeds and does nothing, so taskslice reads the attributes
  *   back. A task without its own slice reads back the base slice, or 0 before 6.12. A slice needs no privilege. A negative
  *   nice value, fifo and rr need CAP_SYS_NICE. With RT group scheduling, fifo and rr also need real-time bandwidth in the
- *   task's cgroup. chrt of util-linux is no alternative, because it refuses a runtime for SCHED_OTHER.
+ * task's cgroup. The program chrt of util-linux cannot replace taskslice, because chrt refuses a runtime for
+ * SCHED_OTHER.
  *   SEE kernel/sched/syscalls.c: __setparam_fair(), get_params()
  */
 #include <errno.h>

@@ -76,7 +76,7 @@ static void retransmit(struct sim *sim, struct timer timer)
 			return;
 		record->bye_again++;
 	} else if ((call->uas_ack_at && call->uas_ack_at <= sent) || timer.again > 10) {
-		/* the UAS sends 200 again for 64 T1, which is 11 times (RFC 3261 13.3.1.4) */
+		/* the UAS repeats 200 for 64 T1, which is 11 repetitions (RFC 3261 13.3.1.4) */
 		return;
 	}
 	set_retransmission(sim, timer);
@@ -180,7 +180,7 @@ static void uac_receives(struct sim *sim, const struct timer *m, uint64_t at)
 	}
 }
 
-/* Let a message from the SPS arrive at an agent, which answers the message. */
+/* Let a message from the SPS arrive at an agent, and let the agent send its answer. */
 void agents_receive(struct sim *sim, const struct timer *m)
 {
 	uint64_t at = sim->now + sim->model.link_ns;

@@ -98,7 +98,10 @@ static int compare(const struct sim *sim, const struct worker *curr, const struc
 	return difference > fair_delta((int64_t)sim->model.wakeup_granularity_ns, w);
 }
 
-/* Limit the credit for sleep to half of the latency (the kernel's place_entity() with GENTLE_FAIR_SLEEPERS). */
+/*
+ * Raise a worker's vruntime if necessary, so that the credit for sleep is at most half of the latency (the kernel's
+ * place_entity() with GENTLE_FAIR_SLEEPERS).
+ */
 static void place(struct sim *sim, struct cpu *cpu, struct worker *w)
 {
 	int64_t floor = cpu->fair.min_vruntime - (int64_t)(sim->model.latency_ns / 2);
@@ -150,8 +153,8 @@ static void put(struct sim *sim, struct cpu *cpu, struct worker *w)
 
 /*
  * Choose the next worker, as the kernel's pick_next_entity() in fair.c does. In general, this is the worker with the
- * smallest vruntime. But `next` and `last` of the queue are preferred, and `skip` is avoided, if the chosen vruntime
- * then exceeds the smallest vruntime by at most the wake-up granularity.
+ * smallest vruntime. But the function prefers `next` and `last` of the queue, and avoids `skip`, as long as the
+ * vruntime of its choice exceeds the smallest vruntime by at most the wake-up granularity.
  */
 static struct worker *pick(struct sim *sim, struct cpu *cpu)
 {
@@ -231,7 +234,7 @@ static void tick(struct sim *sim, struct cpu *cpu)
 		sched_resched(sim, cpu);
 }
 
-/* Avoid the running worker at the next choice, see pick() (the kernel's yield_task_fair() in fair.c). */
+/* Make pick() avoid the running worker at the next choice (the kernel's yield_task_fair() in fair.c). */
 static void yield(struct sim *sim, struct cpu *cpu)
 {
 	clear_buddies(&cpu->fair, cpu->curr);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
- * The other programs on the SPS's CPUs. A periodic competitor computes at the beginning of each period, as
- * ../scheduler/competitor.c does. A competitor without a period computes all the time. The logger has work for each message
- * that a worker has served. If the logger's queue is full, the worker waits until the logger has taken a message. On each CPU,
- * one further program may have bursts of work at random times. The bursts are the same in runs with different settings.
+ * The programs that use the SPS's CPUs beside the proxy. A periodic competitor computes at the beginning of each
+ * period, as ../scheduler/competitor.c does. A competitor without a period computes all the time. The logger has work
+ * for each message that a worker has served. If the logger's queue is full, the worker waits until the logger has taken
+ * a message. On each CPU, one further program may have bursts of work at random times. The bursts are at the same times
+ * in runs with different settings.
  */
 #include "sched.h"
 #include "sim.h"
@@ -44,7 +45,10 @@ void competitors_init(struct sim *sim, uint64_t *state)
 			w->policy = w->weight == IDLE_WEIGHT ? POLICY_IDLE : POLICY_OTHER;
 			w->cpu = w->first_cpu = m->competitor_first_cpu[i];
 			w->cpus = m->competitor_cpus[i];
-			/* begin at a random time of the first period, so that the periods do not all begin when the calls begin */
+			/*
+			 * begin at a random time of the first period, so that not all competitors begin their periods
+			 * when the calls begin
+			 */
 			w->begin_ns = m->competitor_period_ns[i] ? turn % m->competitor_period_ns[i] : 0;
 		} else if (m->logger_ns && !sim->logger) {
 			sim->logger = w;

@@ -169,7 +169,7 @@ void cpu_spent(const struct sim *sim, const struct cpu *cpu, uint64_t spent[SPEN
 	uint64_t to_come = cpu->receive_until > sim->now ? cpu->receive_until - sim->now : 0;
 
 	memcpy(spent, cpu->spent, sizeof(cpu->spent));
-	/* a softirq or stall was accounted completely when it began, so subtract the part that has not passed yet */
+	/* a softirq or stall is accounted completely at its start, so subtract the part that has not passed yet */
 	spent[cpu->receiving] -= to_come;
 	if (!cpu->curr) {
 		uint64_t idle_from = later(cpu->idle_from, cpu->receive_until);

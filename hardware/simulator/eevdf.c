@@ -67,7 +67,7 @@ static int64_t shortest_slice(const struct cpu *cpu, const struct worker *curr)
 	return shortest;
 }
 
-/* Protect a worker that starts to run from preemption for a while, as the kernel's set_protect_slice() in fair.c does. */
+/* Protect a worker from preemption for a while after it starts to run, as the kernel's set_protect_slice() does. */
 static void protect(const struct sim *sim, const struct cpu *cpu, struct worker *w)
 {
 	int64_t slice =
@@ -157,7 +157,10 @@ static void enqueue(struct sim *sim, struct cpu *cpu, struct worker *w, bool wak
 	w->on_rq = true;
 }
 
-/* Remove a worker from the queue, as the part of the kernel's dequeue_entity() (fair.c) after DELAY_DEQUEUE does. */
+/*
+ * Remove a worker from the queue. This function has the steps of the kernel's dequeue_entity() (fair.c) after
+ * DELAY_DEQUEUE.
+ */
 static void leave(struct sim *sim, struct cpu *cpu, struct worker *w, bool sleep)
 {
 	update_lag(sim, cpu, w);

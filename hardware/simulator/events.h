@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The search for the next event. A model has few sources of events, and each source knows the time of its next event. The
- * winner tree finds the earliest of these times. A change of one time takes O(log n) steps for n sources. Timers of equal
- * length expire in the order in which they were set. Each length therefore has a queue, and the head of the queue is a
- * source.
+ * The search for the next event. The model has few sources of events, and each source has the time of its next event.
+ * The winner tree finds the earliest of these times. A change of one time takes O(log n) steps for n sources. Timers of
+ * equal length expire in the order in which they were set. Each length therefore has a queue, and the head of the queue
+ * is a source.
  */
 #ifndef SIPSIM_EVENTS_H
 #define SIPSIM_EVENTS_H
@@ -26,7 +26,10 @@ struct tree {
 bool tree_init(struct tree *tree, uint32_t sources);
 void tree_free(struct tree *tree);
 
-/* Set the time of a source's next event. Of several sources with the same time, the lowest number comes first. */
+/*
+ * Set the time of a source's next event. Among sources with the same time, the source with the lowest number comes
+ * first.
+ */
 static inline void tree_set(struct tree *tree, uint32_t source, uint64_t at)
 {
 	uint32_t *winner = tree->winner;

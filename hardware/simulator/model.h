@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The parameters of a model. src/sipsched/measure/simulated_point.py writes them as lines `name = value`. The text must
- * contain each name of the table in model.c exactly once, and no other name.
+ * The parameters of a model. src/sipsched/measure/simulated_point.py writes them as lines `name = value`. The text of a
+ * model must contain each name of the table in model.c exactly once, and no other name.
  */
 #ifndef SIPSIM_MODEL_H
 #define SIPSIM_MODEL_H

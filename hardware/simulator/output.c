@@ -12,8 +12,8 @@ static uint64_t moved(uint64_t at)
 }
 
 /*
- * Set the outcome of a call that is open at the end. The call has timed out (timer B or F of RFC 3261) or is
- * unfinished.
+ * Set the outcome of a call that is open at the end of the simulation. The call has timed out (timer B or F of RFC
+ * 3261) or is unfinished.
  */
 static void decide(const struct sim *sim, uint64_t index, struct call_record *r)
 {
@@ -48,7 +48,7 @@ bool output_calls(struct sim *sim, FILE *file)
 		r = *call;
 		r.call_id_hash = call_hash(i);
 		r.t_intended = sim->schedule.calls[i].offset_ns + T0_NS;
-		/* 0 is a valid start time in the simulation, so test the call's number instead of the time */
+		/* a call may start at time 0 of the simulation, so test the call's number instead of the time */
 		r.t_invite = i < sim->next_call ? r.t_invite + T0_NS : 0;
 		r.t_first_response = moved(r.t_first_response);
 		r.t_ringing = moved(r.t_ringing);

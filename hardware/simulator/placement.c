@@ -4,7 +4,7 @@
  * rules of kernel/sched/fair.c in Linux 5.10 and 6.18. newidle_balance() also has rules for Linux 3.2 and 6.1. The cores of a
  * processor share their last-level cache.
  * ASSUME a load is the weight of the runnable workers now. PELT, which averages loads over about 32 ms, is not modelled.
- * The model lacks recent_used_cpu, SIS_PROP and SIS_UTIL (it searches all CPUs of the cache), and active balancing.
+ * The model lacks recent_used_cpu, SIS_PROP and SIS_UTIL (so it searches all CPUs of the cache), and active balancing.
  */
 #include "sched.h"
 
@@ -42,7 +42,9 @@ static bool may_run(const struct worker *w, const struct cpu *cpu)
 	return cpu->id >= w->first_cpu && cpu->id - w->first_cpu < w->cpus;
 }
 
-/* Return how many CPUs of a CPU's processor the run uses. The run may use only a part of the last processor. */
+/*
+ * Return the number of CPUs that the run uses on a CPU's processor. The run may use only a part of the last processor.
+ */
 static uint32_t siblings(const struct sim *sim, const struct cpu *cpu, uint32_t *first)
 {
 	uint32_t size = sim->model.cores_per_processor;
@@ -78,8 +80,8 @@ static uint32_t decay(uint32_t flips, uint64_t *at, uint64_t now)
 }
 
 /*
- * Count how often the waker wakes a different worker than at its previous wake-up (the kernel's record_wakee()). Return
- * this count. The waker is the task on the CPU `waker` that the softirq interrupted.
+ * Return how often the waker has recently woken a different worker than at its previous wake-up, including the present
+ * wake-up (the kernel's record_wakee()). The waker is the task on the CPU `waker` that the softirq interrupted.
  */
 static uint32_t waker_flips(struct sim *sim, struct cpu *waker, const struct worker *w)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * The queue of real-time workers (kernel/sched/rt.c). All workers have one priority, so one list is enough. The running
- * worker stays at the head of the list.
+ * The queue of real-time workers (kernel/sched/rt.c). All real-time workers have the same priority, so one list is
+ * enough. The running worker stays at the head of the list.
  */
 #include "sched.h"
 

@@ -26,7 +26,7 @@ const struct fair_class *fair_of(const struct sim *sim)
 
 uint32_t sched_running(const struct cpu *cpu)
 {
-	/* count no running real-time worker here, because it stays in its queue and would count twice */
+	/* a running real-time worker stays in its queue, so it is already in rt.length */
 	bool fair_runs = cpu->curr && !is_rt(cpu->curr) && cpu->curr->on_rq;
 
 	return cpu->fair.length + fair_runs + cpu->rt.length;
@@ -139,7 +139,7 @@ static void switch_to(struct sim *sim, struct cpu *cpu, struct worker *next)
 	} else {
 		if (!is_rt(next))
 			fair_of(sim)->set_next(sim, cpu, next);
-		/* the worker pays for the switch, but not for the time in which the CPU leaves its idle state */
+		/* the worker is charged for the switch, but not for the time in which the CPU leaves its idle state */
 		next->charged_from = next->exec_start = cpu_task_clock(sim, cpu) + cost;
 		cost += m->switch_ns;
 		cpu->resume_at += cost;
@@ -252,8 +252,8 @@ static void save(struct sim *sim, struct cpu *cpu, struct worker *w, bool same_p
 static void restore(struct sim *sim, struct cpu *cpu, struct worker *w)
 {
 	/*
-	 * ASSUME no worker is chosen before restore() has put back every worker, so the running worker may be the first of
-	 * its queue
+	 * ASSUME every worker is back in its queue before a CPU chooses its next worker, so the running worker may be
+	 * the first of its queue
 	 */
 	if (is_rt(w))
 		rt_enqueue(cpu, w, cpu->curr == w);

@@ -57,7 +57,7 @@ struct fair_class {
 	void (*update_curr)(struct sim *, struct cpu *);
 	/* called for a worker that is not queued */
 	void (*set_weight)(struct worker *, uint32_t weight);
-	/* called for a sleeping worker that changes between this class and the real-time class */
+	/* called for a sleeping worker that moves between this class and the real-time class */
 	void (*join)(struct sim *, struct cpu *, struct worker *);
 	void (*leave)(struct sim *, struct cpu *, struct worker *);
 };
@@ -72,6 +72,6 @@ void rt_dequeue(struct cpu *cpu, struct worker *w);
 /* functions of placement.c */
 struct cpu *placement_select(struct sim *sim, struct worker *w, struct cpu *waker);
 void placement_idle_ended(struct sim *sim, struct cpu *cpu);
-bool placement_newidle(struct sim *sim, struct cpu *cpu); /* returns whether it took a worker */
+bool placement_newidle(struct sim *sim, struct cpu *cpu); /* returns whether the CPU took a worker */
 void placement_tick(struct sim *sim, struct cpu *cpu);
 #endif

@@ -26,7 +26,7 @@
 #include "switches.h"
 
 #define NICE_0_WEIGHT 1024
-/* Records contain this timestamp for time 0 of the simulation. The timestamp is not 0, because 0 means unknown. */
+/* The timestamp in records for time 0 of the simulation. The timestamp is not 0, because 0 means unknown. */
 #define T0_NS 1000000000
 
 /* The uses of a CPU's time. */
@@ -71,7 +71,7 @@ struct worker {
 	int64_t vruntime, deadline, vprot, vlag;
 	int64_t slice;
 	uint64_t exec_start;                /* CPU time is accounted up to this time of cpu_task_clock() */
-	uint64_t exec_sum, exec_sum_before; /* CPU time now, and when the worker was last picked; for CFS */
+	uint64_t exec_sum, exec_sum_before; /* CPU time now, and CPU time when CFS last picked the worker */
 	/* Sequence number of the moment of queueing. Workers with equal vruntime or deadline run in this order. */
 	uint64_t order;
 	uint64_t rt_left_ns;
@@ -132,13 +132,17 @@ struct cpu {
 	uint64_t receive_until; /* end of the current receive softirq or stall */
 	enum spent receiving;   /* kind of that softirq or stall: SPENT_RECEIVE or SPENT_STALL */
 	uint64_t idle_from;
-	/* Time of softirqs and stalls that is charged to no task. Each counts completely from its start on. */
+	/*
+	 * Time of softirqs and stalls that is charged to no task. Each softirq or stall counts completely from its
+	 * start on.
+	 */
 	uint64_t irq_ns;
 	uint64_t next_tick;
 	uint64_t next_stall;
 	/*
 	 * Datagrams whose interrupt has not yet occurred. The interrupt of a datagram will occur at the datagram's time
-	 * `at`. If the interrupt of another datagram occurs earlier, it handles these datagrams, too.
+	 * `at`. If the interrupt of another datagram occurs earlier, this earlier interrupt also handles these
+	 * datagrams.
 	 */
 	struct fifo raised;
 	struct fifo backlog; /* softirqs and stalls in order; the first one runs now, until its time `at` */

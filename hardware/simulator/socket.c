@@ -133,7 +133,9 @@ static struct connection *stream(const struct sim *sim, const struct timer *mess
 	return &sim->connections[from_uas ? 0 : 1 + connection_of(sim, message->call)];
 }
 
-/* Pass a message to the worker that holds its connection. The front reads connections that no worker holds. */
+/*
+ * Pass a message to the worker that holds the message's connection. The front reads connections that no worker holds.
+ */
 static uint32_t deliver_stream(struct sim *sim, struct cpu *cpu, const struct timer *message)
 {
 	struct connection *c = stream(sim, message);
@@ -209,7 +211,8 @@ bool socket_take(struct sim *sim, struct worker *w)
 		return false;
 	/*
 	 * Move the queue to the reader's side when the reader's side is empty (kernel: __skb_recv_udp() in
-	 * net/ipv4/udp.c). While it is not empty, udp_rmem_release() releases memory in quarters of the limit.
+	 * net/ipv4/udp.c). While the reader's side is not empty, udp_rmem_release() releases memory in quarters of the
+	 * limit.
 	 */
 	if (!s->reader)
 		s->reader = s->queue.length;

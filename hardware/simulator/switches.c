@@ -43,7 +43,7 @@ static void look(struct sim *sim)
 		sample->cpu_ns += sched_charged(sim, &sim->workers[i]);
 }
 
-/* Return the start of the next window, or the end of the last window. */
+/* Return the start time of a window. If `window` is the number of windows, return the end of the last window. */
 static uint64_t instant_of(const struct sim *sim, uint32_t window)
 {
 	const struct plan *plan = sim->switches.plan;

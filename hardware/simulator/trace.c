@@ -33,7 +33,10 @@ void trace_open(struct sim *sim, FILE *file)
 		sim->failure = "cannot write the trace";
 }
 
-/* Set the fields that both kinds of records have. Add T0 to all times, because 0 in a record means unknown. */
+/*
+ * Set the fields that records of messages and of drops have in common. Add T0 to all times, because 0 in a record means
+ * unknown.
+ */
 static void describe(const struct sim *sim, struct trace_record *r, const struct timer *message)
 {
 	r->t_arr += T0_NS;

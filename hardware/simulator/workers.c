@@ -126,8 +126,8 @@ static void hold(struct worker *w)
 }
 
 /*
- * Release the lock. A worker that spins on a CPU takes a free lock first. A worker that was switched out tries again when
- * it runs.
+ * Release the lock. The first worker that spins on a CPU takes the lock at once. A worker that was switched out tries
+ * again when it runs.
  */
 static void release(struct sim *sim, struct lock *lock)
 {
@@ -174,7 +174,7 @@ static void depart(struct sim *sim, struct worker *w)
 	w->left_ns = sim->logger ? 0 : sim->model.loop_ns;
 }
 
-/* Let a worker sleep, because the queue is empty. Before that, charge the receive call that found the queue empty. */
+/* Charge the receive call that found the queue empty, and then let the worker sleep. */
 static bool find_nothing(struct sim *sim, struct cpu *cpu, struct worker *w)
 {
 	if (!w->looked) {

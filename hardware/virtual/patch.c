@@ -114,7 +114,7 @@ static int patch_program(struct dl_phdr_info *program, size_t size, void *reads)
 		if (header->p_type == PT_LOAD && header->p_flags & PF_X)
 			*(int *)reads += patch_text(text, text + header->p_memsz);
 	}
-	return 1; /* end the iteration, because the first object is the program itself, and libraries stay unchanged */
+	return 1; /* the first object is the program itself, so end the iteration, because libraries stay unchanged */
 }
 
 int patch_counter_reads(void)

@@ -151,7 +151,7 @@ static bool read_setting(const char *text)
 	return false;
 }
 
-/* Return whether QEMU calls this library's functions; without LD_PRELOAD, QEMU calls libc instead. */
+/* Return whether QEMU calls this library's functions. Without LD_PRELOAD, QEMU calls the functions of libc instead. */
 static bool is_preloaded(void)
 {
 	Dl_info called, own;

@@ -87,8 +87,8 @@ EXPORT int pthread_cond_signal(pthread_cond_t *condition)
 /* ---- events ---- */
 
 /*
- * QEMU wakes its main loop by writing 8 bytes to an event descriptor. Such a write of a vCPU is a request to the
- * loop.
+ * QEMU wakes its main loop by writing 8 bytes to an event descriptor. If a vCPU makes such a write, the write is a
+ * request to the main loop.
  */
 EXPORT ssize_t write(int fd, const void *bytes, size_t count)
 {
@@ -108,8 +108,8 @@ static int poll_really(struct pollfd *polled, nfds_t count, int64_t ns)
 static int64_t longest_rest(bool idle, int64_t ahead_ns)
 {
 	/*
-	 * Limit the wait. If QEMU's main loop holds QEMU's lock while it waits for a timer, no virtual CPU can run. Virtual
-	 * time then stands still, so the timer would never be due.
+	 * Limit the wait. If QEMU's main loop holds QEMU's lock while it waits for a timer, no virtual CPU can run.
+	 * While no virtual CPU runs, virtual time stands still, so without the limit, the timer would never be due.
 	 */
 	if (!idle)
 		return PATIENCE_NS;

@@ -124,8 +124,8 @@ static bool main_is_due(void)
 
 /*
  * Wait until the main loop has handled its timers and the requests of vCPUs. Do not wait while the main loop itself waits for
- * vCPUs. The main loop may also wait in a way that this library cannot observe, so a limit ends the wait. The limit is a
- * number of checks instead of a time, so that a stopped QEMU does not reach it.
+ * vCPUs. The main loop may also wait in a way that this library cannot observe, so a limit ends the wait. The limit is
+ * a number of checks instead of a time, so that a QEMU that is stopped by a signal does not reach the limit.
  */
 static void await_main(void)
 {
@@ -147,7 +147,7 @@ static void await_main(void)
 	}
 }
 
-/* End the quantum and begin the next one. The lock is held, and this vCPU holds no lock of QEMU. */
+/* End the quantum and begin the next one. The caller holds `lock`, and this vCPU holds no lock of QEMU. */
 static void end_quantum(void)
 {
 	int64_t until;
@@ -161,8 +161,8 @@ static void end_quantum(void)
 	statistics->quanta++;
 	await_main();
 	/*
-	 * end the next quantum at the main loop's next timer, so that this timer is not late; but a quantum has at least
-	 * an eighth of its full length
+	 * end the next quantum at the main loop's next timer, so that the timer is not late, but make the quantum at
+	 * least an eighth of its full length
 	 */
 	length = full_length;
 	until = loop.deadline - quantum_start;
@@ -173,7 +173,9 @@ static void end_quantum(void)
 	ring(&quantum_bell, INT_MAX);
 }
 
-/* Let a vCPU run for the rest of this quantum, of which the part `spent` has already passed. The lock is held. */
+/*
+ * Let a vCPU run for the rest of this quantum, of which the part `spent` has already passed. The caller holds `lock`.
+ */
 static void join(struct cpu *cpu)
 {
 	while (ending)
@@ -244,8 +246,8 @@ void wake_cpus(pthread_cond_t *condition)
 			continue;
 		cpu->condition = NULL;
 		/*
-		 * for the woken vCPU, as much of the quantum has passed as for the vCPU that calls this function; nothing has
-		 * passed if another thread calls it
+		 * the woken vCPU joins the quantum at the position of the vCPU that calls this function, or at the
+		 * start if another thread calls this function
 		 */
 		cpu->spent = !self ? 0 : self->left > 0 ? self->length - self->left : self->length;
 		if (cpu->halting)
@@ -279,8 +281,8 @@ bool main_is_asked(void)
 }
 
 /*
- * Return the virtual time that may pass now while all vCPUs are halted. Each real second, even if vCPUs run, adds
- * `idle_rate` seconds to this virtual time. If a wait of the main loop lasts longer than requested, the next waits are
+ * Return the virtual time that may pass now while all vCPUs are halted. Each real second adds `idle_rate` seconds to
+ * this virtual time, even while vCPUs run. If a wait of the main loop lasts longer than requested, the next waits are
  * shorter. Only the main loop calls this function.
  */
 static int64_t earn_idle_time(void)

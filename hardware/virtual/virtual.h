@@ -4,12 +4,12 @@
  *
  *   LD_PRELOAD=./libsipvirtual.so qemu-system-x86_64 -plugin ./libsipvirtual.so,mips=7000 ...
  *
- * One file has two roles. As a plugin, it counts the instructions of each vCPU. As a preloaded library, it replaces the functions
- * by which QEMU reads clocks, waits for events, and puts a halted vCPU to sleep.
+ * One file has two roles. As a plugin, the file counts the instructions of each vCPU. As a preloaded library, the file
+ * replaces the functions by which QEMU reads clocks, waits for events, and puts a halted vCPU to sleep.
  *
  * Virtual time advances in quanta. In a quantum, each running vCPU executes the same number of instructions, and then waits for
- * the others. Halted vCPUs are not awaited. When all vCPUs are halted, virtual time advances to the next timer. Other work of the
- * host makes the guest slower in real time, and does not change the results.
+ * the others. The end of a quantum does not wait for halted vCPUs. When all vCPUs are halted, virtual time advances to
+ * the next timer. Other work of the host makes the guest slower in real time, but does not change the results.
  */
 #ifndef SIPSCHED_VIRTUAL_H
 #define SIPSCHED_VIRTUAL_H
@@ -34,7 +34,7 @@ struct settings {
 	int64_t wake_ns; /* virtual time that a halted vCPU needs to wake up */
 };
 
-/* Counters that another process may read at any time. All are in host byte order. */
+/* Counters that another process may read at any time. All counters are in host byte order. */
 struct statistics {
 	char magic[8];
 	uint64_t virtual_ns;

@@ -166,7 +166,10 @@ static void send_message(int fd, int message)
 		die("cannot send a datagram");
 }
 
-/* Compute the mean wait of `count` messages from index `first`, both measured and predicted from their arrivals. */
+/*
+ * Compute two mean waits of `count` messages from index `first`: the measured wait, and the wait predicted from the
+ * arrivals.
+ */
 static void mean_waits(int first, int count, int workers, double service, double *measured, double *computed)
 {
 	double free_at[MAX_CPUS] = { 0 };
@@ -213,7 +216,7 @@ static void print_waits(int workers)
 		send_message(client, i);
 	while (!done[sent - 1] || !done[sent - 2])
 		sleep_until(clock_ns() + SETTLE_NS);
-	/* exclude the first and last messages, during whose service not all workers were busy */
+	/* exclude the first and last messages, because not all workers were busy during their service */
 	qsort(done, (size_t)sent, sizeof(*done), compare);
 	service = (double)(done[sent - 1 - workers] - done[workers - 1]) * workers / (sent - 2 * workers);
 	srand48(1);

@@ -1,4 +1,4 @@
-"""The exception classes of this package. The class of an error shows whether another attempt can help."""
+"""The exception classes of this package. The class of an exception shows whether another attempt can help."""
 
 from pathlib import Path
 
@@ -12,7 +12,10 @@ class SipschedError(Exception):
     """The base class of all errors of this package. An error message is always a single line."""
 
     def __str__(self) -> str:
-        """Return the message as one line. Line breaks, which names of other programs can contain, become spaces."""
+        """Return the message as one line.
+
+        Line breaks become spaces, because the names of other programs can contain line breaks.
+        """
         return " ".join(super().__str__().splitlines())
 
     def _render_traceback_(self) -> list[str]:
@@ -41,4 +44,4 @@ class TransientError(SipschedError):
 
 
 class LostError(TransientError):
-    """The error for an unreachable host, with which other measurements may also fail."""
+    """The error for an unreachable host. Other measurements on the same testbed may also fail."""

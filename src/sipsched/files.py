@@ -17,7 +17,7 @@ from sipsched.errors import StableError
 PACKED_BYTES, UNPACKED_BYTES = 1 << 16, 1 << 20
 """Sizes in bytes of the compressed and decompressed pieces of a zstd file, which fit into the processor's cache."""
 SEAL = "sha256"
-"""The last key of a sealed JSON file. The key has the SHA-256 of all bytes before its own line as its value."""
+"""The last key of a sealed JSON file. The value is the SHA-256 of all bytes before the line with this key."""
 _SEAL_LINE = ' "{}": "{}"\n}}\n'
 SEAL_BYTES = len(_SEAL_LINE.format(SEAL, hashlib.sha256().hexdigest()))
 _SEALED = re.compile(rf' "{SEAL}": "([0-9a-f]{{64}})"\n}}\n'.encode())
@@ -229,7 +229,7 @@ def zstd_pieces(path: Path, what: str, remedy: str) -> Iterator[bytes]:
     length, view = 0, memoryview(rest)
     while view:
         # Some zstd frames do not state their size. Only a decompressobj detects that such a frame is incomplete.
-        # The methods `decompress` and `stream_reader` of ZstdDecompressor do not detect the missing end.
+        # ZstdDecompressor's methods `decompress` and `stream_reader` do not detect the missing end.
         frame = zstandard.ZstdDecompressor().decompressobj(write_size=UNPACKED_BYTES)
         while view and not frame.eof:
             try:

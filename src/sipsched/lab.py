@@ -33,9 +33,9 @@ from sipsched.words import plural
 
 __all__ = ["Plots", "Runs", "Watched", "open", "open_messages", "open_watched", "quantiles"]
 RECORDS = ("raw", "recorded/raw", "recorded/fit")
-"""Folders in which to search for recorded runs: first the user's own runs, then the project's published runs."""
+"""Folders in which to search for recorded runs, in this order: the user's own runs, then the published runs."""
 RECORDS_WITH_MESSAGES = ("raw", "recorded/fit", "recorded/raw")
-"""Folders in which to search for runs with per-message times, which few runs of `recorded/raw` have."""
+"""Folders in which to search for runs with per-message times. Few runs of `recorded/raw` have such times."""
 MOST_LISTED = 8
 """Largest number of different values of a setting that the `repr` of `Runs` lists."""
 
@@ -175,9 +175,9 @@ class Plots:
     def ccdf(self, by: str | Sequence[str] | None = None) -> Figure:
         """Draw the share of messages above each time, for receiving time K_rcv, service time T_sip and the sum.
 
-        Each mode of a run that compares modes is drawn as a separate run. This run has the messages after the washout
-        in the valid windows of the mode. A line is the mean over all runs with its settings. A band around the line
-        reaches from the lowest to the highest run.
+        Each mode of a run that compares modes is drawn as a separate run. For such a mode, the figure has only the
+        messages in valid windows, after the washout (the excluded start of a window). A line is the mean over all runs
+        with the settings of the line. A band around the line reaches from the lowest to the highest run.
 
         Parameters
         ----------
@@ -196,7 +196,7 @@ class Plots:
         return ccdf(self._by_mode(), keys)
 
     def _by_mode(self) -> list[Messages]:
-        """Return the messages of each run and scheduler mode, without messages in excluded stretches of time."""
+        """Return the messages of each run and scheduler mode, without messages in excluded parts of the run."""
         return [
             place_in_time(ds, part) for run in self.runs.runs for part, ds in self.runs.by_mode(run)
         ]
@@ -226,8 +226,8 @@ class Plots:
         Raises
         ------
         StableError
-            The runs differ in more than the repetition, the per-message times of a run are not available, or no message
-            has all timestamps.
+            The runs differ in other settings than the repetition, the per-message times of a run are not available, or
+            no message has all timestamps.
         """
         if any(key != "rep" for key in self.runs.varied):
             raise self.runs.several()

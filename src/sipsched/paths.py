@@ -15,7 +15,7 @@ RECORDED = {"results": "results/recorded/raw", "raw": "recorded/raw"}
 def provided(path: str | Path) -> Path:
     """Return the path of a project file in the working directory, or else in the project's own folder.
 
-    A workflow that uses this workflow as a module runs in a working directory without the project's files.
+    The working directory lacks the project's files if another workflow uses this workflow as a module.
     """
     own = PROJECT_ROOT / path
     return own if own.exists() and not Path(path).exists() else Path(path)

@@ -33,7 +33,7 @@ SAID = (DISTURBED, LOST, REFUSED, INTERRUPTED)
 def one_line_errors(
     log: str | None = None, attempt: int | None = None, computed: Sequence[str] = ()
 ) -> Iterator[None]:
-    """Report an error of sipsched or Ctrl-C in the `with` block as one line, and exit with code 1.
+    """Report an error of sipsched, or a Ctrl-C, in the `with` block as one line, and exit with code 1.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def one_line_errors(
         Input files that earlier jobs have computed. A damaged file is removed, so that Snakemake computes it again.
     """
     if log is not None:
-        # Remove the log of an earlier attempt, because its lines would mix with the lines of the present attempt.
+        # Remove the log of an earlier attempt, because its lines would mix with the lines of this attempt.
         Path(log).unlink(missing_ok=True)
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
@@ -188,7 +188,7 @@ def clear_dead_locks(folder: Path = Path(".snakemake")) -> TextIO:
     try:
         fcntl.flock(alive, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        pass  # Another Snakemake is running, so its lock files must stay.
+        pass  # Another Snakemake is running, so keep its lock files.
     else:
         for lock in (folder / "locks").glob("*.lock"):
             lock.unlink()
@@ -213,7 +213,7 @@ def announce(who: str) -> TextIO:
 
 
 def announced(folder: Path = CONTROLLERS) -> list[str]:
-    """Return a line per running process that works on the project, and delete the lock files of ended processes."""
+    """Return the line of each announced process that still runs, and delete the files of ended processes."""
     announcements = []
     for path in sorted(folder.glob("*")):
         with suppress(FileNotFoundError), path.open() as announcement:

@@ -1,8 +1,8 @@
 """The command `fab tune`, which derives scheduler settings for a proxy by the method of two papers, and tests them.
 
 The papers set the minimum granularity to T_sip at the load at which the proxy begins to drop messages. The papers set
-the latency to 800 µs times the number of cores. Snakemake first measures T_sip at this load. Snakemake then measures
-runs that compare settings, with one changed setting at a time.
+the latency to 800 µs times the number of cores. Snakemake first measures T_sip, the service time of the proxy, at this
+load. Snakemake then measures runs that compare settings, with one changed setting at a time.
 
 Source: Krishnamurthy and Rouskas 2015, section III-B; 2016, section III-A.
 """
@@ -30,7 +30,7 @@ KNEE, TUNE = "tune_knee", "tune"
 """Names of the study that measures the service time T_sip, and of the study that compares scheduler settings."""
 KNEE_MODE = "baseline"
 STEP_NS = 50_000
-"""Step in ns to whose multiples the papers round the scheduler's minimum granularity."""
+"""Step in ns. The papers round the scheduler's minimum granularity to multiples of this step."""
 LEAST_NS = 100_000
 """Smallest minimum granularity (CFS) and smallest slice (EEVDF) in ns that kernels accept."""
 LATENCY_NS = 800_000
@@ -130,7 +130,8 @@ def _snakemake(options: TuneOptions, studies: dict[str, Any], target: Path) -> N
     path.parent.mkdir(parents=True, exist_ok=True)
     document = {
         "only": [*studies],
-        # Windows near the capacity must last seconds, because the queue depends on the previous mode for a long time.
+        # Windows near the capacity must last several seconds, because the previous mode influences the queue for a long
+        # time.
         "crossover": {"mode_s": 30},
         "search": {"highest_cps": 25_600},
         "studies": studies,
@@ -168,8 +169,8 @@ def _answers(path: Path, mode: str) -> list[str]:
 def setting(comparisons: Sequence[advice.Advice], mode: str) -> str:
     """Return a sentence with the scheduler settings to use, from the comparisons of modes at the highest load.
 
-    The setting is a neighbour that beats the derived mode, or else the derived mode. If the derived mode is worse than
-    the kernel's default mode, the setting is the default mode.
+    The sentence recommends a neighbour (half or twice a setting) that beats the derived mode, or else the derived mode.
+    If the derived mode is worse than the kernel's default mode, the sentence recommends the default mode.
     """
     highest = {
         comparison.place.reference: max(comparison.rankings, key=lambda ranking: ranking.load.cps)

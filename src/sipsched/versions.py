@@ -1,6 +1,6 @@
 """The version numbers of the file formats (docs/data-format.md), and the version of the code.
 
-The versions are a separate module, because each start of the workflow needs the versions but not xarray.
+The versions are in a separate module, because each start of the workflow needs the versions but not xarray.
 """
 
 import subprocess
@@ -11,7 +11,7 @@ from sipsched.paths import PROJECT_ROOT
 VERSION = "1.0.0"
 """Version of the package. pyproject.toml reads this line; CITATION.cff and CHANGELOG.md repeat the version."""
 MESSAGES_VERSION = 3
-"""Format version of `messages.nc`. A new version makes the workflow compute every such file again."""
+"""Format version of `messages.nc`. After a change of this version, the workflow computes every `messages.nc` again."""
 SUMMARY_VERSION = 12
 """Format version of `summary.nc` and `summary.nc.zst`, raised if the numbers in these files change."""
 WINDOWS_VERSION = 3

@@ -180,7 +180,7 @@ class Files:
 
 
 class Terminal:
-    """The printed lines of a watch. If a line cannot be printed, such as on a full disk, the watch continues."""
+    """The printed lines of a watch. If a line cannot be printed, for example on a full disk, the watch continues."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
@@ -213,7 +213,8 @@ class Stop:
             yield
             return
         numbers = [signal.SIGINT, signal.SIGTERM]
-        # The program nohup ignores SIGHUP, so that the watch continues without its terminal.
+        # The program nohup starts commands with SIGHUP ignored. Keep SIGHUP ignored, so that the watch continues
+        # without its terminal.
         if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
             numbers.append(signal.SIGHUP)
         before = {number: signal.signal(number, lambda *_: self.asked.set()) for number in numbers}
@@ -355,7 +356,7 @@ class _Session:
             self._machine, target, options.probe, options.one_in, histograms=options.histograms
         ) as watching:
             pids: tuple[int, ...] = target.proxy.pids
-            # Proxies that already run elsewhere cannot be the restarted proxy.
+            # A proxy that already runs in another network namespace cannot be the restarted proxy.
             others = namespaces(self._machine) - {target.proxy.netns}
             searches = 0
             tick = time.monotonic()
@@ -410,7 +411,8 @@ class _Session:
             found_target = find_target(self._machine, replace(self._options, pid=pid), others)
         except StableError:
             return None
-        # A proxy that is still opening its sockets has only some of the watched ports.
+        # A proxy that is still opening its sockets has only some of the watched ports, so a subset counts as the same
+        # ports.
         watched = set(found_target.udp_ports) <= set(target.udp_ports)
         watched &= found_target.tcp_port in (None, target.tcp_port)
         if found_target.proxy.netns == target.proxy.netns and watched:
@@ -486,7 +488,8 @@ class _Session:
 class Metrics:
     """An HTTP server for Prometheus, which runs during a `with` block if the user has chosen a port.
 
-    The library prometheus_client would add a dependency for about thirty lines of text.
+    The class does not use the library prometheus_client, which would be a new dependency for about thirty lines of
+    text.
     """
 
     def __init__(self, port: int | None) -> None:

@@ -49,7 +49,10 @@ def listed(words: Sequence[str], last: str = "and") -> str:
 
 
 def ranged(values: Iterable[float], write: Callable[[float], str] = number) -> str:
-    """Return the smallest and the largest value as text, such as "3 to 5". If both texts are equal, return one."""
+    """Return the smallest and the largest value as text, such as "3 to 5".
+
+    If both texts are equal, return a single text.
+    """
     ordered = sorted(values)
     low, high = write(ordered[0]), write(ordered[-1])
     return low if low == high else f"{low} to {high}"

@@ -101,8 +101,8 @@ class Forks:
             # Numerical libraries read the variables in THREADS during their import. With the value 1, a library uses
             # one thread, as in jobs that Snakemake starts itself.
             os.environ.update(dict.fromkeys(THREADS, "1"))
-            # ensure_running() unblocks SIGINT in this thread. hold_interrupts() blocks SIGINT again. Otherwise, after
-            # Ctrl-C, a new process would print a traceback.
+            # ensure_running() unblocks SIGINT in this thread. hold_interrupts() blocks SIGINT again. If SIGINT stayed
+            # unblocked, a new process would print a traceback after Ctrl-C.
             resource_tracker.ensure_running()
             hold_interrupts()
             process = self._start(script, job, benchmark)

@@ -73,6 +73,6 @@ def outlook_lines():
     return [progress.line(outlook, now) for outlook in PLAN.outlooks()]
 
 
-# At the end of a dry run, the logger plugin prints the progress of each testbed.
+# Pass the progress of each testbed to the logger plugin, which prints the progress at the end of a dry run.
 if PLUGINS_ARE_INSTALLED and workflow.is_main_process and not PLAN.config.only_measured:
     logger.info("the outlook: snakemake -n", extra=terminal.outlook(outlook_lines))

@@ -12,13 +12,13 @@ if not PLUGINS_ARE_INSTALLED:
             "error: the workflow of sipsched needs the Python package sipsched, which is not installed; clone the repository "
             "and run in the environment of Snakemake: pip install --editable CLONE"
         )
-    # The scripts of the rules find sipsched, too, because Snakemake passes sys.path to them.
+    # Snakemake passes sys.path to the scripts of the rules, so the scripts also find sipsched.
     sys.path.insert(0, str(LIBRARY))
 
 from sipsched import scripting
 from sipsched.plan import config as settings, run as tuples
 
-# A workflow that uses this workflow as a module can have its configuration in other files.
+# If another workflow uses this workflow as a module, the configuration can be in other files.
 CONFIG_FILES = ["config/config.yaml", *workflow.configfiles]
 
 if workflow.is_main_process:

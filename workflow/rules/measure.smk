@@ -1,7 +1,8 @@
-# Rules that measure have no input files, so Snakemake never removes or repeats their outputs. These rules have no benchmark,
-# because the records contain the times, and a benchmark would use CPU time during the measurement. The plugins read three
-# resources: `measures` marks rules that measure on a testbed, `expected_s` marks rules that measure a run, and `forked`
-# marks rules whose jobs start fast, as forks of a process with all imports (src/snakemake_executor_plugin_campaign).
+# Rules that measure have no input files, so Snakemake never removes or repeats their outputs. These rules have no
+# directive `benchmark`, because the records contain the times, and Snakemake's benchmark would use CPU time during the
+# measurement. The plugins read three resources: `measures` marks rules that measure on a testbed, `expected_s` marks
+# rules that measure a run, and `forked` marks rules whose jobs start fast, as forks of a process with all imports
+# (src/snakemake_executor_plugin_campaign).
 rule measure_run:
     input:
         check_run,

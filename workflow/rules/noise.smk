@@ -1,4 +1,5 @@
-# This rule measures the noise of the idle testbed once. As for a run, Snakemake never removes or repeats the output.
+# This rule measures once how often programs are interrupted on the idle testbed. Snakemake never removes or repeats the
+# output, as for a run.
 rule measure_noise:
     output:
         noise=update(f"{RAW}/{{testbed}}/noise.json"),

@@ -112,7 +112,7 @@ rule render_index:
         crossings=NEEDS.all_crossings,
         capacities=PLAN.capacities,
         outlines=PLAN.outlines,
-        # The overview links these pages of campaigns in folders below.
+        # The overview links these pages of other campaigns, which are in folders below this campaign's folder.
         nested=NESTED_PAGES,
     output:
         html=report(

@@ -111,7 +111,7 @@ checkpoint look_at_runs:
         "logs/look/{study}-{testbed}-{rep}.log",
     benchmark:
         f"{RESULTS}/benchmarks/look/{{study}}-{{testbed}}-{{rep}}.tsv"
-    # Run this job early, because the next measurements depend on its file.
+    # Run this job early, because the file of this job decides which measurements follow.
     priority: 102
     conda:
         "../envs/analysis.yaml"
@@ -131,8 +131,8 @@ rule combine_summaries:
     input:
         crossings=NEEDS.study_crossings,
         summaries=NEEDS.study_summaries,
-        # The windows are an input, although the script does not read them, because each page that reads the summary
-        # does.
+        # The script does not read the windows. They are an input, because each page that reads the summary also reads
+        # the windows.
         windows=NEEDS.study_windows,
     output:
         # `update` keeps the existing summary, because the job reads the summary and adds the new runs.

@@ -3,8 +3,9 @@
 rule fit_model:
     input:
         runs=NEEDS.single_core_records,
-        # Snakemake compares modification times, so it misses a record that an older record has replaced. The summaries
-        # are an input, because they are computed again in this case.
+        # Snakemake compares modification times, so Snakemake does not notice that an older record has replaced a
+        # record. The summaries are an input, because the workflow computes the summaries again after such a
+        # replacement.
         summaries=NEEDS.single_core_summaries,
         noise=NEEDS.testbed_noise,
     output:
@@ -74,7 +75,8 @@ rule predict_capacity:
         "../scripts/predict_capacity.py"
 
 
-# No page requests the output of this rule, because the rule takes minutes. Pages read its output in recorded/predicted instead.
+# No page requests the output of this rule, because the rule takes minutes. Pages read a recorded copy of the output in
+# recorded/predicted instead.
 rule predict_speedups:
     input:
         fit=f"{RESULTS}/predicted/{{testbed}}/fit.json",

@@ -10,7 +10,7 @@ from sipsched.records.system_capacity import write_capacities
 
 with scripting.one_line_errors(snakemake.log[0], computed=snakemake.input.summaries):
     summaries = snakemake.input.summaries
-    # The list can be empty: if all runs of a campaign compare modes, this rule reads only searches.
+    # If all runs of a campaign compare modes, this rule reads only searches, so the list of summaries is empty.
     campaign = run_table.read_campaigns(summaries)[0] if summaries else None
     searches = [read_crossing(Path(path)) for path in snakemake.input.crossings]
     capacities = [

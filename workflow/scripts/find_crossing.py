@@ -17,7 +17,7 @@ with scripting.one_line_errors(snakemake.log[0]):
     bed = inventory.load_testbed(point.testbed, paths.provided(paths.TESTBEDS))
     guess = None
     if point.goal:
-        # This import is slow because of SciPy, so only searches that need the module import it.
+        # SciPy makes this import slow, so only searches that need the module import it.
         from sipsched.analysis.capacity import guess as guessing
 
         guess = guessing.guess_cps(point, crossing.read_crossings(raw, campaign.searches()))

@@ -1,4 +1,4 @@
-"""Simulate the runs of the papers' tables and figure 2, runs with a part of the model disabled, and other settings."""
+"""Simulate the runs of the papers' tables and figure 2, runs without one part of the model, and other settings."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ def simulate(predictor: GridPredictor, published: Path) -> pd.DataFrame:
 
 
 def simulate_grid(predictor: GridPredictor, recorded: pd.DataFrame) -> pd.DataFrame | None:
-    """From a recorded table, simulate those runs again that belong to the grid of scheduler settings.
+    """Simulate again the runs of a recorded table that belong to the grid of scheduler settings.
 
     Return the recorded table with the new numbers for the grid, or None if the new numbers differ.
     """

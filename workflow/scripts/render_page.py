@@ -17,7 +17,7 @@ def paths(files):
 log = snakemake.log[0]
 inputs = {name: paths(files) for name, files in snakemake.input.items()}
 notebook = inputs.pop("notebook")
-# A notebook must have the parameter `summary`. Otherwise, its page would show the notebook's default study.
+# A notebook must have the parameter `summary`. Without the parameter, the page would show the notebook's default study.
 required = {name: inputs[name] for name in ("summary",) if name in inputs}
 offered = {**snakemake.wildcards, **inputs, **snakemake.params}
 with scripting.one_line_errors(log), scripting.stderr_into(log):

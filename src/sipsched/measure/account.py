@@ -28,7 +28,7 @@ ZSTD_LEVEL = 1
 SAMPLE_MS = 50
 """Time between two samples in ms, much shorter than a window (a short stretch of time in one mode of the proxy)."""
 COUNTED, IDLE_CLASS = ("realtime", "fair"), ("idle_class",)
-"""Scheduling classes of tasks that count as competitors of the proxy, and the class of tasks that do not count."""
+"""Scheduling classes whose tasks count as competitors of the proxy, and the class whose tasks do not count."""
 BUSY = ("proxy", "own", "softirq", "irq", "kernel", *COUNTED, *IDLE_CLASS)
 # SEE include/uapi/linux/sched.h for the names and numbers of the scheduling policies.
 POLICIES = {
@@ -46,7 +46,7 @@ while read -r pid; do
         "/proc/$pid/task/"*/status
 done 2>/dev/null
 true"""
-"""Shell command that prints, per task of some process groups: thread id, CPU affinity, and tracing process or 0."""
+"""Shell command that prints the thread id, CPU affinity and tracer (process id or 0) of each task of process groups."""
 FIND_SSH = """\
 cat /proc/sys/kernel/random/boot_id
 pid=$PPID
@@ -56,7 +56,7 @@ while [ "$pid" -gt 1 ]; do
     esac
     pid=$(sed -n 's/^PPid:[[:space:]]*//p' "/proc/$pid/status")
 done"""
-"""Shell command that prints the machine's boot id, and the sshd process of this connection's commands."""
+"""Shell command that prints the machine's boot id, and the id of the sshd process that started this command."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class CpuAccount:
         return AccountReport(reason, account, self._moved, self._tracers)
 
     def fetch_bursts(self, folder: Path) -> None:
-        """Compress the file of CPU bursts on the proxy's host, and copy the file to a folder on this machine.
+        """Compress the file of CPU bursts on the proxy's host, and copy the result to a folder on this machine.
 
         Do nothing if no bursts were requested, or if counting failed.
         """
@@ -319,13 +319,14 @@ def add_up(cpus: Sequence[_Cpu], worker_ns: int) -> CpuParts:
     """Return the sum over all CPUs of each part of the CPU time (workers, interrupts, idle time, and so on).
 
     The hypervisor's stolen time is subtracted from every part, in proportion to the part. The workers' time is
-    subtracted from the proxy's time.
+    subtracted from the proxy's time, so that no time counts twice.
     """
     sums = dict.fromkeys(BUSY, 0)
     stolen = 0
     for cpu in cpus:
         busy = sum(getattr(cpu, part) for part in BUSY)
-        # ASSUME the hypervisor steals time only from running tasks, because an idle guest gives its CPU back anyway
+        # ASSUME the hypervisor takes time only from running tasks, because an idle guest leaves its CPU to the
+        # hypervisor.
         taken = min(cpu.stolen_ns, busy)
         stolen += taken
         for part in BUSY:
@@ -363,7 +364,7 @@ def frozen_ns(gaps: Sequence[tuple[int, int]], trace: Trace | None) -> int:
     for begin, end in gaps:
         # In a gap, the proxy did not run. If more messages were queued than dequeued before the gap, a message already
         # waits at the start of the gap.
-        # Otherwise the wait begins when the next message is queued.
+        # If no message waits at the start, the wait begins when the next message is queued.
         waiting = np.searchsorted(queued, begin, "right") > np.searchsorted(left, begin, "right")
         after = np.searchsorted(queued, begin, "right")
         arrives = begin if waiting else int(queued[after]) if after < queued.size else end

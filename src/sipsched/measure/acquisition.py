@@ -1,4 +1,4 @@
-"""The measurement of one run: offer the load on a testbed, and write a record under raw/."""
+"""The measurement of one run: offering the load on a testbed, and writing a record under raw/."""
 
 import json
 import time
@@ -49,8 +49,8 @@ def measure(run: Run, config: Config, testbed: Testbed, raw: Path) -> Path:
     Raises
     ------
     StableError
-        The run is impossible here: the configuration is wrong, a program is missing, a port is used, or the disk is
-        full.
+        The testbed cannot perform the run: the configuration is wrong, a program is missing, a port is used, or a disk
+        is full.
     TransientError
         Something disturbed the run, or the run is invalid. `<run>.failed-<n>` keeps the run's files and the reason.
     """
@@ -189,7 +189,7 @@ class _Acquisition:
         )
 
     def _playable(self, sps: Host, state: Tuned) -> Playable | None:
-        """Return the modes between which the kernel can switch during the run, or None for a run of one mode."""
+        """Return the scheduler modes between which the run can switch the proxy, or None for a run of one mode."""
         if len(self.modes) == 1:
             return None
         here = compiled_here(sps, state, self.modes, self.run.cores, self.run.threads)

@@ -1,4 +1,4 @@
-"""The list of unreachable testbeds. Runs on these testbeds wait, while runs on other testbeds continue."""
+"""The list of unreachable testbeds. Runs on an unreachable testbed wait, while runs on other testbeds continue."""
 
 from dataclasses import dataclass
 
@@ -20,15 +20,17 @@ class Aside:
     """The list of testbeds that were unreachable since the start of the workflow.
 
     After `LOST_IN_A_ROW` failed attempts, a testbed is set aside: the jobs of the testbed wait, and one job tries again
-    every `AGAIN_S` seconds. When no other job remains, the testbed gets one last attempt. If this attempt fails too,
-    the workflow gives up the testbed.
+    every `AGAIN_S` seconds. When no other job remains, the testbed gets one last attempt. If this last attempt fails
+    too, the workflow gives up the testbed.
     """
 
     def __init__(self) -> None:
         self._states: dict[str, _State] = {}
 
     def lost(self, testbed: str, now: float) -> bool:
-        """Record that an attempt did not reach a host of a testbed. Return True if the testbed's jobs now have to wait.
+        """Record that an attempt did not reach a host of a testbed.
+
+        Return True if the testbed's jobs have to wait from now on.
 
         Parameters
         ----------
@@ -38,7 +40,7 @@ class Aside:
         Returns
         -------
         bool
-            Whether this attempt is the reason to set the testbed aside or to give the testbed up.
+            Whether this failed attempt causes the testbed to be set aside or given up.
         """
         state = self._states.setdefault(testbed, _State())
         state.lost, state.tried_at = state.lost + 1, now

@@ -1,8 +1,8 @@
 """The search for the load (calls per second) at which the packet drop rate exceeds its limit, in short trials.
 
-The search is a Multiple Loss Ratio search (Polák and Konstantynowicz, draft-ietf-bmwg-mlrsearch) of the library
-MLRsearch. A load becomes a lower or upper bound when the trials at this load are long enough in total, and most of
-these trials are on one side of the limit.
+The library MLRsearch performs the search, which is a Multiple Loss Ratio search (Polák and Konstantynowicz,
+draft-ietf-bmwg-mlrsearch). A load becomes a lower or upper bound when the trials at this load are long enough in total,
+and most of their drop rates are on the same side of the limit.
 """
 
 import time
@@ -18,7 +18,10 @@ from sipsched.plan.loads import Capacity, Search
 from sipsched.records.cpu_report import AccountReport
 
 MAJORITY_OF = 3
-"""Number of trials that decide by majority whether a load is below the capacity. Two equal results are a majority."""
+"""Number of trials that decide by majority whether a load is below the capacity.
+
+After two equal results, no third trial is needed.
+"""
 AROUND_GUESS = 1.2
 """Factor for the first range of loads in a search: the range is from guess / factor to guess × factor."""
 
@@ -36,7 +39,7 @@ class Trial:
         message. So over TCP, `received` counts the calls that completed and were set up in time, and `refused` counts
         the other calls.
     attempts
-        Number of attempts until no disturbance occurred.
+        Number of attempts, including the final attempt without a disturbance.
     calls, calls_lost
         Number of started calls, and number of calls that failed or were set up late; None if the generator did not
         report these numbers.
@@ -119,7 +122,7 @@ def find_crossing(offer: Offer, pdr_limit: float, search: Search) -> Bracket:
     StableError
         Even the lowest load has a drop rate above the limit, or even the highest load has a drop rate below the limit.
     TransientError
-        The search exceeds its time limit, because trials contradict each other.
+        The search exceeds its time limit, because trials at equal loads have contradictory results.
     """
     trials = _Trials(offer)
     goal = _goal(pdr_limit, search.relative_width, search.trials_s, search)
@@ -149,16 +152,16 @@ def find_capacity(
 
     Three trials of `search.trial_s` decide by majority whether a load is a bound. The search ends when two bounds are
     `goal.relative_width` apart. The search also ends after `search.limit_s`, because trials near the capacity can
-    contradict each other on a noisy machine. Then the bounds follow from all trials until this moment. At the end, the
-    search repeats one trial at each bound.
+    contradict each other on a noisy machine. After such an early end, the bounds are computed from all trials so far.
+    At the end, the search repeats one trial at each bound.
 
     Parameters
     ----------
     search
         Range of loads, and durations.
     guess_cps
-        Load at which the search begins. The range of loads then widens until it contains the capacity. None: the search
-        begins with the whole range.
+        Load at which the search begins. The search then widens a small range around this load until the range contains
+        the capacity. None: the search begins with the whole range.
 
     Returns
     -------
@@ -234,7 +237,7 @@ def _goal(limit: float, relative_width: float, trials_s: float, search: Search) 
 def _bracket(
     trials: "_Trials", goal: SearchGoal, low_cps: int, high_cps: int, ends_at: float
 ) -> tuple[int | None, int | None, bool]:
-    """Search a range of loads for the two loads around the drop limit. Stop when time.monotonic() reaches `ends_at`.
+    """Search a range of loads for the two loads around the drop limit. Stop when `time.monotonic()` reaches `ends_at`.
 
     Returns
     -------
@@ -253,8 +256,8 @@ def _bracket(
             _Measurer(trials), debug=lambda text: None
         )
     except RuntimeError as error:
-        # The library of the search (MLRsearch) also raises RuntimeError at the time limit. This error is no failure,
-        # because the caller then uses the trials so far.
+        # The library of the search (MLRsearch) also raises RuntimeError at the time limit. A search at its time limit
+        # is no failure, because the caller then uses the trials so far.
         if time.monotonic() < ends_at:
             raise TransientError(f"search: {error}") from error
         return None, None, False

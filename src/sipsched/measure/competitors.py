@@ -75,7 +75,10 @@ class Competitors:
         )
 
     def _await_name(self, competitor: DeclaredCompetitor, process: Process) -> None:
-        """Wait until a competitor runs under its declared name. If the competitor ends, raise an error with the log."""
+        """Wait until a competitor runs under its declared name.
+
+        If the competitor ends instead, raise an error with its log.
+        """
         if self._sps.wait_while_running(
             process,
             HAS_NAME,

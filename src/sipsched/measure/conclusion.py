@@ -51,13 +51,14 @@ class Performed:
     proxies
         SUT and number of workers of each instance that the run compares; one entry for all other runs.
     timeline
-        Times in seconds since the epoch, by their names in `Timeline`; without the start and the end of the load.
+        Times of the run's steps in seconds since the epoch, by their names in `Timeline`. The start and the end of the
+        load are not included.
     seed
         Seed of the arrivals.
     generator_version
         Version number that the generator prints.
     recording_off
-        Whether recording was switched off in some modes of the run. Then the trace lacks messages.
+        Whether recording was switched off in some modes of the run. In this case, the trace lacks messages.
     windows, modes
         The windows of a run that compares modes, and the modes of these windows; None for other runs.
     allocation_failures
@@ -158,7 +159,7 @@ def _examine(
             starts.actual_ns, done.run.cps, done.load.law, starts.intended_ns, statistics.replays
         ),
         # If the probe did not record in some modes, the trace lacks messages.
-        # The trace then cannot be compared with the counts of the UAC.
+        # Such a trace cannot be compared with the counts of the UAC.
         requests=compare_requests(
             statistics.requests, None if done.recording_off else trace, done.probe
         ),
@@ -180,7 +181,7 @@ def _causes(
     starts: Starts,
     of_call: npt.NDArray[np.int64] | None,
 ) -> Mapping[str, str]:
-    """Return the known causes of broken rules, by rule."""
+    """Return, per validity rule, a text that names the known cause of a violation of the rule."""
     failed = "" if of_call is None else failed_calls(starts, of_call)
     return {
         **causes(account, done.observed.instance_of),

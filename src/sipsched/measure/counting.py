@@ -10,7 +10,10 @@ from sipsched.testbed.host import Host, Process
 from sipsched.testbed.inventory import native_folder
 
 READY_TIMEOUT_S = 60
-"""Seconds until a program must be ready. In an emulated guest, the check of BPF programs takes more than 10 s."""
+"""Seconds after which a program must be ready.
+
+In an emulated guest, the kernel's check of BPF programs takes more than 10 s.
+"""
 
 
 def read_report(host: Host, path: PurePosixPath) -> Any:

@@ -59,8 +59,8 @@ def search_crossing(
     Raises
     ------
     StableError
-        The range of loads is entirely below or above the limit, and the point has no goal. Or a trial is impossible
-        here.
+        The range of loads is entirely below or above the limit, and the point has no goal. Or the testbed cannot
+        perform a trial.
     TransientError
         Something disturbed a trial three times, or the search exceeded its time limit.
     """
@@ -92,7 +92,7 @@ def search_crossing(
 
 @dataclass(frozen=True)
 class _Found:
-    """The result of a search: loads below and above the drop limit, the testbed, the mode's label, and the kernel."""
+    """The loads that a search found below and above the drop limit, with testbed, label of the mode and kernel."""
 
     bracket: Bracket
     testbed: TestbedLabels
@@ -141,7 +141,8 @@ def ready_for_trials(
 ) -> Iterator[tuple[Serving, Tuned]]:
     """Prepare a testbed's hosts for trials at a point. At the end of the block, restore the hosts."""
     search = config.search
-    # The files of a trial replace the files of the previous trial, so the disk must hold only the largest trial.
+    # The files of a trial replace the files of the previous trial, so the disk needs room only for the files of the
+    # largest trial.
     calls = round(search.highest_cps * search.trial_s)
     mode = find_mode(point.mode, load_modes())
     with tempfile.TemporaryDirectory(prefix="sipsched-search-") as scratch:

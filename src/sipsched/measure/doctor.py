@@ -20,9 +20,9 @@ from sipsched.testbed.topology import parse_cpu_list
 from sipsched.testbed.virtual_clock import qemu_version
 
 YES, LESS, NO = "yes", "less", "no"
-"""The three results of a check: the property of the machine allows all measurements, only some, or none."""
+"""The three results of a check: the checked property of the machine allows all measurements, only some, or none."""
 BUSY = 0.05
-"""Share of the SPS's CPU time that other programs may use. Above this share, the check names the programs."""
+"""Share of the SPS's CPU time above which the check names the other programs that use the time."""
 EEVDF_SINCE = (6, 6)
 
 
@@ -49,11 +49,12 @@ class Wanted:
     built
         Native programs of the project, such as `probe/sipprobe`.
     proxy, namespaces
-        Whether the machine runs the proxy, and whether the hosts are network namespaces of the machine.
+        Whether the machine runs the proxy, and whether the hosts of the testbed are network namespaces of the machine.
     free_bytes
         Disk space that the files of the largest run need.
     steal
-        Two shares of stolen CPU time: a run above the first is suspect, and a run above the second is invalid.
+        Two shares of stolen CPU time: a run above the first share is suspect, and a run above the second share is
+        invalid.
     packages
         Debian packages to install.
     provision

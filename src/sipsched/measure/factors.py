@@ -26,7 +26,7 @@ END { print tasks + 0, voluntary + 0, involuntary + 0, told ? migrations : -1, u
 getconf CLK_TCK"""
 """Shell command that adds up the context switches, migrations and CPU time of all tasks of some process groups.
 
-The number of migrations is -1 without CONFIG_SCHED_DEBUG, because then the kernel does not count migrations.
+On a kernel without CONFIG_SCHED_DEBUG, the number of migrations is -1, because such a kernel does not count migrations.
 """
 
 

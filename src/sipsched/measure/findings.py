@@ -59,13 +59,13 @@ class Evidence:
     settings
         The receive buffer that the kernel granted, and the SPS's CPUs.
     unlike_asked
-        Number of scheduler settings whose value, read back from the kernel, differs from the written value.
+        Number of scheduler settings for which the kernel later reported another value than the written value.
     allocation_failures
         Failed allocations that the proxy's log reports; None without a log.
     account
         The account of the SPS's CPU time; None for a simulated run, which has no competitors.
     silent_calls
-        Calls to proxy instances that completed no call; 0 if the run has one instance.
+        Number of calls that were sent to proxy instances which completed no call at all; 0 if the run has one instance.
     """
 
     observed: Observed
@@ -105,7 +105,7 @@ def numbers(evidence: Evidence) -> dict[str, float | None]:
 def causes(
     report: AccountReport | None, instance_of: Mapping[int, int] = MappingProxyType({})
 ) -> dict[str, str]:
-    """Return a text per validity rule that explains the number from `account_numbers` by programs or times.
+    """Return, per validity rule, a text that names the programs or times behind the number from `account_numbers`.
 
     The result is empty without an account of the CPU time.
 
@@ -147,14 +147,14 @@ def failed_calls(starts: Starts, of_call: npt.NDArray[np.int64]) -> str:
 
 
 def silent_calls(starts: Starts, of_call: npt.NDArray[np.int64]) -> int:
-    """Return the number of calls to proxy instances that completed no call."""
+    """Return the number of calls that were sent to proxy instances which completed no call at all."""
     return int(np.count_nonzero(~np.isin(of_call, of_call[starts.completed])))
 
 
 def mean_rise_us(wait_ns: float, load_ns: float) -> float:
     """Return the increase in µs of the mean waiting time per message that one interruption of the proxy causes.
 
-    The calculation assumes that messages arrive evenly. Then the fraction `wait_ns / load_ns` of all messages arrives
+    If messages arrive evenly, as the calculation assumes, the fraction `wait_ns / load_ns` of all messages arrives
     during the interruption. On average, these messages wait for half of the interruption.
     """
     return wait_ns**2 / (2 * load_ns) / 1e3
@@ -206,15 +206,16 @@ def foreign_datagrams(trace: Trace | None) -> float | None:
     """Return the number of datagrams at the proxy that belong to no call; None without a trace."""
     if trace is None:
         return None
-    # ASSUME the load generators send only the six messages of a call, so all other datagrams come from elsewhere
+    # ASSUME the load generators send only the six messages of a call, so all other datagrams come from other programs.
     records = trace.records
     return float(np.count_nonzero(records["kind"] == MessageKind.OTHER))
 
 
 def arrival_numbers(certificate: Certificate) -> dict[str, float | None]:
-    """Return the numbers for the validity rules about arrivals: their rate, their distribution and their lateness.
+    """Return the numbers for the validity rules about the arrivals' rate, distribution and lateness.
 
-    Deviations of the distribution that chance explains count as 0. A call that several windows repeat is counted once.
+    A deviation of the distribution that chance explains counts as 0. A call that several windows repeat is counted
+    once.
     """
     gaps = certificate.distinct_gaps
     law_cv = 1.0 if certificate.law == "exponential" else 0.0
@@ -236,7 +237,7 @@ def load_numbers(
     Parameters
     ----------
     silent
-        Number of calls to proxy instances that completed no call.
+        Number of calls that were sent to proxy instances which completed no call at all.
     """
     statistics, balanced = observed.statistics, observed.ledger
     agents, created = balanced.from_sps, statistics.calls_created
@@ -247,8 +248,8 @@ def load_numbers(
         unexplained = failed - balanced.to_sps.refused
     else:
         # TCP drops no message. In an overload, a call can fail because its messages still wait in buffers.
-        # If a connection broke, its messages are lost, so waiting no longer explains why a call failed.
-        # Waiting also does not explain why an instance completes no call: even a slow proxy completes some calls.
+        # If a connection broke, its messages are lost, so waiting does not explain the failed calls. Waiting also does
+        # not explain an instance without any completed call, because even a slow proxy completes some calls.
         lost = any(report.lost for report in _connections(observed))
         waiting = 0 if lost else max(0, (statistics.calls_waiting or 0) - silent)
         unexplained = failed - waiting if failed < created else created
@@ -279,8 +280,8 @@ def _connections(observed: Observed) -> list[Connections]:
 def stream_numbers(observed: Observed) -> dict[str, float | None]:
     """Return the numbers for the validity rules about broken TCP connections, and about unknown TCP clients.
 
-    The numbers are None over UDP. Without sipdispatch, the number of broken streams is None, and the proxy counts its
-    clients. The number of clients is None if the proxy does not count them.
+    The numbers are None over UDP. In a run without the front end sipdispatch, the number of broken streams is None, and
+    the proxy counts its clients. The number of clients is None if the proxy does not count them.
     """
     told = _connections(observed)
     opened = sum(report.opened for report in told)
@@ -313,8 +314,8 @@ def probe_numbers(
     Parameters
     ----------
     recording_off
-        Whether the probe did not record during a part of the run. The trace then lacks the messages of this part by
-        design, and they do not count as missed.
+        Whether the probe did not record during a part of the run. The trace of such a run lacks the messages of this
+        part on purpose, so these messages do not count as missed.
     """
     seen = probe.mode in ("exact", "tracepoint", "stream") and not recording_off
     without = max(0, balanced.to_sps.received - probe.records) if seen else 0
@@ -350,9 +351,10 @@ def check_one_thread(trace: Trace | None, completed: int, program: str) -> None:
 
 
 def spread_by_instance(evidence: Evidence) -> dict[str, float | None]:
-    """Return the numbers about the spread of calls over workers, for all instances of the proxy together.
+    """Return the validity numbers about the spread of calls over workers, for all instances of the proxy together.
 
-    The number of split calls is the sum over the instances. The excess of a worker's share is the largest excess.
+    The number of split calls is the sum over the instances. The excess of a worker's share is the largest excess in any
+    instance.
     """
     trace, observed = evidence.trace, evidence.observed
     spreads = [
@@ -391,9 +393,9 @@ def spread_numbers(
     Parameters
     ----------
     trace
-        The probe's trace, the only source that names the worker of a message for sharded sockets.
+        The probe's trace. If each worker has its own socket, only the trace shows which worker received a message.
     served
-        The counts of the UAS, which distinguishes proxy instances by their addresses.
+        The counts of the UAS. The UAS distinguishes proxy instances by their addresses.
     """
     if sut.sharded and trace is not None:
         taken = trace.records[(trace.records["tid"] != 0) & (trace.records["call_id_hash"] != 0)]
@@ -416,7 +418,7 @@ def spread_numbers(
 
 
 def _share_excess(of_worker: Sequence[int], calls: int, threads: int) -> float | None:
-    """Return by how much the most uneven worker's number of calls deviates from an equal share, beyond chance.
+    """Return the largest deviation of a worker's number of calls from an equal share, minus the part due to chance.
 
     The result is the relative deviation minus four of its standard deviations, and at least 0; None without calls.
     """
@@ -425,14 +427,14 @@ def _share_excess(of_worker: Sequence[int], calls: int, threads: int) -> float |
     # The list lacks workers without calls. So if the list is shorter than `threads`, some worker had 0 calls.
     fewest = min(of_worker) if len(of_worker) >= threads else 0
     off = max(max(of_worker) * threads - calls, calls - fewest * threads)
-    # ASSUME the hash distributes calls randomly, so the number of calls per worker has a binomial distribution
+    # ASSUME the hash distributes calls randomly, so the number of calls per worker has a binomial distribution.
     # Deviations up to four standard deviations count as chance.
     chance = 4 * math.sqrt((threads - 1) * calls)
     return max(0.0, off - chance) / calls
 
 
 def window_numbers(windows: WindowsDocument | None) -> dict[str, float | None]:
-    """Return the numbers for the validity rules about the windows of a run that compares modes; None for other runs.
+    """Return the numbers for the validity rules about windows, in which a run compares modes; None for other runs.
 
     CPU time that was stolen in excluded windows is not counted.
     """

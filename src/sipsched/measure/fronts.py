@@ -35,7 +35,7 @@ class Front:
     process
         The running front end, after `start`.
     config
-        Text of the front end's configuration file; None for sipdispatch, which needs no such file.
+        Text of the front end's configuration file; None for sipdispatch, which needs no configuration file.
     """
 
     process: Process

@@ -28,7 +28,7 @@ SOCKET_BUFFER_BYTES = 4_194_304
 """Size of the receive buffer of the sockets of UAC and UAS. The default of 64 KiB drops datagrams at high loads."""
 
 FIFO_PRIORITY = 10
-"""Real-time priority of sipload, if the host allows this. Without the priority, other programs would delay calls."""
+"""Real-time priority of sipload on hosts that allow one. Without the priority, other programs would delay calls."""
 
 SIPLOAD_SPARE_S = 5.0
 """Seconds that sipload may take after the drain time to write its report and end."""
@@ -97,7 +97,7 @@ class Served:
         Number of calls per sender address. If proxy instances have their own addresses, these are the calls per
         instance.
     split
-        Number of calls whose INVITE, ACK and BYE came from different addresses.
+        Number of calls whose INVITE, ACK and BYE did not all come from the same address.
     lateness_p99_us
         99th percentile in µs of the lateness of the server's threads (hardware/generator/server.c).
     connections
@@ -177,9 +177,9 @@ class Starts:
     Attributes
     ----------
     actual_ns, intended_ns
-        Actual and intended starts, by CLOCK_MONOTONIC of the UAC.
+        Actual and intended start times, on the UAC's clock CLOCK_MONOTONIC.
     scheduled_ns
-        Intended starts since the beginning of the schedule.
+        Intended start times, counted from the beginning of the schedule.
     completed
         Whether the call completed.
     """
@@ -213,9 +213,9 @@ class Sipload:
         return uas.start(SERVER_LOG, argv, cpus=spec.cpus, limit_s=limit_s)
 
     def draw(self, uac: Host, load: Load, label: str, arrivals: Arrivals) -> int:
-        """Create the random schedule of the calls that `offer` starts. Equal arguments lead to equal schedules.
+        """Create the random schedule of the calls that `offer` starts, and return the start time of the first call.
 
-        Returns the start time of the first call, in ns after the beginning of the schedule.
+        The start time is in ns after the beginning of the schedule. Equal arguments lead to equal schedules.
         """
         calls = ["--calls", str(arrivals.calls)]
         if arrivals.blocks is not None:
@@ -441,7 +441,7 @@ def read_server_report(text: str, source: str) -> Served:
     Raises
     ------
     StableError
-        The same reasons as for `read_sipload_report`.
+        The text is not JSON, lacks a key, or has a value of another type.
     """
     report = part_of_json(_ServerReport, text, f"{source}: {INCOMPLETE}")
     return Served(
@@ -464,8 +464,8 @@ def read_calls(path: Path) -> npt.NDArray[Any]:
     Returns
     -------
     ndarray
-        Shape (calls,), dtype `CALL`, in the order of the schedule. Each time is CLOCK_MONOTONIC of the UAC in ns, or 0
-        if the event did not happen.
+        Shape (calls,), dtype `CALL`, in the order of the schedule. Each time is in ns on the UAC's clock
+        CLOCK_MONOTONIC, or 0 if the event did not happen.
 
     Raises
     ------
@@ -476,7 +476,7 @@ def read_calls(path: Path) -> npt.NDArray[Any]:
 
 
 def _read_calls(path: Path) -> tuple[npt.NDArray[Any], int]:
-    """Return the calls of a file as `read_calls` does, and the beginning of their schedule in ns (CLOCK_MONOTONIC)."""
+    """Return the calls of a file as in `read_calls`, and the start time of the schedule in ns (CLOCK_MONOTONIC)."""
     data = read_zstd(path, "calls file", "repeat the run")
     header = (
         np.frombuffer(data, CALLS_HEADER, count=1)[0]

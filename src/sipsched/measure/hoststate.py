@@ -26,7 +26,7 @@ READ_OPTIONS = """\
 tr ' ' '\\n' < /proc/cmdline | grep '^preempt='
 true
 """
-"""Shell script that prints the options of a kernel's timer and preemption; nothing if its configuration is missing."""
+"""Shell script that prints a kernel's options for timer and preemption; nothing if their file is missing."""
 
 
 def read_files(host: Host, paths: tuple[str, ...]) -> dict[str, str]:
@@ -51,8 +51,8 @@ def clock_offset_s(host: Host) -> float:
     """Return CLOCK_REALTIME of a host minus the time since its boot, in seconds.
 
     The accuracy is about 10 ms, the resolution of /proc/uptime. The function returns the smallest of three readings,
-    because a delay between reading the two clocks makes the offset larger. The offset changes only when somebody sets
-    CLOCK_REALTIME or adjusts its speed.
+    because a delay between the readings of the two clocks makes the offset larger. The offset changes only when
+    somebody sets CLOCK_REALTIME or adjusts the clock's speed.
 
     Raises
     ------
@@ -91,8 +91,8 @@ def describe(host: Host, versions: dict[str, list[str]]) -> HostReport:
     Parameters
     ----------
     versions
-        Per program, the command that prints the version to record. `files` has the whole output, which contains the
-        build options of a proxy.
+        Per program, the command that prints the program's version. The field `files` of the description has the whole
+        output, because the output of a proxy contains its build options.
 
     Returns
     -------

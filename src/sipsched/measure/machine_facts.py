@@ -128,7 +128,8 @@ class Facts:
         files |= {
             key.removeprefix("refused "): None for key in self.values if key.startswith("refused ")
         }
-        # Linux 5.13 and later have the files of the scheduler settings in debugfs, whose folders only root can list.
+        # Linux 5.13 and later have the files of the scheduler settings in debugfs. Only root can list the folders of
+        # debugfs.
         return KernelScheduler(files, task_slices=False) if files or self["listed"] else None
 
     @property
@@ -163,7 +164,7 @@ def look_here(testbed: Testbed, specs: Sequence[HostSpec]) -> Facts:
         stdin=subprocess.DEVNULL,
     )
     facts = Facts.parse(done.stdout)
-    # Only the CPUs in the affinity of this process are usable, even if other CPUs are online.
+    # Of the online CPUs, only the CPUs in the affinity of this process are usable.
     held = ",".join(map(str, sorted(os.sched_getaffinity(0))))
     return Facts({**facts.values, "online": held}, facts.stat)
 

@@ -50,7 +50,7 @@ def check_memory(sps: Host, proxies: Sequence[tuple[Sut, int]], cores: int) -> N
     Raises
     ------
     StableError
-        The memory is insufficient. The message names the needed memory, the available memory, and the settings to
+        The memory is insufficient. The error message states the needed and the available memory, and the settings to
         change.
     """
     needs = [memory_need(sut, threads, cores) for sut, threads in proxies]

@@ -31,7 +31,7 @@ class Observed:
     served
         The counts of the UAS since its start; None in a simulated run whose workers share one socket.
     connections_made
-        TCP connections that the UAC opened, including those of the warm-up.
+        TCP connections that the UAC opened, including the connections of the warm-up.
     connections_accepted
         TCP connections that the proxy accepted during the load; None over UDP, or if the proxy does not count them.
     instance_of
@@ -54,7 +54,7 @@ class Observed:
 
 @dataclass(frozen=True)
 class WarmUp:
-    """The proxy's CPU time during the warm-up: in relation to the elapsed time, and per message.
+    """The proxy's CPU time during the warm-up: as a share of the elapsed time, and per message.
 
     In a run that compares modes, these numbers determine the length of the windows (stretches of time in one mode).
 
@@ -63,8 +63,9 @@ class WarmUp:
     utilisation
         CPU time of the proxy, divided by the duration of the warm-up and by the number of cores.
     service_s
-        CPU time per message in seconds, divided by the number of cores. If a run compares instances, the number is the
-        smallest number of cores of an instance. If a worker has its own socket, the time is not divided.
+        CPU time per message in seconds, divided by the number of cores. If a run compares instances, the divisor is the
+        number of cores of the instance with the fewest cores. If each worker has its own socket, the time is not
+        divided.
     """
 
     utilisation: float

@@ -1,6 +1,6 @@
 """Predictions of the simulator for settings whose measurements were not used to fit the simulator.
 
-The simulator is fitted to runs of the default mode. This module reads no measurement: its input is the fitted
+The simulator is fitted to runs of the default mode. This module reads no measurement. Its only inputs are the fitted
 parameters and the settings to predict.
 """
 
@@ -63,11 +63,11 @@ MESSAGES = len(KINDS)
 HALVINGS = 6
 """Number of times that the search for a capacity halves the interval of loads."""
 SPEEDUP_HALVINGS, SPEEDUP_DRAWS = 4, 4
-"""For capacities of deployments: the number of halvings of the interval, and the number of samples of the fit."""
+"""For capacities of deployments: number of halvings of the interval, and number of bootstrap samples of the fit."""
 SPEEDUP_THREADS = (1, 2, 4, 8)
-"""Numbers of threads to try for a deployment. A number below the number of cores is raised to the number of cores."""
+"""Numbers of threads to try per deployment. The number of cores replaces a smaller number of threads."""
 SPEEDUP_CORES_RECEIVED_BY_ONE = (1, 2, 4, 8, 16)
-"""Numbers of cores to simulate if one CPU receives all messages. Even more cores would not raise the capacity."""
+"""Numbers of cores to simulate if one CPU receives all messages. More than 16 cores would not raise the capacity."""
 CONNECTIONS = 8
 """Number of persistent TCP connections of the UAC, as in the SUTs of config/config.yaml."""
 LOCKED_MODEL = "opensips-papers"
@@ -111,7 +111,7 @@ def still_predicted(
     """Return True if earlier predictions are still valid, because `predict` would return the same predictions again.
 
     The fit and the settings must be equal, and a new simulation of the first setting must give the same numbers. The
-    new simulation uses the parameters of the earlier one, which can differ from the fit by rounding errors.
+    new simulation uses the parameters of the earlier predictions, which can differ from the new fit by rounding errors.
     """
     settings = [predicted.setting for predicted in before.predicted]
     if (before.seconds, settings) != (SECONDS, _settings(fitted, runs)):
@@ -207,7 +207,7 @@ def _served(numbers: ModelNumbers) -> tuple[npt.NDArray[Any], float]:
 
 
 def _of(records: npt.NDArray[Any], cpu_us: float) -> Floats:
-    """Return predicted quantities for the given messages, such as the mean waiting time, in the order of `UNITS`."""
+    """Return the quantities in `UNITS`, such as the mean waiting time, for the messages in the given trace records."""
     if not len(records):
         return np.full(len(UNITS), np.nan)
     k_rcv = (records["t_sip_in"] - records["t_arr"]).astype("f8") / 1000
@@ -222,7 +222,7 @@ def predict_capacity(fitted: Fitted, config: Config) -> CapacityPrediction:
     """Predict the load at which the packet drop rate passes its limit, for several numbers of cores and threads.
 
     For each number of cores, the number of threads with the highest capacity is simulated again: with each sample of
-    the fit, and with each assumption about several cores.
+    the fit, and with each assumption about proxies on several cores.
     """
     none = CapacityPrediction(fitted, config.pdr_limit, CORES_PER_PROCESSOR)
     if not fitted.numbers:
@@ -238,7 +238,8 @@ def predict_capacity(fitted: Fitted, config: Config) -> CapacityPrediction:
     best = [capacity for cores in CORES if (capacity := central.best(cores))]
 
     def again(changes: Changes) -> tuple[CapacityOfCores, ...]:
-        # Assume N receiving CPUs only for proxies with at least N cores.
+        # A proxy with fewer than N cores cannot have N receiving CPUs, so apply the assumption only to proxies with at
+        # least N cores.
         known = [carried for carried in best if changes.get("receive_cpus", 1) <= carried.cores]
         return tuple(
             _at_once(
@@ -257,7 +258,7 @@ def still_carried(before: CapacityPrediction, fitted: Fitted, config: Config) ->
     """Return True if an earlier capacity prediction is still valid: `predict_capacity` would return the same result.
 
     The fit and the limit must be equal, and a new simulation of the first setting must find the same capacity. As in
-    `still_predicted`, the new simulation uses the parameters of the earlier one.
+    `still_predicted`, the new simulation uses the parameters of the earlier prediction.
     """
     if before.limit != config.pdr_limit or not is_same_fit(before.fitted, fitted):
         return False
@@ -370,7 +371,7 @@ def _trial_calls(plan: SimulatedPoint, config: Config, cps: float) -> int:
     """Return the number of calls in a trial, which is at least as long as a trial on a real testbed.
 
     In a shorter trial, the empty queues at its start influence the share of lost messages, and retransmissions hardly
-    begin, because the first one follows after T1 = 500 ms. The capacity would be too high.
+    begin, because the first retransmission follows after T1 = 500 ms. The predicted capacity would be too high.
     """
     calls = round(cps * config.search.trial_s)
     if plan.sut.over_tcp:
@@ -389,8 +390,8 @@ def _capacity(
 ) -> CapacityOfCores:
     """Search by bisection for the capacity, which is the highest load (calls per second) within the drop limit.
 
-    A load is below the capacity if the packet drop rate is at most the limit and receiving saturates no CPU. Over TCP,
-    the share of calls that fail or are late replaces the packet drop rate.
+    A load is below the capacity if the packet drop rate is at most the limit, and if receive softirqs saturate no CPU.
+    Over TCP, the share of calls that fail or are late replaces the packet drop rate.
     """
     cores, threads = plan.point.cores, plan.point.threads
 

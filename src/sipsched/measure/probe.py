@@ -18,16 +18,16 @@ from sipsched.testbed.inventory import native_folder
 
 READY_TIMEOUT_S = 15
 CONTROL_SOCKET = "probe.control"
-"""Name of the socket that switches the recording `off` and `on` (hardware/probe/sipprobe.c)."""
+"""Name of the socket that receives the commands `off` and `on` for the recording (hardware/probe/sipprobe.c)."""
 RING_BYTES = 16 * 2**20
 """Size of the ring buffer between the kernel and the probe. 16 MiB hold 0.1 s of 180,000 records/s."""
 FIFO_PRIORITY = 11
 """Real-time priority of the probe's writer, above the generators' priority. The writer uses only 1 to 3 % of a CPU."""
 RAISE = 'chrt --fifo --all-tasks --pid "$1" "$(pgrep --parent "$(cat "$2")")"'
 READ_NUMBER = 'od --address-radix=n --format=u4 --skip-bytes="$2" --read-bytes=4 "$1"'
-"""Shell script that prints the unsigned number of four bytes at the position "$2" of the file "$1"."""
+"""Shell script that prints the four bytes at the position "$2" of the file "$1" as an unsigned number."""
 MODE_AT = HEADER.itemsize - HEADER["mode"].itemsize - HEADER["reserved"].itemsize
-"""Position in bytes of the field `mode` in the header of a trace. `mode` is the last field but one."""
+"""Position in bytes of the field `mode` in the header of a trace. Only the field `reserved` follows after `mode`."""
 TRACE_BYTES_PER_CALL = 6 * RECORD.itemsize
 ZSTD_LEVEL = 1
 FULL_BYTES = 1 << 20
@@ -115,7 +115,7 @@ class BpfProbe:
         return probe
 
     def begin(self) -> None:
-        """Find the worker processes of the proxy, and start a new, empty trace."""
+        """Let the probe find the worker processes of the proxy and start a new, empty trace."""
         self._begun += 1
         self._sps.signal(self._process, "USR1")
         self._wait_for("fresh", self._begun)
@@ -208,10 +208,10 @@ class PreloadProbe:
     def _refused(self) -> int:
         """Return the number of datagrams that the socket has refused since its creation.
 
-        Each worker stores the last number that the worker has read. Numbers only grow, so the largest is the latest.
+        Each worker stores the last number that it read. The numbers only grow, so the largest number is the latest.
         """
         size = HEADER["reserved"].itemsize
-        offset = HEADER.itemsize - size  # `reserved` is the last field of the header
+        offset = HEADER.itemsize - size  # The last field, `reserved`, has the number.
         script = 'for f in "$1"/*; do od -An -tu4 "-j$2" "-N$3" "$f"; done'
         told = self._sps.shell(script, self._stamps, offset, size, check=False).stdout.split()
         return max(map(int, told), default=0)

@@ -1,4 +1,4 @@
-"""The choice of a probe for a run, and the start of the proxy together with this probe."""
+"""The choice of a probe for a run, and the start of the proxy together with the chosen probe."""
 
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor

@@ -70,7 +70,8 @@ def stop_noise(sps: Host, tuning: Tuning) -> list[dict[str, Any]]:
         sps, [(e["path"], e["asked"]) for e in entries if e["asked"] and e["found"] is not None]
     )
     now = read_settings(sps, [entry["path"] for entry in entries])
-    # The kernel refuses to move some interrupts, so the result also contains the value that the file has after writing.
+    # The kernel refuses to move some interrupts, so the result also contains the value that the interrupt's file has
+    # after writing.
     return [entry | {"read_back": now.get(entry["path"])} for entry in entries]
 
 

@@ -19,7 +19,7 @@ from sipsched.records.trace import HEADER, RECORD, Event
 from sipsched.testbed.inventory import load_testbed
 
 BED, SUT = "simulated", "kamailio-udp"
-"""Testbed and system under test of the model that provides parameters a recording lacks, such as the timer tick."""
+"""Testbed and proxy (SUT) of the model that provides parameters which a recording lacks, such as the timer tick."""
 SCHEDULE_HEADER = np.dtype(
     [
         ("magic", "S8"),
@@ -43,7 +43,7 @@ AGENTS: Mapping[str, Any] = {
 }
 """Parameters with which each simulated call is a single message without an answer, like a recorded arrival."""
 COSTS = ("interrupt_ns", "receive_ns", "wake_ns", "switch_ns", "empty_receive_ns", "loop_ns")
-"""Costs that are 0 in a replay, because the recorded service times already contain these costs."""
+"""CPU costs that are 0 in a replay, because the recorded service times already contain these costs."""
 
 
 @dataclass(frozen=True)
@@ -82,11 +82,11 @@ class Replay:
         Parameters
         ----------
         arrivals_ns
-            Times in ascending order; the smallest is at least 0.
+            Arrival times in ascending order; no time is negative.
         numbers
             Parameters of the simulator that override the parameters of this proxy.
         times
-            Whether the times of the messages are needed.
+            Whether to return the times of the served messages.
 
         Returns
         -------

@@ -47,7 +47,8 @@ def repair(sps: Host) -> bool:
     Raises
     ------
     StableError
-        A setting does not have its original value after restoring. The script then remains on the host.
+        A setting does not have its original value after restoring. After such an error, the undo script remains on the
+        host.
     """
     if not succeeds(sps, ["test", "-e", str(sps.undo_file)]):
         return False
@@ -96,13 +97,17 @@ def undo_script(
     hotplugged: Sequence[str],
     services: Sequence[HostService],
 ) -> str:
-    """Return a shell script that restores settings. CPUs are restored first, as switching a CPU on resets settings."""
+    """Return a shell script that restores settings.
+
+    CPUs are restored first, because switching a CPU on resets settings.
+    """
     scaling = f"{Setting.TUNABLE_SCALING}"
     known = {path: value for path, value in before.items() if value is not None}
     cpus = sorted(
         (path for path in known if path in hotplugged), key=lambda path: known[path] == "0"
     )
-    # Write tunable_scaling last, because this write makes Linux 5.13 to 6.5 recompute latency / granularity.
+    # Write tunable_scaling last, because a write to tunable_scaling makes Linux 5.13 to 6.5 recompute latency /
+    # granularity.
     others = sorted((path for path in known if path not in cpus), key=lambda p: p.endswith(scaling))
     lines = [
         "# Restores the settings of this host that a run of sipsched has changed.",

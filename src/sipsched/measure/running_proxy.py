@@ -9,7 +9,7 @@ from sipsched.testbed.machine import Machine
 from sipsched.words import listed
 
 PROGRAMS = ("kamailio", "opensips")
-"""Names of the processes that are searched if the user names no process."""
+"""Names of the proxy processes to search for if the user names no process."""
 LISTEN, UNCONNECTED = "0A", "07"
 """The states of a TCP socket that accepts connections, and of a UDP socket without a peer (net/tcp_states.h)."""
 SIP_PORT = 5060

@@ -69,8 +69,8 @@ class KernelScheduler:
     task_slices
         Whether the kernel can set the slice of a single task.
     base_slice_ns
-        The slice that the kernel reports for a task without its own slice. This slice is known even if the file of the
-        base slice cannot be read. None on kernels that do not report the slice.
+        The slice that the kernel reports for a task without its own slice. The kernel reports this slice even if the
+        file of the base slice cannot be read. None on kernels that do not report the slice.
     """
 
     files: Mapping[str, str | None]
@@ -112,7 +112,7 @@ class Step:
     Attributes
     ----------
     asked
-        The value that the mode asks for. None if the step only writes the current value again.
+        The value that the mode requests. None if the step only writes the current value again.
     place
         The path of a file, or one of `TASK_PLACES`; None if the kernel does not have the setting.
     value
@@ -232,7 +232,7 @@ def same_settings(
 
 
 def _effect(steps: Sequence[Step], kernel: KernelScheduler) -> object:
-    """Return all settings that are in force with a mode: task attributes, slice, kernel files and the probe's state."""
+    """Return all settings that are in force in a mode: task attributes, slice, kernel files, and the probe's state."""
     files = {path: int(text) for path, text in kernel.files.items() if text is not None}
     files |= dict(writes(steps))
     task = task_attributes(steps)
@@ -262,7 +262,8 @@ def switch_lines(compiled: Sequence[Sequence[Step]], kernel: KernelScheduler) ->
     """
     own = [dict(writes(steps)) for steps in compiled]
     paths = dict.fromkeys(path for values in own for path in values)
-    # Write tunable_scaling last, because this write makes Linux 5.13 to 6.5 recompute latency / granularity.
+    # Write tunable_scaling last, because a write to tunable_scaling makes Linux 5.13 to 6.5 recompute latency /
+    # granularity.
     order = sorted(paths, key=lambda path: path.endswith(Setting.TUNABLE_SCALING))
     lines = []
     for number, (steps, values) in enumerate(zip(compiled, own, strict=True)):
@@ -315,13 +316,16 @@ def compile_mode(asked: Mapping[Setting, int], kernel: KernelScheduler) -> list[
 
 
 def is_translation(mode: Mode, kernel: KernelScheduler, steps: list[Step]) -> bool:
-    """Return True if a mode requests settings of CFS, but the kernel has the scheduler EEVDF."""
+    """Return True if a mode requests settings of the scheduler CFS, but the kernel has the scheduler EEVDF."""
     asks = any(step.asked is not None and step.setting in PAPERS for step in steps)
     return asks and mode.name != DEFAULT and kernel.family is KernelFamily.EEVDF
 
 
 def label(mode: Mode, kernel: KernelScheduler, steps: list[Step]) -> str:
-    """Return the label of a mode for figures. The label names missing settings and reports a translation."""
+    """Return the label of a mode for figures.
+
+    The label also names missing settings, and states whether settings were translated.
+    """
     missing = [str(step.setting) for step in steps if step.asked is not None and step.unavailable]
     return modes.label(mode.name, is_translation(mode, kernel, steps), missing)
 

@@ -68,7 +68,7 @@ from sipsched.words import listed
 START_TIMEOUT_S = 10
 DRAIN_TIMEOUT_S = 5
 STREAM_DRAIN_TIMEOUT_S = 30
-"""Seconds to wait until buffers are empty after a load over TCP. Emptying takes this long after an overload."""
+"""Seconds to wait until the buffers are empty after a load over TCP. After an overload, the buffers take this long."""
 MESSAGES_A_CALL = 6
 SET_BUFFERS = """\
 program=$1 pid_file=$2 proxy=$3
@@ -237,7 +237,10 @@ class Serving:
             yield
 
     def start(self, state: Tuned) -> None:
-        """Start the UAS, the proxy and the probe, and wait for all of them. Call this in a `with starting()` block."""
+        """Start the UAS, the proxy and the probe, and wait for all of them.
+
+        Call this method in a `with starting()` block.
+        """
         sps = self.hosts.sps
         commands = [self._configure(number) for number in range(len(self.proxies))]
         if self._front and self._front.config:
@@ -294,12 +297,14 @@ class Serving:
         cpu_s = (self._cpu_ns().all - before_ns) / 1e9
         if completed < calls or self.sut.over_tcp:
             # Without a restart, the UAS would retransmit answers of unfinished calls during the measurement.
-            # Over TCP, the counts of the UAS must also exclude the warm-up.
+            # Over TCP, a restart also excludes the warm-up from the counts of the UAS.
             self._silence()
             self._start_server()
-        # The instance with the fewest cores is busiest, so its utilisation decides how long windows must be.
+        # The instance with the fewest cores is busiest, so the utilisation of this instance decides how long windows
+        # must be.
         cores = min(self._cores)
-        # Only one worker empties the queue of its own socket, so other CPUs do not shorten the relaxation time.
+        # If each worker has its own socket, only this worker empties the socket's queue. Other CPUs then do not shorten
+        # the time until the queue has its usual length again.
         servers = 1 if any(sut.sharded for sut, _ in self.proxies) else cores
         return WarmUp(
             cpu_s / (calls / cps) / cores, cpu_s / (MESSAGES_A_CALL * completed) / servers
@@ -325,7 +330,7 @@ class Serving:
         Raises
         ------
         TransientError
-            The proxy, the UAS or a competitor ended unexpectedly. Or messages wait in sockets after the load.
+            The proxy, the UAS or a competitor ended unexpectedly. Or messages still wait in sockets after the load.
         """
         self.probe.begin()
         before, clocks = self._counters(), self.on_each(clock_offset_s)
@@ -461,7 +466,7 @@ class Serving:
     def _await_empty(self, host: Host, timeout_s: float) -> None:
         """Wait until no SIP socket of a host has unread data, or over TCP data that did not reach the peer.
 
-        A stopped program or a broken link would otherwise look like a slow proxy.
+        Without this check, a stopped program or a broken link would look like a slow proxy.
 
         Raises
         ------
@@ -475,7 +480,8 @@ class Serving:
             host.wait_until(unread.NOTHING_WAITS, *arguments, "", what=what, timeout_s=timeout_s)
         except TransientError as error:
             sockets = host.shell(unread.NOTHING_WAITS, *arguments, "p", check=False).stdout
-            # The SPS has an address on each link, but its specification has only one of them. A link may be down.
+            # The SPS has an address on each link, but its specification has only one of these addresses. So ask the
+            # host for all of them.
             script = "ip -o address | awk '{ print $4 }' | cut -d / -f 1"
             addresses = self.hosts.sps.shell(script, check=False).stdout.split()
             roles = dict.fromkeys(addresses, self.hosts.sps.spec.role)
@@ -507,8 +513,8 @@ class Serving:
         Raises
         ------
         TransientError
-            A compared instance ended during the warm-up. The shell that started the instances runs on, so the run would
-            continue without this instance.
+            A compared instance ended during the warm-up. The shell that started the instances keeps running, so the run
+            would continue without the ended instance.
         """
         instance_of = self._find_instances(self.proxy_process)
         ended = self._ended_instances(instance_of)
@@ -661,7 +667,7 @@ class Serving:
                 timeout_s=START_TIMEOUT_S,
             )
         except TransientError:
-            # If one instance ends, the shell that started the instances runs on.
+            # If one instance ends, the shell that started the instances keeps running. So check every instance.
             at_sps = host is self.hosts.sps
             ended = self._ended_instances(self._find_instances(process)) if at_sps else ""
             if not ended:

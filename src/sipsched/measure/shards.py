@@ -47,9 +47,9 @@ class Shards:
             "LD_PRELOAD": ":".join([*loaded, str(self._folder / LIBRARY)]),
             "SIPSHARD_PORT": self._port,
             # Kamailio allows one socket per port, so the sockets of an instance have consecutive ports.
-            # libsipshard.so binds all sockets of an instance to the first port, and therefore needs the number of
-            # sockets.
-            # So the configured ports of two compared instances may overlap, but their bound ports differ.
+            # libsipshard.so binds all sockets of an instance to the instance's first port, and therefore needs the
+            # number of sockets. The configured ports of two compared instances may overlap, but their sockets are bound
+            # to different ports.
             "SIPSHARD_SOCKETS": 1 if self._sut.arrangement.instances else self._threads,
         }
         return ["env", *(f"{name}={value}" for name, value in variables.items()), *command]
@@ -60,7 +60,7 @@ class Shards:
         Raises
         ------
         StableError
-            The kernel refuses the BPF program. The message contains the error message of sipshard.
+            The kernel refuses the BPF program. The StableError contains the error message of sipshard.
         """
         sps = self._sps
         pids = sps.shell('pgrep --pgroup "$(cat "$1")" "$2"', proxy.pid_file, program).stdout

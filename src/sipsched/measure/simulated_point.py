@@ -316,8 +316,8 @@ def _scheduling(state: Tuned, simulated: SimulatedMachine) -> dict[str, Value]:
     granularity_ns = value(Setting.MIN_GRANULARITY, NORMAL_GRANULARITY_NS)
     return {
         "rules": "eevdf" if simulated.is_eevdf else "cfs",
-        # With EEVDF, the parameter `release` affects one decision: when a newly idle CPU takes a task from another.
-        # Linux 6.18 lets an idle CPU take a task under the same conditions as Linux 6.1.
+        # With EEVDF, the parameter `release` affects one decision: when a newly idle CPU takes a task from another CPU.
+        # For this decision, Linux 6.18 has the same conditions as Linux 6.1.
         "release": "6.1" if simulated.is_eevdf else simulated.kernel,
         "policy": str(task.policy),
         "nice": task.nice,

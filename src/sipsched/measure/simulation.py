@@ -132,7 +132,7 @@ def _choose(
     # long windows must be.
     cores = min(cores_of(run.mode, run.cores))
     cpu_s, servers = report.charged_ns / 1e9, 1 if plan.sut.sharded else cores
-    # No division by 0 can occur, because the proxy serves at least the first message.
+    # `report.served` is at least 1, because the proxy serves at least the first message. So no division by 0 can occur.
     busy = (cpu_s / before.duration_s / cores, cpu_s / report.served / servers)
     total_s = duration_s(run.mode, crossover)
     return choose(modes.names, total_s, crossover, *busy, arrivals.seed)
@@ -179,7 +179,7 @@ def _simulate(
 def _served(report: SimulatorReport, records: npt.NDArray[np.void]) -> Served:
     """Return the counts of a simulated UAS, such as the calls per proxy instance.
 
-    Each instance has only one worker. So the worker of a message identifies the instance.
+    Each simulated instance has only one worker, so the worker of a message identifies the instance.
     """
     taken = records[records["event"] == Event.MESSAGE]
     pairs = np.unique(taken[["call_id_hash", "tid"]])

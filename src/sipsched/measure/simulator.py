@@ -64,7 +64,7 @@ class SimulatorReport:
     k_rcv_ns, t_sip_ns
         Sums of K_rcv and T_sip in ns over the served messages.
     from_uac
-        Arrived datagrams that came from the UAC.
+        Datagrams from the UAC that arrived at the SPS.
     selected
         Messages per socket, for deployments with several sockets.
     passed, fronts

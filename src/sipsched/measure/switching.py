@@ -28,7 +28,7 @@ pgrep --list-full --pgroup "$(cat "$1")" "$2" | while read -r pid command; do
     done
 done
 """
-"""Shell command that prints, for each task of a program in the process group of a pid file, its id and command line."""
+"""Shell command that prints the id and command line of each task of a program in the process group of a pid file."""
 
 
 @dataclass(frozen=True)
@@ -144,12 +144,12 @@ class Switcher:
     Attributes
     ----------
     proxy, program
-        The process group of the proxy, and the name of its programs. The switcher switches every task of these
+        The process group of the proxy, and the name of the proxy's programs. The switcher switches every task of these
         programs.
     first_ns
         Time in ns from the beginning of the schedule to its first call.
     control_s
-        Longest time in s that the commands of the run may take, on the clock of the proxy's host.
+        Longest time in s, on the clock of the proxy's host, that the commands of the run may take.
     log
         The log of the switches, after `running`.
     """

@@ -62,8 +62,8 @@ class Tuned:
     steps
         The settings of the mode, translated for this kernel.
     read_back
-        The value of each setting after writing; None if the value cannot be read. An attribute of tasks has a list with
-        one value per process of the proxy.
+        The value of each setting after writing; None if the value cannot be read. For an attribute of tasks, the value
+        is a list with one entry per process of the proxy.
     quiet
         The state of each source of noise.
     repaired
@@ -85,10 +85,7 @@ class Tuned:
 
     @property
     def unlike_asked(self) -> int:
-        """The number of settings whose value, read back from the kernel, differs from the written value.
-
-        A setting without a readable value counts, too.
-        """
+        """The number of settings for which the kernel later reports no value, or another than the written value."""
         # The setting that turns the probe's recording on or off is not compared. Every run begins with recording on,
         # and the program `switcher` checks later changes of this setting.
         written = [
@@ -99,7 +96,7 @@ class Tuned:
         return sum(not _reads_back(step, self.read_back.get(step.place or "")) for step in written)
 
     def report(self) -> SchedulerReport:
-        """Return the requested, the written and the read-back value of each setting, for `run.json`."""
+        """Return each setting with the requested value, the written value and the value read back, for `run.json`."""
         current = {
             path: text.strip() if text is not None else None
             for path, text in self.kernel.files.items()

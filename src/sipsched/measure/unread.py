@@ -1,4 +1,4 @@
-"""The search for SIP messages that wait in sockets because a program does not read, or because a link is broken."""
+"""The search for SIP messages that wait in sockets, because a program reads no messages or a link is broken."""
 
 import re
 from collections import Counter
@@ -20,7 +20,7 @@ tcp) ss "-Hnto$5" "$from or $to or sport = :$4 or dport = :$4" ;;
 esac | awk -v show="$5" '
     $1 ~ /ESTAB|UNCONN/ && $2 > 0 || $3 > 0 && /timer:\\(on,[^,]*,[1-9]/ { waits = 1; if (show) print }
     END { exit waits }'"""
-"""Shell condition that is true if no SIP socket has data that were not read, or that the peer did not acknowledge.
+"""Shell condition that is true if no SIP socket has unread data, or data that the peer did not acknowledge.
 
 The kernel repeats data without an acknowledgement (timer `on` of `ss`). The command excludes data that wait for a slow
 program at the peer, because the peer then acknowledges the kernel's probes.

@@ -1,7 +1,7 @@
 """Functions that watch a running proxy by reading the probe and the kernel's counters once a second.
 
 Nothing on the proxy's host is changed, and no file is written there. All programs on the host end when their input
-closes, or after two minutes without input. So no program remains on the host if the connection is lost or silent.
+closes, or after two minutes without input. So no program remains on the host after the connection is lost or silent.
 """
 
 import json
@@ -83,7 +83,7 @@ class Counters:
         How often and how long the kernel stopped the proxy's control groups at their CPU limits. The time is the sum
         over all CPUs.
     has_network
-        Whether the counters that are read through a process of the proxy are known.
+        Whether the counters that sipprobe reads through a process of the proxy are known.
     """
 
     t_s: float = 0.0
@@ -107,9 +107,9 @@ class Counters:
         """Return these counters, with values of `before` instead of the counters that could not be read.
 
         The counters of the sockets, of the network namespace and of the control groups are read through the first
-        process of the proxy. If this process ends meanwhile, the answer lacks these counters, and all of them are from
-        `before`. If no process runs, the sockets and control groups do not exist, so only the numbers of datagrams and
-        errors are from `before`.
+        process of the proxy. If this process ends during the reading, the answer lacks these counters, and the result
+        has their values from `before`. If the proxy has no process, its sockets and control groups do not exist, so the
+        result has only the numbers of datagrams and errors from `before`.
         """
         if self.has_network:
             return self
@@ -145,7 +145,8 @@ def parse_counters(lines: Sequence[str], ports: Sequence[int]) -> Counters:
             pid, _, after = rest.partition(" (")
             name, _, numbers = after.rpartition(") ")
             parts = numbers.split()
-            # proc_pid_stat(5) numbers the fields from 1. The field 3 is the first field after the name.
+            # proc_pid_stat(5) numbers the fields from 1. The text after the name begins with field 3, so `parts[0]` is
+            # field 3.
             used, cpu, policy = int(parts[11]) + int(parts[12]), int(parts[36]), int(parts[38])
             counters.programs[int(pid)] = Program(name, used, cpu, policy)
         elif word == "softnet":
@@ -244,7 +245,7 @@ class ProbeStream:
 
     @property
     def said(self) -> str:
-        """The messages that the probe printed, except for the lines with its counters in JSON."""
+        """The text that the probe printed, without the lines that contain the probe's counters in JSON."""
         return " ".join(self._said)
 
     def take(self) -> npt.NDArray[Any]:
@@ -279,7 +280,7 @@ class ProbeStream:
 
 
 class HistogramStream:
-    """A running `sipprobe histograms`. For each line of input, it prints the counts since the previous line."""
+    """A running `sipprobe histograms`. For each line of input, it prints the counts since the previous input line."""
 
     def __init__(self, machine: Machine, argv: Sequence[str]) -> None:
         self.process = machine.open(argv)
@@ -349,7 +350,10 @@ class CounterStream:
 
 
 def _send(process: Popen[bytes], command: bytes) -> None:
-    """Write a command to the input of a program. If the program has ended, the next read reports this error."""
+    """Write a command to the input of a program.
+
+    If the program has ended, ignore the failed write, because the next read reports the end of the program.
+    """
     pipe = process.stdin
     assert pipe is not None
     with suppress(OSError):
@@ -366,7 +370,7 @@ def _last_words(process: Popen[bytes]) -> str:
 
 
 def _answer(process: Popen[bytes], where: str, end: bytes = b"\n") -> bytes:
-    """Return the next output of a program, up to the bytes `end`. If the program ends before, return no bytes.
+    """Return the next output of a program, up to the bytes `end`. If the program ends before `end`, return no bytes.
 
     Raises
     ------
@@ -536,7 +540,7 @@ class Watching:
                 stream.wait_ready()
             self._before = self._counters.read(target.udp_ports)
             if self._histograms:
-                self._histograms.read()  # discard the counts from before the first second
+                self._histograms.read()  # These counts are older than the first second.
             self._follow_connections(self._before)
         except BaseException:
             self.end()
@@ -699,7 +703,7 @@ class Watching:
         return {name: sum(int(s.counts.get(name, 0)) for s in self._probes) for name in names}
 
     def _new_calls(self, received: npt.NDArray[Any]) -> int:
-        """Count the new calls, which are INVITEs with a Call-ID that was not seen before."""
+        """Return the number of new calls, which are INVITEs with a Call-ID that the watch has not seen before."""
         hashes = received["call_id_hash"][received["kind"] == watch.INVITE]
         count = 0
         for call in map(int, np.unique(hashes)):
@@ -714,7 +718,7 @@ class Watching:
 def _cpus_of(before: Counters, now: Counters, workers: Sequence[int]) -> set[int]:
     """Return the CPUs on which the workers may run.
 
-    If no worker is known yet, the CPUs of all tasks of the proxy count. If the proxy does not run, all CPUs count.
+    If no worker is known yet, return the CPUs of all tasks of the proxy. If the proxy does not run, return all CPUs.
     """
     allowed = {cpu for tid in workers or now.allowed for cpu in now.allowed.get(tid, ())}
     return (allowed or now.ticks.keys()) & now.ticks.keys() & before.ticks.keys()
@@ -765,9 +769,9 @@ def _others(
     Parameters
     ----------
     cpus
-        If given, only programs that can compete with workers on these CPUs. A program can compete if it last ran on one
-        of these CPUs and its class is not SCHED_IDLE, because a worker immediately takes the CPU from a program of
-        class SCHED_IDLE.
+        CPUs of the workers. If given, the result has only programs that can compete with workers on these CPUs. A
+        program can compete if it last ran on one of these CPUs and its class is not SCHED_IDLE, because a worker
+        immediately takes the CPU from a program of class SCHED_IDLE.
     """
     by_name: Counter[str] = Counter()
     for pid, program in now.programs.items():

@@ -14,9 +14,10 @@ class Caution:
     Attributes
     ----------
     undo
-        A clause that names the command, and any other thing that the user has to remove.
+        A clause that names the command, and anything else that the user has to remove.
     grave
-        The sentence of the risk that a user must know before the setting is used. Empty if other programs keep running.
+        The sentence about the risk that a user must know before using the setting; empty if other programs keep
+        running.
     """
 
     risk: str
@@ -24,7 +25,8 @@ class Caution:
     grave: str = ""
 
 
-# SEE sched(7) and Documentation/scheduler/sched-rt-group.rst. Since Linux 6.12, the fair server replaces throttling.
+# SEE sched(7) and Documentation/scheduler/sched-rt-group.rst. Since Linux 6.12, the fair server replaces the throttling
+# of real-time tasks.
 _LOOPS = "If a worker loops, it takes its CPU from every other task on this CPU, including SSH and logging."
 _REAL_TIME = (
     f"{_LOOPS} By default, "

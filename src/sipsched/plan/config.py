@@ -233,7 +233,7 @@ class Config:
         Raises
         ------
         StableError
-            See `check_run`. Or the point names several modes; a search needs a single mode.
+            See `check_run`. Or the point names several modes, although a search needs a single mode.
         """
         if is_comparison(point.mode):
             raise StableError(
@@ -274,8 +274,8 @@ class Config:
 
         The runs of a testbed are consecutive. On a testbed, all studies progress together: after half of the campaign,
         half of the runs of each study are measured. So an interrupted campaign has results for every study, and the
-        repetitions of a point are spread over the drift of the machine. Runs that differ only in mode or SUT are
-        consecutive.
+        repetitions of a point are spread over the whole campaign, during which the machine may drift. Runs that differ
+        only in mode or SUT are consecutive.
 
         Parameters
         ----------
@@ -307,7 +307,7 @@ def _spread(runs: Sequence[Run]) -> list[tuple[float, Run]]:
 
 
 def name_files(files: Sequence[str | Path]) -> str:
-    """Return a text for error messages: where a setting may come from, such as "config.yaml (or --config)"."""
+    """Return the possible sources of a setting as text for error messages, such as "config.yaml (or --config)"."""
     here = Path.cwd()
     names = (
         path.relative_to(here) if path.is_relative_to(here) else path for path in map(Path, files)
@@ -414,7 +414,10 @@ def _documents(file: Declared, studies: Mapping[str, Study], what: str) -> dict[
 
 
 def _suts(file: Declared, what: str) -> dict[str, Sut]:
-    """Read the SUTs (systems under test). A key that a SUT does not set gets the default value of its proxy program."""
+    """Read the SUTs (systems under test).
+
+    A key that a SUT does not set has the default value for the SUT's proxy program.
+    """
     for proxy, body in file.sut_defaults.items():
         check_keys(Sut, body, f"{what}: sut_defaults.{proxy}", ("name", "proxy"))
     suts = {}
@@ -616,7 +619,7 @@ def _loads(study: DeclaredStudy, where: str) -> tuple[int, ...] | SearchedLoads:
         return study.cps or ()
     around = study.cps
     # Snakemake merges several configuration files. A study can therefore have `steps` from config.yaml
-    # and also `shares` from a second file. For such a study, the program uses `shares`.
+    # and also `shares` from a second file. For a study with both keys, the program uses `shares`.
     if around.shares is not None:
         return SharesOfCrossing(around.around_crossing_of, around.shares)
     if around.step_cps is not None and around.steps is not None:

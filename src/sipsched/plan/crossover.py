@@ -22,29 +22,35 @@ SEPARATOR = ","
 CALL_TAIL_S = 0.05
 """Seconds at the start of a window in which older calls still send messages: ring time, hold time and a margin."""
 RELAXATIONS = 3
-"""Length of the washout, in relaxation times of the queue. After this time, 5 % of older calls' influence remains."""
+"""Length of the washout (the excluded start of a window), in relaxation times of the queue.
+
+After the washout, 5 % of older calls' influence remains.
+"""
 WASHOUT_MAX_S = 1.0
 WINDOW_MIN_S = 0.5
 WINDOW_WASHOUTS = 5
 """Length of a window, in washouts. With this length, the washouts take up a fifth of the load."""
 JITTER = 0.1
-"""Largest relative change of the window length from block to block.
+"""Largest relative change of the window length from one block to the next.
 
-Because the length changes, periodic timers cannot stay in step with the windows.
+Because of the change, periodic timers cannot stay in step with the windows.
 """
 UTILISATION_MAX = 0.97
 BLOCKS_MIN = 6
-"""Smallest number of blocks for a randomisation test at 5 %. The smallest p-value of 6 blocks is 2 / 2^6 = 3 %."""
+"""Smallest number of blocks (groups of one window per mode) for a randomisation test at 5 %.
+
+The smallest p-value of 6 blocks is 2 / 2^6 = 3 %.
+"""
 
 BEHIND_FRONT = "no probe can timestamp messages behind a front end"
-"""The reason why one run cannot compare modes or instances of a proxy behind a front end."""
+"""The reason why a run cannot compare modes or instances of a proxy behind a front end."""
 REFUSED: Mapping[Deployment, str] = {
     "front": BEHIND_FRONT,
     "dispatcher": BEHIND_FRONT,
     "listeners": "the kernel assigns the connections of each instance to its workers at random, so two equal "
     "instances differ",
 }
-"""Deployments of which one run cannot compare instances, with the reasons."""
+"""Deployments whose instances cannot be compared within one run, with the reasons."""
 
 
 @dataclass(frozen=True)
@@ -124,14 +130,14 @@ class Instances:
         The instances in the order of their ports. If a run compares instances, the last instance repeats the first
         instance for the sham, so the sham shows by how much two equal instances differ.
     of_mode
-        Index in `started` of the instance that serves each mode of the run.
+        Per mode of the run, the index in `started` of the instance that serves the mode.
     """
 
     started: tuple[Instance, ...]
     of_mode: tuple[int, ...]
 
     def of_window(self, window: "Window") -> int:
-        """Return the index of the instance that receives the calls of a window."""
+        """Return the index of the proxy instance that receives the calls of a window (a stretch in one mode)."""
         return len(self.started) - 1 if window.sham else self.of_mode[window.mode]
 
 
@@ -160,7 +166,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Design:
-    """The windows of a run, and the utilisation and relaxation time that determine their lengths.
+    """The windows (stretches in one mode) of a run, and the utilisation and relaxation time that set their lengths.
 
     Attributes
     ----------
@@ -252,9 +258,9 @@ def check_instances(mode: str, sut: Sut, suts: Mapping[str, Sut], where: str) ->
     Raises
     ------
     StableError
-        A SUT is not defined, or has another program, transport or number of connections than the reference. Or a SUT's
-        deployment is in `REFUSED`. Or the reference overrides a key of its instance. Or an instance overrides its
-        receive buffer over TCP, or by the size that its SUT already has.
+        A SUT is not defined, or has another program, transport or number of connections than the reference. Or the
+        deployment of a SUT is in `REFUSED`. Or the reference overrides a key of its instance. Or an instance overrides
+        its receive buffer over TCP, or by the size that its SUT already has.
     """
     names = compared(mode)
     for name in names:
@@ -409,7 +415,7 @@ def draw(
     StableError
         The windows are shorter than twice the washout, or the load is too short for the smallest number of blocks.
     """
-    # The analysis checks its results with twice the washout, so twice the washout must fit into a window.
+    # The analysis checks its results with a washout of double length, so a window must be longer than two washouts.
     if window_s * (1 - JITTER) <= 2 * washout_s:
         raise StableError(
             f"crossover: windows of {window_s:g} s (less {JITTER:.0%} in some blocks) are too short for "

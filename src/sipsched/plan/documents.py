@@ -10,7 +10,7 @@ import yaml
 from sipsched.errors import StableError
 
 LARGEST_BYTES = 256 * 1024
-"""Largest size in bytes of a YAML file. The largest file of the project has 13 kB. 256 kB take seconds to read."""
+"""Largest allowed size of a YAML file in bytes. The project's largest file has 13 kB. 256 kB take seconds to read."""
 LONGEST_VALUE = 60
 """Largest number of characters of a wrong value that an error message shows."""
 
@@ -140,7 +140,7 @@ def _with_integers(value: Any, done: dict[int, Any]) -> Any:
 def _check_numbers_and_keys(instance: Any, what: str, empty: bool) -> None:
     """Raise an error for numbers that are not finite, and for keys that are not text.
 
-    YAML files were already checked by `read_yaml`. Values from Snakemake's option `--config` were not.
+    YAML files were already checked by `read_yaml`. Values from Snakemake's option `--config` were not checked before.
     """
     seen: set[int] = set()
     rest = [(instance, "")]

@@ -1,4 +1,4 @@
-"""Functions that read YAML files into dataclasses, which describe the allowed keys and values of a file.
+"""Functions that read YAML files into dataclasses. A dataclass describes the allowed keys and values of a file.
 
 The type of a field has the bounds and the description of its key (`typing.Annotated`, `msgspec.Meta`). `read` checks a
 document against these types, and `sipsched.plan.described` makes the table of keys from these types.
@@ -122,7 +122,7 @@ def read_file(hint: Any, path: Path) -> Any:
 
 
 def read_value(hint: Any, value: Any, where: str) -> Any:
-    """Return a value after a check that the type `hint` allows the value. For possible errors, see `read`."""
+    """Check that the type `hint` allows a value, and return the value. For possible errors, see `read`."""
     return _converted(hint, value, where, "value")
 
 
@@ -136,7 +136,7 @@ def read(kind: type[Kind], content: Any, where: str, **given: Any) -> Kind:
     where
         File and key, for error messages.
     given
-        Values of fields that are not keys of the file, such as the name of an entry.
+        Values of the fields that are not keys of the file, such as the name of an entry.
 
     Raises
     ------

@@ -10,7 +10,7 @@ from sipsched.errors import StableError
 from sipsched.plan.keys import Cps, Repetitions, Share
 
 WIDEST_BRACKET = 1.25
-"""Largest ratio of the loads above and below the drop rate's limit between which results are interpolated."""
+"""Largest ratio of two loads, one above and one below the drop rate's limit, for an interpolation between the two."""
 
 
 @dataclass(frozen=True, order=True)
@@ -204,7 +204,7 @@ class AroundCrossing:
     steps
         Positions of the loads. 0 is the highest multiple of `step_cps` that the search found below the limit, and 1 is
         the next multiple. The two loads around the crossing, and the multiples between them, are always included.
-        Between these two loads, `step_cps` is halved until a step is at most 25 % of the lower one (`WIDEST_BRACKET`).
+        Between these two loads, `step_cps` is halved until a step is at most 25 % of the lower load (`WIDEST_BRACKET`).
     """
 
     mode: str
@@ -221,7 +221,8 @@ class AroundCrossing:
         """
         # Count the steps from the lower load, not from the middle of the interval.
         # Drop rates near the capacity vary, and the search accepts a load if one trial's drop rate was below the limit.
-        # So the mean drop rate of many runs exceeds the limit already near the lower load, or below it.
+        # So the mean drop rate of many runs exceeds the limit already near the lower load, or even below the lower
+        # load.
         loads = {self.step_cps * (lower_cps // self.step_cps + step) for step in self.steps}
         near = self.step_cps
         while near > max(1, (WIDEST_BRACKET - 1) * (near * (lower_cps // near))):
@@ -274,7 +275,10 @@ class Precision:
 
     @property
     def looks(self) -> tuple[int, ...]:
-        """Return after how many repetitions the interval is checked. Each number is 1.5 times the previous number."""
+        """Return the numbers of repetitions after which the interval is checked.
+
+        Each number is 1.5 times the previous one.
+        """
         numbers = [self.at_least]
         while numbers[-1] < self.at_most:
             numbers.append(min(self.at_most, numbers[-1] + -(-numbers[-1] // 2)))

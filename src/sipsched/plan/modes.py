@@ -17,9 +17,9 @@ from sipsched.words import binary_size, listed, plural
 
 MODES_FILE = PROJECT_ROOT / "config" / "modes.yaml"
 TRANSLATION = " (EEVDF translation)"
-"""Suffix of a mode's label if the kernel has the EEVDF scheduler, because the papers used CFS."""
+"""Suffix of a mode's label on a kernel with the scheduler EEVDF. The papers used the scheduler CFS."""
 WITHOUT = " (without "
-"""Start of the note in a mode's label that lists the settings that the kernel lacks."""
+"""First words of the note in a mode's label that lists the settings which the kernel lacks."""
 DEFAULT = "default"
 NO_LOOK = "5o"
 """Colour and marker on pages for a mode without the key `look`."""
@@ -31,10 +31,11 @@ A real-time task with this lowest priority still runs before all tasks that are 
 
 
 class Setting(StrEnum):
-    """A scheduler setting, whose value is the setting's name in mode names and in the kernel since Linux 5.13.
+    """A scheduler setting.
 
-    The first five settings are the papers' settings. Policy, nice, priority and slice are attributes of a task. A
-    mode sets these attributes for every process of the proxy.
+    The value of the enum is the setting's name in mode names, and in the kernel since Linux 5.13. The first five
+    settings are the papers' settings. Policy, nice, priority and slice are attributes of a task. A mode sets these
+    attributes for every process of the proxy.
     """
 
     LATENCY = "latency_ns"
@@ -68,11 +69,11 @@ PAPERS = (
     Setting.MIGRATION_COST,
     Setting.TUNABLE_SCALING,
 )
-"""The settings of the papers, which are settings of CFS."""
+"""The settings that the papers changed, which are settings of the scheduler CFS."""
 
 
 INSTANCE_KEYS = ("sut", "threads", "cores", "receive_buffer_bytes", "start")
-"""Overrides in a mode's name that need another instance of the proxy. Only a comparison of modes can have them."""
+"""Overrides in a mode's name that need another proxy instance. Only a mode in a comparison can have such overrides."""
 INSTANCE_RANGES: Mapping[str, tuple[str, int, int]] = MappingProxyType(
     {
         "threads": ("a number of workers", 1, 9999),
@@ -85,7 +86,7 @@ INSTANCE_RANGES: Mapping[str, tuple[str, int, int]] = MappingProxyType(
 
 
 class Numbered(StrEnum):
-    """A base class for enums whose words stand for the kernel's numbers 0, 1, 2 and so on."""
+    """A base class for enums in which each word stands for one of the kernel's numbers 0, 1, 2 and so on."""
 
     @property
     def number(self) -> int:
@@ -266,7 +267,7 @@ RANGES = {
     for bounds in getattr(option, "__metadata__", ())
     if setting not in PAPERS
 }
-"""Smallest and largest value of each setting that has the kernel's own range."""
+"""Smallest and largest value of each setting whose range the kernel itself enforces."""
 
 
 @dataclass(frozen=True)
@@ -333,7 +334,8 @@ class Mode:
         Returns
         -------
         dict
-            Values in nanoseconds, or the kernel's numbers for settings in `NAMED`. The mode changes no other setting.
+            Values in nanoseconds, or the kernel's numbers for settings in `NAMED`. The result has only settings that
+            the mode changes.
 
         Raises
         ------
@@ -494,15 +496,15 @@ def relabel(name: str, recorded: str) -> str:
 
 
 def label(name: str, translated: bool, missing: Iterable[str]) -> str:
-    """Return a mode's label for figures. Notes in the label say if the scheduler differs or if settings are missing.
+    """Return a mode's label for figures. Notes in the label report another scheduler than CFS, and missing settings.
 
     Parameters
     ----------
     translated
-        Whether the kernel's scheduler differs from the papers' scheduler.
+        Whether the kernel has another scheduler than the papers' kernels, which had CFS.
     missing
-        Settings of the mode that the kernel lacks or that the host does not allow. If the scheduler differs, the
-        label does not list the papers' settings, because such a kernel never has them.
+        Settings of the mode that the kernel lacks or that the host does not allow. With another scheduler, the label
+        does not list the papers' settings, because such a kernel never has these settings.
     """
     without = ", ".join(setting for setting in missing if not (translated and setting in PAPERS))
     return (

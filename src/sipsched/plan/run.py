@@ -1,4 +1,4 @@
-"""Types that identify a measurement and determine the paths of its record and its log."""
+"""Types that identify a measurement, and that determine the paths of the measurement's record and log."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -134,7 +134,7 @@ class TestbedLabels:
 
 
 Crossings = Mapping[Point, tuple[int, int]]
-"""The two loads (cps) that a search found for each point: the highest below and the lowest above the drop limit."""
+"""Per point, the two loads (cps) that a search found: the highest below and the lowest above the drop limit."""
 
 Group = tuple[int, int, int]
 """Cores, threads and cps. A study compares the runs of a group, which differ in mode, SUT and repetition."""

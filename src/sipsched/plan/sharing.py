@@ -37,14 +37,14 @@ class Sharing:
         return tuple(name for name in self.twins if name not in self.aside)
 
     def measures(self, paths: Iterable[Path], turn: int) -> str:
-        """Return the testbed that measures a block of runs.
+        """Return the testbed that measures a block of runs (all runs with equal cores, threads, load and repetition).
 
         Parameters
         ----------
         paths
             Paths of the block's runs, relative to the folder of a testbed.
         turn
-            Number of the block. Consecutive numbers are assigned to the twins in turn.
+            Number of the block. The twins measure consecutive blocks in turn.
 
         Returns
         -------

@@ -17,7 +17,7 @@ KINDS = ("INVITE", "180", "200_INVITE", "ACK", "BYE", "200_BYE")
 """Types of the six messages of a call. The position, counted from 1, is the number in `enum trace_kind`."""
 CELL = ["mode", "cores", "threads"]
 CASE = [*CELL, "cps", "rep", "without"]
-"""Columns that identify a simulated run without a record. `without` lists mechanisms that the simulator omits."""
+"""Columns that identify a simulated run without a record. `without` lists the mechanisms that are switched off."""
 MEANS = ["k_rcv_us", "t_sip_us", "pdr"]
 """Columns with the means of a simulated run over its served messages. `pdr` is the share of dropped messages."""
 FRONTS = {None: 0, "acceptor": 1, "dispatcher": 1}
@@ -275,8 +275,8 @@ class Model:
         Raises
         ------
         StableError
-            The proxy, the routing or the memory manager differs. Or the model lacks costs of the deployment. Or the SUT
-            is a control run without a probe.
+            The SUT has another proxy, routing or memory manager than the model. Or the model lacks costs of the
+            deployment. Or the SUT is a control run without a probe.
         """
         for key, value in vars(self.sut).items():
             if getattr(sut, key) != value:

@@ -71,8 +71,8 @@ class Study:
         Returns
         -------
         list of tuple
-            The number of repetitions at each decision, and the number of repetitions that a group gets if its
-            confidence interval is still too wide.
+            Pairs of two numbers: the repetitions at a decision, and the repetitions that a group gets if its confidence
+            interval is still too wide at this decision.
         """
         looks = self.precision.looks if self.precision else ()
         return [
@@ -140,7 +140,7 @@ class Study:
         return [system for system in systems if not listed or system in listed]
 
     def _measures(self, testbed: str, block: Sequence[Run], turn: int) -> bool:
-        """Return True if a testbed measures a block of runs, False if a twin (a testbed with equal hardware) does."""
+        """Return True if this testbed, and not a twin (a testbed with equal hardware), measures a block of runs."""
         if not self.sharing.concerns(testbed):
             return True
         paths = (run.path.relative_to(testbed) for run in block)

@@ -34,7 +34,7 @@ class Plan:
     cpus
         CPUs that the workflow's jobs on this machine may use.
     aside
-        Testbeds whose hosts no job may contact during this start of the workflow.
+        Testbeds whose hosts no job may contact during this invocation of the workflow.
     """
 
     config: Config
@@ -87,7 +87,7 @@ class Plan:
     def results(self) -> Path:
         """Return the folder of all files that the workflow computes from the records in `raw`."""
         # Each folder of records has its own folder of computed files.
-        # Otherwise, Snakemake would use files that were computed from other records.
+        # With a common folder, Snakemake would use files that were computed from other records.
         return Path("results") if self.raw == RAW else Path("results", self.raw)
 
     @property

@@ -115,7 +115,7 @@ class Needs:
         return [self._computed(run, SUMMARY) for run in runs]
 
     def study_precision(self, wildcards: Wildcards) -> str:
-        """Return a study's requested precision (width of intervals) as text, so that Snakemake notices changes."""
+        """Return a study's requested precision (width of intervals) as text, in which Snakemake notices a change."""
         return str(self._study(wildcards).precision)
 
     def study_limit(self, wildcards: Wildcards) -> float:
@@ -232,7 +232,8 @@ class Needs:
     def recorded_prediction(self, name: str) -> Callable[[Wildcards], list[str]]:
         """Return an input function for Snakemake, which returns the path of a recorded prediction for a testbed.
 
-        `name` is the file name, such as `capacity.json`. The path is in a list, which is empty without such a file.
+        `name` is the file name, such as `capacity.json`. The input function returns a list, which is empty if no such
+        prediction is recorded.
         """
 
         def of_testbed(wildcards: Wildcards) -> list[str]:
@@ -312,7 +313,7 @@ class Needs:
         """
         folder = str(run.path)
         path = f"{root}/{folder}/{name}"
-        # Handle paths as text, because creating up to 144,000 Path objects would double the time.
+        # Handle paths as text, because creating up to 144,000 Path objects would double the time of this check.
         if folder in self._settled and os.path.exists(path):  # noqa: PTH110
             return self._workflow.as_it_is(path)
         return path

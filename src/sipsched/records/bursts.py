@@ -45,7 +45,7 @@ class _Document:
 
 @dataclass(frozen=True)
 class Bursts:
-    """The bursts of one run: times in which a program outside the proxy, or a softirq, used a CPU without a break.
+    """The bursts of one run: times in which one program outside the proxy, or one softirq, used a CPU without a break.
 
     Bursts on one CPU do not overlap. While a softirq interrupts a program, only the softirq runs.
 
@@ -54,7 +54,7 @@ class Bursts:
     cpu, start_ns, end_ns
         CPU, start and end of each burst (CLOCK_MONOTONIC in ns), in the order of CPU and start; shape (burst,).
     program
-        Index into `programs` per burst, shape (burst,).
+        Index of each burst's program in `programs`, shape (burst,).
     programs
         All programs of the run.
     lost
@@ -126,7 +126,7 @@ def read_bursts(record: Path) -> Bursts | None:
 def _without_overlap(
     cpu: int, numbers: Integers, program: Integers, softirq: npt.NDArray[np.bool_]
 ) -> Integers:
-    """Return the bursts of one CPU as pieces without overlap: a softirq replaces the interrupted program.
+    """Return the bursts of one CPU as pieces without overlap. While a softirq runs, the piece names only the softirq.
 
     Returns
     -------

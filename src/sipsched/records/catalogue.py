@@ -48,7 +48,7 @@ class Catalogue:
     Attributes
     ----------
     results
-        Folder of the files that are computed from the records. A missing file is computed when it is needed.
+        Folder of the files that are computed from the records. A missing file is computed at its first use.
     runs
         The identities of the runs, sorted. A catalogue is never empty, because an empty selection is an error.
     modes
@@ -74,8 +74,8 @@ class Catalogue:
         Parameters
         ----------
         chosen
-            `sut`, `mode`, `cores`, `threads`, `cps`, `rep`: a value, or a list of values. If no run has only this mode,
-            the selection contains the windows of this mode in runs that compare modes.
+            `sut`, `mode`, `cores`, `threads`, `cps`, `rep`: a value, or a list of values. If the mode was measured only
+            in runs that compare modes, the selection contains the windows of the mode in these runs.
 
         Raises
         ------
@@ -182,7 +182,7 @@ class Catalogue:
     def messages(self) -> xr.Dataset:
         """Return all messages of the selected runs as a dataset of Dask arrays. Dask reads the files only when needed.
 
-        For runs that compare modes, the arrival times are read at once, because they determine the window of each
+        For runs that compare modes, the arrival times are read immediately, because they determine the window of each
         message.
 
         Returns
@@ -190,10 +190,11 @@ class Catalogue:
         Dataset
             Dimension `message`: the columns of `messages.nc` (docs/data-format.md), `k_rcv`, and `total` = K_rcv +
             T_sip of the same message. Intervals are float64 ns, NaN where missing. Dimension `drop`: datagrams that the
-            full socket queue refused. A setting that is equal in all runs is a scalar coordinate. A setting that
-            differs is a coordinate along `message`, and with the prefix `drop_` along `drop`. For runs that compare
-            modes, the windows add such coordinates: `mode` (the mode in force, empty between windows), `window` and
-            `block` (-1 between windows), and `evaluated` (true after the washout of a valid window).
+            full socket queue refused. A setting that is equal in all runs is a scalar coordinate. A setting with
+            several values in the selected runs is a coordinate along `message`, and with the prefix `drop_` along
+            `drop`. For runs that compare modes, further coordinates follow from the windows (parts of a run in one
+            mode): `mode` (the mode in force, empty between windows), `window` and `block` (-1 between windows), and
+            `evaluated` (true after the washout of a valid window).
 
         Raises
         ------
@@ -236,7 +237,7 @@ class Catalogue:
         return ds
 
     def in_force(self, run: Run, t_ns: npt.NDArray[np.int64]) -> ModesInForce:
-        """Return a run's mode and window at each time in `t_ns`. A run of one mode counts as one window."""
+        """Return a run's mode and window at each time in `t_ns`. A run of one mode counts as a single window."""
         if is_comparison(run.mode):
             return in_force(read_windows(self.records / run.path), t_ns)
         first = np.zeros(t_ns.shape, np.int32)

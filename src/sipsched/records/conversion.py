@@ -16,7 +16,7 @@ def as_part(kind: type[_Part], content: Any, where: str, remedy: str = "repeat t
     Parameters
     ----------
     where
-        Name of the source, for error messages.
+        Name of the source of the content, for error messages.
     remedy
         Advice, for error messages.
 

@@ -118,8 +118,8 @@ class CpuParts:
         All other tasks by scheduling class. `realtime` is SCHED_FIFO, SCHED_RR and SCHED_DEADLINE; `fair` is
         SCHED_OTHER and SCHED_BATCH; `idle_class` is SCHED_IDLE.
     stolen
-        Time that the hypervisor took, from /proc/stat. The clock of the other parts runs on during this time. So the
-        stolen time is subtracted from every part except `idle`, in proportion to the part.
+        Time that the hypervisor took, from /proc/stat. The clock that measures the other parts keeps running during the
+        stolen time. So the stolen time is subtracted from every part except `idle`, in proportion to the part.
     idle
         Time during which no task ran.
     """
@@ -183,11 +183,11 @@ class Account:
     parts
         CPU time, divided by the kind of task that used it.
     competitors
-        At most five competitors with the most CPU time, in descending order. At most five competitors of class
-        SCHED_IDLE follow, because the share of competitors excludes them.
+        The competitors with the most CPU time (at most five), in descending order. At most five competitors of class
+        SCHED_IDLE follow, because `competitor_share` excludes this class.
     wait_ns, wait_by
-        `wait_ns`: longest time that competitors used a CPU while one runnable task of the proxy waited for this CPU.
-        `wait_by`: the competitor that ran longest during this wait.
+        `wait_ns`: longest time during which competitors used a CPU while a runnable task of the proxy waited for this
+        CPU. `wait_by`: the competitor that ran longest during this wait.
     stopped_ns, stopped_pid
         Longest time during which a signal or a tracer stopped a task of the proxy, and the thread id of this task. The
         id is 0 if no task was stopped, and in older records.

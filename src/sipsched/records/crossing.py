@@ -1,9 +1,10 @@
 """Records of searches for the load at which the drop rate exceeds its limit.
 
-A search measures several loads, and finds a lower load within the limit and an upper load above the limit.
+A search measures several loads. The search finds a lower load, whose drop rate is within the limit, and an upper load,
+whose drop rate is above the limit.
 
-The loads in `crossing.json` determine the loads of other measurements. `capacity~LIMIT~WIDTH.json` is the record of a
-search for a capacity.
+The two loads in `crossing.json` determine the loads of later measurements. `capacity~LIMIT~WIDTH.json` is the record of
+a search for a capacity.
 """
 
 from collections.abc import Iterable
@@ -74,7 +75,7 @@ class SearchRecord:
     Attributes
     ----------
     label
-        Label of the mode on this kernel.
+        Label of the mode on the kernel of the search.
     lower_cps, upper_cps
         The highest load at or below the limit, and the lowest load above the limit. For a capacity, `lower_cps` is None
         if even the lowest load exceeded the limit. `upper_cps` is None if no load exceeded the limit.

@@ -23,7 +23,7 @@ class Fitted:
     model
         Name of the model in config/models that contains the assumed parameters.
     why
-        Reason why no fit exists; the other fields are then empty.
+        Reason why no fit exists. If a reason is given, the other fields are empty.
     runs
         Paths of the runs that were used for the fit, relative to the folder of the records.
     messages
@@ -54,7 +54,7 @@ def is_same_fit(one: Fitted, other: Fitted) -> bool:
     """Return True if two fits of the same runs are equal, except for rounding errors.
 
     Two computers can compute slightly different sums, because numerical libraries add numbers in an order that depends
-    on the CPU. The parameters of two fits then differ by a share of about 1e-14. The comparison uses 9 digits.
+    on the CPU. So the parameters of two fits can differ by a share of about 1e-14. The comparison uses only 9 digits.
     """
     return _nine_digits(one) == _nine_digits(other)
 

@@ -42,7 +42,7 @@ class Lanes:
     alone
         Testbeds that this machine creates. While such a testbed measures, no other testbed measures.
     at_once
-        Number of simultaneous runs, for testbeds that measure more than one run at a time.
+        Number of simultaneous runs per testbed, for testbeds that measure more than one run at a time.
     """
 
     alone: frozenset[str] = frozenset()
@@ -84,7 +84,8 @@ class Outlook:
     behind_searches
         Approximate number of runs whose loads depend on these searches.
     refused
-        Causes of invalid attempts, with the number of attempts per cause. The most frequent cause comes first.
+        Causes of invalid attempts to measure a run, with the number of attempts per cause. The most frequent cause
+        comes first.
     work_s
         Remaining seconds of measurement, including the runs whose loads depend on searches.
     done_in_s
@@ -93,9 +94,9 @@ class Outlook:
         Number of recorded runs from which the duration of a run was estimated. If no run is recorded, the estimate
         comes from the configuration: warm-up, load and `OVERHEAD_S`.
     at_most_more
-        Largest number of runs that studies with a precision may add to the remaining runs.
+        Largest number of runs that studies with a requested precision may still add.
     by_search_limit
-        Whether the estimate assumes for some search that the search takes its whole time limit.
+        Whether the estimate assumes that at least one search takes its whole time limit.
     """
 
     testbed: str
@@ -125,7 +126,8 @@ def recorded_paces(runs: Iterable[Run], raw: Path) -> list[float]:
     paces = []
     recorded = (run for run in runs if is_recorded(raw, run))
     for run in itertools.islice(recorded, RUNS_FOR_PACE):
-        # Skip a damaged record without an error, because functions that need its content report the damage.
+        # Skip a damaged record without an error, because every function that needs the record's content reports the
+        # damage.
         with suppress(StableError):
             document = read_run(raw / run.path)
             took_s = document.timeline.fetched - document.timeline.started + BETWEEN_S
@@ -163,8 +165,9 @@ def outlooks(config: Config, raw: Path, lanes: Lanes, results: Path | None = Non
     Notes
     -----
     The expected duration of a search is its time limit `limit_s`. For a capacity, the expected duration is the median
-    of up to ten recorded searches of the testbed. The runs whose loads depend on a search are counted as if the search
-    found the geometric mean of the searched loads. If the loads are steps, the number of these runs is approximate.
+    of up to ten recorded searches of the testbed. To count the runs whose loads depend on a search, the function
+    assumes that the search finds the geometric mean of the searched loads. If the loads are steps, the number of these
+    runs is approximate.
     """
     crossings = read_crossings(raw, config.searches())
     supposed = _supposed(config) | crossings

@@ -1,4 +1,4 @@
-"""Functions that return runs, windows and messages as pandas tables, with names instead of codes and times in µs."""
+"""Functions that return runs, windows and messages as pandas tables. Codes are replaced by names; times are in µs."""
 
 from typing import Any
 

@@ -20,9 +20,9 @@ UPPER_NS: npt.NDArray[np.float64] = np.power(_FACTOR, np.arange(BINS), dtype=np.
 
 
 def count(times_ns: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """Return a histogram of times in ns: how many of the times are in each bin, as int64 with shape (`BINS`,).
+    """Return a histogram of times in ns: the number of times in each bin, as int64 with shape (`BINS`,).
 
-    NaN is not counted. Times above `LONGEST_NS` are in the last bin.
+    NaN is not counted. Times above `LONGEST_NS` count in the last bin.
     """
     return np.bincount(bin_of(times_ns[~np.isnan(times_ns)]), minlength=BINS)
 

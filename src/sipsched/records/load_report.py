@@ -21,10 +21,10 @@ class Connections:
     Attributes
     ----------
     opened, again, lost, cut
-        Numbers of connections that were opened or accepted, replaced a lost connection, were lost, or ended in the
-        middle of a message.
+        Numbers of connections: opened or accepted connections, connections that replaced a lost connection, lost
+        connections, and connections that ended in the middle of a message.
     blocked, blocked_ns
-        Number of times that a full send buffer delayed messages, and the sum of the delays.
+        Number of times that a full send buffer delayed messages, and the sum of these delays in ns.
     """
 
     opened: int
@@ -67,7 +67,8 @@ class CallCounts:
     calls_late
         Completed calls whose INVITE was answered by 200 later than the ring time plus `setup_limit_ms` of the load.
     calls_waiting
-        Uncompleted calls without an answer: the answer was not due yet, or did not come in time (64 T1).
+        Uncompleted calls without an answer: the answer was not due yet at the end of the run, or did not come in time
+        (64 T1).
     connections
         Connections of the client over TCP; None over UDP.
     """

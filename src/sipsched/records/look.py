@@ -1,7 +1,7 @@
 """Looks (interim analyses). A look decides which runs of a study need more repetitions for a precise result.
 
-The decision after N repetitions is the file `results/STUDY/TESTBED/look~N.json`. If the file is lost, the workflow
-makes the decision again from the runs.
+The file `results/STUDY/TESTBED/look~N.json` contains the decision after N repetitions. If the file is lost, the
+workflow makes the decision again from the runs.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ class _Look:
 
 
 def look_path(results: Path, study: str, testbed: str, repetitions: int) -> Path:
-    """Return the path of the file that states, after `repetitions` repetitions, which groups of runs need more."""
+    """Return the path of the decision after `repetitions` repetitions, which lists the groups that need more."""
     return results / study / testbed / f"look~{repetitions}.json"
 
 
@@ -72,8 +72,9 @@ def read_repeats(results: Path, study: Study, testbed: str, until: int | None = 
         path = look_path(results, study.name, testbed, now)
         if not path.is_file():
             break
-        # At each look, the workflow decides which groups of runs still have too wide an interval. Only groups that were
-        # too wide at the previous look count. Check the previous look again, because its file may have been replaced.
+        # At each look, the workflow decides which groups of runs still have too wide an interval. Only groups with a
+        # too wide interval at the previous look count. Check the previous look again, because its file may have been
+        # replaced.
         look = as_part(_Look, read_json(path, SCHEMA_VERSION, MAKE_AGAIN), str(path), MAKE_AGAIN)
         wide = [group for group in look.still_wide if not repeats or repeats.get(group) == now]
         if not wide:
@@ -95,7 +96,7 @@ def all_repeats(results: Path, config: Config) -> dict[tuple[str, str], Repeats]
 
 
 def recorded_repeats(raw: Path, study: Study, testbed: str, crossings: Crossings) -> Repeats:
-    """Return how often each group of runs was repeated, for groups with more repetitions than the study's minimum."""
+    """Return the number of repetitions of each group of runs that has more repetitions than the study's minimum."""
     if study.precision is None:
         return NO_REPEATS
     groups = {(run.cores, run.threads, run.cps) for run in study.runs(testbed, crossings)}

@@ -120,7 +120,7 @@ PARTS = ("k_stack", "k_sockq", "k_copy")
 GAPS = {"t_arr": "gap", "drop_t_arr": "drop_gap"}
 """Columns of arrival times, and for each the column of inter-arrival times that the file contains instead."""
 BY_BYTES = ("k_stack", "k_copy", "k_snd", "t_sip_off")
-"""Columns for which the compression shuffles bytes, not bits, because high bytes often repeat between messages."""
+"""Columns that the compression shuffles by byte, not by bit, because high bytes often repeat between messages."""
 NOISY = ("gap", "k_sockq", "t_sip", "k_rcv")
 """Columns for which a slower compression saves a tenth of a byte per message and costs a few ns per message."""
 CHUNK = 1 << 16
@@ -166,7 +166,8 @@ def messages_from_record(record_dir: Path) -> xr.Dataset:
 
     Notes
     -----
-    docs/methodology/timestamps.md defines the timestamps. A timestamp that is out of order is moved and flagged.
+    docs/methodology/timestamps.md defines the timestamps. A timestamp that is out of order is moved, and the message
+    gets a flag.
     """
     document = record.read_record(record_dir)
     probe = document.probe

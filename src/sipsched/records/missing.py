@@ -1,4 +1,4 @@
-"""The measurements of a campaign that are still missing, and the studies that cannot be evaluated without them."""
+"""The missing measurements of a campaign, and the studies that cannot be evaluated without these measurements."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace

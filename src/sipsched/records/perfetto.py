@@ -21,8 +21,8 @@ def write_trace(ds: xr.Dataset, path: Path) -> None:
     """Write a run's messages as a trace file for Perfetto: Trace Event Format (JSON), compressed by gzip.
 
     A worker is a thread with two slices per message: `service` (T_sip) and `send` (K_snd). The waiting time of a
-    message (K_rcv) is an asynchronous slice. Counters show the number of messages between driver and proxy, and the
-    number of refused datagrams.
+    message (K_rcv) is an asynchronous slice. Counters show the number of messages between network driver and proxy, and
+    the number of refused datagrams.
     """
     encode = msgspec.json.Encoder().encode
     attributes = {key: str(value) for key, value in ds.attrs.items()}

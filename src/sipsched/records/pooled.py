@@ -24,7 +24,7 @@ SUMS: Mapping[str, tuple[Sequence[str], str]] = {
     "k_rcv": (PARTS, "from the driver to the proxy: K_stack + K_sockq + K_copy"),
     "total": (("k_rcv", "t_sip"), "wait and service: K_rcv + T_sip of the same message"),
 }
-"""Columns that a file may lack because each is a sum of other columns, with these columns and a description."""
+"""Columns that a file may lack, because each one is a sum of stored columns: the stored columns, and a description."""
 SMALL = {"message_type": "u1", "worker": "u2", "cpu": "u2", "flags": "u2"}
 
 

@@ -49,8 +49,8 @@ class PredictedSetting:
     ) -> "PredictedSetting | None":
         """Return the setting of a mode in a run that compares modes. The mode's name may change workers and cores.
 
-        None for a mode with another SUT or another receive buffer, which the simulator does not predict. All starts of
-        a proxy with equal settings have the same setting.
+        The result is None for a mode with another SUT or another receive buffer, which the simulator does not predict.
+        Proxy instances with equal settings, which differ only in the override `start`, have the same predicted setting.
         """
         base, other, rest = split_name(mode)
         if other.sut is not None or other.receive_buffer_bytes is not None:
@@ -177,7 +177,7 @@ class CapacityPrediction:
         Capacities with the parameters of each bootstrap sample of the fit, at the best number of threads per number of
         cores.
     assumed
-        Capacities for each assumption that changes a cost.
+        Capacities for each alternative assumption about proxies on several cores.
     """
 
     fitted: Fitted

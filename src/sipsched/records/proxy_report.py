@@ -100,7 +100,7 @@ class ProxyReport:
     cpu_ns
         CPU time in ns of all processes, including the front end.
     shards
-        Counts of sipshard; None unless several UDP sockets share a port. None if the run compares instances.
+        Counts of sipshard; None if each UDP port has only one socket, or if the run compares instances.
     front
         The front end; None if the SUT has none.
     calls_of_instances

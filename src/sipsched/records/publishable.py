@@ -1,7 +1,7 @@
 """Functions that select the parts of a record that may be published: parts that name no person and no machine.
 
 Summaries, pages and archives contain text that a host or a program printed only if the text has a form that this module
-lists. The record contains all text.
+lists. The record itself contains all text.
 """
 
 import re
@@ -17,7 +17,7 @@ FACTS = (
 )
 """Facts about a host that may be published, by the names of the fields of `HostReport`."""
 KERNEL_OPTIONS = "kernel options"
-"""Name of a part of a kernel's configuration (no path of a file): the options of its timer and of preemption."""
+"""Name (not the path of a file) of a part of a kernel's configuration: the options for the timer and preemption."""
 FILES = (
     KERNEL_OPTIONS,
     "/proc/sys/kernel/osrelease",

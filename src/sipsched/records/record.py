@@ -87,7 +87,7 @@ class Attempt:
 
     @property
     def causes(self) -> tuple[str, ...]:
-        """Return the causes of the failure as short texts for counting: names of broken rules, or else the error."""
+        """Return the causes of the failure as short texts that can be counted: broken rules, or else the error."""
         return tuple(finding.rule for finding in self.findings) or (self.error,)
 
 

@@ -58,7 +58,7 @@ class Reduced:
 
 
 def is_reduced(folder: Path) -> bool:
-    """Return True if the folder contains a reduced record."""
+    """Return True if the folder contains a reduced record, which lacks the large files with per-message data."""
     return (folder / REDUCED_FILE).is_file()
 
 
@@ -143,7 +143,7 @@ def write_reduced(folder: Path, reduced: Reduced) -> None:
 def expected(
     folder: Path, document: RunDocument, needed: tuple[str, ...]
 ) -> tuple[dict[str, FileReport], tuple[str, ...]]:
-    """Return size and SHA-256 of all files that a record (complete or reduced) lists, and the names of required files.
+    """Return the size and SHA-256 of each file that a complete or reduced record lists, and the required files' names.
 
     Raises
     ------

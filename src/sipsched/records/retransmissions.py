@@ -49,7 +49,7 @@ def disagreement(sent: Mapping[str, Sends], reached: Mapping[str, Sends], unseen
     reached
         Numbers by method that `arrived` returned.
     unseen
-        Number of refused datagrams with unknown content. Each such datagram explains one difference.
+        Number of refused datagrams with unknown content. Each such datagram can explain a difference of one request.
     """
     different = sum(
         abs(sent[method].first - reached[method].first)

@@ -68,7 +68,7 @@ class HostReports:
 
 @dataclass(frozen=True)
 class Settings:
-    """The receive buffers of the proxy's sockets, and the CPUs of the SPS.
+    """The receive buffers of the proxy's sockets, and the CPUs of the proxy's host (SPS).
 
     Attributes
     ----------
@@ -162,7 +162,7 @@ class RunDocument:
         """Return the text of `run.json`, including a SHA-256 of the content."""
         content = asdict(self)
         del content[SEAL]
-        # Also write values that follow from other values, because other programs may read the file.
+        # Also write values that could be computed from other values, because other programs may read the file.
         content["verdict"]["valid"] = self.verdict.valid
         for way in ("to_sps", "from_sps"):
             content["ledger"][way]["residual"] = getattr(self.ledger, way).residual

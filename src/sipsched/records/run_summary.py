@@ -121,7 +121,7 @@ def _attrs(ds: xr.Dataset, document: RunDocument) -> dict[str, Any]:
 
 
 def _of_reduced(stored: Path, document: RunDocument, record: Path) -> xr.Dataset:
-    """Return the summary that a reduced record contains, and name this record's SHA-256 as its source."""
+    """Return the summary in a reduced record, with the SHA-256 of the reduced record as the summary's source."""
     summary = open_run(stored)
     if summary["record"].item() != document.sha256:
         raise StableError(
@@ -170,7 +170,10 @@ def _alone(ds: xr.Dataset) -> dict[str, float]:
 def _busy_periods(
     arrived: npt.NDArray[np.int64], latest: npt.NDArray[np.float64], begun: npt.NDArray[np.intp]
 ) -> dict[str, float]:
-    """Return statistics of the SPS's busy periods. Each busy period begins with a message that finds the SPS empty."""
+    """Return statistics of the busy periods of the proxy (SPS).
+
+    A busy period begins with a message that finds the SPS empty.
+    """
     names = ("busy_periods", "busy_periods_effective", "busy_longest_s", "busy_longest_share")
     if not len(arrived):
         return dict.fromkeys(names, np.nan)
@@ -193,7 +196,7 @@ def _statistics(ds: xr.Dataset) -> dict[str, tuple[str, npt.NDArray[np.float64]]
     for name in SUMMARY_TIMES:
         values = (k_rcv(ds) if name == "k_rcv" else nanoseconds(ds, name)) / 1000
         if name in ("k_stack", "k_sockq") and unseen.any():
-            # Discard k_stack and k_sockq of messages whose queueing the probe missed, because t_stack is unknown.
+            # Discard k_stack and k_sockq of messages without t_stack (the time of queueing), which the probe missed.
             values[unseen] = np.nan
         values = values[order]
         groups = [values] + [

@@ -28,7 +28,8 @@ class SchedulerReport:
     translated
         True if the kernel has another scheduler than the papers, so that the mode's settings were translated.
     base_slice_ns
-        The slice that EEVDF gives to a task without its own slice; None if the kernel does not report this slice.
+        The slice that the scheduler EEVDF uses for a task without its own slice; None if the kernel does not report
+        this slice.
     """
 
     mode: str

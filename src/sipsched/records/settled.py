@@ -62,7 +62,7 @@ NOTHING = Settled({}, {})
 
 
 def marks(raw: Path, results: Path, path: str) -> Marks:
-    """Return the SHA-256 of a run's record, and two fingerprints of the sizes and times of the run's files.
+    """Return the SHA-256 of a run's record, and two fingerprints of the inodes, sizes and times of the run's files.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ def write_settled(summary: Path, settled: Settled) -> None:
 
 
 def read_settled(summary: Path) -> Settled:
-    """Read the `settled.json` beside a study summary.
+    """Read the list of settled runs from the `settled.json` beside a study summary.
 
     The result has no run if the file is missing or damaged, or was written for another summary or other format
     versions. Snakemake then checks all jobs, and the study summary is made again from all runs.
@@ -185,6 +185,6 @@ def read_settled(summary: Path) -> Settled:
 
 
 def settled_runs(raw: Path, results: Path, summaries: Iterable[Path]) -> frozenset[str]:
-    """Return the paths of the runs in study summaries whose files have not changed since."""
+    """Return the paths of the runs whose files have not changed since a study summary was made from them."""
     unchanged = (read_settled(summary).unchanged(raw, results) for summary in summaries)
     return frozenset().union(*unchanged)

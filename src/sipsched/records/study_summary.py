@@ -32,7 +32,7 @@ ABOUT = (
     *("kind", "fidelity", "kernel", "testbed_description", "probe_mode_reason"),
     *("hosts", "settings", "load", "columns_missing"),
 )
-"""Attributes of a run summary that are also attributes of the study summary."""
+"""Attributes of a run's summary that the study summary also has."""
 OUTCOMES = (
     *("call_loss", "pdr", "drops", "k_sockq_alone", "k_sockq_alone_n"),
     *("busy_periods", "busy_periods_effective", "busy_longest_s", "busy_longest_share"),

@@ -46,7 +46,7 @@ def split_summary_path(path: Path) -> SummaryPath:
 
 
 def write(ds: xr.Dataset, path: Path) -> None:
-    """Write a summary in one atomic step. The summary of a run is packed and compressed."""
+    """Write a summary in one atomic step. The summary of a run is also packed into few variables, and compressed."""
     with whole(path) as partial:
         if ds.attrs["format"] == OF_A_RUN:
             # Use netCDF-3, because in netCDF-4 even a variable with one number takes 0.7 kB, and 0.17 ms to read.
@@ -58,7 +58,7 @@ def write(ds: xr.Dataset, path: Path) -> None:
 
 
 def _packed(ds: xr.Dataset) -> xr.Dataset:
-    """Return a summary whose numbers (except histograms) are in two variables, and whose texts are in attributes."""
+    """Return a summary with all numbers (except histograms) in two variables, and with all texts in attributes."""
     names: dict[str, list[str]] = {BY_TYPE: [], OF_RUN: []}
     texts = {}
     for name, variable in ds.drop_vars(("message_type", "quantity", HISTOGRAM)).variables.items():

@@ -22,7 +22,7 @@ CPU_PARTS = (
     *("proxy_share", "interrupt_share", "kernel_share", "own_share", "competitor_share"),
     *("idle_class_share", "stolen_share", "idle_share"),
 )
-"""Variables with the shares of the SPS's CPU time, whose sum is 1."""
+"""Variables with the shares of the SPS's CPU time. The sum of all shares is 1."""
 RUN_DIMS = ("sut", "mode", "cores", "threads", "cps", "rep")
 # The unit ("" for text) and the definition of each variable that has one value per run.
 RUN_LEVEL = {

@@ -165,8 +165,8 @@ def read_trace(path: Path, expected: int | None = None) -> Trace:
 def truesize_bytes(trace: Trace) -> float:
     """Return the mean memory in bytes that one message occupies in the receive buffer, or NaN if unknown.
 
-    A record has the charge of the whole queue. Some messages arrive at an empty queue. So the smallest charge of a kind
-    of message is the charge of one such message (its truesize).
+    A record contains the memory that the kernel charges for the whole queue. Some messages arrive at an empty queue. So
+    the smallest charge among the messages of a type is the charge of a single message (its truesize).
     """
     charged = trace.records[(trace.records["event"] == Event.MESSAGE) & (trace.records["rmem"] > 0)]
     kinds, numbers = np.unique(charged["kind"], return_inverse=True)

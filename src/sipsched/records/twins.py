@@ -1,4 +1,4 @@
-"""The check that twins have the same hardware. Twins are testbeds that share the runs of a campaign."""
+"""The check that twins (testbeds that share the runs of a campaign) have the same hardware."""
 
 import itertools
 from collections.abc import Iterable

@@ -348,7 +348,7 @@ def messages_of_watch(folder: Path, document: WatchDocument) -> xr.Dataset:
 def _repeated_requests(
     records: npt.NDArray[Any], names: npt.NDArray[np.uint8]
 ) -> npt.NDArray[np.bool_]:
-    """Return which requests have the Call-ID, CSeq and method of an earlier request, with shape (record,).
+    """Return a mask of the requests with the Call-ID, CSeq and method of an earlier request, with shape (record,).
 
     Only methods in `METHODS` are compared, because `columns_of` marks the retransmissions of the other messages. Two
     responses with the same status, such as 183, need not be retransmissions.

@@ -1,4 +1,4 @@
-"""Functions that find the disturbed and the invalid windows of a run that compares modes."""
+"""Functions that find the disturbed and the invalid windows (stretches in one mode) of a run that compares modes."""
 
 from dataclasses import dataclass
 
@@ -31,7 +31,7 @@ class Disturbances:
     steal_share
         Share of the SPS's CPU time that the hypervisor took.
     time_squeeze
-        Number of times that the kernel interrupted the receive softirq because its time budget was used up.
+        Number of times that the kernel stopped a receive softirq early, because the softirq had used up its budget.
     competitor_share
         Share of the SPS's CPU time that other programs used, without tasks of class SCHED_IDLE.
     """
@@ -60,7 +60,8 @@ class Usable:
 def spans(recorded: WindowsDocument) -> Spans:
     """Return the start and the end of each window (a short stretch of time in one mode) in ns.
 
-    A window starts when its switch is done, and ends when the next switch begins. The last window ends as planned.
+    A window starts when the switch to its mode is done, and ends when the next switch begins. The last window ends as
+    planned.
     """
     windows, switches = recorded.design.windows, recorded.log.windows
     began = [switch.began_ns for switch in switches]
@@ -77,7 +78,9 @@ def spans(recorded: WindowsDocument) -> Spans:
 
 @dataclass(frozen=True)
 class ModesInForce:
-    """The window, block and mode in which each of several times of a run lies. All arrays have one entry per time.
+    """The window, the block of windows and the mode in which each of several times of a run lies.
+
+    All arrays have one entry per time.
 
     Attributes
     ----------
@@ -175,7 +178,7 @@ def left_out(recorded: WindowsDocument, steal_share: Floats) -> npt.NDArray[np.u
 
 
 def usable(recorded: WindowsDocument) -> Usable:
-    """Return the share of unusable blocks and of stolen time in a run, from the log of the mode switches."""
+    """Return the share of unusable blocks and the share of stolen time in a run, from the log of the mode switches."""
     steal_share = machine(recorded, spans(recorded)).steal_share
     reasons = left_out(recorded, steal_share)
     blocks = np.array([window.block for window in recorded.design.windows])

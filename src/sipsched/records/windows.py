@@ -35,14 +35,14 @@ from sipsched.records.window_time import (
 from sipsched.versions import WINDOWS_VERSION
 
 SHAM = "sham"
-"""Name of the last arm, the group of windows that repeat the reference mode as a check. All other arms are modes."""
+"""Name of the last arm (group of windows), which repeats the reference mode as a check. Other arms are modes."""
 WINDOW_TIMES = ("k_rcv", "t_sip", "total")
 """Times that have statistics per window. `total` is K_rcv + T_sip of the same message."""
 STATISTICS = ("mean", "p50", "p90", "p99")
 WASHOUTS = (1, 2)
-"""Each statistic is computed once per factor. The factor multiplies the washout (the excluded start of a window)."""
+"""Factors that multiply the washout (the excluded start of a window). Each statistic is computed per factor."""
 BINS = 30
-"""Number of bins of the shortest window, for message times as a function of the time since the switch."""
+"""Number of bins into which the shortest window is divided, for message times by the time since the mode switch."""
 MESSAGES_MIN = 30
 DROPPED, FEW = 4, 5
 LEFT_OUT = {
@@ -167,7 +167,7 @@ def windows_from_record(messages: Path, record: Path) -> xr.Dataset:
 
 
 def _of_reduced(stored: Path, document: RunDocument, record: Path) -> xr.Dataset:
-    """Return the dataset `windows.nc` that a reduced record contains, and name this record's SHA-256 as its source."""
+    """Return the dataset `windows.nc` of a reduced record, with the SHA-256 of the reduced record as the source."""
     with tempfile.TemporaryDirectory(prefix="sipsched-reduced-") as scratch:
         path = Path(scratch) / WINDOWS_FILE
         path.write_bytes(read_zstd(stored, WINDOWS_FILE, "copy it from the complete campaign"))
@@ -258,7 +258,7 @@ def _sampled(samples: Samples, begin: int, end: int) -> dict[str, float]:
 def _idle_instances(
     recorded: WindowsDocument, document: RunDocument, placed: Spans, record: Path
 ) -> dict[str, Floats]:
-    """Return, by its name, the share of the proxy's CPU time that instances without calls used in each window.
+    """Return the share of the proxy's CPU time that instances without calls used per window, by the variable's name.
 
     The washout is excluded, because in this time, calls of the previous window end at another instance. Without the CPU
     time of each instance, the result is empty.
@@ -298,7 +298,7 @@ def _left_out(
     tables: Mapping[str, Floats],
     steal_share: Floats,
 ) -> npt.NDArray[np.uint8]:
-    """Return a code for each window of a run: valid, or why it is excluded. Steal and drops exclude whole blocks."""
+    """Return a code per window of a run: valid, or the reason for exclusion. Steal and drops exclude whole blocks."""
     reasons = left_out(recorded, steal_share)
     if document.load.retransmissions:
         blocks = np.array([window.block for window in recorded.design.windows])
@@ -317,7 +317,7 @@ def _aligned(
     placed: Spans,
     by_window: Mapping[str, npt.NDArray[Any]],
 ) -> dict[str, Any]:
-    """Return the mean message times of valid windows as a function of the time since the last mode switch."""
+    """Return the mean message times of valid windows for each time since the last mode switch."""
     design = recorded.design
     arms = len(design.modes) + 1
     shortest_ns = min(window.length_ns for window in design.windows)

@@ -114,7 +114,7 @@ def _debian(packages: Iterable[str], folder: Path) -> None:
     """Download Debian packages and all their dependencies to a folder, even packages installed on this machine."""
     partial = folder / "partial"
     partial.mkdir(parents=True)
-    # Pass an empty list of installed packages, because apt would otherwise skip dependencies that this machine has.
+    # Pass an empty list of installed packages. With the actual list, apt would skip dependencies that this machine has.
     status = folder / "status"
     status.touch()
     options = {
@@ -138,14 +138,14 @@ def _debian(packages: Iterable[str], folder: Path) -> None:
 
 
 def locked_for(lock: str, python: str) -> str:
-    """Return the requirements of a lock file that apply to one Python version, as text without version conditions.
+    """Return the requirements in a lock file that apply to a given Python version, as text without version conditions.
 
     Parameters
     ----------
     lock
         The text of requirements.lock. A condition such as `python_full_version < '3.11.5'` can exclude a requirement.
     python
-        The version of Python, such as `3.11.2`, which may differ from the version that makes the bundle.
+        The version of Python, such as `3.11.2`. The bundle can be made with another version.
     """
     # Import packaging only here, because no other command needs the library.
     from packaging.requirements import Requirement

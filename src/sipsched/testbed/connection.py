@@ -20,7 +20,7 @@ from sipsched.testbed.inventory import HostSpec
 from sipsched.testbed.patience import REAL_TIME, Patience
 
 HANDSHAKE_TIMEOUT_S = 30
-"""Time limit in seconds for SSH's connection and key exchange. A busy emulated guest needed more than 10 s."""
+"""Time limit in seconds for SSH's connection and key exchange, which took more than 10 s in a busy emulated guest."""
 CONNECT_TIMEOUT_S = 10
 ANSWER_TIMEOUT_S = 3
 CHUNK_BYTES = 65536
@@ -41,13 +41,16 @@ class CommandResult:
 
 
 def remote_command(argv: Sequence[str]) -> str:
-    """Return a command as text with shell quoting, for the login shell of a host. Only this function quotes values."""
+    """Return a command as text with shell quoting, for the login shell of a host. No other function quotes values."""
     # The PATH of an SSH session lacks /usr/sbin, which contains start-stop-daemon and the proxies.
     return f'PATH="$PATH:/usr/sbin:/sbin" {shlex.join(argv)}'
 
 
 def shown(argv: Sequence[str]) -> str:
-    """Return a command as one line of text for messages. Of a script, the text contains only the first line."""
+    """Return a command as one line of text for messages.
+
+    If the command is a script, the text contains only the script's first line.
+    """
     return shlex.join(arg if "\n" not in arg else f"{arg.splitlines()[0]} ..." for arg in argv)
 
 
@@ -169,8 +172,8 @@ class Connection:
                 f"host {self.spec}: no end after {timeout_s:g} s: {command}"
             ) from error
         except LostError:
-            # The host's clock stands still, so the host hangs. Close the connection, so that later commands fail at
-            # once.
+            # The clock of the host does not advance, so the host hangs. Close the connection, so that later commands
+            # fail at once.
             self.close()
             raise
         except (paramiko.SSHException, EOFError, OSError) as error:
@@ -184,7 +187,7 @@ class Connection:
     def _exchange(self, argv: Sequence[str], timeout_s: float) -> tuple[int, str, str]:
         """Run a command on the host, and return the exit code, standard output and standard error.
 
-        Fabric's method `run` is no alternative, because even after Ctrl-C, it waits for the end of the command.
+        Fabric's method `run` is unsuitable, because even after Ctrl-C, `run` waits for the end of the command.
         """
         patience = self._patience
         deadline = patience.now() + timeout_s
@@ -196,7 +199,8 @@ class Connection:
             while not ended:
                 if not patience.wait(partial(_readable, channel), deadline):
                     raise TimeoutError
-                # Read the state before the bytes. In the opposite order, bytes that arrive in between would be lost.
+                # Read the state of the channel before its bytes. In the opposite order, bytes that arrive between the
+                # two reads would be lost.
                 ended = channel.eof_received or channel.closed
                 while channel.recv_ready():
                     output += channel.recv(CHUNK_BYTES)

@@ -42,8 +42,8 @@ def mmdebstrap_options(apt_config: str) -> list[str]:
     Parameters
     ----------
     apt_config
-        Output of the command `apt-config dump`. Some of its settings let apt reach its servers, for example through a
-        web proxy. mmdebstrap gets these settings as options, because it does not read them from apt's files.
+        Output of the command `apt-config dump`. Some of apt's settings are necessary to reach the package servers, for
+        example through a web proxy. mmdebstrap gets these settings as options, because it does not read apt's files.
     """
     network = [line for line in apt_config.splitlines() if re.match(r"Acquire::https?::", line)]
     settings = ('Apt::Install-Recommends "false"', 'Acquire::Languages "none"', *network)

@@ -3,7 +3,7 @@
 A new process joins the group of its parent, so the group of a program contains all descendants of the program. Each
 started program has a group `sipsched-<role>/<name>` below the group of the SSH session. The groups do not use the
 cgroup controller `cpu`. With this controller, the scheduler would treat all workers of the measured proxy as one
-entity. The scheduler would then treat the measured proxy in another way than a user's proxy.
+entity, and would schedule the measured proxy in another way than a user's proxy.
 """
 
 FIND = """\
@@ -108,6 +108,6 @@ exec flock --timeout 5 "$5" sh -c '[ ! -e "$1" ] || { sh "$1" && rm "$1"; }' sh 
 """
 """Shell script that waits until the SSH connection is closed, and then stops sipsched's programs by the script "$1".
 
-Afterwards, it holds the lock "$5" and runs the script "$4", which restores changed settings. If the file "$4" does not
-exist, no settings are changed. An empty "$4" means that there is no script.
+After stopping the programs, it holds the lock "$5" and runs the script "$4", which restores changed settings. The file
+"$4" exists only while settings are changed. An empty "$4" means that no script has to run.
 """

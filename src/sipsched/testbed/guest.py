@@ -34,10 +34,10 @@ CONSOLE_TAIL = 3
 KERNEL_OPTIONS = (
     *("console=ttyS0", "quiet"),
     # Mitigations of CPU vulnerabilities are off, because the kernels of the papers had no mitigations.
-    # The parameter panic=-1 makes the guest reboot after a kernel panic. QEMU runs with -no-reboot, so it then stops.
+    # The parameter panic=-1 makes the guest reboot after a kernel panic. QEMU runs with -no-reboot, so QEMU stops
+    # instead of rebooting the guest.
     *("mitigations=off", "panic=-1"),
-    # With norandmaps, a program has the same addresses at each start, so QEMU can use its translation of the program
-    # again.
+    # With norandmaps, a program has the same addresses at each start, so QEMU can reuse its translation of the program.
     "norandmaps",
 )
 NETWORK_SCRIPT = (
@@ -107,7 +107,7 @@ class GuestTestbed(MachineTestbed):
     ) -> None:
         """Build the guest's disk image if necessary, and create the testbed with its network and guest."""
         self.check_machine(testbed)
-        # A build takes minutes, so this method builds the image before it takes the lock, and blocks no other user.
+        # A build takes minutes. So this method builds the image before it takes the lock, to block no other user.
         machine = self._machine(testbed)
         ensure_image(machine.kernel, say, copies=machine.copies)
         self.ensure_up(testbed, idle_s, say)
@@ -121,8 +121,8 @@ class GuestTestbed(MachineTestbed):
         return f"{machine!r} with {self._inside(testbed)} on {image_name(machine.kernel, machine.copies)}"
 
     def _serves(self, testbed: Testbed) -> bool:
-        # If `is_up` returns False, the guest boots again. A guest that hangs, or whose testbed file, programs or
-        # packages have changed, must boot again.
+        # The guest boots again if this method returns False: if it hangs, or if its testbed file, programs or packages
+        # have changed.
         booted = self.is_up() and self._booted_file.exists()
         same = booted and self._booted_file.read_text() == self._identity(testbed)
         return same and self._answers(testbed)

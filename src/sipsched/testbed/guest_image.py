@@ -27,7 +27,7 @@ KERNEL_SUITES = {"6.12": "trixie", "6.1": "bookworm", "5.10": "bullseye"}
 KERNEL_PACKAGE = "linux-image-cloud-amd64"
 """Debian kernel package with built-in disk drivers, so that the guest boots without an initial RAM disk."""
 PARTS = tuple(dict.fromkeys((*NATIVE_PARTS["sps"], *NATIVE_PARTS["uac"])))
-"""Folders of C programs for the UAC, the proxy and the UAS, because some guests contain all three."""
+"""Folders of C programs for the UAC, the proxy and the UAS, because some guests contain all three hosts."""
 GUEST_PACKAGES = ("kmod", "openssh-server")
 INIT = PROJECT_ROOT / "hardware" / "guest" / "init"
 SPARE_MIB = 1024
@@ -110,7 +110,7 @@ def ensure_image(
 
 
 def image_name(kernel: str, copies: Sequence[str] = ()) -> str:
-    """Return the name of a disk image, made of the kernel's release and a hash of all that sipsched adds to Debian.
+    """Return the name of a disk image: the kernel's release, and a hash of all files that sipsched adds to Debian.
 
     New versions of Debian's packages do not change the name, so an image keeps its package versions until somebody
     removes the image.

@@ -1,4 +1,4 @@
-"""The class of a host on which sipsched runs SIP programs, with methods for folders, locks and processes."""
+"""The class of a host on which sipsched runs programs, with methods for folders, locks and processes."""
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -113,7 +113,7 @@ class Host(Connection):
         cpus
             CPUs on which the process may run.
         limit_s
-            Seconds after which the host stops the process. So the process ends even if the connection is lost.
+            Seconds after which the host stops the process. The process thus ends even if the connection is lost.
         environment
             Variables to add to the environment.
         """
@@ -311,7 +311,7 @@ done"""
         Parameters
         ----------
         purpose
-            Reason for holding the lock, which users who wait for the lock see.
+            Reason for holding the lock. Other users see this reason while they wait for the lock.
         wait_s
             Seconds to wait if another user holds the lock.
         say
@@ -337,7 +337,7 @@ done"""
         Parameters
         ----------
         undone
-            Whether the host then also restores its settings. True is only correct for a host that has its own lock.
+            Whether the host also restores its settings at that time. True is only correct for a host with its own lock.
         """
         undo = self.undo_file if undone else ""
         lock = self.run_folder / places.LOCK_FILE

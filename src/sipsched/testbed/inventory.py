@@ -26,7 +26,7 @@ NEEDED = {
 }
 """Required keys of a testbed's YAML file for each kind of testbed, besides `name`, `kind` and `fidelity`."""
 OF_HOSTS = ("tuning", "lock_wait_s")
-"""Optional keys of the YAML file of a testbed with hosts. Simulated testbeds have no hosts."""
+"""Optional keys of a testbed's YAML file, except for simulated testbeds, which have no hosts."""
 OF_EMULATED = ("competitors",)
 """Optional keys of the YAML file of a testbed of kind `virtual` or `simulated`."""
 
@@ -114,7 +114,8 @@ class Tuning:
         Cpus, Meta(description="CPUs for system services. Without this key, a run moves none.")
     ] = ()
     receive_interfaces: Annotated[
-        # The kernel would allow more characters in an interface's name. SEE net/core/dev.c: dev_valid_name()
+        # The kernel allows more characters in an interface's name than this pattern. SEE net/core/dev.c:
+        # dev_valid_name()
         tuple[Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_][A-Za-z0-9._-]{0,14}\Z")], ...],
         Meta(description="Interfaces whose receive work moves to `receive_cpus` (RPS)."),
     ] = ()
@@ -154,7 +155,7 @@ class GuestMachine:
     def kernel_name(self) -> str:
         """The name of the virtual machine's kernel for descriptions, without the path of the kernel's file.
 
-        The names of Debian kernels contain their scheduler.
+        The name of a Debian kernel also contains the name of the kernel's scheduler.
         """
         if "/" in self.kernel:
             return Path(self.kernel).name
@@ -389,9 +390,10 @@ class Testbed:
 
     @property
     def control_s(self) -> float:
-        """Longest time in s of the hosts' clocks that the commands of a run may take. Later, its programs end.
+        """Longest time in s, on the hosts' clocks, that the commands of a run may take.
 
-        The clock of a guest in virtual time goes on while the guest waits for a command, and this machine may be busy.
+        After this time, the run's programs end. The clock of a guest in virtual time goes on while the guest waits for
+        a command, and this machine may be busy.
         """
         return 600.0 if self.virtual else 60.0
 
@@ -447,8 +449,8 @@ class Testbed:
         Raises
         ------
         StableError
-            The SPS has too few cores. The message lists the impossible points and the CPUs of the SPS. Another reason
-            is a run that compares numbers of cores on a testbed that takes all other CPUs offline.
+            The SPS has too few cores. The message lists the impossible points and the CPUs of the SPS. Or a run
+            compares numbers of cores, and the testbed takes all unused CPUs offline.
         """
         points: dict[str, None] = {}
         for point in asked:
@@ -499,7 +501,8 @@ def load_testbed(name: str, folder: Path = PROJECT_ROOT / TESTBEDS) -> Testbed:
     return Testbed(
         name=file.name,
         kind=file.kind,
-        # Figures show this text. The text includes the settings of a virtual clock, because the results depend on them.
+        # Figures show this text, which includes the settings of a virtual clock, because the results depend on these
+        # settings.
         fidelity=f"{file.fidelity} ({virtual.clock})"
         if virtual
         else f"{file.fidelity}{_shared(file, hosts)}",
@@ -553,8 +556,8 @@ def _host(role: str, file: DeclaredTestbed, where: str) -> HostSpec:
         return HostSpec(role, "simulated", "", "", "", "", 0, cpus=cpus, helper_cpus=())
     bodies: dict[Any, Any] = {**(file.hosts or {})}
     if file.kind == "local":
-        # All hosts are on this machine, whose CPUs are known, so the program chooses the CPUs that the file does not
-        # list.
+        # All hosts are on this machine, so the program knows the CPUs, and chooses CPUs for hosts without CPUs in the
+        # file.
         division = divide(read_cores())
         own = {"cpus": list(getattr(division, role)), "helper_cpus": list(division.helpers)}
         bodies[role] = own | bodies[role]
@@ -566,7 +569,7 @@ def _host(role: str, file: DeclaredTestbed, where: str) -> HostSpec:
 
 
 def _shared(file: DeclaredTestbed, hosts: Mapping[str, HostSpec]) -> str:
-    """Return words that name the CPU that the proxy shares with the load generators; empty if it shares no CPU."""
+    """Return a text that names the CPU that the proxy shares with the load generators; empty if no CPU is shared."""
     proxy, generators = hosts["sps"].cpus, {*hosts["uac"].cpus, *hosts["uas"].cpus}
     if file.kind != "local" or not generators & set(proxy):
         return ""

@@ -11,7 +11,7 @@ from sipsched.testbed.session import Hosts
 
 PATIENCE_S = 3
 EMULATED_PATIENCE_S = 30
-"""Time limit in seconds for the check on a guest. Without KVM, the first start of a program takes seconds."""
+"""Time limit in seconds for the check on a guest without KVM, in which the first start of a program takes seconds."""
 SPARE_S = 20
 
 LOOK = """\
@@ -97,7 +97,7 @@ def check_links(hosts: Hosts) -> None:
     looked = [
         (host, peers, found_seen) for (host, peers), found_seen in zip(ways, seen, strict=True)
     ]
-    # A host with a faulty link sends no datagrams, so report missing datagrams only if no link is faulty.
+    # A host with a faulty link sends no datagrams. So missing datagrams are a separate fault only if no link is faulty.
     faults = [fault for one in looked for fault in _link_faults(*one)]
     faults = faults or [fault for one in looked for fault in _datagram_faults(*one)]
     if faults:

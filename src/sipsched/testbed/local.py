@@ -61,7 +61,7 @@ class LocalTestbed(MachineTestbed):
     def _steer_receive_work(self, testbed: Testbed) -> None:
         # A veth link runs the receive softirq on the sender's CPU. In the papers, the proxy's CPUs run this softirq.
         # So the kernel's packet steering (RPS) moves the receive work to the proxy's first CPU.
-        # With several CPUs, RPS would assign each of the two flows (from UAC, from UAS) to a random CPU by a hash.
+        # With several CPUs, RPS would choose the CPU of each of the two flows (from UAC, from UAS) by a hash.
         mask = cpu_mask(testbed.sps.cpus[:1])
         for role in AGENT_NETS:
             rps = f"/sys/class/net/{role}0/queues/rx-0/rps_cpus"

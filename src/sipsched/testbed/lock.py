@@ -83,7 +83,7 @@ def locked_here(
     """
     argv = ["sh", "-c", places.LOCK, "sh", str(lock_file), holder(purpose), f"{wait_s:g}"]
     # The script that holds the lock has its own session, so that it does not receive Ctrl-C.
-    # Otherwise, Ctrl-C would release the lock before the settings are restored.
+    # In a common session, Ctrl-C would release the lock before the settings are restored.
     with subprocess.Popen(
         argv,
         stdin=subprocess.PIPE,

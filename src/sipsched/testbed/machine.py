@@ -37,7 +37,7 @@ class Machine:
         """Start a program on the machine, with pipes for input and output. A lost connection closes the input."""
         command = [*SSH, self._host, remote_command(argv)] if self._host else list(argv)
         try:
-            # In its own session, the program does not receive Ctrl-C, so it can still write its last records.
+            # The program gets its own session, so that it does not receive Ctrl-C and can still write its last records.
             return subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,

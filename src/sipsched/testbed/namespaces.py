@@ -24,7 +24,7 @@ from sipsched.testbed.lock import locked_here
 STATE_ROOT = Path(places.RUN_FOLDER)
 LOCK_FILE = STATE_ROOT / places.LOCK_FILE
 LOCK_PATIENCE_S = 5.0
-"""Seconds that `take_down` waits for the testbed's lock. The user need not wait here for the end of a run."""
+"""Seconds that `take_down` waits for the testbed's lock. If a run holds the lock longer, `take_down` fails."""
 STOP_GRACE_S = 3.0
 START_PATIENCE_S = 10.0
 SPS_SIP_ADDRESS = "198.18.0.1"
@@ -104,7 +104,7 @@ class MachineTestbed(ABC):
         self.command_up = command_up
 
     root_for = "network namespaces and eBPF"
-    """The parts of the testbed that need root. The error message for users without root lists these parts."""
+    """The parts of the testbed that need root, for the error message that a user without root sees."""
 
     programs: tuple[str, ...] = ("ip", "sshd", "ssh-keygen", "taskset")
     """The programs that this machine needs to create the testbed."""
@@ -319,7 +319,8 @@ class MachineTestbed(ABC):
         self._run(["sh", "-ec", "\n".join(agent_lines(role, self._namespace(role).name))])
 
     def _wait_for_carrier(self, role: str, link: str) -> None:
-        # The kernel may activate a link 1 s after the carrier is up. Packets before the activation would be lost.
+        # The kernel may activate a link as late as 1 s after the carrier is up. Packets before the activation would be
+        # lost.
         loop = 'until grep -q up "$1"; do sleep 0.02; done'
         state = f"/sys/class/net/{link}/operstate"
         self._in_namespace(role, ["timeout", "5", "sh", "-c", loop, "sh", state])
@@ -338,7 +339,8 @@ class MachineTestbed(ABC):
             sshd = ["/usr/sbin/sshd", "-f", str(config)]
             held = ["taskset", "--cpu-list", cpus, *sshd]
             self._in_group(namespace.role, ["ip", "netns", "exec", namespace.name, *held])
-        # Wait for all pid files, because the command can return before sshd has written its process id to the pid file.
+        # Wait for all pid files, because the command that starts an sshd can return before the sshd has written its pid
+        # file.
         deadline = time.monotonic() + START_PATIENCE_S
         while not all(self._sshd_runs(namespace.role) for namespace in self.namespaces):
             if time.monotonic() > deadline:
@@ -366,7 +368,8 @@ class MachineTestbed(ABC):
         self._end_guardian()
         for role in ROLES:
             self._run(["sh", "-c", groups.END, "sh", self._group_name(role), "", "", "0"])
-        # On machines without control groups, the lines above stop no process, so search for processes by namespace.
+        # On machines without control groups, the lines above stop no process. So also search for processes by
+        # namespace.
         self._end_processes(present)
         for namespace in present:
             self._run(["ip", "netns", "delete", namespace.name])

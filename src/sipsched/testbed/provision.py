@@ -86,7 +86,8 @@ def provision(
     Parameters
     ----------
     testbed
-        A testbed of any kind. If its hosts are namespaces of this machine, the packages are installed on this machine.
+        A testbed of any kind. If the testbed's hosts are namespaces of this machine, the packages are installed on this
+        machine.
     tests
         Whether to install the packages for tests on this machine, too.
     release
@@ -213,8 +214,8 @@ def _build_native(hosts: Hosts, say: Callable[[str], None]) -> None:
     wanted = [(host, part) for host in hosts.all for part in NATIVE_PARTS[host.spec.role]]
     for host, part in wanted:
         folder = native_folder(host.base, part)
-        # Remove all programs if a program was changed after the build, because make would keep the newer, changed
-        # program.
+        # If a program was changed after the build, remove all programs, because make would keep a program that is newer
+        # than its source.
         if host.shell(places.CHECK_BUILD, folder).stdout:
             host.run(["rm", "-rf", str(folder)])
         host.run(["mkdir", "-p", str(folder)])

@@ -7,7 +7,7 @@ from sipsched.paths import PROJECT_ROOT
 EVERY_HOST = ("iproute2", "procps", "util-linux", "zstd")
 COMPILER = ("gcc", "libc6-dev", "make")
 PROXY_PACKAGES = ("kamailio",)
-"""The Debian packages of the SIP proxies that Debian contains. No Debian release contains OpenSIPS."""
+"""The SIP proxies that exist as Debian packages. No Debian release contains OpenSIPS."""
 PACKAGES = {
     "uac": (*EVERY_HOST, *COMPILER),
     "sps": (

@@ -58,7 +58,7 @@ def open_hosts(
     testbed
         The testbed, whose attribute `lock_wait_s` is the longest time to wait for another user.
     purpose
-        Reason for holding the lock, which users who wait for the lock see.
+        Reason for holding the lock. Other users see this reason while they wait for the lock.
     say
         Function that shows a line if another user holds the lock.
 

@@ -14,9 +14,9 @@ CPUS = Path("/sys/devices/system/cpu")
 MOST_CPUS = 8192
 """Largest value of the kernel's build option NR_CPUS, which limits the number of CPUs."""
 CORES_TO_SEPARATE = 4
-"""Number of cores from which on the proxy shares no core with the load generators."""
+"""Smallest number of cores with which the proxy shares no core with the load generators."""
 CORES_PER_AGENT = 5
-"""The UAC and the UAS each get one of every five cores, besides the core for sipsched's helper programs."""
+"""One of every five cores is for the UAC, and one is for the UAS. The core for helper programs is not counted."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Division:
 
 
 ONE_CORE = Division(uac=(0,), uas=(0,), sps=(1, 0), helpers=(0,))
-"""The division of CPUs on a machine with one core or without Linux. Runs then fail because a CPU is missing."""
+"""The division of CPUs on a machine with one core or without Linux, where runs fail because a CPU is missing."""
 
 
 def read_cores(folder: Path = CPUS, allowed: Collection[int] | None = None) -> tuple[Core, ...]:

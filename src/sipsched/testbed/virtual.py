@@ -38,9 +38,9 @@ from sipsched.testbed.virtual_clock import (
 IDLE_S = 300.0
 """Seconds without use after which a background process (the guardian) removes the guest."""
 IDLE_RATE = 1.0
-"""Virtual seconds per real second while all cores are halted. At a higher rate, SSH and disk waits would time out."""
+"""Virtual seconds per real second while all cores are halted. At a higher rate, waits for SSH and disks time out."""
 ROOT = Path("/run/sipsched-virtual")
-"""Folder of this testbed's lock and state. The lock is separate, as other testbeds cannot disturb virtual time."""
+"""Folder of this testbed's lock and state. No common lock is needed, as other testbeds cannot disturb virtual time."""
 COMM = "sipsched-virt"
 """Name of the QEMU process in /proc."""
 GUEST_ADDRESS = "10.0.2.15"
@@ -132,7 +132,8 @@ def network_script(testbed: Testbed) -> str:
         ]
     lines += [
         f"echo {RECEIVE_BUFFER_BYTES} > /proc/sys/net/core/rmem_max",
-        # Process 1 starts the sshd of the proxy's host after this script, and the sshd inherits the CPUs of process 1.
+        # After this script, process 1 starts the sshd of the proxy's host. The sshd inherits the CPU affinity of
+        # process 1.
         f"taskset --cpu-list --pid {_listed(testbed.sps.helper_cpus)} 1 > /dev/null",
     ]
     return "".join(f"{line}\n" for line in lines)

@@ -28,9 +28,9 @@ NAME = "virtual time"
 PART = "virtual"
 LIBRARY, CHECK = "libsipvirtual.so", "virtualcheck"
 CLOCK_OPTIONS = (
-    # The time stamp counter has a rate of exactly 1 GHz. tsc_early_khz states this rate, and with tsc=reliable, the
-    # kernel does not compare the counter with other clocks. lpj and no_timer_check skip the calibration of delays and
-    # the check of the timer.
+    # The guest's time stamp counter has a rate of exactly 1 GHz, as tsc_early_khz states. With tsc=reliable, the kernel
+    # does not compare the counter with other clocks. lpj and no_timer_check skip the calibration of delays and the
+    # check of the timer.
     *("tsc=reliable", "tsc_early_khz=1000000", "lpj=4000000", "no_timer_check"),
     "random.trust_cpu=on",
 )
@@ -345,7 +345,7 @@ def judge(result: SelfTest, counters: Statistics | None) -> tuple[list[str], lis
     passed: list[str] = []
     failed: list[str] = []
     for name, (error, limit) in result.errors.items():
-        # A comparison with NaN is false, so a test with an unknown error fails.
+        # A comparison with NaN is false, so a part whose error is NaN fails.
         lines = passed if error <= limit else failed
         lines.append(f"{name}: off by {100 * error:.3f} %, at most {100 * limit:g} % are allowed")
     if counters is None or not counters.quanta:

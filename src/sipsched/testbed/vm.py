@@ -37,7 +37,7 @@ from sipsched.testbed.namespaces import (
 IDLE_S = 120.0
 """Seconds without use after which a background process removes the guest. A boot without KVM takes up to 20 s."""
 KVM_PATIENCE_S = 10.0
-"""Time limit in seconds for the first boot with KVM. If KVM works, a boot takes one or two seconds."""
+"""Time limit in seconds for the first boot with KVM. With a working KVM, a boot takes only one or two seconds."""
 EMULATED = "Emulated CPU (QEMU TCG): functional only, timings are not measurements"
 NAMESPACES = (
     Namespace("uac", "sipsched-vm-uac", "198.18.254.2", "198.18.254.1"),
@@ -114,7 +114,7 @@ class VmTestbed(GuestTestbed):
         The file /dev/kvm does not prove that KVM works: on some machines, a standard kernel crashes or is very slow
         with KVM.
         """
-        # This file remembers whether KVM works. A reboot removes the file from /run, so a reboot leads to a new try.
+        # The file stores whether KVM works. A reboot removes the file from /run, so KVM is tried again after a reboot.
         told = STATE_ROOT / "kvm-works"
         if guest.accelerator != "tcg" and not (
             guest.accelerator == "auto" and told.exists() and told.read_text() != "yes"

@@ -14,7 +14,7 @@ WINDOWS_MS = (1, 4, 10, 100)
 
 @dataclass(frozen=True)
 class Certificate:
-    """Statistics of the start times of a run's calls. A statistic is None if unknown.
+    """Statistics of the start times of a run's calls. An unknown statistic is None.
 
     Attributes
     ----------
@@ -33,7 +33,8 @@ class Certificate:
         Difference between the achieved and the scheduled rate, divided by the scheduled rate.
     ks_distance
         Kolmogorov–Smirnov distance between the inter-arrival times and the exponential distribution with the offered
-        rate. `ks_p_value` returns the distance's p-value. None for a constant law, which has no distribution to test.
+        rate. `ks_p_value` computes a p-value from the distance. None for a constant law, which has no distribution to
+        test.
     cv
         Coefficient of variation of the inter-arrival times: 1 for an exponential law, 0 for a constant law.
     variance_to_mean

@@ -29,8 +29,8 @@ class Balance:
     no_port
         Counter NoPorts of the receiving hosts: datagrams to a port without a socket.
     residual
-        Sent datagrams that the destination neither received nor counted as dropped. A link, a queueing discipline or a
-        packet filter dropped these datagrams, or another program sent datagrams.
+        Sent datagrams that the destination neither received nor counted as dropped. Possible causes: a link, a queueing
+        discipline or a packet filter dropped datagrams, or another program sent some.
     """
 
     sent: int
@@ -150,7 +150,7 @@ def _segments_again(snapshots: Snapshots, role: str) -> int:
 
 
 def no_ports(before: Mapping[str, str], after: Mapping[str, str]) -> int:
-    """Count, from two snapshots of a host's counters, the datagrams that arrived at ports without a socket."""
+    """Return the number of datagrams that arrived at ports without a socket, from two counter snapshots of a host."""
     first, last = (counters.parse_snmp(files[SNMP], SNMP)["Udp"] for files in (before, after))
     return counters.difference(first, last)["NoPorts"]
 
@@ -184,7 +184,7 @@ def _link_drops(snapshots: Snapshots, role: str) -> int:
 
 
 def _looped(snapshots: Snapshots) -> int:
-    """Count the packets that the proxy's host sent over its loopback interface during the run."""
+    """Return the number of packets that the proxy's host sent over its loopback interface during the run."""
     before, after = (
         counters.parse_sent(text, where).get("lo", 0)
         for text, where in (_text(snapshots, "sps", phase, DEV) for phase in PHASES)

@@ -1,7 +1,7 @@
 """The declarations of all rules that decide whether a run is valid.
 
-The program takes the words of a verdict and the limits from these declarations, and checks the configuration against
-the names of the rules. The declarations also mark the rules that other programs on the machine can break.
+The words of a verdict and the default limits come from these declarations. The configuration may contain only rules
+that are declared here. The declarations also mark the rules that other programs on the machine can break.
 `sipsched.measure.findings.numbers` computes a number for each rule.
 """
 
@@ -12,7 +12,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Limits:
-    """The two limits of a rule. HTML pages name a run above `suspect`; the workflow repeats a run above `invalid`."""
+    """The two limits of a rule. HTML pages name a run whose number is above `suspect`.
+
+    The workflow repeats a run whose number is above `invalid`.
+    """
 
     suspect: float
     invalid: float

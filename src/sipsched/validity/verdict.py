@@ -8,7 +8,7 @@ from types import MappingProxyType
 from sipsched.validity.rules import RULES, Limits
 
 THOUSANDS = re.compile(r"(?<=\d),(?=\d{3})")
-"""The separators in a number of a rule's text. A page groups digits with thin spaces instead."""
+"""The separators in a number of a rule's text. On pages, thin spaces replace these separators."""
 VALID, SUSPECT, INVALID = "valid", "suspect", "invalid"
 
 
