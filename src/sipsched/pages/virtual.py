@@ -29,7 +29,7 @@ SHIFTS = (-0.22, 0.0, 0.22)
 
 @dataclass(frozen=True)
 class Panel:
-    """The measured effects of one setting against a reference mode, on one number of cores. A panel of the figure."""
+    """The effects of one setting on one SUT and number of cores, against a reference mode. A panel of the figure."""
 
     setting: str
     reference: str
@@ -38,18 +38,18 @@ class Panel:
 
     @property
     def title(self) -> str:
-        """The name of the panel: the setting, the number of cores and the program that ran beside the proxy."""
+        """The name of the panel: the setting, the SUT, the number of cores and the program beside the proxy."""
         return f"{self.setting}, {self.where}"
 
 
 def panels_of(effects: Sequence[GuestEffect]) -> list[Panel]:
-    """Group the effects of modes into panels by setting, reference mode, number of cores and competing program."""
+    """Group the effects into panels by setting, reference mode, SUT, number of cores and competing program."""
     groups: dict[tuple[str, str, str], list[GuestEffect]] = {}
     for effect in effects:
         reference = effect.place.reference
         rival = effect.competitor
         where = (
-            f"{plural(effect.place.cores, 'core')}, "
+            f"{effect.place.sut}, {plural(effect.place.cores, 'core')}, "
             f"{f'beside the task {rival}' if rival else 'without other programs'}"
         )
         setting = effect.mode.removeprefix(f"{reference}+")
@@ -120,8 +120,9 @@ def _in_group(condition: str, effects: Sequence[GuestEffect]) -> str:
     return (
         f"If {condition}, the mean wait K_rcv changes in {len(outstanding)} of {of} by more than chance explains. The "
         f"largest change is {with_unit(largest.measured, '%', '+')}, with {panel.setting} instead of "
-        f"{panel.reference}, on {plural(largest.place.cores, 'core')} with {plural(largest.place.threads, 'worker')} "
-        f"and kernel {largest.kernel}{f' (clock in steps of {largest.quantum_us:g} µs)' * _unusual_step(largest)}."
+        f"{panel.reference}, for {largest.place.sut} on {plural(largest.place.cores, 'core')} with "
+        f"{plural(largest.place.threads, 'worker')} and kernel {largest.kernel}"
+        f"{f' (clock in steps of {largest.quantum_us:g} µs)' * _unusual_step(largest)}."
     )
 
 
